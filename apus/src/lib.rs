@@ -8,7 +8,7 @@
 //! ```
 //! use std::sync::atomic::AtomicBool;
 //!
-//! use apus::{AssumeValid, Chain, Network, Options, Unobserved, UtxoHash};
+//! use apus::{AssumeValid, Chain, Network, Options, Unobserved, UtxoHash, Watch};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let datadir = tempfile::tempdir()?;
@@ -20,12 +20,13 @@
 //!
 //! // Another thread may raise this flag: then what is done is saved, and the call returns.
 //! let stop = AtomicBool::new(false);
-//! let summary = apus::sync(&options, &[blocks.into()], &Unobserved, &stop)?;
+//! let watch = Watch::new(&Unobserved, &stop);
+//! let summary = apus::sync(&options, &[blocks.into()], watch)?;
 //! assert_eq!(summary.height, 206);
 //! assert!(summary.refusals.is_empty() && summary.checked.not_checked().is_empty());
 //!
 //! // What `bitcoin-cli gettxoutsetinfo muhash` says of the same directory.
-//! let stats = apus::txoutset_info(&options, UtxoHash::MuHash, &Unobserved, &stop)?;
+//! let stats = apus::txoutset_info(&options, UtxoHash::MuHash, watch)?;
 //! let stats = stats.expect("nobody raises the flag");
 //! assert_eq!(stats.best_block, summary.best_block);
 //! assert_eq!(Some(stats.txouts), summary.coins);
@@ -47,7 +48,7 @@ pub use apus_net::PeerOptions;
 pub use apus_node::{
     AggregateKind, AssumeValid, Checked, Counts, ErrorKind, MemoryInUse, Method, NotChecked,
     Observer, Options, Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference,
-    ScriptEngine, SyncError, ThreadStates, Tip, Unobserved, Waits, memory_in_use,
+    ScriptEngine, SyncError, ThreadStates, Tip, Unobserved, Waits, Watch, memory_in_use,
 };
 pub use apus_peers::PeerReport;
 pub use apus_rules::{RuleClass, RuleError};

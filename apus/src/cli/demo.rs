@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::StoreError;
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Unobserved};
 use apus_swiftsync::Format;
 use apus_sync as sync;
@@ -165,7 +166,8 @@ impl Demo<'_> {
         source: &Path,
     ) -> Result<Option<Way>, Failure> {
         let reporter = self.reporting.reporter();
-        let summary = sync::sync(options, &[source.to_path_buf()], &reporter, self.stop);
+        let summary =
+            sync::sync(options, &[source.to_path_buf()], Watch::new(&reporter, self.stop));
         reporter.finish();
         let summary = summary?;
         if summary.interrupted {
@@ -178,14 +180,19 @@ impl Demo<'_> {
             thousands(summary.counts.transactions),
             thousands(summary.counts.scripts),
         ))?;
-        let stats = |hash| tools::txoutset_info(options, hash, &Unobserved, self.stop);
+        let stats = |hash| tools::txoutset_info(options, hash, Watch::new(&Unobserved, self.stop));
         let both = stats(UtxoHash::MuHash)?.zip(stats(UtxoHash::HashSerialized3)?);
         Ok(both.map(|(muhash, serialized)| Way { name, summary, muhash, serialized }))
     }
 
     fn make_hints(&self, options: &Options, hints: &Path) -> Result<(), Failure> {
-        let made =
-            tools::create_hints(options, None, Format::Bip456, hints, &Unobserved, self.stop)?;
+        let made = tools::create_hints(
+            options,
+            None,
+            Format::Bip456,
+            hints,
+            Watch::new(&Unobserved, self.stop),
+        )?;
         self.say(format_args!(
             "{:<34} {:>7}: {} of {} outputs unspent, {} bytes",
             "hints made of the result",

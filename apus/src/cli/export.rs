@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use apus_export::{BytesForm, Format, Forms, HashForm};
 use apus_node::SyncError;
+use apus_node::Watch;
 use apus_tools as tools;
 use apus_tools::{Destination, Export, ExportTable, Exported};
 use clap::{Args, ValueEnum};
@@ -150,7 +151,7 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
         true => Destination::Stream("standard output", Box::new(std::io::stdout())),
         false => Destination::File(&path),
     };
-    let result = tools::export(&chosen.options, &asked, to, &reporter, &stop);
+    let result = tools::export(&chosen.options, &asked, to, Watch::new(&reporter, &stop));
     reporter.finish();
     let exported =
         result.map_err(|error| if to_stdout { of_stdout(error) } else { error.into() })?;

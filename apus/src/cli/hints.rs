@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{AssumeValid, MemoryInUse, Observer, Phase, Progress};
 use apus_swiftsync::hints::Statistics;
 use apus_swiftsync::{Format, hints};
@@ -195,10 +196,14 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
         let stop = stop_on_signal(Interrupted::WritesNothing);
         if let Some(snapshot) = create.snapshot.as_deref().map(expand_home) {
             return tools::create_hints_of_snapshot(
-                &options, &snapshot, format, &path, reporter, &stop,
+                &options,
+                &snapshot,
+                format,
+                &path,
+                Watch::new(reporter, &stop),
             );
         }
-        tools::create_hints(&options, create.height, format, &path, reporter, &stop)
+        tools::create_hints(&options, create.height, format, &path, Watch::new(reporter, &stop))
     })
 }
 
@@ -213,7 +218,7 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: verify.json };
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::verify_hints(&options, &file, &reporter, &stop);
+    let result = tools::verify_hints(&options, &file, Watch::new(&reporter, &stop));
     reporter.finish();
     let summary = result?;
     let text = || match summary.interrupted {
@@ -255,7 +260,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     };
     let written = convert.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        tools::convert_hints(&hints, &options, format, &path, reporter, &stop)
+        tools::convert_hints(&hints, &options, format, &path, Watch::new(reporter, &stop))
     });
     written.map_err(why)
 }
@@ -266,7 +271,7 @@ fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     compress.output.write(&path, Format::Compressed, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        tools::compress_hints(&hints, threads, &path, reporter, &stop)
+        tools::compress_hints(&hints, threads, &path, Watch::new(reporter, &stop))
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use apus_node::Watch;
 use apus_tools as tools;
 use clap::Args;
 
@@ -39,5 +40,7 @@ pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let height = command.height;
-    with_engine(reporting, |reporter, stop| tools::rewind(&chosen.options, height, reporter, stop))
+    with_engine(reporting, |reporter, stop| {
+        tools::rewind(&chosen.options, height, Watch::new(reporter, stop))
+    })
 }

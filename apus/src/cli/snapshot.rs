@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use apus_hash::hex;
 use apus_node::AssumeValid;
+use apus_node::Watch;
 use apus_sync::Summary;
 use apus_tools as tools;
 use apus_tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
@@ -183,10 +184,18 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let result = match create.hints.as_deref().map(expand_home) {
-        None => tools::create_snapshot(&chosen.options, create.height, &path, &reporter, &stop),
-        Some(hints) => {
-            tools::create_snapshot_of_hints(&chosen.options, &hints, &path, &reporter, &stop)
-        }
+        None => tools::create_snapshot(
+            &chosen.options,
+            create.height,
+            &path,
+            Watch::new(&reporter, &stop),
+        ),
+        Some(hints) => tools::create_snapshot_of_hints(
+            &chosen.options,
+            &hints,
+            &path,
+            Watch::new(&reporter, &stop),
+        ),
     };
     reporter.finish();
     let summary = result?;
@@ -230,7 +239,7 @@ fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
     let file = expand_home(&verify.file);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::verify_snapshot(&options, &file, &from, &reporter, &stop);
+    let result = tools::verify_snapshot(&options, &file, &from, Watch::new(&reporter, &stop));
     reporter.finish();
     let summary = result?;
     let text = || verified_text(&summary, &file, is_full);
@@ -307,7 +316,7 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = info.par.filter(|threads| *threads > 0).unwrap_or(cores);
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::snapshot_info(&path, threads, &reporter, &stop);
+    let result = tools::snapshot_info(&path, threads, Watch::new(&reporter, &stop));
     reporter.finish();
     let Some(found) = result? else { return Ok(exit::status(true)) };
     // --quiet does not suppress what was asked for.
@@ -348,7 +357,7 @@ fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&from, reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::load_snapshot(&chosen.options, &path, &from, &reporter, &stop);
+    let result = tools::load_snapshot(&chosen.options, &path, &from, Watch::new(&reporter, &stop));
     reporter.finish();
     let loaded = result?;
     reporting.report(|| loaded_json(&loaded, &path), || loaded_text(&loaded, &path))?;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use apus_node::SyncError;
+use apus_node::Watch;
 use apus_sync as sync;
 use apus_sync::Summary;
 use clap::Args;
@@ -81,7 +82,9 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
-    with_engine(reporting, |reporter, stop| sync::sync(&chosen.options, &from, reporter, stop))
+    with_engine(reporting, |reporter, stop| {
+        sync::sync(&chosen.options, &from, Watch::new(reporter, stop))
+    })
 }
 
 impl SyncCommand {
@@ -114,8 +117,8 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
     with_engine(reporting, |reporter, stop| match command.index {
-        true => sync::reindex_files(&chosen.options, reporter, stop),
-        false => sync::reindex(&chosen.options, reporter, stop),
+        true => sync::reindex_files(&chosen.options, Watch::new(reporter, stop)),
+        false => sync::reindex(&chosen.options, Watch::new(reporter, stop)),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use apus_node::Watch;
 use apus_tools as tools;
 use apus_tools::{UtxoHash, UtxoStats};
 use clap::{Args, Subcommand, ValueEnum};
@@ -65,7 +66,8 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let stats = tools::txoutset_info(&chosen.options, info.hash.into(), &reporter, &stop);
+    let stats =
+        tools::txoutset_info(&chosen.options, info.hash.into(), Watch::new(&reporter, &stop));
     reporter.finish();
     let Some(stats) = stats? else { return Ok(exit::status(true)) };
     output::line(json(&stats))?;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use apus_node as node;
+use apus_node::Watch;
 use apus_sync::{Damage, Ended, LevelReport, Verified, Verify};
 use apus_tools as tools;
 use clap::Args;
@@ -103,7 +104,7 @@ pub fn run(command: &VerifyCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let asked = Verify { level: command.level, blocks: command.blocks };
-    let found = tools::verify(&chosen.options, asked, &reporter, &stop);
+    let found = tools::verify(&chosen.options, asked, Watch::new(&reporter, &stop));
     reporter.finish();
     let found = found?;
     print_damage(&found);

@@ -1,5 +1,6 @@
 //! The regtest chain of 206 blocks: in order and out of order, from several sources, and in parts.
 
+use apus_node::Watch;
 use apus_wire::Chain;
 
 use crate::support::{Place, regtest_chain};
@@ -52,9 +53,8 @@ fn a_stop_height_is_kept_and_gone_on_from() {
     let blocks = place.write("blocks", &chain);
     let mut options = place.options();
     options.stop_at_height = Some(120);
-    let stop = std::sync::atomic::AtomicBool::new(false);
     let sources = [blocks];
-    let summary = apus_sync::sync(&options, &sources, &apus_node::Unobserved, &stop).unwrap();
+    let summary = apus_sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!(summary.height, 120);
     assert_eq!(place.sync(&sources).height, 206);
 }

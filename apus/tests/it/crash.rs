@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use apus_disk::{Disk, PowerCut};
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -29,8 +30,7 @@ fn sets(place: &Place, source: &Path, heights: std::ops::RangeInclusive<u32>) ->
     let sets = heights.map(|height| {
         let mut options = place.options();
         options.stop_at_height = Some(height);
-        let stop = AtomicBool::new(false);
-        sync::sync(&options, &[source.to_path_buf()], &Unobserved, &stop).unwrap();
+        sync::sync(&options, &[source.to_path_buf()], Watch::default()).unwrap();
         place.muhash().0
     });
     sets.collect()
@@ -49,7 +49,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
         let mut options = place.options();
         options.dbcache_bytes = 1; // commits after every block
         let sources = [source.clone()];
-        sync::sync_on(&failing(power), &options, &sources, &Unobserved, &AtomicBool::new(false))
+        sync::sync_on(&failing(power), &options, &sources, Watch::default())
     };
     let (_, counter) = counted();
     run(&base.copy(), &counter).unwrap();
@@ -132,11 +132,11 @@ fn power_may_fail_at_any_step_of_a_sync() {
     let new = bytes(&long);
     let run = |place: &Place, disk: &Disk, sources: &[PathBuf]| {
         let (options, stop) = (place.options(), AtomicBool::new(false));
-        sync::sync_on(disk, &options, sources, &Unobserved, &stop)
+        sync::sync_on(disk, &options, sources, Watch::new(&Unobserved, &stop))
     };
     let reindex = |place: &Place, disk: &Disk| {
         let (options, stop) = (place.options(), AtomicBool::new(false));
-        sync::reindex_on(disk, &options, &Unobserved, &stop)
+        sync::reindex_on(disk, &options, Watch::new(&Unobserved, &stop))
     };
     cut_everywhere(|_| {}, |place, disk| run(place, disk, &[place.write("old", &old)]), 15);
     let first = |place: &Place| drop(place.sync_blocks("old", &old));
@@ -191,10 +191,10 @@ fn an_interrupted_rebuild_is_carried_on_if_it_checked_as_much() {
         let observer = StopWhen(&stop, |progress: &Progress| {
             progress.phase == Phase::Connecting && progress.blocks > 0
         });
-        let begun = sync::reindex(&options, &observer, &stop).unwrap();
+        let begun = sync::reindex(&options, Watch::new(&observer, &stop)).unwrap();
         assert!(begun.interrupted && begun.height > 0 && begun.height < 400);
         options.assumevalid = second;
-        let rest = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+        let rest = sync::reindex(&options, Watch::default()).unwrap();
         let skipped = if carried_on { u64::from(begun.height) } else { 0 };
         assert_eq!((rest.height, rest.counts.blocks), (400, 400 - skipped));
     }

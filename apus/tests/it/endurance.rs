@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use apus_disk::{Call, Disk};
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{Options, Prune, SyncError, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Chain, Mix, Spec};
@@ -124,14 +125,14 @@ impl Endurance {
         let (options, stop) = (self.options(place), Default::default());
         let disk = &seen.watch(disk);
         let [first, branch, rest] = self.sources.each_ref().map(std::slice::from_ref);
-        sync::sync_on(disk, &options, first, &Unobserved, &stop)?;
+        sync::sync_on(disk, &options, first, Watch::new(&Unobserved, &stop))?;
         seen.end();
-        sync::sync_on(disk, &options, branch, &Unobserved, &stop)?;
+        sync::sync_on(disk, &options, branch, Watch::new(&Unobserved, &stop))?;
         seen.end();
         let height = (FIRST + 1 - REWOUND) as u32;
-        tools::rewind_on(disk, &options, height, &Unobserved, &stop)?;
+        tools::rewind_on(disk, &options, height, Watch::new(&Unobserved, &stop))?;
         seen.end();
-        sync::sync_on(disk, &options, rest, &Unobserved, &stop)?;
+        sync::sync_on(disk, &options, rest, Watch::new(&Unobserved, &stop))?;
         seen.end();
         Ok(())
     }

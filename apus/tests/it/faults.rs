@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
+use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Progress, SyncError, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
@@ -129,8 +130,7 @@ fn held(place: &Place) -> (String, u64, usize) {
 
 /// The best block's height, 0 without coins.
 fn height(place: &Place) -> u32 {
-    let stop = AtomicBool::new(false);
-    let stats = tools::txoutset_info(&place.options(), UtxoHash::None, &Unobserved, &stop);
+    let stats = tools::txoutset_info(&place.options(), UtxoHash::None, Watch::default());
     stats.ok().flatten().map_or(0, |stats| stats.height)
 }
 
@@ -147,7 +147,7 @@ fn joins_and_swiftsyncs() {
         let (method, join_depth, save_every) = (Method::Join, 0, Duration::ZERO);
         let options = Options { method, join_depth, save_every, ..place.options() };
         let sources = std::slice::from_ref(&source);
-        sync::sync_on(disk, &options, sources, &Unobserved, &AtomicBool::new(false)).map(|_| ())
+        sync::sync_on(disk, &options, sources, Watch::default()).map(|_| ())
     };
     let is_one_or_other = |place: &Place, what: &str| {
         let height = height(place);
@@ -170,7 +170,7 @@ fn joins_and_swiftsyncs() {
     let swift = |place: &Place, disk: &Disk| {
         let save_every = Duration::ZERO;
         let options = Options { save_every, ..world.options(place, Mode::Full, &hints) };
-        sync::sync_on(disk, &options, &sources, &Unobserved, &AtomicBool::new(false)).map(|_| ())
+        sync::sync_on(disk, &options, &sources, Watch::default()).map(|_| ())
     };
     let nothing_or_all = |place: &Place, what: &str| {
         let height = height(place);
@@ -197,7 +197,7 @@ fn reindexes() {
         base: &base,
         run: &|place, disk| {
             let (options, stop) = (place.in_order(), AtomicBool::new(false));
-            sync::reindex_files_on(disk, &options, &Unobserved, &stop).map(|_| ())
+            sync::reindex_files_on(disk, &options, Watch::new(&Unobserved, &stop)).map(|_| ())
         },
         assert_done: &|place, what| assert_eq!(held(place), expected, "{what}"),
         check: &|place, what| {
@@ -273,7 +273,13 @@ fn a_slow_disk_is_waited_for_with_progress_and_a_request_to_stop_ends_it() {
             let hints = Some(hints.clone()).filter(|_| method == Method::SwiftSync);
             let options = Options { method, hints, join_depth: 0, ..of_mode };
             let options = Options { dbcache_bytes: 64 << 10, ..options };
-            sync::sync_on(disk, &options, std::slice::from_ref(&source), slow, &slow.stop).unwrap()
+            sync::sync_on(
+                disk,
+                &options,
+                std::slice::from_ref(&source),
+                Watch::new(slow, &slow.stop),
+            )
+            .unwrap()
         };
         let delay = Duration::from_millis(2);
         let (summary, whole) = on_a_slow_disk(&run, &base.copy(), (delay, u64::MAX));

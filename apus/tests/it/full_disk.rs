@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{Method, Options, Phase, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Method, Options, Phase, SyncError};
 use apus_sync as sync;
 use apus_testchain::{Spends, Wide, WideSpec};
 use apus_tools as tools;
@@ -71,8 +72,7 @@ fn on_a_small_disk() {
     let place = Place::new(Chain::Regtest);
     let source = place.write("blocks", &wide(26, 0));
     let in_order = Options { method: Method::InOrder, ..place.options() };
-    sync::sync(&in_order, std::slice::from_ref(&source), &Unobserved, &AtomicBool::new(false))
-        .unwrap();
+    sync::sync(&in_order, std::slice::from_ref(&source), Watch::default()).unwrap();
     let right = place.muhash();
     // No room for more blocks; for more undo data; for anything, where coins wait in the cache, and
     // where some were committed.
@@ -90,14 +90,9 @@ fn on_a_small_disk() {
         let kept = fill_up(&options, &source, &small, left, &what);
         assert!(expected.contains(&kept), "{what}: {kept}, not in {expected:?}");
         let sources = std::slice::from_ref(&source);
-        let again = sync::sync(&options, sources, &Unobserved, &AtomicBool::new(false)).unwrap();
+        let again = sync::sync(&options, sources, Watch::default()).unwrap();
         assert_eq!(again.counts.blocks, u64::from(tip - kept), "{what}");
-        let stats = tools::txoutset_info(
-            &options,
-            tools::UtxoHash::MuHash,
-            &Unobserved,
-            &AtomicBool::new(false),
-        );
+        let stats = tools::txoutset_info(&options, tools::UtxoHash::MuHash, Watch::default());
         let stats = stats.unwrap().unwrap();
         assert_eq!((stats.hash.unwrap().1.to_string(), stats.txouts), right, "{what}");
         std::fs::remove_dir_all(datadir).unwrap();
@@ -111,7 +106,8 @@ fn fill_up(options: &Options, source: &PathBuf, small: &Path, left: u64, what: &
     // Blocks are connected ahead of the height that is reported, and then need no room any more.
     let fill = FillDisk::new(Phase::Connecting, other.clone()).at(QUIET - 50, left);
     let sources = std::slice::from_ref(source);
-    let error = sync::sync(options, sources, &fill, &AtomicBool::new(false)).unwrap_err();
+    let error =
+        sync::sync(options, sources, Watch::new(&fill, &AtomicBool::new(false))).unwrap_err();
     std::fs::remove_file(other).unwrap();
     let SyncError::Store(error) = error else { panic!("{what}: {error}") };
     assert!(error.is_full(), "{what}: {error}");

@@ -11,7 +11,8 @@ use std::sync::atomic::AtomicBool;
 use apus_coins::{Chainstate, Coin};
 use apus_disk::Disk;
 use apus_hash::Hash;
-use apus_node::{Options, Phase, Progress, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Options, Phase, Progress, SyncError};
 use apus_store::{BlockStatus, DataDir, DataDirOptions};
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, open};
@@ -31,7 +32,7 @@ fn try_create(
     format: Format,
     out: &Path,
 ) -> Result<HintsSummary, SyncError> {
-    create_hints(options, height, format, out, &Unobserved, &AtomicBool::new(false))
+    create_hints(options, height, format, out, Watch::default())
 }
 
 /// The hints of a place at a height in a format, made in several ways that must not differ.
@@ -159,8 +160,7 @@ fn of_a_height_below_the_tip_as_of_a_directory_that_stopped_there() {
     for height in [1, 170, 5_000, 14_130] {
         let stopped = Place::new(Network::Main);
         let options = Options { stop_at_height: Some(height), ..stopped.options() };
-        let stop = AtomicBool::new(false);
-        sync::sync(&options, std::slice::from_ref(&source), &Unobserved, &stop).unwrap();
+        sync::sync(&options, std::slice::from_ref(&source), Watch::default()).unwrap();
         let format = Format::Bip456;
         assert!(created(&place, Some(height), format) == created(&stopped, None, format));
     }
@@ -203,10 +203,8 @@ fn a_format_becomes_another_as_if_it_had_been_made_so() {
             try_create(&place.options(), Some(height), from, &input).unwrap();
             let hints = HintsFile::open(&input).unwrap();
             for to in Format::WRITTEN {
-                let stop = AtomicBool::new(false);
-                let convert = |options: &Options| {
-                    convert_hints(&hints, options, to, &out, &Unobserved, &stop)
-                };
+                let convert =
+                    |options: &Options| convert_hints(&hints, options, to, &out, Watch::default());
                 let summary = convert(&place.options()).unwrap();
                 let expected = created(&place, Some(height), to);
                 assert!(std::fs::read(&out).unwrap() == expected, "{from:?} to {to:?}");
@@ -237,8 +235,7 @@ fn hints_for_another_chain_are_not_converted() {
             let input = place.write_bytes("input", &created(source, None, from));
             let hints = HintsFile::open(&input).unwrap();
             let options = place.options();
-            let stop = AtomicBool::new(false);
-            let result = convert_hints(&hints, &options, to, &out, &Unobserved, &stop);
+            let result = convert_hints(&hints, &options, to, &out, Watch::default());
             let text = result.unwrap_err().to_string();
             assert!(text.contains(word) || text.contains("another chain"), "{text}");
             assert!(!out.exists());
@@ -364,7 +361,8 @@ fn interrupted_nothing_is_written_and_nothing_left() {
             StopWhen(&stop, |progress: &Progress| progress.phase == phase),
         );
         let summary =
-            create_hints(&options, Some(190), Format::Bip456, &out, &observer, &stop).unwrap();
+            create_hints(&options, Some(190), Format::Bip456, &out, Watch::new(&observer, &stop))
+                .unwrap();
         assert!(summary.interrupted);
         assert_eq!(names(), before);
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus::tables;
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
 use apus_swiftsync::Format;
 use apus_sync as sync;
@@ -163,7 +164,7 @@ fn statistics_of_the_utxo_set() {
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
         assert_stops(&format!("{hash:?}"), &[ReadingCoins], |observer, stop| {
             let options = it.options(&it.place);
-            tools::txoutset_info(&options, hash, observer, stop).unwrap().is_none()
+            tools::txoutset_info(&options, hash, Watch::new(observer, stop)).unwrap().is_none()
         });
     }
 }
@@ -184,27 +185,38 @@ fn commands_that_make_and_prove_hints() {
     {
         assert_stops("hints create", phases, |observer, stop| {
             let (at, format) = (Some(height - below), Format::Bip456);
-            let made = tools::create_hints(&options, at, format, &out, observer, stop);
+            let made = tools::create_hints(&options, at, format, &out, Watch::new(observer, stop));
             is_absent(made.unwrap().interrupted)
         });
     }
     assert_stops("hints create --snapshot", &[MakingHints], |observer, stop| {
         let format = Format::Bip456;
-        let made =
-            tools::create_hints_of_snapshot(&options, &snapshot, format, &out, observer, stop);
+        let made = tools::create_hints_of_snapshot(
+            &options,
+            &snapshot,
+            format,
+            &out,
+            Watch::new(observer, stop),
+        );
         is_absent(made.unwrap().interrupted)
     });
     let file = sync::HintsFile::open(&hints).unwrap();
     assert_stops("hints convert", &[MakingHints], |observer, stop| {
-        let made = tools::convert_hints(&file, &options, Format::Booster, &out, observer, stop);
+        let made = tools::convert_hints(
+            &file,
+            &options,
+            Format::Booster,
+            &out,
+            Watch::new(observer, stop),
+        );
         is_absent(made.unwrap().interrupted)
     });
     assert_stops("hints compress", &[MakingHints], |observer, stop| {
-        let made = tools::compress_hints(&file, 1, &out, observer, stop);
+        let made = tools::compress_hints(&file, 1, &out, Watch::new(observer, stop));
         is_absent(made.unwrap().interrupted)
     });
     assert_stops("hints verify", &[SwiftSync], |observer, stop| {
-        is_interrupted(tools::verify_hints(&options, &hints, observer, stop))
+        is_interrupted(tools::verify_hints(&options, &hints, Watch::new(observer, stop)))
     });
 }
 
@@ -221,29 +233,35 @@ fn commands_that_make_and_prove_snapshots() {
     for (below, phases) in [(0, &[WritingSnapshot][..]), (20, &[ReadingUndo, WritingSnapshot])] {
         assert_stops("snapshot create", phases, |observer, stop| {
             let at = Some(height - below);
-            let made = tools::create_snapshot(&options, at, &out, observer, stop);
+            let made = tools::create_snapshot(&options, at, &out, Watch::new(observer, stop));
             is_absent(made.unwrap().interrupted)
         });
     }
     let hints = it.world.write_hints(place, height);
     let phases = [ReadingBlocks, WritingSnapshot];
     assert_stops("snapshot create --hints", &phases, |observer, stop| {
-        let made = tools::create_snapshot_of_hints(&options, &hints, &out, observer, stop);
+        let made =
+            tools::create_snapshot_of_hints(&options, &hints, &out, Watch::new(observer, stop));
         is_absent(made.unwrap().interrupted)
     });
     let mut reversed = it.snapshot();
     reversed.coins.reverse();
     let reversed = place.write_bytes("reversed.dat", &reversed.to_bytes());
     assert_stops("snapshot info", &[ReadingSnapshot], |observer, stop| {
-        tools::snapshot_info(&reversed, 1, observer, stop).unwrap().is_none()
+        tools::snapshot_info(&reversed, 1, Watch::new(observer, stop)).unwrap().is_none()
     });
     assert_stops("snapshot verify", &[SwiftSync], |observer, stop| {
-        is_interrupted(tools::verify_snapshot(&options, &snapshot, &[], observer, stop))
+        is_interrupted(tools::verify_snapshot(&options, &snapshot, &[], Watch::new(observer, stop)))
     });
     let blocks = [place.write("blocks", &it.world.blocks)];
     let phases = [JoinReading, JoinMatching, JoinChecking];
     assert_stops("snapshot verify --full", &phases, |observer, stop| {
-        is_interrupted(tools::verify_snapshot(&options, &snapshot, &blocks, observer, stop))
+        is_interrupted(tools::verify_snapshot(
+            &options,
+            &snapshot,
+            &blocks,
+            Watch::new(observer, stop),
+        ))
     });
 }
 
@@ -257,7 +275,8 @@ fn loading_a_snapshot() {
         let place = listed.world.place();
         let blocks = place.write("blocks", &listed.world.blocks);
         let options = Options { threads: 1, ..place.options() };
-        let loaded = tools::load_snapshot(&options, path, &[blocks], observer, stop).unwrap();
+        let loaded =
+            tools::load_snapshot(&options, path, &[blocks], Watch::new(observer, stop)).unwrap();
         let directory = place.network_dir().join(node::SNAPSHOT_DIRECTORY);
         assert_ne!(loaded.interrupted, directory.exists());
         loaded.interrupted
@@ -280,7 +299,7 @@ fn exports() {
             let (format, start_height, stop_height) = (tables::Format::Csv, None, None);
             let asked = Export { table, format, forms, start_height, stop_height };
             let to = Destination::File(&out);
-            let exported = tools::export(&options, &asked, to, observer, stop).unwrap();
+            let exported = tools::export(&options, &asked, to, Watch::new(observer, stop)).unwrap();
             assert_ne!(exported.interrupted, out.exists());
             let _ = std::fs::remove_file(&out);
             exported.interrupted
@@ -295,7 +314,7 @@ fn checks_of_a_directory() {
     for (level, phases) in [(3, &[Verifying][..]), (4, &[Verifying, Connecting])] {
         assert_stops(&format!("level {level}"), phases, |observer, stop| {
             let asked = Verify { level, blocks: 0 };
-            tools::verify(&options, asked, observer, stop).unwrap().interrupted
+            tools::verify(&options, asked, Watch::new(observer, stop)).unwrap().interrupted
         });
     }
 }
@@ -306,7 +325,7 @@ fn a_rewind() {
     let height = it.world.height() - 20;
     assert_stops("rewind", &[Disconnecting], |observer, stop| {
         let place = it.place.copy();
-        is_interrupted(tools::rewind(&it.options(&place), height, observer, stop))
+        is_interrupted(tools::rewind(&it.options(&place), height, Watch::new(observer, stop)))
     });
 }
 
@@ -363,9 +382,10 @@ fn syncs_and_rebuilds_by_every_method() {
         assert_stops(&format!("sync, {name}"), &phases, |observer, stop| {
             let place = it.world.place();
             let options = of(&place);
-            let interrupted = is_interrupted(sync::sync(&options, &source, observer, stop));
+            let interrupted =
+                is_interrupted(sync::sync(&options, &source, Watch::new(observer, stop)));
             let (unseen, never) = (node::Unobserved, AtomicBool::new(false));
-            let again = sync::sync(&options, &source, &unseen, &never).unwrap();
+            let again = sync::sync(&options, &source, Watch::new(&unseen, &never)).unwrap();
             assert!(!again.interrupted);
             assert_carried_on(&place, name);
             interrupted
@@ -373,9 +393,9 @@ fn syncs_and_rebuilds_by_every_method() {
         assert_stops(&format!("reindex, {name}"), &phases, |observer, stop| {
             let place = it.place.copy();
             let options = of(&place);
-            let interrupted = is_interrupted(sync::reindex(&options, observer, stop));
+            let interrupted = is_interrupted(sync::reindex(&options, Watch::new(observer, stop)));
             let (unseen, never) = (node::Unobserved, AtomicBool::new(false));
-            assert!(!sync::reindex(&options, &unseen, &never).unwrap().interrupted);
+            assert!(!sync::reindex(&options, Watch::new(&unseen, &never)).unwrap().interrupted);
             assert_carried_on(&place, name);
             interrupted
         });
@@ -392,13 +412,13 @@ fn scans_of_many_headers_and_the_check_of_many_blocks() {
         let place = place.copy();
         let stop_at_height = Some(200);
         let options = Options { allow_shrink: true, stop_at_height, ..options(&place) };
-        let interrupted = is_interrupted(sync::reindex_files(&options, observer, stop));
+        let interrupted = is_interrupted(sync::reindex_files(&options, Watch::new(observer, stop)));
         assert!(!interrupted || place.stats(UtxoHash::None).height == 14_131, "it is as it was");
         interrupted
     });
     assert_stops("sync", &[Headers], |observer, stop| {
         let place = Place::new(Network::Main);
         let options = Options { stop_at_height: Some(200), ..options(&place) };
-        is_interrupted(sync::sync(&options, &blocks, observer, stop))
+        is_interrupted(sync::sync(&options, &blocks, Watch::new(observer, stop)))
     });
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node as node;
+use apus_node::Watch;
 use apus_node::{Method, Options, Phase, Progress, SyncError};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -27,7 +27,7 @@ fn stop_in(options: &Options, phase: Phase) -> sync::Summary {
     let has_begun = |progress: &Progress| phase != Phase::JoinReading || progress.blocks > 0;
     let observer =
         StopWhen(&stop, |progress: &Progress| progress.phase == phase && has_begun(progress));
-    sync::sync(options, &[data("regtest-1-206.dat")], &observer, &stop).unwrap()
+    sync::sync(options, &[data("regtest-1-206.dat")], Watch::new(&observer, &stop)).unwrap()
 }
 
 fn finish(options: &Options) -> sync::Summary {
@@ -35,9 +35,8 @@ fn finish(options: &Options) -> sync::Summary {
 }
 
 fn try_to_finish(options: &Options) -> Result<sync::Summary, SyncError> {
-    let stop = AtomicBool::new(false);
     // Not all blocks are stored where the first pass was interrupted.
-    sync::sync(options, &[data("regtest-1-206.dat")], &node::Unobserved, &stop)
+    sync::sync(options, &[data("regtest-1-206.dat")], Watch::default())
 }
 
 fn entries(directory: &Path) -> Vec<std::path::PathBuf> {
@@ -126,7 +125,7 @@ fn without_the_block_files_that_it_read_an_interrupted_join_is_not_given_up_unas
     let (place, saved) = stopped.expect("it can be asked to stop");
     let alone = |method, place: &Place| {
         let options = Options { method, ..options(place, None) };
-        sync::sync(&options, &[], &node::Unobserved, &AtomicBool::new(false))
+        sync::sync(&options, &[], Watch::default())
     };
     let error = alone(Method::Auto, &place).unwrap_err().to_string();
     for words in ["height 206", "--from", "--method=order"] {

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node as node;
-use apus_node::{Phase, Progress, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Phase, Progress, SyncError};
 use apus_store::{DataDir, DataDirOptions, IndexDb};
 use apus_sync as sync;
 use apus_testchain::copy_dir;
@@ -96,7 +97,7 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
     assert_eq!(snapshot(&place.network_dir().join("chainstate")), before);
     let mut options = place.options();
     options.allow_shrink = true;
-    let reindex = |options| sync::reindex(options, &Unobserved, &AtomicBool::new(false));
+    let reindex = |options| sync::reindex(options, Watch::default());
     assert_eq!(reindex(&options).unwrap().height, 100);
     assert_eq!(place.muhash(), lower.muhash());
     assert_ne!(place.muhash(), muhash);
@@ -124,7 +125,7 @@ fn a_rebuild_that_ends_lower_is_not_swapped_in() {
     assert_eq!(present(), before);
     let mut options = place.options();
     options.allow_shrink = true;
-    sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+    sync::reindex(&options, Watch::default()).unwrap();
     assert_eq!(place.stats(UtxoHash::None).height, 149);
     assert_ne!(place.muhash(), muhash);
 }
@@ -250,7 +251,7 @@ fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
     let stopper = StopWhen(&stop, |progress: &Progress| {
         progress.phase == Phase::Connecting && progress.height >= 120
     });
-    assert!(sync::reindex(&options, &stopper, &stop).unwrap().interrupted);
+    assert!(sync::reindex(&options, Watch::new(&stopper, &stop)).unwrap().interrupted);
     let status = tools::status(&place.options()).unwrap();
     let [Unfinished::Rebuild { height }] = status.unfinished[..] else {
         panic!("{:?}", status.unfinished)
@@ -298,7 +299,7 @@ fn blocks_in_another_directory() {
     options.blocks_dir = Some(blocks_dir.clone());
     let source = place.write("blocks", &regtest_chain());
     let sync = |options: &node::Options| {
-        sync::sync(options, std::slice::from_ref(&source), &Unobserved, &AtomicBool::new(false))
+        sync::sync(options, std::slice::from_ref(&source), Watch::default())
     };
     let error = sync(&options).unwrap_err().to_string();
     assert!(error.contains("big-disk") && error.contains("does not exist"), "{error}");
@@ -309,11 +310,10 @@ fn blocks_in_another_directory() {
     let names = Disk::new().list(place.network_dir().join("blocks")).unwrap();
     assert_eq!(names, ["index"], "the index alone is in the data directory");
     let stats = |options: &node::Options| {
-        let stop = AtomicBool::new(false);
-        tools::txoutset_info(options, UtxoHash::MuHash, &Unobserved, &stop).map(Option::unwrap)
+        tools::txoutset_info(options, UtxoHash::MuHash, Watch::default()).map(Option::unwrap)
     };
     assert_eq!(stats(&options).unwrap().height, 206);
-    sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+    sync::reindex(&options, Watch::default()).unwrap();
     // Without the option, commands are refused by naming it, and write no stray files.
     let before = snapshot(&place.datadir());
     for error in [place.try_sync(&[]).unwrap_err(), stats(&place.options()).unwrap_err()] {

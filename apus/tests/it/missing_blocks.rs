@@ -2,7 +2,7 @@
 //! commands say of them, and what to do next.
 
 use apus_disk::Disk;
-use apus_node::Unobserved;
+use apus_node::Watch;
 use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
 use apus_tools as tools;
 use apus_wire::Chain;
@@ -19,7 +19,7 @@ const TOP: u32 = 206;
 fn with_headers(tip: u32, stored: u32) -> Place {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("chain", &regtest_chain())]);
-    tools::rewind(&place.options(), tip, &Unobserved, &Default::default()).unwrap();
+    tools::rewind(&place.options(), tip, Watch::default()).unwrap();
     let options = DataDirOptions::default();
     let dir = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
     let (db, mut index, files) = dir.open_blocks().unwrap();

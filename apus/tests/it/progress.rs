@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Observer, Phase, Progress};
 use apus_swiftsync::Format;
 use apus_sync as sync;
@@ -52,7 +53,7 @@ fn place_and_source() -> (Place, std::path::PathBuf) {
 fn the_last_commit_reports_the_share_done() {
     let (place, source) = place_and_source();
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
-    sync::sync(&place.options(), &[source], &recorder, &stop).unwrap();
+    sync::sync(&place.options(), &[source], Watch::new(&recorder, &stop)).unwrap();
     recorder.assert_complete(Phase::WritingCoins, 1);
 }
 
@@ -62,7 +63,7 @@ fn merges_report_the_share_done_and_commits_beside_validation_nothing() {
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
     let mut options = place.options();
     options.dbcache_bytes = 1; // commits all the time
-    sync::sync(&options, &[source], &recorder, &stop).unwrap();
+    sync::sync(&options, &[source], Watch::new(&recorder, &stop)).unwrap();
     recorder.assert_complete(Phase::Merging, 1);
     assert!(recorder.of(Phase::WritingCoins).len() <= 2, "that of the end alone");
     assert!(recorder.of(Phase::Connecting).len() > 10);
@@ -73,12 +74,18 @@ fn a_commit_of_swiftsync_reports_the_share_done() {
     let (place, source) = place_and_source();
     place.sync(std::slice::from_ref(&source));
     let (hints, stop) = (place.root().join("hints"), AtomicBool::new(false));
-    tools::create_hints(&place.options(), None, Format::Bip456, &hints, &node::Unobserved, &stop)
-        .unwrap();
+    tools::create_hints(
+        &place.options(),
+        None,
+        Format::Bip456,
+        &hints,
+        Watch::new(&node::Unobserved, &stop),
+    )
+    .unwrap();
     let recorder = Recorder::default();
     let mut options = place.options();
     (options.hints, options.assumevalid) = (Some(hints), AssumeValid::Nothing);
-    sync::reindex(&options, &recorder, &stop).unwrap();
+    sync::reindex(&options, Watch::new(&recorder, &stop)).unwrap();
     recorder.assert_complete(Phase::WritingCoins, 2);
 }
 
@@ -88,7 +95,9 @@ fn reading_the_utxo_set_reports_the_share_done() {
     place.sync(&[data("mainnet-0-14131.dat")]);
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
         let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
-        tools::txoutset_info(&place.options(), hash, &recorder, &stop).unwrap().unwrap();
+        tools::txoutset_info(&place.options(), hash, Watch::new(&recorder, &stop))
+            .unwrap()
+            .unwrap();
         recorder.assert_complete(Phase::ReadingCoins, 1);
     }
 }
@@ -99,8 +108,14 @@ fn hints_below_the_tip_report_the_blocks_above() {
     place.sync(&[source]);
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
     let out = place.root().join("hints");
-    tools::create_hints(&place.options(), Some(160), Format::Bip456, &out, &recorder, &stop)
-        .unwrap();
+    tools::create_hints(
+        &place.options(),
+        Some(160),
+        Format::Bip456,
+        &out,
+        Watch::new(&recorder, &stop),
+    )
+    .unwrap();
     recorder.assert_complete(Phase::ReadingUndo, 40);
     recorder.assert_complete(Phase::MakingHints, 1);
 }

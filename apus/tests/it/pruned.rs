@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node as node;
-use apus_node::{Method, Options, Phase, Progress, Prune, Unobserved};
+use apus_node::Watch;
+use apus_node::{Method, Options, Phase, Progress, Prune};
 use apus_store::{DataDir, DataDirOptions};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -104,7 +105,7 @@ pub fn options(place: &Place, prune: Option<Prune>) -> Options {
 
 pub fn sync_with(place: &Place, options: &Options, blocks: &[Vec<u8>]) -> Summary {
     let source = place.write("blocks", blocks);
-    sync::sync(options, &[source], &Unobserved, &Default::default()).unwrap()
+    sync::sync(options, &[source], Watch::default()).unwrap()
 }
 
 /// The room that pruning leaves for the chunks by which files grow: a target of so many bytes
@@ -135,7 +136,7 @@ fn files_above_the_target_go_while_blocks_are_connected() {
         Outcome::of_sync(&place, &options(&place, None), &[place.write("b", &world.blocks)]);
     let all = files(&place).len();
     let used = Prune::Target(u64::MAX);
-    let used = sync::sync(&options(&place, Some(used)), &[], &Unobserved, &Default::default());
+    let used = sync::sync(&options(&place, Some(used)), &[], Watch::default());
     let three_quarters = used.unwrap().pruned.unwrap().usage / 4 * 3;
     let height = world.height();
     for (target, kept_blocks) in
@@ -178,7 +179,7 @@ fn a_pruned_directory_carries_on_and_reorganises() {
     // One that begins below what is stored is refused before anything changes.
     let (deep, _) = branch_of(&world, from as usize - 20, 700);
     let source = place.write("deep", &deep);
-    let error = sync::sync(&target, &[source], &Unobserved, &Default::default()).unwrap_err();
+    let error = sync::sync(&target, &[source], Watch::default()).unwrap_err();
     assert!(
         error.to_string().contains("is to be disconnected, but the block is pruned"),
         "{error}"
@@ -203,13 +204,14 @@ fn a_deep_reorganisation_keeps_what_it_may_need() {
     let after = fork as u32 + 90;
     let is_time = |p: &Progress| p.phase == Phase::Connecting && p.height >= after && p.blocks > 80;
     let observer = StopWhen(&stop, is_time);
-    let summary = sync::sync(&target, std::slice::from_ref(&source), &observer, &stop).unwrap();
+    let summary =
+        sync::sync(&target, std::slice::from_ref(&source), Watch::new(&observer, &stop)).unwrap();
     assert!(summary.interrupted && summary.height < 550, "{}", summary.height);
     let pruned = summary.pruned.unwrap();
     assert!(pruned.blocks_from <= summary.height - 287, "{pruned:?} at {}", summary.height);
     // Without the rest of the branch, the old one is the best again, and whole.
     for (sources, height) in [(vec![], world.height() as usize), (vec![source], fork + 420)] {
-        let again = sync::sync(&target, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
+        let again = sync::sync(&target, &sources, Watch::default()).unwrap();
         assert_eq!(again.height as usize, height);
         assert_holds_together(&place);
     }
@@ -267,7 +269,7 @@ fn swiftsync_prunes_once_it_has_ended() {
     let hints = world.write_hints(&lower, world.height());
     let target = Options { datadir: lower.datadir(), hints: Some(hints), ..target };
     let source = lower.write("again", &world.blocks);
-    let error = sync::sync(&target, &[source], &Unobserved, &Default::default()).unwrap_err();
+    let error = sync::sync(&target, &[source], Watch::default()).unwrap_err();
     assert!(error.to_string().contains("leave --hints out"), "{error}");
     assert!(all > 0);
 }
@@ -331,7 +333,7 @@ fn power_may_fail_at_any_step_of_pruning() {
         let target = options(place, Some(Prune::Target(SPARE)));
         let target = Options { dbcache_bytes: 1, ..target };
         let sources = std::slice::from_ref(&source);
-        sync::sync_on(disk, &target, sources, &Unobserved, &Default::default())
+        sync::sync_on(disk, &target, sources, Watch::default())
     };
     let whole = base.copy();
     let (disk, counter) = counted();

@@ -1,13 +1,12 @@
 //! The program's use of the machine: time to start, memory, room on the disk.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use apus_node as node;
-use apus_node::Unobserved;
+use apus_node::Watch;
 use apus_sync as sync;
 use apus_testchain::{Mix, Spec};
 use apus_wire::Chain;
@@ -111,7 +110,7 @@ fn ends(
     change(&mut options);
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let result = sync::sync(&options, &sources, &Unobserved, &AtomicBool::new(false));
+        let result = sync::sync(&options, &sources, Watch::default());
         let _ = sender.send(result);
     });
     receiver.recv_timeout(Duration::from_secs(60)).expect("it ends").unwrap()

@@ -1,7 +1,8 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
 use apus_disk::Disk;
-use apus_node::{AssumeValid, Method, Options, Prune, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Method, Options, Prune, SyncError};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_tools as tools;
@@ -18,7 +19,7 @@ fn world() -> World {
 }
 
 fn rewind(place: &Place, height: u32) -> Result<Summary, SyncError> {
-    tools::rewind(&place.in_order(), height, &Unobserved, &Default::default())
+    tools::rewind(&place.in_order(), height, Watch::default())
 }
 
 /// The UTXO set at a height, by a sync that stops there.
@@ -45,7 +46,7 @@ fn the_set_is_that_of_the_height_and_goes_up_again() {
     // Core's engine connects the blocks that are stored, and so does a sync.
     let copy = place.copy();
     assert_eq!(Judge::open(&copy).expect("the engine opens it").tip(), (top, world.tip()));
-    let again = sync::sync(&place.in_order(), &[], &Unobserved, &Default::default()).unwrap();
+    let again = sync::sync(&place.in_order(), &[], Watch::default()).unwrap();
     assert_eq!((again.height, again.counts.blocks), (top, u64::from(top)));
     assert_eq!(place.muhash(), tip);
 }
@@ -87,7 +88,7 @@ fn power_may_fail_at_any_step_of_a_rewind() {
     let run = |place: &Place, disk: &Disk| {
         // Commits after every block.
         let options = Options { dbcache_bytes: 1, ..place.in_order() };
-        tools::rewind_on(disk, &options, world.height() - 8, &Unobserved, &Default::default())
+        tools::rewind_on(disk, &options, world.height() - 8, Watch::default())
     };
     let whole = base.copy();
     let (disk, counter) = counted();

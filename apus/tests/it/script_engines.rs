@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus::Kernel;
+use apus_node::Watch;
 use apus_node::{Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Break, Mix, Spec};
@@ -153,7 +154,7 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
             Method::Join => seen.phase == Phase::JoinChecking && seen.fraction > 0.5,
             _ => seen.blocks >= blocks_max,
         });
-        let stopped = sync::sync(&options, &sources, &observer, &stop).unwrap();
+        let stopped = sync::sync(&options, &sources, Watch::new(&observer, &stop)).unwrap();
         assert!(stopped.saved.is_some() || stopped.saved_join.is_some(), "{method:?}");
         let copy = place.copy();
         let carried_on = try_sync_with(&options, &sources).unwrap();
@@ -230,7 +231,7 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
                 matches!(seen.phase, Phase::JoinChecking | Phase::SwiftSync)
                     && seen.fraction > f64::from(part) / 4.0
             });
-            let ended = match sync::sync(&options, &sources, &until, &stop) {
+            let ended = match sync::sync(&options, &sources, Watch::new(&until, &stop)) {
                 Ok(summary) => {
                     assert_ne!(summary.best_block, world.tip(), "{rule:?}, {method:?}");
                     format!("{:?}", summary.refusals)
@@ -242,7 +243,8 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
         assert!(refused, "{rule:?}, {method:?}");
         // A SwiftSync that failed has left no coins.
         let (options, stop) = (place.options(), AtomicBool::new(false));
-        if let Ok(Some(coins)) = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop)
+        if let Ok(Some(coins)) =
+            tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop))
         {
             assert_ne!(coins.best_block, world.tip(), "{rule:?}, {method:?}");
         }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{Observer, Options, Phase, Progress, Prune, Unobserved};
+use apus_node::Watch;
+use apus_node::{Observer, Options, Phase, Progress, Prune};
 use apus_sync as sync;
 use apus_testchain::Parent;
 use apus_wire::Chain;
@@ -77,7 +78,7 @@ fn side_branches_are_stored_as_far_as_they_keep_the_rules() {
     let (branches, place) = (Branches::new(), Place::new(Chain::Regtest));
     let (source, seen) = (branches.write(&place), Seen::default());
     let stop = AtomicBool::new(false);
-    let summary = sync::sync(&place.options(), &[source], &seen, &stop).unwrap();
+    let summary = sync::sync(&place.options(), &[source], Watch::new(&seen, &stop)).unwrap();
     assert_eq!((summary.height, summary.best_block), (80, hash(&branches.best[79])));
     assert_eq!(stored(&place, &branches.side), 50);
     assert_eq!(stored(&place, &branches.bad), 4, "those below the one that is refused");
@@ -123,12 +124,13 @@ fn a_request_to_stop_is_heeded_between_blocks_of_side_branches() {
     let is_time = |p: &Progress| p.phase == Phase::StoringBranches && p.blocks > 0;
     let observer = StopWhen(&stop, is_time);
     let options = place.options();
-    let summary = sync::sync(&options, std::slice::from_ref(&source), &observer, &stop).unwrap();
+    let summary =
+        sync::sync(&options, std::slice::from_ref(&source), Watch::new(&observer, &stop)).unwrap();
     assert!(summary.interrupted);
     assert_eq!(summary.height, 80);
     let first = stored(&place, &branches.side);
     assert!((1..50).contains(&first), "{first}");
-    let rest = sync::sync(&options, &[source], &Unobserved, &AtomicBool::new(false)).unwrap();
+    let rest = sync::sync(&options, &[source], Watch::default()).unwrap();
     assert!(!rest.interrupted);
     assert_eq!(stored(&place, &branches.side), 50);
 }

@@ -1,9 +1,9 @@
 //! A sync in order whose cache of coins holds those of a few blocks.
 
 use std::iter::once;
-use std::sync::atomic::AtomicBool;
 
-use apus_node::{Method, Unobserved};
+use apus_node::Method;
+use apus_node::Watch;
 use apus_sync as sync;
 use apus_testchain::{Spends, Wide, WideSpec};
 use apus_wire::{Chain, genesis_block};
@@ -34,8 +34,7 @@ fn each_coin_is_read_from_the_tables_once_at_most() {
         let mut options = place.options();
         options.method = Method::InOrder;
         options.dbcache_bytes = 1_500_000;
-        let summary =
-            sync::sync(&options, &[source], &Unobserved, &AtomicBool::new(false)).unwrap();
+        let summary = sync::sync(&options, &[source], Watch::default()).unwrap();
         let totals = wide.totals();
         assert_eq!(summary.coins, Some(totals.unspent));
         assert_eq!(place.muhash().1, totals.unspent);

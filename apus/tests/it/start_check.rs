@@ -4,7 +4,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{Observer, Options, Phase, Progress, Prune, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Observer, Options, Phase, Progress, Prune, SyncError};
 use apus_sync as sync;
 use apus_testchain::Rng;
 use apus_tools as tools;
@@ -19,7 +20,7 @@ use crate::verify::world;
 
 /// The error of a sync that has nothing to connect.
 fn refused(place: &Place, options: &Options) -> SyncError {
-    let synced = sync::sync(options, &[], &Unobserved, &AtomicBool::new(false));
+    let synced = sync::sync(options, &[], Watch::default());
     synced.expect_err(&format!("{} is damaged", place.datadir().display()))
 }
 
@@ -198,7 +199,7 @@ fn each_block_that_is_checked_is_progress() {
     let world = world();
     let place = world.in_order();
     let seen = Seen::default();
-    sync::sync(&place.options(), &[], &seen, &AtomicBool::new(false)).unwrap();
+    sync::sync(&place.options(), &[], Watch::new(&seen, &AtomicBool::new(false))).unwrap();
     let mut blocks = seen.0.into_inner().unwrap();
     blocks.sort_unstable();
     assert_eq!(blocks, [1, 2, 3, 4, 5, 6]);
@@ -210,7 +211,7 @@ fn a_cache_too_small_for_what_was_asked_is_an_error() {
     let place = world.in_order();
     let small = Options { dbcache_bytes: 1, ..place.options() };
     // Six blocks were not asked for.
-    sync::sync(&small, &[], &Unobserved, &AtomicBool::new(false)).unwrap();
+    sync::sync(&small, &[], Watch::default()).unwrap();
     let all = Options { check_blocks: 0, ..small };
     let text = refused(&place, &all).to_string();
     assert!(text.contains("checkblocks") && text.contains("dbcache"), "{text}");

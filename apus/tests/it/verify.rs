@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
-use apus_node::{AssumeValid, Method, Options, Phase, Prune, Unobserved};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Method, Options, Phase, Prune};
 use apus_sync::{Ended, Verified, Verify};
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
@@ -27,8 +28,7 @@ fn verify(place: &Place, level: u8, blocks: u32) -> Verified {
 }
 
 fn verify_with(options: &Options, level: u8, blocks: u32) -> Verified {
-    let stop = AtomicBool::new(false);
-    tools::verify(options, Verify { level, blocks }, &Unobserved, &stop).unwrap()
+    tools::verify(options, Verify { level, blocks }, Watch::default()).unwrap()
 }
 
 /// Every file of the data directory, with its bytes.
@@ -208,7 +208,7 @@ fn a_stop_ends_it_with_what_was_found() {
         let stop = AtomicBool::new(false);
         let observer = StopWhen(&stop, |progress: &node::Progress| progress.phase == phase);
         let asked = Verify { level: 4, blocks: 0 };
-        let found = tools::verify(&place.options(), asked, &observer, &stop).unwrap();
+        let found = tools::verify(&place.options(), asked, Watch::new(&observer, &stop)).unwrap();
         assert!(found.interrupted && found.is_sound() && !found.is_complete(), "{found:?}");
         assert_eq!(found.levels[4].ended, Some(Ended::Stopped), "{found:?}");
         let is_below = found.levels[0].from == 1;

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_disk::{Disk, OnShare, Share, StoreError, Watch};
+use apus_disk::{Disk, OnShare, Share, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb::layout::LEVEL_0_RUNS_MAX;
 use apus_leveldb::{
@@ -254,7 +254,7 @@ impl Chainstate {
 
     /// Merges some runs of tables if there are too many, and returns whether it did. There may be
     /// readers and one writer meanwhile. Stopped, it changes nothing.
-    pub fn merge(&self, watch: Watch) -> Result<bool> {
+    pub fn merge(&self, watch: ShareWatch) -> Result<bool> {
         self.db.merge_watched(watch)
     }
 
@@ -271,7 +271,7 @@ impl Chainstate {
     /// Merges runs until Bitcoin Core finds nothing to compact: all into one level, or a few newer
     /// changes into a level above a large one. Returns whether it came to the end: stopped, it
     /// changes nothing.
-    pub fn settle(&self, watch: Watch) -> Result<bool> {
+    pub fn settle(&self, watch: ShareWatch) -> Result<bool> {
         self.db.settle(watch)
     }
 

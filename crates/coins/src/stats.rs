@@ -1,4 +1,4 @@
-use apus_disk::{Share, StoreError, Watch};
+use apus_disk::{Share, ShareWatch, StoreError};
 use apus_hash::{Elements, Hash, MuHash, Sha256d};
 use apus_wire::{OutPoint, put_compact_size};
 use rayon::prelude::*;
@@ -61,7 +61,7 @@ impl UtxoStats {
     /// # Errors
     /// The chainstate is empty, cannot be read, or has amounts that no chain can have.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
-        let stats = Self::compute_watched(chainstate, height, hash_type, Watch::default())?;
+        let stats = Self::compute_watched(chainstate, height, hash_type, ShareWatch::default())?;
         Ok(stats.expect("no flag to stop is raised"))
     }
 
@@ -70,7 +70,7 @@ impl UtxoStats {
         chainstate: &Chainstate,
         height: u32,
         hash_type: HashType,
-        watch: Watch,
+        watch: ShareWatch,
     ) -> Result<Option<Self>> {
         let empty = || StoreError::new(chainstate.dir(), "the chainstate is empty");
         let best_block = chainstate.best_block()?.ok_or_else(empty)?;
@@ -223,7 +223,7 @@ fn for_each_coin(
 }
 
 /// Counts and hashes all coins; some of them, if it is stopped.
-fn count<S: CoinSum>(chainstate: &Chainstate, watch: Watch) -> Result<(Counts, S::Hash)> {
+fn count<S: CoinSum>(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts, S::Hash)> {
     let even = SCANS_PER_THREAD * rayon::current_num_threads();
     let scans = chainstate.scans(even.max((chainstate.disk_bytes() / COUNT_BYTES) as usize))?;
     let share = Share::new(scans.len() as u64, watch.report);
@@ -245,7 +245,7 @@ fn count<S: CoinSum>(chainstate: &Chainstate, watch: Watch) -> Result<(Counts, S
 }
 
 /// Counts all coins and hashes them in order; the first of them, if it is stopped.
-fn hash_serialized(chainstate: &Chainstate, watch: Watch) -> Result<(Counts, Hash)> {
+fn hash_serialized(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts, Hash)> {
     let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
     let scans = chainstate.scans(parts)?;
     let share = Share::new(scans.len() as u64, watch.report);

@@ -22,5 +22,5 @@ pub use hook::{Call, Hook};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
 pub use power::PowerCut;
-pub use share::{OnShare, Share, Watch};
+pub use share::{OnShare, Share, ShareWatch};
 pub use spill::SpillFile;

@@ -7,14 +7,14 @@ pub type OnShare<'a> = &'a (dyn Fn(f64) + Sync);
 /// How a long piece of work is watched: a callback for its progress, and the flag that asks for an
 /// early end.
 #[derive(Clone, Copy)]
-pub struct Watch<'a> {
+pub struct ShareWatch<'a> {
     /// Receives the share of the work that is done.
     pub report: OnShare<'a>,
     /// Ends the work within a second once it is raised.
     pub stop: &'a AtomicBool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> ShareWatch<'a> {
     /// Reports nothing, and ends the work once `stop` is raised.
     pub fn until(stop: &'a AtomicBool) -> Self {
         Self { report: &|_| {}, stop }
@@ -26,7 +26,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Default for Watch<'_> {
+impl Default for ShareWatch<'_> {
     /// Reports nothing, and never ends the work early.
     fn default() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);

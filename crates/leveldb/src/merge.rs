@@ -1,6 +1,6 @@
 use std::sync::{Arc, PoisonError};
 
-use apus_disk::{Caching, Result, Share, Watch};
+use apus_disk::{Caching, Result, Share, ShareWatch};
 use rayon::prelude::*;
 
 use super::cursor::Merged;
@@ -37,11 +37,11 @@ impl Db {
     /// # Panics
     /// The database was opened for reading only.
     pub fn merge(&self) -> Result<bool> {
-        self.merge_watched(Watch::default())
+        self.merge_watched(ShareWatch::default())
     }
 
     /// [`Db::merge`] that is watched. Stopped, it changes nothing, and returns false.
-    pub fn merge_watched(&self, watch: Watch) -> Result<bool> {
+    pub fn merge_watched(&self, watch: ShareWatch) -> Result<bool> {
         let _merging = self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.check_writable()?;
         let version = self.inner.current();
@@ -57,7 +57,7 @@ impl Db {
     ///
     /// # Panics
     /// The database was opened for reading only.
-    pub fn settle(&self, watch: Watch) -> Result<bool> {
+    pub fn settle(&self, watch: ShareWatch) -> Result<bool> {
         {
             let inner = &self.inner;
             let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,11 +80,11 @@ impl Db {
     /// # Panics
     /// The database was opened for reading only.
     pub fn merge_all(&self) -> Result<()> {
-        self.merge_all_watched(Watch::default()).map(|_| ())
+        self.merge_all_watched(ShareWatch::default()).map(|_| ())
     }
 
     /// [`Db::merge_all`] that is watched, and returns whether it came to the end.
-    fn merge_all_watched(&self, watch: Watch) -> Result<bool> {
+    fn merge_all_watched(&self, watch: ShareWatch) -> Result<bool> {
         let inner = &self.inner;
         let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
         inner.check_writable()?;
@@ -120,7 +120,12 @@ fn due_above(version: &Version) -> Option<DueMerge> {
 
 /// Merges the newest runs of `version` into one, as `due` says, and returns whether it did:
 /// stopped, it changes nothing.
-fn merge_runs(inner: &Arc<Inner>, version: &Version, due: DueMerge, watch: Watch) -> Result<bool> {
+fn merge_runs(
+    inner: &Arc<Inner>,
+    version: &Version,
+    due: DueMerge,
+    watch: ShareWatch,
+) -> Result<bool> {
     let (runs, below) = version.runs.split_at(due.runs);
     // Without older runs below, deleted keys need not be remembered.
     let forget = below.is_empty();
@@ -154,7 +159,7 @@ fn merge_part(
     runs: &[SortedRun],
     (from, to): (&[u8], Option<&[u8]>),
     forget: bool,
-    watch: &Watch,
+    watch: &ShareWatch,
 ) -> Result<()> {
     let mut merged = Merged::new(runs);
     let mut writer = output.writer();

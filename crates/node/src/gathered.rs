@@ -4,7 +4,7 @@ use apus_coins::{
     SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors,
     snapshot_stats_sorted,
 };
-use apus_disk::{Disk, StoreError, Watch};
+use apus_disk::{Disk, ShareWatch, StoreError};
 
 use super::temporary::TemporaryDir;
 
@@ -31,7 +31,7 @@ impl Gathered {
     pub fn of_file(
         file: &SnapshotFile,
         memory: usize,
-        watch: Watch,
+        watch: ShareWatch,
     ) -> Result<Option<Self>, SnapshotReadError> {
         let gathered = Self::new(memory)?;
         let mut writer = SurvivorWriter::new(&gathered.coins);
@@ -55,7 +55,7 @@ impl Gathered {
 /// was stopped.
 pub fn stats_by_sorting(
     file: &SnapshotFile,
-    watch: Watch,
+    watch: ShareWatch,
 ) -> Result<Option<SnapshotStats>, SnapshotReadError> {
     match Gathered::of_file(file, SORTING_BYTES_MAX, watch)? {
         Some(gathered) => snapshot_stats_sorted(&gathered.coins, watch),

@@ -73,7 +73,7 @@ pub use options::{
     ScriptEngine,
 };
 pub use outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
-pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved};
+pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved, Watch};
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};
 pub use snapshot_chainstate::{

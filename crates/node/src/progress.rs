@@ -1,5 +1,8 @@
 //! Progress of a sync, as an observer sees it.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use apus_hash::Hash;
 
 /// A phase of the work.
@@ -192,4 +195,33 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {
     fn observe(&self, _: &Progress) {}
+}
+
+/// How work is watched: what receives its progress, and the flag that asks it to stop.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Receives the progress.
+    pub observer: &'a dyn Observer,
+    /// Ends the work soon after it is set to true. What is done so far is saved where it can be.
+    pub stop: &'a AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    /// Reports to `observer`, and stops once `stop` is true.
+    pub fn new(observer: &'a dyn Observer, stop: &'a AtomicBool) -> Self {
+        Self { observer, stop }
+    }
+
+    /// Whether the work is to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
+impl Default for Watch<'_> {
+    /// Reports nothing, and never stops.
+    fn default() -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        Self::new(&Unobserved, &NEVER)
+    }
 }

@@ -5,8 +5,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::{BlockId, Tree};
 use apus_hash::Hash;
@@ -19,7 +17,7 @@ use super::error::SyncError;
 use super::opened::Node;
 use super::options::Options;
 use super::outcome::Refusal;
-use super::progress::{Observer, Phase, Progress};
+use super::progress::{Observer, Phase, Progress, Watch};
 use super::sources::{Gap, SourcePlace, Sources};
 
 /// Headers between two progress reports, each of which walks the list of files.
@@ -57,8 +55,7 @@ pub enum ScanEnd {
 pub fn scan_into_node(
     node: &mut Node,
     opened: &[BlockSource],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<ScanEnd, SyncError> {
     let Node { tree, sources, refusals, refused_on, ledger, .. } = node;
     let note = |findings: &mut Findings, id: BlockId, place| {
@@ -73,7 +70,7 @@ pub fn scan_into_node(
             findings.sources.note_spare(id, place);
         }
     };
-    scan(Findings { tree, sources, refusals, refused_on }, note, opened, observer, stop)
+    scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
 }
 
 /// Scans sources into `findings`, and has `note` note the place of each block whose header is in
@@ -82,8 +79,7 @@ pub fn scan(
     findings: Findings,
     note: impl FnMut(&mut Findings, BlockId, SourcePlace),
     opened: &[BlockSource],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<ScanEnd, SyncError> {
     let total: u64 = opened.iter().map(|source| source.len()).sum();
     let mut scan =
@@ -97,11 +93,11 @@ pub fn scan(
         let mut items = source.scan_headers();
         while let Some(item) = items.next() {
             scan.take(item?, source, first_file);
-            if stop.load(Relaxed) {
+            if watch.is_stopped() {
                 return Ok(ScanEnd::Stopped);
             }
             if scan.accepted.is_multiple_of(REPORT_EVERY) {
-                scan.report(observer, before + items.position(), total);
+                scan.report(watch.observer, before + items.position(), total);
             }
         }
         before += source.len();

@@ -1,7 +1,5 @@
 //! Blocks that are stored as they come, before a pipeline needs them.
 
-use std::sync::atomic::AtomicBool;
-
 use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::block::check::{History, check_bytes};
@@ -12,7 +10,7 @@ use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
 use apus_node::opened::{Node, step};
 use apus_node::outcome::Activated;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
 use apus_rules::CheckedBlock;
@@ -26,17 +24,12 @@ pub(super) type Block = CheckedBlock<BlockBytes>;
 ///
 /// # Errors
 /// The disk fails.
-pub fn download(
-    node: &mut Node,
-    ids: &[BlockId],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, StoreError> {
+pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<Activated, StoreError> {
     let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
         let _timer = shared.clock.start(Stage::Store);
         ledger.store_block(shared, id, block.view())
     };
-    let ended = fetch(node, ids, observer, stop, store)?;
+    let ended = fetch(node, ids, watch, store)?;
     if ended == Activated::Stopped {
         store_left(node)?;
     }
@@ -51,8 +44,7 @@ pub fn download(
 pub(super) fn fetch(
     node: &mut Node,
     ids: &[BlockId],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
     mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
 ) -> Result<Activated, StoreError> {
     let steps = ids.iter().filter_map(|id| step(node, *id));
@@ -62,11 +54,11 @@ pub(super) fn fetch(
     }
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
-    shared.serve(Wanted::of([&steps[..]]), observer, || {
+    shared.serve(Wanted::of([&steps[..]]), watch.observer, || {
         let (mut done, all) = (0, steps.len());
         for steps in steps.chunks(CHECKED_AT_ONCE * shared.pool.current_num_threads()) {
             let next = shared.tree.node(steps[0].id);
-            observer.observe(&Progress {
+            watch.observer.observe(&Progress {
                 height: next.height,
                 time: next.time,
                 blocks: done as u64,
@@ -75,7 +67,7 @@ pub(super) fn fetch(
                 ..Progress::of(Phase::DownloadingBlocks)
             });
             done += steps.len();
-            let check = |step: &Step| (step.id, shared.checked_until(*step, stop));
+            let check = |step: &Step| (step.id, shared.checked_until(*step, watch.stop));
             let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
             let mut is_stopped = false;
             for (id, checked) in checked {

@@ -1,8 +1,6 @@
 //! Headers from peers, in between of the pipelines: the tree grows.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_chain::Tree;
@@ -11,7 +9,7 @@ use apus_net::{Has, HeaderChain};
 use apus_node::clock::unix_time;
 use apus_node::opened::Node;
 use apus_node::outcome::Activated;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_rules::Work;
 
 use super::Peers;
@@ -49,15 +47,14 @@ pub fn find_headers(
     node: &mut Node,
     peers: &Arc<Peers>,
     search: Search,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Activated, StoreError> {
     let before_blocks = peers.patience / PATIENCE_BEFORE_BLOCKS;
     let patience = if search.is_last { peers.patience } else { before_blocks };
     let mut waited = Waited::default();
     let mut since = None;
     let mut news = (0, Duration::ZERO);
-    grow(node, peers, observer, stop, true, |connections, tree| {
+    grow(node, peers, watch, true, |connections, tree| {
         let now = connections.now();
         let waits = now - *since.get_or_insert(now);
         let best = tree.node(tree.best_header());
@@ -77,8 +74,8 @@ pub fn find_headers(
         if search.has_files && now >= news.1 + before_blocks {
             return true;
         }
-        waited.note(phase, now, observer);
-        observer.observe(&progress(phase, tree));
+        waited.note(phase, now, watch.observer);
+        watch.observer.observe(&progress(phase, tree));
         false
     })
 }
@@ -91,13 +88,12 @@ pub fn find_headers(
 pub fn wait_for_news(
     node: &mut Node,
     peers: &Arc<Peers>,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Activated, StoreError> {
     let best = node.tree.best_header();
     let tip = node.tree.node(node.tip()).work;
-    grow(node, peers, observer, stop, false, |connections, tree| {
-        observer.observe(&progress(Phase::Following, tree));
+    grow(node, peers, watch, false, |connections, tree| {
+        watch.observer.observe(&progress(Phase::Following, tree));
         let is_new = |has: Has| {
             let best = tree.node(has.best);
             !tree.is_linked(has.best) && !best.failed && best.work > tip && !has.is_limited
@@ -125,8 +121,7 @@ pub fn lags(node: &Node) -> bool {
 fn grow(
     node: &mut Node,
     peers: &Arc<Peers>,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
     asks: bool,
     mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
 ) -> Result<Activated, StoreError> {
@@ -141,11 +136,11 @@ fn grow(
         let secret = connections.secret();
         let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
         while connections.now() < until {
-            is_over = is_done(&mut connections, chain.tree()) || stop.load(Relaxed);
+            is_over = is_done(&mut connections, chain.tree()) || watch.is_stopped();
             if is_over {
                 break;
             }
-            connections.turn(&mut chain, observer);
+            connections.turn(&mut chain, watch.observer);
         }
         node.ledger.follow(&node.tree);
         let (shared, ledger) = node.split();
@@ -154,7 +149,7 @@ fn grow(
     for has in connections.manager().schedule().having() {
         mark_available(&mut node.tree, has);
     }
-    Ok(if stop.load(Relaxed) { Activated::Stopped } else { Activated::Best })
+    Ok(if watch.is_stopped() { Activated::Stopped } else { Activated::Best })
 }
 
 /// Notes that the blocks which a peer has can be had. Takes time for those that were not known to

@@ -1,13 +1,11 @@
 //! A sample of blocks, which tells how large the others are.
 
-use std::sync::atomic::AtomicBool;
-
 use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::expected_sizes::Sizes;
 use apus_node::opened::Node;
 use apus_node::outcome::Activated;
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 
 use super::connections::NEAR_BLOCKS;
 use super::download::{download, fetch};
@@ -25,11 +23,7 @@ const SAMPLE_MIN: u32 = 32;
 ///
 /// # Errors
 /// The disk fails.
-pub fn learn_sizes(
-    node: &mut Node,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, StoreError> {
+pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<Activated, StoreError> {
     let Some(best) = node.tree.best_candidate() else { return Ok(Activated::Best) };
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let tip = node.tip();
@@ -53,8 +47,8 @@ pub fn learn_sizes(
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();
     let ended = match node.ledger.pruning.target() {
-        None => download(node, &new, observer, stop)?,
-        Some(_) => fetch(node, &new, observer, stop, |shared, _, id, block| {
+        None => download(node, &new, watch)?,
+        Some(_) => fetch(node, &new, watch, |shared, _, id, block| {
             known.push((shared.tree.node(id).height, block.view().len() as u64));
             Ok(())
         })?,

@@ -7,8 +7,6 @@
 //! the chainstate, which follows, writes undo data anew from the start of each rev file.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
@@ -20,7 +18,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::open_directory;
 use apus_node::options::Options;
 use apus_node::outcome::Refusal;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::rebuild;
 use apus_node::rebuild::MARK;
 use apus_node::scan::{Findings, ScanEnd, scan};
@@ -75,12 +73,7 @@ struct Checked {
 /// # Errors
 /// The block files are not there, not all there, or cannot be read without a lost `xor.dat`; or
 /// somebody asked to stop. The directory is then as it was.
-pub fn rebuild(
-    disk: &Disk,
-    options: &Options,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Vec<Refusal>, SyncError> {
+pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refusal>, SyncError> {
     let source = open_files(options)?;
     let dir = open_directory(options, disk, false)?;
     if was_rebuilt(&dir) {
@@ -95,10 +88,10 @@ pub fn rebuild(
         )
     };
     let mut inventory = Inventory::new(options);
-    if inventory.scan(&source, observer, stop)? == ScanEnd::Stopped {
+    if inventory.scan(&source, watch)? == ScanEnd::Stopped {
         return Err(stopped());
     }
-    let checked = pool.install(|| inventory.check_all(observer, stop))?.ok_or_else(stopped)?;
+    let checked = pool.install(|| inventory.check_all(watch))?.ok_or_else(stopped)?;
     let files = BlockFiles::new(
         disk,
         dir.blocks_path(),
@@ -112,7 +105,7 @@ pub fn rebuild(
     rebuild::give_up(disk, dir.path())?;
     // bitcoind cannot start with a snapshot whose base block the index may not have.
     if let Some(snapshot) = SnapshotChainstate::find_or_clear(disk, dir.path())? {
-        observer.note(&format!(
+        watch.observer.note(&format!(
             "The UTXO set that bitcoind has loaded from a snapshot of block {} is removed, as by \
              bitcoind -reindex",
             snapshot.base
@@ -200,37 +193,28 @@ impl Inventory {
     }
 
     /// Finds the blocks in the files of `source`.
-    fn scan(
-        &mut self,
-        source: &BlockSource,
-        observer: &dyn Observer,
-        stop: &AtomicBool,
-    ) -> Result<ScanEnd, SyncError> {
+    fn scan(&mut self, source: &BlockSource, watch: Watch) -> Result<ScanEnd, SyncError> {
         let Self { tree, sources, refusals } = self;
         let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
         let opened = std::slice::from_ref(source);
         let refused_on = &mut Vec::new();
-        scan(Findings { tree, sources, refusals, refused_on }, note, opened, observer, stop)
+        scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
     }
 
     /// Checks every block that was found, in the order in which they lie; `None` if somebody asked
     /// to stop.
-    fn check_all(
-        &self,
-        observer: &dyn Observer,
-        stop: &AtomicBool,
-    ) -> Result<Option<Vec<Checked>>, StoreError> {
+    fn check_all(&self, watch: Watch) -> Result<Option<Vec<Checked>>, StoreError> {
         let order = self.sources.in_order(self.tree.ids());
         let mut all = Vec::with_capacity(order.len());
         for batch in order.chunks(BATCH_BLOCKS) {
-            if stop.load(Relaxed) {
+            if watch.is_stopped() {
                 return Ok(None);
             }
             let checked =
                 batch.par_iter().map(|id| Ok(Checked { id: *id, verdict: self.check(*id)? }));
             all.extend(checked.collect::<Result<Vec<_>, StoreError>>()?);
             let best = self.tree.node(self.tree.best_header());
-            observer.observe(&Progress {
+            watch.observer.observe(&Progress {
                 height: best.height,
                 blocks: all.len() as u64,
                 fraction: all.len() as f64 / order.len() as f64,

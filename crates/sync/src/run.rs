@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use apus_disk::{Disk, StoreError, Watch};
+use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_node::block_peers::BlockPeers;
 use apus_node::clock::Stage;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::{Method, Options, Prune};
 use apus_node::outcome::{Activated, ThreadStates};
-use apus_node::progress::{Observer, Phase, Unobserved};
+use apus_node::progress::{Observer, Phase, Unobserved, Watch};
 use apus_node::rebuild::Rebuild;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
@@ -42,13 +40,8 @@ use super::{index_files, join, loadtxoutset, shrink, swift};
 /// The disk fails, a file of the data directory cannot be right, a source cannot be read, the
 /// directory is in use, or there are neither sources nor a directory with blocks. Blocks that break
 /// rules are no error: they are refused, and the summary lists them.
-pub fn sync(
-    options: &Options,
-    sources: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
-    sync_on(&Disk::new(), options, sources, observer, stop)
+pub fn sync(options: &Options, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
+    sync_on(&Disk::new(), options, sources, watch)
 }
 
 /// [`sync`] on the caller's disk, which may lose power in tests.
@@ -56,8 +49,7 @@ pub fn sync_on(
     disk: &Disk,
     options: &Options,
     sources: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
@@ -69,7 +61,7 @@ pub fn sync_on(
         // A source that cannot be opened is an error before anything is made in the data directory.
         let opened = open_sources(options, sources)?;
         let mut node = open_node(options, disk, Coins::InPlace)?;
-        announce_snapshot(&node, observer);
+        announce_snapshot(&node, watch.observer);
         if sources.is_empty() && !has_peers && node.tree.len() == 1 {
             return Err(nothing_to_sync(options));
         }
@@ -82,20 +74,20 @@ pub fn sync_on(
             node = open_node(options, disk, Coins::New(begun))?;
         } else {
             let may_mend = has_peers || !opened.is_empty();
-            node = check_on_start(node, may_mend, observer, stop)?;
+            node = check_on_start(node, may_mend, watch)?;
         }
-        give_up_rebuild(&node, disk, observer)?;
+        give_up_rebuild(&node, disk, watch.observer)?;
         bound_cache(&mut node);
-        let peers = begin_peers(&node, disk, observer)?;
+        let peers = begin_peers(&node, disk, watch.observer)?;
         node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
         let summary = match peers {
-            None => prepare(&mut node, &opened, claim.as_ref(), observer, stop)
+            None => prepare(&mut node, &opened, claim.as_ref(), watch)
                 .and_then(|()| refuse_gap(&node))
-                .and_then(|()| run(&mut node, claim.as_ref(), started, observer, stop)),
+                .and_then(|()| run(&mut node, claim.as_ref(), started, watch)),
             Some(peers) => {
-                let observer = peers.observer(observer);
+                let observer = peers.observer(watch.observer);
                 let from = (&opened[..], claim.as_ref());
-                run_with_peers(&mut node, &peers, from, started, &observer, stop)
+                run_with_peers(&mut node, &peers, from, started, Watch::new(&observer, watch.stop))
             }
         };
         let summary = summary.map_err(|error| {
@@ -183,24 +175,18 @@ fn prepare(
     node: &mut Node,
     opened: &[BlockSource],
     claim: Option<&Claim>,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<(), SyncError> {
-    scan_and_mend(node, opened, observer, stop)?;
-    loadtxoutset::load_while_missing(node, claim, observer, stop)
+    scan_and_mend(node, opened, watch)?;
+    loadtxoutset::load_while_missing(node, claim, watch)
 }
 
 /// Finds what the sources have, and replaces stored blocks that are known to be damaged.
-fn scan_and_mend(
-    node: &mut Node,
-    opened: &[BlockSource],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<(), SyncError> {
+fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Result<(), SyncError> {
     let scanning = Instant::now();
-    scan_into_node(node, opened, observer, stop)?;
-    if mend::mend_noted(node, stop)? {
-        check_mended(node, observer, stop)?;
+    scan_into_node(node, opened, watch)?;
+    if mend::mend_noted(node, watch.stop)? {
+        check_mended(node, watch)?;
     }
     node.clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(
@@ -258,13 +244,12 @@ fn run_with_peers(
     peers: &Arc<Peers>,
     (opened, claim): (&[BlockSource], Option<&Claim>),
     started: Instant,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Summary, SyncError> {
     let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
     let (mut is_last, mut is_at_end) = (false, false);
     let mut done: Option<Summary> = None;
-    while !stop.load(Relaxed) {
+    while !watch.is_stopped() {
         let claim = claim.filter(|_| done.is_none());
         let search = Search {
             is_last,
@@ -272,43 +257,43 @@ fn run_with_peers(
             has_files: !opened.is_empty() && claim.is_none() && done.is_none(),
             height: claim.and_then(|claim| claim.height(&node.tree)).unwrap_or(0),
         };
-        if find_headers(node, peers, search, observer, stop)? == Activated::Stopped {
+        if find_headers(node, peers, search, watch)? == Activated::Stopped {
             break;
         }
         if done.is_none() {
             // Files may lack blocks whose headers are known now, and stored ones can be asked for.
-            prepare(node, opened, claim, observer, stop)?;
+            prepare(node, opened, claim, watch)?;
         }
         if done.is_some() && is_complete(node) {
             if lags(node) {
-                observer.note("No peer has the next blocks: waiting for one that has");
+                watch.observer.note("No peer has the next blocks: waiting for one that has");
             } else if !follows {
                 is_at_end = true;
                 break;
             }
-            wait_for_news(node, peers, observer, stop)?;
+            wait_for_news(node, peers, watch)?;
             continue;
         }
         bound_cache(node);
-        if learn_sizes(node, observer, stop)? == Activated::Stopped {
+        if learn_sizes(node, watch)? == Activated::Stopped {
             break;
         }
         match &mut done {
             None => {
-                let summary = done.insert(run(node, claim, started, observer, stop)?);
+                let summary = done.insert(run(node, claim, started, watch)?);
                 if summary.interrupted {
                     break;
                 }
             }
             Some(_) => {
                 let before = node.tip();
-                if connect_all(node, None, &Unobserved, stop)?.interrupted {
+                if connect_all(node, None, Watch::new(&Unobserved, watch.stop))?.interrupted {
                     break;
                 }
-                while node.pool.install(|| node.chainstate.merge(Watch::until(stop)))? {}
+                while node.pool.install(|| node.chainstate.merge(ShareWatch::until(watch.stop)))? {}
                 if node.tip() != before {
                     let tip = node.tree.node(node.tip());
-                    observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
+                    watch.observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
                 }
             }
         }
@@ -400,21 +385,12 @@ fn nothing_to_sync(options: &Options) -> SyncError {
 ///
 /// # Errors
 /// As for [`sync`]; and if there are no blocks.
-pub fn reindex(
-    options: &Options,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
-    reindex_on(&Disk::new(), options, observer, stop)
+pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+    reindex_on(&Disk::new(), options, watch)
 }
 
 /// [`reindex`] on the caller's disk, which may lose power in tests.
-pub fn reindex_on(
-    disk: &Disk,
-    options: &Options,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
+pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
@@ -431,7 +407,7 @@ pub fn reindex_on(
             return Err(error);
         }
         bound_cache(&mut node);
-        let summary = run(&mut node, claim.as_ref(), started, observer, stop)
+        let summary = run(&mut node, claim.as_ref(), started, watch)
             .map_err(|error| with_script_difference(error, &node))?;
         end(node, Some(rebuild), summary)
     })
@@ -447,23 +423,18 @@ pub fn reindex_on(
 /// # Errors
 /// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
 /// changed.
-pub fn reindex_files(
-    options: &Options,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
-    reindex_files_on(&Disk::new(), options, observer, stop)
+pub fn reindex_files(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+    reindex_files_on(&Disk::new(), options, watch)
 }
 
 /// [`reindex_files`] on the caller's disk, which may lose power in tests.
 pub fn reindex_files_on(
     disk: &Disk,
     options: &Options,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Summary, SyncError> {
-    let refusals = remedy::naming(options, || index_files::rebuild(disk, options, observer, stop))?;
-    let mut summary = reindex_on(disk, options, observer, stop)?;
+    let refusals = remedy::naming(options, || index_files::rebuild(disk, options, watch))?;
+    let mut summary = reindex_on(disk, options, watch)?;
     summary.refusals.splice(0..0, refusals);
     if !summary.interrupted {
         index_files::finish(disk, options)?;
@@ -502,10 +473,9 @@ fn run(
     node: &mut Node,
     claim: Option<&Claim>,
     started: Instant,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Summary, SyncError> {
-    let mut interrupted = stop.load(Relaxed);
+    let mut interrupted = watch.is_stopped();
     if !interrupted {
         let (shared, ledger) = node.split();
         ledger.prune(&shared)?;
@@ -514,18 +484,17 @@ fn run(
     }
     let mut went = None;
     if !interrupted {
-        let went = went.insert(connect_all(node, claim, observer, stop)?);
+        let went = went.insert(connect_all(node, claim, watch)?);
         interrupted = went.interrupted;
     }
     if !interrupted {
-        interrupted =
-            store_side_branches(node, observer, stop)? == Activated::Stopped || stop.load(Relaxed);
+        interrupted = store_side_branches(node, watch)? == Activated::Stopped || watch.is_stopped();
     }
     if !interrupted {
-        observe(observer, Phase::Merging, node);
-        let report = share_of(observer, Phase::Merging, node);
+        observe(watch.observer, Phase::Merging, node);
+        let report = share_of(watch.observer, Phase::Merging, node);
         let _timer = node.clock.start(Stage::Merge);
-        let watch = Watch { report: &report, stop };
+        let watch = ShareWatch { report: &report, stop: watch.stop };
         interrupted = !node.pool.install(|| node.chainstate.settle(watch))?;
     }
     let may_carry_on = claim.is_none() && node.options.method != Method::InOrder;

@@ -1,16 +1,13 @@
 //! The check that a command makes before it goes on with a UTXO set (Core's
 //! `VerifyLoadedChainstate`): the last blocks and their undo data are held against the set.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-
 use apus_coins::CoinsCache;
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::mend::{note_file, take_another_copy};
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{CHECK_BLOCKS, CHECK_LEVEL, Options};
-use apus_node::progress::{Observer, Progress};
+use apus_node::progress::{Observer, Progress, Watch};
 use apus_node::remedy;
 use apus_node::sources::Place;
 
@@ -35,17 +32,12 @@ impl Observer for WithoutTips<'_> {
 /// # Errors
 /// The blocks, their undo data or the UTXO set are damaged, or [`Options::dbcache_bytes`] are too
 /// few for what was asked for.
-pub fn check_on_start(
-    mut node: Node,
-    may_mend: bool,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Node, SyncError> {
+pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<Node, SyncError> {
     let Options { check_blocks: blocks, check_level: level, .. } = node.options;
     // What level 4 connects again leaves traces in memory.
     let connects = level >= 4;
     node.ledger.is_read_only = connects;
-    let mut found = check(&mut node, Verify { level, blocks }, observer, stop);
+    let mut found = check(&mut node, Verify { level, blocks }, watch);
     if connects {
         let (options, disk) = (node.options.clone(), node.dir.disk().clone());
         drop(node);
@@ -57,7 +49,7 @@ pub fn check_on_start(
     };
     match damaged_block(&node, &damage) {
         Some((_, file)) if may_mend => note_file(&node, file)?,
-        Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, stop)?,
+        Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, watch.stop)?,
         None => return Err(error_of(&node, damage, found.damage.count)),
     }
     Ok(node)
@@ -68,32 +60,28 @@ pub fn check_on_start(
 ///
 /// # Errors
 /// As for [`check_on_start`].
-pub fn check_mended(
-    node: &mut Node,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<(), SyncError> {
+pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let Options { check_blocks: blocks, check_level, .. } = node.options;
     loop {
         let level = check_level.min(3);
-        let mut found = check(node, Verify { level, blocks }, observer, stop);
-        let Some(damage) = take_first(&mut found).filter(|_| !stop.load(Relaxed)) else {
+        let mut found = check(node, Verify { level, blocks }, watch);
+        let Some(damage) = take_first(&mut found).filter(|_| !watch.is_stopped()) else {
             return Ok(());
         };
         match damaged_block(node, &damage) {
-            Some((step, _)) => take_another_copy(node, step, &damage.error.what, stop)?,
+            Some((step, _)) => take_another_copy(node, step, &damage.error.what, watch.stop)?,
             None => return Err(error_of(node, damage, found.damage.count)),
         }
     }
 }
 
 /// Runs all levels, and forgets the coins that they have changed in memory.
-fn check(node: &mut Node, asked: Verify, observer: &dyn Observer, stop: &AtomicBool) -> Verified {
+fn check(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
     tracing::debug!(
         target: "validation",
         blocks = asked.blocks, level = asked.level, "verifying the last blocks"
     );
-    let found = all_levels(node, asked, &WithoutTips(observer), stop);
+    let found = all_levels(node, asked, Watch::new(&WithoutTips(watch.observer), watch.stop));
     node.cache = CoinsCache::new();
     found
 }

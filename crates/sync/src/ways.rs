@@ -1,11 +1,9 @@
 //! All blocks of the best chain, each by the way that suits it.
 
-use std::sync::atomic::AtomicBool;
-
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_node::outcome::Activated;
-use apus_node::progress::Observer;
+use apus_node::progress::{Observer, Watch};
 use apus_node::space;
 
 use super::claim::Claim;
@@ -38,31 +36,29 @@ pub struct Went {
 pub fn connect_all(
     node: &mut Node,
     claim: Option<&Claim>,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Went, SyncError> {
     let choice = choose(node, claim)?;
     if let Some(claim) = claim.filter(|claim| swift::build::is_past(node, claim)) {
-        note_past(node, claim, observer);
+        note_past(node, claim, watch.observer);
     }
-    announce(&choice, observer);
+    announce(&choice, watch.observer);
     space::check(node, choice.way == Way::InOrder)?;
     let (chosen, before) = (choice.chosen(), node.tip());
     let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
     match (choice.way, claim) {
         (Way::SwiftSync, Some(claim)) => {
             join::build::forget(node)?;
-            went.interrupted =
-                swift::build::build(node, claim, observer, stop)? == Activated::Stopped;
+            went.interrupted = swift::build::build(node, claim, watch)? == Activated::Stopped;
             if went.interrupted {
                 went.saved = Some(swift::build::saved_blocks(node, claim)?);
             } else if node.tip() != before {
-                show_tip(node, observer);
+                show_tip(node, watch.observer);
             }
         }
         (Way::Join { .. }, _) => {
             swift::directory::forget(node)?;
-            join_all(node, choice, &mut went, observer, stop)?;
+            join_all(node, choice, &mut went, watch)?;
         }
         _ => {
             swift::directory::forget(node)?;
@@ -70,7 +66,7 @@ pub fn connect_all(
         }
     }
     if !went.interrupted {
-        went.interrupted = activate_best_chain(node, observer, stop)? == Activated::Stopped;
+        went.interrupted = activate_best_chain(node, watch)? == Activated::Stopped;
     }
     Ok(went)
 }
@@ -81,28 +77,27 @@ fn join_all(
     node: &mut Node,
     first: Choice,
     went: &mut Went,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<(), SyncError> {
     let mut choice = first;
     let mut ended_below = 0;
     while let Way::Join { target } = choice.way
         && ended_below < JOINS_BELOW_MAX
     {
-        if return_to_fork(node, target, observer, stop)? == Activated::Stopped {
+        if return_to_fork(node, target, watch)? == Activated::Stopped {
             went.interrupted = true;
             break;
         }
         let spilled = went.spilled_bytes.get_or_insert(0);
-        match join::build::build(node, target, spilled, observer, stop)? {
-            Joined::Done { .. } => show_tip(node, observer),
+        match join::build::build(node, target, spilled, watch)? {
+            Joined::Done { .. } => show_tip(node, watch.observer),
             Joined::Stopped => {
                 went.interrupted = true;
                 break;
             }
             Joined::Below(height) => {
                 ended_below += 1;
-                if connect_up_to(node, height, observer, stop)? == Activated::Stopped {
+                if connect_up_to(node, height, watch)? == Activated::Stopped {
                     went.interrupted = true;
                     break;
                 }
@@ -112,22 +107,17 @@ fn join_all(
         if let Way::Join { .. } = choice.way
             && ended_below < JOINS_BELOW_MAX
         {
-            announce(&choice, observer);
+            announce(&choice, watch.observer);
         }
     }
     Ok(())
 }
 
 /// Connects blocks in order, none above `height`.
-fn connect_up_to(
-    node: &mut Node,
-    height: u32,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, SyncError> {
+fn connect_up_to(node: &mut Node, height: u32, watch: Watch) -> Result<Activated, SyncError> {
     let stop_at_height = node.options.stop_at_height;
     node.options.stop_at_height = Some(stop_at_height.map_or(height, |top| top.min(height)));
-    let activated = activate_best_chain(node, observer, stop);
+    let activated = activate_best_chain(node, watch);
     node.options.stop_at_height = stop_at_height;
     activated
 }
@@ -163,7 +153,6 @@ mod tests {
     use apus_hash::sha256d;
     use apus_node::opened::Coins;
     use apus_node::options::{AssumeValid, Method, Options, ScriptEngine};
-    use apus_node::progress::Unobserved;
     use apus_node::scan::{open_sources, scan_into_node};
     use apus_testchain::{Break, Spec};
     use apus_wire::{Chain, Network};
@@ -176,7 +165,6 @@ mod tests {
         let chain = apus_testchain::Chain::new(Spec::small(3));
         let wrong = chain.broken(Break::P2pkhSignature).block;
         let hash = sha256d(&wrong[..80]);
-        let stop = AtomicBool::new(false);
         for method in [Method::InOrder, Method::Join] {
             let place = tempfile::tempdir().unwrap();
             let (file, network) = (place.path().join("blocks"), Network::new(Chain::Regtest));
@@ -197,9 +185,9 @@ mod tests {
             let open = || open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
             let mut node = open();
             let sources = open_sources(&options, std::slice::from_ref(&file)).unwrap();
-            scan_into_node(&mut node, &sources, &Unobserved, &stop).unwrap();
+            scan_into_node(&mut node, &sources, Watch::default()).unwrap();
             node.scripts.is_faulty = true;
-            let went = connect_all(&mut node, None, &Unobserved, &stop).unwrap();
+            let went = connect_all(&mut node, None, Watch::default()).unwrap();
             assert_eq!((went.chosen.method, went.interrupted), (method, false));
             let [refusal] = &node.refusals[..] else { panic!("{:?}", node.refusals) };
             assert_eq!(refusal.block, Some(hash));

@@ -1,13 +1,11 @@
 //! Statistics of the UTXO set in a data directory.
 
-use std::sync::atomic::AtomicBool;
-
 use apus_coins::{HashType, UtxoStats};
-use apus_disk::{Disk, Watch};
+use apus_disk::{Disk, ShareWatch};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, no_coins, observe, share_of};
 use apus_node::options::Options;
-use apus_node::progress::{Observer, Phase};
+use apus_node::progress::{Phase, Watch};
 use apus_node::{remedy, snapshot_chainstate};
 use apus_sync::unfinished::open_node;
 
@@ -19,19 +17,18 @@ use apus_sync::unfinished::open_node;
 pub fn txoutset_info(
     options: &Options,
     hash: HashType,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Option<UtxoStats>, SyncError> {
     remedy::naming(options, || {
         let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
         if node.chainstate.best_block()?.is_none() {
             return Err(no_coins(&node.dir).into());
         }
-        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
-        observe(observer, Phase::ReadingCoins, &node);
+        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
+        observe(watch.observer, Phase::ReadingCoins, &node);
         let height = node.tree.node(node.tip()).height;
-        let report = share_of(observer, Phase::ReadingCoins, &node);
-        let watch = Watch { report: &report, stop };
+        let report = share_of(watch.observer, Phase::ReadingCoins, &node);
+        let watch = ShareWatch { report: &report, stop: watch.stop };
         let stats = || UtxoStats::compute_watched(&node.chainstate, height, hash, watch);
         Ok(node.pool.install(stats)?)
     })

@@ -1,13 +1,11 @@
 //! Pruning by hand (Core's `pruneblockchain`).
 
-use std::sync::atomic::AtomicBool;
-
 use apus_disk::Disk;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
 use apus_node::outcome::Pruned;
-use apus_node::progress::Unobserved;
+use apus_node::progress::Watch;
 use apus_node::remedy;
 use apus_sync::start_check::check_on_start;
 use apus_sync::unfinished::{open_node, refuse_unfinished};
@@ -36,8 +34,7 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
         let node = open_node(&options, &disk, Coins::InPlace)?;
         refuse_unfinished(&disk, &options)?;
         // A repair needs the blocks.
-        let stop = AtomicBool::new(false);
-        let mut node = check_on_start(node, false, &Unobserved, &stop)?;
+        let mut node = check_on_start(node, false, Watch::default())?;
         let height = height_of(&node, height)?;
         node.ledger.prune_up_to(&node.files, &node.tree, height)?;
         Ok(node.ledger.pruned_so_far(&node.files))

@@ -1,15 +1,14 @@
 //! Taking the UTXO set back to a lower height.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use apus_disk::{Disk, Watch};
+use apus_disk::{Disk, ShareWatch};
 use apus_node::clock::Stage;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, observe, share_of};
 use apus_node::options::{Options, Prune};
 use apus_node::outcome::Activated;
-use apus_node::progress::{Observer, Phase};
+use apus_node::progress::{Phase, Watch};
 use apus_node::remedy;
 use apus_sync::above_tip::above_tip;
 use apus_sync::in_order::activate::return_to_fork;
@@ -27,13 +26,8 @@ use apus_sync::unfinished::{open_node, refuse_unfinished};
 /// There is no UTXO set, it is lower than `height`, or a block above `height` or its undo data is
 /// missing, in which case nothing has changed; work is unfinished that builds on the UTXO set; the
 /// disk fails.
-pub fn rewind(
-    options: &Options,
-    height: u32,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
-    rewind_on(&Disk::new(), options, height, observer, stop)
+pub fn rewind(options: &Options, height: u32, watch: Watch) -> Result<Summary, SyncError> {
+    rewind_on(&Disk::new(), options, height, watch)
 }
 
 /// [`rewind`] on the caller's disk, which may lose power in tests.
@@ -41,8 +35,7 @@ pub fn rewind_on(
     disk: &Disk,
     options: &Options,
     height: u32,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Summary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
@@ -55,7 +48,7 @@ pub fn rewind_on(
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let node = open_node(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
-        let mut node = check_on_start(node, false, observer, stop)?;
+        let mut node = check_on_start(node, false, watch)?;
         let tip = node.tree.node(node.tip()).height;
         let target = node.ledger.active.at(height).ok_or_else(|| {
             SyncError::Input(format!(
@@ -63,13 +56,12 @@ pub fn rewind_on(
             ))
         })?;
         bound_cache(&mut node);
-        let mut is_stopped =
-            return_to_fork(&mut node, target, observer, stop)? == Activated::Stopped;
+        let mut is_stopped = return_to_fork(&mut node, target, watch)? == Activated::Stopped;
         if !is_stopped {
-            observe(observer, Phase::Merging, &node);
-            let report = share_of(observer, Phase::Merging, &node);
+            observe(watch.observer, Phase::Merging, &node);
+            let report = share_of(watch.observer, Phase::Merging, &node);
             let _timer = node.clock.start(Stage::Merge);
-            let watch = Watch { report: &report, stop };
+            let watch = ShareWatch { report: &report, stop: watch.stop };
             is_stopped = !node.pool.install(|| node.chainstate.settle(watch))?;
         }
         let summary = summary(&mut node, started, is_stopped);

@@ -1,13 +1,12 @@
 //! The blocks, undo data and UTXO set of a directory held against each other.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use apus_disk::Disk;
 use apus_node::error::SyncError;
 use apus_node::opened::Coins;
 use apus_node::options::Options;
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_node::resources::cpu_time;
 use apus_node::{remedy, snapshot_chainstate};
 use apus_sync::unfinished::open_node;
@@ -23,17 +22,12 @@ use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 /// # Errors
 /// The directory cannot be opened: it is in use or missing, or its index or its chainstate is
 /// damaged. Any other damage is no error, but in [`Verified::damage`].
-pub fn verify(
-    options: &Options,
-    asked: Verify,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Verified, SyncError> {
+pub fn verify(options: &Options, asked: Verify, watch: Watch) -> Result<Verified, SyncError> {
     remedy::naming(options, || {
         let (started, cpu) = (Instant::now(), cpu_time());
         let mut node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
-        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), observer)?;
-        let mut found = all_levels(&mut node, asked, observer, stop);
+        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
+        let mut found = all_levels(&mut node, asked, watch);
         found.script_difference = node.scripts.difference().cloned();
         let is_pruned = node.ledger.pruning.is_pruned;
         let with_remedy = |damage: Damage| Damage {

@@ -8,7 +8,8 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node as node;
-use apus_node::{Method, Options, Phase, Progress, Prune, RuleGroup, Unobserved};
+use apus_node::Watch;
+use apus_node::{Method, Options, Phase, Progress, Prune, RuleGroup};
 use apus_store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -81,7 +82,7 @@ fn core_carries_on_with_what_was_pruned() {
         let height = tools::status(&target).unwrap().height;
         assert_eq!(height, world.height() + 1, "{way:?}");
         let again = Options { hints: None, method: Method::InOrder, ..target };
-        let summary = sync::sync(&again, &[], &Unobserved, &Default::default()).unwrap();
+        let summary = sync::sync(&again, &[], Watch::default()).unwrap();
         assert_eq!(summary.height, height, "{way:?}");
     }
 }
@@ -103,7 +104,7 @@ fn a_pruned_core_serves_a_gap_to_one_who_names_it() {
         let connect = vec![Target::parse(&server.address(), 0).unwrap()];
         let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
         let options = Options { peers, ..place.in_order() };
-        let summary = sync::sync(&options, &[], &Unobserved, &Default::default()).unwrap();
+        let summary = sync::sync(&options, &[], Watch::default()).unwrap();
         assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
         let [peer] = &summary.peers[..] else { panic!("{:?}", summary.peers) };
         assert_eq!((peer.blocks, &peer.ended), (gap.into(), &None));
@@ -136,7 +137,7 @@ fn from_core_without_witnesses_and_back() {
     for witness in [true, false] {
         let place = world.place();
         let options = from_core(&world, &place, &server, witness);
-        let summary = sync::sync(&options, &[], &Unobserved, &Default::default()).unwrap();
+        let summary = sync::sync(&options, &[], Watch::default()).unwrap();
         assert_eq!(summary.pruned.unwrap().blocks_from, world.height() - 287);
         received.push(summary.peers.iter().map(|peer| peer.bytes).sum::<u64>());
         let rules = summary.checked.not_checked().iter().flat_map(|blocks| blocks.rules);
@@ -145,7 +146,7 @@ fn from_core_without_witnesses_and_back() {
         assert_core_carries_on(&bitcoind, &place, &SMALL);
         let again = Options { hints: None, witness: true, method: Method::InOrder, ..options };
         let again = Options { peers: None, ..again };
-        let summary = sync::sync(&again, &[], &Unobserved, &Default::default()).unwrap();
+        let summary = sync::sync(&again, &[], Watch::default()).unwrap();
         assert_eq!(summary.height, world.height() + 1);
     }
     assert!(received[1] * 10 < received[0] * 9, "{received:?}");
@@ -164,7 +165,8 @@ fn core_begins_anew_where_a_swiftsync_has_not_ended() {
         let options = from_core(&world, &place, &server, witness);
         let stop = AtomicBool::new(false);
         let at_work = |p: &Progress| p.phase == Phase::SwiftSync && p.blocks > 300;
-        let summary = sync::sync(&options, &[], &StopWhen(&stop, at_work), &stop).unwrap();
+        let summary =
+            sync::sync(&options, &[], Watch::new(&StopWhen(&stop, at_work), &stop)).unwrap();
         if !summary.interrupted {
             println!("it was faster than the request to stop");
             continue;
@@ -186,7 +188,7 @@ fn core_begins_anew_where_a_swiftsync_has_not_ended() {
         assert_core_carries_on(&bitcoind, &place, &SMALL);
         // Apus carries its own work on.
         let options = Options { datadir: saved.datadir(), ..options };
-        let summary = sync::sync(&options, &[], &Unobserved, &Default::default()).unwrap();
+        let summary = sync::sync(&options, &[], Watch::default()).unwrap();
         assert!(summary.counts.blocks < u64::from(world.height()));
         assert_core_carries_on(&bitcoind, &saved, &SMALL);
     }
@@ -217,7 +219,7 @@ fn the_same_files_go_as_with_core() {
         }
         // What Core has pruned, Apus carries on with.
         let manual = options(&theirs, Some(Prune::Manual));
-        let summary = sync::sync(&manual, &[], &Unobserved, &Default::default()).unwrap();
+        let summary = sync::sync(&manual, &[], Watch::default()).unwrap();
         assert_eq!(summary.best_block, world.tip(), "{height}");
     }
 }

@@ -1,8 +1,6 @@
 //! Snapshots next to those of bitcoind, byte for byte, and Core's own read by Apus.
 
-use std::sync::atomic::AtomicBool;
-
-use apus_node::Unobserved;
+use apus_node::Watch;
 use apus_tools as tools;
 use apus_wire::Chain as Network;
 
@@ -39,10 +37,8 @@ fn byte_for_byte_those_of_core_at_the_tip_and_below() {
     daemon.stop();
     for (height, path, answer) in theirs {
         let out = place.root().join("utxo.dat");
-        let stop = AtomicBool::new(false);
         let summary =
-            tools::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop)
-                .unwrap();
+            tools::create_snapshot(&place.options(), Some(height), &out, Watch::default()).unwrap();
         assert_eq!(answer["coins_written"], summary.coins, "height {height}");
         assert_eq!(answer["base_hash"], summary.base.to_string(), "height {height}");
         let is_same = std::fs::read(&out).unwrap() == std::fs::read(&path).unwrap();

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
-use apus_node::{
-    AssumeValid, Method, Options, Phase, Progress, Prune, SNAPSHOT_DIRECTORY, Unobserved,
-};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SNAPSHOT_DIRECTORY};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_tools::{SnapshotStatus, Status};
@@ -42,7 +41,7 @@ fn status(place: &Place) -> Status {
 }
 
 fn run(options: &Options, sources: &[PathBuf]) -> sync::Summary {
-    sync::sync(options, sources, &Unobserved, &AtomicBool::new(false)).unwrap()
+    sync::sync(options, sources, Watch::default()).unwrap()
 }
 
 /// Panics unless bitcoind starts with so many blocks in the validated UTXO set and in the one that
@@ -141,7 +140,8 @@ fn core_starts_whatever_blocks_have_come() {
             let source = world.sources(&place, Mode::AssumeValid, &world.shuffled(7));
             let stop = AtomicBool::new(false);
             let late = |progress: &Progress| progress.blocks > 200;
-            let summary = sync::sync(&options, &source, &StopWhen(&stop, late), &stop).unwrap();
+            let summary =
+                sync::sync(&options, &source, Watch::new(&StopWhen(&stop, late), &stop)).unwrap();
             println!("{way:?}: {} at {}", summary.interrupted, summary.height);
             if summary.interrupted {
                 assert_core_starts(&bitcoind, &place, summary.height, Some(top));
@@ -179,7 +179,8 @@ fn peers_bring_the_blocks_below() {
         for blocks in [100, 290, u64::MAX] {
             let stop = AtomicBool::new(false);
             let late = |progress: &Progress| progress.blocks > blocks;
-            let summary = sync::sync(&options, &[], &StopWhen(&stop, late), &stop).unwrap();
+            let summary =
+                sync::sync(&options, &[], Watch::new(&StopWhen(&stop, late), &stop)).unwrap();
             println!("{way:?}: {} at {}", summary.interrupted, summary.height);
             if summary.interrupted && summary.height <= listed.height() {
                 interrupted += 1;
@@ -227,7 +228,7 @@ fn core_starts_where_a_sync_that_prunes_is_stopped() {
     let options = Options { prune: Some(Prune::Target(0)), fast_prune: true, ..options };
     let stop = AtomicBool::new(false);
     let late = |progress: &Progress| progress.phase == Phase::SwiftSync && progress.blocks > 290;
-    let summary = sync::sync(&options, &[], &StopWhen(&stop, late), &stop).unwrap();
+    let summary = sync::sync(&options, &[], Watch::new(&StopWhen(&stop, late), &stop)).unwrap();
     let saved = summary.saved.expect("it is stopped in time");
     println!("{} of {} blocks", saved.done, saved.total);
     let copy = place.copy();
@@ -386,7 +387,7 @@ fn a_rebuild_gives_the_second_set_up_at_its_end() {
     let is_past = |progress: &Progress| progress.height > base + 1;
     // Commits after every block.
     let options = Options { dbcache_bytes: 1, ..place.options() };
-    let summary = sync::reindex(&options, &StopWhen(&stop, is_past), &stop).unwrap();
+    let summary = sync::reindex(&options, Watch::new(&StopWhen(&stop, is_past), &stop)).unwrap();
     assert!(summary.interrupted && summary.height > base, "{}", summary.height);
     assert!(status(&place).snapshot.is_some());
     let interrupted = place.copy();
@@ -440,8 +441,7 @@ fn headers_for_a_snapshot_come_from_core() {
     let connect = vec![Target::parse(&server.address(), 0).unwrap()];
     let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
     let options = Options { peers, ..place.options() };
-    let stop = AtomicBool::new(false);
-    let loaded = tools::load_snapshot(&options, &out, &[], &Unobserved, &stop).unwrap();
+    let loaded = tools::load_snapshot(&options, &out, &[], Watch::default()).unwrap();
     assert_eq!(loaded.base, listed.world.tip());
     server.stop();
     assert_core_starts(&bitcoind, &place, 0, Some(listed.height()));

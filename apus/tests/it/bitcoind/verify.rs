@@ -1,6 +1,6 @@
 //! `apus verify` and `verifychain` on the same directories, sound and damaged.
 
-use apus_node::Unobserved;
+use apus_node::Watch;
 use apus_sync::Verify;
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
@@ -17,7 +17,7 @@ const UNCHECKED: [&str; 2] = ["-checkblocks=1", "-checklevel=0"];
 /// `true`.
 fn passes(place: &Place, level: u8, blocks: u32) -> bool {
     let asked = Verify { level, blocks };
-    let found = tools::verify(&place.options(), asked, &Unobserved, &Default::default()).unwrap();
+    let found = tools::verify(&place.options(), asked, Watch::default()).unwrap();
     found.is_sound() && found.is_complete()
 }
 

@@ -6,7 +6,7 @@ use apus_testchain::Rng;
 use apus_wire::Chain as Network;
 
 use super::stopped::{change, stopped};
-use super::{BEGUN, Begun, Held, PASSES, Test, Watch, join_dir};
+use super::{BEGUN, Begun, Held, PASSES, Test, Watcher, join_dir};
 use crate::join::draft::{Draft, pay};
 use crate::join::refused::{TRUNK, assume_valid};
 use crate::support::Place;
@@ -61,7 +61,7 @@ fn with_damaged_records_a_sync_in_order_goes_on() {
     let place = stopped(&test, Begun::Above, Phase::JoinMatching);
     damage_spill(&place);
     let in_order = Options { method: Method::InOrder, ..test.options(&place) };
-    let summary = test.run(Begun::Above, &Disk::new(), &in_order, &Watch::default());
+    let summary = test.run(Begun::Above, &Disk::new(), &in_order, &Watcher::default());
     assert_eq!(summary.unwrap().best_block, test.world.tip());
     test.assert_right(&place, "in order");
 }
@@ -80,13 +80,13 @@ fn undo_data_goes_with_a_block_that_moves_to_another_file() {
     let right = Held::by(&world.in_order());
     let test = Test { world, _origin: origin, source, right };
     let place = test.begin(Begun::Empty);
-    let run = |watch: &Watch| {
+    let run = |watch: &Watcher| {
         let mut options = Options { threads: 1, fast_prune: true, ..test.options(&place) };
         assume_valid(&mut options, hash(draft.at(30)));
         assert!(matches!(options.assumevalid, AssumeValid::Block(_)));
         test.run(Begun::Empty, &Disk::new(), &options, watch).unwrap()
     };
-    assert!(run(&Watch::stopping_in(Phase::JoinMatching)).interrupted);
+    assert!(run(&Watcher::stopping_in(Phase::JoinMatching)).interrupted);
     let file_of = |height: u32| {
         let entries = place.blocks().0.entries;
         let entry = entries.iter().find(|entry| entry.hash == test.world.hash(height)).unwrap();
@@ -97,7 +97,7 @@ fn undo_data_goes_with_a_block_that_moves_to_another_file() {
     for height in [10, 40] {
         damage(&place, &test.world, Kind::Block, height, &mut Rng::new(u64::from(height), 1));
     }
-    assert_eq!(run(&Watch::default()).best_block, test.world.tip());
+    assert_eq!(run(&Watcher::default()).best_block, test.world.tip());
     assert!(file_of(10) > first, "the good copy is in another file");
     test.assert_right(&place, "moved");
     Judge::open(&place).expect("the engine opens it").read_everything();

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Options, Phase, SyncError};
 use apus_sync as sync;
 use apus_testchain::{Chain, Spec};
 
-use super::{Begun, Held, PASSES, Test, Watch};
+use super::{Begun, Held, PASSES, Test, Watcher};
 use crate::support::Place;
 use crate::support::fill_disk::FillDisk;
 use crate::support::mounts::{run_on_small_disk, small_disk};
@@ -91,7 +92,7 @@ fn fill_up(
     let fill = FillDisk::new(pass, small.join("other"));
     let stop = AtomicBool::new(false);
     let sources = [test.source.clone()];
-    let result = sync::sync_on(&Disk::new(), &options, &sources, &fill, &stop);
+    let result = sync::sync_on(&Disk::new(), &options, &sources, Watch::new(&fill, &stop));
     std::fs::remove_file(small.join("other")).unwrap();
     let full = match result {
         Ok(summary) => {
@@ -119,7 +120,7 @@ fn fill_up(
 
 /// Joins again when there is room.
 fn finish(test: &Test, place: &Place, options: &Options, full: Option<&Full>, what: &str) {
-    let watch = Watch::default();
+    let watch = Watcher::default();
     let summary = test.run(Begun::Empty, &Disk::new(), options, &watch);
     let summary = summary.unwrap_or_else(|error| panic!("{what}, then: {error}"));
     assert_eq!(summary.best_block, test.world.tip(), "{what}");

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use apus_coins::Chainstate;
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Phase, Progress, REBUILD_MARK, SyncError, Unobserved};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -122,19 +123,22 @@ impl Test {
         begun: Begun,
         disk: &Disk,
         options: &Options,
-        watch: &Watch,
+        watch: &Watcher,
     ) -> Result<Summary, SyncError> {
         match begun {
-            Begun::Beside => sync::reindex_on(disk, options, watch, &watch.stop),
-            _ => {
-                sync::sync_on(disk, options, std::slice::from_ref(&self.source), watch, &watch.stop)
-            }
+            Begun::Beside => sync::reindex_on(disk, options, Watch::new(watch, &watch.stop)),
+            _ => sync::sync_on(
+                disk,
+                options,
+                std::slice::from_ref(&self.source),
+                Watch::new(watch, &watch.stop),
+            ),
         }
     }
 
     /// Runs a join to its end, and returns what was observed.
-    fn finish(&self, begun: Begun, place: &Place, what: &str) -> Watch {
-        let watch = Watch::default();
+    fn finish(&self, begun: Begun, place: &Place, what: &str) -> Watcher {
+        let watch = Watcher::default();
         let summary = self.run(begun, &Disk::new(), &self.options(place), &watch);
         let summary = summary.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(summary.best_block, self.world.tip(), "{what}");
@@ -171,13 +175,14 @@ fn assert_no_tables_left(place: &Place, what: &str) {
 /// The best block whose coins are committed; `None` where there are none.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
-    let stats = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
+    let stats =
+        tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop)).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 
 /// An observer of the passes, which may ask to stop at the first report of one.
 #[derive(Default)]
-struct Watch {
+struct Watcher {
     stop: AtomicBool,
     stop_in: Option<Phase>,
     /// The file of saved progress.
@@ -201,7 +206,7 @@ struct Seen {
     steps: u64,
 }
 
-impl Watch {
+impl Watcher {
     fn stopping_in(pass: Phase) -> Self {
         Self { stop_in: Some(pass), ..Self::default() }
     }
@@ -221,7 +226,7 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
+impl Observer for Watcher {
     fn observe(&self, progress: &Progress) {
         let Some(pass) = PASSES.iter().position(|pass| *pass == progress.phase) else { return };
         let metadata = self.progress.as_ref().and_then(|path| path.metadata().ok());
@@ -243,7 +248,7 @@ impl Observer for Watch {
 
 /// One of the steps of an observed join before the first pass, one in each pass, and one after the
 /// last pass has begun; none where there are none, as in a second pass that is too short to save.
-fn cuts(watch: &Watch, steps: u64, rng: &mut Rng) -> Vec<u64> {
+fn cuts(watch: &Watcher, steps: u64, rng: &mut Rng) -> Vec<u64> {
     let begun = watch.seen().map(|seen| seen.expect("each pass reports").steps);
     let parts = [(0, begun[0]), (begun[0], begun[1]), (begun[1], begun[2]), (begun[2], steps)];
     assert!(steps > 20, "there is something to cut: {parts:?}");
@@ -265,7 +270,7 @@ impl PowerCuts {
         let run = |test: &Test, place: &Place, power: &Arc<PowerCut>| {
             let disk = failing(power);
             let options = Options { save_every, ..test.options(place) };
-            let watch = Watch::of(place, power);
+            let watch = Watcher::of(place, power);
             (test.run(begun, &disk, &options, &watch), watch)
         };
         let (_, counter) = counted();
@@ -286,7 +291,7 @@ impl PowerCuts {
     }
 
     /// Checks what a power cut has left of an observed join, and ends it.
-    fn carry_on(&mut self, begun: Begun, base: &Place, cut: (&Place, &Watch), what: &str) {
+    fn carry_on(&mut self, begun: Begun, base: &Place, cut: (&Place, &Watcher), what: &str) {
         let (test, (place, watch)) = (&self.test, cut);
         let shown = committed(place);
         let new = Some((test.world.height(), test.world.tip()));

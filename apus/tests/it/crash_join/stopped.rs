@@ -6,7 +6,7 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_node::{AssumeValid, Method, Options, Phase};
 
-use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watch, committed, join_dir};
+use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watcher, committed, join_dir};
 use crate::join::refused::assume_valid;
 use crate::support::Place;
 use crate::support::judge::Judge;
@@ -15,7 +15,7 @@ use crate::support::judge::Judge;
 pub fn stopped(test: &Test, begun: Begun, pass: Phase) -> Place {
     let place = test.begin(begun);
     let old = committed(&place);
-    let watch = Watch::stopping_in(pass);
+    let watch = Watcher::stopping_in(pass);
     let summary = test.run(begun, &Disk::new(), &test.options(&place), &watch).unwrap();
     assert!(summary.interrupted, "{begun:?}, {pass:?}");
     assert_eq!(committed(&place), old, "{begun:?}, {pass:?}: nothing unfinished is shown");
@@ -72,7 +72,7 @@ impl Next {
     /// Does it in `place`, and returns the options of the join after that.
     fn take(self, test: &Test, place: &Place) -> Options {
         let run = |options: &Options| {
-            test.run(Begun::Empty, &Disk::new(), options, &Watch::default()).unwrap()
+            test.run(Begun::Empty, &Disk::new(), options, &Watcher::default()).unwrap()
         };
         let join = test.options(place);
         let in_order = Options { method: Method::InOrder, ..join.clone() };
@@ -131,7 +131,7 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
             let what = format!("{begun:?}, stopped in {pass:?}, then {next:?}");
             let place = stopped(&test, begun, pass);
             let options = next.take(&test, &place);
-            let watch = Watch::default();
+            let watch = Watcher::default();
             let summary = test.run(begun, &Disk::new(), &options, &watch).unwrap();
             assert_eq!(summary.best_block, test.world.tip(), "{what}");
             test.assert_right(&place, &what);
@@ -168,14 +168,14 @@ fn blocks_that_were_read_as_assumed_valid_are_read_again_once_they_are_not() {
     for (first, then, again) in [(none, all, true), (all, none, false), (none, none, false)] {
         let what = format!("minimum chain work {first}, then {then}");
         let place = test.begin(Begun::Empty);
-        let run = |minimum_chain_work: Hash, watch: &Watch| {
+        let run = |minimum_chain_work: Hash, watch: &Watcher| {
             let mut options = test.options(&place);
             assume_valid(&mut options, test.world.tip());
             options.network.minimum_chain_work = minimum_chain_work;
             test.run(Begun::Empty, &Disk::new(), &options, watch).unwrap()
         };
-        assert!(run(first, &Watch::stopping_in(Phase::JoinMatching)).interrupted, "{what}");
-        let watch = Watch::default();
+        assert!(run(first, &Watcher::stopping_in(Phase::JoinMatching)).interrupted, "{what}");
+        let watch = Watcher::default();
         let summary = run(then, &watch);
         assert_eq!(summary.best_block, test.world.tip(), "{what}");
         assert_eq!(watch.seen()[0].is_some(), again, "{what}: read again");

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 
 use apus::tables::{Format, Forms};
+use apus_node::Watch;
 use apus_node::{Phase, Progress};
 use apus_tools::{Destination, Export, ExportTable, UtxoHash};
 use apus_wire::Chain;
@@ -225,7 +226,8 @@ fn an_interrupted_export_leaves_no_file() {
             let path = place.root().join(file);
             let observer = StopWhen(&stop, at_once);
             let to = Destination::File(&path);
-            let ended = apus_tools::export(&place.options(), &asked, to, &observer, &stop);
+            let ended =
+                apus_tools::export(&place.options(), &asked, to, Watch::new(&observer, &stop));
             let ended = ended.unwrap();
             assert!(ended.interrupted && ended.rows == 0);
             assert_nothing_left(place.root());

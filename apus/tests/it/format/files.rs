@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use apus_node::Watch;
 use apus_node::{Method, Options, Phase, Progress, Unobserved};
 use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
 use apus_tools::create_hints;
@@ -85,7 +86,8 @@ fn the_document_names_every_file() {
     place.sync(&[place.write("blocks", &regtest_chain()[..21])]);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
-    let stopped = reindex(&place.options(), &Unobserved, &AtomicBool::new(true)).unwrap();
+    let stopped =
+        reindex(&place.options(), Watch::new(&Unobserved, &AtomicBool::new(true))).unwrap();
     assert!(stopped.interrupted);
     assert_files(&files_below(&place.network_dir()), &["always", "rebuild"]);
 
@@ -95,12 +97,14 @@ fn the_document_names_every_file() {
     let hints = place.root().join("hints");
     let options = place.options();
     let (stop, format) = (AtomicBool::new(false), apus_swiftsync::Format::Bip456);
-    create_hints(&options, None, format, &hints, &Unobserved, &stop).unwrap();
+    create_hints(&options, None, format, &hints, Watch::new(&Unobserved, &stop)).unwrap();
     let options = Options { hints: Some(hints), ..options };
     let stopped = reindex(
         &options,
-        &StopWhen(&stop, |progress: &Progress| progress.phase == Phase::SwiftSync),
-        &stop,
+        Watch::new(
+            &StopWhen(&stop, |progress: &Progress| progress.phase == Phase::SwiftSync),
+            &stop,
+        ),
     )
     .unwrap();
     assert!(stopped.interrupted);
@@ -109,25 +113,25 @@ fn the_document_names_every_file() {
     let progress = place.network_dir().join(SWIFTSYNC_DIRECTORY).join("progress");
     assert_eq!(progress.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
+    assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
     let options = Options { method: Method::Join, join_depth: 0, ..place.options() };
     let stop = AtomicBool::new(false);
     let has_read = |progress: &Progress| progress.phase == Phase::JoinReading;
-    let stopped = reindex(&options, &StopWhen(&stop, has_read), &stop).unwrap();
+    let stopped = reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap();
     assert!(stopped.interrupted);
     let times = ["always", "rebuild", "join"];
     assert_files(&files_below(&place.network_dir()), &times);
     let progress = options.spill_path().join("progress");
     assert_eq!(progress.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    assert!(!reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap().interrupted);
+    assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
     let options = Options { spill_dir: Some(place.root().to_path_buf()), ..options };
     let stop = AtomicBool::new(false);
-    assert!(reindex(&options, &StopWhen(&stop, has_read), &stop).unwrap().interrupted);
+    assert!(reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap().interrupted);
     let join: BTreeSet<String> = files_below(&place.network_dir().join("join"));
     assert_eq!(join, ["progress", "spill.place"].map(String::from).into());
 

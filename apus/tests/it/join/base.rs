@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Options, Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::every;
@@ -163,7 +164,7 @@ fn a_reindex_that_was_interrupted_in_order_is_joined_to_its_end() {
         let observer = StopWhen(&stop, |progress: &Progress| {
             progress.phase == Phase::Connecting && progress.blocks > 40 * number as u64
         });
-        let begun = sync::reindex(&place.in_order(), &observer, &stop).unwrap();
+        let begun = sync::reindex(&place.in_order(), Watch::new(&observer, &stop)).unwrap();
         assert!(begun.interrupted);
         let options = Options { assumevalid: AssumeValid::Nothing, ..shape.join(&place) };
         let summary = try_reindex_with(&options).unwrap();

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
-use apus_node::{Options, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Options, SyncError};
 use apus_store::{BlockStatus, FlatFilePos};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -160,7 +160,7 @@ fn a_reindex_comes_to_the_same_and_leaves_the_undo_data_alone() {
 }
 
 fn reindex_files(options: &Options) -> Result<Summary, SyncError> {
-    sync::reindex_files(options, &Unobserved, &AtomicBool::new(false))
+    sync::reindex_files(options, Watch::default())
 }
 
 #[test]

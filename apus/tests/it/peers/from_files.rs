@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_net::PeerOptions;
+use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Phase, Progress};
 use apus_sync as sync;
 
@@ -31,7 +32,8 @@ fn peers_have_what_is_missing_in_files_or_damaged() {
         let server = honest(true);
         let options = with_patience(with_peers(&place, way, &[&server]));
         let told = Told::default();
-        let summary = sync::sync(&options, &[file], &told, &AtomicBool::new(false)).unwrap();
+        let summary =
+            sync::sync(&options, &[file], Watch::new(&told, &AtomicBool::new(false))).unwrap();
         assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);
         assert!((11..30).contains(&summary.peers[0].blocks), "{:?}", summary.peers);
         Outcome::of(&place, summary).assert_holds_same(from_files(way), "files and peers");
@@ -57,7 +59,7 @@ fn files_do_not_wait_for_a_peer_that_is_dead() {
     let options = with_peers_at(&place, Method::InOrder, &["127.0.0.1:1".to_string()]);
     let stop = AtomicBool::new(false);
     let observer = StopsAt(world().height(), &stop);
-    let summary = sync::sync(&options, &[file], &observer, &stop).unwrap();
+    let summary = sync::sync(&options, &[file], Watch::new(&observer, &stop)).unwrap();
     // Whether this is the best chain is not known without a peer.
     assert!(summary.interrupted);
     assert_eq!(summary.best_block, world().tip());
@@ -77,7 +79,8 @@ fn a_damaged_copy_does_not_hide_what_peers_have() {
         let files = [place.write("some", &blocks), place.write("copy", &world().blocks[150..=150])];
         let server = honest(true);
         let options = with_patience(with_peers(&place, way, &[&server]));
-        let summary = sync::sync(&options, &files, &Told::default(), &AtomicBool::new(false));
+        let summary =
+            sync::sync(&options, &files, Watch::new(&Told::default(), &AtomicBool::new(false)));
         let summary = summary.unwrap();
         assert_eq!(summary.refusals.len(), 1, "{:?}", summary.refusals);
         assert_eq!(summary.peers[0].blocks, 15, "{way:?}: those that no file has");
@@ -95,12 +98,11 @@ fn a_stored_block_that_is_damaged_is_asked_for_again() {
     // Stored, and not connected.
     let rest = place.write("rest", &world().blocks[101..]);
     let stored = apus_node::Options { peers: None, stop_at_height: Some(150), ..options.clone() };
-    sync::sync(&stored, &[rest], &Told::default(), &AtomicBool::new(false)).unwrap();
+    sync::sync(&stored, &[rest], Watch::new(&Told::default(), &AtomicBool::new(false))).unwrap();
     damage(&place, 140);
     let summary = sync::reindex(
         &apus_node::Options { peers: None, ..options.clone() },
-        &Told::default(),
-        &AtomicBool::new(false),
+        Watch::new(&Told::default(), &AtomicBool::new(false)),
     );
     assert!(summary.unwrap_err().to_string().contains("is damaged"));
     let summary = try_sync(&options).0.unwrap();

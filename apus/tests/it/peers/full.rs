@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use apus_disk::{Call, Disk};
 use apus_net::PeerOptions;
+use apus_node::Watch;
 use apus_node::{ErrorKind, Method, Options, Unobserved};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -59,7 +60,8 @@ fn a_full_disk_under_the_tables_ends_a_sync_at_once_and_keeps_what_came() {
     place.sync_blocks("genesis", &world.blocks[..1]);
     let snapshot = place.root().join("utxo.dat");
     let stop = AtomicBool::new(false);
-    tools::create_snapshot(&synced.options(), None, &snapshot, &Unobserved, &stop).unwrap();
+    tools::create_snapshot(&synced.options(), None, &snapshot, Watch::new(&Unobserved, &stop))
+        .unwrap();
     let with = |options: Options| Options {
         hints: None,
         snapshot: Some(snapshot.clone()),
@@ -79,7 +81,7 @@ fn a_full_disk_under_the_tables_ends_a_sync_at_once_and_keeps_what_came() {
             stop.fetch_or(is_late, Relaxed);
         });
         let disk = filling(Arc::clone(&silent.asked));
-        let result = sync::sync_on(&disk, &options, &[], &Unobserved, stop);
+        let result = sync::sync_on(&disk, &options, &[], Watch::new(&Unobserved, stop));
         drop(over);
         result
     });

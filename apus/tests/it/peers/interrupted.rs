@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use apus_net::Outgoing;
+use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Progress};
 use apus_peers::serve::{Answers, Hangup, Honest, Server};
 use apus_sync as sync;
@@ -71,7 +72,7 @@ impl Observer for StopsAt {
 /// A sync that is stopped with the report of this number, if it makes so many.
 fn sync_until(options: &Options, report: usize) -> Summary {
     let watch = StopsAt { left: AtomicUsize::new(report), stop: AtomicBool::new(false) };
-    sync::sync(options, &[], &watch, &watch.stop).unwrap()
+    sync::sync(options, &[], Watch::new(&watch, &watch.stop)).unwrap()
 }
 
 #[test]

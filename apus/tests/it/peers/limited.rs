@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_net::Outgoing;
+use apus_node::Watch;
 use apus_node::{Method, Observer, Progress};
 use apus_peers::serve::{Answers, Hangup, Honest, Server};
 use apus_sync as sync;
@@ -87,7 +88,7 @@ fn a_gap_that_a_pruned_peer_cannot_close_is_waited_for() {
     let server = pruned();
     let options = LONG.options(&place, Method::InOrder, &[&server]);
     let watch = Stopping::default();
-    let summary = sync::sync(&options, &[], &watch, &watch.stop).unwrap();
+    let summary = sync::sync(&options, &[], Watch::new(&watch, &watch.stop)).unwrap();
     assert!(summary.interrupted && summary.height == 0, "{}", summary.height);
     watch.told.assert_has(&["it is pruned", "286 blocks"]);
     watch.told.assert_has(&["No peer has the next blocks: waiting for one that has"]);

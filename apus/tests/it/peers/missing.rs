@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use apus_net::Outgoing;
+use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Phase, Progress};
 use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_sync as sync;
@@ -56,7 +57,7 @@ fn sync_until(options: &Options, words: &str, at: Option<(Phase, u64)>) -> (Summ
             let is_late = is_over.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
             stop.fetch_or(is_late, Relaxed);
         });
-        let summary = sync::sync(options, &[], &watch, &watch.stop);
+        let summary = sync::sync(options, &[], Watch::new(&watch, &watch.stop));
         drop(over);
         summary
     });

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_net::Outgoing;
+use apus_node::Watch;
 use apus_node::{Observer, Progress};
 use apus_peers::serve::{Answers, Hangup, Honest, Server};
 use apus_sync as sync;
@@ -66,7 +67,7 @@ fn a_panic_of_the_thread_that_talks_ends_each_way() {
                 stop.store(is_late, Relaxed);
                 is_late
             });
-            let run = || sync::sync(&options, &[], &watch, stop);
+            let run = || sync::sync(&options, &[], Watch::new(&watch, stop));
             let ended = catch_unwind(AssertUnwindSafe(run));
             drop(over);
             (ended, stopping.join().unwrap())

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use apus_node::Method;
+use apus_node::Watch;
 use apus_sync as sync;
 use apus_sync::Summary;
 
@@ -39,7 +40,7 @@ fn stop_and_carry_on(
             stop.store(true, Relaxed);
             Instant::now()
         });
-        let first = sync::sync(&options, &[], &Told::default(), &stop).unwrap();
+        let first = sync::sync(&options, &[], Watch::new(&Told::default(), &stop)).unwrap();
         let ended = Instant::now();
         (first, ended.saturating_duration_since(stopping.join().unwrap()))
     });

@@ -8,6 +8,7 @@ use std::time::Duration;
 use apus_disk::Disk;
 use apus_net::{Outgoing, PeerOptions, Target};
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{Options, Phase, Progress, RuleGroup, SyncError};
 use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
 use apus_store::{DataDir, DataDirOptions};
@@ -205,7 +206,7 @@ fn whoever_sends_another_block_is_dropped() {
 fn saved_by_stopped_sync(options: &Options) -> u32 {
     let stop = AtomicBool::new(false);
     let at_work = |p: &Progress| p.phase == Phase::SwiftSync && p.blocks > 310;
-    let summary = sync::sync(options, &[], &StopWhen(&stop, at_work), &stop).unwrap();
+    let summary = sync::sync(options, &[], Watch::new(&StopWhen(&stop, at_work), &stop)).unwrap();
     summary.saved.map_or(world().height(), |saved| saved.done)
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_net::Target;
+use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Phase, Progress};
 use apus_peers as peers;
 use apus_sync as sync;
@@ -17,7 +18,7 @@ use crate::support::ports::free_port;
 const REPORTS_MAX: usize = 300;
 
 /// Stops a sync once the user was told these words so many times.
-struct Watch {
+struct Watcher {
     words: &'static str,
     times: usize,
     told: Told,
@@ -25,7 +26,7 @@ struct Watch {
     stop: AtomicBool,
 }
 
-impl Observer for Watch {
+impl Observer for Watcher {
     fn observe(&self, progress: &Progress) {
         let mut list = self.progress.lock().unwrap();
         list.push(progress.clone());
@@ -42,8 +43,8 @@ impl Observer for Watch {
 /// What the user of a sync with these options is told, until it was these words so many times.
 fn told(options: &Options, words: &'static str, times: usize) -> (Told, Vec<Progress>) {
     let (told, progress, stop) = (Told::default(), Mutex::default(), AtomicBool::new(false));
-    let watch = Watch { words, times, told, progress, stop };
-    let summary = sync::sync(options, &[], &watch, &watch.stop).unwrap();
+    let watch = Watcher { words, times, told, progress, stop };
+    let summary = sync::sync(options, &[], Watch::new(&watch, &watch.stop)).unwrap();
     assert!(summary.interrupted);
     assert_eq!(watch.told.count(words), times, "{words}");
     (watch.told, watch.progress.into_inner().unwrap())

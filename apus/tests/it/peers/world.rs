@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
+use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
 use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::BlockStatus;
@@ -122,7 +123,7 @@ impl Observer for Told {
 /// A sync with these options, and what the user was told meanwhile.
 pub fn try_sync(options: &Options) -> (Result<Summary, SyncError>, Told) {
     let told = Told::default();
-    let summary = sync::sync(options, &[], &told, &AtomicBool::new(false));
+    let summary = sync::sync(options, &[], Watch::new(&told, &AtomicBool::new(false)));
     (summary, told)
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
+use apus_node::Watch;
 use apus_node::{Method, Options, Phase, Progress, SyncError, Unobserved};
 use apus_store::FlatFilePos;
 use apus_sync as sync;
@@ -142,7 +143,7 @@ fn a_flipped_bit_condemns_no_block_of_a_signet() {
         synced.forget_coins();
         let sync = |from: &[PathBuf]| {
             let options = Options { method, join_depth: 1, ..synced.place.options() };
-            sync::sync(&options, from, &Unobserved, &AtomicBool::new(false))
+            sync::sync(&options, from, Watch::default())
         };
         let error = sync(&[]).expect_err("it is damaged");
         assert_names(&error, &["at height 5", "damaged", "bad-signet-blksig"]);
@@ -247,7 +248,7 @@ fn a_block_that_changes_within_a_join_is_replaced() {
     let options = Options { method: Method::Join, join_depth: 0, ..place.options() };
     let stop = AtomicBool::new(false);
     let until = StopWhen(&stop, |seen: &Progress| seen.phase == Phase::JoinMatching);
-    let stopped = sync::sync(&options, &good, &until, &stop).unwrap();
+    let stopped = sync::sync(&options, &good, Watch::new(&until, &stop)).unwrap();
     assert!(stopped.saved_join.is_some());
     let synced = Synced { place, blocks, good: good[0].clone(), set: Default::default() };
     // What the coinbase's witness has is used in the first pass alone.
@@ -264,12 +265,13 @@ fn a_block_that_changes_within_a_join_is_replaced() {
     });
     let (read_again, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let watch = StopWhen(&read_again, |seen: &Progress| seen.phase == Phase::JoinReading);
-    let summary = sync::sync(&options, &good, &watch, &stop).unwrap();
+    let summary = sync::sync(&options, &good, Watch::new(&watch, &stop)).unwrap();
     assert_eq!(summary.height as usize, synced.blocks.len() - 1);
     assert!(!read_again.into_inner(), "it has carried on with the saved join");
     assert_eq!(replaced(&summary).len(), 1, "{:?}", summary.refusals);
     let all = Verify { level: 1, blocks: 0 };
-    let found = tools::verify(&synced.place.options(), all, &Unobserved, &stop).unwrap();
+    let found =
+        tools::verify(&synced.place.options(), all, Watch::new(&Unobserved, &stop)).unwrap();
     assert!(found.is_sound(), "{:?}", found.damage);
 }
 
@@ -284,7 +286,12 @@ fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
     synced.place.shrink();
     let run = |place: &Place, disk: &Disk| {
         let (options, stop) = (place.options(), AtomicBool::new(false));
-        sync::sync_on(disk, &options, std::slice::from_ref(&synced.good), &Unobserved, &stop)
+        sync::sync_on(
+            disk,
+            &options,
+            std::slice::from_ref(&synced.good),
+            Watch::new(&Unobserved, &stop),
+        )
     };
     let (disk, counter) = counted();
     run(&synced.place.copy(), &disk).unwrap();

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
-use apus_node::{Phase, Progress, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Phase, Progress, SyncError};
 use apus_store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -33,8 +34,7 @@ fn with_branches() -> Place {
 }
 
 fn reindex_files(place: &Place, disk: &Disk) -> Result<Summary, SyncError> {
-    let stop = AtomicBool::new(false);
-    sync::reindex_files_on(disk, &place.options(), &Unobserved, &stop)
+    sync::reindex_files_on(disk, &place.options(), Watch::default())
 }
 
 fn index_of(place: &Place) -> PathBuf {
@@ -252,7 +252,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     let before = content(&place.datadir());
     let stop = AtomicBool::new(false);
     let observer = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::Headers);
-    let early = sync::reindex_files(&place.options(), &observer, &stop);
+    let early = sync::reindex_files(&place.options(), Watch::new(&observer, &stop));
     assert_names(&early.unwrap_err(), &["interrupted", "nothing was changed"]);
     assert!(content(&place.datadir()) == before, "something was changed");
 
@@ -260,7 +260,7 @@ fn interrupted_it_changes_nothing_or_carries_on() {
     let observer = StopWhen(&stop, |progress: &Progress| {
         progress.phase == Phase::Connecting && progress.blocks >= 20
     });
-    let begun = sync::reindex_files(&place.options(), &observer, &stop).unwrap();
+    let begun = sync::reindex_files(&place.options(), Watch::new(&observer, &stop)).unwrap();
     assert!(begun.interrupted && begun.height >= 20 && begun.height < synced.height);
     assert_eq!(place.muhash(), coins, "the old coins are still there");
     let rest = reindex_files(&place, &Disk::new()).unwrap();

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
 use apus_node::Unobserved;
+use apus_node::Watch;
 use apus_sync as sync;
 use apus_testchain::copy_dir;
 use apus_tools as tools;
@@ -30,7 +31,7 @@ fn named_file(dir: &Path, prefix: &str) -> PathBuf {
 /// The errors of reading the UTXO set, of a sync and of a reindex.
 fn messages(place: &Place) -> [String; 2] {
     let (options, stop) = (place.options(), AtomicBool::new(false));
-    let read = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop);
+    let read = tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop));
     let synced = place.try_sync(&[]);
     [read.err().map(|error| error.to_string()), synced.err().map(|error| error.to_string())]
         .map(Option::unwrap_or_default)
@@ -59,7 +60,7 @@ fn damaged_tables_name_the_command_that_rebuilds_them() {
             let (options, stop) = (place.options(), AtomicBool::new(false));
             let repaired = match directory {
                 "chainstate" => place.try_reindex(),
-                _ => sync::reindex_files(&options, &Unobserved, &stop),
+                _ => sync::reindex_files(&options, Watch::new(&Unobserved, &stop)),
             };
             assert!(repaired.is_ok(), "{kind} of {directory}: {repaired:?}");
             assert_eq!(place.muhash(), coins, "{kind} of {directory}");
@@ -97,8 +98,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
         None,
         apus_swiftsync::Format::Bip456,
         &place.root().join("x"),
-        &Unobserved,
-        &AtomicBool::new(false),
+        Watch::default(),
     );
     let [read, synced] = messages(&place);
     for text in [read, synced, created.unwrap_err().to_string()] {
@@ -110,7 +110,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     let refused = place.try_reindex().unwrap_err().to_string();
     assert!(refused.contains(&best) && refused.contains(", at about height 200,"), "{refused}");
     let options = node::Options { allow_shrink: true, ..place.options() };
-    let built = sync::reindex(&options, &Unobserved, &AtomicBool::new(false)).unwrap();
+    let built = sync::reindex(&options, Watch::default()).unwrap();
     assert_eq!((built.height, place.muhash()), (150, old.muhash()));
 }
 

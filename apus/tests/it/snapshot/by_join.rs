@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex};
 
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{Observer, Options, Phase, Progress, SyncError, Unobserved};
 use apus_swiftsync::Format;
 use apus_sync::Summary;
@@ -73,7 +74,8 @@ impl Case {
     fn verify(&self, options: &Options, observer: &dyn Observer) -> Result<Summary, SyncError> {
         let from = [self.blocks.clone()];
         let stop = AtomicBool::new(false);
-        let result = tools::verify_snapshot(options, &self.snapshot, &from, observer, &stop);
+        let result =
+            tools::verify_snapshot(options, &self.snapshot, &from, Watch::new(observer, &stop));
         assert_empty(&self.place.root().join("tmp"));
         result
     }
@@ -105,12 +107,12 @@ fn listing(directory: &Path) -> Vec<(PathBuf, u64)> {
 
 /// Notes the phases that a proof goes through, and the lines for the user.
 #[derive(Default)]
-struct Watch {
+struct Watcher {
     phases: Mutex<Vec<Phase>>,
     notes: Mutex<Vec<String>>,
 }
 
-impl Observer for Watch {
+impl Observer for Watcher {
     fn observe(&self, progress: &Progress) {
         let mut phases = self.phases.lock().unwrap();
         if phases.last() != Some(&progress.phase) {
@@ -123,7 +125,7 @@ impl Observer for Watch {
     }
 }
 
-impl Watch {
+impl Watcher {
     fn has_joined(&self) -> bool {
         self.phases.lock().unwrap().iter().any(|phase| JOIN.contains(phase))
     }
@@ -149,12 +151,14 @@ fn files_of_blocks_prove_the_same_as_with_undo_data() {
         let case = Case::new(&snapshot, order.iter().map(|at| &world.blocks[*at]));
         let stop = AtomicBool::new(false);
         let options = options_of(place, Mode::Full);
-        let watch = Watch::default();
-        let at_once = tools::verify_snapshot(&options, &case.snapshot, &[], &watch, &stop).unwrap();
+        let watch = Watcher::default();
+        let at_once =
+            tools::verify_snapshot(&options, &case.snapshot, &[], Watch::new(&watch, &stop))
+                .unwrap();
         assert!(!watch.has_joined(), "there is undo data for all");
         for (threads, dbcache_bytes) in [(1, 0), (2, 450 << 20), (3, 20 << 20)] {
             let options = Options { threads, dbcache_bytes, ..case.options() };
-            let watch = Watch::default();
+            let watch = Watcher::default();
             let joined = case.verify(&options, &watch).unwrap();
             assert_same(&joined, &at_once);
             assert!(joined.spilled_bytes.is_some());
@@ -178,13 +182,16 @@ fn a_directory_with_undo_data_of_the_last_blocks_alone_is_proved_and_not_changed
     let (once, stop) = (options_of(&in_order, Mode::Full), AtomicBool::new(false));
     for height in [5, world.height()] {
         let path = place.write_bytes("utxo.dat", &made(&in_order, height).to_bytes());
-        let (watch, from) = (Watch::default(), &[]);
-        let joined = tools::verify_snapshot(&options, &path, from, &watch, &stop).unwrap();
+        let (watch, from) = (Watcher::default(), &[]);
+        let joined =
+            tools::verify_snapshot(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
         assert!(watch.has_joined());
-        let at_once = tools::verify_snapshot(&once, &path, from, &Unobserved, &stop).unwrap();
+        let at_once =
+            tools::verify_snapshot(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
         assert_same(&joined, &at_once);
         let hints = place.write_bytes("h", &world.model.hints_file(height, Format::Bip456));
-        let joined = tools::verify_hints(&options, &hints, &Watch::default(), &stop).unwrap();
+        let joined =
+            tools::verify_hints(&options, &hints, Watch::new(&Watcher::default(), &stop)).unwrap();
         assert_same(&joined, &at_once);
         assert_empty(&place.root().join("tmp"));
     }
@@ -205,13 +212,15 @@ fn a_directory_with_undo_data_of_the_last_blocks_alone_is_proved_and_not_changed
 fn assert_from_is_proved_by_a_join(world: &World, from: &Path, note: &str) {
     let in_order = world.in_order();
     let case = Case::new(&made(&in_order, world.height()), []);
-    let (watch, stop) = (Watch::default(), AtomicBool::new(false));
+    let (watch, stop) = (Watcher::default(), AtomicBool::new(false));
     let from = [from.to_path_buf()];
     let joined =
-        tools::verify_snapshot(&case.options(), &case.snapshot, &from, &watch, &stop).unwrap();
+        tools::verify_snapshot(&case.options(), &case.snapshot, &from, Watch::new(&watch, &stop))
+            .unwrap();
     assert!(watch.has_joined());
     let once = options_of(&in_order, Mode::Full);
-    let at_once = tools::verify_snapshot(&once, &case.snapshot, &[], &Unobserved, &stop).unwrap();
+    let at_once =
+        tools::verify_snapshot(&once, &case.snapshot, &[], Watch::new(&Unobserved, &stop)).unwrap();
     assert_same(&joined, &at_once);
     let notes = watch.notes.into_inner().unwrap();
     assert!(notes.iter().any(|line| line.contains(note)), "{notes:?}");
@@ -252,7 +261,7 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     for (due, fault) in faults {
         let mut wrong = right.clone();
         fault(&mut wrong);
-        let (case, watch) = (Case::new(&wrong, &world.blocks), Watch::default());
+        let (case, watch) = (Case::new(&wrong, &world.blocks), Watcher::default());
         let error = case.verify(&case.options(), &watch).expect_err(due);
         match &error {
             SyncError::Differs { differences, .. } if !differences.coins.is_empty() => {
@@ -269,8 +278,9 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     let hints = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
     let hints = crate::support::model::encode(&hints[..200], Format::Bip456);
     let hints = place.write_bytes("wrong.hints", &hints);
-    let (watch, stop) = (Watch::default(), AtomicBool::new(false));
-    let error = tools::verify_hints(&full_options(&place), &hints, &watch, &stop).unwrap_err();
+    let (watch, stop) = (Watcher::default(), AtomicBool::new(false));
+    let error =
+        tools::verify_hints(&full_options(&place), &hints, Watch::new(&watch, &stop)).unwrap_err();
     let SyncError::Differs { differences, .. } = &error else { panic!("{error}") };
     assert!(!differences.coins.is_empty() && !watch.has_joined(), "{error}");
 }
@@ -344,7 +354,7 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
     std::fs::create_dir(place.root().join("tmp")).unwrap();
     let hints = world.write_hints(&place, world.height());
     let (options, stop) = (full_options(&place), AtomicBool::new(false));
-    let error = tools::verify_hints(&options, &hints, &Unobserved, &stop).unwrap_err();
+    let error = tools::verify_hints(&options, &hints, Watch::new(&Unobserved, &stop)).unwrap_err();
     let SyncError::Refused(refusal) = &error else { panic!("{error}") };
     assert!(refusal.reason.starts_with("block-script-verify-flag-failed"), "{error}");
     assert_eq!(refusal.block, Some(world.tip()));
@@ -386,7 +396,8 @@ fn interrupted_in_any_pass_it_says_so_and_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..case.options() };
-        let result = tools::verify_snapshot(&options, &case.snapshot, &from, &watch, &stop);
+        let result =
+            tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&watch, &stop));
         let summary = result.unwrap_or_else(|error| panic!("{phase:?}: {error}"));
         assert!(stop.load(Relaxed), "{phase:?}: it never came");
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
@@ -400,7 +411,7 @@ fn interrupted_in_any_pass_it_says_so_and_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..full_options(&place) };
-        let summary = tools::verify_hints(&options, &hints, &watch, &stop).unwrap();
+        let summary = tools::verify_hints(&options, &hints, Watch::new(&watch, &stop)).unwrap();
         assert!(stop.load(Relaxed), "{phase:?}: it never came");
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
         assert_empty(&place.root().join("tmp"));
@@ -443,7 +454,8 @@ fn a_block_that_is_damaged_meanwhile_is_taken_from_another_file_or_named() {
             let damage = Damage { phase, path: &case.blocks, at, is_done: AtomicBool::new(false) };
             let options = Options { threads: 1, ..case.options() };
             let stop = AtomicBool::new(false);
-            let result = tools::verify_snapshot(&options, &case.snapshot, &from, &damage, &stop);
+            let result =
+                tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&damage, &stop));
             assert!(damage.is_done.into_inner(), "{what}");
             match (result, has_other) {
                 (Ok(summary), true) => {
@@ -546,7 +558,8 @@ fn on_a_small_disk() {
         let options =
             Options { spill_dir: Some(small.clone()), dbcache_bytes: 0, ..case.options() };
         let (fill, stop) = (FillDisk::new(phase, small.join("other")), AtomicBool::new(false));
-        let result = tools::verify_snapshot(&options, &case.snapshot, &from, &fill, &stop);
+        let result =
+            tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&fill, &stop));
         std::fs::remove_file(small.join("other")).unwrap();
         assert_empty(&small);
         match result {

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_coins::put_coin_key;
 use apus_disk::Disk;
-use apus_node::{Options, Phase, Progress, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{Options, Phase, Progress, SyncError};
 use apus_testchain::seal;
 use apus_tools as tools;
 use apus_tools::{SnapshotInfo, SnapshotSummary, UtxoHash};
@@ -27,7 +28,7 @@ fn try_create(
     height: Option<u32>,
     out: &Path,
 ) -> Result<SnapshotSummary, SyncError> {
-    tools::create_snapshot(options, height, out, &Unobserved, &AtomicBool::new(false))
+    tools::create_snapshot(options, height, out, Watch::default())
 }
 
 /// The bytes of a new snapshot.
@@ -180,7 +181,9 @@ fn asked_to_stop_it_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = place.options();
-        let summary = tools::create_snapshot(&options, Some(height), &out, &watch, &stop).unwrap();
+        let summary =
+            tools::create_snapshot(&options, Some(height), &out, Watch::new(&watch, &stop))
+                .unwrap();
         assert!(summary.interrupted, "{phase:?}");
         assert!(!out.exists() && !incomplete(&out).exists(), "{phase:?}");
     }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
+use apus_node::Watch;
 use apus_node::{
     Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
-    SyncError, Unobserved,
+    SyncError,
 };
 use apus_sync as sync;
 use apus_tools as tools;
@@ -29,8 +30,7 @@ fn load_on(
     snapshot: &Path,
     sources: &[PathBuf],
 ) -> Result<SnapshotLoaded, SyncError> {
-    let stop = AtomicBool::new(false);
-    tools::load_snapshot_on(disk, options, snapshot, sources, &Unobserved, &stop)
+    tools::load_snapshot_on(disk, options, snapshot, sources, Watch::default())
 }
 
 #[test]
@@ -139,7 +139,8 @@ fn asked_to_stop_it_leaves_nothing() {
     let stop = AtomicBool::new(false);
     let watch = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::ReadingSnapshot);
     let sources = std::slice::from_ref(&blocks);
-    let loaded = tools::load_snapshot(&place.options(), &out, sources, &watch, &stop).unwrap();
+    let loaded =
+        tools::load_snapshot(&place.options(), &out, sources, Watch::new(&watch, &stop)).unwrap();
     assert!(loaded.interrupted);
     assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
     assert_eq!(found(&place), (0, None));
@@ -197,7 +198,7 @@ fn power_may_fail_at_any_step_of_giving_the_second_set_up() {
         // Commits after every block.
         let options = Options { dbcache_bytes: 1, ..place.options() };
         let sources = [blocks.clone(), more.clone()];
-        sync::sync_on(disk, &options, &sources, &Unobserved, &AtomicBool::new(false))
+        sync::sync_on(disk, &options, &sources, Watch::default())
     };
     let (disk, counter) = counted();
     let whole = loaded.copy();

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use apus_disk::{Call, Disk};
 use apus_hash::Hash;
 use apus_net::{Outgoing, PeerOptions, Target};
+use apus_node::Watch;
 use apus_node::{
     AssumeValid, Observer, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
     SyncError,
@@ -54,13 +55,13 @@ fn with_peer(options: Options, server: &Server) -> Options {
 
 /// Raises a flag at the first report for which the condition holds, and keeps what the user was
 /// told.
-struct Watch<C> {
+struct Watcher<C> {
     condition: C,
     stop: AtomicBool,
     told: Told,
 }
 
-impl<C: Fn(&Progress) -> bool + Sync> Observer for Watch<C> {
+impl<C: Fn(&Progress) -> bool + Sync> Observer for Watcher<C> {
     fn observe(&self, progress: &Progress) {
         let is_time = (self.condition)(progress);
         self.stop.fetch_or(is_time, Relaxed);
@@ -78,8 +79,8 @@ fn run_until(
     sources: &[PathBuf],
     condition: impl Fn(&Progress) -> bool + Sync,
 ) -> (Result<Summary, SyncError>, Told) {
-    let watch = Watch { condition, stop: AtomicBool::new(false), told: Told::default() };
-    let summary = sync::sync(options, sources, &watch, &watch.stop);
+    let watch = Watcher { condition, stop: AtomicBool::new(false), told: Told::default() };
+    let summary = sync::sync(options, sources, Watch::new(&watch, &watch.stop));
     (summary, watch.told)
 }
 
@@ -199,8 +200,13 @@ fn what_core_would_not_take_is_proved_all_the_same() {
     let (synced, snapshot) = listed.with_snapshot();
     let unlisted = synced.root().join("unlisted.dat");
     let stop = AtomicBool::new(false);
-    tools::create_snapshot(&synced.options(), Some(298), &unlisted, &Told::default(), &stop)
-        .unwrap();
+    tools::create_snapshot(
+        &synced.options(),
+        Some(298),
+        &unlisted,
+        Watch::new(&Told::default(), &stop),
+    )
+    .unwrap();
     let server = server(&listed, 0);
     let nothing = |place: &Place| assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
 
@@ -301,9 +307,9 @@ fn a_swiftsync_from_files_goes_on_where_it_was_stopped() {
     };
     let slow = Disk::new().with_hook(Arc::new(hook));
     let condition = |progress: &Progress| progress.blocks > 20;
-    let watch = Watch { condition, stop: AtomicBool::new(false), told: Told::default() };
+    let watch = Watcher { condition, stop: AtomicBool::new(false), told: Told::default() };
     let sources = [source];
-    let first = sync::sync_on(&slow, &options, &sources, &watch, &watch.stop).unwrap();
+    let first = sync::sync_on(&slow, &options, &sources, Watch::new(&watch, &watch.stop)).unwrap();
     let saved = first.saved.expect("it is stopped in time");
     assert_core_opens_at(&place, 299);
     let second = run(&options, &sources).0.unwrap();
@@ -320,7 +326,12 @@ fn power_may_fail_at_any_step_of_a_sync_that_loads_it() {
     let run = |place: &Place, disk: &Disk| {
         let some = place.write("some", &listed.world.blocks[..=100]);
         let options = options(place, &listed, &snapshot);
-        sync::sync_on(disk, &options, &[some], &Told::default(), &AtomicBool::new(false))
+        sync::sync_on(
+            disk,
+            &options,
+            &[some],
+            Watch::new(&Told::default(), &AtomicBool::new(false)),
+        )
     };
     let (disk, counter) = counted();
     run(&begun.copy(), &disk).unwrap_err();

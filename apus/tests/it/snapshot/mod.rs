@@ -7,10 +7,9 @@ mod meanwhile;
 mod proof;
 mod wrong;
 
-use std::sync::atomic::AtomicBool;
-
 use apus_hash::Hash;
-use apus_node::{AssumeValid, Options, Unobserved};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Options};
 use apus_tools as tools;
 
 use crate::support::Place;
@@ -26,8 +25,7 @@ fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
 /// The snapshot of a directory at a height.
 pub fn made(place: &Place, height: u32) -> Snapshot {
     let out = place.root().join("made.dat");
-    let stop = AtomicBool::new(false);
-    tools::create_snapshot(&place.options(), Some(height), &out, &Unobserved, &stop).unwrap();
+    tools::create_snapshot(&place.options(), Some(height), &out, Watch::default()).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     std::fs::remove_file(&out).unwrap();
     Snapshot::parse(&bytes)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use apus_coins::compress_amount;
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Options, Phase, Progress, RuleGroup, Unobserved};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
@@ -24,7 +25,7 @@ use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain};
 
 fn verified(options: &Options, path: &std::path::Path, from: &[PathBuf]) -> Summary {
-    tools::verify_snapshot(options, path, from, &Unobserved, &AtomicBool::new(false)).unwrap()
+    tools::verify_snapshot(options, path, from, Watch::default()).unwrap()
 }
 
 fn world() -> World {
@@ -105,8 +106,7 @@ fn synced(world: &World, mode: Mode, height: u32) -> Outcome {
     let sources = world.sources(&place, mode, &world.shuffled(3));
     let options =
         Options { hints: None, snapshot: Some(path.clone()), ..world.options(&place, mode, &path) };
-    let stop = AtomicBool::new(false);
-    let summary = sync::sync(&options, &sources, &Unobserved, &stop).unwrap();
+    let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
     assert_eq!(summary.chosen.as_ref().unwrap().method, node::Method::SwiftSync);
     Outcome::of(&place, summary)
@@ -158,14 +158,14 @@ fn interrupted_it_carries_on_with_the_same_snapshot_alone() {
             }
             progress.phase == Phase::SwiftSync && progress.blocks >= begun + 3
         });
-        let summary = sync::sync(&options, &sources, &watch, &stop).unwrap();
+        let summary = sync::sync(&options, &sources, Watch::new(&watch, &stop)).unwrap();
         assert!(summary.interrupted);
         let first = first.into_inner();
         assert!((begun..=begun + 1).contains(&first), "{first}, where {begun} were done");
         saved = summary.saved.unwrap().done.into();
     }
     let stop = AtomicBool::new(false);
-    let summary = sync::sync(&options, &sources, &Unobserved, &stop).unwrap();
+    let summary = sync::sync(&options, &sources, Watch::new(&Unobserved, &stop)).unwrap();
     assert_eq!(summary.best_block, world.tip());
     assert_eq!(place.muhash(), directory.muhash());
 }
@@ -179,7 +179,8 @@ fn a_proof_that_is_interrupted_says_so() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..options_of(&place, Mode::AssumeValid) };
-        let summary = tools::verify_snapshot(&options, &path, &[], &watch, &stop).unwrap();
+        let summary =
+            tools::verify_snapshot(&options, &path, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
     }
 }
@@ -240,27 +241,20 @@ fn hints_and_snapshots_become_each_other() {
     let full = world.in_order();
     // Blocks, and undo data of the last ones alone.
     let place = world.swift(Mode::AssumeValid, world.height());
-    let stop = AtomicBool::new(false);
     for height in [1, 150, world.height()] {
         let snapshot = made(&full, height).to_bytes();
         let path = place.write_bytes("utxo.dat", &snapshot);
         for format in Format::WRITTEN {
             let hints = place.root().join("made.hints");
             let options = Options { dbcache_bytes: 5000, ..place.options() };
-            let summary = tools::create_hints_of_snapshot(
-                &options,
-                &path,
-                format,
-                &hints,
-                &Unobserved,
-                &stop,
-            );
+            let summary =
+                tools::create_hints_of_snapshot(&options, &path, format, &hints, Watch::default());
             assert_eq!(summary.unwrap().height, height);
             let expected = world.model.hints_file(height, format);
             assert!(std::fs::read(&hints).unwrap() == expected, "{format:?} {height}");
             let back = place.root().join("back.dat");
             let options = place.options();
-            let made = tools::create_snapshot_of_hints(&options, &hints, &back, &Unobserved, &stop);
+            let made = tools::create_snapshot_of_hints(&options, &hints, &back, Watch::default());
             assert_eq!(made.unwrap().base, world.hash(height));
             assert!(std::fs::read(&back).unwrap() == snapshot, "{format:?} {height}");
             std::fs::remove_file(&back).unwrap();
@@ -276,8 +270,7 @@ fn hints_and_snapshots_become_each_other() {
         &path,
         Format::Bip456,
         &hints,
-        &Unobserved,
-        &stop,
+        Watch::default(),
     );
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("wrong.dat") && error.contains("has no output"), "{error}");
@@ -286,8 +279,7 @@ fn hints_and_snapshots_become_each_other() {
     hints[9].1 = 2000;
     let path = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
     let out = place.root().join("none.dat");
-    let refused =
-        tools::create_snapshot_of_hints(&place.options(), &path, &out, &Unobserved, &stop);
+    let refused = tools::create_snapshot_of_hints(&place.options(), &path, &out, Watch::default());
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("wrong.hints") && error.contains("block 10"), "{error}");
     assert!(!out.exists() && !place.root().join("none.hints").exists());

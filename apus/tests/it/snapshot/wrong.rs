@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_coins::Coin;
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{CoinDifference, Options, SyncError, Unobserved};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
@@ -167,8 +168,7 @@ fn every_fault_is_found_and_the_coins_are_named() {
         std::fs::write(&path, wrong.to_bytes()).unwrap();
         for mode in MODES {
             let options = options_of(place, mode);
-            let stop = AtomicBool::new(false);
-            let result = tools::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
+            let result = tools::verify_snapshot(&options, &path, &[], Watch::default());
             assert_due(what, &result.expect_err(what), due);
         }
     }
@@ -183,8 +183,7 @@ fn a_file_that_is_cut_anywhere_is_refused() {
     for len in (0..60).chain((60..bytes.len()).step_by(997)).chain([bytes.len() - 1]) {
         std::fs::write(&path, &bytes[..len]).unwrap();
         let options = options_of(place, Mode::AssumeValid);
-        let stop = AtomicBool::new(false);
-        let verified = tools::verify_snapshot(&options, &path, &[], &Unobserved, &stop);
+        let verified = tools::verify_snapshot(&options, &path, &[], Watch::default());
         let error = verified.expect_err("it is cut").to_string();
         assert!(error.contains("cut.dat"), "{error}");
         assert!(snapshot_info(&path).is_err(), "{len} bytes");
@@ -208,7 +207,8 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
             fault(&mut wrong, world);
             std::fs::write(&path, wrong.to_bytes()).unwrap();
             let stop = AtomicBool::new(false);
-            let error = sync::sync(&options, &sources, &Unobserved, &stop).expect_err(what);
+            let error =
+                sync::sync(&options, &sources, Watch::new(&Unobserved, &stop)).expect_err(what);
             assert!(matches!(error, SyncError::Snapshot { .. }), "{what}: {error}");
             assert!(error.to_string().contains("Nothing was committed"), "{what}: {error}");
             let status = tools::status(&place.options()).unwrap();
@@ -216,7 +216,7 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
         }
         std::fs::write(&path, right.to_bytes()).unwrap();
         let stop = AtomicBool::new(false);
-        let summary = sync::sync(&options, &sources, &Unobserved, &stop).unwrap();
+        let summary = sync::sync(&options, &sources, Watch::new(&Unobserved, &stop)).unwrap();
         assert_eq!(summary.best_block, world.tip());
         assert_eq!(place.muhash(), RIGHT.1.muhash());
     }
@@ -235,8 +235,7 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
         let base = world.options(&place, mode, &path);
         let mut options = Options { hints: None, snapshot: Some(path), ..base };
         change(&mut options);
-        let stop = AtomicBool::new(false);
-        sync::sync(&options, &[source], &Unobserved, &stop).unwrap_err().to_string()
+        sync::sync(&options, &[source], Watch::default()).unwrap_err().to_string()
     };
     let unknown = |options: &mut Options| {
         options.assumevalid = apus_node::AssumeValid::Block(apus_hash::Hash([7; 32]));
@@ -308,7 +307,8 @@ fn undo_data_is_missed_where_the_block_is() {
     std::fs::remove_file(&rev).unwrap();
     for from in [&source, &directory] {
         let stop = AtomicBool::new(false);
-        let error = sync::sync(&options, std::slice::from_ref(from), &Unobserved, &stop);
+        let error =
+            sync::sync(&options, std::slice::from_ref(from), Watch::new(&Unobserved, &stop));
         let text = error.unwrap_err().to_string();
         assert!(text.starts_with(from.to_str().unwrap()), "{text}");
         assert!(text.contains("no undo data for block 1, in this source"), "{text}");
@@ -316,7 +316,7 @@ fn undo_data_is_missed_where_the_block_is() {
     }
     std::fs::write(&rev, bytes).unwrap();
     let stop = AtomicBool::new(false);
-    let summary = sync::sync(&options, &[directory], &Unobserved, &stop).unwrap();
+    let summary = sync::sync(&options, &[directory], Watch::new(&Unobserved, &stop)).unwrap();
     assert_eq!(summary.best_block, world.tip());
 }
 
@@ -339,8 +339,7 @@ fn wrong_hints_are_named_too() {
     let path = place.write_bytes("wrong.hints", &bytes);
     for mode in MODES {
         let options = options_of(place, mode);
-        let stop = AtomicBool::new(false);
-        let error = tools::verify_hints(&options, &path, &Unobserved, &stop).unwrap_err();
+        let error = tools::verify_hints(&options, &path, Watch::default()).unwrap_err();
         let kinds: Vec<(Option<u32>, &str)> =
             named(&error).iter().map(|coin| (coin.height, coin.kind.name())).collect();
         assert_eq!(kinds, [(Some(at as u32), "spent"), (Some(height - 1), "missing")], "{error}");

@@ -1,9 +1,8 @@
 //! The regtest chains whose UTXO sets Bitcoin Core's chain parameters list, as worlds of blocks.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
-use apus_node::Unobserved;
+use apus_node::Watch;
 use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
 use apus_tools as tools;
@@ -68,10 +67,9 @@ impl Listed {
     pub fn load_into(&self, place: &Place) -> PathBuf {
         let (_made, out) = self.with_snapshot();
         let blocks = place.write("blocks", &self.world.blocks);
-        let stop = AtomicBool::new(false);
         let sources = std::slice::from_ref(&blocks);
         let loaded =
-            tools::load_snapshot(&place.options(), &out, sources, &Unobserved, &stop).unwrap();
+            tools::load_snapshot(&place.options(), &out, sources, Watch::default()).unwrap();
         assert_eq!((loaded.height, loaded.base), (self.height(), self.world.tip()));
         blocks
     }
@@ -80,8 +78,7 @@ impl Listed {
     pub fn with_snapshot(&self) -> (Place, PathBuf) {
         let place = self.world.in_order();
         let out = place.root().join("utxo.dat");
-        let stop = AtomicBool::new(false);
-        tools::create_snapshot(&place.options(), None, &out, &Unobserved, &stop).unwrap();
+        tools::create_snapshot(&place.options(), None, &out, Watch::default()).unwrap();
         (place, out)
     }
 }

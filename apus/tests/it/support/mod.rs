@@ -20,11 +20,11 @@ pub mod swift;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
-use apus_node::{AssumeValid, Options, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Options, SyncError};
 use apus_store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -112,7 +112,7 @@ impl Place {
     }
 
     pub fn try_sync(&self, sources: &[PathBuf]) -> Result<Summary, SyncError> {
-        sync::sync(&self.options(), sources, &Unobserved, &AtomicBool::new(false))
+        sync::sync(&self.options(), sources, Watch::default())
     }
 
     pub fn sync(&self, sources: &[PathBuf]) -> Summary {
@@ -125,12 +125,11 @@ impl Place {
     }
 
     pub fn try_reindex(&self) -> Result<Summary, SyncError> {
-        sync::reindex(&self.options(), &Unobserved, &AtomicBool::new(false))
+        sync::reindex(&self.options(), Watch::default())
     }
 
     pub fn stats(&self, hash: UtxoHash) -> UtxoStats {
-        let stop = AtomicBool::new(false);
-        tools::txoutset_info(&self.options(), hash, &Unobserved, &stop).unwrap().unwrap()
+        tools::txoutset_info(&self.options(), hash, Watch::default()).unwrap().unwrap()
     }
 
     /// The index and the files of the data directory's blocks.

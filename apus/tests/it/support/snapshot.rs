@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use apus_coins::Coin;
 use apus_hash::Hash;
-use apus_node::{SyncError, Unobserved};
+use apus_node::SyncError;
+use apus_node::Watch;
 use apus_tools as tools;
 use apus_tools::SnapshotInfo;
 use apus_wire::{Cursor, Network, OutPoint, put_compact_size};
@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 51;
 
 /// What a snapshot file holds, read on two threads.
 pub fn snapshot_info(path: &Path) -> Result<SnapshotInfo, SyncError> {
-    tools::snapshot_info(path, 2, &Unobserved, &AtomicBool::new(false)).map(Option::unwrap)
+    tools::snapshot_info(path, 2, Watch::default()).map(Option::unwrap)
 }
 
 /// A snapshot in parts, each of which a test may change.

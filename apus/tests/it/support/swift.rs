@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use apus_hash::{Hash, sha256d};
-use apus_node::{AssumeValid, Options, SyncError, Unobserved};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Options, SyncError};
 use apus_store::BlockStatus;
 use apus_swiftsync::Format;
 use apus_sync as sync;
@@ -183,11 +183,11 @@ pub fn frame_undo(magic: &[u8; 4], prev: &Hash, payload: &[u8]) -> Vec<u8> {
 }
 
 pub fn try_sync_with(options: &Options, sources: &[PathBuf]) -> Result<Summary, SyncError> {
-    sync::sync(options, sources, &Unobserved, &AtomicBool::new(false))
+    sync::sync(options, sources, Watch::default())
 }
 
 pub fn try_reindex_with(options: &Options) -> Result<Summary, SyncError> {
-    sync::reindex(options, &Unobserved, &AtomicBool::new(false))
+    sync::reindex(options, Watch::default())
 }
 
 /// A block's height, status and number of transactions in the index.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_hash::Hash;
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Options, Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_testchain::Chain;
@@ -235,7 +236,7 @@ fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round(
             let stop = AtomicBool::new(false);
             let observer = StopWhen(&stop, connected(150));
             let options = Options { threads: 1, ..place.options() };
-            let summary = sync::reindex(&options, &observer, &stop).unwrap();
+            let summary = sync::reindex(&options, Watch::new(&observer, &stop)).unwrap();
             assert!(summary.interrupted && summary.height < hinted, "{}", summary.height);
             let options = world.options(&place, mode, &hints);
             let summary = try_reindex_with(&options).unwrap();
@@ -248,9 +249,8 @@ fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round(
         let stop = AtomicBool::new(false);
         let observer = StopWhen(&stop, connected(130));
         let options = Options { threads: 1, ..world.options(&place, mode, &hints) };
-        assert!(sync::reindex(&options, &observer, &stop).unwrap().interrupted);
-        let summary =
-            sync::reindex(&place.options(), &Unobserved, &AtomicBool::new(false)).unwrap();
+        assert!(sync::reindex(&options, Watch::new(&observer, &stop)).unwrap().interrupted);
+        let summary = sync::reindex(&place.options(), Watch::default()).unwrap();
         assert_eq!(summary.best_block, world.tip());
         let anew = mode == Mode::AssumeValid;
         let all = summary.counts.scripts == right.try_reindex().unwrap().counts.scripts;
@@ -266,7 +266,8 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
     right.shrink();
     let snapshot = right.root().join("120.utxo");
     let stop = AtomicBool::new(false);
-    tools::create_snapshot(&right.options(), Some(120), &snapshot, &Unobserved, &stop).unwrap();
+    tools::create_snapshot(&right.options(), Some(120), &snapshot, Watch::new(&Unobserved, &stop))
+        .unwrap();
     let hints = world.write_hints(&right, 120);
     for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
         let place = right.copy();
@@ -276,7 +277,7 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
             Options { hints: hints.cloned(), snapshot: snapshot.cloned(), ..plain.clone() };
         let stop = AtomicBool::new(false);
         let observer = StopWhen(&stop, connected(130));
-        let summary = sync::reindex(&claims, &observer, &stop).unwrap();
+        let summary = sync::reindex(&claims, Watch::new(&observer, &stop)).unwrap();
         assert!(summary.interrupted && summary.height >= 120, "{}", summary.height);
         let summary = try_reindex_with(&plain).unwrap();
         assert_eq!(summary.counts.blocks, u64::from(world.height()), "snapshot: {snapshot:?}");

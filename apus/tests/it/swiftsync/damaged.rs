@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
+use apus_node::Watch;
 use apus_node::{Options, Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::Rng;
@@ -36,7 +37,8 @@ impl Interrupted {
         let options = Options { threads: 1, fast_prune: true, ..options };
         let stop = AtomicBool::new(false);
         let is_time = |p: &Progress| p.phase == Phase::SwiftSync && p.blocks >= DONE;
-        let summary = sync::sync(&options, &sources, &StopWhen(&stop, is_time), &stop).unwrap();
+        let summary =
+            sync::sync(&options, &sources, Watch::new(&StopWhen(&stop, is_time), &stop)).unwrap();
         assert!(summary.interrupted);
         Self { world, place, options, sources }
     }
@@ -53,7 +55,7 @@ impl Interrupted {
     fn finish(&self) -> Told {
         let told = Told::default();
         let stop = AtomicBool::new(false);
-        let summary = sync::sync(&self.options, &self.sources, &told, &stop).unwrap();
+        let summary = sync::sync(&self.options, &self.sources, Watch::new(&told, &stop)).unwrap();
         assert_eq!(summary.best_block, self.world.tip());
         assert_eq!(self.place.muhash(), self.world.in_order().muhash());
         assert!(!self.place.swift_dir().exists());

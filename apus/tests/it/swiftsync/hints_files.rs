@@ -4,10 +4,10 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
-use apus_node::{AggregateKind, AssumeValid, Unobserved};
+use apus_node::Watch;
+use apus_node::{AggregateKind, AssumeValid};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -21,8 +21,7 @@ use crate::support::{Place, blocks_of, data, regtest_chain, shared};
 fn create(place: &Place, height: Option<u32>, format: Format, threads: usize) -> Vec<u8> {
     let out = place.root().join("made.hints");
     let options = node::Options { threads, ..place.options() };
-    let stop = AtomicBool::new(false);
-    let made = tools::create_hints(&options, height, format, &out, &Unobserved, &stop).unwrap();
+    let made = tools::create_hints(&options, height, format, &out, Watch::default()).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     assert_eq!(made.bytes, bytes.len() as u64);
     bytes
@@ -97,8 +96,7 @@ fn hints_below_the_tip_are_those_of_a_directory_that_stopped_there() {
         let stopped = world.place();
         let options = node::Options { stop_at_height: Some(height), ..stopped.options() };
         let source = stopped.write("blocks", &world.blocks);
-        let stop = AtomicBool::new(false);
-        assert_eq!(sync::sync(&options, &[source], &Unobserved, &stop).unwrap().height, height);
+        assert_eq!(sync::sync(&options, &[source], Watch::default()).unwrap().height, height);
         let there = create(&stopped, None, Format::Bip456, 2);
         assert!(create(&place, Some(height), Format::Bip456, 2) == there, "height {height}");
     }
@@ -132,7 +130,7 @@ fn verify(
     aggregate: AggregateKind,
 ) -> Result<sync::Summary, node::SyncError> {
     let options = node::Options { assumevalid, aggregate, ..place.options() };
-    tools::verify_hints(&options, hints, &Unobserved, &AtomicBool::new(false))
+    tools::verify_hints(&options, hints, Watch::default())
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Observer, Options, Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Chain, Rng, Spec, rounds};
@@ -48,7 +49,8 @@ fn assert_no_coins(place: &Place) {
 fn committed(place: &Place) -> Option<(u32, Hash)> {
     let (options, stop) = (place.options(), AtomicBool::new(false));
     // An unfinished directory has none.
-    let stats = tools::txoutset_info(&options, UtxoHash::None, &Unobserved, &stop).ok()??;
+    let stats =
+        tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop)).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
 }
 
@@ -101,7 +103,7 @@ fn run(
     let hints = world.write_hints(place, world.height());
     let observer = StopAfter::new(looks);
     let options = Options { save_every, ..world.options(place, mode, &hints) };
-    let summary = sync::sync(&options, sources, &observer, &observer.stop).unwrap();
+    let summary = sync::sync(&options, sources, Watch::new(&observer, &observer.stop)).unwrap();
     if !summary.interrupted {
         assert_eq!(summary.best_block, world.tip());
         // The counts are of this run alone.
@@ -201,13 +203,12 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
 fn the_number_of_coins_is_known_after_any_power_cut_during_the_commit() {
     let world = World::of(&small_chain(83, 12, 4_000));
     let coins = Some(world.in_order().muhash().1);
-    let stop = AtomicBool::new(false);
     for mode in MODES {
         let sync = |place: &Place, disk: &Disk| {
             let hints = world.write_hints(place, world.height());
             let sources = world.sources(place, mode, &world.file_order());
             let options = world.options(place, mode, &hints);
-            sync::sync_on(disk, &options, &sources, &Unobserved, &stop)
+            sync::sync_on(disk, &options, &sources, Watch::default())
         };
         let (disk, counter) = counted();
         sync(&world.place(), &disk).unwrap();
@@ -234,7 +235,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
             let hints = world.write_hints(place, world.height());
             let options = Options { save_every, ..world.options(place, mode, &hints) };
             let disk = failing(power);
-            sync::reindex_on(&disk, &options, &Unobserved, &AtomicBool::new(false))
+            sync::reindex_on(&disk, &options, Watch::default())
         };
         // Power cuts while it saves, as often as the clock has it, and then while it commits.
         for (save_every, cuts, share) in [(Duration::ZERO, 4, 3), (Duration::MAX, 8, 1)] {
@@ -283,8 +284,7 @@ fn a_power_cut_while_blocks_are_stored_loses_no_block_that_counts() {
             let sources = world.sources(&place, mode, &world.shuffled(8));
             let mut options = world.options(&place, mode, &hints);
             options.save_every = SAVE_EVERY;
-            let stop = AtomicBool::new(false);
-            let result = sync::sync_on(&failing(&power), &options, &sources, &Unobserved, &stop);
+            let result = sync::sync_on(&failing(&power), &options, &sources, Watch::default());
             assert!(result.is_err(), "{mode:?}: {power:?}");
             power.lose_unsynced().unwrap();
             assert_private(&place);

@@ -12,7 +12,8 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node as node;
-use apus_node::{AssumeValid, Method, Observer, Options, Progress, Prune, Unobserved};
+use apus_node::Watch;
+use apus_node::{AssumeValid, Method, Observer, Options, Progress, Prune};
 use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::{DataDir, DataDirOptions, IndexRecord};
 use apus_swiftsync::{Format, Numbering};
@@ -40,7 +41,7 @@ pub fn swift_options(world: &World, place: &Place, target: u64) -> Options {
 }
 
 fn sync(options: &Options, sources: &[PathBuf]) -> Summary {
-    sync::sync(options, sources, &Unobserved, &AtomicBool::new(false)).unwrap()
+    sync::sync(options, sources, Watch::default()).unwrap()
 }
 
 /// The records of all blocks.
@@ -67,19 +68,19 @@ fn bytes_of_blocks(place: &Place) -> u64 {
 }
 
 /// Keeps the most bytes of blocks that there were at any report, and what the user is told.
-struct Watch<'a> {
+struct Watcher<'a> {
     place: &'a Place,
     most: Mutex<u64>,
     told: Mutex<String>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Watcher<'a> {
     fn new(place: &'a Place) -> Self {
         Self { place, most: Mutex::default(), told: Mutex::default() }
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for Watcher<'_> {
     fn observe(&self, _: &Progress) {
         let mut most = self.most.lock().unwrap();
         *most = (*most).max(bytes_of_blocks(self.place));
@@ -125,8 +126,9 @@ fn what_would_be_deleted_is_never_stored() {
     ] {
         let place = world.place();
         let options = Options { peers, ..swift_options(&world, &place, target) };
-        let watch = Watch::new(&place);
-        let summary = sync::sync(&options, &sources, &watch, &AtomicBool::new(false)).unwrap();
+        let watch = Watcher::new(&place);
+        let summary =
+            sync::sync(&options, &sources, Watch::new(&watch, &AtomicBool::new(false))).unwrap();
         assert_eq!(summary.best_block, world.tip());
         assert_eq!(place.muhash(), muhash);
         let told = watch.told.into_inner().unwrap();
@@ -169,7 +171,7 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
             let at_work = |p: &Progress| p.phase == node::Phase::SwiftSync && p.blocks > 100;
             let observer = crate::support::stop_when::StopWhen(&stop, at_work);
             let sources = [source];
-            let summary = sync::sync(&options, &sources, &observer, &stop).unwrap();
+            let summary = sync::sync(&options, &sources, Watch::new(&observer, &stop)).unwrap();
             if summary.interrupted {
                 assert!(summary.saved.unwrap().done > 100);
                 let named = check_block_index(&place).files;
@@ -183,7 +185,7 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
     // bitcoind asks for -prune from then on, and so does Apus.
     let (place, options, sources) = interrupted();
     let not = Options { prune: None, ..options.clone() };
-    let error = sync::sync(&not, &sources, &Unobserved, &Default::default()).unwrap_err();
+    let error = sync::sync(&not, &sources, Watch::default()).unwrap_err();
     assert!(error.to_string().contains("--prune"), "{error}");
     assert!(place.swift_dir().join("progress").is_file());
     for (prune, keeps) in [(SPARE, true), (u64::MAX, true), (0, false)] {
@@ -206,7 +208,7 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
     let at_work = |p: &Progress| p.phase == node::Phase::SwiftSync && p.blocks > 100;
     let observer = crate::support::stop_when::StopWhen(&stop, at_work);
     let first = Options { prune: None, ..options.clone() };
-    let first = sync::sync(&first, &source, &observer, &stop).unwrap();
+    let first = sync::sync(&first, &source, Watch::new(&observer, &stop)).unwrap();
     let summary = sync(&options, &source);
     assert_eq!((summary.counts.bytes as usize) < all_bytes, first.interrupted);
     assert!(world.height() + 1 - assert_holds_together(&place) < 320);
@@ -223,7 +225,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     assert!(hints[200].0.pop().is_some());
     let wrong = Some(place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456)));
     let wrong = Options { hints: wrong, ..right.clone() };
-    let error = sync::sync(&wrong, &source, &Unobserved, &Default::default()).unwrap_err();
+    let error = sync::sync(&wrong, &source, Watch::default()).unwrap_err();
     assert!(matches!(error, node::SyncError::Hints { .. }), "{error}");
     let named = check_block_index(&place).files;
     assert_eq!(named, files(&place));
@@ -257,8 +259,9 @@ fn with_every_script_checked_and_beside_another_set_all_are_stored_until_the_end
             let first = Options { stop_at_height: stop_at, hints, method, ..options.clone() };
             assert_eq!(sync(&Options { prune: None, ..first }, &sources).height, 150);
         }
-        let watch = Watch::new(&place);
-        let summary = sync::sync(&options, &sources, &watch, &AtomicBool::new(false)).unwrap();
+        let watch = Watcher::new(&place);
+        let summary =
+            sync::sync(&options, &sources, Watch::new(&watch, &AtomicBool::new(false))).unwrap();
         assert_eq!(summary.best_block, world.tip());
         let told = watch.told.into_inner().unwrap();
         assert!(told.contains("All blocks are stored: --prune deletes once"), "{told}");
@@ -296,7 +299,7 @@ fn power_may_fail_at_any_step() {
     let run = |place: &Place, disk: &Disk, save_every| {
         let options = Options { save_every, ..swift_options(&world, place, SPARE) };
         let source = [place.write("blocks", &world.blocks)];
-        sync::sync_on(disk, &options, &source, &Unobserved, &Default::default())
+        sync::sync_on(disk, &options, &source, Watch::default())
     };
     let mut cuts = 0;
     for (save_every, every) in [(Duration::ZERO, 240), (Duration::MAX, 29)] {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use apus_node::Watch;
 use apus_node::{Observer, Options, Phase, Progress, SyncError};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -32,7 +33,7 @@ impl StopSoon {
     /// One run with a single worker.
     pub fn run(&self, options: &Options, sources: &[PathBuf]) -> Result<Summary, SyncError> {
         let options = Options { save_every: Duration::MAX, threads: 1, ..options.clone() };
-        sync::sync(&options, sources, self, &self.flag)
+        sync::sync(&options, sources, Watch::new(self, &self.flag))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use apus_node::Watch;
 use apus_swiftsync::{Format, Numbering};
 use apus_testchain::Chain;
 use apus_wire::put_compact_size;
@@ -310,8 +311,7 @@ fn the_proof_alone_refuses_every_kind_too() {
             let hints = synced.write_bytes("wrong.hints", bytes);
             let mut options = world.options(&synced, mode, &hints);
             options.hints = None;
-            let stop = std::sync::atomic::AtomicBool::new(false);
-            let result = apus_tools::verify_hints(&options, &hints, &apus_node::Unobserved, &stop);
+            let result = apus_tools::verify_hints(&options, &hints, Watch::default());
             assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
         }
     }

@@ -1,4 +1,4 @@
-use apus_disk::{StoreError, Watch};
+use apus_disk::{ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_wire::Cursor;
 use rayon::prelude::*;
@@ -57,7 +57,7 @@ fn serialise(piece: SnapshotPiece) -> Result<Serialised, SnapshotReadError> {
 /// A coin was pushed twice, or the disk fails.
 pub fn snapshot_stats_sorted(
     coins: &Survivors,
-    watch: Watch,
+    watch: ShareWatch,
 ) -> Result<Option<SnapshotStats>, SnapshotReadError> {
     let slots = coins.ranges(Survivors::SLOTS_MAX);
     let (mut slots_left, mut done) = (&slots[..], 0);

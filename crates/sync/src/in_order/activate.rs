@@ -1,8 +1,6 @@
 //! From the tip to the best valid chain, over any reorganisation (Core's `ActivateBestChain`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::BlockId;
 use apus_disk::StoreError;
@@ -13,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
 use apus_node::outcome::Activated;
-use apus_node::progress::{Observer, Phase};
+use apus_node::progress::{Phase, Watch};
 use apus_peers::store_left;
 
 use super::connect::{Connector, Outcome};
@@ -23,14 +21,10 @@ use super::pipeline::with_workers;
 /// Makes the best valid chain active and commits it. After an error of the disk nothing more is
 /// written, since the cache may hold half a block; but where the disk is full, what was connected
 /// until then is committed if there is room for that.
-pub fn activate_best_chain(
-    node: &mut Node,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, SyncError> {
-    let activated = activate(node, observer, stop).and_then(|activated| {
+pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<Activated, SyncError> {
+    let activated = activate(node, watch).and_then(|activated| {
         let (shared, ledger) = node.split();
-        ledger.commit(&shared, observer)?;
+        ledger.commit(&shared, watch.observer)?;
         // No coins wait to be written any more.
         shared.files.keep_free(0);
         ledger.prune(&shared)?;
@@ -51,11 +45,7 @@ fn with_kept(mut error: StoreError, height: u32) -> StoreError {
     error
 }
 
-fn activate(
-    node: &mut Node,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, StoreError> {
+fn activate(node: &mut Node, watch: Watch) -> Result<Activated, StoreError> {
     loop {
         node.forget_pruned();
         let Some(best) = node.tree.best_candidate() else { break };
@@ -63,7 +53,7 @@ fn activate(
             break;
         }
         let fork = node.ledger.active.fork(&node.tree, best).unwrap_or(node.tree.genesis());
-        if disconnect_to(node, fork, observer, stop)? == Activated::Stopped {
+        if disconnect_to(node, fork, watch)? == Activated::Stopped {
             return Ok(Activated::Stopped);
         }
         let steps = steps(node, fork, best);
@@ -75,7 +65,7 @@ fn activate(
         if steps.is_empty() {
             break;
         }
-        let mut outcome = connect(node, &steps, observer, stop)?;
+        let mut outcome = connect(node, &steps, watch)?;
         if !matches!(outcome, Outcome::Done | Outcome::Full(_)) {
             match store_left(node) {
                 Err(error) if error.is_full() => outcome = Outcome::Full(error),
@@ -95,14 +85,14 @@ fn activate(
             Outcome::Full(error) => {
                 let (shared, ledger) = node.split();
                 // Only the first error is reported.
-                let _ = ledger.commit(&shared, observer);
+                let _ = ledger.commit(&shared, watch.observer);
                 return Err(error);
             }
             Outcome::Damaged(step, what) => {
-                if let Err(error) = take_another_copy(node, step, &what, stop) {
+                if let Err(error) = take_another_copy(node, step, &what, watch.stop) {
                     // No block is in flight: those connected before this one are kept.
                     let (shared, ledger) = node.split();
-                    ledger.commit(&shared, observer)?;
+                    ledger.commit(&shared, watch.observer)?;
                     return Err(error);
                 }
             }
@@ -116,39 +106,33 @@ fn activate(
 pub fn return_to_fork(
     node: &mut Node,
     target: BlockId,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Activated, SyncError> {
     let fork = node.ledger.active.fork(&node.tree, target).unwrap_or(node.tree.genesis());
     if node.tip() == fork {
         return Ok(Activated::Best);
     }
-    let activated = disconnect_to(node, fork, observer, stop)?;
+    let activated = disconnect_to(node, fork, watch)?;
     let (shared, ledger) = node.split();
-    ledger.commit(&shared, observer)?;
+    ledger.commit(&shared, watch.observer)?;
     Ok(activated)
 }
 
 /// Disconnects the tip until it is `fork`.
-fn disconnect_to(
-    node: &mut Node,
-    fork: BlockId,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, StoreError> {
+fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<Activated, StoreError> {
     check_undo_data(node, fork)?;
     while node.tip() != fork {
-        if stop.load(Relaxed) {
+        if watch.is_stopped() {
             return Ok(Activated::Stopped);
         }
-        observe(observer, Phase::Disconnecting, node);
+        observe(watch.observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
         if shared.cache.bytes() > ledger.cache_bytes_max {
-            ledger.commit(&shared, observer)?;
+            ledger.commit(&shared, watch.observer)?;
         }
         match disconnect_tip(&shared, ledger)? {
-            Disconnected::Done => ledger.show_tip(&shared, observer),
-            Disconnected::Damaged(step, what) => take_another_copy(node, step, &what, stop)?,
+            Disconnected::Done => ledger.show_tip(&shared, watch.observer),
+            Disconnected::Damaged(step, what) => take_another_copy(node, step, &what, watch.stop)?,
         }
     }
     Ok(Activated::Best)
@@ -200,12 +184,7 @@ pub fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
 }
 
 /// Connects the blocks of `steps`, the first of which builds on the tip.
-pub fn connect(
-    node: &mut Node,
-    steps: &[Step],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Outcome, StoreError> {
+pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<Outcome, StoreError> {
     let (threads, save_every) = (node.options.threads, node.options.save_every);
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
     let last = steps.last().map_or(node.tip(), |step| step.id);
@@ -213,15 +192,14 @@ pub fn connect(
     let times = node.times.clone();
     let (shared, ledger) = node.split();
     let connect = || {
-        with_workers(&shared, steps, threads, stop, |workers| {
+        with_workers(&shared, steps, threads, watch.stop, |workers| {
             let mut connector = Connector {
                 shared: &shared,
                 steps,
                 ledger,
                 assumed,
                 times,
-                observer,
-                stop,
+                watch,
                 save_every,
                 weight_total: steps.iter().map(|step| step.weight).sum(),
                 weight_done: 0,
@@ -234,5 +212,5 @@ pub fn connect(
         })
     };
     let wanted = Wanted { gives_up: true, ..Wanted::of([steps]) };
-    shared.serve(wanted, observer, connect)
+    shared.serve(wanted, watch.observer, connect)
 }

@@ -4,8 +4,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use apus_coins::{Coin, Lookup, Overwrite};
@@ -18,7 +16,7 @@ use apus_node::block::validate::{BranchTimes, Validation};
 use apus_node::clock::{Stage, Wait};
 use apus_node::commit::Ledger;
 use apus_node::outcome::Counts;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::Place;
 use apus_rules::{Bip30Check, RuleError, bip30_check};
 use apus_wire::OutPoint;
@@ -51,8 +49,7 @@ pub(super) struct Connector<'a> {
     pub ledger: &'a mut Ledger,
     pub assumed: Assumed,
     pub times: BranchTimes,
-    pub observer: &'a dyn Observer,
-    pub stop: &'a AtomicBool,
+    pub watch: Watch<'a>,
     /// The time after which blocks that peers have sent are written to the block index, so that
     /// they need not come again after a crash.
     pub save_every: Duration,
@@ -214,7 +211,7 @@ impl<'a> Connector<'a> {
     }
 
     fn reason_to_halt(&self) -> Option<Halt> {
-        if self.stop.load(Relaxed) {
+        if self.watch.is_stopped() {
             Some(Halt::Stop)
         } else if self.ledger.wants_commit(self.shared.cache) {
             Some(Halt::Commit)
@@ -398,7 +395,7 @@ impl<'a> Connector<'a> {
                 self.in_flight.push_front(block);
                 return self.give_up(error).map(Some);
             }
-            self.ledger.show_tip(self.shared, self.observer);
+            self.ledger.show_tip(self.shared, self.watch.observer);
             self.retired += 1;
             self.weight_done += step.weight;
         }
@@ -444,7 +441,7 @@ impl<'a> Connector<'a> {
         let Some(tip) = self.ledger.active.tip() else { return };
         let node = self.shared.tree.node(tip);
         let Counts { blocks, bytes, .. } = self.ledger.counts;
-        self.observer.observe(&Progress {
+        self.watch.observer.observe(&Progress {
             height: node.height,
             time: node.time,
             blocks,

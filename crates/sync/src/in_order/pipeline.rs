@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_coins::Coin;
-use apus_disk::{StoreError, Watch};
+use apus_disk::{ShareWatch, StoreError};
 use apus_node::block::prepare::Prepared;
 use apus_node::block::shared::Shared;
 use apus_node::block::step::{BlockFault, Step};
@@ -394,7 +394,7 @@ fn merge_on_request(
                 target: "leveldb",
                 bytes = shared.chainstate.disk_bytes(), "merging tables"
             );
-            match shared.pool.install(|| shared.chainstate.merge(Watch::until(stop))) {
+            match shared.pool.install(|| shared.chainstate.merge(ShareWatch::until(stop))) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -449,7 +449,7 @@ mod tests {
     use apus_node::block_peers::{BlockPeers, Wanted};
     use apus_node::opened::{Coins, step};
     use apus_node::options::{Method, Options};
-    use apus_node::progress::Observer;
+    use apus_node::progress::{Observer, Watch};
     use apus_node::scan::{open_sources, scan_into_node};
     use apus_node::sources::{BlockBytes, Place, SourcePlace};
     use apus_testchain::write::write_framed;
@@ -472,12 +472,12 @@ mod tests {
         options.method = Method::InOrder;
         let stop = AtomicBool::new(false);
         options.stop_at_height = Some(150);
-        sync(&options, std::slice::from_ref(&source), &Unobserved, &stop).unwrap();
+        sync(&options, std::slice::from_ref(&source), Watch::new(&Unobserved, &stop)).unwrap();
         options.stop_at_height = None;
         for coins_max in [0, 3_000, 6_000, 1_000_000] {
             let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
             let sources = open_sources(&options, std::slice::from_ref(&source)).unwrap();
-            scan_into_node(&mut node, &sources, &Unobserved, &stop).unwrap();
+            scan_into_node(&mut node, &sources, Watch::new(&Unobserved, &stop)).unwrap();
             let best = node.tree.best_candidate().unwrap();
             let steps = steps(&node, node.tip(), best);
             assert_eq!(steps.len(), 40);

@@ -10,7 +10,7 @@ use apus_node::clock::Stage;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, refusal};
 use apus_node::outcome::Activated;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
 use apus_rules::CheckedBlock;
@@ -22,11 +22,7 @@ use rayon::prelude::*;
 ///
 /// # Errors
 /// The disk fails.
-pub fn store_side_branches(
-    node: &mut Node,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, StoreError> {
+pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<Activated, StoreError> {
     let ids: Vec<BlockId> = node
         .tree
         .ids()
@@ -40,12 +36,12 @@ pub fn store_side_branches(
         Progress { blocks_all: steps.len() as u64, ..Progress::of(Phase::StoringBranches) };
     for steps in steps.chunks(CHECKED_AT_ONCE * node.pool.current_num_threads()) {
         progress.fraction = progress.bytes as f64 / bytes_all.max(1) as f64;
-        observer.observe(&progress);
-        for (step, checked) in steps.iter().zip(check(node, steps, stop)) {
-            store(node, *step, checked, stop)?;
+        watch.observer.observe(&progress);
+        for (step, checked) in steps.iter().zip(check(node, steps, watch.stop)) {
+            store(node, *step, checked, watch.stop)?;
         }
         let (shared, ledger) = node.split();
-        if stop.load(Relaxed) {
+        if watch.is_stopped() {
             ledger.write_index(shared.files, shared.tree)?;
             return Ok(Activated::Stopped);
         }
@@ -54,7 +50,7 @@ pub fn store_side_branches(
         progress.bytes += weight(steps);
     }
     if progress.blocks > 0 {
-        observer.observe(&Progress { fraction: 1.0, ..progress });
+        watch.observer.observe(&Progress { fraction: 1.0, ..progress });
     }
     let (shared, ledger) = node.split();
     ledger.write_index(shared.files, shared.tree)?;

@@ -13,7 +13,7 @@ use apus_node::error::SyncError;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::Node;
 use apus_node::outcome::Counts;
-use apus_node::progress::Observer;
+use apus_node::progress::{Observer, Watch};
 use apus_peers::store_left;
 
 use super::commit::{assert_balance, commit};
@@ -48,10 +48,9 @@ pub fn build(
     node: &mut Node,
     target: BlockId,
     spilled: &mut u64,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Joined, SyncError> {
-    empty_cache(node, observer)?;
+    empty_cache(node, watch.observer)?;
     let mut plan = Plan::new(node, target);
     let mut below = None;
     if plan.end_height() <= node.tree.node(target).height {
@@ -61,11 +60,11 @@ pub fn build(
         Workspace::forget(node)?;
         return Ok(below.map_or(Joined::Done { left_amount: 0 }, Joined::Below));
     }
-    let mut work = Workspace::begin(node, &plan, observer)?;
+    let mut work = Workspace::begin(node, &plan, watch.observer)?;
     let mut read_before = work.state.read().counts;
     let mut is_second = false;
     while !plan.steps.is_empty() {
-        let ended = attempt(node, &mut plan, &mut work, observer, stop);
+        let ended = attempt(node, &mut plan, &mut work, watch);
         store_left(node)?;
         let height = match ended {
             Ok(Ended::Finished) => break,
@@ -79,17 +78,17 @@ pub fn build(
             Err(Fault::Stopped) => unreachable!("threads end with the coordinator"),
             // A disk that damages them once more would do so forever.
             Err(Fault::Store(error)) if work.is_damaged(&error) && !is_second => {
-                observer.note(&begun_again(&error, "the join"));
+                watch.observer.note(&begun_again(&error, "the join"));
                 is_second = true;
                 *spilled += work.spilled_bytes();
-                work = begin_again(node, &mut plan, work, observer)?;
+                work = begin_again(node, &mut plan, work, watch.observer)?;
                 read_before = work.state.read().counts;
                 continue;
             }
             Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
             Err(Fault::Block(height)) => height,
             Err(Fault::Damaged(step, what)) => {
-                match another_copy(node, &mut plan, step, &what, stop) {
+                match another_copy(node, &mut plan, step, &what, watch.stop) {
                     None => continue,
                     Some(height) => height,
                 }
@@ -151,24 +150,23 @@ fn attempt(
     node: &mut Node,
     plan: &mut Plan,
     work: &mut Workspace,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Ended, Fault> {
     {
         let (shared, ledger) = node.split();
         let spans = work.state.spans.iter().map(|span| &plan.steps[span.next..span.end]);
         let wanted = Wanted::of(spans);
-        let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
-        if shared.serve(wanted, observer, || coordinator.read_all())? == Ended::Stopped {
+        let mut coordinator = Coordinator::new(&shared, ledger, plan, work, watch);
+        if shared.serve(wanted, watch.observer, || coordinator.read_all())? == Ended::Stopped {
             return Ok(Ended::Stopped);
         }
     }
     plan.find_places_again(node);
     let (shared, ledger) = node.split();
     let bulk = begin_tables(&shared, work)?;
-    let mut coordinator = Coordinator::new(&shared, ledger, plan, work, observer, stop);
+    let mut coordinator = Coordinator::new(&shared, ledger, plan, work, watch);
     // Peers are told that we are still there.
-    let ended = shared.serve(Wanted::default(), observer, || {
+    let ended = shared.serve(Wanted::default(), watch.observer, || {
         coordinator.pair_all(&bulk).and_then(|ended| match ended {
             Ended::Finished => coordinator.check_all(&bulk),
             Ended::Stopped => Ok(Ended::Stopped),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use apus_coins::Bulk;
 use apus_node::block::shared::Shared;
 use apus_node::commit::Ledger;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::threads;
 use apus_node::threads::Crew;
 
@@ -47,8 +47,7 @@ pub(super) struct Coordinator<'a> {
     ledger: &'a mut Ledger,
     plan: &'a Plan,
     work: &'a mut Workspace,
-    observer: &'a dyn Observer,
-    stop: &'a AtomicBool,
+    watch: Watch<'a>,
 }
 
 impl<'a> Coordinator<'a> {
@@ -58,10 +57,9 @@ impl<'a> Coordinator<'a> {
         ledger: &'a mut Ledger,
         plan: &'a Plan,
         work: &'a mut Workspace,
-        observer: &'a dyn Observer,
-        stop: &'a AtomicBool,
+        watch: Watch<'a>,
     ) -> Self {
-        Self { shared, ledger, plan, work, observer, stop }
+        Self { shared, ledger, plan, work, watch }
     }
 
     /// The first pass.
@@ -136,7 +134,7 @@ impl<'a> Coordinator<'a> {
     ) -> Result<Ended, Fault> {
         while !is_done(&self.work.state) {
             run_until_save(self)?;
-            let is_stopped = self.stop.load(Relaxed);
+            let is_stopped = self.watch.is_stopped();
             if self.plan.keeps && (is_stopped || !is_done(&self.work.state)) {
                 self.save(bulk)?;
             }
@@ -149,13 +147,13 @@ impl<'a> Coordinator<'a> {
 
     /// Runs workers until all spans are read, one of them fails, or it is time to save.
     fn read_until_save(&mut self) -> Result<(), Fault> {
-        let Self { shared, ledger, plan, work, observer, stop } = self;
+        let Self { shared, ledger, plan, work, watch } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
         let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let spans: VecDeque<usize> =
             (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
         let read = state.spans.iter().flat_map(|span| span.first..span.next);
-        let mut progress = Tracked::new(*observer, Phase::JoinReading, plan, read);
+        let mut progress = Tracked::new(watch.observer, Phase::JoinReading, plan, read);
         let queue = Mutex::new((spans, &mut state.spans));
         let take = || {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +176,7 @@ impl<'a> Coordinator<'a> {
             }
             Ok(())
         };
-        let mut until = Deadline::new(*save_every, stop);
+        let mut until = Deadline::new(*save_every, watch.stop);
         let results = threads::work_until_halt("join", memory.workers, run, |block| {
             let is_done = block.is_some();
             if let Some(block) = block {
@@ -196,7 +194,7 @@ impl<'a> Coordinator<'a> {
     }
 
     fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
-        let Self { shared, plan, work, observer, stop, .. } = self;
+        let Self { shared, plan, work, watch, .. } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
         let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let (paired, dropped) = (&mut state.paired, &state.dropped);
@@ -219,12 +217,12 @@ impl<'a> Coordinator<'a> {
         let is_done = |partition: &usize| paired.done[*partition];
         let mut matched: u64 = (0..layout.partitions()).filter(is_done).map(bytes_of).sum();
         let height = plan.end_height() - 1;
-        let mut until = Deadline::new(*save_every, stop);
+        let mut until = Deadline::new(*save_every, watch.stop);
         let results = threads::work_until_halt("pair", memory.workers, run, |bytes| {
             matched += bytes.unwrap_or(0);
             let fraction = matched as f64 / all.max(1) as f64;
             let phase = Progress::of(Phase::JoinMatching);
-            observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
+            watch.observer.observe(&Progress { height, bytes: matched, fraction, ..phase });
             until.is_due(bytes.is_some())
         });
         for PairedRange { done, counts } in gather(results, None)?.into_iter().flatten() {
@@ -236,7 +234,7 @@ impl<'a> Coordinator<'a> {
     }
 
     fn check_until_save(&mut self) -> Result<(), Fault> {
-        let Self { shared, ledger, plan, work, observer, stop } = self;
+        let Self { shared, ledger, plan, work, watch } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
         let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
         let has_undo =
@@ -247,8 +245,9 @@ impl<'a> Coordinator<'a> {
             sequencer: Sequencer::new(shared.files, state.checked),
             has_undo: plan.steps.iter().map(has_undo).collect(),
         };
-        let mut progress = Tracked::new(*observer, Phase::JoinChecking, plan, 0..state.checked);
-        let mut until = Deadline::new(*save_every, stop);
+        let mut progress =
+            Tracked::new(watch.observer, Phase::JoinChecking, plan, 0..state.checked);
+        let mut until = Deadline::new(*save_every, watch.stop);
         let run = |crew: &Crew<u64>| checking.work(crew);
         let results = threads::work_until_halt("check", memory.workers, run, |step| {
             let is_done = step.is_some();
@@ -414,7 +413,13 @@ mod tests {
         let (shared, ledger) = node.split();
         let stop = AtomicBool::new(false);
         let (plan, observer) = (&plan, &Unobserved);
-        work(&mut Coordinator::new(&shared, ledger, plan, &mut workspace, observer, &stop));
+        work(&mut Coordinator::new(
+            &shared,
+            ledger,
+            plan,
+            &mut workspace,
+            Watch::new(observer, &stop),
+        ));
     }
 
     #[test]

@@ -10,13 +10,13 @@ use apus_coins::{
     Chainstate, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError, SnapshotStats,
     snapshot_stats,
 };
-use apus_disk::{Disk, Share, StoreError, Watch};
+use apus_disk::{Disk, Share, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_node::error::SyncError;
 use apus_node::gathered::{Gathered, stats_by_sorting};
 use apus_node::opened::{Node, share_of};
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
 use apus_node::tables::{Tables, Writing};
 use apus_store::BlockStatus;
@@ -33,17 +33,16 @@ pub fn load(
     node: &mut Node,
     file: &SnapshotFile,
     listed: &AssumeutxoData,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Option<u64>, SyncError> {
     let (disk, network_dir) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
     let directory = network_dir.join(DIRECTORY);
     // bitcoind or a crash may have left coins here, which it would not remove.
     Chainstate::destroy(&disk, &directory)?;
-    let task = Task { node, file, listed, observer, stop };
+    let task = Task { node, file, listed, watch };
     let written = task.write(&disk, &directory).map_err(|error| of_read(file.path(), error));
     let loaded = written.and_then(|coins| {
-        coins.iter().try_for_each(|_| note_base(node, &listed.base, observer))?;
+        coins.iter().try_for_each(|_| note_base(node, &listed.base, watch.observer))?;
         Ok(coins)
     });
     let Ok(Some(_)) = loaded else {
@@ -140,8 +139,7 @@ struct Task<'a> {
     node: &'a Node,
     file: &'a SnapshotFile,
     listed: &'a AssumeutxoData,
-    observer: &'a dyn Observer,
-    stop: &'a AtomicBool,
+    watch: Watch<'a>,
 }
 
 impl Task<'_> {
@@ -152,8 +150,8 @@ impl Task<'_> {
         let chainstate = Chainstate::open(disk.clone(), directory, options)?;
         let bulk = chainstate.bulk()?;
         let writers = self.node.options.threads;
-        let report = share_of(self.observer, Phase::WritingCoins, self.node);
-        let writing = Writing { writers, report: &report, stop: self.stop };
+        let report = share_of(self.watch.observer, Phase::WritingCoins, self.node);
+        let writing = Writing { writers, report: &report, stop: self.watch.stop };
         let Some((pieces, is_sorted)) = self.cut()? else { return Ok(None) };
         let gathered;
         let tables = if is_sorted {
@@ -181,7 +179,7 @@ impl Task<'_> {
         let (mut pieces, mut all) = (self.file.pieces(), Vec::new());
         while let Some(piece) = pieces.next_piece()? {
             self.report_reading(pieces.share());
-            if self.stop.load(Relaxed) {
+            if self.watch.is_stopped() {
                 return Ok(None);
             }
             all.push(piece);
@@ -196,7 +194,7 @@ impl Task<'_> {
         pieces: &[SnapshotPiece],
         failed: &AtomicBool,
     ) -> Result<Option<()>, SnapshotReadError> {
-        let ends = || self.stop.load(Relaxed) || failed.load(Relaxed);
+        let ends = || self.watch.is_stopped() || failed.load(Relaxed);
         let report = |share| self.report_reading(share);
         let (share, mut left) = (Share::new(pieces.len() as u64, &report), pieces.iter());
         let next_piece = || {
@@ -214,7 +212,7 @@ impl Task<'_> {
     /// far as they have no room in memory in a temporary file; `None` if it was stopped.
     fn hash_and_sort(&self) -> Result<Option<Gathered>, SnapshotReadError> {
         let report = |share| self.report_reading(share);
-        let watch = Watch { report: &report, stop: self.stop };
+        let watch = ShareWatch { report: &report, stop: self.watch.stop };
         let stats = self.node.pool.install(|| stats_by_sorting(self.file, watch))?;
         let Some(stats) = stats else { return Ok(None) };
         self.check(&stats)?;
@@ -235,6 +233,6 @@ impl Task<'_> {
     }
 
     fn report_reading(&self, fraction: f64) {
-        self.observer.observe(&Progress { fraction, ..Progress::of(Phase::ReadingSnapshot) });
+        self.watch.observer.observe(&Progress { fraction, ..Progress::of(Phase::ReadingSnapshot) });
     }
 }

@@ -2,12 +2,10 @@
 //! to the base block are missing, the snapshot is loaded first, and whoever stops the sync has a
 //! node.
 
-use std::sync::atomic::AtomicBool;
-
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::{Node, step};
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_node::sources::Place;
 use apus_node::space;
 use apus_wire::AssumeutxoData;
@@ -25,8 +23,7 @@ use crate::swift;
 pub fn load_while_missing(
     node: &mut Node,
     claim: Option<&Claim>,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<(), SyncError> {
     let Some(claim @ Claim::Snapshot(file)) = claim else { return Ok(()) };
     let base = node.tree.find(&file.head().base);
@@ -43,17 +40,17 @@ pub fn load_while_missing(
     let found: Result<AssumeutxoData, String> =
         found.and_then(|listed| room.map(|()| listed).map_err(|error| error.to_string()));
     match found {
-        Err(why) => observer.note(&format!(
+        Err(why) => watch.observer.note(&format!(
             "Until the snapshot is proved, bitcoind finds no UTXO set of its height here: {why}"
         )),
         Ok(listed) => {
-            observer.note(&format!(
+            watch.observer.note(&format!(
                 "Blocks up to the snapshot's block {}, at height {}, are missing here: it is \
                  loaded for bitcoind first, as loadtxoutset does, and then proved",
                 listed.base, listed.height
             ));
-            if load(node, file, &listed, observer, stop)?.is_some() {
-                observer.note(&format!(
+            if load(node, file, &listed, watch)?.is_some() {
+                watch.observer.note(&format!(
                     "The snapshot is loaded: whenever this sync is stopped, bitcoind starts at \
                      height {} or above",
                     listed.height

@@ -1,12 +1,11 @@
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use apus_chain::ActiveChain;
 use apus_disk::Disk;
 use apus_node::error::ErrorKind;
 use apus_node::opened::Coins;
 use apus_node::options::Options;
-use apus_node::progress::Unobserved;
+use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_store::BlockStatus;
 use apus_swiftsync::hints::{Format, encoder};
@@ -28,7 +27,7 @@ fn node(place: &Path, method: Method) -> Node {
     let options = Options { method, ..options };
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
-    scan_into_node(&mut node, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
+    scan_into_node(&mut node, &sources, Watch::default()).unwrap();
     assert_eq!(node.tree.node(node.tree.best_header()).height, HEIGHT);
     node
 }

@@ -10,7 +10,7 @@ use apus_node::coin_count::CoinsAt;
 use apus_node::commit::Ledger;
 use apus_node::opened::Node;
 use apus_node::outcome::{Activated, Counts};
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::tables::{Tables, WRITERS_PER_CORE, Writing};
 use apus_swiftsync::Aggregate;
 
@@ -40,11 +40,10 @@ pub(super) fn attempt<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Activated, Fault> {
-    match build_all::<A>(node, claim, plan, observer, stop) {
-        Err(Fault::Stopped) if stop.load(Relaxed) => {
+    match build_all::<A>(node, claim, plan, watch) {
+        Err(Fault::Stopped) if watch.is_stopped() => {
             // Blocks that peers have sent need not come again, wherever it was stopped.
             let (shared, ledger) = node.split();
             ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
@@ -59,19 +58,17 @@ fn build_all<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<(), Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
-    let (work, state) = begin::<A>(node, claim, plan, &directory, observer, stop)?;
+    let (work, state) = begin::<A>(node, claim, plan, &directory, watch)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
         threads: node.options.threads,
         memory: node.options.dbcache_bytes / 100 * SNAPSHOT_PERCENT,
         beside: directory.join("snapshot"),
-        observer,
-        stop,
+        watch,
     };
     let opened = Opened::open(claim, &reading)?;
     let every = node.options.save_every;
@@ -86,7 +83,7 @@ fn build_all<A: Aggregate>(
         mode = ?plan.mode, blocks = job.todo().len(), "working through blocks"
     );
     let saving = Saving { work: &work, disk: &disk, path: saved_path(&directory), every };
-    let mut coordinator = Coordinator::new(&job, ledger, state, observer, Some(saving));
+    let mut coordinator = Coordinator::new(&job, ledger, state, watch.observer, Some(saving));
     let tables = match opened.sorted() {
         None => None,
         Some(pieces) => {
@@ -96,13 +93,13 @@ fn build_all<A: Aggregate>(
     };
     let writers = table_writers(&shared, &work, opened.coins());
     let height = plan.chain.height().unwrap_or(0);
-    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(observer);
-    let writing = Writing { writers, report: &report, stop };
+    let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(watch.observer);
+    let writing = Writing { writers, report: &report, stop: watch.stop };
     let mut ended = Ended::Stopped;
     let mut run = |failed: &AtomicBool| {
-        let stops = || stop.load(Relaxed) || failed.load(Relaxed);
+        let stops = || watch.is_stopped() || failed.load(Relaxed);
         let run = || coordinator.run(work.share.workers, stops);
-        ended = shared.serve(job.wanted(), observer, run)?;
+        ended = shared.serve(job.wanted(), watch.observer, run)?;
         Ok::<_, Fault>((ended == Ended::Finished).then_some(()))
     };
     let finished = match &tables {
@@ -205,20 +202,20 @@ pub fn verify<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Option<Tally>, Fault> {
     let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
     let threads = node.options.threads;
-    let reading = Reading::of_proof(node, plan, observer, stop);
+    let reading = Reading::of_proof(node, plan, watch);
     let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),
         opened => opened?,
     };
     let (shared, ledger) = node.split();
     let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
-    let mut coordinator = Coordinator::<A>::new(&job, ledger, State::new(&salt), observer, None);
-    if coordinator.run(threads, || stop.load(Relaxed))? == Ended::Stopped {
+    let mut coordinator =
+        Coordinator::<A>::new(&job, ledger, State::new(&salt), watch.observer, None);
+    if coordinator.run(threads, || watch.is_stopped())? == Ended::Stopped {
         return Ok(None);
     }
     let (State { gathered, .. }, _) = coordinator.parts();

@@ -10,7 +10,7 @@ use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
 use apus_node::options::AggregateKind;
 use apus_node::outcome::Activated;
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_node::sources::Place;
 use apus_peers::{download, store_left_from};
 use apus_swiftsync::{MuHashAggregate, SumAggregate};
@@ -32,12 +32,7 @@ use crate::summary::SavedBlocks;
 /// # Errors
 /// Hints, blocks or undo data are wrong, or do not reach as far as needed. No coins are committed
 /// then; stored blocks are kept.
-pub fn build(
-    node: &mut Node,
-    claim: &Claim,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, SyncError> {
+pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<Activated, SyncError> {
     let (mode, mut targets) = plan::targets(node, claim)?;
     // The branches before the one that an interrupted run was at have failed in it.
     let saved = saved(node, claim)?.map(|saved| saved.key.target);
@@ -45,7 +40,7 @@ pub fn build(
     targets.rotate_left(at.unwrap_or(0));
     let mut first_error = None;
     for target in &targets {
-        let fault = match build_branch(node, claim, *target, mode, observer, stop) {
+        let fault = match build_branch(node, claim, *target, mode, watch) {
             Ok(activated) => return Ok(activated),
             Err(fault) => fault,
         };
@@ -91,22 +86,21 @@ fn build_branch(
     claim: &Claim,
     target: BlockId,
     mode: Mode,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Activated, Fault> {
     let (mut is_said, mut is_second) = (false, false);
     loop {
-        store_base(node, stop).map_err(Fault::Store)?;
-        if store_recent(node, target, mode, observer, stop)? == Activated::Stopped {
+        store_base(node, watch.stop).map_err(Fault::Store)?;
+        if store_recent(node, target, mode, watch)? == Activated::Stopped {
             return Ok(Activated::Stopped);
         }
         let plan = Plan::new(node, target, mode)?;
         let words =
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
-        words.iter().for_each(|words| observer.note(words));
+        words.iter().for_each(|words| watch.observer.note(words));
         let result = match node.options.aggregate {
-            AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, observer, stop),
-            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, claim, &plan, observer, stop),
+            AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, watch),
+            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, claim, &plan, watch),
         };
         store_left_from(node, plan.stored_from).map_err(Fault::Store)?;
         match result {
@@ -116,13 +110,13 @@ fn build_branch(
             }
             // Another copy may be good; what was saved is carried on from.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
-                take_another_copy(node, step, &what, stop).map_err(Fault::Store)?;
+                take_another_copy(node, step, &what, watch.stop).map_err(Fault::Store)?;
             }
             // A disk that damages it once more would do so forever.
             Err(fault) => {
                 let damage = fault.damage_to_saved(node).filter(|_| !is_second);
                 let Some(error) = damage else { return Err(fault) };
-                observer.note(&begun_again(error, "SwiftSync"));
+                watch.observer.note(&begun_again(error, "SwiftSync"));
                 is_second = true;
                 forget(node).map_err(Fault::Store)?;
             }
@@ -153,8 +147,7 @@ fn store_recent(
     node: &mut Node,
     target: BlockId,
     mode: Mode,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Activated, Fault> {
     if mode == Mode::Full {
         return Ok(Activated::Best);
@@ -162,7 +155,7 @@ fn store_recent(
     let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
     let mut recent: Vec<BlockId> = ancestors.collect();
     recent.reverse();
-    download(node, &recent, observer, stop).map_err(Fault::Store)
+    download(node, &recent, watch).map_err(Fault::Store)
 }
 
 /// Whether there may be another copy of a block whose bytes at this place are damaged. For a stored

@@ -7,13 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus_coins::{Coin, SnapshotFile, SnapshotReadError};
 use apus_node::differ::{CoinDifference, DifferenceKind, Differences};
 use apus_node::opened::Node;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::BlockBytes;
 use apus_node::threads;
 use apus_node::threads::Crew;
@@ -43,13 +41,12 @@ pub fn differences(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Option<Differences>, Fault> {
     // Nothing is summed up with it.
     let salt = Salt::new([0; 64]);
     let threads = node.options.threads;
-    let reading = Reading::of_proof(node, plan, observer, stop);
+    let reading = Reading::of_proof(node, plan, watch);
     let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),
         opened => opened?,
@@ -61,7 +58,7 @@ pub fn differences(
         Claim::Snapshot(file) => Some(file),
     };
     let has_snapshot = snapshot.is_some();
-    let pass = Pass { threads, snapshot, observer, stop };
+    let pass = Pass { threads, snapshot, watch };
     let hasher = RandomState::new();
     let Some(sums) = pass.run(&job(), &|| Sums::new(&hasher, has_snapshot))? else {
         return Ok(None);
@@ -90,8 +87,7 @@ trait Gather: Send + Sized {
 struct Pass<'a> {
     threads: usize,
     snapshot: Option<&'a SnapshotFile>,
-    observer: &'a dyn Observer,
-    stop: &'a AtomicBool,
+    watch: Watch<'a>,
 }
 
 impl Pass<'_> {
@@ -123,14 +119,14 @@ impl Pass<'_> {
         };
         let results = threads::work_until_halt("differ", self.threads, work, |report| {
             done += u64::from(report.is_some());
-            self.observer.observe(&Progress {
+            self.watch.observer.observe(&Progress {
                 height,
                 blocks: done,
                 blocks_all: total,
                 fraction: done as f64 / total.max(1) as f64,
                 ..Progress::of(Phase::NamingCoins)
             });
-            self.stop.load(Relaxed)
+            self.watch.is_stopped()
         });
         let mut all: Option<G> = None;
         for gathered in results {
@@ -140,7 +136,7 @@ impl Pass<'_> {
                 Some(all) => all.add(gathered),
             }
         }
-        Ok(all.filter(|_| !self.stop.load(Relaxed)))
+        Ok(all.filter(|_| !self.watch.is_stopped()))
     }
 }
 

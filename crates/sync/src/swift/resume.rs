@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use apus_coins::{SavedSurvivors, Survivors};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::step::Step;
 use apus_node::opened::Node;
-use apus_node::progress::Observer;
+use apus_node::progress::{Observer, Watch};
 use apus_node::resources::SwiftShare;
 use apus_node::sources::Place;
 use apus_node::threads;
@@ -75,23 +74,22 @@ pub(super) fn begin<A: Aggregate>(
     claim: &Claim,
     plan: &Plan,
     directory: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<(Workspace, State<A>), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
     let engine = node.options.script_engine.name();
     let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.aggregate);
-    let key = Key { target, kind, hints: claim.digest(stop).ok_or(Fault::Stopped)? };
+    let key = Key { target, kind, hints: claim.digest(watch.stop).ok_or(Fault::Stopped)? };
     let recent = match plan.mode {
-        Mode::AssumeValid => Some(Recent::collect(node, plan, stop)?),
+        Mode::AssumeValid => Some(Recent::collect(node, plan, watch.stop)?),
         Mode::Full => None,
     };
     let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
     let memory = share.survivors_bytes;
     let saved = load(&disk, directory).map_err(Fault::Store)?;
     if saved.is_none() && saved_path(directory).is_file() {
-        observer.note(&unreadable(&saved_path(directory), "SwiftSync"));
+        watch.observer.note(&unreadable(&saved_path(directory), "SwiftSync"));
     }
     if let Some(saved) = saved.filter(|saved| saved.key == key)
         && plan.steps.iter().all(|step| {
@@ -99,7 +97,7 @@ pub(super) fn begin<A: Aggregate>(
             is_there || !saved.is_done(node.tree.node(step.id).height)
         })
         && let Some(taken) =
-            take_up(&saved, plan, (&disk, directory), memory, recent.as_ref(), observer)
+            take_up(&saved, plan, (&disk, directory), memory, recent.as_ref(), watch.observer)
     {
         let (salt, survivors, state) = taken;
         tracing::debug!(

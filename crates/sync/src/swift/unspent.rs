@@ -1,8 +1,8 @@
 //! What hints or a snapshot say of a block's outputs, and the coins of a snapshot.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use apus_coins::{
@@ -11,7 +11,7 @@ use apus_coins::{
 use apus_disk::SpillFile;
 use apus_hash::Hash;
 use apus_node::opened::Node;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::resources::mapped_bytes;
 use apus_node::threads;
 use apus_rules::MONEY_MAX;
@@ -178,26 +178,19 @@ pub(super) struct Reading<'a> {
     pub memory: usize,
     /// A file next to which the temporary file lies.
     pub beside: PathBuf,
-    pub observer: &'a dyn Observer,
-    pub stop: &'a AtomicBool,
+    pub watch: Watch<'a>,
 }
 
 impl<'a> Reading<'a> {
     /// The reading of a snapshot that is proved and not kept: all memory is for its coins, and what
     /// has no room goes to the system's directory for temporary files.
-    pub fn of_proof(
-        node: &Node,
-        plan: &Plan,
-        observer: &'a dyn Observer,
-        stop: &'a AtomicBool,
-    ) -> Self {
+    pub fn of_proof(node: &Node, plan: &Plan, watch: Watch<'a>) -> Self {
         Self {
             height: plan.chain.height().unwrap_or(0),
             threads: node.options.threads,
             memory: node.options.dbcache_bytes,
             beside: std::env::temp_dir().join(format!("apus-{}", std::process::id())),
-            observer,
-            stop,
+            watch,
         }
     }
 
@@ -230,9 +223,9 @@ impl<'a> Reading<'a> {
         };
         let results = threads::work_until_halt("snapshot", self.threads, work, |share| {
             if let Some(fraction) = share {
-                self.observer.observe(&Progress { fraction, ..phase.clone() });
+                self.watch.observer.observe(&Progress { fraction, ..phase.clone() });
             }
-            self.stop.load(Relaxed)
+            self.watch.is_stopped()
         });
         let (mut collectors, mut all) = (Vec::new(), Vec::new());
         for result in results {
@@ -240,7 +233,7 @@ impl<'a> Reading<'a> {
             collectors.push(coins);
             all.extend(pieces);
         }
-        if self.stop.load(Relaxed) {
+        if self.watch.is_stopped() {
             return Err(Fault::Stopped);
         }
         all.sort_unstable_by_key(|piece| piece.offset);

@@ -10,8 +10,8 @@ mod examine;
 mod report;
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use rayon::prelude::*;
 
@@ -24,7 +24,7 @@ use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
 use apus_node::opened::{Node, step};
 use apus_node::outcome::Counts;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::resources;
 use apus_node::sources::Place;
 use disconnect::Disconnector;
@@ -37,12 +37,7 @@ const CHUNK: u32 = 32;
 
 /// All levels that are asked for. The cache of coins then holds what level 3 has disconnected; at
 /// level 4 the ledger must be read only, and counts the blocks that were connected again.
-pub fn all_levels(
-    node: &mut Node,
-    asked: Verify,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Verified {
+pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
     let tip = node.tree.node(node.tip());
     let mut found = Verified {
         asked: Verify { level: asked.level.min(4), ..asked },
@@ -56,19 +51,19 @@ pub fn all_levels(
         elapsed: Default::default(),
         cpu: Default::default(),
     };
-    go_down(node, &mut found, observer, stop);
+    go_down(node, &mut found, watch);
     if found.asked.level == 4 {
-        let level = go_up(node, &mut found, observer, stop);
+        let level = go_up(node, &mut found, watch);
         found.levels.push(level);
     }
     found
 }
 
 /// Levels 0 to 3, from the tip down.
-fn go_down(node: &mut Node, found: &mut Verified, observer: &dyn Observer, stop: &AtomicBool) {
+fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
     let bytes_max = resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
     let (shared, ledger) = node.split();
-    let mut descent = Descent::new(&shared, ledger, found, observer, stop);
+    let mut descent = Descent::new(&shared, ledger, found, watch);
     let mut disconnector = Disconnector::new(found.height, bytes_max);
     let mut ready = Vec::new();
     loop {
@@ -113,18 +108,11 @@ struct Descent<'a> {
     blocks: AtomicU64,
     bytes: AtomicU64,
     is_stopped: bool,
-    observer: &'a dyn Observer,
-    stop: &'a AtomicBool,
+    watch: Watch<'a>,
 }
 
 impl<'a> Descent<'a> {
-    fn new(
-        shared: &'a Shared<'a>,
-        ledger: &'a Ledger,
-        found: &Verified,
-        observer: &'a dyn Observer,
-        stop: &'a AtomicBool,
-    ) -> Self {
+    fn new(shared: &'a Shared<'a>, ledger: &'a Ledger, found: &Verified, watch: Watch<'a>) -> Self {
         let (level, height) = (found.asked.level, found.height);
         let wanted = match found.asked.blocks {
             0 => 1,
@@ -142,8 +130,7 @@ impl<'a> Descent<'a> {
             blocks: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             is_stopped: false,
-            observer,
-            stop,
+            watch,
         }
     }
 
@@ -155,7 +142,7 @@ impl<'a> Descent<'a> {
     fn next(&mut self, with_coins: bool) -> Vec<Examined> {
         let low = self.from.saturating_sub(CHUNK).max(*self.heights.start());
         let examine_at = |height: u32| {
-            let id = self.ledger.active.at(height).filter(|_| !self.stop.load(Relaxed))?;
+            let id = self.ledger.active.at(height).filter(|_| !self.watch.is_stopped())?;
             let block = examine(self.shared, id, self.ledger.record(id), self.level, with_coins);
             self.report(&block);
             Some(block)
@@ -181,7 +168,7 @@ impl<'a> Descent<'a> {
         let (start, end) = self.heights.clone().into_inner();
         let blocks_all = u64::from(end - start + 1);
         let blocks = 1 + self.blocks.fetch_add(1, Relaxed);
-        self.observer.observe(&Progress {
+        self.watch.observer.observe(&Progress {
             height: block.height,
             time: self.shared.tree.node(block.id).time,
             blocks,
@@ -213,12 +200,7 @@ impl<'a> Descent<'a> {
 }
 
 /// Level 4: connects again, in memory, what level 3 has disconnected.
-fn go_up(
-    node: &mut Node,
-    found: &mut Verified,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> LevelReport {
+fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
     let LevelReport { from, ended, .. } = found.levels[3];
     let mut level = LevelReport { level: 4, from: found.height + 1, ended };
     if !found.is_sound() || found.interrupted {
@@ -231,7 +213,7 @@ fn go_up(
     if let Some(below) = node.ledger.active.at(from - 1) {
         node.ledger.active = ActiveChain::to(&node.tree, below);
     }
-    let outcome = connect(node, &steps, observer, stop);
+    let outcome = connect(node, &steps, watch);
     let Counts { inputs, scripts, .. } = node.ledger.counts;
     found.counts = Counts { inputs, scripts, ..found.counts };
     let reached = node.ledger.active.height().unwrap_or(0);

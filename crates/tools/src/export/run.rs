@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, File, Share};
@@ -10,7 +9,7 @@ use apus_export::{Encoder, Format, Forms, Target};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::{remedy, snapshot_chainstate, threads};
 use rayon::ThreadPool;
 
@@ -76,24 +75,23 @@ pub fn export(
     options: &Options,
     asked: &Export,
     to: Destination,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Exported, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
-        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), watch.observer)?;
         let heights = range(asked, chain.height())?;
         check_stored(&chain, asked.table, &heights)?;
         let blocks_without_fees = without_fees(&chain, asked.table, &heights);
         if blocks_without_fees > 0 {
-            observer.note(&format!(
+            watch.observer.note(&format!(
                 "{blocks_without_fees} blocks have no undo data here: their fees are left empty \
                  (`apus reindex` writes undo data)"
             ));
         }
-        let job = Job { options, asked, chain: &chain, heights, pool: &pool, observer, stop };
+        let job = Job { options, asked, chain: &chain, heights, pool: &pool, watch };
         let (rows, bytes, interrupted) = match job.write_to(to) {
             Ok((rows, bytes)) => (rows, bytes, false),
             Err(EndedEarly::Stopped) => (0, 0, true),
@@ -180,8 +178,7 @@ struct Job<'a> {
     chain: &'a StoredChain,
     heights: RangeInclusive<u32>,
     pool: &'a ThreadPool,
-    observer: &'a dyn Observer,
-    stop: &'a AtomicBool,
+    watch: Watch<'a>,
 }
 
 impl Job<'_> {
@@ -215,7 +212,7 @@ impl Job<'_> {
     }
 
     fn write(&self, target: Target, output: &Output) -> Result<u64, EndedEarly> {
-        let Self { asked, chain, stop, .. } = *self;
+        let Self { asked, chain, watch, .. } = *self;
         let table = asked.table.layout();
         let (start, end) = self.heights.clone().into_inner();
         let facts = [
@@ -230,13 +227,15 @@ impl Job<'_> {
         let heights = self.heights.clone();
         let network = &self.options.network;
         let source: Box<dyn Source> = match asked.table {
-            ExportTable::Coins => Box::new(CoinSource::new(&chain.chainstate, heights, stop)?),
-            table => Box::new(BlockSource::new(chain, network, table, heights, stop)),
+            ExportTable::Coins => {
+                Box::new(CoinSource::new(&chain.chainstate, heights, watch.stop)?)
+            }
+            table => Box::new(BlockSource::new(chain, network, table, heights, watch.stop)),
         };
-        let report = Progress::of(Phase::Exporting).share_to(self.observer);
+        let report = Progress::of(Phase::Exporting).share_to(self.watch.observer);
         let share = Share::new(source.items() as u64, &report);
         let source = source.as_ref();
-        let line = Line { source, table, encoder: &encoder, output, share, stop };
+        let line = Line { source, table, encoder: &encoder, output, share, stop: watch.stop };
         line.run(writer, self.pool)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use apus_disk::{Disk, File, SpillFile};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_rules::is_bip30_unspendable;
 use apus_swiftsync::{HintsEncoder, HintsError};
 use apus_wire::BlockView;
@@ -45,8 +45,7 @@ pub(super) struct HintsTask<'a> {
     pub chain: &'a StoredChain,
     pub target: Target<'a>,
     pub pool: &'a ThreadPool,
-    pub observer: &'a dyn Observer,
-    pub stop: &'a AtomicBool,
+    pub watch: Watch<'a>,
 }
 
 /// The blocks that get hints, in the order in which they lie in the files.
@@ -180,7 +179,7 @@ pub(super) fn write_hints<U: UnspentSource>(
     let writing = Writing { task, order, source, spill: &spill, blocks, bytes };
     let write = |written: &mut _, index| writing.write_group(written, index);
     let groups = 0..order.groups.len();
-    let threads = for_each_on_pool(task.pool, groups, task.stop, Written::default, write)?;
+    let threads = for_each_on_pool(task.pool, groups, task.watch.stop, Written::default, write)?;
     let mut pieces = vec![Piece::default(); order.heights.len()];
     let mut totals = Totals::default();
     for thread in threads {
@@ -190,7 +189,7 @@ pub(super) fn write_hints<U: UnspentSource>(
         totals.outputs += thread.totals.outputs;
         totals.unspent += thread.totals.unspent;
     }
-    totals.bytes = task.target.assemble(&pieces, &spill, task.stop)?;
+    totals.bytes = task.target.assemble(&pieces, &spill, task.watch.stop)?;
     Ok(totals)
 }
 
@@ -212,7 +211,7 @@ impl<U: UnspentSource> Writing<'_, U> {
         written.encoded.clear();
         let first_piece = written.pieces.len();
         for index in self.order.groups[index].clone() {
-            check_stop(self.task.stop)?;
+            check_stop(self.task.watch.stop)?;
             self.write_block(written, index)?;
         }
         let offset = self.spill.append(&written.encoded)?;
@@ -240,7 +239,7 @@ impl<U: UnspentSource> Writing<'_, U> {
         let bytes = self.bytes.fetch_add(len, Relaxed) + len;
         let fraction = blocks as f64 / self.order.heights.len() as f64;
         let begun = Progress::of(Phase::MakingHints);
-        task.observer.observe(&Progress { height, time, blocks, bytes, fraction, ..begun });
+        task.watch.observer.observe(&Progress { height, time, blocks, bytes, fraction, ..begun });
         Ok(())
     }
 }

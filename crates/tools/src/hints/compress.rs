@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use apus_disk::Disk;
 use apus_node::error::SyncError;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::{remedy, threads};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::Numbering;
@@ -35,8 +35,7 @@ pub fn compress_hints(
     hints: &HintsFile,
     threads: usize,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<HintsSummary, SyncError> {
     let started = Instant::now();
     let format = hints.reader.format();
@@ -49,7 +48,7 @@ pub fn compress_hints(
         )));
     }
     let pool = threads::pool(threads)?;
-    let made = compress(hints, &pool, out, observer, stop);
+    let made = compress(hints, &pool, out, watch);
     HintsSummary::of(hints.reader.height(), started, made).map_err(remedy::of_output)
 }
 
@@ -57,14 +56,13 @@ fn compress(
     hints: &HintsFile,
     pool: &ThreadPool,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Made, EndedEarly> {
     let reader = hints.reader.as_ref();
     let height = reader.height();
-    let passes = TwoPasses { observer, blocks: AtomicU64::new(0), of: height };
+    let passes = TwoPasses { observer: watch.observer, blocks: AtomicU64::new(0), of: height };
     let surveys =
-        for_each_on_pool(pool, ranges(height), stop, Survey::default, |survey, range| {
+        for_each_on_pool(pool, ranges(height), watch.stop, Survey::default, |survey, range| {
             let blocks = range.len();
             survey.add(reader, range).map_err(|error| hints.error(error))?;
             passes.add(blocks);
@@ -78,7 +76,7 @@ fn compress(
         let mut sink = Sink::new(file, compressor.head(height));
         let (mut made, mut entries) = (Made::default(), Vec::new());
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
-            check_stop(stop)?;
+            check_stop(watch.stop)?;
             let one = |range: &Range<u32>| {
                 let done = compressor.range(reader, range.clone());
                 passes.add(range.len());
@@ -121,6 +119,8 @@ impl TwoPasses<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use std::path::PathBuf;
 
     use apus_node::options::Options;
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn any_number_of_threads_writes_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        let (out, stop) = (dir.path().join("out"), AtomicBool::new(false));
+        let out = dir.path().join("out");
         for height in [0, 1, 60_000] {
             let file = bip456(height);
             let hints = write(dir.path().join("in"), &file);
             let expected = compressed::compress(hints.reader.as_ref()).unwrap();
             for threads in [1, 2, 3, 8] {
-                let made = compress_hints(&hints, threads, &out, &Unobserved, &stop);
+                let made = compress_hints(&hints, threads, &out, Watch::default());
                 let summary = made.unwrap();
                 assert!(std::fs::read(&out).unwrap() == expected);
                 assert_eq!(summary.bytes, expected.len() as u64);
@@ -166,7 +166,7 @@ mod tests {
             let again = dir.path().join("again");
             let hints = HintsFile::open(&out).unwrap();
             let options = Options::new(dir.path().into(), Network::new(Chain::Regtest));
-            convert_hints(&hints, &options, Format::Bip456, &again, &Unobserved, &stop).unwrap();
+            convert_hints(&hints, &options, Format::Bip456, &again, Watch::default()).unwrap();
             assert!(std::fs::read(again).unwrap() == file);
         }
     }
@@ -177,14 +177,13 @@ mod tests {
         let out = dir.path().join("out");
         let hints = write(dir.path().join("bip456"), &bip456(20_000));
         let stop = AtomicBool::new(true);
-        let summary = compress_hints(&hints, 2, &out, &Unobserved, &stop).unwrap();
+        let summary = compress_hints(&hints, 2, &out, Watch::new(&Unobserved, &stop)).unwrap();
         assert!(summary.interrupted);
         let mut booster = vec![1, 0, 0];
         encoder(Format::Booster).put_block(&[1], 3, &mut booster).unwrap();
         booster.extend([0, 0]);
         let hints = write(dir.path().join("booster"), &booster);
-        let stop = AtomicBool::new(false);
-        let error = compress_hints(&hints, 2, &out, &Unobserved, &stop).unwrap_err();
+        let error = compress_hints(&hints, 2, &out, Watch::default()).unwrap_err();
         assert!(error.to_string().contains("apus hints convert"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "the two files read");
     }

@@ -1,13 +1,12 @@
 //! Hints files in another format.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use apus_disk::SpillFile;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::{remedy, threads};
 use apus_swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
 use apus_swiftsync::{Format, Hints, HintsError};
@@ -44,33 +43,27 @@ pub fn convert_hints(
     options: &Options,
     format: Format,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<HintsSummary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
         let encoder = encoder(format);
         let target = Target { path: out, encoder: encoder.as_ref() };
         let made = match conversion_needs_blocks(hints.reader.as_ref(), format) {
-            true => with_blocks(hints, options, format.numbering(), target, observer, stop),
-            false => without_blocks(hints, target, observer, stop),
+            true => with_blocks(hints, options, format.numbering(), target, watch),
+            false => without_blocks(hints, target, watch),
         };
         HintsSummary::of(hints.reader.height(), started, made)
     })
 }
 
-fn without_blocks(
-    hints: &HintsFile,
-    target: Target,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Made, EndedEarly> {
+fn without_blocks(hints: &HintsFile, target: Target, watch: Watch) -> Result<Made, EndedEarly> {
     let (reader, spill) = (hints.reader.as_ref(), SpillFile::unlinked(target.path, PIECES_SUFFIX));
     let is_counted = reader.format().holds_counts();
     let (mut made, mut pieces) = (Made::default(), Vec::new());
     let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
     for height in 1..=reader.height() {
-        check_stop(stop)?;
+        check_stop(watch.stop)?;
         reader.unspent(height, &mut unspent).map_err(|error| hints.error(error))?;
         let least = unspent.last().map_or(0, |last| last.saturating_add(1));
         let outputs = reader.output_count(height).unwrap_or(least);
@@ -84,10 +77,10 @@ fn without_blocks(
         if held.len() > HELD_BYTES || height == reader.height() {
             offset = spill.append(&held)? + held.len() as u64;
             held.clear();
-            observe(observer, height, reader.height());
+            observe(watch.observer, height, reader.height());
         }
     }
-    made.bytes = target.assemble(&pieces, &spill, stop)?;
+    made.bytes = target.assemble(&pieces, &spill, watch.stop)?;
     Ok(made)
 }
 
@@ -103,8 +96,7 @@ fn with_blocks(
     options: &Options,
     numbering: Numbering,
     target: Target,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Made, EndedEarly> {
     let pool = threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
@@ -118,7 +110,7 @@ fn with_blocks(
         return Err(SyncError::Input(what).into());
     }
     let order = FileOrder::new(&chain, height, options.threads)?;
-    let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+    let task = HintsTask { chain: &chain, target, pool: &pool, watch };
     let totals = write_hints(&task, &order, &RenumberedHints { hints, to: numbering })?;
     Ok(Made {
         best_block: Some(chain.blocks[height as usize].hash),

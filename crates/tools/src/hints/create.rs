@@ -1,7 +1,6 @@
 //! Hints files from a synced directory.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -9,7 +8,7 @@ use apus_coins::{CoinScan, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotR
 use apus_disk::{Disk, SpillFile, StoreError};
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::{remedy, snapshot_chainstate, threads};
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, encoder};
@@ -49,8 +48,7 @@ pub fn create_hints_of_snapshot(
     snapshot: &Path,
     format: Format,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<HintsSummary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
@@ -67,7 +65,7 @@ pub fn create_hints_of_snapshot(
         })? as u32;
         let encoder = encoder(format);
         let target = Target { path: out, encoder: encoder.as_ref() };
-        let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+        let task = HintsTask { chain: &chain, target, pool: &pool, watch };
         let given = Given::Snapshot(file);
         let made = create(&task, options, height, format.numbering(), given);
         HintsSummary::of(height, started, made)
@@ -99,14 +97,13 @@ pub fn create_hints(
     height: Option<u32>,
     format: Format,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<HintsSummary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
-        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), watch.observer)?;
         let tip = chain.height();
         let height = height.unwrap_or(tip);
         if height > tip {
@@ -116,7 +113,7 @@ pub fn create_hints(
         }
         let encoder = encoder(format);
         let target = Target { path: out, encoder: encoder.as_ref() };
-        let task = HintsTask { chain: &chain, target, pool: &pool, observer, stop };
+        let task = HintsTask { chain: &chain, target, pool: &pool, watch };
         let made = create(&task, options, height, format.numbering(), Given::Chainstate);
         HintsSummary::of(height, started, made)
     })
@@ -189,7 +186,7 @@ impl UnspentSearch<'_> {
                 self.add(found, &outpoint, coin.height)?;
                 seen += 1;
                 if seen % COINS_PER_LOOK == 0 {
-                    check_stop(task.stop)?;
+                    check_stop(task.watch.stop)?;
                 }
             }
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +194,7 @@ impl UnspentSearch<'_> {
             self.observe(f64::from(*done) / total as f64);
             Ok(())
         };
-        for_each_on_pool(task.pool, scans.into_iter(), task.stop, new, read)
+        for_each_on_pool(task.pool, scans.into_iter(), task.watch.stop, new, read)
     }
 
     /// The outputs that a snapshot has.
@@ -224,10 +221,10 @@ impl UnspentSearch<'_> {
             });
             read.map_err(wrong)?;
             file.release(&piece);
-            self.task.observer.observe(&Progress { fraction, ..begun.clone() });
+            self.task.watch.observer.observe(&Progress { fraction, ..begun.clone() });
             result
         };
-        for_each_on_pool(self.task.pool, pieces, self.task.stop, new, read)
+        for_each_on_pool(self.task.pool, pieces, self.task.watch.stop, new, read)
     }
 
     /// Adds a coin of a snapshot.
@@ -251,8 +248,8 @@ impl UnspentSearch<'_> {
         &self,
         new: impl Fn() -> Collector + Sync,
     ) -> Result<Vec<Collector>, EndedEarly> {
-        let HintsTask { chain, pool, observer, stop, .. } = *self.task;
-        let search = UndoSearch { chain, height: self.height, pool, observer, stop };
+        let HintsTask { chain, pool, watch, .. } = *self.task;
+        let search = UndoSearch { chain, height: self.height, pool, watch };
         search.for_each_spent(new, |found, outpoint, coin| self.add(found, outpoint, coin.height))
     }
 
@@ -281,7 +278,7 @@ impl UnspentSearch<'_> {
     fn observe(&self, fraction: f64) {
         let height = self.task.chain.height();
         let begun = Progress::of(Phase::ReadingCoins);
-        self.task.observer.observe(&Progress { height, fraction, ..begun });
+        self.task.watch.observer.observe(&Progress { height, fraction, ..begun });
     }
 }
 

@@ -9,7 +9,6 @@
 mod tests;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use apus_chain::BlockId;
 use apus_disk::StoreError;
@@ -18,7 +17,7 @@ use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, refusal};
 use apus_node::options::Options;
 use apus_node::outcome::{Activated, Refusal};
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_node::scan::ScanEnd;
 use apus_node::space;
 use apus_node::temporary::TemporaryDir;
@@ -82,7 +81,7 @@ pub(super) fn prove_by_join(
     let target = node.tree.find(&hash).ok_or_else(|| {
         SyncError::Input(format!("block {hash} is not in the block files any more: run this again"))
     })?;
-    let Some(left) = check_blocks(&mut node, target, proof.observer, proof.stop)? else {
+    let Some(left) = check_blocks(&mut node, target, proof.watch)? else {
         return Ok(proof.interrupted(&mut node));
     };
     let tally = sums?;
@@ -103,7 +102,7 @@ fn begin(
     if let Some(lack) = space::lack_for_proof(place, bytes)? {
         return Err(lack.into_error_of_proof());
     }
-    proof.observer.note(&format!(
+    proof.watch.observer.note(&format!(
         "There is no undo data for block {lacking}, so this takes two steps: whether {} fits these \
          blocks; and whether every rule and script in them holds, by a join with temporary files \
          of usually {} and at most {} in {}",
@@ -152,17 +151,12 @@ impl Left {
 ///
 /// # Errors
 /// A block is invalid or damaged, or the disk fails.
-fn check_blocks(
-    node: &mut Node,
-    target: BlockId,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Option<Left>, SyncError> {
+fn check_blocks(node: &mut Node, target: BlockId, watch: Watch) -> Result<Option<Left>, SyncError> {
     bound_cache(node);
     let (mut spilled, mut amount) = (0, None);
     for joins_left in (0..JOINS_BELOW_MAX).rev() {
         let is_first = node.tip() == node.tree.genesis();
-        let below = match join::build::build(node, target, &mut spilled, observer, stop)? {
+        let below = match join::build::build(node, target, &mut spilled, watch)? {
             Joined::Stopped => return Ok(None),
             Joined::Done { left_amount } => {
                 amount = is_first.then_some(left_amount);
@@ -171,7 +165,7 @@ fn check_blocks(
             Joined::Below(height) => node.tree.ancestor(target, height).unwrap_or(target),
         };
         let last = if joins_left > 0 { below } else { target };
-        if connect_to(node, last, observer, stop)? == Activated::Stopped {
+        if connect_to(node, last, watch)? == Activated::Stopped {
             return Ok(None);
         }
     }
@@ -185,30 +179,25 @@ fn check_blocks(
 ///
 /// # Errors
 /// A block is refused, for Bitcoin Core's reason, or no copy of it is good; or the disk fails.
-fn connect_to(
-    node: &mut Node,
-    last: BlockId,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Activated, SyncError> {
+fn connect_to(node: &mut Node, last: BlockId, watch: Watch) -> Result<Activated, SyncError> {
     while node.tip() != last {
         let steps = steps(node, node.tip(), last);
         if steps.is_empty() {
             return Err(no_good_copy(node, last));
         }
-        match connect(node, &steps, observer, stop)? {
+        match connect(node, &steps, watch)? {
             Outcome::Done => {}
             Outcome::Stopped => return Ok(Activated::Stopped),
             Outcome::Invalid(step, error) => {
                 return Err(SyncError::Refused(refusal(node, &step, error.to_string())));
             }
-            Outcome::Damaged(step, what) => take_another_copy(node, step, &what, stop)?,
+            Outcome::Damaged(step, what) => take_another_copy(node, step, &what, watch.stop)?,
             Outcome::Gone(step) => node.tree.mark_missing(step.id),
             Outcome::Full(error) => return Err(error.into()),
         }
     }
     let (shared, ledger) = node.split();
-    ledger.commit(&shared, observer)?;
+    ledger.commit(&shared, watch.observer)?;
     Ok(Activated::Best)
 }
 

@@ -38,6 +38,6 @@ pub(super) fn scanned(
     // A difference about scripts is kept, and counts, beyond the temporary directory.
     node.options.script_engine = scripts.engine();
     node.scripts = scripts;
-    let end = scan_into_node(&mut node, opened, proof.observer, proof.stop)?;
+    let end = scan_into_node(&mut node, opened, proof.watch)?;
     Ok((node, end))
 }

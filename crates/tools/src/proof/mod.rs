@@ -9,7 +9,6 @@ mod files;
 mod sums;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use apus_chain::BlockId;
@@ -18,7 +17,7 @@ use apus_node::checked::Checked;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Options};
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_node::remedy;
 use apus_node::scan::{ScanEnd, open_sources};
 use apus_node::temporary::TemporaryDir;
@@ -45,17 +44,12 @@ use sums::{Proof, Unproved};
 /// the tip; the directory is in use or has no blocks; or a block or undo data is damaged.
 ///
 /// The summary is of the block at the hints' height, with the number of coins there.
-pub fn verify_hints(
-    options: &Options,
-    hints: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<Summary, SyncError> {
+pub fn verify_hints(options: &Options, hints: &Path, watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_wrong_hints(options, || {
         let started = Instant::now();
         let claim = &Claim::Hints(HintsFile::open(hints)?);
         let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
-        prove(&Proof { claim, started, observer, stop }, node)
+        prove(&Proof { claim, started, watch }, node)
     })
 }
 
@@ -78,12 +72,11 @@ pub fn verify_snapshot(
     options: &Options,
     snapshot: &Path,
     sources: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
     let claim = &Claim::open_snapshot(snapshot, &options.network)?;
-    let proof = Proof { claim, started, observer, stop };
+    let proof = Proof { claim, started, watch };
     if sources.is_empty() {
         return remedy::naming(options, || {
             prove(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?)

@@ -1,12 +1,11 @@
 //! The proof of a claim by SwiftSync's sums, and the coins that it is wrong about.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_node::options::AggregateKind;
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_swiftsync::{MuHashAggregate, SumAggregate};
 use apus_sync::claim::Claim;
 use apus_sync::run::summary;
@@ -22,8 +21,7 @@ use apus_sync::swift::tally::Tally;
 pub(super) struct Proof<'a> {
     pub claim: &'a Claim,
     pub started: Instant,
-    pub observer: &'a dyn Observer,
-    pub stop: &'a AtomicBool,
+    pub watch: Watch<'a>,
 }
 
 /// Why sums do not prove a claim.
@@ -40,10 +38,10 @@ impl Proof<'_> {
     /// Proves that the claim is what the blocks of the plan leave; `None` if somebody has asked to
     /// stop.
     pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Option<Tally>, Unproved> {
-        let Self { claim, observer, stop, .. } = *self;
+        let Self { claim, watch, .. } = *self;
         let proved = match node.options.aggregate {
-            AggregateKind::Sha256 => verify::<SumAggregate>(node, claim, plan, observer, stop),
-            AggregateKind::MuHash => verify::<MuHashAggregate>(node, claim, plan, observer, stop),
+            AggregateKind::Sha256 => verify::<SumAggregate>(node, claim, plan, watch),
+            AggregateKind::MuHash => verify::<MuHashAggregate>(node, claim, plan, watch),
         };
         let fault = match proved {
             Ok(tally) => return Ok(tally),
@@ -62,7 +60,7 @@ impl Proof<'_> {
             return Err(Unproved { error, may_be_blocks, lacks_undo });
         }
         // What is so damaged that nothing can be told of its coins has been named already.
-        let found = differences(node, claim, plan, observer, stop).ok().flatten();
+        let found = differences(node, claim, plan, watch).ok().flatten();
         let is_none = found.as_ref().is_some_and(|found| found.coins.is_empty() && !found.are_more);
         let differences = found.unwrap_or_default();
         let error = SyncError::Differs { error: Box::new(error), differences };

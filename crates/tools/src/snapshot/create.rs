@@ -2,7 +2,6 @@
 //! outputs that hints call unspent.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::gathered::Gathered;
 use apus_node::options::Options;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::{remedy, snapshot_chainstate, threads};
 use apus_rules::is_bip30_unspendable;
 use apus_swiftsync::HintsError;
@@ -90,14 +89,13 @@ pub fn create_snapshot(
     options: &Options,
     height: Option<u32>,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<SnapshotSummary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
-        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), observer)?;
+        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), watch.observer)?;
         let tip = chain.height();
         let height = height.unwrap_or(tip);
         if height > tip {
@@ -105,7 +103,7 @@ pub fn create_snapshot(
                 "the chainstate is at height {tip}: there is no UTXO set of height {height}"
             )));
         }
-        let work = Work { chain: &chain, height, pool: &pool, observer, stop };
+        let work = Work { chain: &chain, height, pool: &pool, watch };
         let made = Disk::new().write_new(out, |file| {
             let spent = match height == tip {
                 true => None,
@@ -130,8 +128,7 @@ pub fn create_snapshot_of_hints(
     options: &Options,
     hints: &Path,
     out: &Path,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<SnapshotSummary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
@@ -144,7 +141,7 @@ pub fn create_snapshot_of_hints(
                 "the hints are for height {height}, and the tip is at height {tip}"
             ))));
         }
-        let work = Work { chain: &chain, height, pool: &pool, observer, stop };
+        let work = Work { chain: &chain, height, pool: &pool, watch };
         let made = Disk::new().write_new(out, |file| {
             let hinted = work.hinted(&hints, options.dbcache_bytes)?;
             let source = Source { reads_chainstate: false, more: Some(&hinted) };
@@ -166,17 +163,16 @@ struct Work<'a> {
     chain: &'a StoredChain,
     height: u32,
     pool: &'a ThreadPool,
-    observer: &'a dyn Observer,
-    stop: &'a AtomicBool,
+    watch: Watch<'a>,
 }
 
 impl Work<'_> {
     /// The coins of blocks up to the height that the blocks above it have spent.
     fn spent_above(&self, memory: usize) -> Result<Gathered, EndedEarly> {
-        let Self { chain, height, pool, observer, stop } = *self;
+        let Self { chain, height, pool, watch } = *self;
         chain.refuse_between_bip30_twins(height)?;
         let gathered = Gathered::new(memory)?;
-        let writers = UndoSearch { chain, height, pool, observer, stop }.for_each_spent(
+        let writers = UndoSearch { chain, height, pool, watch }.for_each_spent(
             || SurvivorWriter::new(&gathered.coins),
             |writer, outpoint, coin| {
                 Ok(writer.push(&outpoint.txid, outpoint.vout, &coin.parts())?)
@@ -199,10 +195,10 @@ impl Work<'_> {
             let blocks = done.fetch_add(1, Relaxed) + 1;
             let fraction = blocks as f64 / total as f64;
             let begun = Progress::of(Phase::ReadingBlocks);
-            self.observer.observe(&Progress { height, blocks, fraction, ..begun });
+            self.watch.observer.observe(&Progress { height, blocks, fraction, ..begun });
             Ok(())
         };
-        let writers = for_each_on_pool(self.pool, heights.into_iter(), self.stop, new, read)?;
+        let writers = for_each_on_pool(self.pool, heights.into_iter(), self.watch.stop, new, read)?;
         for (mut writer, ..) in writers {
             writer.flush()?;
         }
@@ -253,14 +249,14 @@ impl Work<'_> {
     fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, EndedEarly> {
         let mut written = Written { coins: 0, bytes: SnapshotHead::BYTES as u64 };
         let begun = Progress { height: self.height, ..Progress::of(Phase::WritingSnapshot) };
-        let report = begun.share_to(self.observer);
+        let report = begun.share_to(self.watch.observer);
         let mut next = 0;
         let mut next_batch = || {
             let count = rayon::current_num_threads().min(PARTS - next);
             let batch = next..next + count;
             next += count;
             report(next as f64 / PARTS as f64);
-            check_stop(self.stop)?;
+            check_stop(self.watch.stop)?;
             let parts = batch.into_par_iter().map(|part| self.serialise(part, source));
             parts.collect::<Result<Vec<_>, EndedEarly>>()
         };

@@ -1,14 +1,13 @@
 //! What a snapshot file holds.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use apus_coins::{SnapshotFile, SnapshotStats, snapshot_stats};
-use apus_disk::Watch;
+use apus_disk::ShareWatch;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::gathered::stats_by_sorting;
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::threads;
 use apus_sync::claim::of_read;
 use apus_wire::{AssumeutxoData, Chain, Network};
@@ -49,15 +48,14 @@ impl SnapshotInfo {
 pub fn snapshot_info(
     path: &Path,
     threads: usize,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<Option<SnapshotInfo>, SyncError> {
     let wrong = |error| of_read(path, error);
     let file = SnapshotFile::open(path).map_err(wrong)?;
-    let report = Progress::of(Phase::ReadingSnapshot).share_to(observer);
+    let report = Progress::of(Phase::ReadingSnapshot).share_to(watch.observer);
     let pool = threads::pool(threads)?;
     let mut pieces = file.pieces();
-    let watch = Watch { report: &report, stop };
+    let watch = ShareWatch { report: &report, stop: watch.stop };
     let next_piece = || {
         let piece = pieces.next_piece()?;
         report(pieces.share());

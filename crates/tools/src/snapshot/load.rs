@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use apus_coins::SnapshotError;
@@ -12,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
 use apus_node::outcome::Activated;
-use apus_node::progress::Observer;
+use apus_node::progress::Watch;
 use apus_node::scan::{ScanEnd, open_sources, scan_into_node};
 use apus_node::{remedy, space};
 use apus_peers::{Peers, Search, find_headers};
@@ -51,10 +50,9 @@ pub fn load_snapshot(
     options: &Options,
     path: &Path,
     sources: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<SnapshotLoaded, SyncError> {
-    load_snapshot_on(&Disk::new(), options, path, sources, observer, stop)
+    load_snapshot_on(&Disk::new(), options, path, sources, watch)
 }
 
 /// [`load_snapshot`] on the caller's disk, which may lose power in tests.
@@ -63,8 +61,7 @@ pub fn load_snapshot_on(
     options: &Options,
     path: &Path,
     sources: &[PathBuf],
-    observer: &dyn Observer,
-    stop: &AtomicBool,
+    watch: Watch,
 ) -> Result<SnapshotLoaded, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
@@ -79,14 +76,14 @@ pub fn load_snapshot_on(
         let mut node = open_node(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
         let mut coins = None;
-        if scan_into_node(&mut node, &opened, observer, stop)? != ScanEnd::Stopped
-            && find_base(&mut node, &listed, observer, stop)?
+        if scan_into_node(&mut node, &opened, watch)? != ScanEnd::Stopped
+            && find_base(&mut node, &listed, watch)?
         {
             let directory = node.dir.path().display();
             let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
             check_base(&node, &listed)?.map_err(refuse)?;
             space::check_for_snapshot(&node, file.bytes(), false)?;
-            coins = load(&mut node, &file, &listed, observer, stop)?;
+            coins = load(&mut node, &file, &listed, watch)?;
         }
         Ok(SnapshotLoaded {
             height: listed.height,
@@ -100,12 +97,7 @@ pub fn load_snapshot_on(
 
 /// Asks peers for headers, if that of the base block is not known yet and there are to be peers.
 /// Returns false if it was stopped.
-fn find_base(
-    node: &mut Node,
-    listed: &AssumeutxoData,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<bool, SyncError> {
+fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<bool, SyncError> {
     if node.tree.find(&listed.base).is_some() {
         return Ok(true);
     }
@@ -113,6 +105,6 @@ fn find_base(
     let height = node.tree.node(node.tip()).height;
     let peers = Arc::new(Peers::begin(&node.options, wanted, node.dir.disk(), height)?);
     let search = Search { is_last: true, has_files: false, height: listed.height };
-    let observer = peers.observer(observer);
-    Ok(find_headers(node, &peers, search, &observer, stop)? != Activated::Stopped)
+    let observer = peers.observer(watch.observer);
+    Ok(find_headers(node, &peers, search, Watch::new(&observer, watch.stop))? != Activated::Stopped)
 }

@@ -1,10 +1,8 @@
 //! The coins of blocks up to a height that the blocks above it have spent.
 
-use std::sync::atomic::AtomicBool;
-
 use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::{Share, StoreError};
-use apus_node::progress::{Observer, Phase, Progress};
+use apus_node::progress::{Phase, Progress, Watch};
 use apus_wire::OutPoint;
 use rayon::ThreadPool;
 
@@ -20,10 +18,8 @@ pub struct UndoSearch<'a> {
     pub height: u32,
     /// The threads that read.
     pub pool: &'a ThreadPool,
-    /// Told how far the work is.
-    pub observer: &'a dyn Observer,
-    /// Ends the work when it is raised.
-    pub stop: &'a AtomicBool,
+    /// Receives the progress, and stops the search.
+    pub watch: Watch<'a>,
 }
 
 /// What one thread has found, and the memory that it reads into.
@@ -50,7 +46,7 @@ impl UndoSearch<'_> {
         let spending =
             above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);
         let report =
-            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(self.observer);
+            Progress { height, ..Progress::of(Phase::ReadingUndo) }.share_to(self.watch.observer);
         let share = Share::new(spending.clone().count() as u64, &report);
         let new = || Reader { found: new(), block: Vec::new(), undo: Vec::new() };
         let read = |reader: &mut Reader<S>, height| {
@@ -58,7 +54,7 @@ impl UndoSearch<'_> {
             share.add(1);
             Ok(())
         };
-        let readers = for_each_on_pool(self.pool, spending, self.stop, new, read)?;
+        let readers = for_each_on_pool(self.pool, spending, self.watch.stop, new, read)?;
         Ok(readers.into_iter().map(|reader| reader.found).collect())
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
+use apus_node::Watch;
 use apus_node::{Options, SyncError, Unobserved};
 use apus_tools as tools;
 use apus_wire::Chain;
@@ -40,7 +41,8 @@ impl Kind {
         let mut options = Options { threads, dbcache_bytes, spill_dir, ..place.options() };
         change(&mut options);
         let (from, stop) = ([place.write("blocks", &blocks)], AtomicBool::new(false));
-        let result = tools::verify_snapshot(&options, &snapshot, &from, &Unobserved, &stop);
+        let result =
+            tools::verify_snapshot(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
         assert!(tmp.read_dir().unwrap().next().is_none(), "{}: temporary files", self.name);
         match (self.due, result) {
             (None, Ok(summary)) => {

@@ -1,7 +1,7 @@
 use apus_disk::Disk;
 use apus_node::opened::Coins;
 use apus_node::options::AssumeValid;
-use apus_node::progress::Unobserved;
+use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_sync::unfinished::open_node;
 use apus_testdata::data;
@@ -19,7 +19,7 @@ fn node(place: &Path) -> (Node, BlockId) {
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
     node.ledger.keeps_blocks = false;
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
-    scan_into_node(&mut node, &sources, &Unobserved, &AtomicBool::new(false)).unwrap();
+    scan_into_node(&mut node, &sources, Watch::default()).unwrap();
     let last = node.tree.best_header();
     assert_eq!(node.tree.node(last).height, HEIGHT);
     (node, last)
@@ -32,9 +32,8 @@ fn stored(node: &Node) -> u64 {
 
 #[test]
 fn blocks_in_order_and_joined_leave_the_same_and_are_not_stored() {
-    let stop = AtomicBool::new(false);
     let check = |node: &mut Node, last| {
-        check_blocks(node, last, &Unobserved, &stop).unwrap().expect("nobody stops it")
+        check_blocks(node, last, Watch::default()).unwrap().expect("nobody stops it")
     };
     let place = tempfile::tempdir().unwrap();
     let (mut whole, last) = node(place.path());
@@ -47,7 +46,7 @@ fn blocks_in_order_and_joined_leave_the_same_and_are_not_stored() {
         let place = tempfile::tempdir().unwrap();
         let (mut node, last) = node(place.path());
         let block = node.tree.ancestor(last, height).unwrap();
-        let connected = connect_to(&mut node, block, &Unobserved, &stop).unwrap();
+        let connected = connect_to(&mut node, block, Watch::default()).unwrap();
         assert_eq!((connected, node.tip()), (Activated::Best, block), "{height}");
         assert_eq!(stored(&node), genesis, "{height}");
         let left = check(&mut node, last);
