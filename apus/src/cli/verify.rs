@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use apus_node as node;
 use apus_node::Watch;
-use apus_sync::{Damage, Ended, LevelReport, Verified, Verify};
+use apus_sync::{Damage, Incomplete, LevelReport, Verified, Verify};
 use apus_tools as tools;
 use clap::Args;
 use serde::Serialize;
@@ -169,13 +169,13 @@ fn json(found: &Verified) -> String {
 }
 
 /// The name of the reason why a level came no further, in `--json`.
-fn name(ended: Ended) -> &'static str {
+fn name(ended: Incomplete) -> &'static str {
     match ended {
-        Ended::Pruned => "pruned",
-        Ended::NoUndo => "no undo data",
-        Ended::CacheFull => "dbcache",
-        Ended::Damaged => "damage",
-        Ended::Stopped => "interrupted",
+        Incomplete::Pruned => "pruned",
+        Incomplete::NoUndo => "no undo data",
+        Incomplete::CacheFull => "dbcache",
+        Incomplete::Damaged => "damage",
+        Incomplete::Stopped => "interrupted",
     }
 }
 
@@ -222,11 +222,11 @@ fn level_text(report: &LevelReport, found: &Verified) -> String {
     };
     let ended = match report.ended {
         None => "",
-        Some(Ended::Pruned) => "; blocks below are pruned",
-        Some(Ended::NoUndo) => "; undo data below is not stored (`apus reindex` writes it)",
-        Some(Ended::CacheFull) => "; a larger --dbcache comes further",
-        Some(Ended::Damaged) => "; not beyond what is damaged",
-        Some(Ended::Stopped) => "; interrupted",
+        Some(Incomplete::Pruned) => "; blocks below are pruned",
+        Some(Incomplete::NoUndo) => "; undo data below is not stored (`apus reindex` writes it)",
+        Some(Incomplete::CacheFull) => "; a larger --dbcache comes further",
+        Some(Incomplete::Damaged) => "; not beyond what is damaged",
+        Some(Incomplete::Stopped) => "; interrupted",
     };
     format!("level {}, {about}: {reached}{ended}", report.level)
 }

@@ -153,7 +153,7 @@ impl Synced {
 fn is_interrupted(result: Result<Summary, SyncError>) -> bool {
     match result {
         Ok(summary) => summary.interrupted,
-        Err(SyncError::Interrupted(_)) => true,
+        Err(SyncError::Stopped) => true,
         Err(error) => panic!("{error}"),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use apus_node as node;
 use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Phase, Prune};
-use apus_sync::{Ended, Verified, Verify};
+use apus_sync::{Incomplete, Verified, Verify};
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
 
@@ -108,7 +108,7 @@ fn damage_of_every_kind_is_found_at_its_level() {
             assert_eq!(first.error.offset.is_some(), level_of(kind) < 3, "{error}");
             assert!(error.contains("`apus reindex"), "{error}");
             if level == 4 {
-                assert_eq!(found.levels[4].ended, Some(Ended::Damaged), "{what}");
+                assert_eq!(found.levels[4].ended, Some(Incomplete::Damaged), "{what}");
             }
         }
     }
@@ -159,7 +159,7 @@ fn level_3_stays_in_the_cache_and_says_how_far_it_came() {
         let [.., undo, third, fourth] = found.levels[..] else { panic!("{found:?}") };
         assert_eq!((undo.from, undo.ended), (1, None));
         assert!(third.from <= last && (third.from == 1) == is_all, "{found:?}");
-        assert_eq!(third.ended, (!is_all).then_some(Ended::CacheFull));
+        assert_eq!(third.ended, (!is_all).then_some(Incomplete::CacheFull));
         // What was taken back is connected again.
         assert_eq!((fourth.from, fourth.ended), (third.from, third.ended));
         assert_eq!(found.is_complete(), is_all);
@@ -181,8 +181,8 @@ fn pruned_directories_and_those_of_swiftsync_are_verified_as_far_as_they_go() {
     let before = content(&pruned.datadir());
     let status = tools::status(&pruned.options()).unwrap();
     for (place, from, undo_from, why) in [
-        (&swift, 1, world.height() - 287, Ended::NoUndo),
-        (&pruned, status.blocks_from, status.blocks_from, Ended::Pruned),
+        (&swift, 1, world.height() - 287, Incomplete::NoUndo),
+        (&pruned, status.blocks_from, status.blocks_from, Incomplete::Pruned),
     ] {
         let found = verify(place, 4, 0);
         assert!(found.is_sound() && !found.is_complete(), "{found:?}");
@@ -210,7 +210,7 @@ fn a_stop_ends_it_with_what_was_found() {
         let asked = Verify { level: 4, blocks: 0 };
         let found = tools::verify(&place.options(), asked, Watch::new(&observer, &stop)).unwrap();
         assert!(found.interrupted && found.is_sound() && !found.is_complete(), "{found:?}");
-        assert_eq!(found.levels[4].ended, Some(Ended::Stopped), "{found:?}");
+        assert_eq!(found.levels[4].ended, Some(Incomplete::Stopped), "{found:?}");
         let is_below = found.levels[0].from == 1;
         assert_eq!(is_below, phase == Phase::Connecting, "{found:?}");
     }

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_chain::{BlockId, Tree};
 
-use super::block::step::{BlockFault, Step};
+use super::block::step::Step;
+use super::fault::Fault;
 use super::progress::Observer;
 use super::sources::{BlockBytes, Place};
 
@@ -26,8 +27,8 @@ pub trait BlockPeers: Send + Sync {
         tree: &Tree,
         step: Step,
         halt: &AtomicBool,
-        check: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
-    ) -> Result<(), BlockFault>;
+        check: &mut dyn FnMut(BlockBytes) -> Result<(), Fault>,
+    ) -> Result<(), Fault>;
 
     /// Waits for any block that is wanted and that no thread has taken; `None` if `halt` was
     /// raised.

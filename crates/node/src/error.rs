@@ -61,9 +61,9 @@ pub enum SyncError {
     /// A rebuilt UTXO set would be lower than the present one, which was kept.
     #[error("{0}")]
     WouldShrink(String),
-    /// Somebody asked to stop before there was anything to keep. Nothing was changed.
-    #[error("{0}")]
-    Interrupted(String),
+    /// The work was asked to stop. What is done is saved, if it can be carried on.
+    #[error("interrupted: nothing was changed, and the same command starts again")]
+    Stopped,
 }
 
 /// What an error is about, and thus what to do.
@@ -99,7 +99,7 @@ impl SyncError {
             Self::Differs { error, .. } => error.kind(),
             Self::Refused(_) => ErrorKind::Refused,
             Self::Unproved(_) => ErrorKind::Unproved,
-            Self::Interrupted(_) => ErrorKind::Interrupted,
+            Self::Stopped => ErrorKind::Interrupted,
         }
     }
 
@@ -114,11 +114,11 @@ impl SyncError {
             Self::Snapshot { error, .. } => &mut error.what,
             Self::Refused(refusal) => &mut refusal.reason,
             Self::Differs { .. } => unreachable!("it has returned above"),
+            Self::Stopped => return self,
             Self::Input(what)
             | Self::WrongOptions(what)
             | Self::Unproved(what)
-            | Self::WouldShrink(what)
-            | Self::Interrupted(what) => what,
+            | Self::WouldShrink(what) => what,
         };
         what.push_str(note);
         self

@@ -22,7 +22,8 @@
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`progress`], [`tips`], [`words`] | what a user sees of the work |
 //! | [`clock`], [`states`] | the time that stages take, and what threads wait for |
-//! | [`outcome`], [`checked`], [`differ`], [`error`] | what came of the work |
+//! | [`fault`], [`error`] | why work ends early, and who is to blame |
+//! | [`outcome`], [`checked`], [`differ`] | what came of the work |
 //! | [`resources`], [`threads`], [`temporary`] | memory, threads, temporary directories |
 
 pub mod assumevalid;
@@ -36,6 +37,7 @@ pub mod commit_job;
 pub mod differ;
 pub mod error;
 pub mod expected_sizes;
+pub mod fault;
 pub mod gathered;
 pub mod growth;
 pub mod mend;

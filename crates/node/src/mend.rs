@@ -15,8 +15,9 @@ use apus_disk::StoreError;
 use apus_rules::CheckedBlock;
 use apus_store::{BlockStatus, FlatFilePos};
 
-use super::block::step::{BlockFault, Step};
+use super::block::step::Step;
 use super::block_peers::Wanted;
+use super::fault::Fault;
 use super::opened::{Node, refusal};
 use super::outcome::Refusal;
 use super::progress::Unobserved;
@@ -166,10 +167,10 @@ fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreEr
     let (shared, _) = node.split();
     match shared.checked(step) {
         Ok(block) => Ok(Ok(block)),
-        Err(BlockFault::Store(error)) => Err(error),
-        Err(BlockFault::Damaged(what)) => Ok(Err(what)),
-        Err(BlockFault::Rule(error)) => Ok(Err(error.to_string())),
-        Err(BlockFault::Stopped | BlockFault::Gone) => Ok(Err("no copy".to_string())),
+        Err(Fault::Store(error)) => Err(error),
+        Err(Fault::Damaged(_, what)) => Ok(Err(what)),
+        Err(Fault::Rule(_, error)) => Ok(Err(error.to_string())),
+        Err(_) => Ok(Err("no copy".to_string())),
     }
 }
 
@@ -207,7 +208,7 @@ fn copy_of_peers(
     let fetch = || shared.checked_until(step, stop);
     match shared.serve(Wanted::of([&[step][..]]), &Unobserved, fetch) {
         Ok(block) => Ok(Some(GoodCopy { place: None, block })),
-        Err(BlockFault::Store(error)) => Err(error),
+        Err(Fault::Store(error)) => Err(error),
         Err(_) => Ok(None),
     }
 }

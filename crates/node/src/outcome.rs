@@ -6,15 +6,6 @@ use std::path::PathBuf;
 use apus_hash::Hash;
 use secp_lanes::Kernel;
 
-/// How an activation ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Activated {
-    /// The best valid chain (up to the height asked for) is active.
-    Best,
-    /// Somebody asked to stop.
-    Stopped,
-}
-
 /// The amount of work that was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -42,21 +42,12 @@ pub struct Findings<'a> {
     pub refused_on: &'a mut Vec<(Hash, BlockId)>,
 }
 
-/// How a scan ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScanEnd {
-    /// Every file was read to its end.
-    Complete,
-    /// Somebody asked to stop.
-    Stopped,
-}
-
 /// Scans sources into `node`; blocks and other bytes that cannot be taken become refusals.
 pub fn scan_into_node(
     node: &mut Node,
     opened: &[BlockSource],
     watch: Watch,
-) -> Result<ScanEnd, SyncError> {
+) -> Result<(), SyncError> {
     let Node { tree, sources, refusals, refused_on, ledger, .. } = node;
     let note = |findings: &mut Findings, id: BlockId, place| {
         ledger.follow(findings.tree);
@@ -80,7 +71,7 @@ pub fn scan(
     note: impl FnMut(&mut Findings, BlockId, SourcePlace),
     opened: &[BlockSource],
     watch: Watch,
-) -> Result<ScanEnd, SyncError> {
+) -> Result<(), SyncError> {
     let total: u64 = opened.iter().map(|source| source.len()).sum();
     let mut scan =
         Scan { findings, note, waiting: HashMap::new(), file: 0, now: unix_time(), accepted: 0 };
@@ -94,7 +85,7 @@ pub fn scan(
         while let Some(item) = items.next() {
             scan.take(item?, source, first_file);
             if watch.is_stopped() {
-                return Ok(ScanEnd::Stopped);
+                return Err(SyncError::Stopped);
             }
             if scan.accepted.is_multiple_of(REPORT_EVERY) {
                 scan.report(watch.observer, before + items.position(), total);
@@ -104,7 +95,7 @@ pub fn scan(
     }
     scan.note_gap(&first_files);
     scan.refuse_waiting();
-    Ok(ScanEnd::Complete)
+    Ok(())
 }
 
 /// A header whose parent has not been found yet.

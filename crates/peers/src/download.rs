@@ -4,12 +4,12 @@ use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::shared::Shared;
-use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
-use apus_node::outcome::Activated;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
@@ -23,34 +23,34 @@ pub(super) type Block = CheckedBlock<BlockBytes>;
 /// `ids` are of one branch and in order of height. A block that breaks a rule is left out.
 ///
 /// # Errors
-/// The disk fails.
-pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<Activated, StoreError> {
+/// The disk fails, or `watch` asks to stop; what has come until then is stored.
+pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<(), Fault> {
     let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
         let _timer = shared.clock.start(Stage::Store);
         ledger.store_block(shared, id, block.view())
     };
-    let ended = fetch(node, ids, watch, store)?;
-    if ended == Activated::Stopped {
+    let fetched = fetch(node, ids, watch, store);
+    if matches!(fetched, Err(Fault::Stopped)) {
         store_left(node)?;
     }
-    Ok(ended)
+    fetched
 }
 
 /// Has peers send the blocks among `ids` that are neither stored nor in a source, and `take` each
 /// one that breaks no rule. `ids` are as for [`download`].
 ///
 /// # Errors
-/// Those of `take`, or the disk fails.
+/// Those of `take`, the disk fails, or `watch` asks to stop.
 pub(super) fn fetch(
     node: &mut Node,
     ids: &[BlockId],
     watch: Watch,
     mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
-) -> Result<Activated, StoreError> {
+) -> Result<(), Fault> {
     let steps = ids.iter().filter_map(|id| step(node, *id));
     let steps: Vec<Step> = steps.filter(|step| step.place == Place::Peers).collect();
     if steps.is_empty() {
-        return Ok(Activated::Best);
+        return Ok(());
     }
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
@@ -73,19 +73,19 @@ pub(super) fn fetch(
             for (id, checked) in checked {
                 match checked {
                     Ok(block) => take(&shared, ledger, id, &block)?,
-                    Err(BlockFault::Store(error)) => return Err(error),
-                    Err(BlockFault::Stopped) => is_stopped = true,
+                    Err(Fault::Store(error)) => return Err(error.into()),
+                    Err(Fault::Stopped) => is_stopped = true,
                     // The pipeline will ask for it, and refuse it.
-                    Err(BlockFault::Rule(_) | BlockFault::Damaged(_) | BlockFault::Gone) => {}
+                    Err(_) => {}
                 }
             }
             if is_stopped {
                 ledger.write_index(shared.files, shared.tree)?;
-                return Ok(Activated::Stopped);
+                return Err(Fault::Stopped);
             }
             ledger.write_index_every(save_every, &shared)?;
         }
-        Ok(Activated::Best)
+        Ok(())
     })
 }
 
@@ -110,7 +110,8 @@ pub fn store_left_from(node: &mut Node, from: u32) -> Result<(), StoreError> {
     }
     let (shared, ledger) = node.split();
     for (id, bytes) in left {
-        if let Ok(block) = check_bytes(shared.tree, id, History::New, bytes) {
+        let step = Step { id, place: Place::Peers, weight: 0 };
+        if let Ok(block) = check_bytes(shared.tree, step, History::New, bytes) {
             ledger.store_block(&shared, id, block.view())?;
         }
     }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_net::PeerId;
-use apus_node::block::step::BlockFault;
+use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
+use apus_node::fault::Fault;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
 
@@ -146,12 +147,8 @@ impl Feed {
     ///
     /// # Panics
     /// The thread that talks to peers has panicked.
-    pub fn fetch(
-        &self,
-        tree: &Tree,
-        id: BlockId,
-        halt: &AtomicBool,
-    ) -> Result<BlockBytes, BlockFault> {
+    pub fn fetch(&self, tree: &Tree, step: Step, halt: &AtomicBool) -> Result<BlockBytes, Fault> {
+        let id = step.id;
         let mut state = self.state();
         let mut is_noted = false;
         let result = loop {
@@ -160,10 +157,10 @@ impl Feed {
                 break Ok(bytes);
             }
             if halt.load(Relaxed) || state.is_over() {
-                break Err(BlockFault::Stopped);
+                break Err(Fault::Stopped);
             }
             if state.gone.contains(&id) {
-                break Err(BlockFault::Gone);
+                break Err(Fault::Gone(step));
             }
             if !std::mem::replace(&mut is_noted, true) {
                 state.awaited.insert(id);
@@ -237,6 +234,8 @@ mod tests {
     use apus_wire::{BlockView, Chain, Network, genesis_block};
     use crossbeam_channel::bounded;
 
+    use apus_node::sources::Place;
+
     use super::*;
 
     /// What is noted of blocks, and blocks that have come, are of those that were wanted then.
@@ -254,7 +253,8 @@ mod tests {
         assert_eq!(feed.next(&halt), None);
         feed.arrive(id, PeerId(1), bytes.clone());
         assert_eq!(feed.next(&go_on), Some(id));
-        let Ok(taken) = feed.fetch(&tree, id, &go_on) else { panic!("it is here") };
+        let step = Step { id, place: Place::Peers, weight: 0 };
+        let Ok(taken) = feed.fetch(&tree, step, &go_on) else { panic!("it is here") };
         feed.good(&tree, id);
         feed.arrive(id, PeerId(1), taken);
         feed.gone(id);
@@ -263,14 +263,14 @@ mod tests {
         assert!(feed.left().is_empty());
         // Nobody has it, and a thread that waits for it ends when it is told to stop.
         let fetched = std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| feed.fetch(&tree, id, &go_on));
+            let waiting = scope.spawn(|| feed.fetch(&tree, step, &go_on));
             while feed.state().notes.is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             go_on.store(true, Relaxed);
             waiting.join().unwrap()
         });
-        assert!(matches!(fetched, Err(BlockFault::Stopped)));
+        assert!(matches!(fetched, Err(Fault::Stopped)));
         assert!(matches!(feed.take_notes()[..], [Note::Waits(0)]));
     }
 }

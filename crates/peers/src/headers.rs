@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::Tree;
-use apus_disk::StoreError;
 use apus_net::{Has, HeaderChain};
 use apus_node::clock::unix_time;
+use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_node::outcome::Activated;
 use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_rules::Work;
 
@@ -42,13 +41,13 @@ pub struct Search {
 /// block index.
 ///
 /// # Errors
-/// The disk fails.
+/// The disk fails, or `watch` asks to stop.
 pub fn find_headers(
     node: &mut Node,
     peers: &Arc<Peers>,
     search: Search,
     watch: Watch,
-) -> Result<Activated, StoreError> {
+) -> Result<(), SyncError> {
     let before_blocks = peers.patience / PATIENCE_BEFORE_BLOCKS;
     let patience = if search.is_last { peers.patience } else { before_blocks };
     let mut waited = Waited::default();
@@ -84,12 +83,8 @@ pub fn find_headers(
 /// that none had before.
 ///
 /// # Errors
-/// The disk fails.
-pub fn wait_for_news(
-    node: &mut Node,
-    peers: &Arc<Peers>,
-    watch: Watch,
-) -> Result<Activated, StoreError> {
+/// The disk fails, or `watch` asks to stop.
+pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Result<(), SyncError> {
     let best = node.tree.best_header();
     let tip = node.tree.node(node.tip()).work;
     grow(node, peers, watch, false, |connections, tree| {
@@ -124,7 +119,7 @@ fn grow(
     watch: Watch,
     asks: bool,
     mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
-) -> Result<Activated, StoreError> {
+) -> Result<(), SyncError> {
     let tip = node.tip();
     let mut connections = peers.connections();
     if asks {
@@ -149,7 +144,7 @@ fn grow(
     for has in connections.manager().schedule().having() {
         mark_available(&mut node.tree, has);
     }
-    Ok(if watch.is_stopped() { Activated::Stopped } else { Activated::Best })
+    if watch.is_stopped() { Err(SyncError::Stopped) } else { Ok(()) }
 }
 
 /// Notes that the blocks which a peer has can be had. Takes time for those that were not known to

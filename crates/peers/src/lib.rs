@@ -34,10 +34,11 @@ use std::time::Duration;
 use apus_chain::{BlockId, Tree};
 use apus_disk::Disk;
 use apus_net::{HeaderChain, Limits, PeerManager, PeerOptions, Settings};
-use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::step::Step;
 use apus_node::block_peers::{BlockPeers, Wanted};
 use apus_node::clock::unix_time;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::options::Options;
 use apus_node::progress::Observer;
 use apus_node::sources::BlockBytes;
@@ -171,17 +172,18 @@ impl BlockPeers for Peers {
         tree: &Tree,
         step: Step,
         halt: &AtomicBool,
-        check: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
-    ) -> Result<(), BlockFault> {
+        check: &mut dyn FnMut(BlockBytes) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         loop {
-            let bytes = self.feed.fetch(tree, step.id, halt)?;
+            let bytes = self.feed.fetch(tree, step, halt)?;
             match check(bytes) {
-                Err(BlockFault::Damaged(what)) => self.feed.changed(step.id, what),
-                Err(BlockFault::Rule(error)) => {
-                    self.feed.invalid(step.id, error.to_string());
-                    return Err(BlockFault::Rule(error));
+                Err(Fault::Damaged(_, what)) => self.feed.changed(step.id, what),
+                Err(fault) => {
+                    if let Fault::Rule(_, error) = &fault {
+                        self.feed.invalid(step.id, error.to_string());
+                    }
+                    return Err(fault);
                 }
-                Err(other) => return Err(other),
                 Ok(()) => {
                     self.feed.good(tree, step.id);
                     return Ok(());

@@ -1,10 +1,9 @@
 //! A sample of blocks, which tells how large the others are.
 
 use apus_chain::BlockId;
-use apus_disk::StoreError;
 use apus_node::expected_sizes::Sizes;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::outcome::Activated;
 use apus_node::progress::Watch;
 
 use super::connections::NEAR_BLOCKS;
@@ -22,9 +21,9 @@ const SAMPLE_MIN: u32 = 32;
 /// to be deleted: one of the last blocks among them would keep the file of the first.
 ///
 /// # Errors
-/// The disk fails.
-pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<Activated, StoreError> {
-    let Some(best) = node.tree.best_candidate() else { return Ok(Activated::Best) };
+/// The disk fails, or `watch` asks to stop.
+pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
+    let Some(best) = node.tree.best_candidate() else { return Ok(()) };
     let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
     let tip = node.tip();
     let missing = top.saturating_sub(node.tree.node(tip).height);
@@ -46,12 +45,12 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<Activated, StoreErro
     let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();
-    let ended = match node.ledger.pruning.target() {
-        None => download(node, &new, watch)?,
+    let learned = match node.ledger.pruning.target() {
+        None => download(node, &new, watch),
         Some(_) => fetch(node, &new, watch, |shared, _, id, block| {
             known.push((shared.tree.node(id).height, block.view().len() as u64));
             Ok(())
-        })?,
+        }),
     };
     for id in sample {
         if let Some(pos) = node.record(id).block_pos()
@@ -62,5 +61,5 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<Activated, StoreErro
     }
     known.sort_unstable();
     node.sizes = Sizes::new(known);
-    Ok(ended)
+    learned
 }

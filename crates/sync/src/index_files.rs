@@ -11,19 +11,20 @@ use std::path::Path;
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::check::{History, check_bytes};
-use apus_node::block::step::BlockFault;
+use apus_node::block::step::Step;
 use apus_node::commit::{note_stored, record_of_header};
 use apus_node::commit_job::index_entry;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::opened::open_directory;
 use apus_node::options::Options;
 use apus_node::outcome::Refusal;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::rebuild;
 use apus_node::rebuild::MARK;
-use apus_node::scan::{Findings, ScanEnd, scan};
+use apus_node::scan::{Findings, scan};
 use apus_node::snapshot_chainstate::SnapshotChainstate;
-use apus_node::sources::{SourcePlace, Sources};
+use apus_node::sources::{Place, SourcePlace, Sources};
 use apus_rules::RuleError;
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
@@ -80,18 +81,9 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
         return Ok(Vec::new());
     }
     let pool = apus_node::threads::pool(options.threads)?;
-    let stopped = || {
-        SyncError::Interrupted(
-            "interrupted before all block files were read: nothing was changed, and the same \
-             command starts again"
-                .to_string(),
-        )
-    };
     let mut inventory = Inventory::new(options);
-    if inventory.scan(&source, watch)? == ScanEnd::Stopped {
-        return Err(stopped());
-    }
-    let checked = pool.install(|| inventory.check_all(watch))?.ok_or_else(stopped)?;
+    inventory.scan(&source, watch)?;
+    let checked = pool.install(|| inventory.check_all(watch))?;
     let files = BlockFiles::new(
         disk,
         dir.blocks_path(),
@@ -193,7 +185,7 @@ impl Inventory {
     }
 
     /// Finds the blocks in the files of `source`.
-    fn scan(&mut self, source: &BlockSource, watch: Watch) -> Result<ScanEnd, SyncError> {
+    fn scan(&mut self, source: &BlockSource, watch: Watch) -> Result<(), SyncError> {
         let Self { tree, sources, refusals } = self;
         let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
         let opened = std::slice::from_ref(source);
@@ -201,14 +193,13 @@ impl Inventory {
         scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
     }
 
-    /// Checks every block that was found, in the order in which they lie; `None` if somebody asked
-    /// to stop.
-    fn check_all(&self, watch: Watch) -> Result<Option<Vec<Checked>>, StoreError> {
+    /// Checks every block that was found, in the order in which they lie.
+    fn check_all(&self, watch: Watch) -> Result<Vec<Checked>, SyncError> {
         let order = self.sources.in_order(self.tree.ids());
         let mut all = Vec::with_capacity(order.len());
         for batch in order.chunks(BATCH_BLOCKS) {
             if watch.is_stopped() {
-                return Ok(None);
+                return Err(SyncError::Stopped);
             }
             let checked =
                 batch.par_iter().map(|id| Ok(Checked { id: *id, verdict: self.check(*id)? }));
@@ -221,7 +212,7 @@ impl Inventory {
                 ..Progress::of(Phase::Indexing)
             });
         }
-        Ok(Some(all))
+        Ok(all)
     }
 
     /// Checks the copies of a block up to the first good one.
@@ -236,15 +227,16 @@ impl Inventory {
                     continue;
                 }
             };
-            match check_bytes(&self.tree, id, History::New, bytes) {
+            let step = Step { id, place: Place::Source(place), weight: 0 };
+            match check_bytes(&self.tree, step, History::New, bytes) {
                 Ok(block) => {
                     let tx_count = block.view().tx_count() as u32;
                     return Ok(Verdict::Good { place, tx_count });
                 }
-                Err(BlockFault::Rule(error)) => return Ok(Verdict::Invalid { place, error }),
-                Err(BlockFault::Damaged(what)) => damaged.push(DamagedCopy { place, what }),
-                Err(BlockFault::Store(error)) => return Err(error),
-                Err(BlockFault::Stopped | BlockFault::Gone) => unreachable!("no peer has it"),
+                Err(Fault::Rule(_, error)) => return Ok(Verdict::Invalid { place, error }),
+                Err(Fault::Damaged(_, what)) => damaged.push(DamagedCopy { place, what }),
+                Err(Fault::Store(error)) => return Err(error),
+                Err(_) => unreachable!("the bytes of a source are checked"),
             }
         }
         Ok(Verdict::Damaged(damaged))

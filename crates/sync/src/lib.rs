@@ -43,4 +43,4 @@ pub use join::rewrite_join_progress;
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
 pub use summary::{AboveTip, ChosenMethod, JoinPass, SavedBlocks, SavedJoin, Summary};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
-pub use verify::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
+pub use verify::{Damage, DamageList, Incomplete, LevelReport, Verified, Verify};

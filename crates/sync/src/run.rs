@@ -10,7 +10,7 @@ use apus_node::clock::Stage;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::{Method, Options, Prune};
-use apus_node::outcome::{Activated, ThreadStates};
+use apus_node::outcome::ThreadStates;
 use apus_node::progress::{Observer, Phase, Unobserved, Watch};
 use apus_node::rebuild::Rebuild;
 use apus_node::scan::{open_sources, scan_into_node};
@@ -27,7 +27,7 @@ use super::in_order::side::store_side_branches;
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::ways::{Went, connect_all};
+use super::ways::{Course, connect_all};
 use super::{index_files, join, loadtxoutset, shrink, swift};
 
 /// Checks the blocks of all sources and of the data directory and connects the best valid chain,
@@ -81,9 +81,12 @@ pub fn sync_on(
         let peers = begin_peers(&node, disk, watch.observer)?;
         node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
         let summary = match peers {
-            None => prepare(&mut node, &opened, claim.as_ref(), watch)
-                .and_then(|()| refuse_gap(&node))
-                .and_then(|()| run(&mut node, claim.as_ref(), started, watch)),
+            None => match prepare(&mut node, &opened, claim.as_ref(), watch) {
+                Ok(()) => refuse_gap(&node),
+                Err(SyncError::Stopped) => Ok(()),
+                failed => failed,
+            }
+            .and_then(|()| run(&mut node, claim.as_ref(), started, watch)),
             Some(peers) => {
                 let observer = peers.observer(watch.observer);
                 let from = (&opened[..], claim.as_ref());
@@ -246,51 +249,74 @@ fn run_with_peers(
     started: Instant,
     watch: Watch,
 ) -> Result<Summary, SyncError> {
+    let mut first = None;
+    let ended = match follow_peers(node, peers, (opened, claim), started, &mut first, watch) {
+        Err(SyncError::Stopped) => false,
+        ended => {
+            ended?;
+            true
+        }
+    };
     let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
-    let (mut is_last, mut is_at_end) = (false, false);
-    let mut done: Option<Summary> = None;
-    while !watch.is_stopped() {
-        let claim = claim.filter(|_| done.is_none());
+    // With --follow a sync does not end: it reaches the tip, and waits.
+    let interrupted = !(ended || follows && is_complete(node));
+    let summary = match first {
+        Some(first) if !first.interrupted => continued(first, summary(node, started, interrupted)),
+        Some(first) => first,
+        None => summary(node, started, true),
+    };
+    Ok(Summary { peers: peers.reports(), above_tip: Some(above_tip(node)), ..summary })
+}
+
+/// Syncs with peers until none of them has a better chain; with `--follow` until `watch` asks to
+/// stop. `first` is the summary of the first run.
+fn follow_peers(
+    node: &mut Node,
+    peers: &Arc<Peers>,
+    (opened, claim): (&[BlockSource], Option<&Claim>),
+    started: Instant,
+    first: &mut Option<Summary>,
+    watch: Watch,
+) -> Result<(), SyncError> {
+    let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let mut is_last = false;
+    loop {
+        let claim = claim.filter(|_| first.is_none());
         let search = Search {
             is_last,
             // Hints may need blocks that the files lack.
-            has_files: !opened.is_empty() && claim.is_none() && done.is_none(),
+            has_files: !opened.is_empty() && claim.is_none() && first.is_none(),
             height: claim.and_then(|claim| claim.height(&node.tree)).unwrap_or(0),
         };
-        if find_headers(node, peers, search, watch)? == Activated::Stopped {
-            break;
-        }
-        if done.is_none() {
+        find_headers(node, peers, search, watch)?;
+        if first.is_none() {
             // Files may lack blocks whose headers are known now, and stored ones can be asked for.
             prepare(node, opened, claim, watch)?;
         }
-        if done.is_some() && is_complete(node) {
+        if first.is_some() && is_complete(node) {
             if lags(node) {
                 watch.observer.note("No peer has the next blocks: waiting for one that has");
             } else if !follows {
-                is_at_end = true;
-                break;
+                return Ok(());
             }
             wait_for_news(node, peers, watch)?;
             continue;
         }
         bound_cache(node);
-        if learn_sizes(node, watch)? == Activated::Stopped {
-            break;
-        }
-        match &mut done {
+        learn_sizes(node, watch).map_err(|fault| fault.into_error(node))?;
+        match first {
             None => {
-                let summary = done.insert(run(node, claim, started, watch)?);
+                let summary = first.insert(run(node, claim, started, watch)?);
                 if summary.interrupted {
-                    break;
+                    return Err(SyncError::Stopped);
                 }
             }
             Some(_) => {
                 let before = node.tip();
-                if connect_all(node, None, Watch::new(&Unobserved, watch.stop))?.interrupted {
-                    break;
-                }
-                while node.pool.install(|| node.chainstate.merge(ShareWatch::until(watch.stop)))? {}
+                let quietly = Watch::new(&Unobserved, watch.stop);
+                connect_all(node, None, &mut Course::default(), quietly)?;
+                let until = ShareWatch::until(watch.stop);
+                while node.pool.install(|| node.chainstate.merge(until))? {}
                 if node.tip() != before {
                     let tip = node.tree.node(node.tip());
                     watch.observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
@@ -299,14 +325,6 @@ fn run_with_peers(
         }
         is_last = !follows;
     }
-    // Whoever follows the chain never comes to an end, but to the tip.
-    let interrupted = !(is_at_end || follows && is_complete(node));
-    let summary = match done {
-        Some(first) if !first.interrupted => continued(first, summary(node, started, interrupted)),
-        Some(first) => first,
-        None => summary(node, started, true),
-    };
-    Ok(Summary { peers: peers.reports(), above_tip: Some(above_tip(node)), ..summary })
 }
 
 /// The summary of all runs. The first one chose the way and may have spilled; all else counts until
@@ -475,44 +493,54 @@ fn run(
     started: Instant,
     watch: Watch,
 ) -> Result<Summary, SyncError> {
-    let mut interrupted = watch.is_stopped();
-    if !interrupted {
-        let (shared, ledger) = node.split();
-        ledger.prune(&shared)?;
-        node.states.get_or_insert_with(StatesWatch::begin);
-        learn_growth(node);
-    }
-    let mut went = None;
-    if !interrupted {
-        let went = went.insert(connect_all(node, claim, watch)?);
-        interrupted = went.interrupted;
-    }
-    if !interrupted {
-        interrupted = store_side_branches(node, watch)? == Activated::Stopped || watch.is_stopped();
-    }
-    if !interrupted {
-        observe(watch.observer, Phase::Merging, node);
-        let report = share_of(watch.observer, Phase::Merging, node);
-        let _timer = node.clock.start(Stage::Merge);
-        let watch = ShareWatch { report: &report, stop: watch.stop };
-        interrupted = !node.pool.install(|| node.chainstate.settle(watch))?;
-    }
+    let mut course = Course::default();
+    let interrupted = match connect_and_merge(node, claim, &mut course, watch) {
+        Err(SyncError::Stopped) => true,
+        ended => {
+            ended?;
+            false
+        }
+    };
     let may_carry_on = claim.is_none() && node.options.method != Method::InOrder;
     let saved_join = match interrupted && may_carry_on {
         true => join::directory::unfinished(node.dir.disk(), &node.options)?,
         false => None,
     };
+    let Course { chosen, mut saved, spilled_bytes, .. } = course;
+    if let Some(claim) = claim.filter(|_| chosen.is_none())
+        && !swift::build::is_past(node, claim)
+    {
+        saved = Some(swift::build::saved_blocks(node, claim)?);
+    }
     let above_tip = Some(above_tip(node));
-    let summary = Summary { saved_join, above_tip, ..summary(node, started, interrupted) };
-    Ok(match (went, claim) {
-        (Some(Went { chosen, saved, spilled_bytes, .. }), _) => {
-            Summary { chosen: Some(chosen), saved, spilled_bytes, ..summary }
-        }
-        (None, Some(claim)) if !swift::build::is_past(node, claim) => {
-            Summary { saved: Some(swift::build::saved_blocks(node, claim)?), ..summary }
-        }
-        (None, _) => summary,
-    })
+    let summary = summary(node, started, interrupted);
+    Ok(Summary { saved_join, above_tip, chosen, saved, spilled_bytes, ..summary })
+}
+
+/// Connects the best chain, stores side branches, and merges the tables.
+fn connect_and_merge(
+    node: &mut Node,
+    claim: Option<&Claim>,
+    course: &mut Course,
+    watch: Watch,
+) -> Result<(), SyncError> {
+    if watch.is_stopped() {
+        return Err(SyncError::Stopped);
+    }
+    let (shared, ledger) = node.split();
+    ledger.prune(&shared)?;
+    node.states.get_or_insert_with(StatesWatch::begin);
+    learn_growth(node);
+    connect_all(node, claim, course, watch)?;
+    store_side_branches(node, watch)?;
+    observe(watch.observer, Phase::Merging, node);
+    let report = share_of(watch.observer, Phase::Merging, node);
+    let _timer = node.clock.start(Stage::Merge);
+    let share_watch = ShareWatch { report: &report, stop: watch.stop };
+    match node.pool.install(|| node.chainstate.settle(share_watch))? {
+        true => Ok(()),
+        false => Err(SyncError::Stopped),
+    }
 }
 
 /// The summary of work on `node` that began at `started`; takes the refusals.

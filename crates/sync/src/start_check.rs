@@ -12,7 +12,7 @@ use apus_node::remedy;
 use apus_node::sources::Place;
 
 use super::unfinished::open_node;
-use super::verify::{Damage, Ended, Verified, Verify, all_levels};
+use super::verify::{Damage, Incomplete, Verified, Verify, all_levels};
 
 /// Shows the progress of a check and hides its tips: to connect blocks again, in memory, moves no
 /// tip.
@@ -90,7 +90,7 @@ fn check(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
 /// if somebody has asked for it.
 fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
     let Options { check_blocks, check_level, .. } = node.options;
-    let is_full = found.levels.iter().find(|level| level.ended == Some(Ended::CacheFull));
+    let is_full = found.levels.iter().find(|level| level.ended == Some(Incomplete::CacheFull));
     match is_full.filter(|_| (check_blocks, check_level) != (CHECK_BLOCKS, CHECK_LEVEL)) {
         None => Ok(()),
         Some(level) => Err(SyncError::WrongOptions(format!(

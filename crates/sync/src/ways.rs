@@ -1,13 +1,13 @@
 //! All blocks of the best chain, each by the way that suits it.
 
+use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_node::outcome::Activated;
 use apus_node::progress::{Observer, Watch};
 use apus_node::space;
 
 use super::claim::Claim;
-use super::in_order::activate::{activate_best_chain, return_to_fork};
+use super::in_order::activate::{Goal, activate, activate_best_chain, return_to_fork};
 use super::join::build::Joined;
 use super::method::{Choice, Way, choose};
 use super::summary::{ChosenMethod, SavedBlocks};
@@ -17,109 +17,116 @@ use super::{join, swift};
 /// in order.
 const JOINS_BELOW_MAX: u32 = 2;
 
-/// What came of all blocks.
-pub struct Went {
+/// What a sync has done besides moving the tip.
+#[derive(Default)]
+pub struct Course {
     /// The way that the first blocks went, and why.
-    pub chosen: ChosenMethod,
-    /// Whether somebody asked to stop.
-    pub interrupted: bool,
+    pub chosen: Option<ChosenMethod>,
     /// How far an interrupted SwiftSync is.
     pub saved: Option<SavedBlocks>,
     /// Bytes that joins wrote to temporary files.
     pub spilled_bytes: Option<u64>,
+    /// The satoshis of all unspent outputs, if one join connected all blocks.
+    pub left_amount: Option<u64>,
 }
 
 /// Chooses the way for the blocks above the tip, connects them, and the others in order after that.
 ///
 /// # Errors
-/// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave.
+/// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave; or
+/// `watch` asks to stop, in which case what is done is saved.
 pub fn connect_all(
     node: &mut Node,
     claim: Option<&Claim>,
+    course: &mut Course,
     watch: Watch,
-) -> Result<Went, SyncError> {
+) -> Result<(), SyncError> {
     let choice = choose(node, claim)?;
     if let Some(claim) = claim.filter(|claim| swift::build::is_past(node, claim)) {
         note_past(node, claim, watch.observer);
     }
     announce(&choice, watch.observer);
     space::check(node, choice.way == Way::InOrder)?;
-    let (chosen, before) = (choice.chosen(), node.tip());
-    let mut went = Went { chosen, interrupted: false, saved: None, spilled_bytes: None };
+    course.chosen = Some(choice.chosen());
+    let before = node.tip();
     match (choice.way, claim) {
         (Way::SwiftSync, Some(claim)) => {
             join::build::forget(node)?;
-            went.interrupted = swift::build::build(node, claim, watch)? == Activated::Stopped;
-            if went.interrupted {
-                went.saved = Some(swift::build::saved_blocks(node, claim)?);
-            } else if node.tip() != before {
+            let built = swift::build::build(node, claim, watch);
+            if matches!(built, Err(SyncError::Stopped)) {
+                course.saved = Some(swift::build::saved_blocks(node, claim)?);
+            }
+            built?;
+            if node.tip() != before {
                 show_tip(node, watch.observer);
             }
         }
-        (Way::Join { .. }, _) => {
+        (Way::Join { target }, _) => {
             swift::directory::forget(node)?;
-            join_all(node, choice, &mut went, watch)?;
+            join_towards(node, Goal::BEST, target, course, watch)?;
         }
         _ => {
             swift::directory::forget(node)?;
             join::build::forget(node)?;
         }
     }
-    if !went.interrupted {
-        went.interrupted = activate_best_chain(node, watch)? == Activated::Stopped;
-    }
-    Ok(went)
+    activate_best_chain(node, watch)
 }
 
-/// Joins blocks, as long as a join is the way: one that was interrupted may end lower than a new
-/// one. Where a join ends below a block, that block goes in order, which alone can refuse it.
-fn join_all(
+/// Joins the blocks up to `target`, which is on the way to the goal, and more of them as long as a
+/// join is the way: one that was interrupted may end lower than a new one. Where a join ends below
+/// a block, that block is connected in order, which alone can refuse it. What is left after the
+/// last join is for [`activate`].
+///
+/// # Errors
+/// As for [`activate`].
+pub fn join_towards(
     node: &mut Node,
-    first: Choice,
-    went: &mut Went,
+    goal: Goal,
+    target: BlockId,
+    course: &mut Course,
     watch: Watch,
 ) -> Result<(), SyncError> {
-    let mut choice = first;
-    let mut ended_below = 0;
-    while let Way::Join { target } = choice.way
-        && ended_below < JOINS_BELOW_MAX
-    {
-        if return_to_fork(node, target, watch)? == Activated::Stopped {
-            went.interrupted = true;
-            break;
-        }
-        let spilled = went.spilled_bytes.get_or_insert(0);
+    let (mut next, mut ended_below) = (Some(target), 0);
+    while let Some(target) = next {
+        return_to_fork(node, target, watch)?;
+        let is_first = node.tip() == node.tree.genesis();
+        let spilled = course.spilled_bytes.get_or_insert(0);
         match join::build::build(node, target, spilled, watch)? {
-            Joined::Done { .. } => show_tip(node, watch.observer),
-            Joined::Stopped => {
-                went.interrupted = true;
-                break;
+            Joined::Done { left_amount } => {
+                course.left_amount = is_first.then_some(left_amount);
+                if let Goal::Best { .. } = goal {
+                    show_tip(node, watch.observer);
+                }
             }
             Joined::Below(height) => {
                 ended_below += 1;
-                if connect_up_to(node, height, watch)? == Activated::Stopped {
-                    went.interrupted = true;
-                    break;
-                }
+                activate(node, goal_at(node, goal, height), watch)?;
             }
         }
-        choice = choose(node, None)?;
-        if let Way::Join { .. } = choice.way
-            && ended_below < JOINS_BELOW_MAX
-        {
-            announce(&choice, watch.observer);
-        }
+        next = match goal {
+            _ if ended_below >= JOINS_BELOW_MAX => None,
+            Goal::Exactly(last) => Some(last).filter(|last| *last != node.tip()),
+            Goal::Best { .. } => next_join(node, watch.observer)?,
+        };
     }
     Ok(())
 }
 
-/// Connects blocks in order, none above `height`.
-fn connect_up_to(node: &mut Node, height: u32, watch: Watch) -> Result<Activated, SyncError> {
-    let stop_at_height = node.options.stop_at_height;
-    node.options.stop_at_height = Some(stop_at_height.map_or(height, |top| top.min(height)));
-    let activated = activate_best_chain(node, watch);
-    node.options.stop_at_height = stop_at_height;
-    activated
+/// The goal, or its ancestor at `height`.
+fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
+    match goal {
+        Goal::Best { .. } => Goal::Best { up_to: height },
+        Goal::Exactly(last) => Goal::Exactly(node.tree.ancestor(last, height).unwrap_or(last)),
+    }
+}
+
+/// The target of another join, if that is the way for the blocks that are left.
+fn next_join(node: &Node, observer: &dyn Observer) -> Result<Option<BlockId>, SyncError> {
+    let choice = choose(node, None)?;
+    let Way::Join { target } = choice.way else { return Ok(None) };
+    announce(&choice, observer);
+    Ok(Some(target))
 }
 
 /// Shows the tip after many blocks have become part of the chain at once.
@@ -187,8 +194,9 @@ mod tests {
             let sources = open_sources(&options, std::slice::from_ref(&file)).unwrap();
             scan_into_node(&mut node, &sources, Watch::default()).unwrap();
             node.scripts.is_faulty = true;
-            let went = connect_all(&mut node, None, Watch::default()).unwrap();
-            assert_eq!((went.chosen.method, went.interrupted), (method, false));
+            let mut course = Course::default();
+            connect_all(&mut node, None, &mut course, Watch::default()).unwrap();
+            assert_eq!(course.chosen.unwrap().method, method);
             let [refusal] = &node.refusals[..] else { panic!("{:?}", node.refusals) };
             assert_eq!(refusal.block, Some(hash));
             let reason = &refusal.reason;

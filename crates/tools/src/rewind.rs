@@ -7,7 +7,6 @@ use apus_node::clock::Stage;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, observe, share_of};
 use apus_node::options::{Options, Prune};
-use apus_node::outcome::Activated;
 use apus_node::progress::{Phase, Watch};
 use apus_node::remedy;
 use apus_sync::above_tip::above_tip;
@@ -56,7 +55,13 @@ pub fn rewind_on(
             ))
         })?;
         bound_cache(&mut node);
-        let mut is_stopped = return_to_fork(&mut node, target, watch)? == Activated::Stopped;
+        let mut is_stopped = match return_to_fork(&mut node, target, watch) {
+            Err(SyncError::Stopped) => true,
+            returned => {
+                returned?;
+                false
+            }
+        };
         if !is_stopped {
             observe(watch.observer, Phase::Merging, &node);
             let report = share_of(watch.observer, Phase::Merging, &node);

@@ -33,7 +33,7 @@ impl Blame {
             SyncError::Input(_)
             | SyncError::WrongOptions(_)
             | SyncError::WouldShrink(_)
-            | SyncError::Interrupted(_) => Self::User,
+            | SyncError::Stopped => Self::User,
             SyncError::Unproved(_) => Self::Chain,
         }
     }

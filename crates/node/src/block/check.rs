@@ -1,13 +1,14 @@
 //! All rules that a block's bytes can be held against without a coin.
 
-use apus_chain::{BlockId, Tree};
+use apus_chain::Tree;
 use apus_rules::{
     BlockContext, CheckedBlock, RuleError, check_block, check_block_in_context,
     check_stripped_block_in_context,
 };
 use apus_wire::BlockView;
 
-use super::step::BlockFault;
+use super::step::Step;
+use crate::fault::Fault;
 use crate::sources::BlockBytes;
 
 /// What is known of a block's bytes before they are checked.
@@ -29,58 +30,54 @@ pub enum History {
 /// such a block either.
 pub fn check_bytes(
     tree: &Tree,
-    id: BlockId,
+    step: Step,
     history: History,
     bytes: BlockBytes,
-) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-    check_view(tree, id, history, parse(tree, id, bytes)?)
+) -> Result<CheckedBlock<BlockBytes>, Fault> {
+    check_view(tree, step, history, parse(tree, step, bytes)?)
 }
 
-/// Parses the bytes that are to be the block `id`, and checks that they are by the hash of their
-/// header.
-pub fn parse(
-    tree: &Tree,
-    id: BlockId,
-    bytes: BlockBytes,
-) -> Result<BlockView<BlockBytes>, BlockFault> {
-    let hash = tree.node(id).hash;
+/// Parses the bytes that are to be the block of a step, and checks that they are by the hash of
+/// their header.
+pub fn parse(tree: &Tree, step: Step, bytes: BlockBytes) -> Result<BlockView<BlockBytes>, Fault> {
+    let hash = tree.node(step.id).hash;
     let view = BlockView::parse(bytes)
-        .map_err(|error| BlockFault::Damaged(format!("not a block: {error}")))?;
+        .map_err(|error| Fault::Damaged(step, format!("not a block: {error}")))?;
     match view.hash() == hash {
         true => Ok(view),
-        false => Err(BlockFault::Damaged(format!("this is not block {hash}"))),
+        false => Err(Fault::Damaged(step, format!("this is not block {hash}"))),
     }
 }
 
 /// [`check_bytes`] of a parsed block.
 pub fn check_view(
     tree: &Tree,
-    id: BlockId,
+    step: Step,
     history: History,
     view: BlockView<BlockBytes>,
-) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
-    let node = tree.node(id);
+) -> Result<CheckedBlock<BlockBytes>, Fault> {
+    let node = tree.node(step.id);
     let context = BlockContext {
         network: tree.network(),
         height: node.height,
-        parent_median_time_past: tree.parent_median_time_past(id),
+        parent_median_time_past: tree.parent_median_time_past(step.id),
     };
     let block = check_block(view, tree.network()).map_err(|error| match history {
-        History::CheckedBefore => fault(error),
-        History::New | History::Stripped => BlockFault::Damaged(error.to_string()),
+        History::CheckedBefore => fault(step, error),
+        History::New | History::Stripped => Fault::Damaged(step, error.to_string()),
     })?;
     let checked = match history {
         History::CheckedBefore | History::New => check_block_in_context(&block, &context),
         History::Stripped => check_stripped_block_in_context(&block, &context),
     };
-    checked.map_err(fault)?;
+    checked.map_err(|error| fault(step, error))?;
     Ok(block)
 }
 
 /// Whether a broken rule makes the block invalid, or only this copy of it bad.
-fn fault(error: RuleError) -> BlockFault {
+fn fault(step: Step, error: RuleError) -> Fault {
     match error.condemns_hash() {
-        true => BlockFault::Rule(error),
-        false => BlockFault::Damaged(error.to_string()),
+        true => Fault::Rule(step, error),
+        false => Fault::Damaged(step, error.to_string()),
     }
 }

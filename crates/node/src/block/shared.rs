@@ -11,9 +11,10 @@ use apus_wire::{BlockView, Network};
 use super::check::{History, check_bytes};
 use super::prepare::Prepared;
 use super::scripts::{ScriptChecker, ScriptChecks};
-use super::step::{BlockFault, Step};
+use super::step::Step;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::clock::{Clock, Stage};
+use crate::fault::Fault;
 use crate::progress::Observer;
 use crate::sources::{BlockBytes, Place, Sources};
 
@@ -48,7 +49,7 @@ impl Shared<'_> {
     }
 
     /// Reads the block of a step and checks all rules that need no coins.
-    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, Fault> {
         self.checked_until(step, &AtomicBool::new(false))
     }
 
@@ -57,7 +58,7 @@ impl Shared<'_> {
         &self,
         step: Step,
         halt: &AtomicBool,
-    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+    ) -> Result<CheckedBlock<BlockBytes>, Fault> {
         self.checked_as(step, History::New, halt)
     }
 
@@ -67,13 +68,13 @@ impl Shared<'_> {
         step: Step,
         of_peers: History,
         halt: &AtomicBool,
-    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+    ) -> Result<CheckedBlock<BlockBytes>, Fault> {
         if step.place == Place::Peers {
-            let Some(peers) = self.peers else { return Err(BlockFault::Gone) };
+            let Some(peers) = self.peers else { return Err(Fault::Gone(step)) };
             let mut checked = None;
             peers.fetch(self.tree, step, halt, &mut |bytes| {
                 let _timer = self.clock.start(Stage::Check);
-                checked = Some(check_bytes(self.tree, step.id, of_peers, bytes)?);
+                checked = Some(check_bytes(self.tree, step, of_peers, bytes)?);
                 Ok(())
             })?;
             return Ok(checked.expect("a block was fetched, so one has passed the check"));
@@ -87,7 +88,7 @@ impl Shared<'_> {
             Place::Source(_) | Place::Peers => History::New,
         };
         let _timer = self.clock.start(Stage::Check);
-        check_bytes(self.tree, step.id, history, bytes)
+        check_bytes(self.tree, step, history, bytes)
     }
 
     /// Reads a stored block that has passed [`Shared::checked`] before, if `is_known` finds its
@@ -96,28 +97,28 @@ impl Shared<'_> {
         &self,
         step: Step,
         is_known: impl FnOnce(&[u8]) -> bool,
-    ) -> Result<CheckedBlock<BlockBytes>, BlockFault> {
+    ) -> Result<CheckedBlock<BlockBytes>, Fault> {
         let bytes = {
             let _timer = self.clock.start(Stage::Read);
             self.read(step)?
         };
         let _timer = self.clock.start(Stage::Check);
         let view = BlockView::parse(bytes)
-            .map_err(|error| BlockFault::Damaged(format!("not a block: {error}")))?;
+            .map_err(|error| Fault::Damaged(step, format!("not a block: {error}")))?;
         if !is_known(view.bytes()) {
             let what = "these are not the bytes that were checked before";
-            return Err(BlockFault::Damaged(what.to_string()));
+            return Err(Fault::Damaged(step, what.to_string()));
         }
         Ok(CheckedBlock::known(view, self.tree.node(step.id).hash))
     }
 
     /// [`Shared::checked`], and lays out the coins that the block spends and creates.
-    pub fn prepare(&self, step: Step) -> Result<Prepared, BlockFault> {
+    pub fn prepare(&self, step: Step) -> Result<Prepared, Fault> {
         self.prepare_until(step, &AtomicBool::new(false))
     }
 
     /// [`Shared::prepare`], unless `halt` is raised while the block is waited for.
-    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, BlockFault> {
+    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
         let block = self.checked_until(step, halt)?;
         let _timer = self.clock.start(Stage::Check);
         Ok(Prepared::new(block, self.tree.node(step.id).height))
@@ -134,14 +135,14 @@ impl Shared<'_> {
     }
 
     /// Reads the bytes at a step's place, whatever they are.
-    fn read(&self, step: Step) -> Result<BlockBytes, BlockFault> {
+    fn read(&self, step: Step) -> Result<BlockBytes, Fault> {
         match step.place {
             Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
-                None => BlockFault::Damaged(error.what),
-                Some(_) => BlockFault::Store(error),
+                None => Fault::Damaged(step, error.what),
+                Some(_) => Fault::Store(error),
             }),
-            Place::Source(place) => self.sources.read(place).map_err(BlockFault::Store),
-            Place::Peers => Err(BlockFault::Gone),
+            Place::Source(place) => self.sources.read(place).map_err(Fault::Store),
+            Place::Peers => Err(Fault::Gone(step)),
         }
     }
 }

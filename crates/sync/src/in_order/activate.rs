@@ -8,34 +8,97 @@ use apus_node::assumevalid::Assumed;
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
-use apus_node::outcome::Activated;
+use apus_node::outcome::Refusal;
 use apus_node::progress::{Phase, Watch};
 use apus_peers::store_left;
 
-use super::connect::{Connector, Outcome};
-use super::disconnect::{Disconnected, disconnect_tip};
+use super::connect::Connector;
+use super::disconnect::disconnect_tip;
 use super::pipeline::with_workers;
 
-/// Makes the best valid chain active and commits it. After an error of the disk nothing more is
-/// written, since the cache may hold half a block; but where the disk is full, what was connected
-/// until then is committed if there is room for that.
-pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<Activated, SyncError> {
-    let activated = activate(node, watch).and_then(|activated| {
+/// The block that blocks are connected up to.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// The last block of the best valid chain, or its ancestor at `up_to` or at
+    /// [`Options::stop_at_height`](apus_node::Options::stop_at_height). Blocks that break a rule
+    /// are refused, and another chain becomes the best one.
+    Best {
+        /// The greatest height to connect.
+        up_to: u32,
+    },
+    /// This block, which descends from the tip, whether or not it is on the best chain. A block
+    /// that breaks a rule is an error.
+    Exactly(BlockId),
+}
+
+impl Goal {
+    /// The best valid chain, however high.
+    pub const BEST: Self = Self::Best { up_to: u32::MAX };
+
+    /// The next block to connect the chain of; `None` if the goal is reached.
+    fn next(self, node: &Node) -> Option<BlockId> {
+        match self {
+            Self::Exactly(block) => Some(block).filter(|block| *block != node.tip()),
+            Self::Best { up_to } => {
+                let height = node.tree.node(node.tip()).height;
+                let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
+                let best = node.tree.best_candidate()?;
+                (height < top && node.tree.is_better(best, node.tip())).then_some(best)
+            }
+        }
+    }
+
+    /// The block of the chain of `next` that the goal ends at.
+    fn top(self, node: &Node, next: BlockId) -> BlockId {
+        let Self::Best { up_to } = self else { return next };
+        let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
+        let top = top.min(node.tree.node(next).height);
+        node.tree.ancestor(next, top).unwrap_or(next)
+    }
+}
+
+/// Makes the best valid chain active ([`activate`]), and deletes the block files that need not be
+/// kept.
+///
+/// # Errors
+/// As for [`activate`].
+pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
+    let activated = activate(node, Goal::BEST, watch);
+    if matches!(activated, Ok(()) | Err(SyncError::Stopped)) {
         let (shared, ledger) = node.split();
-        ledger.commit(&shared, watch.observer)?;
         // No coins wait to be written any more.
         shared.files.keep_free(0);
         ledger.prune(&shared)?;
-        Ok(activated)
-    });
-    activated.map_err(|error| with_kept(error, node.ledger.committed_height).into())
+    }
+    activated
+}
+
+/// Connects blocks in order up to the goal, and commits them, also if `watch` asks to stop. After
+/// an error of the disk nothing more is written, since the cache may hold half a block; but where
+/// the disk is full, what was connected until then is committed if there is room for that.
+///
+/// # Errors
+/// The disk fails; `watch` asks to stop; or a block on the way to [`Goal::Exactly`] is refused, or
+/// no good copy of it is left.
+pub fn activate(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncError> {
+    let activated = match connect_towards(node, goal, watch) {
+        activated @ (Ok(()) | Err(SyncError::Stopped)) => {
+            let (shared, ledger) = node.split();
+            ledger.commit(&shared, watch.observer).map_err(SyncError::from).and(activated)
+        }
+        failed => failed,
+    };
+    activated.map_err(|error| with_kept(error, node.ledger.committed_height))
 }
 
 /// Adds to the error of a full disk what is kept, and what to do.
-fn with_kept(mut error: StoreError, height: u32) -> StoreError {
-    if error.is_full() {
+fn with_kept(mut error: SyncError, height: u32) -> SyncError {
+    if let SyncError::Store(error) = &mut error
+        && error.is_full()
+    {
         error.what += &format!(
             " (the disk is full: free some space, and the same command carries on from height {}; \
              what is below is kept)",
@@ -45,97 +108,112 @@ fn with_kept(mut error: StoreError, height: u32) -> StoreError {
     error
 }
 
-fn activate(node: &mut Node, watch: Watch) -> Result<Activated, StoreError> {
+fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncError> {
     loop {
         node.forget_pruned();
-        let Some(best) = node.tree.best_candidate() else { break };
-        if !node.tree.is_better(best, node.tip()) || is_high_enough(node) {
-            break;
-        }
-        let fork = node.ledger.active.fork(&node.tree, best).unwrap_or(node.tree.genesis());
-        if disconnect_to(node, fork, watch)? == Activated::Stopped {
-            return Ok(Activated::Stopped);
-        }
-        let steps = steps(node, fork, best);
-        let (from, to) = (node.tree.node(fork).height, node.tree.node(best).height);
+        let Some(next) = goal.next(node) else { return Ok(()) };
+        let fork = node.ledger.active.fork(&node.tree, next).unwrap_or(node.tree.genesis());
+        disconnect_to(node, fork, watch)?;
+        let steps = steps(node, fork, goal.top(node, next));
+        let (from, to) = (node.tree.node(fork).height, node.tree.node(next).height);
         tracing::debug!(
             target: "validation",
-            from, to, best = %node.tree.node(best).hash, "connecting a chain"
+            from, to, best = %node.tree.node(next).hash, "connecting a chain"
         );
         if steps.is_empty() {
-            break;
+            return match goal {
+                Goal::Best { .. } => Ok(()),
+                Goal::Exactly(last) => Err(no_good_copy(node, last)),
+            };
         }
-        let mut outcome = connect(node, &steps, watch)?;
-        if !matches!(outcome, Outcome::Done | Outcome::Full(_)) {
-            match store_left(node) {
-                Err(error) if error.is_full() => outcome = Outcome::Full(error),
-                stored => stored?,
-            }
-        }
-        match outcome {
-            Outcome::Done => {}
-            Outcome::Stopped => return Ok(Activated::Stopped),
-            Outcome::Invalid(step, error) => {
+        let Err(fault) = connect(node, &steps, watch) else { continue };
+        match with_left_stored(node, fault)? {
+            Fault::Rule(step, error) if matches!(goal, Goal::Best { .. }) => {
                 let refusal = refusal(node, &step, error.to_string());
                 tracing::debug!(target: "validation", %refusal, "refused");
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
             }
-            Outcome::Gone(step) => node.tree.mark_missing(step.id),
-            Outcome::Full(error) => {
+            Fault::Gone(step) => node.tree.mark_missing(step.id),
+            Fault::Full(error) => {
                 let (shared, ledger) = node.split();
                 // Only the first error is reported.
                 let _ = ledger.commit(&shared, watch.observer);
-                return Err(error);
+                return Err(error.into());
             }
-            Outcome::Damaged(step, what) => {
+            Fault::Damaged(step, what) => {
                 if let Err(error) = take_another_copy(node, step, &what, watch.stop) {
                     // No block is in flight: those connected before this one are kept.
                     let (shared, ledger) = node.split();
                     ledger.commit(&shared, watch.observer)?;
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
+            fault => return Err(fault.into_error(node)),
         }
     }
-    Ok(Activated::Best)
+}
+
+/// The error for the block after the tip, on the way to `last`, of which no good copy is left.
+fn no_good_copy(node: &Node, last: BlockId) -> SyncError {
+    let next = node.tree.node(node.tip()).height + 1;
+    let block = node.tree.ancestor(last, next).map(|id| node.tree.node(id).hash);
+    let refused = node.refusals.iter().rev().find(|refusal| refusal.block == block);
+    let reason = format!("no good copy of this block, at height {next}, is left");
+    let gone = Refusal { path: None, offset: None, block, reason };
+    SyncError::Refused(refused.cloned().unwrap_or(gone))
+}
+
+/// Stores the blocks that peers have sent and that were not connected, unless the disk is to blame
+/// for that. Returns the fault that counts.
+fn with_left_stored(node: &mut Node, fault: Fault) -> Result<Fault, StoreError> {
+    if matches!(fault, Fault::Full(_) | Fault::Store(_)) {
+        return Ok(fault);
+    }
+    match store_left(node) {
+        Ok(()) => Ok(fault),
+        Err(error) if error.is_full() => Ok(Fault::Full(error)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Disconnects the blocks above the last one that the active chain has in common with the branch of
-/// `target`, and commits that block as the tip.
-pub fn return_to_fork(
-    node: &mut Node,
-    target: BlockId,
-    watch: Watch,
-) -> Result<Activated, SyncError> {
+/// `target`, and commits that block as the tip, or the one reached when `watch` asks to stop.
+///
+/// # Errors
+/// The disk fails, undo data is missing, or `watch` asks to stop.
+pub fn return_to_fork(node: &mut Node, target: BlockId, watch: Watch) -> Result<(), SyncError> {
     let fork = node.ledger.active.fork(&node.tree, target).unwrap_or(node.tree.genesis());
     if node.tip() == fork {
-        return Ok(Activated::Best);
+        return Ok(());
     }
-    let activated = disconnect_to(node, fork, watch)?;
-    let (shared, ledger) = node.split();
-    ledger.commit(&shared, watch.observer)?;
-    Ok(activated)
+    let disconnected = disconnect_to(node, fork, watch);
+    if matches!(disconnected, Ok(()) | Err(SyncError::Stopped)) {
+        let (shared, ledger) = node.split();
+        ledger.commit(&shared, watch.observer)?;
+    }
+    disconnected
 }
 
 /// Disconnects the tip until it is `fork`.
-fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<Activated, StoreError> {
+fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), SyncError> {
     check_undo_data(node, fork)?;
     while node.tip() != fork {
         if watch.is_stopped() {
-            return Ok(Activated::Stopped);
+            return Err(SyncError::Stopped);
         }
         observe(watch.observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
         if shared.cache.bytes() > ledger.cache_bytes_max {
             ledger.commit(&shared, watch.observer)?;
         }
-        match disconnect_tip(&shared, ledger)? {
-            Disconnected::Done => ledger.show_tip(&shared, watch.observer),
-            Disconnected::Damaged(step, what) => take_another_copy(node, step, &what, watch.stop)?,
+        match disconnect_tip(&shared, ledger) {
+            Ok(()) => ledger.show_tip(&shared, watch.observer),
+            Err(Fault::Damaged(step, what)) => take_another_copy(node, step, &what, watch.stop)?,
+            Err(fault) => return Err(fault.into_error(node)),
         }
     }
-    Ok(Activated::Best)
+    Ok(())
 }
 
 /// An error if a block above `fork` cannot be disconnected, before any is.
@@ -166,25 +244,19 @@ fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
     ))
 }
 
-fn is_high_enough(node: &Node) -> bool {
-    let height = node.tree.node(node.tip()).height;
-    node.options.stop_at_height.is_some_and(|stop_at| height >= stop_at)
-}
-
-/// The blocks after `fork` up to `best`, or up to the height to stop at; none above one that is not
-/// available.
-pub fn steps(node: &Node, fork: BlockId, best: BlockId) -> Vec<Step> {
-    let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
-    let Some(top) = node.tree.ancestor(best, top) else { return Vec::new() };
-    let branch = node.tree.ancestors(top).take_while(|id| *id != fork);
+/// The blocks after `fork` up to `last`; none above one that is not available.
+pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
+    let branch = node.tree.ancestors(last).take_while(|id| *id != fork);
     let mut branch: Vec<BlockId> = branch.collect();
     branch.reverse();
-    // Nothing is connected above a block that cannot be had.
     branch.into_iter().map_while(|id| step(node, id)).collect()
 }
 
 /// Connects the blocks of `steps`, the first of which builds on the tip.
-pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<Outcome, StoreError> {
+///
+/// # Errors
+/// As for [`Connector::run`].
+pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Fault> {
     let (threads, save_every) = (node.options.threads, node.options.save_every);
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
     let last = steps.last().map_or(node.tip(), |step| step.id);

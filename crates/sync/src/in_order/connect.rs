@@ -11,10 +11,11 @@ use apus_disk::StoreError;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::shared::Shared;
-use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::step::Step;
 use apus_node::block::validate::{BranchTimes, Validation};
 use apus_node::clock::{Stage, Wait};
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::Place;
@@ -25,22 +26,6 @@ use super::pipeline::Workers;
 
 /// The time between two lines of the log about stages and queues.
 const BENCH_EVERY: Duration = Duration::from_secs(10);
-
-/// How a run of the pipeline ended.
-pub enum Outcome {
-    /// Every step is connected.
-    Done,
-    /// Somebody asked to stop.
-    Stopped,
-    /// The block of this step breaks a rule.
-    Invalid(Step, RuleError),
-    /// The bytes at this step's place are not the block that belongs there.
-    Damaged(Step, String),
-    /// No peer has the block of this step.
-    Gone(Step),
-    /// A disk is full. The cache has the coins after the last block that was finished.
-    Full(StoreError),
-}
 
 /// The thread that connects blocks in order.
 pub(super) struct Connector<'a> {
@@ -72,36 +57,43 @@ enum Halt {
     /// Somebody asked to stop.
     Stop,
     /// The next block cannot be connected.
-    Fault(BlockFault),
+    Fault(Fault),
 }
 
 impl<'a> Connector<'a> {
     /// Connects all steps, or as many as can be. Blocks that peers have sent are stored even if
     /// they are not connected, so that they need not come again.
-    pub fn run(&mut self, workers: &mut Workers<'_, 'a>) -> Result<Outcome, StoreError> {
+    ///
+    /// # Errors
+    /// [`Fault::Rule`], [`Fault::Damaged`] and [`Fault::Gone`] are about the block after the last
+    /// one that was connected, and [`Fault::Full`] and [`Fault::Stopped`] come after it: the UTXO
+    /// set in the cache is whole. After [`Fault::Store`] it may hold half a block.
+    pub fn run(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let timer = self.shared.clock.connect();
-        let outcome = self.connect_all(workers);
+        let connected = self.connect_all(workers);
         let committed = self.finish_commit(workers);
         drop(timer);
         self.shared.clock.log();
-        let outcome = outcome?;
+        if matches!(connected, Err(Fault::Store(_))) {
+            return connected;
+        }
         committed?;
-        let is_over = matches!(outcome, Outcome::Done | Outcome::Full(_));
+        let is_over = matches!(connected, Ok(()) | Err(Fault::Full(_)));
         let are_kept = !is_over && self.shared.peers.is_some();
         for (index, prepared) in workers.end() {
             self.shared.cache.release(&prepared.external);
             if are_kept {
                 let id = self.steps[index].id;
                 match self.ledger.store_block(self.shared, id, prepared.block.view()) {
-                    Err(error) if error.is_full() => return Ok(Outcome::Full(error)),
+                    Err(error) if error.is_full() => return Err(Fault::Full(error)),
                     stored => stored?,
                 };
             }
         }
-        Ok(outcome)
+        connected
     }
 
-    fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<Outcome, StoreError> {
+    fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let mut halt = None;
         loop {
             // Coins with long scripts take more than is expected of a coin, and those that blocks
@@ -118,7 +110,7 @@ impl<'a> Connector<'a> {
                 match ready {
                     Ok(prepared) => {
                         if let Err(error) = self.store(&prepared) {
-                            return self.give_up(error);
+                            return Err(self.give_up(error));
                         }
                         self.connect(prepared, workers)?;
                     }
@@ -128,11 +120,9 @@ impl<'a> Connector<'a> {
                     halt = self.reason_to_halt();
                 }
             }
-            if let Some(outcome) = self.retire()? {
-                return Ok(outcome);
-            }
+            self.retire()?;
             if let Some(error) = workers.take_failure() {
-                return self.give_up(error);
+                return Err(self.give_up(error));
             }
             if let Some(written) = workers.take_committed() {
                 self.end_commit(written)?;
@@ -151,9 +141,9 @@ impl<'a> Connector<'a> {
                         workers.commit(self.ledger.begin_commit(self.shared)?);
                     }
                     // `activate_best_chain` commits.
-                    Some(Halt::Stop) => return Ok(Outcome::Stopped),
-                    Some(Halt::Fault(fault)) => return self.outcome_of(fault),
-                    None if self.retired == self.steps.len() => return Ok(Outcome::Done),
+                    Some(Halt::Stop) => return Err(Fault::Stopped),
+                    Some(Halt::Fault(fault)) => return Err(fault),
+                    None if self.retired == self.steps.len() => return Ok(()),
                     None => {}
                 }
             }
@@ -220,17 +210,6 @@ impl<'a> Connector<'a> {
         }
     }
 
-    fn outcome_of(&self, fault: BlockFault) -> Result<Outcome, StoreError> {
-        let step = self.steps[self.retired];
-        match fault {
-            BlockFault::Store(error) => Err(error),
-            BlockFault::Damaged(what) => Ok(Outcome::Damaged(step, what)),
-            BlockFault::Rule(error) => Ok(Outcome::Invalid(step, error)),
-            BlockFault::Gone => Ok(Outcome::Gone(step)),
-            BlockFault::Stopped => Ok(Outcome::Stopped),
-        }
-    }
-
     /// Stores the next block, unless it is stored. Room for the coins that have changed stays free.
     fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
         self.shared.files.keep_free(self.ledger.room_for_coins(self.shared.cache));
@@ -244,12 +223,12 @@ impl<'a> Connector<'a> {
 
     /// Ends after an error of the disk. If that is full, blocks whose checks are not finished are
     /// taken back, so that what is finished can be committed.
-    fn give_up(&mut self, error: StoreError) -> Result<Outcome, StoreError> {
+    fn give_up(&mut self, error: StoreError) -> Fault {
         if !error.is_full() {
-            return Err(error);
+            return Fault::Store(error);
         }
         self.take_back();
-        Ok(Outcome::Full(error))
+        Fault::Full(error)
     }
 
     /// Takes a block's coins and adds those that it creates.
@@ -381,25 +360,25 @@ impl<'a> Connector<'a> {
     }
 
     /// Makes the blocks in flight the tip, one after another, while their checks are finished.
-    fn retire(&mut self) -> Result<Option<Outcome>, StoreError> {
+    fn retire(&mut self) -> Result<(), Fault> {
         while self.in_flight.front().is_some_and(|block| block.is_done()) {
             let Some(block) = self.in_flight.pop_front() else { break };
             let step = self.steps[self.retired];
             if let Some(error) = block.take_error() {
                 self.in_flight.push_front(block);
                 self.take_back();
-                return Ok(Some(Outcome::Invalid(step, error)));
+                return Err(Fault::Rule(step, error));
             }
             let _timer = self.shared.clock.start(Stage::Undo);
             if let Err(error) = self.ledger.retire(self.shared, &block) {
                 self.in_flight.push_front(block);
-                return self.give_up(error).map(Some);
+                return Err(self.give_up(error));
             }
             self.ledger.show_tip(self.shared, self.watch.observer);
             self.retired += 1;
             self.weight_done += step.weight;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Takes back the coins of all blocks in flight, last first.

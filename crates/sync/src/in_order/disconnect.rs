@@ -5,29 +5,20 @@ use apus_chain::BlockId;
 use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::StoreError;
 use apus_node::block::shared::Shared;
-use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::sources::Place;
 use apus_rules::{is_bip30_repeat, is_bip30_unspendable};
 use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
 
-/// What became of the tip.
-pub(super) enum Disconnected {
-    /// It is disconnected.
-    Done,
-    /// It is still the tip: the bytes that this step reads are not the block, for this reason.
-    Damaged(Step, String),
-}
-
 /// Disconnects the tip. No block may be in flight.
 ///
 /// # Errors
-/// The block is not stored, or its undo data cannot be read or does not fit it.
-pub(super) fn disconnect_tip(
-    shared: &Shared,
-    ledger: &mut Ledger,
-) -> Result<Disconnected, StoreError> {
-    let Some(tip) = ledger.active.tip() else { return Ok(Disconnected::Done) };
+/// The stored copy of the block is damaged; it is not stored; or its undo data cannot be read or
+/// does not fit it. The block is still the tip then.
+pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(), Fault> {
+    let Some(tip) = ledger.active.tip() else { return Ok(()) };
     let entry = *ledger.record(tip);
     let missing = |what: &str| {
         let path = shared.files.block_path(entry.file);
@@ -42,13 +33,10 @@ pub(super) fn disconnect_tip(
         .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
     let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
     // The block is checked to its last byte, since it says which coins it created and spent.
-    let block = match shared.checked(step) {
-        Ok(block) => block,
-        Err(BlockFault::Store(error)) => return Err(error),
-        Err(BlockFault::Damaged(what)) => return Ok(Disconnected::Damaged(step, what)),
-        Err(BlockFault::Rule(error)) => return Ok(Disconnected::Damaged(step, error.to_string())),
-        Err(BlockFault::Stopped | BlockFault::Gone) => unreachable!("a stored block has no peer"),
-    };
+    let block = shared.checked(step).map_err(|fault| match fault {
+        Fault::Rule(step, error) => Fault::Damaged(step, error.to_string()),
+        fault => fault,
+    })?;
     let undo = shared.files.read_undo(undo_pos, &shared.tree.prev_hash(tip))?;
     let mut spent = Vec::new();
     for_each_spending_tx(&undo, block.view(), |_, coins| spent.push(std::mem::take(coins)))
@@ -59,7 +47,7 @@ pub(super) fn disconnect_tip(
     undo_block(shared, ledger, tip, block.view(), spent);
     ledger.active.pop();
     ledger.disconnected += 1;
-    Ok(Disconnected::Done)
+    Ok(())
 }
 
 fn undo_block<B: AsRef<[u8]>>(

@@ -22,10 +22,11 @@ use apus_coins::Coin;
 use apus_disk::{ShareWatch, StoreError};
 use apus_node::block::prepare::Prepared;
 use apus_node::block::shared::Shared;
-use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::step::Step;
 use apus_node::block::validate::Validation;
 use apus_node::clock::Stage;
 use apus_node::commit_job::CommitJob;
+use apus_node::fault::Fault;
 use apus_node::threads;
 use apus_wire::OutPoint;
 use crossbeam_channel::{
@@ -53,7 +54,7 @@ const WAIT: Duration = Duration::from_millis(100);
 /// What other threads report to the connector.
 enum Event {
     /// The block of this step is ready to be connected, or cannot be made ready.
-    Prepared(usize, Box<Result<Prepared, BlockFault>>),
+    Prepared(usize, Box<Result<Prepared, Fault>>),
     /// All checks of some block are finished.
     Checked,
     /// A commit was written, or could not be.
@@ -77,7 +78,7 @@ pub struct Workers<'w, 'a> {
     answered: usize,
     halt: &'w AtomicBool,
     steps: usize,
-    ready: BTreeMap<usize, Result<Prepared, BlockFault>>,
+    ready: BTreeMap<usize, Result<Prepared, Fault>>,
     /// The number of coins that the blocks in `ready` spend.
     coins_ready: usize,
     /// The number of coins that a block which is not ready yet is expected to spend: the most that
@@ -186,7 +187,7 @@ impl<'a> Workers<'_, 'a> {
     }
 
     /// The block of step `index`, if it is ready.
-    pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, BlockFault>> {
+    pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, Fault>> {
         let ready = self.ready.remove(&index)?;
         self.coins_ready -= coins_of(&ready);
         Some(ready)
@@ -287,7 +288,7 @@ impl<'a> Workers<'_, 'a> {
 }
 
 /// The number of coins that a block spends and does not create.
-fn coins_of(prepared: &Result<Prepared, BlockFault>) -> usize {
+fn coins_of(prepared: &Result<Prepared, Fault>) -> usize {
     prepared.as_ref().map_or(0, |prepared| prepared.external.len())
 }
 
@@ -407,14 +408,10 @@ fn merge_on_request(
 }
 
 /// Prepares the block of a step, and brings the coins that it spends into the cache.
-fn prepare_with_coins(
-    shared: &Shared,
-    step: Step,
-    halt: &AtomicBool,
-) -> Result<Prepared, BlockFault> {
+fn prepare_with_coins(shared: &Shared, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
     let prepared = shared.prepare_until(step, halt)?;
     let _timer = shared.clock.start(Stage::LookUp);
-    prefetch(shared, &prepared).map_err(BlockFault::Store)?;
+    prefetch(shared, &prepared)?;
     Ok(prepared)
 }
 
@@ -519,13 +516,13 @@ mod tests {
             _: &Tree,
             _: Step,
             halt: &AtomicBool,
-            _: &mut dyn FnMut(BlockBytes) -> Result<(), BlockFault>,
-        ) -> Result<(), BlockFault> {
+            _: &mut dyn FnMut(BlockBytes) -> Result<(), Fault>,
+        ) -> Result<(), Fault> {
             self.waiting.fetch_add(1, Relaxed);
             while !halt.load(Relaxed) {
                 thread::yield_now();
             }
-            Err(BlockFault::Stopped)
+            Err(Fault::Stopped)
         }
 
         fn next(&self, _: &AtomicBool) -> Option<BlockId> {

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::BlockId;
 use apus_disk::StoreError;
-use apus_node::block::step::{BlockFault, Step};
+use apus_node::block::step::Step;
 use apus_node::clock::Stage;
+use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, refusal};
-use apus_node::outcome::Activated;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
@@ -21,8 +22,8 @@ use rayon::prelude::*;
 /// of the best chain. When it is stopped, those stored so far are in the index.
 ///
 /// # Errors
-/// The disk fails.
-pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<Activated, StoreError> {
+/// The disk fails, or `watch` asks to stop.
+pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let ids: Vec<BlockId> = node
         .tree
         .ids()
@@ -43,7 +44,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<Activated, S
         let (shared, ledger) = node.split();
         if watch.is_stopped() {
             ledger.write_index(shared.files, shared.tree)?;
-            return Ok(Activated::Stopped);
+            return Err(SyncError::Stopped);
         }
         ledger.write_index_every(save_every, &shared)?;
         progress.blocks += steps.len() as u64;
@@ -53,8 +54,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<Activated, S
         watch.observer.observe(&Progress { fraction: 1.0, ..progress });
     }
     let (shared, ledger) = node.split();
-    ledger.write_index(shared.files, shared.tree)?;
-    Ok(Activated::Best)
+    Ok(ledger.write_index(shared.files, shared.tree)?)
 }
 
 /// The first copy of a block in the sources, if there is one.
@@ -67,13 +67,13 @@ fn weight(steps: &[Step]) -> u64 {
     steps.iter().map(|step| step.weight).sum()
 }
 
-type Checked = Result<CheckedBlock<BlockBytes>, BlockFault>;
+type Checked = Result<CheckedBlock<BlockBytes>, Fault>;
 
 /// Reads and checks blocks on all threads.
 fn check(node: &mut Node, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
     let (shared, _) = node.split();
     let check = |step: &Step| match stop.load(Relaxed) {
-        true => Err(BlockFault::Stopped),
+        true => Err(Fault::Stopped),
         false => shared.checked(*step),
     };
     shared.pool.install(|| steps.par_iter().map(check).collect())
@@ -94,21 +94,21 @@ fn store(
                 let _timer = shared.clock.start(Stage::Store);
                 return ledger.store_block(&shared, step.id, block.view());
             }
-            Err(BlockFault::Store(error)) => return Err(error),
-            Err(BlockFault::Damaged(what)) => {
+            Err(Fault::Store(error)) => return Err(error),
+            Err(Fault::Damaged(_, what)) => {
                 take_another_copy(node, step, &what, stop)?;
                 let Some(next) = source_step(node, step.id) else { break };
                 step = next;
                 checked = node.split().0.checked(step);
             }
-            Err(BlockFault::Rule(error)) => {
+            Err(Fault::Rule(_, error)) => {
                 let refusal = refusal(node, &step, error.to_string());
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
                 break;
             }
-            // Those that are gone have peers alone to wait for.
-            Err(BlockFault::Stopped | BlockFault::Gone) => break,
+            // Blocks that are gone can only come from peers.
+            Err(_) => break,
         }
     }
     Ok(())

@@ -13,9 +13,9 @@ use apus_disk::{PartBuffer, StoreError};
 use apus_join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
 use apus_wire::Cursor;
 
-use super::fault::Fault;
 use super::job::Job;
 use super::pair::damaged_part;
+use apus_node::fault::Fault;
 
 /// Buckets, or parts of them, in memory at a time: one that is worked on, and the next.
 const BUCKETS_IN_MEMORY: usize = 2;

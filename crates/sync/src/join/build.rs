@@ -10,6 +10,7 @@ use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::Node;
 use apus_node::outcome::Counts;
@@ -17,8 +18,7 @@ use apus_node::progress::{Observer, Watch};
 use apus_peers::store_left;
 
 use super::commit::{assert_balance, commit};
-use super::coordinator::{Coordinator, Ended};
-use super::fault::Fault;
+use super::coordinator::Coordinator;
 use super::plan::Plan;
 use super::workspace::Workspace;
 use crate::sealed::begun_again;
@@ -31,8 +31,6 @@ pub enum Joined {
         /// The satoshis of all outputs that the blocks of the join have made and not spent.
         left_amount: u64,
     },
-    /// Somebody asked to stop; what is done is saved.
-    Stopped,
     /// The block at this height is damaged or invalid, or cannot be judged out of order. The block
     /// below it is the tip.
     Below(u32),
@@ -43,7 +41,7 @@ pub enum Joined {
 /// temporary files are added to `spilled`.
 ///
 /// # Errors
-/// The disk fails. No coins are committed then; stored blocks are kept.
+/// The disk fails, or `watch` asks to stop. No coins are committed then; stored blocks are kept.
 pub fn build(
     node: &mut Node,
     target: BlockId,
@@ -64,18 +62,17 @@ pub fn build(
     let mut read_before = work.state.read().counts;
     let mut is_second = false;
     while !plan.steps.is_empty() {
-        let ended = attempt(node, &mut plan, &mut work, watch);
+        let joined = attempt(node, &mut plan, &mut work, watch);
         store_left(node)?;
-        let height = match ended {
-            Ok(Ended::Finished) => break,
-            Ok(Ended::Stopped) => {
+        let height = match joined {
+            Ok(()) => break,
+            Err(Fault::Stopped) => {
                 *spilled += work.spilled_bytes();
                 // Scripts are checked in the last pass.
                 let read = Counts { scripts: 0, ..work.state.read().counts };
                 node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
-                return Ok(Joined::Stopped);
+                return Err(SyncError::Stopped);
             }
-            Err(Fault::Stopped) => unreachable!("threads end with the coordinator"),
             // A disk that damages them once more would do so forever.
             Err(Fault::Store(error)) if work.is_damaged(&error) && !is_second => {
                 watch.observer.note(&begun_again(&error, "the join"));
@@ -86,13 +83,14 @@ pub fn build(
                 continue;
             }
             Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
-            Err(Fault::Block(height)) => height,
+            Err(Fault::Unjudged(height)) => height,
             Err(Fault::Damaged(step, what)) => {
                 match another_copy(node, &mut plan, step, &what, watch.stop) {
                     None => continue,
                     Some(height) => height,
                 }
             }
+            Err(fault) => return Err(fault.into_error(node)),
         };
         tracing::debug!(target: "validation", height, "the join ends below this block");
         below = Some(height);
@@ -151,45 +149,36 @@ fn attempt(
     plan: &mut Plan,
     work: &mut Workspace,
     watch: Watch,
-) -> Result<Ended, Fault> {
+) -> Result<(), Fault> {
     {
         let (shared, ledger) = node.split();
         let spans = work.state.spans.iter().map(|span| &plan.steps[span.next..span.end]);
         let wanted = Wanted::of(spans);
         let mut coordinator = Coordinator::new(&shared, ledger, plan, work, watch);
-        if shared.serve(wanted, watch.observer, || coordinator.read_all())? == Ended::Stopped {
-            return Ok(Ended::Stopped);
-        }
+        shared.serve(wanted, watch.observer, || coordinator.read_all())?;
     }
     plan.find_places_again(node);
     let (shared, ledger) = node.split();
     let bulk = begin_tables(&shared, work)?;
     let mut coordinator = Coordinator::new(&shared, ledger, plan, work, watch);
     // Peers are told that we are still there.
-    let ended = shared.serve(Wanted::default(), watch.observer, || {
-        coordinator.pair_all(&bulk).and_then(|ended| match ended {
-            Ended::Finished => coordinator.check_all(&bulk),
-            Ended::Stopped => Ok(Ended::Stopped),
-        })
+    let checked = shared.serve(Wanted::default(), watch.observer, || {
+        coordinator.pair_all(&bulk)?;
+        coordinator.check_all(&bulk)
     });
-    match ended {
-        Ok(Ended::Finished) => {}
-        // What the save has named is kept.
-        Ok(Ended::Stopped) => return Ok(Ended::Stopped),
-        Err(Fault::Block(height)) => {
-            bulk.discard();
-            return Err(Fault::Block(height));
+    if let Err(fault) = checked {
+        match fault {
+            Fault::Unjudged(_) => bulk.discard(),
+            Fault::Damaged(..) => work.state.paired.tables = bulk.suspend()?,
+            // Of the tables, those that a save has named are kept. The others are removed: nothing
+            // will carry on with them.
+            _ => {}
         }
-        Err(Fault::Damaged(step, what)) => {
-            work.state.paired.tables = bulk.suspend()?;
-            return Err(Fault::Damaged(step, what));
-        }
-        // Tables that no save has named are removed: nothing will carry on with them.
-        Err(fault @ (Fault::Store(_) | Fault::Stopped)) => return Err(fault),
+        return Err(fault);
     }
     assert_balance(&work.state, plan, &shared);
     commit(&shared, ledger, plan, &work.state, bulk)?;
-    Ok(Ended::Finished)
+    Ok(())
 }
 
 /// The tables that unspent coins are written to: those of a new set, or changes of the present one.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use apus_coins::Coin;
 use apus_join::{BlockCoins, SpendSource};
 use apus_node::block::prepare::{CoinSource, Prepared};
-use apus_node::block::step::BlockFault;
 use apus_node::block::validate::check_spends;
 use apus_node::clock::Stage;
 use apus_node::sources::{BlockBytes, Place};
@@ -15,10 +14,10 @@ use apus_rules::CheckedBlock;
 use apus_wire::Cursor;
 
 use super::bucket::{BlockQueue, Bucket};
-use super::fault::Fault;
-use super::job::Job;
+use super::job::{Job, refused_at};
 use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
+use apus_node::fault::Fault;
 
 /// What the threads of the last pass share.
 pub(super) struct Checking<'a> {
@@ -46,7 +45,7 @@ impl Checking<'_> {
                     self.sequencer.finish(index, undo)?;
                     crew.report(self.job.plan.steps[index].weight);
                 }
-                Err(Fault::Block(height)) => self.job.refuse(height),
+                Err(Fault::Unjudged(height)) => self.job.refuse(height),
                 Err(fault) => return Err(fault),
             }
         }
@@ -64,7 +63,7 @@ impl Checking<'_> {
                 let hash = &shared.tree.node(step.id).hash;
                 let (context, times) = (self.job.context(index), &self.job.plan.times);
                 check_noted(&coins, bucket.late(height), hash, context, times)
-                    .map_err(|_| Fault::Block(height))?
+                    .map_err(|_| Fault::Unjudged(height))?
             }
         };
         let _timer = shared.clock.start(Stage::Undo);
@@ -89,14 +88,13 @@ impl Checking<'_> {
     ) -> Result<Vec<u8>, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let of_block = |fault: BlockFault| Fault::of_block(step, height, fault);
         let is_known = |bytes: &[u8]| self.job.hash_key.hash(bytes) == digest;
-        let block = shared.known(step, is_known).map_err(of_block)?;
+        let block = shared.known(step, is_known).map_err(|fault| refused_at(height, fault))?;
         let _timer = shared.clock.start(Stage::Validate);
         let scripts = Some(shared.script_checks(step.id));
         let (prepared, coins) = prepare(block, coins, bucket);
         let checked = check_spends(shared, step.id, prepared, coins, scripts, &plan.times);
-        Ok(checked.map_err(|_| Fault::Block(height))?.into_undo())
+        Ok(checked.map_err(|_| Fault::Unjudged(height))?.into_undo())
     }
 }
 

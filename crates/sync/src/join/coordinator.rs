@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use apus_coins::Bulk;
 use apus_node::block::shared::Shared;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::threads;
 use apus_node::threads::Crew;
 
 use super::bucket::BlockQueue;
 use super::check::Checking;
-use super::fault::Fault;
 use super::job::Job;
 use super::pair::{PairedRange, Pairer};
 use super::plan::Plan;
@@ -31,15 +31,6 @@ use super::workspace::Workspace;
 /// Ranges of partitions that each worker matches: enough that all end at about the same time, and
 /// few enough that tables reach their full length.
 const RANGES_PER_WORKER: usize = 4;
-
-/// How the work of a pass ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ended {
-    /// Everything is done.
-    Finished,
-    /// Somebody asked to stop; what is done is saved, if anything is to be kept.
-    Stopped,
-}
 
 /// The thread that runs workers.
 pub(super) struct Coordinator<'a> {
@@ -65,43 +56,40 @@ impl<'a> Coordinator<'a> {
     /// The first pass.
     ///
     /// # Errors
-    /// A block is damaged or refused, or the disk fails. What was read before counts.
-    pub fn read_all(&mut self) -> Result<Ended, Fault> {
+    /// A block is damaged or refused, the disk fails, or the join is stopped. What was read before
+    /// counts.
+    pub fn read_all(&mut self) -> Result<(), Fault> {
         let is_done = |state: &State| state.spans.iter().all(|span| span.next == span.end);
-        let ended = self.pass(None, is_done, Self::read_until_save)?;
-        tracing::debug!(
-            target: "validation",
-            read = ?self.work.state.read(), ?ended, "read blocks"
-        );
-        Ok(ended)
+        let read = self.pass(None, is_done, Self::read_until_save);
+        tracing::debug!(target: "validation", read = ?self.work.state.read(), "read blocks");
+        read
     }
 
     /// The second pass.
     ///
     /// # Errors
-    /// A block is refused, or the disk fails.
-    pub fn pair_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+    /// A block is refused, the disk fails, or the join is stopped.
+    pub fn pair_all(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let is_done = |state: &State| {
             state.paired.fault.is_none() && state.paired.done.iter().all(|done| *done)
         };
-        let ended = self.pass(Some(bulk), is_done, |this| {
+        self.pass(Some(bulk), is_done, |this| {
             let fault = this.work.state.paired.fault;
-            fault.map_or_else(|| this.pair_until_save(bulk), |height| Err(Fault::Block(height)))
+            fault.map_or_else(|| this.pair_until_save(bulk), |height| Err(Fault::Unjudged(height)))
         })?;
-        tracing::debug!(
-            target: "validation",
-            counts = ?self.work.state.paired.counts, ?ended, "matched spends"
-        );
-        Ok(ended)
+        let counts = &self.work.state.paired.counts;
+        tracing::debug!(target: "validation", ?counts, "matched spends");
+        Ok(())
     }
 
     /// The last pass.
     ///
     /// # Errors
-    /// A block is damaged or refused, or the disk fails. Blocks that were checked before count.
-    pub fn check_all(&mut self, bulk: &Bulk) -> Result<Ended, Fault> {
+    /// A block is damaged or refused, the disk fails, or the join is stopped. Blocks that were
+    /// checked before count.
+    pub fn check_all(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let steps = self.plan.steps.len();
-        let ended = self.pass(
+        self.pass(
             Some(bulk),
             |state| state.checked == steps,
             |this| {
@@ -113,15 +101,12 @@ impl<'a> Coordinator<'a> {
                     let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
                     let checked = this.check_until_save();
                     let synced = synced.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                    checked.and(synced.map_err(Fault::Store))
+                    checked.and(synced.map_err(Fault::from))
                 })
             },
         )?;
-        tracing::debug!(
-            target: "validation",
-            checked = self.work.state.checked, ?ended, "checked blocks"
-        );
-        Ok(ended)
+        tracing::debug!(target: "validation", checked = self.work.state.checked, "checked blocks");
+        Ok(())
     }
 
     /// Runs workers again and again until everything is done, and saves in between if anything is
@@ -131,7 +116,7 @@ impl<'a> Coordinator<'a> {
         bulk: Option<&Bulk>,
         is_done: impl Fn(&State) -> bool,
         mut run_until_save: impl FnMut(&mut Self) -> Result<(), Fault>,
-    ) -> Result<Ended, Fault> {
+    ) -> Result<(), Fault> {
         while !is_done(&self.work.state) {
             run_until_save(self)?;
             let is_stopped = self.watch.is_stopped();
@@ -139,10 +124,10 @@ impl<'a> Coordinator<'a> {
                 self.save(bulk)?;
             }
             if is_stopped {
-                return Ok(Ended::Stopped);
+                return Err(Fault::Stopped);
             }
         }
-        Ok(Ended::Finished)
+        Ok(())
     }
 
     /// Runs workers until all spans are read, one of them fails, or it is time to save.
@@ -282,11 +267,11 @@ fn gather<T>(results: Vec<Result<T, Fault>>, refused: Option<u32>) -> Result<Vec
     let rank = |fault: &Fault| match fault {
         Fault::Store(error) if error.source.is_some() => 0,
         Fault::Store(_) => 1,
-        Fault::Block(_) => 2,
-        Fault::Damaged(..) | Fault::Stopped => 3,
+        Fault::Unjudged(_) => 2,
+        _ => 3,
     };
     let mut returned = Vec::new();
-    let mut faults: Vec<Fault> = refused.map(Fault::Block).into_iter().collect();
+    let mut faults: Vec<Fault> = refused.map(Fault::Unjudged).into_iter().collect();
     for result in results {
         match result {
             Ok(value) => returned.push(value),
@@ -460,7 +445,7 @@ mod tests {
         let fault = gather(vec![Ok(1), Err(Fault::Stopped), Err(follows())], Some(7)).err();
         assert!(matches!(fault, Some(Fault::Store(_))));
         let fault = gather(vec![Err(Fault::Stopped), Ok(1)], Some(7)).err();
-        assert!(matches!(fault, Some(Fault::Block(7))));
+        assert!(matches!(fault, Some(Fault::Unjudged(7))));
         assert_eq!(gather(vec![Ok(1), Ok(2)], None).ok(), Some(vec![1, 2]));
     }
 

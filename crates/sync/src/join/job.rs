@@ -6,6 +6,7 @@ use apus_disk::Parts;
 use apus_hash::HashKey;
 use apus_join::{Layout, Memory};
 use apus_node::block::shared::Shared;
+use apus_node::fault::Fault;
 use apus_rules::BlockContext;
 
 use super::plan::Plan;
@@ -58,5 +59,14 @@ impl<'a> Job<'a> {
     /// The height of the lowest block that was refused.
     pub fn fault(&self) -> Option<u32> {
         Some(self.fault.load(Ordering::Relaxed)).filter(|height| *height < u32::MAX)
+    }
+}
+
+/// The fault of the block at `height`: a join never refuses a block, but ends below it.
+pub(super) fn refused_at(height: u32, fault: Fault) -> Fault {
+    match fault {
+        // A branch that no peer has is not far below the best header.
+        Fault::Rule(..) | Fault::Gone(_) => Fault::Unjudged(height),
+        fault => fault,
     }
 }

@@ -28,7 +28,6 @@ mod check;
 mod commit;
 mod coordinator;
 pub mod directory;
-mod fault;
 mod job;
 mod notes;
 mod pair;

@@ -17,9 +17,9 @@ use apus_node::clock::Stage;
 use apus_wire::{Cursor, OutPoint, put_varint};
 
 use super::base::{Base, Wanted, output_of};
-use super::fault::Fault;
 use super::job::Job;
 use super::state::PairCounts;
+use apus_node::fault::Fault;
 
 /// A thread of the second pass.
 pub(super) struct Pairer<'a> {

@@ -19,10 +19,10 @@ use apus_rules::CheckedBlock;
 use apus_store::{FlatFilePos, Lane};
 use apus_wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 
-use super::fault::Fault;
-use super::job::Job;
+use super::job::{Job, refused_at};
 use super::notes::NoteTaker;
 use super::state::{ReadCounts, SpanState};
+use apus_node::fault::Fault;
 
 /// How many inputs ahead of the one that is met memory is asked for: three times as many that of
 /// the table, twice as many that of the transaction, and then that of the output.
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
                     report(block);
                     span.next += 1;
                 }
-                Err(Fault::Block(height)) => {
+                Err(Fault::Unjudged(height)) => {
                     // The block may have met outputs and left records of its own, so the span
                     // counts as read beyond it, and is read again below it.
                     span.next += 1;
@@ -137,8 +137,7 @@ impl<'a> Reader<'a> {
     ) -> Result<ReadBlock, Fault> {
         let (shared, plan) = (self.job.shared, self.job.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let block = shared.checked_until(step, halt);
-        let block = block.map_err(|fault| Fault::of_block(step, height, fault))?;
+        let block = shared.checked_until(step, halt).map_err(|fault| refused_at(height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
         // Those that the last pass checks.
@@ -201,7 +200,7 @@ impl<'a> Reader<'a> {
                 }
                 let outpoint = input.outpoint();
                 match window.spend(&outpoint, hashes[place].0, height, spender as u32) {
-                    Met::Missing => return Err(Fault::Block(height)),
+                    Met::Missing => return Err(Fault::Unjudged(height)),
                     Met::Output { code, output } => {
                         notes.input(&input, SpendSource::Early { code, output });
                         match code >> 1 == height {

@@ -13,12 +13,12 @@ use apus_hash::Elements;
 use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::check_spends;
+use apus_node::fault::Fault;
 use apus_node::sources::Place;
 use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
 use apus_swiftsync::{Aggregate, Salt};
 use rayon::prelude::*;
 
-use super::fault::Fault;
 use super::job::Job;
 use super::tally::push_coin;
 use super::undo::{UndoAt, UndoWritten, external_coins};
@@ -63,7 +63,7 @@ pub(super) fn balance<A: Aggregate>(
     let shared = job.shared;
     let used = used(job, records, written);
     let choices: Vec<Choice<A>> = shared.pool.install(|| {
-        let spare = spare_records(job, &used).map_err(Fault::Store)?;
+        let spare = spare_records(job, &used)?;
         let choice = |(written, used): (usize, &Option<Used>)| {
             let others = match used {
                 Some(used) => alternatives(job, used, &spare)?,
@@ -82,7 +82,7 @@ pub(super) fn balance<A: Aggregate>(
         let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
         let prev = &shared.tree.prev_hash(*id);
         let undo = UndoRecord { file, height, prev, payload: &other.payload };
-        let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        let pos = shared.files.append_undo(undo)?;
         *at = FlatFilePos { file, pos };
     }
     *aggregate = balanced;
@@ -150,7 +150,7 @@ fn alternatives<A: Aggregate>(
         let key = (file, used.tx_count.saturating_sub(1));
         for record in spare.get(&key).into_iter().flatten() {
             let place = undo.records()[*record];
-            let fits = undo.read(place, prev, &mut scratch).map_err(Fault::Store)?;
+            let fits = undo.read(place, prev, &mut scratch)?;
             if fits && !payloads.contains(&scratch) {
                 payloads.push(scratch.clone());
             }
@@ -159,7 +159,7 @@ fn alternatives<A: Aggregate>(
     if payloads.is_empty() {
         return Ok(Vec::new());
     }
-    let used_payload = shared.files.read_undo(used.pos, prev).map_err(Fault::Store)?;
+    let used_payload = shared.files.read_undo(used.pos, prev)?;
     payloads.retain(|payload| *payload != used_payload);
     let mut others = Vec::new();
     for payload in payloads {
@@ -179,7 +179,7 @@ fn difference<A: Aggregate>(
     used: &[u8],
     other: &[u8],
 ) -> Result<Option<A>, Fault> {
-    let prepared = shared.prepare(step).map_err(|error| Fault::of_block(step, error))?;
+    let prepared = shared.prepare(step)?;
     let (Ok(before), Ok(after)) =
         (external_coins(&prepared, used), external_coins(&prepared, other))
     else {

@@ -8,16 +8,16 @@ use apus_node::block::shared::Shared;
 use apus_node::checked::Checked;
 use apus_node::coin_count::CoinsAt;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::outcome::{Activated, Counts};
+use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::tables::{Tables, WRITERS_PER_CORE, Writing};
 use apus_swiftsync::Aggregate;
 
 use super::alternatives::balance;
-use super::coordinator::{Coordinator, Ended, Saving};
+use super::coordinator::{Coordinator, Saving};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
-use super::fault::Fault;
 use super::finish::{commit, prove};
 use super::job::Job;
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
@@ -34,26 +34,24 @@ const SNAPSHOT_PERCENT: usize = 30;
 /// interrupted run has saved is carried on from.
 ///
 /// # Errors
-/// The hints, a block or undo data is wrong, or the disk fails. No coins are committed then; stored
-/// blocks are kept.
+/// The hints, a block or undo data is wrong, the disk fails, or `watch` asks to stop. No coins are
+/// committed then; stored blocks are kept.
 pub(super) fn attempt<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
     watch: Watch,
-) -> Result<Activated, Fault> {
-    match build_all::<A>(node, claim, plan, watch) {
-        Err(Fault::Stopped) if watch.is_stopped() => {
-            // Blocks that peers have sent need not come again, wherever it was stopped.
-            let (shared, ledger) = node.split();
-            ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
-            Ok(Activated::Stopped)
-        }
-        built => built.map(|()| Activated::Best),
+) -> Result<(), Fault> {
+    let built = build_all::<A>(node, claim, plan, watch);
+    if matches!(built, Err(Fault::Stopped)) {
+        // Blocks that peers have sent need not come again, wherever it was stopped.
+        let (shared, ledger) = node.split();
+        ledger.write_index(shared.files, shared.tree)?;
     }
+    built
 }
 
-/// [`attempt`], for which it is a fault to be stopped.
+/// [`attempt`], which leaves the block index as it is when it is stopped.
 fn build_all<A: Aggregate>(
     node: &mut Node,
     claim: &Claim,
@@ -87,7 +85,7 @@ fn build_all<A: Aggregate>(
     let tables = match opened.sorted() {
         None => None,
         Some(pieces) => {
-            let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+            let bulk = shared.chainstate.bulk()?;
             Some(Tables::of_snapshot(pieces, bulk))
         }
     };
@@ -95,12 +93,16 @@ fn build_all<A: Aggregate>(
     let height = plan.chain.height().unwrap_or(0);
     let report = Progress { height, ..Progress::of(Phase::WritingCoins) }.share_to(watch.observer);
     let writing = Writing { writers, report: &report, stop: watch.stop };
-    let mut ended = Ended::Stopped;
+    let mut all_done = false;
     let mut run = |failed: &AtomicBool| {
         let stops = || watch.is_stopped() || failed.load(Relaxed);
         let run = || coordinator.run(work.share.workers, stops);
-        ended = shared.serve(job.wanted(), watch.observer, run)?;
-        Ok::<_, Fault>((ended == Ended::Finished).then_some(()))
+        match shared.serve(job.wanted(), watch.observer, run) {
+            Ok(()) => all_done = true,
+            Err(Fault::Stopped) => return Ok(None),
+            Err(fault) => return Err(fault),
+        }
+        Ok(Some(()))
     };
     let finished = match &tables {
         Some(tables) => tables.write_beside(writing, run)?,
@@ -113,12 +115,12 @@ fn build_all<A: Aggregate>(
     });
     // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
     // was saved last counts; those of a snapshot are not.
-    let is_worth_a_save = ended == Ended::Finished && opened.sorted().is_some();
+    let is_worth_a_save = all_done && opened.sorted().is_some();
     if is_worth_a_save && matches!(completed, Err(Fault::Stopped)) {
         coordinator.save()?;
     }
     completed?;
-    work.survivors.destroy().map_err(Fault::Store)?;
+    work.survivors.destroy()?;
     remove_directory(&disk, &directory).map_err(Fault::Store)
 }
 
@@ -165,12 +167,12 @@ fn complete<A: Aggregate>(
     };
     let tally = &gathered.tally;
     let next = CoinsAt { block: shared.tree.node(plan.target).hash, coins: tally.coins };
-    ledger.write_coin_count(shared, next).map_err(Fault::Store)?;
+    ledger.write_coin_count(shared, next)?;
     commit(shared, ledger, plan, undo, || {
         let tables = match tables {
             Some(tables) => tables,
             None => {
-                let bulk = shared.chainstate.bulk().map_err(Fault::Store)?;
+                let bulk = shared.chainstate.bulk()?;
                 let writers = table_writers(shared, work, tally.coins);
                 let tables = Tables::of_gathered(&work.survivors, bulk, writers);
                 (writing.report)(0.0);
@@ -194,7 +196,7 @@ fn complete<A: Aggregate>(
     Ok(())
 }
 
-/// Runs the proof over blocks that are all stored, and keeps nothing; `None` if it was stopped.
+/// Runs the proof over blocks that are all stored, and keeps nothing.
 ///
 /// # Errors
 /// As for a SwiftSync that is attempted.
@@ -203,23 +205,17 @@ pub fn verify<A: Aggregate>(
     claim: &Claim,
     plan: &Plan,
     watch: Watch,
-) -> Result<Option<Tally>, Fault> {
-    let salt = new_salt(node.dir.path()).map_err(Fault::Store)?;
+) -> Result<Tally, Fault> {
+    let salt = new_salt(node.dir.path())?;
     let threads = node.options.threads;
-    let reading = Reading::of_proof(node, plan, watch);
-    let opened = match Opened::open(claim, &reading) {
-        Err(Fault::Stopped) => return Ok(None),
-        opened => opened?,
-    };
+    let opened = Opened::open(claim, &Reading::of_proof(node, plan, watch))?;
     let (shared, ledger) = node.split();
     let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
-    let mut coordinator =
-        Coordinator::<A>::new(&job, ledger, State::new(&salt), watch.observer, None);
-    if coordinator.run(threads, || watch.is_stopped())? == Ended::Stopped {
-        return Ok(None);
-    }
+    let state = State::new(&salt);
+    let mut coordinator = Coordinator::<A>::new(&job, ledger, state, watch.observer, None);
+    coordinator.run(threads, || watch.is_stopped())?;
     let (State { gathered, .. }, _) = coordinator.parts();
     opened.assert_all_met(&gathered.tally);
     prove(gathered, &job.unspent, plan, &shared)?;
-    Ok(Some(gathered.tally.clone()))
+    Ok(gathered.tally.clone())
 }

@@ -6,10 +6,10 @@ use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
 use apus_node::options::AggregateKind;
-use apus_node::outcome::Activated;
 use apus_node::progress::Watch;
 use apus_node::sources::Place;
 use apus_peers::{download, store_left_from};
@@ -17,7 +17,7 @@ use apus_swiftsync::{MuHashAggregate, SumAggregate};
 
 use super::attempt::attempt;
 use super::directory::{forget, saved};
-use super::fault::Fault;
+use super::fault;
 use super::plan;
 use super::plan::{Mode, Plan};
 use crate::claim::Claim;
@@ -30,9 +30,9 @@ use crate::summary::SavedBlocks;
 /// If no block is assumed valid, every block that is available at that height is tried.
 ///
 /// # Errors
-/// Hints, blocks or undo data are wrong, or do not reach as far as needed. No coins are committed
-/// then; stored blocks are kept.
-pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<Activated, SyncError> {
+/// Hints, blocks or undo data are wrong, or do not reach as far as needed; the disk fails; or
+/// `watch` asks to stop. No coins are committed then; stored blocks are kept.
+pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncError> {
     let (mode, mut targets) = plan::targets(node, claim)?;
     // The branches before the one that an interrupted run was at have failed in it.
     let saved = saved(node, claim)?.map(|saved| saved.key.target);
@@ -41,11 +41,11 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<Activated, 
     let mut first_error = None;
     for target in &targets {
         let fault = match build_branch(node, claim, *target, mode, watch) {
-            Ok(activated) => return Ok(activated),
+            Ok(()) => return Ok(()),
             Err(fault) => fault,
         };
-        let (ends, keeps) = (!fault.is_of_branch(), fault.keeps_progress(node));
-        let error = fault.into_error(node, claim);
+        let (ends, keeps) = (!fault::is_of_branch(&fault), fault::keeps_progress(&fault, node));
+        let error = fault::into_error(fault, node, claim);
         if !ends {
             // The blocks are good whatever the hints are.
             node.ledger.write_index(&node.files, &node.tree)?;
@@ -87,13 +87,11 @@ fn build_branch(
     target: BlockId,
     mode: Mode,
     watch: Watch,
-) -> Result<Activated, Fault> {
+) -> Result<(), Fault> {
     let (mut is_said, mut is_second) = (false, false);
     loop {
-        store_base(node, watch.stop).map_err(Fault::Store)?;
-        if store_recent(node, target, mode, watch)? == Activated::Stopped {
-            return Ok(Activated::Stopped);
-        }
+        store_base(node, watch.stop)?;
+        store_recent(node, target, mode, watch)?;
         let plan = Plan::new(node, target, mode)?;
         let words =
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
@@ -102,25 +100,24 @@ fn build_branch(
             AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, watch),
             AggregateKind::MuHash => attempt::<MuHashAggregate>(node, claim, &plan, watch),
         };
-        store_left_from(node, plan.stored_from).map_err(Fault::Store)?;
+        store_left_from(node, plan.stored_from)?;
         match result {
-            Ok(Activated::Best) => {
+            Ok(()) => {
                 node.tree.settle_on(plan.target);
-                return Ok(Activated::Best);
+                return Ok(());
             }
             // Another copy may be good; what was saved is carried on from.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
-                take_another_copy(node, step, &what, watch.stop).map_err(Fault::Store)?;
+                take_another_copy(node, step, &what, watch.stop)?;
             }
             // A disk that damages it once more would do so forever.
             Err(fault) => {
-                let damage = fault.damage_to_saved(node).filter(|_| !is_second);
+                let damage = fault::damage_to_saved(&fault, node).filter(|_| !is_second);
                 let Some(error) = damage else { return Err(fault) };
                 watch.observer.note(&begun_again(error, "SwiftSync"));
                 is_second = true;
-                forget(node).map_err(Fault::Store)?;
+                forget(node)?;
             }
-            Ok(stopped) => return Ok(stopped),
         }
     }
 }
@@ -143,19 +140,14 @@ fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
 
 /// Stores the last blocks up to `target` if peers have them: they are read first, and at the end
 /// again.
-fn store_recent(
-    node: &mut Node,
-    target: BlockId,
-    mode: Mode,
-    watch: Watch,
-) -> Result<Activated, Fault> {
+fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> Result<(), Fault> {
     if mode == Mode::Full {
-        return Ok(Activated::Best);
+        return Ok(());
     }
     let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
     let mut recent: Vec<BlockId> = ancestors.collect();
     recent.reverse();
-    download(node, &recent, watch).map_err(Fault::Store)
+    download(node, &recent, watch)
 }
 
 /// Whether there may be another copy of a block whose bytes at this place are damaged. For a stored

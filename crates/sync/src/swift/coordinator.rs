@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use apus_disk::Disk;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::progress::{Observer, Phase, Progress};
 use apus_node::threads;
 use apus_node::threads::Crew;
 use apus_swiftsync::Aggregate;
 
-use super::fault::Fault;
 use super::job::{FinishedBlock, Job};
 use super::recent::Recent;
 use super::resume::{State, Workspace};
@@ -29,15 +29,6 @@ use super::saved::{Saved, SavedUndo};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
 use super::worker::Worker;
-
-/// How the work on all blocks ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ended {
-    /// Every block is finished.
-    Finished,
-    /// Somebody asked to stop; what is done is saved.
-    Stopped,
-}
 
 /// Where and how often progress is saved, and the parts of it that the coordinator does not keep
 /// itself: key, salt, unspent coins and the coins that the last blocks spend.
@@ -82,18 +73,18 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     /// is saved when it is time, and before the return if it was stopped.
     ///
     /// # Errors
-    /// A block, its hints or its undo data is wrong, or the disk fails. The ledger then knows all
-    /// blocks that were stored.
-    pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<Ended, Fault> {
+    /// A block, its hints or its undo data is wrong, the disk fails, or `stops` returned true. The
+    /// ledger then knows all blocks that were stored.
+    pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<(), Fault> {
         loop {
             self.run_until_save(threads, &stops)?;
             let is_stopped = stops();
             if self.job.all_taken() && !is_stopped {
-                return Ok(Ended::Finished);
+                return Ok(());
             }
             self.save()?;
             if is_stopped {
-                return Ok(Ended::Stopped);
+                return Err(Fault::Stopped);
             }
         }
     }
@@ -152,10 +143,8 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     /// coins and finished blocks would not be of the same blocks.
     pub fn save(&mut self) -> Result<(), Fault> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
-        self.ledger
-            .write_index(self.job.shared.files, self.job.shared.tree)
-            .map_err(Fault::Store)?;
-        let survivors = work.survivors.save().map_err(Fault::Store)?;
+        self.ledger.write_index(self.job.shared.files, self.job.shared.tree)?;
+        let survivors = work.survivors.save()?;
         let saved_undo = |undo: &UndoWritten| SavedUndo {
             height: self.job.shared.tree.node(undo.id).height,
             at: undo.at,
@@ -172,7 +161,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
             undo: self.state.undo.iter().map(saved_undo).collect(),
         };
         if let Some(directory) = path.parent() {
-            disk.create_dir_all(directory).map_err(Fault::Store)?;
+            disk.create_dir_all(directory)?;
         }
         disk.write_private(path, &saved.to_bytes()).map_err(Fault::Store)
     }

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use apus_coins::{Coin, SnapshotFile, SnapshotReadError};
 use apus_node::differ::{CoinDifference, DifferenceKind, Differences};
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::BlockBytes;
@@ -19,7 +20,6 @@ use apus_rules::CheckedBlock;
 use apus_swiftsync::Salt;
 use apus_wire::OutPoint;
 
-use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::Job;
 use super::plan::Plan;
@@ -149,8 +149,7 @@ fn gather_block<G: Gather>(
     gathered: &mut G,
 ) -> Result<(), Fault> {
     let (shared, step) = (job.shared, job.plan.steps[index]);
-    let block: CheckedBlock<BlockBytes> =
-        shared.checked(step).map_err(|fault| Fault::of_block(step, fault))?;
+    let block: CheckedBlock<BlockBytes> = shared.checked(step)?;
     let height = shared.tree.node(step.id).height;
     let marks = match job.unspent {
         Unspent::Hints(hints) => {

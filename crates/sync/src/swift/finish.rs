@@ -6,11 +6,11 @@ use apus_hash::Hash;
 use apus_node::block::shared::Shared;
 use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_rules::subsidy;
 use apus_store::BlockStatus;
 use apus_swiftsync::{Aggregate, HintsError};
 
-use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
@@ -88,13 +88,13 @@ pub(super) fn commit<'t>(
         }
     }
     for UndoWritten { id, at } in undo {
-        ledger.note_undo(shared.files, shared.tree, *id, *at).map_err(Fault::Store)?;
+        ledger.note_undo(shared.files, shared.tree, *id, *at)?;
     }
     let left = ledger.leave_snapshot(shared.tree, plan.target);
-    ledger.write_index(shared.files, shared.tree).map_err(Fault::Store)?;
+    ledger.write_index(shared.files, shared.tree)?;
     let bulk = tables()?;
     if let Some(left) = left {
-        left.give_up().map_err(Fault::Store)?;
+        left.give_up()?;
     }
     let best = shared.tree.node(plan.target).hash;
     bulk.commit(&best).map_err(Fault::Store)

@@ -1,12 +1,12 @@
 //! A block's outputs together with what its hints say of them.
 
 use apus_coins::SnapshotError;
+use apus_node::fault::Fault;
 use apus_rules::{CheckedBlock, is_bip30_unspendable};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputCounter, OutputFate};
 use apus_wire::{OutPoint, OutputView};
 
-use super::fault::Fault;
 use super::unspent::{Marks, Unspent};
 use crate::unspent::Mismatch;
 

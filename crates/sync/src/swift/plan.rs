@@ -9,13 +9,13 @@ use apus_hash::Hash;
 use apus_node::block::check::History;
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Prune};
 use apus_node::sources::Place;
 use apus_rules::{Bip30Check, bip30_check, bip30_overwritten_after};
 use apus_wire::Network;
 
-use super::fault::Fault;
 use super::undo::{UndoAt, UndoCopies};
 use super::vouched::vouched_for;
 use crate::claim::Claim;
@@ -262,7 +262,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
 /// Where the undo data of each step's block is: in the data directory, where a source's block index
 /// says, or in the rev file next to a block file that a copy of the block lies in.
 fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
-    let copies = UndoCopies::open(node).map_err(Fault::Store)?;
+    let copies = UndoCopies::open(node)?;
     // In a rev file, records lie in the order in which the blocks were connected: about that of
     // their heights.
     let mut by_height: Vec<usize> = (0..steps.len()).collect();

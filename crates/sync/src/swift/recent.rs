@@ -14,6 +14,7 @@ use apus_hash::Hash;
 use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{BranchTimes, check_spends};
+use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
 use apus_node::sources::Place;
 use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
@@ -21,7 +22,6 @@ use apus_wire::{Cursor, OutPoint, put_compact_size};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use super::fault::Fault;
 use super::plan::Plan;
 use super::undo::UndoWritten;
 
@@ -50,7 +50,7 @@ impl Recent {
         let collected: Result<Vec<Vec<OutPoint>>, Fault> = shared.pool.install(|| {
             let prepare = |step| match stop.load(Relaxed) {
                 true => Err(Fault::Stopped),
-                false => shared.prepare(step).map_err(|error| Fault::of_block(step, error)),
+                false => shared.prepare(step),
             };
             steps.into_par_iter().map(|step| Ok(prepare(step)?.external)).collect()
         });
@@ -150,7 +150,7 @@ impl Recent {
             let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
             let prev = &shared.tree.prev_hash(*id);
             let undo = UndoRecord { file, height, prev, payload: &payload };
-            let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+            let pos = shared.files.append_undo(undo)?;
             written.push(UndoWritten { id: *id, at: FlatFilePos { file, pos } });
         }
         Ok(written)
@@ -166,7 +166,7 @@ impl Recent {
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Some(pos) = record.block_pos() else { return Ok(None) };
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
-        let prepared = shared.prepare(step).map_err(|e| Fault::of_block(step, e))?;
+        let prepared = shared.prepare(step)?;
         // An output of this block or of a later one cannot be spent here.
         let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);
         let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();

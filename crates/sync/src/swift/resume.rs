@@ -6,6 +6,7 @@ use std::path::Path;
 use apus_coins::{SavedSurvivors, Survivors};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::step::Step;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::{Observer, Watch};
 use apus_node::resources::SwiftShare;
@@ -14,7 +15,6 @@ use apus_node::threads;
 use apus_swiftsync::{Aggregate, Salt};
 
 use super::directory::{load, remove_directory, saved_path};
-use super::fault::Fault;
 use super::plan::{Mode, Plan};
 use super::recent::Recent;
 use super::saved::{Key, Saved, SavedUndo};
@@ -87,7 +87,7 @@ pub(super) fn begin<A: Aggregate>(
     };
     let share = share(node, recent.as_ref()).map_err(Fault::Memory)?;
     let memory = share.survivors_bytes;
-    let saved = load(&disk, directory).map_err(Fault::Store)?;
+    let saved = load(&disk, directory)?;
     if saved.is_none() && saved_path(directory).is_file() {
         watch.observer.note(&unreadable(&saved_path(directory), "SwiftSync"));
     }
@@ -106,8 +106,8 @@ pub(super) fn begin<A: Aggregate>(
         );
         return Ok((Workspace { key, salt, survivors, recent, share }, state));
     }
-    remove_directory(&disk, directory).map_err(Fault::Store)?;
-    let salt = new_salt(directory).map_err(Fault::Store)?;
+    remove_directory(&disk, directory)?;
+    let salt = new_salt(directory)?;
     let survivors = Survivors::new(&disk, directory, memory);
     let state = State::new(&salt);
     Ok((Workspace { key, salt, survivors, recent, share }, state))

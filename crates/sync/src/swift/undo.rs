@@ -14,10 +14,9 @@ use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::Refused;
 use apus_node::clock::Stage;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_store::{FlatFilePos, IndexDb, UndoFile};
-
-use super::fault::Fault;
 
 /// Where a block's undo data is.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +179,7 @@ impl UndoCopies {
             UndoAt::Source { file, guess } => {
                 for (_, undo) in self.of_block(shared, step.id, file) {
                     let found = undo.find_fitting(guess, prev, tx_count, payload, &mut takes);
-                    if found.map_err(Fault::Store)?.is_some() {
+                    if found?.is_some() {
                         break;
                     }
                 }

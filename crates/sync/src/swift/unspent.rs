@@ -10,6 +10,7 @@ use apus_coins::{
 };
 use apus_disk::SpillFile;
 use apus_hash::Hash;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::resources::mapped_bytes;
@@ -18,7 +19,6 @@ use apus_rules::MONEY_MAX;
 use apus_swiftsync::hints::Numbering;
 use apus_wire::OutPoint;
 
-use super::fault::Fault;
 use super::plan::Plan;
 use super::tally::Tally;
 use crate::claim::Claim;
@@ -95,7 +95,7 @@ pub(super) fn load(
     height: u32,
     coins: &mut BlockCoins,
 ) -> Result<(), Fault> {
-    match by_height.load(height, coins).map_err(Fault::Store)? {
+    match by_height.load(height, coins)? {
         true => Ok(()),
         false => Err(Fault::Snapshot(SnapshotError::new(format!(
             "it has more coins of block {height} than one block can create"

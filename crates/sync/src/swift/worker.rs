@@ -11,13 +11,13 @@ use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{Validation, check_spends};
 use apus_node::clock::Stage;
+use apus_node::fault::Fault;
 use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
 use apus_rules::CheckedBlock;
 use apus_store::{FlatFilePos, UndoRecord};
 use apus_swiftsync::Aggregate;
 
-use super::fault::Fault;
 use super::hinted::{HintedFate, for_each_output};
 use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
@@ -80,7 +80,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     /// Ends the work, and gives what was gathered.
     pub fn into_gathered(mut self) -> Result<Gathered<A>, Fault> {
         if let Some(survivors) = &mut self.survivors {
-            survivors.flush().map_err(Fault::Store)?;
+            survivors.flush()?;
         }
         Ok(self.gathered)
     }
@@ -90,8 +90,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
         let history = self.job.plan.history_of_peers(shared.tree, &step);
-        let block = shared.checked_as(step, history, self.halt);
-        let block = block.map_err(|fault| Fault::of_block(step, fault))?;
+        let block = shared.checked_as(step, history, self.halt)?;
         let view = block.view();
         let may_lack = step.place == Place::Peers && history == History::Stripped;
         // One that commits to no witnesses must have none.
@@ -118,8 +117,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.job.shared;
         let step = self.job.plan.steps[index];
-        let prepared = shared.prepare_until(step, self.halt);
-        let prepared = prepared.map_err(|fault| Fault::of_block(step, fault))?;
+        let prepared = shared.prepare_until(step, self.halt)?;
         let block = self.validate(index, prepared)?;
         let prepared = &block.prepared;
         {
@@ -190,7 +188,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                         let script = compress_script(script, scratch);
                         let coin = CoinParts { amount, code, script };
                         let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin);
-                        pushed.map_err(Fault::Store)?;
+                        pushed?;
                     }
                 }
             }
@@ -219,7 +217,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
                     gathered.tally.add_coin(coin.amount);
                     if let Some(survivors) = survivors {
                         let pushed = survivors.push(&outpoint.txid, outpoint.vout, &coin.parts());
-                        pushed.map_err(Fault::Store)?;
+                        pushed?;
                     }
                 }
             }
@@ -265,7 +263,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let node = shared.tree.node(step.id);
         let prev = shared.tree.prev_hash(step.id);
         let undo = UndoRecord { file, height: node.height, prev: &prev, payload };
-        let pos = shared.files.append_undo(undo).map_err(Fault::Store)?;
+        let pos = shared.files.append_undo(undo)?;
         Ok(Some(FlatFilePos { file, pos }))
     }
 

@@ -10,7 +10,7 @@ use apus_node::clock::Stage;
 use apus_wire::OutPoint;
 
 use super::examine::{BlockCoins, Examined};
-use super::report::{Damage, DamageList, Ended};
+use super::report::{Damage, DamageList, Incomplete};
 
 /// The blocks disconnected so far.
 pub(super) struct Disconnector {
@@ -19,7 +19,7 @@ pub(super) struct Disconnector {
     /// The height of the lowest block that is disconnected; above the tip at first.
     pub from: u32,
     /// Why no further block is disconnected.
-    pub ended: Option<Ended>,
+    pub ended: Option<Incomplete>,
     /// What the UTXO set has wrong.
     pub damage: DamageList,
 }
@@ -39,13 +39,13 @@ impl Disconnector {
             }
             let is_full = shared.cache.bytes() > self.bytes_max;
             match &block.coins {
-                _ if is_full => self.ended = Some(Ended::CacheFull),
+                _ if is_full => self.ended = Some(Incomplete::CacheFull),
                 Some(coins) => {
                     self.disconnect(shared, &block, coins);
                     self.from = block.height;
                 }
-                None if block.is_damaged => self.ended = Some(Ended::Damaged),
-                None => self.ended = Some(Ended::NoUndo),
+                None if block.is_damaged => self.ended = Some(Incomplete::Damaged),
+                None => self.ended = Some(Incomplete::NoUndo),
             }
         }
     }

@@ -7,9 +7,10 @@ use apus_disk::StoreError;
 use apus_node::block::check::{History, check_view, parse};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::shared::Shared;
-use apus_node::block::step::BlockFault;
+use apus_node::block::step::Step;
 use apus_node::clock::Stage;
-use apus_node::sources::BlockBytes;
+use apus_node::fault::Fault;
+use apus_node::sources::{BlockBytes, Place};
 use apus_rules::{CheckedBlock, is_bip30_unspendable};
 use apus_store::{FlatFilePos, IndexRecord};
 use apus_wire::OutPoint;
@@ -78,7 +79,7 @@ pub(super) fn examine(
 }
 
 /// The level that found damage, and the damage.
-type Fault = (u8, StoreError);
+type FoundAt = (u8, StoreError);
 
 fn levels(
     shared: &Shared,
@@ -86,13 +87,14 @@ fn levels(
     level: u8,
     with_coins: bool,
     examined: &mut Examined,
-) -> Result<(), Fault> {
+) -> Result<(), FoundAt> {
     let (id, files) = (examined.id, shared.files);
     let Some(pos) = record.block_pos() else {
         let path = files.block_path(record.file);
         let what = format!("block {} is not stored", shared.tree.node(id).hash);
         return Err((0, StoreError::new(path, what)));
     };
+    let step = Step { id, place: Place::Stored(pos), weight: 0 };
     let bytes = {
         let _timer = shared.clock.start(Stage::Read);
         files.read_block(pos).map_err(|error| (0, error))?
@@ -100,12 +102,12 @@ fn levels(
     examined.bytes = bytes.len() as u64;
     let timer = shared.clock.start(Stage::Check);
     let of_block = |level| move |fault| (level, error_of(shared, pos, fault));
-    let view = parse(shared.tree, id, bytes).map_err(of_block(0))?;
+    let view = parse(shared.tree, step, bytes).map_err(of_block(0))?;
     examined.transactions = view.tx_count() as u64;
     if level == 0 {
         return Ok(());
     }
-    let block = check_view(shared.tree, id, History::New, view).map_err(of_block(1))?;
+    let block = check_view(shared.tree, step, History::New, view).map_err(of_block(1))?;
     drop(timer);
     let Some(undo_pos) = record.undo_pos().filter(|_| level >= 2) else { return Ok(()) };
     let spent = spent_coins(shared, id, undo_pos, &block).map_err(|error| (2, error))?;
@@ -116,12 +118,12 @@ fn levels(
     Ok(())
 }
 
-fn error_of(shared: &Shared, pos: FlatFilePos, fault: BlockFault) -> StoreError {
+fn error_of(shared: &Shared, pos: FlatFilePos, fault: Fault) -> StoreError {
     let what = match fault {
-        BlockFault::Store(error) => return error,
-        BlockFault::Damaged(what) => what,
-        BlockFault::Rule(error) => error.to_string(),
-        BlockFault::Stopped | BlockFault::Gone => unreachable!("a stored block has no peer"),
+        Fault::Store(error) => return error,
+        Fault::Damaged(_, what) => what,
+        Fault::Rule(_, error) => error.to_string(),
+        _ => unreachable!("a stored block is read and checked"),
     };
     StoreError::corrupt(shared.files.block_path(pos.file), u64::from(pos.pos), what)
 }

@@ -16,12 +16,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use rayon::prelude::*;
 
 use crate::in_order::activate::connect;
-use crate::in_order::connect::Outcome;
 use apus_chain::ActiveChain;
 use apus_disk::StoreError;
 use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
+use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
 use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
@@ -29,7 +29,7 @@ use apus_node::resources;
 use apus_node::sources::Place;
 use disconnect::Disconnector;
 use examine::{Examined, examine};
-pub use report::{Damage, DamageList, Ended, LevelReport, Verified, Verify};
+pub use report::{Damage, DamageList, Incomplete, LevelReport, Verified, Verify};
 
 /// Blocks that are examined at once. With level 3 the coins of twice as many are in memory: of busy
 /// blocks 1 MB each.
@@ -183,10 +183,10 @@ impl<'a> Descent<'a> {
     /// How far each level up to `asked` came, but for level 4.
     fn levels(&self, asked: u8, disconnector: &Disconnector) -> Vec<LevelReport> {
         let blocks_ended = match self.is_stopped {
-            true => Some(Ended::Stopped),
-            false => self.is_pruned.then_some(Ended::Pruned),
+            true => Some(Incomplete::Stopped),
+            false => self.is_pruned.then_some(Incomplete::Pruned),
         };
-        let undo_ended = (self.undo_from > self.from).then_some(Ended::NoUndo);
+        let undo_ended = (self.undo_from > self.from).then_some(Incomplete::NoUndo);
         let of_level = |level: u8| {
             let (from, ended) = match level {
                 0 | 1 => (self.from, None),
@@ -204,7 +204,7 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
     let LevelReport { from, ended, .. } = found.levels[3];
     let mut level = LevelReport { level: 4, from: found.height + 1, ended };
     if !found.is_sound() || found.interrupted {
-        let why = if found.interrupted { Ended::Stopped } else { Ended::Damaged };
+        let why = if found.interrupted { Incomplete::Stopped } else { Incomplete::Damaged };
         level.ended = Some(why);
         return level;
     }
@@ -213,33 +213,33 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
     if let Some(below) = node.ledger.active.at(from - 1) {
         node.ledger.active = ActiveChain::to(&node.tree, below);
     }
-    let outcome = connect(node, &steps, watch);
+    let connected = connect(node, &steps, watch);
     let Counts { inputs, scripts, .. } = node.ledger.counts;
     found.counts = Counts { inputs, scripts, ..found.counts };
     let reached = node.ledger.active.height().unwrap_or(0);
-    let error = match outcome {
-        Ok(Outcome::Done) => {
+    let error = match connected {
+        Ok(()) => {
             level.from = from;
             return level;
         }
-        Ok(Outcome::Stopped) => {
+        Err(Fault::Stopped) => {
             found.interrupted = true;
-            level.ended = Some(Ended::Stopped);
+            level.ended = Some(Incomplete::Stopped);
             return level;
         }
-        Ok(Outcome::Invalid(_, error)) => {
+        Err(Fault::Rule(_, error)) => {
             let what = format!("the block cannot be connected again: {error}");
             StoreError::new(node.chainstate.dir(), what)
         }
-        Ok(Outcome::Damaged(Step { place: Place::Stored(pos), .. }, what)) => {
+        Err(Fault::Damaged(Step { place: Place::Stored(pos), .. }, what)) => {
             StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
         }
-        Ok(Outcome::Damaged(..) | Outcome::Gone(_)) => unreachable!("every block is stored"),
-        Ok(Outcome::Full(error)) | Err(error) => error,
+        Err(Fault::Full(error) | Fault::Store(error)) => error,
+        Err(_) => unreachable!("every block is stored"),
     };
     let height = reached + 1;
     let block = steps[(height - from) as usize].id;
     found.damage.note(Damage { level: 4, height, block: node.tree.node(block).hash, error });
-    level.ended = Some(Ended::Damaged);
+    level.ended = Some(Incomplete::Damaged);
     level
 }

@@ -90,12 +90,12 @@ pub struct LevelReport {
     /// The height down to which it came from the tip; above the tip if it did not begin.
     pub from: u32,
     /// Why it came no further; `None` if it came as far as was asked for.
-    pub ended: Option<Ended>,
+    pub ended: Option<Incomplete>,
 }
 
 /// Why a level of a verification came no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum Incomplete {
     /// The next block is pruned.
     Pruned,
     /// The next block's undo data is not stored.

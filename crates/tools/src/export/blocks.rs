@@ -8,13 +8,14 @@ use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::StoreError;
 use apus_export::Batch;
 use apus_hash::Hash;
+use apus_node::error::SyncError;
 use apus_rules::{Ancestry, HeaderFacts, subsidy};
 use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
 
 use super::rows::{BlockRow, InputRow, OutputRow, TransactionRow};
 use super::source::Source;
 use super::tables::ExportTable;
-use crate::stored::{EndedEarly, ReadBlock, StoredBlock, StoredChain, check_stop};
+use crate::stored::{ReadBlock, StoredBlock, StoredChain, check_stop};
 
 /// About how many bytes of blocks an item has.
 const ITEM_BYTES: u64 = 2 << 20;
@@ -77,7 +78,7 @@ impl<'a> BlockSource<'a> {
         height: u32,
         buffers: &mut Buffers,
         batch: &mut Batch,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), SyncError> {
         let Buffers { block, undo, script, witness } = buffers;
         let ReadBlock { view, txids } = self.chain.read(height, block)?;
         let spent = match self.table {
@@ -100,7 +101,7 @@ impl<'a> BlockSource<'a> {
         height: u32,
         view: &BlockView<&[u8]>,
         undo: &mut Vec<u8>,
-    ) -> Result<Option<Vec<Coin>>, EndedEarly> {
+    ) -> Result<Option<Vec<Coin>>, SyncError> {
         let mut spent = Vec::new();
         if view.tx_count() == 1 {
             return Ok(Some(spent));
@@ -123,7 +124,7 @@ impl Source for BlockSource<'_> {
         self.items.len()
     }
 
-    fn read(&self, index: usize, batch: &mut Batch) -> Result<(), EndedEarly> {
+    fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError> {
         let mut buffers = Buffers::default();
         for height in self.items[index].clone() {
             check_stop(self.stop)?;

@@ -10,7 +10,8 @@ use apus_export::Batch;
 
 use super::rows::CoinRow;
 use super::source::Source;
-use crate::stored::{EndedEarly, check_stop};
+use crate::stored::check_stop;
+use apus_node::error::SyncError;
 
 /// Bytes of tables for each scan: some 60,000 coins.
 const SCAN_BYTES: u64 = 4 << 20;
@@ -41,7 +42,7 @@ impl Source for CoinSource<'_> {
         self.scans.len()
     }
 
-    fn read(&self, index: usize, batch: &mut Batch) -> Result<(), EndedEarly> {
+    fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError> {
         let mut scan = self.scans[index].lock().unwrap_or_else(PoisonError::into_inner);
         let (mut script, mut seen) = (Vec::new(), 0_usize);
         while let Some((outpoint, coin)) = scan.next_coin()? {

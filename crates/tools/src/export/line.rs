@@ -18,12 +18,13 @@ use std::time::Duration;
 
 use apus_disk::Share;
 use apus_export::{Batch, Encoder, Piece, Table, Writer};
+use apus_node::error::SyncError;
 use apus_node::threads::RaiseOnDrop;
 use rayon::ThreadPool;
 
 use super::output::Output;
 use super::source::Source;
-use crate::stored::{EndedEarly, check_stop};
+use crate::stored::check_stop;
 
 /// Items for each thread that may be read before the first that is missing.
 const ITEMS_AHEAD: usize = 2;
@@ -82,7 +83,7 @@ struct State<'a> {
 
 impl<'a> Line<'a> {
     /// Makes the whole table on all threads of `pool`; returns the number of rows.
-    pub fn run(&self, writer: Writer<'a>, pool: &ThreadPool) -> Result<u64, EndedEarly> {
+    pub fn run(&self, writer: Writer<'a>, pool: &ThreadPool) -> Result<u64, SyncError> {
         let threads = pool.current_num_threads();
         let state = Mutex::new(State {
             ahead_max: (ITEMS_AHEAD * threads, threads),
@@ -107,7 +108,7 @@ impl<'a> Line<'a> {
             std::mem::forget(raise);
             Ok(())
         });
-        results.into_iter().collect::<Result<(), EndedEarly>>()?;
+        results.into_iter().collect::<Result<(), SyncError>>()?;
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = state.writer {
             writer.finish().map_err(|error| self.output.blamed(error))?;
@@ -121,7 +122,7 @@ impl<'a> Line<'a> {
         state: &Mutex<State<'a>>,
         changed: &Condvar,
         halt: &AtomicBool,
-    ) -> Result<Option<Work<'a>>, EndedEarly> {
+    ) -> Result<Option<Work<'a>>, SyncError> {
         let items = self.source.items();
         let mut state = lock(state);
         loop {
@@ -137,7 +138,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn perform(&self, work: Work<'a>, state: &Mutex<State<'a>>) -> Result<(), EndedEarly> {
+    fn perform(&self, work: Work<'a>, state: &Mutex<State<'a>>) -> Result<(), SyncError> {
         let blamed = |error| self.output.blamed(error);
         match work {
             Work::Read(index) => {
@@ -226,7 +227,7 @@ mod tests {
         columns: &[Column::new("n", Kind::I64, "A number.")],
     };
 
-    type Read = fn() -> Result<(), EndedEarly>;
+    type Read = fn() -> Result<(), SyncError>;
 
     /// Items of very different sizes, of which one may fail.
     struct Numbers {
@@ -250,7 +251,7 @@ mod tests {
             self.sizes.len()
         }
 
-        fn read(&self, index: usize, batch: &mut Batch) -> Result<(), EndedEarly> {
+        fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError> {
             if let Some((_, fails)) = self.failing.filter(|(item, _)| *item == index) {
                 fails()?;
             }
@@ -262,7 +263,7 @@ mod tests {
     }
 
     /// The CSV of all numbers, made by so many threads.
-    fn made(source: &Numbers, threads: usize) -> Result<(String, u64), EndedEarly> {
+    fn made(source: &Numbers, threads: usize) -> Result<(String, u64), SyncError> {
         let output = Output::new(Path::new("memory"));
         let encoder = Encoder::new(&NUMBERS, Format::Csv, Forms::default(), &[]).unwrap();
         let (mut text, stop) = (Vec::new(), AtomicBool::new(false));
@@ -291,13 +292,13 @@ mod tests {
 
     #[test]
     fn a_failure_or_a_panic_ends_all_threads() {
-        let fails: Read = || Err(SyncError::Input("this item".to_string()).into());
+        let fails: Read = || Err(SyncError::Input("this item".to_string()));
         let panics: Read = || panic!("this item, on purpose");
         for threads in [1, 2, 5] {
             for item in [0, 20, 59] {
                 let source = Numbers { failing: Some((item, fails)), ..Numbers::of(60) };
                 let error = match made(&source, threads) {
-                    Err(EndedEarly::Failed(error)) => error.to_string(),
+                    Err(error) => error.to_string(),
                     _ => panic!("item {item} has not failed"),
                 };
                 assert_eq!(error, "this item");

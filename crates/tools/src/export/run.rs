@@ -19,7 +19,7 @@ use super::line::Line;
 use super::output::{Counted, Destination, FileStream, Output};
 use super::source::Source;
 use super::tables::ExportTable;
-use crate::stored::{EndedEarly, StoredChain};
+use crate::stored::StoredChain;
 
 /// What to export, and how.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +94,8 @@ pub fn export(
         let job = Job { options, asked, chain: &chain, heights, pool: &pool, watch };
         let (rows, bytes, interrupted) = match job.write_to(to) {
             Ok((rows, bytes)) => (rows, bytes, false),
-            Err(EndedEarly::Stopped) => (0, 0, true),
-            Err(EndedEarly::Failed(error)) => return Err(error),
+            Err(SyncError::Stopped) => (0, 0, true),
+            Err(error) => return Err(error),
         };
         Ok(Exported {
             heights: job.heights.clone().into_inner(),
@@ -187,7 +187,7 @@ impl Job<'_> {
     }
 
     /// Writes the table; returns the numbers of rows and bytes.
-    fn write_to(&self, to: Destination) -> Result<(u64, u64), EndedEarly> {
+    fn write_to(&self, to: Destination) -> Result<(u64, u64), SyncError> {
         match to {
             Destination::File(path) => Disk::new().write_new(path, |file| self.write_file(file)),
             Destination::Stream(name, stream) => {
@@ -199,7 +199,7 @@ impl Job<'_> {
         }
     }
 
-    fn write_file(&self, file: &File) -> Result<(u64, u64), EndedEarly> {
+    fn write_file(&self, file: &File) -> Result<(u64, u64), SyncError> {
         let output = Output::new(file.path());
         let target = match self.asked.format {
             Format::Sqlite => Target::Path(file.path()),
@@ -211,7 +211,7 @@ impl Job<'_> {
         Ok((rows, file.len()?))
     }
 
-    fn write(&self, target: Target, output: &Output) -> Result<u64, EndedEarly> {
+    fn write(&self, target: Target, output: &Output) -> Result<u64, SyncError> {
         let Self { asked, chain, watch, .. } = *self;
         let table = asked.table.layout();
         let (start, end) = self.heights.clone().into_inner();

@@ -14,7 +14,7 @@ use apus_swiftsync::{HintsEncoder, HintsError};
 use apus_wire::BlockView;
 use rayon::ThreadPool;
 
-use crate::stored::{EndedEarly, ReadBlock, StoredChain, check_stop, for_each_on_pool};
+use crate::stored::{ReadBlock, StoredChain, check_stop, for_each_on_pool};
 
 /// The most bytes of blocks that a thread takes at once: enough that the work done once for all of
 /// them does not count, and few enough that the memory held for them is small.
@@ -74,7 +74,7 @@ pub(super) trait UnspentSource: Sync {
     type Group: Send + Default;
 
     /// Loads the group at `index` of [`FileOrder::groups`], in the place of what `group` held.
-    fn load(&self, index: usize, group: &mut Self::Group) -> Result<(), EndedEarly>;
+    fn load(&self, index: usize, group: &mut Self::Group) -> Result<(), SyncError>;
 
     /// Puts the indices of the block's unspent outputs into `unspent`, ascending, in the place of
     /// what it held; returns the number of outputs that are counted.
@@ -83,7 +83,7 @@ pub(super) trait UnspentSource: Sync {
         group: &Self::Group,
         block: &HintedBlock,
         unspent: &mut Vec<u32>,
-    ) -> Result<u32, EndedEarly>;
+    ) -> Result<u32, SyncError>;
 }
 
 /// The totals of a hints file.
@@ -173,7 +173,7 @@ pub(super) fn write_hints<U: UnspentSource>(
     task: &HintsTask,
     order: &FileOrder,
     source: &U,
-) -> Result<Totals, EndedEarly> {
+) -> Result<Totals, SyncError> {
     let spill = SpillFile::unlinked(task.target.path, PIECES_SUFFIX);
     let (blocks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let writing = Writing { task, order, source, spill: &spill, blocks, bytes };
@@ -206,7 +206,7 @@ struct Writing<'a, U> {
 }
 
 impl<U: UnspentSource> Writing<'_, U> {
-    fn write_group(&self, written: &mut Written<U::Group>, index: usize) -> Result<(), EndedEarly> {
+    fn write_group(&self, written: &mut Written<U::Group>, index: usize) -> Result<(), SyncError> {
         self.source.load(index, &mut written.group)?;
         written.encoded.clear();
         let first_piece = written.pieces.len();
@@ -220,7 +220,7 @@ impl<U: UnspentSource> Writing<'_, U> {
     }
 
     /// Writes the block at `index` of the file order.
-    fn write_block(&self, written: &mut Written<U::Group>, index: u32) -> Result<(), EndedEarly> {
+    fn write_block(&self, written: &mut Written<U::Group>, index: u32) -> Result<(), SyncError> {
         let task = self.task;
         let height = self.order.heights[index as usize];
         let ReadBlock { view, txids } = task.chain.read(height, &mut written.bytes)?;
@@ -270,7 +270,7 @@ impl Target<'_> {
         pieces: &[Piece],
         spill: &SpillFile,
         stop: &AtomicBool,
-    ) -> Result<u64, EndedEarly> {
+    ) -> Result<u64, SyncError> {
         Disk::new().replace_with(self.path, |file| {
             let mut sink = Sink::new(file, Vec::new());
             self.encoder.put_head(pieces.len() as u32, &mut sink.held);
@@ -318,7 +318,7 @@ impl<'a> Sink<'a> {
     }
 
     /// Writes the bytes held, if they are more than `bytes`.
-    pub fn flush_beyond(&mut self, bytes: usize) -> Result<(), EndedEarly> {
+    pub fn flush_beyond(&mut self, bytes: usize) -> Result<(), SyncError> {
         if self.held.len() > bytes {
             self.file.write_all_at(&self.held, self.written)?;
             self.written += self.held.len() as u64;

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 use super::assemble::Sink;
 use super::summary::{HintsSummary, Made};
-use crate::stored::{EndedEarly, check_stop, for_each_on_pool};
+use crate::stored::{check_stop, for_each_on_pool};
 
 /// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
 /// On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
@@ -57,7 +57,7 @@ fn compress(
     pool: &ThreadPool,
     out: &Path,
     watch: Watch,
-) -> Result<Made, EndedEarly> {
+) -> Result<Made, SyncError> {
     let reader = hints.reader.as_ref();
     let height = reader.height();
     let passes = TwoPasses { observer: watch.observer, blocks: AtomicU64::new(0), of: height };

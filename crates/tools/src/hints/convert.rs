@@ -16,7 +16,7 @@ use super::assemble::{
     FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
 };
 use super::summary::{HintsSummary, Made};
-use crate::stored::{EndedEarly, StoredChain, check_stop};
+use crate::stored::{StoredChain, check_stop};
 
 /// Bytes of encoded hints that are held before they are written.
 const HELD_BYTES: usize = 1 << 20;
@@ -57,7 +57,7 @@ pub fn convert_hints(
     })
 }
 
-fn without_blocks(hints: &HintsFile, target: Target, watch: Watch) -> Result<Made, EndedEarly> {
+fn without_blocks(hints: &HintsFile, target: Target, watch: Watch) -> Result<Made, SyncError> {
     let (reader, spill) = (hints.reader.as_ref(), SpillFile::unlinked(target.path, PIECES_SUFFIX));
     let is_counted = reader.format().holds_counts();
     let (mut made, mut pieces) = (Made::default(), Vec::new());
@@ -97,7 +97,7 @@ fn with_blocks(
     numbering: Numbering,
     target: Target,
     watch: Watch,
-) -> Result<Made, EndedEarly> {
+) -> Result<Made, SyncError> {
     let pool = threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
     let (height, tip) = (hints.reader.height(), chain.height());
@@ -107,7 +107,7 @@ fn with_blocks(
              height {tip}: sync it further",
             hints.path.display()
         );
-        return Err(SyncError::Input(what).into());
+        return Err(SyncError::Input(what));
     }
     let order = FileOrder::new(&chain, height, options.threads)?;
     let task = HintsTask { chain: &chain, target, pool: &pool, watch };
@@ -130,7 +130,7 @@ struct RenumberedHints<'a> {
 impl UnspentSource for RenumberedHints<'_> {
     type Group = ();
 
-    fn load(&self, _: usize, _: &mut ()) -> Result<(), EndedEarly> {
+    fn load(&self, _: usize, _: &mut ()) -> Result<(), SyncError> {
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl UnspentSource for RenumberedHints<'_> {
         _: &(),
         block: &HintedBlock,
         unspent: &mut Vec<u32>,
-    ) -> Result<u32, EndedEarly> {
+    ) -> Result<u32, SyncError> {
         let reader = self.hints.reader.as_ref();
         let (height, from) = (block.height, reader.format().numbering());
         let mut hinted = Vec::new();
@@ -158,7 +158,7 @@ impl UnspentSource for RenumberedHints<'_> {
             if is_hinted && old.number.fate == OutputFate::Unspendable {
                 let what = "the block's hints name an output that cannot be spent: the file is for \
                     another chain";
-                return Err(self.hints.error(HintsError::at(height, what)).into());
+                return Err(self.hints.error(HintsError::at(height, what)));
             }
             if let Some(index) = new.number.index {
                 if is_hinted && new.number.fate == OutputFate::Coin {
@@ -170,7 +170,7 @@ impl UnspentSource for RenumberedHints<'_> {
         let stated = reader.output_count(height);
         if hinted.next().is_some() || stated.is_some_and(|stated| stated != before) {
             let what = format!("the block has {before} outputs, which the hints do not fit");
-            return Err(self.hints.error(HintsError::at(height, what)).into());
+            return Err(self.hints.error(HintsError::at(height, what)));
         }
         Ok(after)
     }

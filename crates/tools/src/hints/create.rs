@@ -20,7 +20,7 @@ use apus_wire::OutPoint;
 
 use super::assemble::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
 use super::summary::{HintsSummary, Made};
-use crate::stored::{EndedEarly, StoredChain, UndoSearch, check_stop, for_each_on_pool};
+use crate::stored::{StoredChain, UndoSearch, check_stop, for_each_on_pool};
 
 /// Scans of the chainstate for each thread, so that all threads end together.
 const SCANS_PER_THREAD: usize = 16;
@@ -125,7 +125,7 @@ fn create(
     height: u32,
     numbering: Numbering,
     given: Given,
-) -> Result<Made, EndedEarly> {
+) -> Result<Made, SyncError> {
     let chain = task.chain;
     let order = FileOrder::new(chain, height, options.threads)?;
     let mut indices = vec![None; height as usize + 1];
@@ -176,7 +176,7 @@ impl UnspentSearch<'_> {
         &self,
         threads: usize,
         new: impl Fn() -> Collector + Sync,
-    ) -> Result<Vec<Collector>, EndedEarly> {
+    ) -> Result<Vec<Collector>, SyncError> {
         let task = self.task;
         let scans = task.chain.chainstate.scans(SCANS_PER_THREAD * threads)?;
         let (total, done) = (scans.len(), Mutex::new(0));
@@ -202,7 +202,7 @@ impl UnspentSearch<'_> {
         &self,
         file: &SnapshotFile,
         new: impl Fn() -> Collector + Sync,
-    ) -> Result<Vec<Collector>, EndedEarly> {
+    ) -> Result<Vec<Collector>, SyncError> {
         let mut pieces = file.pieces();
         let pieces = std::iter::from_fn(|| {
             let piece = pieces.next_piece().transpose()?;
@@ -210,7 +210,7 @@ impl UnspentSearch<'_> {
         });
         let begun = Progress { height: self.height, ..Progress::of(Phase::ReadingSnapshot) };
         let read = |found: &mut Collector, piece: Result<(SnapshotPiece, f64), SnapshotError>| {
-            let wrong = |error| EndedEarly::from(of_read(file.path(), error));
+            let wrong = |error| of_read(file.path(), error);
             let (piece, fraction) = piece.map_err(|error| wrong(error.into()))?;
             let mut result = Ok(());
             let read = piece.for_each(|outpoint, coin| {
@@ -234,7 +234,7 @@ impl UnspentSearch<'_> {
         found: &mut Collector,
         outpoint: &OutPoint,
         height: u32,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), SyncError> {
         let block = self.indices.get(height as usize).copied().flatten();
         let block = block.ok_or_else(|| {
             let what = format!("it has a coin {outpoint} of block {height}, which creates none");
@@ -244,10 +244,7 @@ impl UnspentSearch<'_> {
     }
 
     /// The outputs that blocks above the height have spent.
-    fn spent_above(
-        &self,
-        new: impl Fn() -> Collector + Sync,
-    ) -> Result<Vec<Collector>, EndedEarly> {
+    fn spent_above(&self, new: impl Fn() -> Collector + Sync) -> Result<Vec<Collector>, SyncError> {
         let HintsTask { chain, pool, watch, .. } = *self.task;
         let search = UndoSearch { chain, height: self.height, pool, watch };
         search.for_each_spent(new, |found, outpoint, coin| self.add(found, outpoint, coin.height))
@@ -260,7 +257,7 @@ impl UnspentSearch<'_> {
         found: &mut Collector,
         outpoint: &OutPoint,
         height: u32,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), SyncError> {
         let chain = self.task.chain;
         if height > self.height && height <= chain.height() {
             return Ok(());
@@ -293,7 +290,7 @@ struct CollectedOutputs<'a> {
 impl UnspentSource for CollectedOutputs<'_> {
     type Group = Vec<OutputKey>;
 
-    fn load(&self, index: usize, group: &mut Vec<OutputKey>) -> Result<(), EndedEarly> {
+    fn load(&self, index: usize, group: &mut Vec<OutputKey>) -> Result<(), SyncError> {
         Ok(self.keys.load(index, group)?)
     }
 
@@ -302,12 +299,12 @@ impl UnspentSource for CollectedOutputs<'_> {
         group: &Vec<OutputKey>,
         block: &HintedBlock,
         unspent: &mut Vec<u32>,
-    ) -> Result<u32, EndedEarly> {
+    ) -> Result<u32, SyncError> {
         let start = group.partition_point(|key| block_of(key) < block.index);
         let end = group.partition_point(|key| block_of(key) <= block.index);
         let (keys, overwritten) = (&group[start..end], block.overwritten);
         number(&block.view, &block.txids, overwritten, self.numbering, keys, unspent)
-            .map_err(|missing| self.disagreement(block.height, &missing).into())
+            .map_err(|missing| self.disagreement(block.height, &missing))
     }
 }
 

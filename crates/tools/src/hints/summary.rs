@@ -6,8 +6,6 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::resources;
 
-use crate::stored::EndedEarly;
-
 /// How a hints file was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HintsSummary {
@@ -53,12 +51,12 @@ impl HintsSummary {
     pub(super) fn of(
         height: u32,
         started: Instant,
-        result: Result<Made, EndedEarly>,
+        result: Result<Made, SyncError>,
     ) -> Result<Self, SyncError> {
         let (made, interrupted) = match result {
             Ok(made) => (made, false),
-            Err(EndedEarly::Stopped) => (Made::default(), true),
-            Err(EndedEarly::Failed(error)) => return Err(error),
+            Err(SyncError::Stopped) => (Made::default(), true),
+            Err(error) => return Err(error),
         };
         let Made { best_block, outputs, unspent, bytes } = made;
         let (blocks, elapsed) = (height, started.elapsed());

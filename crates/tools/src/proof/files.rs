@@ -7,21 +7,14 @@ use apus_node::block::scripts::ScriptChecker;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
-use apus_node::scan::{ScanEnd, scan_into_node};
 use apus_node::temporary::TemporaryDir;
-use apus_store::BlockSource;
 use apus_sync::unfinished::open_node;
 
-use super::sums::Proof;
-
-/// A node in `directory` with the headers of all blocks of the sources, none of which it stores,
-/// and whether somebody has asked to stop.
-pub(super) fn scanned(
-    proof: &Proof,
+/// A node in `directory`, for blocks that it reads from sources and does not store.
+pub(super) fn node_of_files(
     options: &Options,
-    opened: &[BlockSource],
     directory: &TemporaryDir,
-) -> Result<(Node, ScanEnd), SyncError> {
+) -> Result<Node, SyncError> {
     let scripts = ScriptChecker::new(options, &Disk::new())?;
     let options = Options {
         datadir: directory.path().to_path_buf(),
@@ -29,7 +22,7 @@ pub(super) fn scanned(
         spill_dir: None,
         prune: None,
         stop_at_height: None,
-        // Nobody carries on.
+        // No later run carries on.
         save_every: Duration::MAX,
         ..options.clone()
     };
@@ -38,6 +31,5 @@ pub(super) fn scanned(
     // A difference about scripts is kept, and counts, beyond the temporary directory.
     node.options.script_engine = scripts.engine();
     node.scripts = scripts;
-    let end = scan_into_node(&mut node, opened, proof.watch)?;
-    Ok((node, end))
+    Ok(node)
 }

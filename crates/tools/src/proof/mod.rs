@@ -15,22 +15,23 @@ use apus_chain::BlockId;
 use apus_disk::Disk;
 use apus_node::checked::Checked;
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Options};
 use apus_node::progress::Watch;
 use apus_node::remedy;
-use apus_node::scan::{ScanEnd, open_sources};
+use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::temporary::TemporaryDir;
 use apus_sync::claim::Claim;
 use apus_sync::hints_file::HintsFile;
 use apus_sync::run::summary;
 use apus_sync::summary::Summary;
-use apus_sync::swift::fault::Fault;
+use apus_sync::swift::fault::into_error;
 use apus_sync::swift::plan::{Mode, Plan};
 use apus_sync::unfinished::open_node;
 
 use by_join::prove_by_join;
-use files::scanned;
+use files::node_of_files;
 use sums::{Proof, Unproved};
 
 /// Runs SwiftSync's proof to see whether a hints file fits the active chain of a synced data
@@ -84,10 +85,13 @@ pub fn verify_snapshot(
     }
     let opened = open_sources(options, sources)?;
     let directory = TemporaryDir::chosen(options)?;
-    let (mut node, end) = scanned(&proof, options, &opened, &directory)?;
-    match end {
-        ScanEnd::Stopped => Ok(proof.interrupted(&mut node)),
-        ScanEnd::Complete => prove(&proof, node),
+    let mut node = node_of_files(options, &directory)?;
+    match scan_into_node(&mut node, &opened, watch) {
+        Err(SyncError::Stopped) => Ok(proof.interrupted(&mut node)),
+        scanned => {
+            scanned?;
+            prove(&proof, node)
+        }
     }
 }
 
@@ -101,11 +105,13 @@ fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     };
     let plan = match Plan::new(&node, target, mode) {
         Err(Fault::NoUndo(height, _)) => return prove_by_join(proof, node, target, height),
-        plan => plan.map_err(|fault| fault.into_error(&node, proof.claim))?,
+        plan => plan.map_err(|fault| into_error(fault, &node, proof.claim))?,
     };
     let tally = match proof.sums(&mut node, &plan) {
-        Ok(Some(tally)) => tally,
-        Ok(None) => return Ok(proof.interrupted(&mut node)),
+        Ok(tally) => tally,
+        Err(Unproved { error: SyncError::Stopped, .. }) => {
+            return Ok(proof.interrupted(&mut node));
+        }
         // A rev file that lacks some blocks, as that of the newest blocks after a SwiftSync.
         Err(Unproved { lacks_undo: Some(height), .. }) => {
             drop(plan);

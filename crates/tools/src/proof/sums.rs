@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use apus_node::error::SyncError;
+use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::options::AggregateKind;
 use apus_node::progress::Watch;
@@ -12,7 +13,7 @@ use apus_sync::run::summary;
 use apus_sync::summary::Summary;
 use apus_sync::swift::attempt::verify;
 use apus_sync::swift::differences::differences;
-use apus_sync::swift::fault::Fault;
+use apus_sync::swift::fault::into_error;
 use apus_sync::swift::plan::Plan;
 use apus_sync::swift::tally::Tally;
 
@@ -35,9 +36,8 @@ pub(super) struct Unproved {
 }
 
 impl Proof<'_> {
-    /// Proves that the claim is what the blocks of the plan leave; `None` if somebody has asked to
-    /// stop.
-    pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Option<Tally>, Unproved> {
+    /// Proves that the claim is what the blocks of the plan leave.
+    pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Tally, Unproved> {
         let Self { claim, watch, .. } = *self;
         let proved = match node.options.aggregate {
             AggregateKind::Sha256 => verify::<SumAggregate>(node, claim, plan, watch),
@@ -55,7 +55,7 @@ impl Proof<'_> {
             }
             _ => None,
         };
-        let error = fault.into_error(node, claim);
+        let error = into_error(fault, node, claim);
         if !is_of_claim {
             return Err(Unproved { error, may_be_blocks, lacks_undo });
         }

@@ -25,7 +25,7 @@ use apus_wire::{BlockView, OutPoint};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::stored::{EndedEarly, ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool};
+use crate::stored::{ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool};
 
 /// Parts of the UTXO set, by the first bits of the txids. On mainnet one has 11 MB, and each thread
 /// has two of them in memory.
@@ -60,12 +60,12 @@ impl SnapshotSummary {
         chain: &StoredChain,
         height: u32,
         started: Instant,
-        made: Result<Written, EndedEarly>,
+        made: Result<Written, SyncError>,
     ) -> Result<Self, SyncError> {
         let (Written { coins, bytes }, interrupted) = match made {
             Ok(written) => (written, false),
-            Err(EndedEarly::Stopped) => (Written::default(), true),
-            Err(EndedEarly::Failed(error)) => return Err(error),
+            Err(SyncError::Stopped) => (Written::default(), true),
+            Err(error) => return Err(error),
         };
         let (base, elapsed) = (chain.blocks[height as usize].hash, started.elapsed());
         Ok(Self { height, base, coins, bytes, elapsed, interrupted })
@@ -168,7 +168,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// The coins of blocks up to the height that the blocks above it have spent.
-    fn spent_above(&self, memory: usize) -> Result<Gathered, EndedEarly> {
+    fn spent_above(&self, memory: usize) -> Result<Gathered, SyncError> {
         let Self { chain, height, pool, watch } = *self;
         chain.refuse_between_bip30_twins(height)?;
         let gathered = Gathered::new(memory)?;
@@ -185,7 +185,7 @@ impl Work<'_> {
     }
 
     /// The outputs of all blocks up to the height that are hinted as unspent.
-    fn hinted(&self, hints: &HintsFile, memory: usize) -> Result<Gathered, EndedEarly> {
+    fn hinted(&self, hints: &HintsFile, memory: usize) -> Result<Gathered, SyncError> {
         let gathered = Gathered::new(memory)?;
         let heights = self.chain.in_file_order(1..self.height + 1)?;
         let (total, done) = (heights.len() as u64, AtomicU64::new(0));
@@ -213,8 +213,8 @@ impl Work<'_> {
         writer: &mut SurvivorWriter,
         bytes: &mut Vec<u8>,
         unspent: &mut Vec<u32>,
-    ) -> Result<(), EndedEarly> {
-        let wrong = |error| EndedEarly::from(hints.error(error));
+    ) -> Result<(), SyncError> {
+        let wrong = |error| hints.error(error);
         hints.reader.unspent(height, unspent).map_err(wrong)?;
         let ReadBlock { view, txids } = self.chain.read(height, bytes)?;
         let overwritten = is_bip30_unspendable(height, &view.hash());
@@ -246,7 +246,7 @@ impl Work<'_> {
     }
 
     /// Writes head and coins.
-    fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, EndedEarly> {
+    fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, SyncError> {
         let mut written = Written { coins: 0, bytes: SnapshotHead::BYTES as u64 };
         let begun = Progress { height: self.height, ..Progress::of(Phase::WritingSnapshot) };
         let report = begun.share_to(self.watch.observer);
@@ -258,7 +258,7 @@ impl Work<'_> {
             report(next as f64 / PARTS as f64);
             check_stop(self.watch.stop)?;
             let parts = batch.into_par_iter().map(|part| self.serialise(part, source));
-            parts.collect::<Result<Vec<_>, EndedEarly>>()
+            parts.collect::<Result<Vec<_>, SyncError>>()
         };
         let mut batch = next_batch()?;
         while !batch.is_empty() {
@@ -281,7 +281,7 @@ impl Work<'_> {
     }
 
     /// The coins of one part, in the order of their keys, and their number.
-    fn serialise(&self, part: usize, source: &Source) -> Result<(Vec<u8>, u64), EndedEarly> {
+    fn serialise(&self, part: usize, source: &Source) -> Result<(Vec<u8>, u64), SyncError> {
         let (first, last) = txids_of(part);
         let scan = source.reads_chainstate.then(|| self.chain.chainstate.scan_txids(&first, &last));
         let mut kept = Kept { scan, height: self.height };

@@ -10,9 +10,8 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
-use apus_node::outcome::Activated;
 use apus_node::progress::Watch;
-use apus_node::scan::{ScanEnd, open_sources, scan_into_node};
+use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::{remedy, space};
 use apus_peers::{Peers, Search, find_headers};
 use apus_sync::claim::{of_read, open_snapshot_of};
@@ -75,16 +74,19 @@ pub fn load_snapshot_on(
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let mut node = open_node(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
-        let mut coins = None;
-        if scan_into_node(&mut node, &opened, watch)? != ScanEnd::Stopped
-            && find_base(&mut node, &listed, watch)?
-        {
-            let directory = node.dir.path().display();
-            let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
-            check_base(&node, &listed)?.map_err(refuse)?;
-            space::check_for_snapshot(&node, file.bytes(), false)?;
-            coins = load(&mut node, &file, &listed, watch)?;
-        }
+        let found = scan_into_node(&mut node, &opened, watch)
+            .and_then(|()| find_base(&mut node, &listed, watch));
+        let coins = match found {
+            Err(SyncError::Stopped) => None,
+            found => {
+                found?;
+                let directory = node.dir.path().display();
+                let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
+                check_base(&node, &listed)?.map_err(refuse)?;
+                space::check_for_snapshot(&node, file.bytes(), false)?;
+                load(&mut node, &file, &listed, watch)?
+            }
+        };
         Ok(SnapshotLoaded {
             height: listed.height,
             base: listed.base,
@@ -96,15 +98,14 @@ pub fn load_snapshot_on(
 }
 
 /// Asks peers for headers, if that of the base block is not known yet and there are to be peers.
-/// Returns false if it was stopped.
-fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<bool, SyncError> {
+fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(), SyncError> {
     if node.tree.find(&listed.base).is_some() {
-        return Ok(true);
+        return Ok(());
     }
-    let Some(wanted) = Peers::wanted(&node.options) else { return Ok(true) };
+    let Some(wanted) = Peers::wanted(&node.options) else { return Ok(()) };
     let height = node.tree.node(node.tip()).height;
     let peers = Arc::new(Peers::begin(&node.options, wanted, node.dir.disk(), height)?);
     let search = Search { is_last: true, has_files: false, height: listed.height };
     let observer = peers.observer(watch.observer);
-    Ok(find_headers(node, &peers, search, Watch::new(&observer, watch.stop))? != Activated::Stopped)
+    find_headers(node, &peers, search, Watch::new(&observer, watch.stop))
 }

@@ -2,13 +2,11 @@
 //! on them with many threads.
 
 mod chain;
-mod ended;
 mod undo;
 mod workers;
 
 #[cfg(feature = "export")]
 pub use chain::StoredBlock;
 pub use chain::{ReadBlock, StoredChain};
-pub use ended::EndedEarly;
 pub use undo::UndoSearch;
 pub use workers::{check_stop, for_each_on_pool};

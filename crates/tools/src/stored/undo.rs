@@ -2,12 +2,12 @@
 
 use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::{Share, StoreError};
+use apus_node::error::SyncError;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_wire::OutPoint;
 use rayon::ThreadPool;
 
 use super::chain::{ReadBlock, StoredChain};
-use super::ended::EndedEarly;
 use super::workers::for_each_on_pool;
 
 /// A search for coins that were unspent at a height and are not at the tip.
@@ -39,8 +39,8 @@ impl UndoSearch<'_> {
     pub fn for_each_spent<S: Send>(
         &self,
         new: impl Fn() -> S + Sync,
-        each: impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), EndedEarly> + Sync,
-    ) -> Result<Vec<S>, EndedEarly> {
+        each: impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), SyncError> + Sync,
+    ) -> Result<Vec<S>, SyncError> {
         let (chain, height) = (self.chain, self.chain.height());
         let above = chain.in_file_order(self.height + 1..height + 1)?;
         let spending =
@@ -63,8 +63,8 @@ impl UndoSearch<'_> {
         &self,
         reader: &mut Reader<S>,
         height: u32,
-        each: &impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), EndedEarly>,
-    ) -> Result<(), EndedEarly> {
+        each: &impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), SyncError>,
+    ) -> Result<(), SyncError> {
         let chain = self.chain;
         let Reader { found, block, undo } = reader;
         let ReadBlock { view, .. } = chain.read(height, block)?;

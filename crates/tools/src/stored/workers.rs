@@ -4,9 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
+use apus_node::error::SyncError;
 use rayon::ThreadPool;
-
-use super::ended::EndedEarly;
 
 /// Hands `items` to all threads of the pool, one at a time and in their order. Each thread has a
 /// state of its own, `new` at first and changed by `work` with each item; returns these states.
@@ -18,8 +17,8 @@ pub fn for_each_on_pool<T: Send, S: Send>(
     items: impl Iterator<Item = T> + Send,
     stop: &AtomicBool,
     new: impl Fn() -> S + Sync,
-    work: impl Fn(&mut S, T) -> Result<(), EndedEarly> + Sync,
-) -> Result<Vec<S>, EndedEarly> {
+    work: impl Fn(&mut S, T) -> Result<(), SyncError> + Sync,
+) -> Result<Vec<S>, SyncError> {
     let items = Mutex::new(items);
     let failed = AtomicBool::new(false);
     let results = pool.broadcast(|_| {
@@ -40,6 +39,6 @@ pub fn for_each_on_pool<T: Send, S: Send>(
 }
 
 /// Ends the work early if somebody asks to stop.
-pub fn check_stop(stop: &AtomicBool) -> Result<(), EndedEarly> {
-    if stop.load(Relaxed) { Err(EndedEarly::Stopped) } else { Ok(()) }
+pub fn check_stop(stop: &AtomicBool) -> Result<(), SyncError> {
+    if stop.load(Relaxed) { Err(SyncError::Stopped) } else { Ok(()) }
 }

@@ -1,0 +1,124 @@
+//! Why work on blocks cannot go on, and who is to blame.
+
+use std::path::PathBuf;
+
+use apus_chain::BlockId;
+use apus_coins::SnapshotError;
+use apus_disk::StoreError;
+use apus_rules::RuleError;
+use apus_swiftsync::HintsError;
+
+use super::block::step::Step;
+use super::error::SyncError;
+use super::mend::stored_damage;
+use super::opened::{Node, refusal};
+use super::outcome::Refusal;
+use super::sources::Place;
+use super::tables::TablesError;
+
+/// Why work on blocks cannot go on.
+///
+/// | blamed | variants | what to do |
+/// |---|---|---|
+/// | no one | `Stopped` | keep what is done |
+/// | the disk | `Store`, `Full` | end; on a full disk, commit what is finished |
+/// | a copy of a block | `Damaged`, `Gone` | read another copy |
+/// | a block | `Rule`, `Unjudged`, `Chain` | refuse it; or leave it to a sync in order |
+/// | undo data | `NoUndo`, `Undo` | take the coins from elsewhere |
+/// | hints, a snapshot | `Hints`, `Snapshot` | end without a commit |
+/// | the caller | `Memory`, `Usage` | end |
+pub enum Fault {
+    /// The work was asked to stop.
+    Stopped,
+    /// The disk failed, or a file of the data directory holds what cannot be right.
+    Store(StoreError),
+    /// The disk is full. The cache holds the UTXO set after the last block that was finished.
+    Full(StoreError),
+    /// The bytes at the step's place are not the block that belongs there, or cannot be told from
+    /// damage. Another copy of the block may be good.
+    Damaged(Step, String),
+    /// No peer has the block of the step.
+    Gone(Step),
+    /// The block of the step breaks a rule, or its undo data does not fit it. Every copy does.
+    Rule(Step, RuleError),
+    /// The block at this height is invalid, or only a sync in order can judge it.
+    Unjudged(u32),
+    /// The chain as a whole breaks a rule, or only a sync in order can judge it.
+    Chain(String),
+    /// Undo data is missing for the block at this height, and maybe for others above it.
+    NoUndo(u32, StoreError),
+    /// The undo data of a block is damaged, or another block's.
+    Undo {
+        /// The block.
+        id: BlockId,
+        /// The rev file.
+        path: PathBuf,
+        /// What is wrong with its undo data.
+        what: String,
+    },
+    /// The hints are wrong.
+    Hints(HintsError),
+    /// The snapshot is wrong.
+    Snapshot(SnapshotError),
+    /// There is too little memory to begin.
+    Memory(String),
+    /// What was asked for cannot be done with the blocks that there are.
+    Usage(String),
+}
+
+impl Fault {
+    /// The error for the caller of a sync or of another command.
+    pub fn into_error(self, node: &Node) -> SyncError {
+        match self {
+            Self::Stopped => SyncError::Stopped,
+            Self::Store(error) | Self::Full(error) | Self::NoUndo(_, error) => error.into(),
+            Self::Damaged(Step { id, place: Place::Stored(pos), .. }, what) => {
+                stored_damage(node, id, pos, &what).into()
+            }
+            Self::Damaged(step, what) => refused(node, step, what),
+            Self::Gone(step) => refused(node, step, "no peer has this block".to_string()),
+            Self::Rule(step, error) => refused(node, step, error.to_string()),
+            Self::Unjudged(height) => {
+                SyncError::Unproved(format!("only a sync in order can judge block {height}"))
+            }
+            Self::Chain(what) => SyncError::Unproved(what),
+            Self::Undo { id, path, what } => {
+                let reason = format!("its undo data is wrong: {what}");
+                let block = Some(node.tree.node(id).hash);
+                SyncError::Refused(Refusal { path: Some(path), offset: None, block, reason })
+            }
+            Self::Hints(error) => SyncError::Unproved(error.to_string()),
+            Self::Snapshot(error) => SyncError::Unproved(error.to_string()),
+            Self::Memory(what) | Self::Usage(what) => SyncError::Input(what),
+        }
+    }
+}
+
+/// The error for a block that is not taken from the place of its step.
+fn refused(node: &Node, step: Step, reason: String) -> SyncError {
+    let mut refusal = refusal(node, &step, reason);
+    if let Place::Stored(_) = step.place {
+        let height = node.tree.node(step.id).height;
+        refusal.reason = format!("at height {height}: {}", refusal.reason);
+    }
+    SyncError::Refused(refusal)
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<TablesError> for Fault {
+    fn from(error: TablesError) -> Self {
+        match error {
+            TablesError::Store(error) => Self::Store(error),
+            TablesError::Snapshot(error) => Self::Snapshot(error),
+            TablesError::Twice(outpoint) => Self::Chain(format!(
+                "the output {outpoint} was created twice: only a sync in order can tell whether \
+                 BIP30 allows it"
+            )),
+        }
+    }
+}
