@@ -46,13 +46,13 @@ pub use apus_disk::StoreError;
 pub use apus_hash::{Hash, ParseHashError};
 pub use apus_net::PeerOptions;
 pub use apus_node::{
-    AggregateKind, AssumeValid, Checked, Counts, ErrorKind, MemoryInUse, Method, NotChecked,
-    Observer, Options, Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference,
-    ScriptEngine, SyncError, ThreadStates, Tip, Unobserved, Waits, Watch, memory_in_use,
+    AssumeValid, Checked, Counts, ErrorKind, MemoryInUse, Method, NotChecked, Observer, Options,
+    Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference, ScriptEngine, SyncError,
+    ThreadStates, Tip, Unobserved, Waits, Watch, memory_in_use,
 };
 pub use apus_peers::PeerReport;
 pub use apus_rules::{RuleClass, RuleError};
-pub use apus_swiftsync::{Format, Hints, HintsError, Numbering};
+pub use apus_swiftsync::{AggregateKind, Format, Hints, HintsError, Numbering};
 pub use apus_sync::{
     ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, Summary, reindex, reindex_files,
     sync,

@@ -112,7 +112,7 @@ impl Demo<'_> {
             Options { assumevalid, ..Options::new(directory.to_path_buf(), network) }
         };
         let every_script =
-            Options { method: Method::InOrder, ..options(&in_order, AssumeValid::Nothing) };
+            Options { method: Some(Method::InOrder), ..options(&in_order, AssumeValid::Nothing) };
         let Some(first) =
             self.sync_one_way("in order, every script checked", &every_script, &blocks)?
         else {
@@ -121,7 +121,7 @@ impl Demo<'_> {
         self.make_hints(&every_script, &hints)?;
         // All blocks are joined, and none left to connect in order.
         let join = Options {
-            method: Method::Join,
+            method: Some(Method::Join),
             join_depth: 0,
             ..options(&joined, AssumeValid::Nothing)
         };

@@ -43,7 +43,7 @@ pub struct Engine {
     /// ways end with the same UTXO set; they differ in time, in the disk space that they need
     /// meanwhile, and, for SwiftSync, in what is checked (see --hints).
     #[arg(long, value_enum, value_name = "WAY")]
-    method: Option<Way>,
+    method: Option<Method>,
     /// Put a join's temporary files here [default: next to the chainstate]. Removed at the end.
     ///
     /// A join makes a directory in it, with a name that no other data directory has, for the
@@ -120,7 +120,7 @@ pub struct Engine {
 
 /// The way to sync, as the command line names it.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Way {
+pub enum Method {
     /// By height, each spend looked up in the UTXO set: best for few blocks, and where the disk has
     /// no room for more than the result.
     Order,
@@ -132,12 +132,12 @@ pub enum Way {
     Swiftsync,
 }
 
-impl From<Way> for node::Method {
-    fn from(way: Way) -> Self {
-        match way {
-            Way::Order => Self::InOrder,
-            Way::Join => Self::Join,
-            Way::Swiftsync => Self::SwiftSync,
+impl From<Method> for node::Method {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Order => Self::InOrder,
+            Method::Join => Self::Join,
+            Method::Swiftsync => Self::SwiftSync,
         }
     }
 }
@@ -149,7 +149,7 @@ pub enum Aggregate {
     Muhash,
 }
 
-impl From<Aggregate> for node::AggregateKind {
+impl From<Aggregate> for apus_swiftsync::AggregateKind {
     fn from(aggregate: Aggregate) -> Self {
         match aggregate {
             Aggregate::Sha256 => Self::Sha256,
@@ -254,7 +254,7 @@ impl Engine {
             let why = kernel.check().map_err(|why| format!("--script-kernel: {why}"));
             why?;
         }
-        options.method = self.method.map(node::Method::from).unwrap_or_default();
+        options.method = self.method.map(node::Method::from);
         options.spill_dir = self.spill_dir()?;
         options.join_depth = self.joindepth.unwrap_or(options.join_depth);
         options.check_method()?;

@@ -238,7 +238,7 @@ pub fn join_words(saved: &SavedJoin) -> String {
 
 /// The way in which the blocks were synced, and why.
 fn method(summary: &Summary) -> String {
-    let Some(ChosenMethod { method, why }) = &summary.chosen else { return String::new() };
+    let Some(ChosenMethod { method, why, .. }) = &summary.chosen else { return String::new() };
     let spilled = summary.spilled_bytes.map_or_else(String::new, |bytes| {
         format!("; {:.1} MB went through temporary files", bytes as f64 / 1e6)
     });
@@ -490,7 +490,7 @@ mod tests {
                 ),
             ),
         ] {
-            let chosen = Some(ChosenMethod { method, why: why.to_string() });
+            let chosen = Some(ChosenMethod::new(method, why));
             let summary = Summary { chosen, spilled_bytes, ..interrupted(None) };
             let found = summary_text(&summary, unseen);
             assert!(found.contains(text), "{found}");

@@ -145,7 +145,7 @@ fn joins_and_swiftsyncs() {
     let source = base.write("all", &world.blocks);
     let join = |place: &Place, disk: &Disk| {
         let (method, join_depth, save_every) = (Method::Join, 0, Duration::ZERO);
-        let options = Options { method, join_depth, save_every, ..place.options() };
+        let options = Options { method: Some(method), join_depth, save_every, ..place.options() };
         let sources = std::slice::from_ref(&source);
         sync::sync_on(disk, &options, sources, Watch::default()).map(|_| ())
     };
@@ -271,7 +271,7 @@ fn a_slow_disk_is_waited_for_with_progress_and_a_request_to_stop_ends_it() {
         let run = |place: &Place, disk: &Disk, slow: &Slow| {
             let of_mode = world.options(place, Mode::AssumeValid, &hints);
             let hints = Some(hints.clone()).filter(|_| method == Method::SwiftSync);
-            let options = Options { method, hints, join_depth: 0, ..of_mode };
+            let options = Options { method: Some(method), hints, join_depth: 0, ..of_mode };
             let options = Options { dbcache_bytes: 64 << 10, ..options };
             sync::sync_on(
                 disk,

@@ -351,10 +351,14 @@ fn syncs_and_rebuilds_by_every_method() {
             (
                 "order",
                 // So many commits leave something to be merged.
-                Options { method: Method::InOrder, dbcache_bytes: 20_000, ..options.clone() },
+                Options { method: Some(Method::InOrder), dbcache_bytes: 20_000, ..options.clone() },
                 in_order,
             ),
-            ("join", Options { method: Method::Join, join_depth: 0, ..options.clone() }, joined),
+            (
+                "join",
+                Options { method: Some(Method::Join), join_depth: 0, ..options.clone() },
+                joined,
+            ),
             (
                 "hints",
                 Options { hints: Some(hints.clone()), ..swift(AssumeValid::Nothing) },

@@ -17,7 +17,7 @@ use crate::support::{Place, data};
 /// Options for a join of the whole chain, with its temporary files in `spill`.
 fn options(place: &Place, spill: Option<&Path>) -> Options {
     let spill_dir = spill.map(Path::to_path_buf);
-    Options { method: Method::Join, join_depth: 0, spill_dir, ..place.options() }
+    Options { method: Some(Method::Join), join_depth: 0, spill_dir, ..place.options() }
 }
 
 /// Runs a sync that is stopped when it comes to `phase`.
@@ -64,7 +64,7 @@ fn an_interrupted_join_is_named_and_carried_on_whatever_the_rule_says() {
         let text = stdout(&apus(&place, &["status", "--json"]));
         assert!(text.contains(r#""what":"join""#) && text.contains(r#""total":206"#), "{text}");
         // So few bytes would go in order.
-        let auto = Options { method: Method::Auto, ..options(&place, None) };
+        let auto = Options { method: None, ..options(&place, None) };
         let summary = finish(&auto);
         let chosen = summary.chosen.unwrap();
         assert_eq!(chosen.method, Method::Join, "{}", chosen.why);
@@ -108,7 +108,7 @@ fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
     assert_eq!(entries(&one).len(), 1);
     stop_in(&options(&place, Some(&two)), Phase::JoinReading);
     assert_eq!((entries(&one).len(), entries(&two).len()), (0, 1));
-    let in_order = Options { method: Method::InOrder, ..options(&place, None) };
+    let in_order = Options { method: Some(Method::InOrder), ..options(&place, None) };
     assert_eq!(finish(&in_order).height, 206);
     assert!(entries(&two).is_empty() && !place.network_dir().join("join").exists());
     assert_eq!(place.muhash().0, expected());
@@ -127,16 +127,16 @@ fn without_the_block_files_that_it_read_an_interrupted_join_is_not_given_up_unas
         let options = Options { method, ..options(place, None) };
         sync::sync(&options, &[], Watch::default())
     };
-    let error = alone(Method::Auto, &place).unwrap_err().to_string();
+    let error = alone(None, &place).unwrap_err().to_string();
     for words in ["height 206", "--from", "--method=order"] {
         assert!(error.contains(words), "{error}");
     }
     let unfinished = |place: &Place| tools::status(&place.options()).unwrap().unfinished;
     assert_eq!(unfinished(&place), [Unfinished::Join(saved)]);
     let given_up = place.copy();
-    assert!(alone(Method::InOrder, &given_up).unwrap().height < 206);
+    assert!(alone(Some(Method::InOrder), &given_up).unwrap().height < 206);
     assert_eq!(unfinished(&given_up), []);
-    assert_eq!(finish(&Options { method: Method::Auto, ..options(&place, None) }).height, 206);
+    assert_eq!(finish(&Options { method: None, ..options(&place, None) }).height, 206);
     assert_eq!(place.muhash().0, expected());
 }
 

@@ -240,7 +240,7 @@ fn a_join_that_is_asked_for_is_refused_where_files_were_pruned() {
 fn a_join_makes_room_for_pruning() {
     let world = world();
     let place = world.place();
-    let target = Options { method: Method::Auto, ..options(&place, Some(Prune::Target(SPARE))) };
+    let target = Options { method: None, ..options(&place, Some(Prune::Target(SPARE))) };
     let summary = sync_with(&place, &target, &world.blocks);
     let chosen = summary.chosen.unwrap();
     assert_eq!(chosen.method, Method::InOrder);
@@ -253,7 +253,7 @@ fn swiftsync_prunes_once_it_has_ended() {
     let place = world.place();
     let hints = world.write_hints(&place, world.height());
     let target = Options {
-        method: Method::SwiftSync,
+        method: Some(Method::SwiftSync),
         hints: Some(hints),
         assumevalid: node::AssumeValid::Block(world.tip()),
         ..options(&place, Some(Prune::Target(SPARE)))

@@ -66,7 +66,7 @@ fn what_cannot_be_undone_is_refused_before_anything_changes() {
     let hints = Some(world.write_hints(&swift, world.height()));
     let assumevalid = AssumeValid::Block(world.tip());
     let options_of = options(&swift, None);
-    let hinted = Options { method: Method::SwiftSync, hints, assumevalid, ..options_of };
+    let hinted = Options { method: Some(Method::SwiftSync), hints, assumevalid, ..options_of };
     sync_with(&swift, &hinted, &world.blocks);
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);

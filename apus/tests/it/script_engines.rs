@@ -34,7 +34,7 @@ fn with(engine: ScriptEngine, options: Options) -> Options {
 fn fast_and_saved_often(world: &World, place: &Place, method: Method) -> Options {
     let hints = (method == Method::SwiftSync).then(|| world.write_hints(place, world.height()));
     Options {
-        method,
+        method: Some(method),
         hints,
         join_depth: 0,
         save_every: Duration::from_millis(2),
@@ -63,7 +63,8 @@ fn each_engine_comes_to_the_same_in_each_way() {
     for engine in ENGINES {
         for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
             let place = world.place();
-            let mut options = with(engine, Options { method, join_depth: 0, ..place.options() });
+            let mut options =
+                with(engine, Options { method: Some(method), join_depth: 0, ..place.options() });
             let sources = world.sources(&place, Mode::Full, &world.file_order());
             if method == Method::SwiftSync {
                 options.hints = Some(world.write_hints(&place, world.height()));

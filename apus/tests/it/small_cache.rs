@@ -32,7 +32,7 @@ fn each_coin_is_read_from_the_tables_once_at_most() {
         blocks.extend(wide.by_ref().map(|block| block.bytes));
         let source = place.write("blocks", &blocks);
         let mut options = place.options();
-        options.method = Method::InOrder;
+        options.method = Some(Method::InOrder);
         options.dbcache_bytes = 1_500_000;
         let summary = sync::sync(&options, &[source], Watch::default()).unwrap();
         let totals = wide.totals();

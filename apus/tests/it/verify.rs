@@ -174,7 +174,7 @@ fn pruned_directories_and_those_of_swiftsync_are_verified_as_far_as_they_go() {
     let hints = Some(world.write_hints(&swift, world.height()));
     let assumevalid = AssumeValid::Block(world.tip());
     let of_swift = options(&swift, None);
-    let hinted = Options { method: Method::SwiftSync, hints, assumevalid, ..of_swift };
+    let hinted = Options { method: Some(Method::SwiftSync), hints, assumevalid, ..of_swift };
     sync_with(&swift, &hinted, &world.blocks);
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);

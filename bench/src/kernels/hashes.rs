@@ -1,7 +1,7 @@
 use std::hint::black_box;
 
 use apus_hash::{Elements, Hash, MuHash, sha256, sha256d_64, sha256d_pairs};
-use apus_swiftsync::{Aggregate, MuHashAggregate, Salt, SumAggregate};
+use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 use apus_testchain::Rng;
 use bitcoin::hashes::{Hash as _, sha256 as theirs, sha256d as theirs_twice};
 
@@ -60,8 +60,8 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     figures.core("SHA-256 of 1 MiB", "budget (docs/design.md, 7)", LONG_BYTES as f64 / 1.9e9);
     figures.core(what, "budget (docs/design.md, 7)", 0.1e-6);
     figures.core("MuHash element", "budget (docs/design.md, 7)", 3.9e-6);
-    aggregates::<SumAggregate>(effort, &long, OUTPOINTS, SUM_WHATS, figures)?;
-    aggregates::<MuHashAggregate>(effort, &long, ELEMENTS as usize, MUHASH_WHATS, figures)?;
+    aggregates(AggregateKind::Sha256, effort, &long, OUTPOINTS, SUM_WHATS, figures)?;
+    aggregates(AggregateKind::MuHash, effort, &long, ELEMENTS as usize, MUHASH_WHATS, figures)?;
     figures.core(SUM_WHATS[0], "budget (docs/design.md, 7)", 54e-9);
     Ok(())
 }
@@ -91,7 +91,8 @@ fn muhash(effort: Effort, bytes: &[u8], figures: &mut Figures) -> Result<()> {
 }
 
 /// Measures SwiftSync's aggregate: outpoints in batches and one by one, then coins.
-fn aggregates<A: Aggregate>(
+fn aggregates(
+    kind: AggregateKind,
     effort: Effort,
     bytes: &[u8],
     count: usize,
@@ -102,8 +103,8 @@ fn aggregates<A: Aggregate>(
     let mut coins = Elements::default();
     bytes.chunks_exact(COIN_BYTES).take(count).for_each(|coin| coins.push(coin));
     let one_by_one: (Kind, &str) = (Kind::Small, "Apus, one by one");
-    type Add<'a, A> = &'a dyn Fn(&mut A);
-    let ways: [(_, _, Add<A>); 4] = [
+    type Add<'a> = &'a dyn Fn(&mut Aggregate);
+    let ways: [(_, _, Add); 4] = [
         (whats[0], APUS, &|sums| sums.create_outpoints(black_box(outpoints))),
         (whats[0], one_by_one, &|sums| outpoints.iter().for_each(|element| sums.create(element))),
         (whats[1], APUS, &|sums| sums.create_many(black_box(&coins))),
@@ -111,7 +112,7 @@ fn aggregates<A: Aggregate>(
     ];
     for (what, by, add) in ways {
         let (time, sums) = effort.time(|| {
-            let mut sums = A::new(&Salt::new([5; 64]));
+            let mut sums = Aggregate::new(kind, &Salt::new([5; 64]));
             add(&mut sums);
             sums
         });

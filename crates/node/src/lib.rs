@@ -71,8 +71,7 @@ pub use differ::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{
-    AggregateKind, AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, CacheSync, Method, Options, Prune,
-    ScriptEngine,
+    AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, CacheSync, Method, Options, Prune, ScriptEngine,
 };
 pub use outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved, Watch};

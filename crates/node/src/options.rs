@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use apus_hash::{Hash, hex, sha256d};
 use apus_net::PeerOptions;
+use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 use secp_lanes::Kernel;
 
@@ -74,8 +75,9 @@ pub struct Options {
     pub check_blocks: u32,
     /// How thoroughly it checks them, from 0 to 4, as `apus verify` does (Core's `-checklevel`).
     pub check_level: u8,
-    /// The way in which blocks are synced.
-    pub method: Method,
+    /// How blocks are synced; `None` for SwiftSync if there are hints or a snapshot, and else for
+    /// the faster of the other two.
+    pub method: Option<Method>,
     /// The directory for the temporary files of the join, if not the network's own; and for those
     /// of a proof, if not the system's (`TMPDIR`).
     pub spill_dir: Option<PathBuf>,
@@ -146,12 +148,9 @@ pub enum CacheSync {
     Emptied,
 }
 
-/// The way in which blocks are synced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// A method of syncing blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// SwiftSync if there are hints; else the join or in order, whichever is faster.
-    #[default]
-    Auto,
     /// In order of height: each spend is looked up in the UTXO set.
     InOrder,
     /// Every output and every spend goes to a partition by its txid, and they meet there.
@@ -164,7 +163,6 @@ impl Method {
     /// The name that `--method` and `--json` have for it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Auto => "auto",
             Self::InOrder => "order",
             Self::Join => "join",
             Self::SwiftSync => "swiftsync",
@@ -208,7 +206,7 @@ impl Options {
             allow_shrink: false,
             check_blocks: CHECK_BLOCKS,
             check_level: CHECK_LEVEL,
-            method: Method::default(),
+            method: None,
             spill_dir: None,
             join_depth: JOIN_DEPTH,
             peers: None,
@@ -257,7 +255,6 @@ impl Options {
     /// # Errors
     /// Words for the contradiction, and what to do.
     pub fn check_method(&self) -> Result<(), String> {
-        let name = self.method.name();
         let claim = match (&self.hints, &self.snapshot) {
             (Some(_), Some(_)) => {
                 return Err("--hints and --snapshot both say which outputs are unspent: give one \
@@ -269,25 +266,27 @@ impl Options {
             (None, None) => None,
         };
         match (self.method, claim) {
-            (Method::InOrder | Method::Join, Some((option, what))) => {
+            (Some(method @ (Method::InOrder | Method::Join)), Some((option, what))) => {
                 return Err(format!(
-                    "{option} is for SwiftSync, and --method={name} uses no {what}: leave one out"
+                    "{option} is for SwiftSync, and --method={} uses no {what}: leave one out",
+                    method.name()
                 ));
             }
-            (Method::SwiftSync, None) => {
-                return Err(format!(
-                    "--method={name} needs a hints file or a snapshot: name one with --hints or \
-                     --snapshot"
-                ));
+            (Some(Method::SwiftSync), None) => {
+                return Err(
+                    "--method=swiftsync needs a hints file or a snapshot: name one with --hints \
+                     or --snapshot"
+                        .to_string(),
+                );
             }
             _ => {}
         }
-        if self.method == Method::Join && matches!(self.prune, Some(Prune::Target(_))) {
+        if self.method == Some(Method::Join) && matches!(self.prune, Some(Prune::Target(_))) {
             return Err(
                 "--method=join needs the blocks that --prune deletes: leave one out".to_string()
             );
         }
-        let may_join = matches!(self.method, Method::Auto | Method::Join) && !self.has_claim();
+        let may_join = matches!(self.method, None | Some(Method::Join)) && !self.has_claim();
         if self.spill_dir.is_some() && !may_join {
             let other = if self.has_claim() { "SwiftSync" } else { "a sync in order" };
             return Err(format!(
@@ -335,15 +334,6 @@ pub enum AssumeValid {
     Block(Hash),
 }
 
-/// The sums that SwiftSync compares.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AggregateKind {
-    /// Sums of salted SHA-256, modulo 2^256.
-    Sha256,
-    /// MuHash3072, which IBD Booster used first.
-    MuHash,
-}
-
 #[cfg(test)]
 mod tests {
     use apus_wire::Chain;
@@ -352,21 +342,26 @@ mod tests {
 
     #[test]
     fn contradictions_between_method_hints_and_spill_are_named() {
-        use Method::{Auto, InOrder, Join, SwiftSync};
+        use Method::{InOrder, Join, SwiftSync};
         let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
         for (method, hints, spill, words) in [
-            (Auto, false, false, None),
-            (Auto, true, false, None),
-            (Auto, false, true, None),
-            (Auto, true, true, Some("--spilldir is for the temporary files of a join")),
-            (InOrder, false, false, None),
-            (InOrder, true, false, Some("--method=order uses no hints")),
-            (InOrder, false, true, Some("a sync in order makes none")),
-            (Join, false, true, None),
-            (Join, true, false, Some("--method=join uses no hints")),
-            (SwiftSync, true, false, None),
-            (SwiftSync, false, false, Some("--method=swiftsync needs a hints file or a snapshot")),
-            (SwiftSync, true, true, Some("SwiftSync makes none")),
+            (None, false, false, None),
+            (None, true, false, None),
+            (None, false, true, None),
+            (None, true, true, Some("--spilldir is for the temporary files of a join")),
+            (Some(InOrder), false, false, None),
+            (Some(InOrder), true, false, Some("--method=order uses no hints")),
+            (Some(InOrder), false, true, Some("a sync in order makes none")),
+            (Some(Join), false, true, None),
+            (Some(Join), true, false, Some("--method=join uses no hints")),
+            (Some(SwiftSync), true, false, None),
+            (
+                Some(SwiftSync),
+                false,
+                false,
+                Some("--method=swiftsync needs a hints file or a snapshot"),
+            ),
+            (Some(SwiftSync), true, true, Some("SwiftSync makes none")),
         ] {
             let hints = hints.then(|| PathBuf::from("h"));
             let spill_dir = spill.then(|| PathBuf::from("s"));

@@ -37,106 +37,153 @@ impl fmt::Debug for Salt {
     }
 }
 
-/// Two multisets of elements, those created and those spent, of which only a sum is kept.
+/// The hash that the sums of an [`Aggregate`] are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateKind {
+    /// Two sums modulo 2^256 of the salted elements' SHA-256 hashes, read as big-endian numbers.
+    Sha256,
+    /// The MuHash3072 of the elements created without those spent, as in IBD Booster. It needs no
+    /// salt.
+    MuHash,
+}
+
+/// Two multisets of elements, those created and those spent, of which only sums are kept.
 ///
 /// An element is the 36 bytes of an outpoint or, where scripts are checked, an outpoint and its
 /// coin.
-pub trait Aggregate: Send + Sized {
-    /// The empty aggregate, with nothing created and nothing spent.
-    fn new(salt: &Salt) -> Self;
+#[derive(Clone)]
+pub struct Aggregate(Sums);
+
+#[derive(Clone)]
+enum Sums {
+    /// The salt fills the first block of SHA-256. The state after it is kept, so that an outpoint
+    /// costs one compression.
+    Sha256 {
+        salted: Midstate,
+        created: Sum,
+        spent: Sum,
+    },
+    MuHash(Box<MuHash>),
+}
+
+impl Aggregate {
+    /// Returns the empty aggregate, with nothing created and nothing spent.
+    pub fn new(kind: AggregateKind, salt: &Salt) -> Self {
+        Self(match kind {
+            AggregateKind::Sha256 => Sums::Sha256 {
+                salted: Midstate::after(&salt.0),
+                created: Sum::default(),
+                spent: Sum::default(),
+            },
+            AggregateKind::MuHash => Sums::MuHash(Box::new(MuHash::new())),
+        })
+    }
 
     /// Adds the outpoints of outputs that were created and are not unspent at the end.
-    fn create_outpoints(&mut self, outpoints: &[[u8; 36]]);
+    pub fn create_outpoints(&mut self, outpoints: &[[u8; 36]]) {
+        match &mut self.0 {
+            Sums::Sha256 { salted, created, .. } => created.add_short(salted, outpoints),
+            Sums::MuHash(hash) => hash.insert_many(outpoints.len(), |i| &outpoints[i]),
+        }
+    }
 
     /// Adds outpoints that were spent.
-    fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]);
+    pub fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]) {
+        match &mut self.0 {
+            Sums::Sha256 { salted, spent, .. } => spent.add_short(salted, outpoints),
+            Sums::MuHash(hash) => hash.remove_many(outpoints.len(), |i| &outpoints[i]),
+        }
+    }
 
     /// Adds the element of an output that was created and is not unspent at the end.
-    fn create(&mut self, element: &[u8]);
+    pub fn create(&mut self, element: &[u8]) {
+        match &mut self.0 {
+            Sums::Sha256 { salted, created, .. } => created.add_many(salted, 1, |_| element),
+            Sums::MuHash(hash) => hash.insert(element),
+        }
+    }
 
     /// Adds the element of an output that was spent.
-    fn spend(&mut self, element: &[u8]);
+    pub fn spend(&mut self, element: &[u8]) {
+        match &mut self.0 {
+            Sums::Sha256 { salted, spent, .. } => spent.add_many(salted, 1, |_| element),
+            Sums::MuHash(hash) => hash.remove(element),
+        }
+    }
 
     /// [`Aggregate::create`] for many elements, which is faster.
-    fn create_many(&mut self, elements: &Elements);
+    pub fn create_many(&mut self, elements: &Elements) {
+        let count = elements.len();
+        match &mut self.0 {
+            Sums::Sha256 { salted, created, .. } => {
+                created.add_many(salted, count, |i| elements.get(i));
+            }
+            Sums::MuHash(hash) => hash.insert_many(count, |i| elements.get(i)),
+        }
+    }
 
     /// [`Aggregate::spend`] for many elements, which is faster.
-    fn spend_many(&mut self, elements: &Elements);
+    pub fn spend_many(&mut self, elements: &Elements) {
+        let count = elements.len();
+        match &mut self.0 {
+            Sums::Sha256 { salted, spent, .. } => {
+                spent.add_many(salted, count, |i| elements.get(i));
+            }
+            Sums::MuHash(hash) => hash.remove_many(count, |i| elements.get(i)),
+        }
+    }
 
-    /// Adds all elements of another aggregate with the same salt.
-    fn combine(&mut self, other: &Self);
+    /// Adds all elements of another aggregate.
+    ///
+    /// # Panics
+    /// The other one is of another kind.
+    pub fn combine(&mut self, other: &Self) {
+        match (&mut self.0, &other.0) {
+            (
+                Sums::Sha256 { created, spent, .. },
+                Sums::Sha256 { created: more_created, spent: more_spent, .. },
+            ) => {
+                created.combine(more_created);
+                spent.combine(more_spent);
+            }
+            (Sums::MuHash(hash), Sums::MuHash(more)) => hash.combine(more),
+            _ => panic!("sums of two kinds cannot be added"),
+        }
+    }
 
-    /// Whether each element was spent as often as it was created.
-    fn is_balanced(&self) -> bool;
+    /// Whether each element was spent as often as it was created. Takes some milliseconds for
+    /// MuHash.
+    pub fn is_balanced(&self) -> bool {
+        match &self.0 {
+            Sums::Sha256 { created, spent, .. } => created == spent,
+            Sums::MuHash(hash) => hash.finalize() == MuHash::new().finalize(),
+        }
+    }
 
-    /// The state, to be restored by [`Aggregate::from_bytes`].
-    fn to_bytes(&self) -> Vec<u8>;
+    /// Returns the state, to be restored by [`Aggregate::from_bytes`].
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match &self.0 {
+            Sums::Sha256 { created, spent, .. } => [created.to_bytes(), spent.to_bytes()].concat(),
+            Sums::MuHash(hash) => hash.to_bytes().to_vec(),
+        }
+    }
 
     /// Restores the state that [`Aggregate::to_bytes`] returned under the same salt; `None` if the
     /// length is wrong.
-    fn from_bytes(salt: &Salt, bytes: &[u8]) -> Option<Self>;
-}
-
-/// Two sums modulo 2^256 of the salted elements' SHA-256 hashes, read as big-endian numbers.
-///
-/// The salt fills the first block of SHA-256. The state after it is kept, so that an outpoint costs
-/// one compression.
-pub struct SumAggregate {
-    salted: Midstate,
-    created: Sum,
-    spent: Sum,
-}
-
-impl Aggregate for SumAggregate {
-    fn new(salt: &Salt) -> Self {
-        let salted = Midstate::after(&salt.0);
-        Self { salted, created: Sum::default(), spent: Sum::default() }
-    }
-
-    fn create_outpoints(&mut self, outpoints: &[[u8; 36]]) {
-        self.created.add_short(&self.salted, outpoints);
-    }
-
-    fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]) {
-        self.spent.add_short(&self.salted, outpoints);
-    }
-
-    fn create(&mut self, element: &[u8]) {
-        self.created.add_many(&self.salted, 1, |_| element);
-    }
-
-    fn spend(&mut self, element: &[u8]) {
-        self.spent.add_many(&self.salted, 1, |_| element);
-    }
-
-    fn create_many(&mut self, elements: &Elements) {
-        self.created.add_many(&self.salted, elements.len(), |i| elements.get(i));
-    }
-
-    fn spend_many(&mut self, elements: &Elements) {
-        self.spent.add_many(&self.salted, elements.len(), |i| elements.get(i));
-    }
-
-    fn combine(&mut self, other: &Self) {
-        self.created.combine(&other.created);
-        self.spent.combine(&other.spent);
-    }
-
-    fn is_balanced(&self) -> bool {
-        self.created == self.spent
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        [self.created.to_bytes(), self.spent.to_bytes()].concat()
-    }
-
-    fn from_bytes(salt: &Salt, bytes: &[u8]) -> Option<Self> {
-        let [created, spent] = bytes.as_chunks::<32>().0 else { return None };
-        if bytes.len() != 64 {
-            return None;
-        }
-        let (created, spent) = (Sum::from_bytes(created), Sum::from_bytes(spent));
-        Some(Self { created, spent, ..Self::new(salt) })
+    pub fn from_bytes(kind: AggregateKind, salt: &Salt, bytes: &[u8]) -> Option<Self> {
+        Some(Self(match kind {
+            AggregateKind::Sha256 => {
+                let (created, spent) = bytes.split_at_checked(32)?;
+                Sums::Sha256 {
+                    salted: Midstate::after(&salt.0),
+                    created: Sum::from_bytes(created.try_into().ok()?),
+                    spent: Sum::from_bytes(spent.try_into().ok()?),
+                }
+            }
+            AggregateKind::MuHash => {
+                Sums::MuHash(Box::new(MuHash::from_bytes(bytes.try_into().ok()?)))
+            }
+        }))
     }
 }
 
@@ -207,56 +254,6 @@ fn add_words(sums: &mut [u64; 8], words: &State) {
     sums.iter_mut().zip(words).for_each(|(sum, word)| *sum += u64::from(*word));
 }
 
-/// The [`MuHash`] of the elements created without those spent, as in IBD Booster. It needs no salt.
-pub struct MuHashAggregate(MuHash);
-
-impl Aggregate for MuHashAggregate {
-    fn new(_: &Salt) -> Self {
-        Self(MuHash::new())
-    }
-
-    fn create_outpoints(&mut self, outpoints: &[[u8; 36]]) {
-        self.0.insert_many(outpoints.len(), |i| &outpoints[i]);
-    }
-
-    fn spend_outpoints(&mut self, outpoints: &[[u8; 36]]) {
-        self.0.remove_many(outpoints.len(), |i| &outpoints[i]);
-    }
-
-    fn create(&mut self, element: &[u8]) {
-        self.0.insert(element);
-    }
-
-    fn spend(&mut self, element: &[u8]) {
-        self.0.remove(element);
-    }
-
-    fn create_many(&mut self, elements: &Elements) {
-        self.0.insert_many(elements.len(), |i| elements.get(i));
-    }
-
-    fn spend_many(&mut self, elements: &Elements) {
-        self.0.remove_many(elements.len(), |i| elements.get(i));
-    }
-
-    fn combine(&mut self, other: &Self) {
-        self.0.combine(&other.0);
-    }
-
-    /// Takes some milliseconds.
-    fn is_balanced(&self) -> bool {
-        self.0.finalize() == MuHash::new().finalize()
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        self.0.to_bytes().to_vec()
-    }
-
-    fn from_bytes(_: &Salt, bytes: &[u8]) -> Option<Self> {
-        Some(Self(MuHash::from_bytes(bytes.try_into().ok()?)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -301,12 +298,12 @@ mod tests {
         sum
     }
 
-    fn balances_only_equal_multisets<A: Aggregate>() {
+    fn balances_only_equal_multisets(kind: AggregateKind) {
         let balanced = |created: &[u8], spent: &[u8]| {
-            let mut outpoint_sums = A::new(&salt());
+            let mut outpoint_sums = Aggregate::new(kind, &salt());
             outpoint_sums.create_outpoints(&outpoints(created));
             outpoint_sums.spend_outpoints(&outpoints(spent));
-            let mut sums = A::new(&salt());
+            let mut sums = Aggregate::new(kind, &salt());
             sums.create_many(&elements(created));
             sums.spend_many(&elements(spent));
             assert_eq!(sums.is_balanced(), outpoint_sums.is_balanced());
@@ -325,14 +322,14 @@ mod tests {
 
     #[test]
     fn balanced_if_the_same_was_created_and_spent() {
-        balances_only_equal_multisets::<SumAggregate>();
-        balances_only_equal_multisets::<MuHashAggregate>();
+        balances_only_equal_multisets(AggregateKind::Sha256);
+        balances_only_equal_multisets(AggregateKind::MuHash);
     }
 
     /// Checks that elements added one by one, in parts, in reverse and with a save in between have
     /// the same sums as those added at once.
-    fn any_order_and_grouping<A: Aggregate>(created: &[u8], spent: &[u8], cut: usize) {
-        let mut all = A::new(&salt());
+    fn any_order_and_grouping(kind: AggregateKind, created: &[u8], spent: &[u8], cut: usize) {
+        let mut all = Aggregate::new(kind, &salt());
         all.create_many(&elements(created));
         all.spend_many(&elements(spent));
         all.create_outpoints(&outpoints(spent));
@@ -343,13 +340,13 @@ mod tests {
             (front.to_vec(), back.to_vec())
         };
         let ((created, more_created), (spent, more_spent)) = (cut(created), cut(spent));
-        let mut first = A::new(&salt());
+        let mut first = Aggregate::new(kind, &salt());
         spent.iter().rev().for_each(|n| first.spend(&element(*n)));
         more_created.iter().for_each(|n| first.create(&element(*n)));
         first.create_outpoints(&outpoints(&spent));
         first.spend_outpoints(&outpoints(&more_created));
-        let first = A::from_bytes(&salt(), &first.to_bytes()).unwrap();
-        let mut parts = A::new(&salt());
+        let first = Aggregate::from_bytes(kind, &salt(), &first.to_bytes()).unwrap();
+        let mut parts = Aggregate::new(kind, &salt());
         created.iter().rev().for_each(|n| parts.create(&element(*n)));
         parts.spend_many(&elements(&more_spent));
         created.iter().for_each(|n| parts.spend_outpoints(&[outpoint(*n)]));
@@ -360,21 +357,22 @@ mod tests {
 
     #[test]
     fn muhash_in_any_order_is_that_of_the_coins() {
-        any_order_and_grouping::<MuHashAggregate>(&[1, 2, 3, 4, 5], &[9, 2, 7], 2);
-        let mut sums = MuHashAggregate::new(&salt());
+        any_order_and_grouping(AggregateKind::MuHash, &[1, 2, 3, 4, 5], &[9, 2, 7], 2);
+        let mut sums = Aggregate::new(AggregateKind::MuHash, &salt());
         sums.create_many(&elements(&[1, 2, 3]));
         sums.spend(&element(2));
         let mut expected = MuHash::new();
         [1, 3].iter().for_each(|n| expected.insert(&element(*n)));
-        assert_eq!(sums.0.finalize(), expected.finalize());
+        assert!(sums.to_bytes() == expected.to_bytes());
     }
 
     #[test]
     fn states_of_another_length_are_refused() {
         for len in [0, 63, 65, 767, 769] {
             let bytes = vec![1; len];
-            assert!(SumAggregate::from_bytes(&salt(), &bytes).is_none());
-            assert!(MuHashAggregate::from_bytes(&salt(), &bytes).is_none());
+            for kind in [AggregateKind::Sha256, AggregateKind::MuHash] {
+                assert!(Aggregate::from_bytes(kind, &salt(), &bytes).is_none());
+            }
         }
         assert_eq!(format!("{:?}", salt()), "Salt(secret)");
     }
@@ -394,7 +392,7 @@ mod tests {
             created in prop::collection::vec(any::<u8>(), 0..70),
             spent in prop::collection::vec(any::<u8>(), 0..70),
         ) {
-            let mut sums = SumAggregate::new(&salt());
+            let mut sums = Aggregate::new(AggregateKind::Sha256, &salt());
             sums.create_many(&elements(&created));
             sums.spend_outpoints(&outpoints(&spent));
             let expected = [
@@ -410,7 +408,7 @@ mod tests {
             spent in prop::collection::vec(any::<u8>(), 0..70),
             cut in 0..70usize,
         ) {
-            any_order_and_grouping::<SumAggregate>(&created, &spent, cut);
+            any_order_and_grouping(AggregateKind::Sha256, &created, &spent, cut);
         }
     }
 }

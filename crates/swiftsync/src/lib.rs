@@ -5,5 +5,5 @@
 mod aggregate;
 pub mod hints;
 
-pub use aggregate::{Aggregate, MuHashAggregate, Salt, SumAggregate};
+pub use aggregate::{Aggregate, AggregateKind, Salt};
 pub use hints::{Format, Hints, HintsEncoder, HintsError, Numbering, open};

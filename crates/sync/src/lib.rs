@@ -1,13 +1,13 @@
-//! The pipelines: three ways from blocks to a UTXO set. This crate does not know argument parsing.
+//! The pipelines: three methods of making a UTXO set from blocks. This crate does not know argument parsing.
 //!
 //! [`sync`] and [`reindex`] find the headers in all sources, choose the best chain, and have
-//! [`ways`] lead all blocks one of three ways. What is done to a single block is the same for all
+//! [`ways`] lead all blocks by one of three methods. What is done to a single block is the same for all
 //! ([`apus_node::block`]).
 //!
 //! | part | contents |
 //! |---|---|
 //! | [`run`] | the ways in, and what all three have in common |
-//! | [`method`], [`ways`] | which way is chosen, and why; one way after another |
+//! | [`method`], [`ways`] | which method is chosen, and why; one method after another |
 //! | [`in_order`] | blocks in order of height, each with its coins from the UTXO set |
 //! | [`join`] | blocks in any order, three passes, one commit |
 //! | [`swift`] | SwiftSync: blocks in any order, by hints or by a snapshot |
@@ -40,7 +40,8 @@ pub mod ways;
 
 pub use hints_file::HintsFile;
 pub use join::rewrite_join_progress;
+pub use method::ChosenMethod;
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
-pub use summary::{AboveTip, ChosenMethod, JoinPass, SavedBlocks, SavedJoin, Summary};
+pub use summary::{AboveTip, JoinPass, SavedBlocks, SavedJoin, Summary};
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 pub use verify::{Damage, DamageList, Incomplete, LevelReport, Verified, Verify};

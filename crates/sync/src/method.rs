@@ -1,4 +1,4 @@
-//! The way in which the blocks above the tip are synced, and why.
+//! The method by which the blocks above the tip are synced, and why.
 
 #[cfg(test)]
 mod tests;
@@ -17,10 +17,9 @@ use secp_lanes::Kernel;
 use super::above_tip::above_tip;
 use super::claim::Claim;
 use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
-use super::summary::ChosenMethod;
 use super::swift;
 
-/// The rule for a join that nobody asked for, and the time that each way takes.
+/// The rule for a join that nobody asked for, and the time that each method takes.
 ///
 /// A join reads every block and writes about half as many bytes as it reads, whatever the blocks
 /// spend; a sync in order looks up each coin in tables, which costs the more the larger they are.
@@ -57,67 +56,44 @@ const FIGURES: Figures = Figures {
     scripts_avx2: 70.0,
 };
 
-/// The way in which the blocks above the tip are synced.
+/// The method by which the blocks above the tip are synced.
 #[derive(Clone, Debug)]
-pub struct Choice {
-    /// The way.
-    pub way: Way,
-    /// The reason for the way, as a clause: `no hints, and ...`.
+pub struct ChosenMethod {
+    /// The method.
+    pub method: Method,
+    /// The reason for the method, as a clause: `no hints, and ...`.
     pub why: String,
     /// The time that it will take; `None` if no block waits.
     pub estimate: Option<Duration>,
-    /// The blocks that go this way; `None` if no block waits.
+    /// The last block to join, which the best candidate for the tip descends from, or is; `None`
+    /// with another method.
+    target: Option<BlockId>,
+    /// The blocks that are synced so; `None` if no block waits.
     blocks: Option<Waiting>,
     /// Whether the user could have it otherwise, and has not chosen.
     is_automatic: bool,
 }
 
-/// A way to sync.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// In order of height, each spend looked up in the UTXO set.
-    InOrder,
-    /// A join of the blocks from the active chain to `target`, and the others in order after that.
-    Join {
-        /// A block that the best candidate for the tip descends from, or is.
-        target: BlockId,
-    },
-    /// SwiftSync to the height of the hints, and the others in order after that.
-    SwiftSync,
-}
-
-impl Way {
-    /// The method that the way is part of.
-    fn method(self) -> Method {
-        match self {
-            Self::InOrder => Method::InOrder,
-            Self::Join { .. } => Method::Join,
-            Self::SwiftSync => Method::SwiftSync,
-        }
-    }
-}
-
-/// Chooses the way for the blocks of `node` above its tip, once all headers are known: SwiftSync if
-/// there are `hints` for them; else a join where an interrupted one can be carried on, or where it
-/// is faster than a sync in order and the disks have room for it. [`Method`] in the options forces
-/// one way.
+/// Chooses the method for the blocks of `node` above its tip, once all headers are known: SwiftSync
+/// if there is a claim about them; else a join where an interrupted one can be carried on, or where
+/// it is faster than a sync in order and the disks have room for it; or that of the options.
 ///
 /// # Errors
 /// The options contradict each other; a join was asked for, and a disk has no room for it; or
-/// blocks are missing of one that was interrupted, and no way is forced.
-pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
+/// blocks are missing of one that was interrupted, and the options name no method.
+pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
     options.check_witness().map_err(SyncError::WrongOptions)?;
-    if options.method == Method::Join
+    if options.method == Some(Method::Join)
         && let Some(why) = pruned(node)
     {
         return Err(SyncError::WrongOptions(format!("{why}: remove --method=join")));
     }
     if let Some(claim) = claim.filter(|claim| !swift::build::is_past(node, claim)) {
-        return Ok(Choice::swiftsync(node, claim));
+        return Ok(ChosenMethod::swiftsync(node, claim));
     }
-    if options.method == Method::Auto
+    if options.method.is_none()
         && let Some(height) = blocks_lacking(node)?
     {
         return Err(SyncError::Input(format!(
@@ -131,25 +107,25 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
             0 => "no block waits",
             _ => "the next blocks are missing",
         };
-        return Ok(Choice::in_order(node, None, why));
+        return Ok(ChosenMethod::in_order(node, None, why));
     };
-    let in_order = |why: &str| Ok(Choice::in_order(node, Some(waiting), why));
+    let in_order = |why: &str| Ok(ChosenMethod::in_order(node, Some(waiting), why));
     match options.method {
-        Method::InOrder => return in_order("--method=order asks for it"),
-        Method::SwiftSync => {
+        Some(Method::InOrder) => return in_order("--method=order asks for it"),
+        Some(Method::SwiftSync) => {
             let whose = claim.map_or("the hints'", Claim::whose);
             return in_order(&format!("the tip is at {whose} height or above"));
         }
-        Method::Auto | Method::Join => {}
+        None | Some(Method::Join) => {}
     }
     let joined = match joined(node) {
         Ok(joined) => joined,
         Err(why) => return in_order(&why),
     };
     if let Some(saved) = saved_target(node, joined.target)? {
-        return Ok(Choice::carry_on(node, saved));
+        return Ok(ChosenMethod::carry_on(node, saved));
     }
-    let is_forced = options.method == Method::Join;
+    let is_forced = options.method == Some(Method::Join);
     let tables = node.chainstate.disk_bytes();
     if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
         return in_order(&why);
@@ -167,15 +143,11 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<Choice, SyncError> {
         true => "an empty UTXO set".to_string(),
         false => format!("a UTXO set of {}", size(tables)),
     };
-    Ok(Choice::new(
-        node,
-        Way::Join { target: joined.target },
-        joined,
-        match is_forced {
-            true => "--method=join asks for it".to_string(),
-            false => format!("{hints}, and about {} wait to be added to {set}", size(joined.bytes)),
-        },
-    ))
+    let why = match is_forced {
+        true => "--method=join asks for it".to_string(),
+        false => format!("{hints}, and about {} wait to be added to {set}", size(joined.bytes)),
+    };
+    Ok(ChosenMethod::join(node, joined, why))
 }
 
 /// Words for the reason why block files are missing, or will be, that a join needs; `None` if none
@@ -227,19 +199,32 @@ fn too_few(bytes: u64, tables: u64) -> Option<String> {
     })
 }
 
-impl Choice {
-    fn new(node: &Node, way: Way, blocks: Waiting, why: String) -> Self {
-        let is_automatic = node.options.method == Method::Auto;
-        let estimate = Some(estimate(node, way, &blocks));
-        Self { way, why, estimate, blocks: Some(blocks), is_automatic }
+impl ChosenMethod {
+    /// A method for no blocks.
+    pub fn new(method: Method, why: impl Into<String>) -> Self {
+        let (estimate, target, blocks) = (None, None, None);
+        Self { method, why: why.into(), estimate, target, blocks, is_automatic: false }
+    }
+
+    fn of_blocks(node: &Node, method: Method, blocks: Waiting, why: String) -> Self {
+        Self {
+            estimate: Some(estimate(node, method, &blocks)),
+            blocks: Some(blocks),
+            is_automatic: node.options.method.is_none(),
+            ..Self::new(method, why)
+        }
     }
 
     fn in_order(node: &Node, blocks: Option<Waiting>, why: &str) -> Self {
-        let (way, why) = (Way::InOrder, why.to_string());
         match blocks {
-            Some(blocks) => Self::new(node, way, blocks, why),
-            None => Self { way, why, estimate: None, blocks: None, is_automatic: true },
+            Some(blocks) => Self::of_blocks(node, Method::InOrder, blocks, why.to_string()),
+            None => Self::new(Method::InOrder, why),
         }
+    }
+
+    fn join(node: &Node, blocks: Waiting, why: String) -> Self {
+        let target = Some(blocks.target);
+        Self { target, ..Self::of_blocks(node, Method::Join, blocks, why) }
     }
 
     fn swiftsync(node: &Node, claim: &Claim) -> Self {
@@ -252,7 +237,7 @@ impl Choice {
             Claim::Snapshot(_) => "the coins of",
         };
         let why = format!("{} has {what} height {height}", claim.path().display());
-        Self::new(node, Way::SwiftSync, blocks, why)
+        Self::of_blocks(node, Method::SwiftSync, blocks, why)
     }
 
     /// Carries on with an interrupted join. Its room was asked for when it began, and a disk that
@@ -260,32 +245,31 @@ impl Choice {
     fn carry_on(node: &Node, saved: SavedTarget) -> Self {
         let first = node.tree.node(node.tip()).height + 1;
         let blocks = Waiting::between(node, first, saved.target);
-        let (way, why) = (Way::Join { target: saved.target }, "an interrupted join is carried on");
-        let choice = Self::new(node, way, blocks, why.to_string());
-        let estimate = choice.estimate.map(|all| all.mul_f64(1.0 - saved.done));
-        Self { estimate, is_automatic: false, ..choice }
+        let join = Self::join(node, blocks, "an interrupted join is carried on".to_string());
+        let estimate = join.estimate.map(|all| all.mul_f64(1.0 - saved.done));
+        Self { estimate, target: Some(saved.target), is_automatic: false, ..join }
     }
 
-    /// The line for the user that names the way, the reason for it and the time that it will take;
-    /// `None` if no block waits.
+    /// The last block to join; `None` with another method.
+    pub fn join_target(&self) -> Option<BlockId> {
+        self.target
+    }
+
+    /// The line for the user that names the method, the reason for it and the time that it will
+    /// take; `None` if no block waits.
     pub fn line(&self) -> Option<String> {
         let (blocks, estimate) = (self.blocks?, self.estimate?);
         let range = format!("{} to {} (about {})", blocks.first, blocks.last, size(blocks.bytes));
-        let what = match self.way {
-            Way::InOrder => format!("Connecting blocks {range} in order"),
-            Way::Join { .. } => format!("Joining blocks {range}"),
-            Way::SwiftSync => format!("SwiftSync of blocks {range}"),
+        let what = match self.method {
+            Method::InOrder => format!("Connecting blocks {range} in order"),
+            Method::Join => format!("Joining blocks {range}"),
+            Method::SwiftSync => format!("SwiftSync of blocks {range}"),
         };
-        let otherwise = match self.way {
-            Way::Join { .. } if self.is_automatic => ". --method=order syncs in order instead.",
+        let otherwise = match self.method {
+            Method::Join if self.is_automatic => ". --method=order syncs in order instead.",
             _ => "",
         };
         Some(format!("{what}: {}; about {}{otherwise}", self.why, about(estimate)))
-    }
-
-    /// The choice as the summary of a run has it.
-    pub fn chosen(&self) -> ChosenMethod {
-        ChosenMethod { method: self.way.method(), why: self.why.clone() }
     }
 }
 
@@ -305,14 +289,14 @@ fn scripts_rate(options: &Options) -> f64 {
     }
 }
 
-/// The time that blocks take to sync this way with the threads and cores that there are.
-fn estimate(node: &Node, way: Way, blocks: &Waiting) -> Duration {
+/// The time that blocks take to sync by this method with the threads and cores that there are.
+fn estimate(node: &Node, method: Method, blocks: &Waiting) -> Duration {
     let checks_all = node.options.assumevalid == AssumeValid::Nothing;
-    let (rate, with_scripts) = match way {
-        Way::InOrder => (FIGURES.in_order, blocks.with_scripts),
-        Way::Join { .. } => (FIGURES.join, blocks.with_scripts),
+    let (rate, with_scripts) = match method {
+        Method::InOrder => (FIGURES.in_order, blocks.with_scripts),
+        Method::Join => (FIGURES.join, blocks.with_scripts),
         // Blocks are assumed valid on the user's word, however deep they lie.
-        Way::SwiftSync => (FIGURES.swiftsync, if checks_all { blocks.bytes } else { 0 }),
+        Method::SwiftSync => (FIGURES.swiftsync, if checks_all { blocks.bytes } else { 0 }),
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = node.options.threads.clamp(1, cores);

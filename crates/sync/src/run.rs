@@ -501,7 +501,7 @@ fn run(
             false
         }
     };
-    let may_carry_on = claim.is_none() && node.options.method != Method::InOrder;
+    let may_carry_on = claim.is_none() && node.options.method != Some(Method::InOrder);
     let saved_join = match interrupted && may_carry_on {
         true => join::directory::unfinished(node.dir.disk(), &node.options)?,
         false => None,

@@ -7,9 +7,10 @@ use apus_hash::Hash;
 use apus_node::block::difference::ScriptDifference;
 use apus_node::checked::Checked;
 use apus_node::clock::{Waits, words_of};
-use apus_node::options::Method;
 use apus_node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 use apus_peers::PeerReport;
+
+use super::method::ChosenMethod;
 
 /// How a sync ended.
 #[derive(Clone, Debug)]
@@ -20,8 +21,8 @@ pub struct Summary {
     pub best_block: Hash,
     /// Coins in the UTXO set; `None` if the number is not known without counting them.
     pub coins: Option<u64>,
-    /// The way in which the blocks were synced, and why; `None` if none was chosen, since the run
-    /// was interrupted before that or connects no blocks.
+    /// The method by which the blocks were synced, and why; `None` if none was chosen, since the
+    /// run was interrupted before that or connects no blocks.
     pub chosen: Option<ChosenMethod>,
     /// The blocks between the tip and the best header; `None` if the run was to connect none.
     pub above_tip: Option<AboveTip>,
@@ -112,15 +113,6 @@ pub struct AboveTip {
     pub missing: u32,
     /// Height of the lowest of these; `None` if no block is missing.
     pub first_missing: Option<u32>,
-}
-
-/// The way in which blocks are synced, and the reason for it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChosenMethod {
-    /// The way; never [`Method::Auto`].
-    pub method: Method,
-    /// The reason, as a clause.
-    pub why: String,
 }
 
 /// Blocks of a SwiftSync that was interrupted, saved for the next run to carry on from.

@@ -1,16 +1,17 @@
-//! All blocks of the best chain, each by the way that suits it.
+//! All blocks of the best chain, each by the method that suits it.
 
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
+use apus_node::options::Method;
 use apus_node::progress::{Observer, Watch};
 use apus_node::space;
 
 use super::claim::Claim;
 use super::in_order::activate::{Goal, activate, activate_best_chain, return_to_fork};
 use super::join::build::Joined;
-use super::method::{Choice, Way, choose};
-use super::summary::{ChosenMethod, SavedBlocks};
+use super::method::{ChosenMethod, choose};
+use super::summary::SavedBlocks;
 use super::{join, swift};
 
 /// The number of joins that may end below a block which is damaged or invalid, before the rest goes
@@ -20,7 +21,7 @@ const JOINS_BELOW_MAX: u32 = 2;
 /// What a sync has done besides moving the tip.
 #[derive(Default)]
 pub struct Course {
-    /// The way that the first blocks went, and why.
+    /// The method of the first blocks, and the reason for it.
     pub chosen: Option<ChosenMethod>,
     /// How far an interrupted SwiftSync is.
     pub saved: Option<SavedBlocks>,
@@ -30,7 +31,7 @@ pub struct Course {
     pub left_amount: Option<u64>,
 }
 
-/// Chooses the way for the blocks above the tip, connects them, and the others in order after that.
+/// Chooses the method for the blocks above the tip, connects them, and the others in order after that.
 ///
 /// # Errors
 /// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave; or
@@ -46,11 +47,11 @@ pub fn connect_all(
         note_past(node, claim, watch.observer);
     }
     announce(&choice, watch.observer);
-    space::check(node, choice.way == Way::InOrder)?;
-    course.chosen = Some(choice.chosen());
-    let before = node.tip();
-    match (choice.way, claim) {
-        (Way::SwiftSync, Some(claim)) => {
+    space::check(node, choice.method == Method::InOrder)?;
+    let (method, target, before) = (choice.method, choice.join_target(), node.tip());
+    course.chosen = Some(choice);
+    match (method, claim, target) {
+        (Method::SwiftSync, Some(claim), _) => {
             join::build::forget(node)?;
             let built = swift::build::build(node, claim, watch);
             if matches!(built, Err(SyncError::Stopped)) {
@@ -61,7 +62,7 @@ pub fn connect_all(
                 show_tip(node, watch.observer);
             }
         }
-        (Way::Join { target }, _) => {
+        (Method::Join, _, Some(target)) => {
             swift::directory::forget(node)?;
             join_towards(node, Goal::BEST, target, course, watch)?;
         }
@@ -74,7 +75,7 @@ pub fn connect_all(
 }
 
 /// Joins the blocks up to `target`, which is on the way to the goal, and more of them as long as a
-/// join is the way: one that was interrupted may end lower than a new one. Where a join ends below
+/// join is chosen: one that was interrupted may end lower than a new one. Where a join ends below
 /// a block, that block is connected in order, which alone can refuse it. What is left after the
 /// last join is for [`activate`].
 ///
@@ -121,12 +122,14 @@ fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
     }
 }
 
-/// The target of another join, if that is the way for the blocks that are left.
+/// The target of another join, if a join is chosen for the blocks that are left.
 fn next_join(node: &Node, observer: &dyn Observer) -> Result<Option<BlockId>, SyncError> {
     let choice = choose(node, None)?;
-    let Way::Join { target } = choice.way else { return Ok(None) };
-    announce(&choice, observer);
-    Ok(Some(target))
+    let target = choice.join_target();
+    if target.is_some() {
+        announce(&choice, observer);
+    }
+    Ok(target)
 }
 
 /// Shows the tip after many blocks have become part of the chain at once.
@@ -146,8 +149,8 @@ fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
     ));
 }
 
-/// Shows the user which way was chosen.
-fn announce(choice: &Choice, observer: &dyn Observer) {
+/// Shows the user which method was chosen.
+fn announce(choice: &ChosenMethod, observer: &dyn Observer) {
     if let Some(line) = choice.line() {
         observer.note(&line);
     }
@@ -159,7 +162,7 @@ mod tests {
     use apus_disk::Disk;
     use apus_hash::sha256d;
     use apus_node::opened::Coins;
-    use apus_node::options::{AssumeValid, Method, Options, ScriptEngine};
+    use apus_node::options::{AssumeValid, Options, ScriptEngine};
     use apus_node::scan::{open_sources, scan_into_node};
     use apus_testchain::{Break, Spec};
     use apus_wire::{Chain, Network};
@@ -183,7 +186,7 @@ mod tests {
             }
             std::fs::write(&file, bytes).unwrap();
             let options = Options {
-                method,
+                method: Some(method),
                 join_depth: 0,
                 assumevalid: AssumeValid::Nothing,
                 script_engine: ScriptEngine::Both,

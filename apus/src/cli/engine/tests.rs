@@ -98,13 +98,13 @@ fn files_give_way_to_the_command_line() {
 
 #[test]
 fn the_way_of_syncing_is_automatic_unless_it_is_named() {
-    use apus_node::Method::{Auto, InOrder, Join, SwiftSync};
+    use apus_node::Method::{InOrder, Join, SwiftSync};
     for (args, method) in [
-        (&[][..], Auto),
-        (&["--hints=h"], Auto),
-        (&["--method=order"], InOrder),
-        (&["--method=join"], Join),
-        (&["--method=swiftsync", "--hints=h"], SwiftSync),
+        (&[][..], None),
+        (&["--hints=h"], None),
+        (&["--method=order"], Some(InOrder)),
+        (&["--method=join"], Some(Join)),
+        (&["--method=swiftsync", "--hints=h"], Some(SwiftSync)),
     ] {
         let options = options_of(&[&["--datadir=x"], args].concat());
         assert_eq!(options.method, method, "{args:?}");

@@ -74,14 +74,14 @@ fn core_carries_on_with_what_was_pruned() {
             _ => node::AssumeValid::Nothing,
         };
         let target = options(&place, Some(Prune::Target(SPARE)));
-        let target = Options { method: way, hints, assumevalid, ..target };
+        let target = Options { method: Some(way), hints, assumevalid, ..target };
         let summary = sync_with(&place, &target, &world.blocks);
         assert!(summary.pruned.unwrap().blocks_from > 200, "{way:?}");
         assert_core_carries_on(&bitcoind, &place, &SMALL);
         // And back: the block that was mined is there, and the next one comes from a file.
         let height = tools::status(&target).unwrap().height;
         assert_eq!(height, world.height() + 1, "{way:?}");
-        let again = Options { hints: None, method: Method::InOrder, ..target };
+        let again = Options { hints: None, method: Some(Method::InOrder), ..target };
         let summary = sync::sync(&again, &[], Watch::default()).unwrap();
         assert_eq!(summary.height, height, "{way:?}");
     }
@@ -144,7 +144,8 @@ fn from_core_without_witnesses_and_back() {
         let is_stripped = rules.copied().any(|rule| rule == RuleGroup::WitnessCommitments);
         assert_eq!(is_stripped, !witness);
         assert_core_carries_on(&bitcoind, &place, &SMALL);
-        let again = Options { hints: None, witness: true, method: Method::InOrder, ..options };
+        let again =
+            Options { hints: None, witness: true, method: Some(Method::InOrder), ..options };
         let again = Options { peers: None, ..again };
         let summary = sync::sync(&again, &[], Watch::default()).unwrap();
         assert_eq!(summary.height, world.height() + 1);

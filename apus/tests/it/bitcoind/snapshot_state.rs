@@ -83,7 +83,7 @@ fn each_way_goes_on_where_core_has_loaded_a_snapshot() {
                 let hints = world.write_hints(&place, base);
                 world.options(&place, Mode::Full, &hints)
             }
-            _ => Options { method: way, ..place.options() },
+            _ => Options { method: Some(way), ..place.options() },
         };
         if way == Method::InOrder {
             let some = place.write("some", &world.blocks[..=150]);
@@ -135,7 +135,7 @@ fn core_starts_whatever_blocks_have_come() {
                     let hints = world.write_hints(&place, base);
                     world.options(&place, Mode::AssumeValid, &hints)
                 }
-                _ => Options { method: way, ..place.options() },
+                _ => Options { method: Some(way), ..place.options() },
             };
             let source = world.sources(&place, Mode::AssumeValid, &world.shuffled(7));
             let stop = AtomicBool::new(false);
@@ -173,7 +173,7 @@ fn peers_bring_the_blocks_below() {
         let options = from_peer(place.options(), &server);
         let options = match way {
             Method::SwiftSync => with_snapshot(options, &listed, &snapshot),
-            _ => Options { method: way, ..options },
+            _ => Options { method: Some(way), ..options },
         };
         let mut interrupted = 0;
         for blocks in [100, 290, u64::MAX] {

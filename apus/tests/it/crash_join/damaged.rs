@@ -60,7 +60,7 @@ fn with_damaged_records_a_sync_in_order_goes_on() {
     let test = Test::small(98);
     let place = stopped(&test, Begun::Above, Phase::JoinMatching);
     damage_spill(&place);
-    let in_order = Options { method: Method::InOrder, ..test.options(&place) };
+    let in_order = Options { method: Some(Method::InOrder), ..test.options(&place) };
     let summary = test.run(Begun::Above, &Disk::new(), &in_order, &Watcher::default());
     assert_eq!(summary.unwrap().best_block, test.world.tip());
     test.assert_right(&place, "in order");

@@ -109,7 +109,7 @@ impl Test {
 
     fn options(&self, place: &Place) -> Options {
         Options {
-            method: Method::Join,
+            method: Some(Method::Join),
             join_depth: 0,
             dbcache_bytes: 1 << 20,
             save_every: Duration::MAX,

@@ -75,7 +75,7 @@ impl Next {
             test.run(Begun::Empty, &Disk::new(), options, &Watcher::default()).unwrap()
         };
         let join = test.options(place);
-        let in_order = Options { method: Method::InOrder, ..join.clone() };
+        let in_order = Options { method: Some(Method::InOrder), ..join.clone() };
         let (progress, spill) =
             (join_dir(place).join("progress"), join_dir(place).join("spill.dat"));
         match self {

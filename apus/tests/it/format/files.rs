@@ -116,7 +116,7 @@ fn the_document_names_every_file() {
     assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
-    let options = Options { method: Method::Join, join_depth: 0, ..place.options() };
+    let options = Options { method: Some(Method::Join), join_depth: 0, ..place.options() };
     let stop = AtomicBool::new(false);
     let has_read = |progress: &Progress| progress.phase == Phase::JoinReading;
     let stopped = reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap();

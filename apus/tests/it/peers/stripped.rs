@@ -247,7 +247,7 @@ fn it_is_refused_where_blocks_are_stored() {
         stop_at_height: Some(5),
         ..right.clone()
     };
-    let some = Options { method: node::Method::InOrder, ..some };
+    let some = Options { method: Some(node::Method::InOrder), ..some };
     assert_eq!(try_sync(&some).0.unwrap().height, 5);
     let error = try_sync(&right).0.unwrap_err();
     assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("empty directory")));

@@ -52,7 +52,7 @@ fn sync_files(way: Method) -> Outcome {
 
 /// Options for a sync of [`world`] in this way.
 pub fn options(place: &Place, way: Method) -> Options {
-    let options = Options { method: way, join_depth: 0, ..place.options() };
+    let options = Options { method: Some(way), join_depth: 0, ..place.options() };
     match way {
         Method::SwiftSync => Options {
             hints: Some(hints(place)),

@@ -101,11 +101,11 @@ fn without_failed_bytes((height, status, tx_count): Indexed) -> Indexed {
 impl Place {
     /// Options for a sync in order that checks every script.
     pub fn in_order(&self) -> Options {
-        Options { method: Method::InOrder, ..self.options() }
+        Options { method: Some(Method::InOrder), ..self.options() }
     }
 
     /// Options for a join up to the tip that checks every script.
     pub fn join(&self) -> Options {
-        Options { method: Method::Join, join_depth: 0, ..self.options() }
+        Options { method: Some(Method::Join), join_depth: 0, ..self.options() }
     }
 }

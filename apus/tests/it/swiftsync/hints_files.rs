@@ -6,8 +6,9 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use apus_node as node;
+use apus_node::AssumeValid;
 use apus_node::Watch;
-use apus_node::{AggregateKind, AssumeValid};
+use apus_swiftsync::AggregateKind;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_tools as tools;

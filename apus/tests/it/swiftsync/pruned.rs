@@ -33,7 +33,7 @@ use crate::support::swift::{Mode, World, small_chain};
 /// Options of a SwiftSync that prunes to `target` bytes.
 pub fn swift_options(world: &World, place: &Place, target: u64) -> Options {
     Options {
-        method: Method::SwiftSync,
+        method: Some(Method::SwiftSync),
         hints: Some(world.write_hints(place, world.height())),
         assumevalid: AssumeValid::Block(world.tip()),
         ..options(place, Some(Prune::Target(target)))
@@ -233,7 +233,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     assert_eq!(tools::status(&right).unwrap().height, 0);
     assert!(!place.swift_dir().exists());
     let muhash = world.in_order().muhash();
-    for options in [Options { hints: None, method: Method::Auto, ..right.clone() }, right] {
+    for options in [Options { hints: None, method: None, ..right.clone() }, right] {
         let place = place.copy();
         let options = Options { datadir: place.datadir(), ..options };
         let summary = sync(&options, &source);
@@ -256,7 +256,8 @@ fn with_every_script_checked_and_beside_another_set_all_are_stored_until_the_end
         }
         if stop_at.is_some() {
             let (hints, method) = (None, Method::InOrder);
-            let first = Options { stop_at_height: stop_at, hints, method, ..options.clone() };
+            let first =
+                Options { stop_at_height: stop_at, hints, method: Some(method), ..options.clone() };
             assert_eq!(sync(&Options { prune: None, ..first }, &sources).height, 150);
         }
         let watch = Watcher::new(&place);

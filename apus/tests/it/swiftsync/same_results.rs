@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use apus_node::AggregateKind;
 use apus_store::BlockStatus;
+use apus_swiftsync::AggregateKind;
 use apus_sync::Summary;
 use apus_tools::UtxoHash;
 use apus_wire::Chain as Network;

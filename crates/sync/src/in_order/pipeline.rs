@@ -466,7 +466,7 @@ mod tests {
         let spec = WideSpec { empty_blocks_after: 0, spends: Spends::Old, ..spec };
         write_framed(&source, Wide::new(spec)).unwrap();
         let mut options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
-        options.method = Method::InOrder;
+        options.method = Some(Method::InOrder);
         let stop = AtomicBool::new(false);
         options.stop_at_height = Some(150);
         sync(&options, std::slice::from_ref(&source), Watch::new(&Unobserved, &stop)).unwrap();

@@ -13,7 +13,7 @@ use apus_disk::{PartBuffer, StoreError};
 use apus_join::{BlockCoins, BlockRecord, Damaged, LateCoin, for_each_batch};
 use apus_wire::Cursor;
 
-use super::job::Job;
+use super::context::Context;
 use super::pair::damaged_part;
 use apus_node::fault::Fault;
 
@@ -52,13 +52,13 @@ type Cut = (Range<u32>, u64);
 /// Calls `each` with every record of a bucket and its bytes, which end with the list or the coin.
 /// Records of the sources in `dropped` do not count.
 fn for_each_record(
-    job: &Job,
+    context: &Context,
     dropped: &HashSet<u32>,
     bucket: usize,
     mut each: impl FnMut(&BlockRecord, &[u8]) -> Result<(), Damaged>,
 ) -> Result<(), StoreError> {
-    let part = job.layout.first_bucket() + bucket;
-    job.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
+    let part = context.layout.first_bucket() + bucket;
+    context.parts.for_each_piece(part, &mut PartBuffer::new(), |piece| {
         let read = for_each_batch(piece, 0..piece.len(), |source, records| {
             let records = &piece[records];
             let mut cursor = Cursor::new(records);
@@ -69,21 +69,26 @@ fn for_each_record(
             }
             Ok(())
         });
-        read.map_err(|damaged: Damaged| damaged_part(job.parts.path(), &damaged))
+        read.map_err(|damaged: Damaged| damaged_part(context.parts.path(), &damaged))
     })
 }
 
 /// Cuts the heights of a bucket where it has more coins than may be in memory at a time.
-fn cut(job: &Job, dropped: &HashSet<u32>, bucket: usize) -> Result<VecDeque<Cut>, StoreError> {
-    let heights = job.layout.heights(bucket);
-    let steps = job.plan.steps.iter().skip(job.plan.index(heights.start)).take(heights.len());
-    let most = job.memory.bucket_bytes(steps.map(|step| step.weight).sum());
-    let bytes = job.parts.bytes(job.layout.first_bucket() + bucket);
+fn cut(
+    context: &Context,
+    dropped: &HashSet<u32>,
+    bucket: usize,
+) -> Result<VecDeque<Cut>, StoreError> {
+    let heights = context.layout.heights(bucket);
+    let steps =
+        context.plan.steps.iter().skip(context.plan.index(heights.start)).take(heights.len());
+    let most = context.memory.bucket_bytes(steps.map(|step| step.weight).sum());
+    let bytes = context.parts.bytes(context.layout.first_bucket() + bucket);
     if bytes <= most {
         return Ok(VecDeque::from([(heights, bytes)]));
     }
     let mut sizes = vec![0; heights.len()];
-    for_each_record(job, dropped, bucket, |record, bytes| {
+    for_each_record(context, dropped, bucket, |record, bytes| {
         let index = record.height().checked_sub(heights.start).ok_or(Damaged)?;
         *sizes.get_mut(index as usize).ok_or(Damaged)? += bytes.len() as u64;
         Ok(())
@@ -106,7 +111,7 @@ fn cut(job: &Job, dropped: &HashSet<u32>, bucket: usize) -> Result<VecDeque<Cut>
 impl Bucket {
     /// Reads those records of a bucket that are of these heights.
     fn load(
-        job: &Job,
+        context: &Context,
         dropped: &HashSet<u32>,
         bucket: usize,
         (heights, bytes): Cut,
@@ -114,7 +119,7 @@ impl Bucket {
         let blocks = vec![None; heights.len()];
         let bytes = Vec::with_capacity(bytes as usize);
         let mut loaded = Self { heights, bytes, blocks, late: Vec::new() };
-        for_each_record(job, dropped, bucket, |record, bytes| {
+        for_each_record(context, dropped, bucket, |record, bytes| {
             loaded.add(record, bytes);
             Ok(())
         })?;
@@ -164,7 +169,7 @@ impl Bucket {
 
 /// Blocks in order of height, each with the bucket that its coins are in.
 pub(super) struct BlockQueue<'a> {
-    job: &'a Job<'a>,
+    context: &'a Context<'a>,
     dropped: &'a HashSet<u32>,
     state: Mutex<QueueState>,
     changed: Condvar,
@@ -187,16 +192,21 @@ struct Loader {
 
 impl Loader {
     /// Loads the coins of the next blocks, none of which is below the height `from`.
-    fn load(&mut self, job: &Job, dropped: &HashSet<u32>, from: u32) -> Result<Bucket, StoreError> {
+    fn load(
+        &mut self,
+        context: &Context,
+        dropped: &HashSet<u32>,
+        from: u32,
+    ) -> Result<Bucket, StoreError> {
         if self.cuts.is_empty() {
-            self.cuts = cut(job, dropped, self.next_bucket)?;
+            self.cuts = cut(context, dropped, self.next_bucket)?;
             self.next_bucket += 1;
         }
         while self.cuts.len() > 1 && self.cuts[0].0.end <= from {
             self.cuts.pop_front();
         }
         let next = self.cuts.pop_front().expect("a bucket has heights");
-        Bucket::load(job, dropped, self.next_bucket - 1, next)
+        Bucket::load(context, dropped, self.next_bucket - 1, next)
     }
 
     fn is_done(&self, buckets: usize) -> bool {
@@ -206,32 +216,32 @@ impl Loader {
 
 impl<'a> BlockQueue<'a> {
     /// The blocks from `next` on, by index among the steps.
-    pub fn new(job: &'a Job<'a>, dropped: &'a HashSet<u32>, next: usize) -> Self {
-        let next_bucket = job.layout.bucket_of(job.plan.height(next));
+    pub fn new(context: &'a Context<'a>, dropped: &'a HashSet<u32>, next: usize) -> Self {
+        let next_bucket = context.layout.bucket_of(context.plan.height(next));
         let loader = Some(Loader { cuts: VecDeque::new(), next_bucket });
         let state = QueueState { next, loader, loaded: VecDeque::new() };
-        Self { job, dropped, state: Mutex::new(state), changed: Condvar::new() }
+        Self { context, dropped, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// The next block, by index among the steps; `None` if there is none, a lower one was refused,
     /// or `halt` was raised.
     pub fn take(&self, halt: &AtomicBool) -> Result<Option<(usize, Arc<Bucket>)>, Fault> {
-        let (job, plan) = (self.job, self.job.plan);
+        let (context, plan) = (self.context, self.context.plan);
         let mut state = self.lock();
         loop {
             let height = plan.height(state.next);
-            if state.next == plan.steps.len() || job.is_refused(height) || halt.load(Relaxed) {
+            if state.next == plan.steps.len() || context.is_refused(height) || halt.load(Relaxed) {
                 return Ok(None);
             }
             if state.loaded.front().is_some_and(|bucket| bucket.heights.end <= height) {
                 state.loaded.pop_front();
             }
             let (has_room, buckets) =
-                (state.loaded.len() < BUCKETS_IN_MEMORY, job.layout.buckets());
+                (state.loaded.len() < BUCKETS_IN_MEMORY, context.layout.buckets());
             let loads = |loader: &mut Loader| has_room && !loader.is_done(buckets);
             if let Some(mut loader) = state.loader.take_if(loads) {
                 drop(state);
-                let loaded = loader.load(job, self.dropped, height);
+                let loaded = loader.load(context, self.dropped, height);
                 state = self.lock();
                 state.loader = Some(loader);
                 self.changed.notify_all();
@@ -312,9 +322,9 @@ mod tests {
         append_records(&parts, layout.first_bucket());
         let (shared, _) = node.split();
         let hash_key = HashKey::new([4; 32]);
-        let job = Job::new(&shared, &plan, &layout, memory, &parts, &hash_key);
+        let context = Context::new(&shared, &plan, &layout, memory, &parts, &hash_key);
         let (dropped, halt) = (HashSet::from([9]), AtomicBool::new(false));
-        let queue = BlockQueue::new(&job, &dropped, 0);
+        let queue = BlockQueue::new(&context, &dropped, 0);
         let (mut taken, mut largest) = (0, 0);
         while let Ok(Some((index, bucket))) = queue.take(&halt) {
             let height = index as u32 + 1;

@@ -14,14 +14,14 @@ use apus_rules::CheckedBlock;
 use apus_wire::Cursor;
 
 use super::bucket::{BlockQueue, Bucket};
-use super::job::{Job, refused_at};
+use super::context::{Context, refused_at};
 use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use apus_node::fault::Fault;
 
 /// What the threads of the last pass share.
 pub(super) struct Checking<'a> {
-    pub job: &'a Job<'a>,
+    pub context: &'a Context<'a>,
     pub queue: BlockQueue<'a>,
     pub sequencer: Sequencer<'a>,
     /// For each step, whether its undo data is stored already.
@@ -36,16 +36,16 @@ impl Checking<'_> {
                 Ok(undo) => {
                     // After a halt, blocks that wait for a lower one are checked again. Where that
                     // one is refused, this one no longer counts.
-                    let height = self.job.plan.height(index);
-                    let is_vain = || crew.is_halted() || self.job.is_refused(height);
+                    let height = self.context.plan.height(index);
+                    let is_vain = || crew.is_halted() || self.context.is_refused(height);
                     if !self.sequencer.wait_for_room(index, is_vain) {
                         break;
                     }
-                    let _timer = self.job.shared.clock.start(Stage::Undo);
+                    let _timer = self.context.shared.clock.start(Stage::Undo);
                     self.sequencer.finish(index, undo)?;
-                    crew.report(self.job.plan.steps[index].weight);
+                    crew.report(self.context.plan.steps[index].weight);
                 }
-                Err(Fault::Unjudged(height)) => self.job.refuse(height),
+                Err(Fault::Unjudged(height)) => self.context.refuse(height),
                 Err(fault) => return Err(fault),
             }
         }
@@ -53,16 +53,16 @@ impl Checking<'_> {
     }
 
     fn block(&self, index: usize, bucket: &Arc<Bucket>) -> Result<Option<Undo>, Fault> {
-        let (shared, height) = (self.job.shared, self.job.plan.height(index));
-        let step = self.job.plan.steps[index];
+        let (shared, height) = (self.context.shared, self.context.plan.height(index));
+        let step = self.context.plan.steps[index];
         let coins = bucket.block(height).expect("the first pass leaves a record of each block");
         let payload = match coins.digest {
             Some(digest) => self.read_again(index, digest, &coins, bucket)?,
             None => {
                 let _timer = shared.clock.start(Stage::Validate);
                 let hash = &shared.tree.node(step.id).hash;
-                let (context, times) = (self.job.context(index), &self.job.plan.times);
-                check_noted(&coins, bucket.late(height), hash, context, times)
+                let (rules, times) = (self.context.block_context(index), &self.context.plan.times);
+                check_noted(&coins, bucket.late(height), hash, rules, times)
                     .map_err(|_| Fault::Unjudged(height))?
             }
         };
@@ -86,9 +86,9 @@ impl Checking<'_> {
         coins: &BlockCoins,
         bucket: &Bucket,
     ) -> Result<Vec<u8>, Fault> {
-        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (shared, plan) = (self.context.shared, self.context.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let is_known = |bytes: &[u8]| self.job.hash_key.hash(bytes) == digest;
+        let is_known = |bytes: &[u8]| self.context.hash_key.hash(bytes) == digest;
         let block = shared.known(step, is_known).map_err(|fault| refused_at(height, fault))?;
         let _timer = shared.clock.start(Stage::Validate);
         let scripts = Some(shared.script_checks(step.id));

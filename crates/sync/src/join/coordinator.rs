@@ -20,7 +20,7 @@ use apus_node::threads::Crew;
 
 use super::bucket::BlockQueue;
 use super::check::Checking;
-use super::job::Job;
+use super::context::Context;
 use super::pair::{PairedRange, Pairer};
 use super::plan::Plan;
 use super::read::{ReadBlock, Reader};
@@ -134,7 +134,7 @@ impl<'a> Coordinator<'a> {
     fn read_until_save(&mut self) -> Result<(), Fault> {
         let Self { shared, ledger, plan, work, watch } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
-        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
+        let context = Context::new(shared, plan, layout, *memory, parts, hash_key);
         let spans: VecDeque<usize> =
             (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
         let read = state.spans.iter().flat_map(|span| span.first..span.next);
@@ -150,7 +150,7 @@ impl<'a> Coordinator<'a> {
             queue.1[index] = span;
         };
         let run = |crew: &Crew<ReadBlock>| -> Result<(), Fault> {
-            let mut reader = Reader::new(&job);
+            let mut reader = Reader::new(&context);
             while let Some((index, mut span)) = take() {
                 let result = reader.read(&mut span, crew.halt(), |block| crew.report(block));
                 give_back(index, span);
@@ -175,19 +175,19 @@ impl<'a> Coordinator<'a> {
             until.is_due(is_done)
         });
         drop(queue);
-        gather(results, job.fault()).map(drop)
+        gather(results, context.fault()).map(drop)
     }
 
     fn pair_until_save(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let Self { shared, plan, work, watch, .. } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
-        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
+        let context = Context::new(shared, plan, layout, *memory, parts, hash_key);
         let (paired, dropped) = (&mut state.paired, &state.dropped);
         let ranges = ranges(&paired.done, memory.workers * RANGES_PER_WORKER);
         let ranges = Mutex::new(VecDeque::from(ranges));
         let take = || ranges.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let run = |crew: &Crew<u64>| -> Result<Vec<PairedRange>, Fault> {
-            let mut pairer = Pairer::new(&job, paired.source, dropped)?;
+            let mut pairer = Pairer::new(&context, paired.source, dropped)?;
             let mut done = Vec::new();
             while let Some(range) = take() {
                 done.push(pairer.pair(range, bulk, crew.halt(), |bytes| crew.report(bytes))?);
@@ -214,19 +214,19 @@ impl<'a> Coordinator<'a> {
             paired.counts.add(&counts);
             paired.done[done].fill(true);
         }
-        paired.fault = job.fault();
+        paired.fault = context.fault();
         Ok(())
     }
 
     fn check_until_save(&mut self) -> Result<(), Fault> {
         let Self { shared, ledger, plan, work, watch } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
-        let job = Job::new(shared, plan, layout, *memory, parts, hash_key);
+        let context = Context::new(shared, plan, layout, *memory, parts, hash_key);
         let has_undo =
             |step: &apus_node::block::step::Step| ledger.record(step.id).undo_pos().is_some();
         let checking = Checking {
-            job: &job,
-            queue: BlockQueue::new(&job, &state.dropped, state.checked),
+            context: &context,
+            queue: BlockQueue::new(&context, &state.dropped, state.checked),
             sequencer: Sequencer::new(shared.files, state.checked),
             has_undo: plan.steps.iter().map(has_undo).collect(),
         };
@@ -245,7 +245,7 @@ impl<'a> Coordinator<'a> {
         let (checked, written) = checking.sequencer.into_written();
         state.checked = checked;
         state.undo.extend(written);
-        gather(results, job.fault()).map(drop)
+        gather(results, context.fault()).map(drop)
     }
 
     /// Saves how far the join is: block and undo files and the index, the tables, and then the

@@ -28,7 +28,7 @@ mod check;
 mod commit;
 mod coordinator;
 pub mod directory;
-mod job;
+mod context;
 mod notes;
 mod pair;
 mod plan;

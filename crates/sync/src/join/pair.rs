@@ -17,13 +17,13 @@ use apus_node::clock::Stage;
 use apus_wire::{Cursor, OutPoint, put_varint};
 
 use super::base::{Base, Wanted, output_of};
-use super::job::Job;
+use super::context::Context;
 use super::state::PairCounts;
 use apus_node::fault::Fault;
 
 /// A thread of the second pass.
 pub(super) struct Pairer<'a> {
-    job: &'a Job<'a>,
+    context: &'a Context<'a>,
     dropped: &'a HashSet<u32>,
     base: Option<Base<'a>>,
     matcher: Matcher,
@@ -53,19 +53,19 @@ impl<'a> Pairer<'a> {
     /// A worker that has matched nothing. `source` is the number of the source that the spent coins
     /// have; records of the sources in `dropped` do not count.
     pub fn new(
-        job: &'a Job<'a>,
+        context: &'a Context<'a>,
         source: u32,
         dropped: &'a HashSet<u32>,
     ) -> Result<Self, StoreError> {
-        let buckets = job.layout.buckets();
+        let buckets = context.layout.buckets();
         let batch_bytes = Layout::batch_bytes(buckets);
         let mut coins =
-            BatchWriter::new(job.parts, job.layout.first_bucket(), buckets, batch_bytes);
+            BatchWriter::new(context.parts, context.layout.first_bucket(), buckets, batch_bytes);
         coins.set_source(source)?;
         Ok(Self {
-            job,
+            context,
             dropped,
-            base: Base::of(job.shared.chainstate),
+            base: Base::of(context.shared.chainstate),
             matcher: Matcher::new(),
             outputs: PartBuffer::new(),
             spends: PartBuffer::new(),
@@ -89,7 +89,7 @@ impl<'a> Pairer<'a> {
         let mut done = range.start..range.start;
         while done.end < range.end && !halt.load(Relaxed) {
             self.partition(done.end, &mut TableSink(&mut writer))?;
-            report(self.job.parts.bytes(self.job.layout.outputs(done.end)));
+            report(self.context.parts.bytes(self.context.layout.outputs(done.end)));
             done.end += 1;
         }
         writer.finish()?;
@@ -98,10 +98,10 @@ impl<'a> Pairer<'a> {
     }
 
     fn partition(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
-        let (parts, layout) = (self.job.parts, self.job.layout);
+        let (parts, layout) = (self.context.parts, self.context.layout);
         let looked_up = self.base.map_or(0, |_| parts.bytes(layout.spends(partition)));
         let outputs = parts.bytes(layout.outputs(partition));
-        match self.job.memory.slices(outputs, looked_up) {
+        match self.context.memory.slices(outputs, looked_up) {
             1 => self.whole(partition, sink),
             slices => self.sliced(partition, slices, sink),
         }
@@ -109,10 +109,10 @@ impl<'a> Pairer<'a> {
 
     /// Matches a partition that fits in memory.
     fn whole(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
-        let (parts, part) = (self.job.parts, self.job.layout.outputs(partition));
+        let (parts, part) = (self.context.parts, self.context.layout.outputs(partition));
         let mut buffer = std::mem::take(&mut self.outputs);
         let result = parts.with_part(part, &mut buffer, |bytes, ranges| {
-            let timer = self.job.shared.clock.start(Stage::Pair);
+            let timer = self.context.shared.clock.start(Stage::Pair);
             self.matcher.clear();
             let loaded = self.matcher.load(bytes, ranges, self.dropped);
             drop(timer);
@@ -125,7 +125,7 @@ impl<'a> Pairer<'a> {
 
     /// Matches a partition that does not fit in memory, a slice of its transactions at a time.
     fn sliced(&mut self, partition: usize, slices: u64, sink: &mut TableSink) -> Result<(), Fault> {
-        let (parts, part) = (self.job.parts, self.job.layout.outputs(partition));
+        let (parts, part) = (self.context.parts, self.context.layout.outputs(partition));
         tracing::debug!(
             target: "validation",
             partition, slices, "a partition is larger than its memory"
@@ -160,17 +160,17 @@ impl<'a> Pairer<'a> {
         slice: Option<(u64, u64)>,
         sink: &mut impl ChangeSink,
     ) -> Result<(), Fault> {
-        let _timer = self.job.shared.clock.start(Stage::Pair);
+        let _timer = self.context.shared.clock.start(Stage::Pair);
         self.add_existing(bytes)?;
         self.take(partition, bytes, slice)?;
         self.changes.clear();
         self.take_from_base()?;
         self.replay()?;
-        if self.job.fault().is_some() {
+        if self.context.fault().is_some() {
             // What would be written now is of a chain that is not taken.
             return Ok(());
         }
-        let (coins, counts, layout) = (&mut self.coins, &mut self.counts, self.job.layout);
+        let (coins, counts, layout) = (&mut self.coins, &mut self.counts, self.context.layout);
         self.matcher.for_each_taken(bytes, |height, place, output| {
             counts.taken += 1;
             coins.push(layout.bucket_of(height), |out| {
@@ -197,41 +197,41 @@ impl<'a> Pairer<'a> {
         bytes: &[u8],
         slice: Option<(u64, u64)>,
     ) -> Result<(), Fault> {
-        let Self { job, dropped, base, matcher, spends, unmet, .. } = self;
+        let Self { context, dropped, base, matcher, spends, unmet, .. } = self;
         unmet.clear();
         let mut note = |spend: &Spend, taken: Taken| match taken {
             Taken::Met => {}
-            Taken::Twice(height) => job.refuse(height),
+            Taken::Twice(height) => context.refuse(height),
             Taken::Unmet if base.is_some() => unmet.push(*spend),
             Taken::TooEarly(created) if base.is_some() => {
                 // If the set below has the coin, the transaction comes again at that height.
-                job.refuse(created);
+                context.refuse(created);
                 unmet.push(*spend);
             }
-            Taken::Unmet | Taken::TooEarly(_) => job.refuse(spend.height),
+            Taken::Unmet | Taken::TooEarly(_) => context.refuse(spend.height),
         };
         let take = |piece: &[u8]| -> Result<(), Fault> {
             matcher
                 .take_all(bytes, piece, dropped, slice, &mut note)
-                .map_err(|damaged| Fault::Store(damaged_part(job.parts.path(), &damaged)))
+                .map_err(|damaged| Fault::Store(damaged_part(context.parts.path(), &damaged)))
         };
-        job.parts.for_each_piece(job.layout.spends(partition), spends, take)
+        context.parts.for_each_piece(context.layout.spends(partition), spends, take)
     }
 
     /// Looks up in the tables what the blocks of the join have not made.
     fn take_from_base(&mut self) -> Result<(), StoreError> {
-        let Self { job, base, unmet, coins, changes, counts, .. } = self;
+        let Self { context, base, unmet, coins, changes, counts, .. } = self;
         let Some(base) = base else { return Ok(()) };
-        let _timer = job.shared.clock.start(Stage::LookUp);
+        let _timer = context.shared.clock.start(Stage::LookUp);
         base.look_up(unmet, |Wanted { outpoint, coin, spends }| {
             let taken = usize::from(coin.is_some());
-            spends.iter().skip(taken).for_each(|spend| job.refuse(spend.height));
+            spends.iter().skip(taken).for_each(|spend| context.refuse(spend.height));
             let (Some(coin), [first, ..]) = (coin, spends) else { return Ok(()) };
             counts.base_taken += 1;
             counts.base_amount += coin.amount;
             changes.push(Change { outpoint, coin: None });
             let (code, output) = (coin.parts().code, output_of(&coin));
-            coins.push(job.layout.bucket_of(first.height), |out| {
+            coins.push(context.layout.bucket_of(first.height), |out| {
                 put_late_coin(out, first.height, first.place, code, &output);
             })
         })
@@ -239,10 +239,10 @@ impl<'a> Pairer<'a> {
 
     /// Replays the transactions that were made more than once.
     fn replay(&mut self) -> Result<(), StoreError> {
-        let Self { job, matcher, coins, changes, counts, .. } = self;
-        for (txid, replayed) in matcher.replayed(|height| job.plan.kind(height)) {
+        let Self { context, matcher, coins, changes, counts, .. } = self;
+        for (txid, replayed) in matcher.replayed(|height| context.plan.kind(height)) {
             if let Some(height) = replayed.fault {
-                job.refuse(height);
+                context.refuse(height);
             }
             let outpoint = |vout| OutPoint { txid, vout };
             let mut base_gone = replayed.overwritten_base.clone();
@@ -255,7 +255,7 @@ impl<'a> Pairer<'a> {
                     }
                     false => counts.taken += 1,
                 }
-                coins.push(job.layout.bucket_of(height), |out| {
+                coins.push(context.layout.bucket_of(height), |out| {
                     put_late_coin(out, height, place, coin.code, &coin.output);
                 })?;
             }
@@ -301,7 +301,7 @@ impl<'a> Pairer<'a> {
     }
 
     fn damaged(&self, damaged: &Damaged) -> Fault {
-        Fault::Store(damaged_part(self.job.parts.path(), damaged))
+        Fault::Store(damaged_part(self.context.parts.path(), damaged))
     }
 }
 

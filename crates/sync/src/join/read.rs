@@ -19,7 +19,7 @@ use apus_rules::CheckedBlock;
 use apus_store::{FlatFilePos, Lane};
 use apus_wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 
-use super::job::{Job, refused_at};
+use super::context::{Context, refused_at};
 use super::notes::NoteTaker;
 use super::state::{ReadCounts, SpanState};
 use apus_node::fault::Fault;
@@ -43,7 +43,7 @@ pub(super) struct ReadBlock {
 
 /// A thread of the first pass.
 pub(super) struct Reader<'a> {
-    job: &'a Job<'a>,
+    context: &'a Context<'a>,
     window: Window,
     /// Records of outputs and of spends.
     records: BatchWriter<'a>,
@@ -60,16 +60,16 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A worker that has read nothing.
-    pub fn new(job: &'a Job<'a>) -> Self {
-        let (layout, memory) = (job.layout, job.memory);
+    pub fn new(context: &'a Context<'a>) -> Self {
+        let (layout, memory) = (context.layout, context.memory);
         let window = memory.bytes / 100 * WINDOWS_PERCENT / memory.workers.max(1);
         let (records, buckets) = (2 * layout.partitions(), layout.buckets());
         let batch_bytes = Layout::batch_bytes(records);
         Self {
-            job,
+            context,
             window: Window::new(window),
-            records: BatchWriter::new(job.parts, 0, records, batch_bytes),
-            blocks: BatchWriter::new(job.parts, layout.first_bucket(), buckets, BLOCKS_BYTES),
+            records: BatchWriter::new(context.parts, 0, records, batch_bytes),
+            blocks: BatchWriter::new(context.parts, layout.first_bucket(), buckets, BLOCKS_BYTES),
             bucket: 0,
             lane: Lane::default(),
             hashes: Vec::new(),
@@ -90,8 +90,8 @@ impl<'a> Reader<'a> {
         self.blocks.set_source(span.source)?;
         let mut result = Ok(());
         while span.next < span.end && !halt.load(Relaxed) {
-            let height = self.job.plan.height(span.next);
-            if self.job.is_refused(height) {
+            let height = self.context.plan.height(span.next);
+            if self.context.is_refused(height) {
                 break;
             }
             match self.block(span.next, &mut span.read, halt) {
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
                     // The block may have met outputs and left records of its own, so the span
                     // counts as read beyond it, and is read again below it.
                     span.next += 1;
-                    self.job.refuse(height);
+                    self.context.refuse(height);
                 }
                 Err(Fault::Stopped) => break,
                 Err(fault) => {
@@ -122,9 +122,9 @@ impl<'a> Reader<'a> {
 
     /// Ends the span's files, empties the window and hands over all records.
     fn hand_over(&mut self) -> Result<(), StoreError> {
-        let Self { job, window, records, blocks, lane, .. } = self;
-        job.shared.files.end_lane(std::mem::take(lane))?;
-        window.clear(|tx| put_left(records, job.layout, tx))?;
+        let Self { context, window, records, blocks, lane, .. } = self;
+        context.shared.files.end_lane(std::mem::take(lane))?;
+        window.clear(|tx| put_left(records, context.layout, tx))?;
         records.flush()?;
         blocks.flush()
     }
@@ -135,21 +135,21 @@ impl<'a> Reader<'a> {
         read: &mut ReadCounts,
         halt: &AtomicBool,
     ) -> Result<ReadBlock, Fault> {
-        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (shared, plan) = (self.context.shared, self.context.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
         let block = shared.checked_until(step, halt).map_err(|fault| refused_at(height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
         // Those that the last pass checks.
         let has_scripts = !plan.assumed.covers(shared.tree, step.id);
-        self.notes.begin(&block, self.job.context(index), has_scripts);
+        self.notes.begin(&block, self.context.block_context(index), has_scripts);
         match plan.kind(height) {
             BlockKind::Once => self.meet(&block, height, &mut counts)?,
             BlockKind::LookUp | BlockKind::Repeat => self.spill(&block, height, &mut counts)?,
         }
-        let digest = has_scripts.then(|| self.job.hash_key.hash(block.view().bytes()));
+        let digest = has_scripts.then(|| self.context.hash_key.hash(block.view().bytes()));
         let coins = BlockCoins { height, digest, list: self.notes.list() };
-        let bucket = self.job.layout.bucket_of(height);
+        let bucket = self.context.layout.bucket_of(height);
         if std::mem::replace(&mut self.bucket, bucket) != bucket {
             // Frees the memory of the bucket before, to which this span does not come back.
             self.blocks.flush()?;
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
         self.enter(block, height, counts)?;
-        let Self { job, window, records, hashes, notes, .. } = self;
+        let Self { context, window, records, hashes, notes, .. } = self;
         let view = block.view();
         hashes.clear();
         for tx in view.txs().skip(1) {
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
                     Met::Elsewhere => {
                         notes.input(&input, SpendSource::Late);
                         let spend = Spend { outpoint, height, place: place as u32 };
-                        put_late(records, job.layout, &spend)?;
+                        put_late(records, context.layout, &spend)?;
                         counts.late += 1;
                     }
                 }
@@ -230,18 +230,18 @@ impl<'a> Reader<'a> {
         height: u32,
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
-        let Self { job, window, records, scratch, .. } = self;
+        let Self { context, window, records, scratch, .. } = self;
         let view = block.view();
         let room = |tx: TxView| {
             let scripts = tx.outputs().map(|output| output.script().len()).sum();
             Window::bytes_of_tx(tx.output_count(), scripts)
         };
         let room = view.txs().skip(1).map(room).sum();
-        window.begin_block(room, |tx| put_left(records, job.layout, tx))?;
+        window.begin_block(room, |tx| put_left(records, context.layout, tx))?;
         let txids = block.txids();
         let coinbase = Created { height, is_coinbase: true, ready: None };
         let of_coinbase = (&view.tx(0), &txids[0]);
-        counts.created += put_whole(records, job.layout, scratch, of_coinbase, coinbase)?;
+        counts.created += put_whole(records, context.layout, scratch, of_coinbase, coinbase)?;
         for (tx, (view, txid)) in view.txs().zip(txids).enumerate().skip(1) {
             if let Some(ahead) = txids.get(tx + AHEAD) {
                 window.prefetch(window.hash(ahead));
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         height: u32,
         counts: &mut ReadCounts,
     ) -> Result<(), Fault> {
-        let Self { job, records, notes, scratch, .. } = self;
+        let Self { context, records, notes, scratch, .. } = self;
         let mut place = 0;
         for (index, (tx, txid)) in block.view().txs().zip(block.txids()).enumerate() {
             let inputs = if index > 0 { tx.input_count() } else { 0 };
@@ -277,11 +277,11 @@ impl<'a> Reader<'a> {
             for input in tx.inputs().take(inputs) {
                 notes.input(&input, SpendSource::Late);
                 let spend = Spend { outpoint: input.outpoint(), height, place };
-                put_late(records, job.layout, &spend)?;
+                put_late(records, context.layout, &spend)?;
                 place += 1;
             }
             let created = Created { height, is_coinbase: index == 0, ready: Some(place) };
-            counts.created += put_whole(records, job.layout, scratch, (&tx, txid), created)?;
+            counts.created += put_whole(records, context.layout, scratch, (&tx, txid), created)?;
         }
         counts.late += u64::from(place);
         Ok(())
@@ -294,10 +294,10 @@ impl<'a> Reader<'a> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        if matches!(step.place, Place::Stored(_)) || !self.job.plan.keeps {
+        if matches!(step.place, Place::Stored(_)) || !self.context.plan.keeps {
             return Ok(None);
         }
-        let shared = self.job.shared;
+        let shared = self.context.shared;
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);
         let (bytes, time) = (block.view().bytes(), node.time);

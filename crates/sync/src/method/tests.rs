@@ -22,7 +22,7 @@ const HEIGHT: u32 = 206;
 const TARGET: u32 = HEIGHT - 144;
 
 /// An empty node in a directory, with a source of blocks that wait.
-fn node(place: &Path, method: Method) -> Node {
+fn node(place: &Path, method: Option<Method>) -> Node {
     let options = Options::new(place.join("data"), Network::new(Chain::Regtest));
     let options = Options { method, ..options };
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
@@ -53,17 +53,17 @@ fn bytes_of(tx_count: u32) -> u64 {
 }
 
 #[track_caller]
-fn assert_in_order(node: &Node, words: &str) -> Choice {
+fn assert_in_order(node: &Node, words: &str) -> ChosenMethod {
     let choice = choose(node, None).unwrap();
-    assert_eq!(choice.way, Way::InOrder, "{}", choice.why);
+    assert_eq!(choice.method, Method::InOrder, "{}", choice.why);
     assert!(choice.why.contains(words), "'{words}' is not in: {}", choice.why);
     choice
 }
 
 #[track_caller]
-fn assert_joins(node: &Node, first: u32, last: u32) -> Choice {
+fn assert_joins(node: &Node, first: u32, last: u32) -> ChosenMethod {
     let choice = choose(node, None).unwrap();
-    assert_eq!(choice.way, Way::Join { target: block(node, last) }, "{}", choice.why);
+    assert_eq!(choice.target, Some(block(node, last)), "{}", choice.why);
     let blocks = choice.blocks.unwrap();
     assert_eq!((blocks.first, blocks.last), (first, last));
     choice
@@ -72,7 +72,7 @@ fn assert_joins(node: &Node, first: u32, last: u32) -> Choice {
 #[test]
 fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     let choice = assert_in_order(&node, "a join is faster from 64 MB on");
     let blocks = choice.blocks.unwrap();
     assert_eq!((blocks.first, blocks.last), (1, HEIGHT));
@@ -83,14 +83,14 @@ fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
     let line = choice.line().unwrap();
     assert!(line.starts_with("Connecting blocks 1 to 206 ("), "{line}");
     assert!(line.ends_with("in order: a join is faster from 64 MB on; about 1 s"), "{line}");
-    node.options.method = Method::Join;
+    node.options.method = Some(Method::Join);
     let choice = assert_joins(&node, 1, TARGET);
     let line = choice.line().unwrap();
     assert!(line.starts_with("Joining blocks 1 to 62 ("), "{line}");
     assert!(line.ends_with("--method=join asks for it; about 1 s"), "{line}");
     let why = choice.why.clone();
-    assert_eq!(choice.chosen(), ChosenMethod { method: Method::Join, why });
-    node.options.method = Method::InOrder;
+    assert_eq!((choice.method, choice.why), (Method::Join, why));
+    node.options.method = Some(Method::InOrder);
     assert_in_order(&node, "--method=order asks for it");
 }
 
@@ -98,7 +98,7 @@ fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
 #[test]
 fn stored_blocks_count_with_their_own_bytes() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     let in_source = Waiting::of(&node).unwrap().bytes;
     let steps: Vec<_> =
         (1..=HEIGHT).map(|height| apus_node::opened::step(&node, block(&node, height))).collect();
@@ -118,7 +118,7 @@ fn stored_blocks_count_with_their_own_bytes() {
 #[test]
 fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     let waiting = Waiting::of(&node).unwrap();
     let tables = |node: &Node| node.growth.tables(waiting.bytes);
     let before = tables(&node);
@@ -132,7 +132,7 @@ fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
 #[test]
 fn many_bytes_are_joined() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     let enough = (FIGURES.join_bytes_min / u64::from(TARGET) / 500) as u32 + 1;
     assert!(bytes_of(enough - 1) * u64::from(TARGET) < FIGURES.join_bytes_min);
     grow(&mut node, enough - 1);
@@ -144,7 +144,7 @@ fn many_bytes_are_joined() {
     let line = choice.line().unwrap();
     assert!(line.starts_with("Joining blocks 1 to 62 (about 64 MB): no hints"), "{line}");
     assert!(line.ends_with(". --method=order syncs in order instead."), "{line}");
-    node.options.method = Method::InOrder;
+    node.options.method = Some(Method::InOrder);
     assert_in_order(&node, "--method=order asks for it");
 }
 
@@ -162,7 +162,7 @@ fn few_bytes_next_to_large_tables_go_in_order() {
 #[test]
 fn a_join_ends_below_the_best_header_at_the_height_to_stop_and_before_a_gap() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Join);
+    let mut node = node(place.path(), Some(Method::Join));
     for (stop, depth, last) in [
         (None, 144, TARGET),
         (Some(50), 144, 50),
@@ -188,7 +188,7 @@ fn a_join_ends_below_the_best_header_at_the_height_to_stop_and_before_a_gap() {
 #[test]
 fn a_join_begins_at_the_tip_or_where_the_chains_part() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Join);
+    let mut node = node(place.path(), Some(Method::Join));
     let at = |node: &Node, height| ActiveChain::to(&node.tree, block(node, height));
     node.ledger.active = at(&node, 30);
     assert_joins(&node, 31, TARGET);
@@ -204,18 +204,18 @@ fn a_join_begins_at_the_tip_or_where_the_chains_part() {
     node.ledger.active = at(&node, HEIGHT);
     let choice = assert_in_order(&node, "no block waits");
     assert_eq!((choice.line(), choice.estimate), (None, None));
-    assert_eq!(choice.chosen().method, Method::InOrder);
+    assert_eq!(choice.method, Method::InOrder);
 }
 
 #[test]
 fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     // More than any disk has.
     grow(&mut node, u32::MAX);
     let choice = assert_in_order(&node, "of temporary files");
     assert!(choice.why.contains("a join may need 2") && choice.why.contains("--spilldir"));
-    node.options.method = Method::Join;
+    node.options.method = Some(Method::Join);
     let error = choose(&node, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Disk);
     let text = error.to_string();
@@ -248,10 +248,10 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
 #[test]
 fn a_pruned_directory_has_no_join() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     node.ledger.pruning.is_pruned = true;
     assert_in_order(&node, "block files were pruned");
-    node.options.method = Method::Join;
+    node.options.method = Some(Method::Join);
     let error = choose(&node, None).unwrap_err().to_string();
     assert!(
         error.contains("block files were pruned") && error.contains("--method=join"),
@@ -269,12 +269,12 @@ fn hints_above_the_tip_decide_for_swiftsync() {
     (0..100).for_each(|_| encoder.put_block(&[], 1, &mut bytes).unwrap());
     std::fs::write(&file, bytes).unwrap();
     let hints = Claim::Hints(HintsFile::open(&file).unwrap());
-    let mut node = node(place.path(), Method::Auto);
+    let mut node = node(place.path(), None);
     node.options.hints = Some(file.clone());
-    for method in [Method::Auto, Method::SwiftSync] {
+    for method in [None, Some(Method::SwiftSync)] {
         node.options.method = method;
         let choice = choose(&node, Some(&hints)).unwrap();
-        assert_eq!(choice.way, Way::SwiftSync);
+        assert_eq!(choice.method, Method::SwiftSync);
         let line = choice.line().unwrap();
         assert!(line.starts_with("SwiftSync of blocks 1 to 100 ("), "{line}");
         assert!(line.contains(file.to_str().unwrap()), "{line}");
@@ -283,14 +283,14 @@ fn hints_above_the_tip_decide_for_swiftsync() {
     node.ledger.active = ActiveChain::to(&node.tree, block(&node, 100));
     let choice = choose(&node, Some(&hints)).unwrap();
     assert_eq!(
-        (choice.way, &choice.why[..]),
-        (Way::InOrder, "the tip is at the hints' height or above")
+        (choice.method, &choice.why[..]),
+        (Method::InOrder, "the tip is at the hints' height or above")
     );
-    node.options.method = Method::Auto;
+    node.options.method = None;
     (node.options.join_depth, node.options.assumevalid) = (10, AssumeValid::Nothing);
     grow(&mut node, 10_000);
     let choice = choose(&node, Some(&hints)).unwrap();
-    assert_eq!(choice.way, Way::Join { target: block(&node, HEIGHT - 10) });
+    assert_eq!(choice.target, Some(block(&node, HEIGHT - 10)));
     assert!(choice.why.starts_with("the hints end at height 100, and "), "{}", choice.why);
     assert!(choice.why.contains("added to a UTXO set of "), "{}", choice.why);
 }
@@ -298,7 +298,7 @@ fn hints_above_the_tip_decide_for_swiftsync() {
 #[test]
 fn options_that_contradict_each_other_are_wrong_for_library_users_too() {
     let place = tempfile::tempdir().unwrap();
-    let node = node(place.path(), Method::SwiftSync);
+    let node = node(place.path(), Some(Method::SwiftSync));
     let error = choose(&node, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
     assert!(error.to_string().contains("--hints"), "{error}");
@@ -307,30 +307,30 @@ fn options_that_contradict_each_other_are_wrong_for_library_users_too() {
 #[test]
 fn the_estimate_grows_with_bytes_and_scripts_and_shrinks_with_cores() {
     let place = tempfile::tempdir().unwrap();
-    let mut node = node(place.path(), Method::Join);
+    let mut node = node(place.path(), Some(Method::Join));
     node.options.threads = 1;
     node.options.script_engine = ScriptEngine::Core;
     let waiting = Waiting { bytes: 100_000_000_000, ..Waiting::of(&node).unwrap() };
     let none = Waiting { with_scripts: 0, ..waiting };
     let seconds = |node: &Node, way, blocks| estimate(node, way, &blocks).as_secs();
-    let join = Way::Join { target: waiting.target };
+    let join = Method::Join;
     assert_eq!(seconds(&node, join, none), (100.0 * FIGURES.join) as u64);
-    assert_eq!(seconds(&node, Way::InOrder, none), (100.0 * FIGURES.in_order) as u64);
+    assert_eq!(seconds(&node, Method::InOrder, none), (100.0 * FIGURES.in_order) as u64);
     let half = Waiting { with_scripts: 50_000_000_000, ..waiting };
     let with_scripts = 100.0 * FIGURES.join + 50.0 * FIGURES.scripts_core;
     assert_eq!(seconds(&node, join, half), with_scripts as u64);
     // SwiftSync checks every script or none.
-    assert_eq!(seconds(&node, Way::SwiftSync, half), (100.0 * FIGURES.swiftsync) as u64);
+    assert_eq!(seconds(&node, Method::SwiftSync, half), (100.0 * FIGURES.swiftsync) as u64);
     node.options.assumevalid = AssumeValid::Nothing;
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
-    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    assert_eq!(seconds(&node, Method::SwiftSync, half), with_scripts as u64);
     node.options.script_engine = ScriptEngine::Fast;
     node.options.script_kernel = Some(Kernel::Avx512);
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_avx512);
-    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    assert_eq!(seconds(&node, Method::SwiftSync, half), with_scripts as u64);
     node.options.script_kernel = Some(Kernel::Library);
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
-    assert_eq!(seconds(&node, Way::SwiftSync, half), with_scripts as u64);
+    assert_eq!(seconds(&node, Method::SwiftSync, half), with_scripts as u64);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     node.options.threads = cores + 7;
     let shared = (100.0 * FIGURES.join / cores as f64) as u64;

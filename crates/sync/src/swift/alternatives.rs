@@ -16,10 +16,10 @@ use apus_node::block::validate::check_spends;
 use apus_node::fault::Fault;
 use apus_node::sources::Place;
 use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
-use apus_swiftsync::{Aggregate, Salt};
+use apus_swiftsync::Aggregate;
 use rayon::prelude::*;
 
-use super::job::Job;
+use super::context::Context;
 use super::tally::push_coin;
 use super::undo::{UndoAt, UndoWritten, external_coins};
 
@@ -28,17 +28,17 @@ use super::undo::{UndoAt, UndoWritten, external_coins};
 const COMBINATIONS_MAX: usize = 1 << 16;
 
 /// Other undo data with which a block passes every rule, too.
-struct Alternative<A> {
+struct Alternative {
     payload: Vec<u8>,
     /// What it adds to the sums: the coins that were used as created, its own as spent.
-    difference: A,
+    difference: Aggregate,
 }
 
 /// A block with other undo data to choose from.
-struct Choice<A> {
+struct Choice {
     /// The block's index among the undo data that was written.
     written: usize,
-    others: Vec<Alternative<A>>,
+    others: Vec<Alternative>,
 }
 
 /// The undo data that was used of a block: where it came from, and where it was written.
@@ -54,19 +54,19 @@ struct Used {
 
 /// Looks for other undo data with which `aggregate` is balanced. If there is such, it is written,
 /// and `written` names it; otherwise nothing changes.
-pub(super) fn balance<A: Aggregate>(
-    job: &Job,
+pub(super) fn balance(
+    context: &Context,
     records: &[IndexRecord],
-    aggregate: &mut A,
+    aggregate: &mut Aggregate,
     written: &mut [UndoWritten],
 ) -> Result<(), Fault> {
-    let shared = job.shared;
-    let used = used(job, records, written);
-    let choices: Vec<Choice<A>> = shared.pool.install(|| {
-        let spare = spare_records(job, &used)?;
+    let shared = context.shared;
+    let used = used(context, records, written);
+    let choices: Vec<Choice> = shared.pool.install(|| {
+        let spare = spare_records(context, &used)?;
         let choice = |(written, used): (usize, &Option<Used>)| {
             let others = match used {
-                Some(used) => alternatives(job, used, &spare)?,
+                Some(used) => alternatives(context, used, &spare)?,
                 None => Vec::new(),
             };
             Ok((!others.is_empty()).then_some(Choice { written, others }))
@@ -75,7 +75,9 @@ pub(super) fn balance<A: Aggregate>(
         choices.filter_map(Result::transpose).collect::<Result<_, Fault>>()
     })?;
     tracing::debug!(target: "validation", blocks = choices.len(), "undo data of several siblings");
-    let Some((chosen, balanced)) = combine(job.salt, aggregate, &choices) else { return Ok(()) };
+    let Some((chosen, balanced)) = combine(aggregate, &choices) else {
+        return Ok(());
+    };
     for (choice, at) in choices.iter().zip(chosen) {
         let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
         let UndoWritten { id, at } = &mut written[choice.written];
@@ -90,8 +92,8 @@ pub(super) fn balance<A: Aggregate>(
 }
 
 /// The origin of each piece of undo data that was written; `None` where it was stored before.
-fn used(job: &Job, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Option<Used>> {
-    let sources = job.plan.steps.iter().zip(&job.plan.undo);
+fn used(context: &Context, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Option<Used>> {
+    let sources = context.plan.steps.iter().zip(&context.plan.undo);
     let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
     let of_block = |UndoWritten { id, at }: &UndoWritten| {
         let UndoAt::Source { file, guess } = *sources.get(id)? else { return None };
@@ -106,8 +108,8 @@ fn used(job: &Job, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Opti
 /// transactions. There are few, since nearly every record is of a block of this chain.
 type Spare = HashMap<(u32, u32), Vec<usize>>;
 
-fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> {
-    let (shared, copies) = (job.shared, &job.plan.undo_copies);
+fn spare_records(context: &Context, used: &[Option<Used>]) -> Result<Spare, StoreError> {
+    let (shared, copies) = (context.shared, &context.plan.undo_copies);
     let claim = |used: &Used| -> Result<Option<(u32, usize)>, StoreError> {
         let prev = &shared.tree.prev_hash(used.step.id);
         let (payload, tx_count) = (shared.files.read_undo(used.pos, prev)?, used.tx_count);
@@ -137,16 +139,12 @@ fn spare_records(job: &Job, used: &[Option<Used>]) -> Result<Spare, StoreError> 
 }
 
 /// The undo data among `spare` with which the block passes every rule, too.
-fn alternatives<A: Aggregate>(
-    job: &Job,
-    used: &Used,
-    spare: &Spare,
-) -> Result<Vec<Alternative<A>>, Fault> {
-    let shared = job.shared;
+fn alternatives(context: &Context, used: &Used, spare: &Spare) -> Result<Vec<Alternative>, Fault> {
+    let shared = context.shared;
     let prev = &shared.tree.prev_hash(used.step.id);
     let mut payloads: Vec<Vec<u8>> = Vec::new();
     let mut scratch = Vec::new();
-    for (file, undo) in job.plan.undo_copies.of_block(shared, used.step.id, used.file) {
+    for (file, undo) in context.plan.undo_copies.of_block(shared, used.step.id, used.file) {
         let key = (file, used.tx_count.saturating_sub(1));
         for record in spare.get(&key).into_iter().flatten() {
             let place = undo.records()[*record];
@@ -163,7 +161,7 @@ fn alternatives<A: Aggregate>(
     payloads.retain(|payload| *payload != used_payload);
     let mut others = Vec::new();
     for payload in payloads {
-        if let Some(difference) = difference(job, shared, used.step, &used_payload, &payload)? {
+        if let Some(difference) = difference(context, shared, used.step, &used_payload, &payload)? {
             others.push(Alternative { payload, difference });
         }
     }
@@ -172,13 +170,13 @@ fn alternatives<A: Aggregate>(
 
 /// What is added to the sums if a block spends the coins of `other` and not those of `used`; `None`
 /// if a rule forbids it.
-fn difference<A: Aggregate>(
-    job: &Job,
+fn difference(
+    context: &Context,
     shared: &Shared,
     step: Step,
     used: &[u8],
     other: &[u8],
-) -> Result<Option<A>, Fault> {
+) -> Result<Option<Aggregate>, Fault> {
     let prepared = shared.prepare(step)?;
     let (Ok(before), Ok(after)) =
         (external_coins(&prepared, used), external_coins(&prepared, other))
@@ -186,7 +184,7 @@ fn difference<A: Aggregate>(
         return Ok(None);
     };
     let scripts = Some(shared.script_checks(step.id));
-    let checked = check_spends(shared, step.id, prepared, after, scripts, &job.times);
+    let checked = check_spends(shared, step.id, prepared, after, scripts, &context.times);
     let Ok(block) = checked else { return Ok(None) };
     let (mut created, mut spent) = (Elements::default(), Elements::default());
     let outpoints = &block.prepared.external;
@@ -194,7 +192,7 @@ fn difference<A: Aggregate>(
         push_coin(&mut created, outpoint, before);
         push_coin(&mut spent, outpoint, after);
     }
-    let mut difference = A::new(job.salt);
+    let mut difference = Aggregate::new(context.plan.aggregate, context.salt);
     difference.create_many(&created);
     difference.spend_many(&spent);
     Ok(Some(difference))
@@ -202,11 +200,7 @@ fn difference<A: Aggregate>(
 
 /// The first combination with which the sums are balanced, and those sums. For each choice it has 0
 /// for what was used, or the number of an alternative, counted from 1.
-fn combine<A: Aggregate>(
-    salt: &Salt,
-    aggregate: &A,
-    choices: &[Choice<A>],
-) -> Option<(Vec<usize>, A)> {
+fn combine(aggregate: &Aggregate, choices: &[Choice]) -> Option<(Vec<usize>, Aggregate)> {
     let sizes = choices.iter().map(|choice| choice.others.len() + 1);
     let count = sizes.fold(1, |count: usize, size| count.saturating_mul(size));
     if count > COMBINATIONS_MAX {
@@ -218,8 +212,7 @@ fn combine<A: Aggregate>(
         );
     }
     (1..count.min(COMBINATIONS_MAX)).find_map(|mut number| {
-        let mut sums = A::new(salt);
-        sums.combine(aggregate);
+        let mut sums = aggregate.clone();
         let mut chosen = Vec::with_capacity(choices.len());
         for choice in choices {
             let at = number % (choice.others.len() + 1);

@@ -13,13 +13,12 @@ use apus_node::opened::Node;
 use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::tables::{Tables, WRITERS_PER_CORE, Writing};
-use apus_swiftsync::Aggregate;
 
 use super::alternatives::balance;
+use super::context::Context;
 use super::coordinator::{Coordinator, Saving};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
 use super::finish::{commit, prove};
-use super::job::Job;
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
@@ -36,13 +35,13 @@ const SNAPSHOT_PERCENT: usize = 30;
 /// # Errors
 /// The hints, a block or undo data is wrong, the disk fails, or `watch` asks to stop. No coins are
 /// committed then; stored blocks are kept.
-pub(super) fn attempt<A: Aggregate>(
+pub(super) fn attempt(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
     watch: Watch,
 ) -> Result<(), Fault> {
-    let built = build_all::<A>(node, claim, plan, watch);
+    let built = build_all(node, claim, plan, watch);
     if matches!(built, Err(Fault::Stopped)) {
         // Blocks that peers have sent need not come again, wherever it was stopped.
         let (shared, ledger) = node.split();
@@ -52,15 +51,10 @@ pub(super) fn attempt<A: Aggregate>(
 }
 
 /// [`attempt`], which leaves the block index as it is when it is stopped.
-fn build_all<A: Aggregate>(
-    node: &mut Node,
-    claim: &Claim,
-    plan: &Plan,
-    watch: Watch,
-) -> Result<(), Fault> {
+fn build_all(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Result<(), Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
-    let (work, state) = begin::<A>(node, claim, plan, &directory, watch)?;
+    let (work, state) = begin(node, claim, plan, &directory, watch)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
         threads: node.options.threads,
@@ -72,16 +66,16 @@ fn build_all<A: Aggregate>(
     let every = node.options.save_every;
     let before = state.gathered.tally.counts;
     let (shared, ledger) = node.split();
-    let mut job = Job::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
-    job.keeps = true;
-    job.survivors = opened.sorted().is_none().then_some(&work.survivors);
-    job.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
+    let mut context = Context::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
+    context.keeps = true;
+    context.survivors = opened.sorted().is_none().then_some(&work.survivors);
+    context.recent = work.recent.as_ref().filter(|recent| recent.wants_any());
     tracing::debug!(
         target: "validation",
-        mode = ?plan.mode, blocks = job.todo().len(), "working through blocks"
+        mode = ?plan.mode, blocks = context.todo().len(), "working through blocks"
     );
     let saving = Saving { work: &work, disk: &disk, path: saved_path(&directory), every };
-    let mut coordinator = Coordinator::new(&job, ledger, state, watch.observer, Some(saving));
+    let mut coordinator = Coordinator::new(&context, ledger, state, watch.observer, Some(saving));
     let tables = match opened.sorted() {
         None => None,
         Some(pieces) => {
@@ -97,7 +91,7 @@ fn build_all<A: Aggregate>(
     let mut run = |failed: &AtomicBool| {
         let stops = || watch.is_stopped() || failed.load(Relaxed);
         let run = || coordinator.run(work.share.workers, stops);
-        match shared.serve(job.wanted(), watch.observer, run) {
+        match shared.serve(context.wanted(), watch.observer, run) {
             Ok(()) => all_done = true,
             Err(Fault::Stopped) => return Ok(None),
             Err(fault) => return Err(fault),
@@ -111,7 +105,7 @@ fn build_all<A: Aggregate>(
     let completed = finished.ok_or(Fault::Stopped).and_then(|()| {
         let (state, ledger) = coordinator.parts();
         opened.assert_all_met(&state.gathered.tally);
-        complete(&job, ledger, &work, state, before, tables, writing)
+        complete(&context, ledger, &work, state, before, tables, writing)
     });
     // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
     // was saved last counts; those of a snapshot are not.
@@ -133,17 +127,17 @@ fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
 ///
 /// # Errors
 /// It cannot be proved, the disk fails, or somebody asks to stop before all tables are written.
-fn complete<A: Aggregate>(
-    job: &Job,
+fn complete(
+    context: &Context,
     ledger: &mut Ledger,
     work: &Workspace,
-    state: &mut State<A>,
+    state: &mut State,
     before: Counts,
     tables: Option<Tables>,
     writing: Writing,
 ) -> Result<(), Fault> {
     let State { gathered, undo, done, stripped_below } = state;
-    let (shared, plan) = (job.shared, job.plan);
+    let (shared, plan) = (context.shared, context.plan);
     let (tally, blocks) = (&gathered.tally, plan.steps.len());
     assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
     if tables.is_none() {
@@ -151,9 +145,9 @@ fn complete<A: Aggregate>(
         assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
     }
     if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
-        balance(job, &ledger.records, &mut gathered.aggregate, undo)?;
+        balance(context, &ledger.records, &mut gathered.aggregate, undo)?;
     }
-    prove(gathered, &job.unspent, plan, shared)?;
+    prove(gathered, &context.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
     let height = plan.chain.height().unwrap_or(0);
     let undo_of_recent;
@@ -161,7 +155,7 @@ fn complete<A: Aggregate>(
         None => &undo[..],
         Some(recent) => {
             undo_of_recent =
-                recent.write_undo(shared, &ledger.records, &job.times, writing.stop)?;
+                recent.write_undo(shared, &ledger.records, &context.times, writing.stop)?;
             &undo_of_recent
         }
     };
@@ -200,22 +194,17 @@ fn complete<A: Aggregate>(
 ///
 /// # Errors
 /// As for a SwiftSync that is attempted.
-pub fn verify<A: Aggregate>(
-    node: &mut Node,
-    claim: &Claim,
-    plan: &Plan,
-    watch: Watch,
-) -> Result<Tally, Fault> {
+pub fn verify(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Result<Tally, Fault> {
     let salt = new_salt(node.dir.path())?;
     let threads = node.options.threads;
     let opened = Opened::open(claim, &Reading::of_proof(node, plan, watch))?;
     let (shared, ledger) = node.split();
-    let job = Job::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
-    let state = State::new(&salt);
-    let mut coordinator = Coordinator::<A>::new(&job, ledger, state, watch.observer, None);
+    let context = Context::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
+    let state = State::new(plan.aggregate, &salt);
+    let mut coordinator = Coordinator::new(&context, ledger, state, watch.observer, None);
     coordinator.run(threads, || watch.is_stopped())?;
     let (State { gathered, .. }, _) = coordinator.parts();
     opened.assert_all_met(&gathered.tally);
-    prove(gathered, &job.unspent, plan, &shared)?;
+    prove(gathered, &context.unspent, plan, &shared)?;
     Ok(gathered.tally.clone())
 }

@@ -9,11 +9,9 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
-use apus_node::options::AggregateKind;
 use apus_node::progress::Watch;
 use apus_node::sources::Place;
 use apus_peers::{download, store_left_from};
-use apus_swiftsync::{MuHashAggregate, SumAggregate};
 
 use super::attempt::attempt;
 use super::directory::{forget, saved};
@@ -96,10 +94,7 @@ fn build_branch(
         let words =
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| watch.observer.note(words));
-        let result = match node.options.aggregate {
-            AggregateKind::Sha256 => attempt::<SumAggregate>(node, claim, &plan, watch),
-            AggregateKind::MuHash => attempt::<MuHashAggregate>(node, claim, &plan, watch),
-        };
+        let result = attempt(node, claim, &plan, watch);
         store_left_from(node, plan.stored_from)?;
         match result {
             Ok(()) => {

@@ -20,9 +20,8 @@ use apus_node::fault::Fault;
 use apus_node::progress::{Observer, Phase, Progress};
 use apus_node::threads;
 use apus_node::threads::Crew;
-use apus_swiftsync::Aggregate;
 
-use super::job::{FinishedBlock, Job};
+use super::context::{Context, FinishedBlock};
 use super::recent::Recent;
 use super::resume::{State, Workspace};
 use super::saved::{Saved, SavedUndo};
@@ -42,10 +41,10 @@ pub(super) struct Saving<'a> {
 }
 
 /// The thread that runs workers, and its account of what they have finished.
-pub(super) struct Coordinator<'a, A> {
-    job: &'a Job<'a>,
+pub(super) struct Coordinator<'a> {
+    context: &'a Context<'a>,
     ledger: &'a mut Ledger,
-    state: State<A>,
+    state: State,
     observer: &'a dyn Observer,
     /// `None` if nothing is to be kept.
     saving: Option<Saving<'a>>,
@@ -54,19 +53,19 @@ pub(super) struct Coordinator<'a, A> {
     bytes: u64,
 }
 
-impl<'a, A: Aggregate> Coordinator<'a, A> {
+impl<'a> Coordinator<'a> {
     /// A coordinator of what is left to do after `state`.
     pub fn new(
-        job: &'a Job<'a>,
+        context: &'a Context<'a>,
         ledger: &'a mut Ledger,
-        state: State<A>,
+        state: State,
         observer: &'a dyn Observer,
         saving: Option<Saving<'a>>,
     ) -> Self {
-        let weight = |index: &usize| job.plan.steps[*index].weight;
-        let weight_total = job.plan.steps.iter().map(|step| step.weight).sum();
-        let weight_done = weight_total - job.todo().iter().map(weight).sum::<u64>();
-        Self { job, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
+        let weight = |index: &usize| context.plan.steps[*index].weight;
+        let weight_total = context.plan.steps.iter().map(|step| step.weight).sum();
+        let weight_done = weight_total - context.todo().iter().map(weight).sum::<u64>();
+        Self { context, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
     }
 
     /// Runs `threads` workers until every block is finished, or `stops` returns true. What is done
@@ -79,7 +78,7 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
         loop {
             self.run_until_save(threads, &stops)?;
             let is_stopped = stops();
-            if self.job.all_taken() && !is_stopped {
+            if self.context.all_taken() && !is_stopped {
                 return Ok(());
             }
             self.save()?;
@@ -90,17 +89,17 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     }
 
     /// What was done, and the ledger that knows of it.
-    pub fn parts(&mut self) -> (&mut State<A>, &mut Ledger) {
+    pub fn parts(&mut self) -> (&mut State, &mut Ledger) {
         (&mut self.state, self.ledger)
     }
 
     /// Runs workers until there are no more blocks, one of them fails, or it is time to save; then
     /// all of them have ended, and what they have summed is in the state.
     fn run_until_save(&mut self, threads: usize, stops: &dyn Fn() -> bool) -> Result<(), Fault> {
-        let job = self.job;
+        let context = self.context;
         let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
         let started = Instant::now();
-        let work = |crew: &Crew<FinishedBlock>| work_until::<A>(job, crew);
+        let work = |crew: &Crew<FinishedBlock>| work_until(context, crew);
         let results = threads::work_until_halt("swift", threads, work, |block| {
             if let Some(block) = block {
                 self.note(block);
@@ -116,11 +115,11 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     }
 
     fn note(&mut self, block: FinishedBlock) {
-        let step = self.job.plan.steps[block.step];
-        let shared = self.job.shared;
+        let step = self.context.plan.steps[block.step];
+        let shared = self.context.shared;
         match block.stored {
             Some(pos) => self.ledger.note_stored(shared.tree, step.id, pos, block.tx_count),
-            None if self.saving.is_some() && self.job.plan.drops(shared.tree, &step) => {
+            None if self.saving.is_some() && self.context.plan.drops(shared.tree, &step) => {
                 self.ledger.note_dropped(shared.tree, step.id, block.tx_count);
             }
             None => {}
@@ -143,10 +142,10 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
     /// coins and finished blocks would not be of the same blocks.
     pub fn save(&mut self) -> Result<(), Fault> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
-        self.ledger.write_index(self.job.shared.files, self.job.shared.tree)?;
+        self.ledger.write_index(self.context.shared.files, self.context.shared.tree)?;
         let survivors = work.survivors.save()?;
         let saved_undo = |undo: &UndoWritten| SavedUndo {
-            height: self.job.shared.tree.node(undo.id).height,
+            height: self.context.shared.tree.node(undo.id).height,
             at: undo.at,
         };
         let saved = Saved {
@@ -168,9 +167,9 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
 
     fn report(&self) {
         self.observer.observe(&Progress {
-            height: self.job.plan.chain.height().unwrap_or(0),
+            height: self.context.plan.chain.height().unwrap_or(0),
             blocks: self.state.done.len() as u64,
-            blocks_all: self.job.plan.chain.height().unwrap_or(0).into(),
+            blocks_all: self.context.plan.chain.height().unwrap_or(0).into(),
             bytes: self.bytes,
             fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
             ..Progress::of(Phase::SwiftSync)
@@ -180,12 +179,12 @@ impl<'a, A: Aggregate> Coordinator<'a, A> {
 
 /// One worker's run: takes blocks until there are none left or all are to end, and returns what it
 /// has summed.
-fn work_until<A: Aggregate>(job: &Job, crew: &Crew<FinishedBlock>) -> Result<Gathered<A>, Fault> {
-    let mut worker = Worker::<A>::new(job, crew.halt());
+fn work_until(context: &Context, crew: &Crew<FinishedBlock>) -> Result<Gathered, Fault> {
+    let mut worker = Worker::new(context, crew.halt());
     while !crew.is_halted() {
-        let Some(step) = job.take_step(crew.halt()) else { break };
+        let Some(step) = context.take_step(crew.halt()) else { break };
         match worker.work_on(step) {
-            Err(Fault::Stopped) => job.give_back(step),
+            Err(Fault::Stopped) => context.give_back(step),
             done => crew.report(done?),
         }
     }
@@ -199,8 +198,8 @@ mod tests {
     use apus_node::options::Options;
     use apus_node::progress::Unobserved;
     use apus_node::sources::{Place, SourcePlace};
+    use apus_swiftsync::Salt;
     use apus_swiftsync::hints::{Format, encoder};
-    use apus_swiftsync::{Salt, SumAggregate};
     use apus_wire::{Chain, Network};
 
     use super::*;
@@ -227,8 +226,9 @@ mod tests {
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
         let salt = Salt::new([0; 64]);
         let (shared, ledger) = node.split();
-        let job = Job::new(&shared, Unspent::Hints(&hints), &plan, &salt, &Default::default());
-        let state = State::<SumAggregate>::new(&salt);
-        let _ = Coordinator::new(&job, ledger, state, &Unobserved, None).run(3, || false);
+        let context =
+            Context::new(&shared, Unspent::Hints(&hints), &plan, &salt, &Default::default());
+        let state = State::new(plan.aggregate, &salt);
+        let _ = Coordinator::new(&context, ledger, state, &Unobserved, None).run(3, || false);
     }
 }

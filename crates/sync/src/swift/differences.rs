@@ -20,8 +20,8 @@ use apus_rules::CheckedBlock;
 use apus_swiftsync::Salt;
 use apus_wire::OutPoint;
 
+use super::context::Context;
 use super::hinted::{HintedFate, for_each_output};
-use super::job::Job;
 use super::plan::Plan;
 use super::unspent::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
 use crate::claim::Claim;
@@ -52,7 +52,7 @@ pub fn differences(
         opened => opened?,
     };
     let (shared, _) = node.split();
-    let job = || Job::new(&shared, opened.unspent(), plan, &salt, &Default::default());
+    let context = || Context::new(&shared, opened.unspent(), plan, &salt, &Default::default());
     let snapshot = match claim {
         Claim::Hints(_) => None,
         Claim::Snapshot(file) => Some(file),
@@ -60,13 +60,13 @@ pub fn differences(
     let has_snapshot = snapshot.is_some();
     let pass = Pass { threads, snapshot, watch };
     let hasher = RandomState::new();
-    let Some(sums) = pass.run(&job(), &|| Sums::new(&hasher, has_snapshot))? else {
+    let Some(sums) = pass.run(&context(), &|| Sums::new(&hasher, has_snapshot))? else {
         return Ok(None);
     };
     let unbalanced = sums.unbalanced();
     let named = &unbalanced[..unbalanced.len().min(GROUPS_NAMED_MAX)];
     let fates = || Fates::new(&hasher, named, has_snapshot);
-    let Some(fates) = pass.run(&job(), &fates)? else { return Ok(None) };
+    let Some(fates) = pass.run(&context(), &fates)? else { return Ok(None) };
     let mut coins = fates.differences();
     coins.sort_unstable_by_key(|coin| (coin.height, coin.outpoint));
     Ok(Some(Differences { coins, are_more: named.len() < unbalanced.len() }))
@@ -93,17 +93,21 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// Gathers from all blocks, and then from all coins of the snapshot; `None` if somebody asks to
     /// stop.
-    fn run<G: Gather>(&self, job: &Job, new: &(dyn Fn() -> G + Sync)) -> Result<Option<G>, Fault> {
+    fn run<G: Gather>(
+        &self,
+        context: &Context,
+        new: &(dyn Fn() -> G + Sync),
+    ) -> Result<Option<G>, Fault> {
         let pieces = self.snapshot.map(|file| Mutex::new(file.pieces()));
-        let height = job.plan.chain.height().unwrap_or(0);
-        let (total, mut done) = (job.todo().len() as u64, 0);
+        let height = context.plan.chain.height().unwrap_or(0);
+        let (total, mut done) = (context.todo().len() as u64, 0);
         let work = |crew: &Crew<()>| -> Result<G, Fault> {
             let mut gathered = new();
             let (mut unspent, mut coins) = (Vec::new(), BlockCoins::default());
             while !crew.is_halted()
-                && let Some(step) = job.take_step(crew.halt())
+                && let Some(step) = context.take_step(crew.halt())
             {
-                gather_block(job, step, &mut unspent, &mut coins, &mut gathered)?;
+                gather_block(context, step, &mut unspent, &mut coins, &mut gathered)?;
                 crew.report(());
             }
             while let Some(pieces) = pieces.as_ref().filter(|_| !crew.is_halted())
@@ -142,16 +146,16 @@ impl Pass<'_> {
 
 /// Gathers the outputs and inputs of one block.
 fn gather_block<G: Gather>(
-    job: &Job,
+    context: &Context,
     index: usize,
     unspent: &mut Vec<u32>,
     coins: &mut BlockCoins,
     gathered: &mut G,
 ) -> Result<(), Fault> {
-    let (shared, step) = (job.shared, job.plan.steps[index]);
+    let (shared, step) = (context.shared, context.plan.steps[index]);
     let block: CheckedBlock<BlockBytes> = shared.checked(step)?;
     let height = shared.tree.node(step.id).height;
-    let marks = match job.unspent {
+    let marks = match context.unspent {
         Unspent::Hints(hints) => {
             hints.reader.unspent(height, unspent).map_err(Fault::Hints)?;
             Marks::Indices(unspent)
@@ -163,7 +167,7 @@ fn gather_block<G: Gather>(
         }
     };
     let mut of_tx = HashSet::new();
-    for_each_output(&block, height, &job.unspent, marks, |output| {
+    for_each_output(&block, height, &context.unspent, marks, |output| {
         let OutPoint { txid, vout } = output.outpoint;
         if vout == 0 {
             of_tx.clear();

@@ -9,7 +9,7 @@ use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_rules::subsidy;
 use apus_store::BlockStatus;
-use apus_swiftsync::{Aggregate, HintsError};
+use apus_swiftsync::HintsError;
 
 use super::plan::{Mode, Plan};
 use super::tally::Gathered;
@@ -18,8 +18,8 @@ use super::unspent::Unspent;
 
 /// The proof: every output that was created and is not hinted as unspent was spent exactly once,
 /// and what is unspent is no more than the subsidies.
-pub(super) fn prove<A: Aggregate>(
-    gathered: &Gathered<A>,
+pub(super) fn prove(
+    gathered: &Gathered,
     claimed: &Unspent,
     plan: &Plan,
     shared: &Shared,

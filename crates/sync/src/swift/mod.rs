@@ -18,7 +18,7 @@ pub mod directory;
 pub mod fault;
 mod finish;
 mod hinted;
-mod job;
+mod context;
 pub mod plan;
 mod recent;
 mod resume;

@@ -14,6 +14,7 @@ use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Prune};
 use apus_node::sources::Place;
 use apus_rules::{Bip30Check, bip30_check, bip30_overwritten_after};
+use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 
 use super::undo::{UndoAt, UndoCopies};
@@ -38,6 +39,8 @@ pub enum Mode {
 pub struct Plan {
     /// What is checked and summed.
     pub mode: Mode,
+    /// The hash that the sums are made of.
+    pub aggregate: AggregateKind,
     /// The block at the hints' height, and its ancestors.
     pub target: BlockId,
     /// The blocks up to the target.
@@ -87,6 +90,7 @@ impl Plan {
         let bip34_matches = bip34 == Some(network.bip34_hash);
         Ok(Self {
             mode,
+            aggregate: node.options.aggregate,
             target,
             chain,
             steps,

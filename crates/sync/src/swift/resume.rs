@@ -12,7 +12,7 @@ use apus_node::progress::{Observer, Watch};
 use apus_node::resources::SwiftShare;
 use apus_node::sources::Place;
 use apus_node::threads;
-use apus_swiftsync::{Aggregate, Salt};
+use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 
 use super::directory::{load, remove_directory, saved_path};
 use super::plan::{Mode, Plan};
@@ -44,8 +44,8 @@ pub(super) struct Workspace {
 }
 
 /// How far a SwiftSync is.
-pub(super) struct State<A> {
-    pub gathered: Gathered<A>,
+pub(super) struct State {
+    pub gathered: Gathered,
     /// Heights of blocks that are done.
     pub done: HashSet<u32>,
     /// A height below which all blocks lie that came without their witnesses; 0 if none did.
@@ -54,10 +54,10 @@ pub(super) struct State<A> {
     pub undo: Vec<UndoWritten>,
 }
 
-impl<A: Aggregate> State<A> {
+impl State {
     /// Nothing is done.
-    pub fn new(salt: &Salt) -> Self {
-        let gathered = Gathered::empty(salt);
+    pub fn new(kind: AggregateKind, salt: &Salt) -> Self {
+        let gathered = Gathered::empty(kind, salt);
         Self { gathered, done: HashSet::new(), stripped_below: 0, undo: Vec::new() }
     }
 }
@@ -69,13 +69,13 @@ impl<A: Aggregate> State<A> {
 /// # Errors
 /// One of the last blocks breaks a rule, the disk fails, there is too little memory, or `stop` is
 /// raised.
-pub(super) fn begin<A: Aggregate>(
+pub(super) fn begin(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
     directory: &Path,
     watch: Watch,
-) -> Result<(Workspace, State<A>), Fault> {
+) -> Result<(Workspace, State), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
     let engine = node.options.script_engine.name();
@@ -109,7 +109,7 @@ pub(super) fn begin<A: Aggregate>(
     remove_directory(&disk, directory)?;
     let salt = new_salt(directory)?;
     let survivors = Survivors::new(&disk, directory, memory);
-    let state = State::new(&salt);
+    let state = State::new(plan.aggregate, &salt);
     Ok((Workspace { key, salt, survivors, recent, share }, state))
 }
 
@@ -133,16 +133,16 @@ fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
 }
 
 /// What was saved, ready to be carried on; `None` if it is no longer whole.
-fn take_up<A: Aggregate>(
+fn take_up(
     saved: &Saved,
     plan: &Plan,
     (disk, directory): (&Disk, &Path),
     memory: usize,
     recent: Option<&Recent>,
     observer: &dyn Observer,
-) -> Option<(Salt, Survivors, State<A>)> {
+) -> Option<(Salt, Survivors, State)> {
     let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
-    let aggregate = A::from_bytes(&salt, &saved.aggregate)?;
+    let aggregate = Aggregate::from_bytes(plan.aggregate, &salt, &saved.aggregate)?;
     let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
     let survivors = Survivors::resume(disk, directory, memory, &survivors)
         .inspect_err(|error| observer.note(&begun_again(error, "SwiftSync")))

@@ -3,20 +3,20 @@
 use apus_coins::Coin;
 use apus_hash::{Elements, Hash};
 use apus_node::outcome::Counts;
-use apus_swiftsync::{Aggregate, Salt};
+use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 use apus_wire::OutPoint;
 
 /// What workers have gathered for the proof.
-pub(super) struct Gathered<A> {
+pub(super) struct Gathered {
     /// What is not unspent in the end: created and spent.
-    pub aggregate: A,
+    pub aggregate: Aggregate,
     pub tally: Tally,
 }
 
-impl<A: Aggregate> Gathered<A> {
+impl Gathered {
     /// Nothing.
-    pub fn empty(salt: &Salt) -> Self {
-        Self { aggregate: A::new(salt), tally: Tally::default() }
+    pub fn empty(kind: AggregateKind, salt: &Salt) -> Self {
+        Self { aggregate: Aggregate::new(kind, salt), tally: Tally::default() }
     }
 
     /// Adds what another worker has gathered.

@@ -16,21 +16,20 @@ use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
 use apus_rules::CheckedBlock;
 use apus_store::{FlatFilePos, UndoRecord};
-use apus_swiftsync::Aggregate;
 
+use super::context::{Context, FinishedBlock};
 use super::hinted::{HintedFate, for_each_output};
-use super::job::{FinishedBlock, Job};
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 use super::unspent::Scratch;
 
 /// A thread that works on blocks, with what it has gathered.
-pub(super) struct Worker<'a, A> {
-    job: &'a Job<'a>,
+pub(super) struct Worker<'a> {
+    context: &'a Context<'a>,
     halt: &'a AtomicBool,
     survivors: Option<SurvivorWriter<'a>>,
-    gathered: Gathered<A>,
+    gathered: Gathered,
     /// Scratch space of one block, kept so that the next one need not allocate.
     unspent: Scratch,
     undo: Vec<u8>,
@@ -53,14 +52,14 @@ impl Batch {
     }
 }
 
-impl<'a, A: Aggregate> Worker<'a, A> {
+impl<'a> Worker<'a> {
     /// A worker that has gathered nothing, and waits for no block once `halt` is raised.
-    pub fn new(job: &'a Job<'a>, halt: &'a AtomicBool) -> Self {
+    pub fn new(context: &'a Context<'a>, halt: &'a AtomicBool) -> Self {
         Self {
-            job,
+            context,
             halt,
-            survivors: job.survivors.map(SurvivorWriter::new),
-            gathered: Gathered::empty(job.salt),
+            survivors: context.survivors.map(SurvivorWriter::new),
+            gathered: Gathered::empty(context.plan.aggregate, context.salt),
             unspent: Scratch::default(),
             undo: Vec::new(),
             script: Vec::new(),
@@ -71,14 +70,14 @@ impl<'a, A: Aggregate> Worker<'a, A> {
 
     /// Works through the block of a step, given by its index in the plan.
     pub fn work_on(&mut self, step: usize) -> Result<FinishedBlock, Fault> {
-        match self.job.plan.mode {
+        match self.context.plan.mode {
             Mode::AssumeValid => self.sum_outpoints(step),
             Mode::Full => self.check_everything(step),
         }
     }
 
     /// Ends the work, and gives what was gathered.
-    pub fn into_gathered(mut self) -> Result<Gathered<A>, Fault> {
+    pub fn into_gathered(mut self) -> Result<Gathered, Fault> {
         if let Some(survivors) = &mut self.survivors {
             survivors.flush()?;
         }
@@ -87,9 +86,9 @@ impl<'a, A: Aggregate> Worker<'a, A> {
 
     /// Works on a block whose scripts and amounts are assumed valid.
     fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
-        let shared = self.job.shared;
-        let step = self.job.plan.steps[index];
-        let history = self.job.plan.history_of_peers(shared.tree, &step);
+        let shared = self.context.shared;
+        let step = self.context.plan.steps[index];
+        let history = self.context.plan.history_of_peers(shared.tree, &step);
         let block = shared.checked_as(step, history, self.halt)?;
         let view = block.view();
         let may_lack = step.place == Place::Peers && history == History::Stripped;
@@ -115,8 +114,8 @@ impl<'a, A: Aggregate> Worker<'a, A> {
 
     /// Works on a block of which every rule and script is checked, with the coins of its undo data.
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
-        let shared = self.job.shared;
-        let step = self.job.plan.steps[index];
+        let shared = self.context.shared;
+        let step = self.context.plan.steps[index];
         let prepared = shared.prepare_until(step, self.halt)?;
         let block = self.validate(index, prepared)?;
         let prepared = &block.prepared;
@@ -140,14 +139,14 @@ impl<'a, A: Aggregate> Worker<'a, A> {
 
     /// Checks all rules that need coins, and the scripts.
     fn validate(&mut self, index: usize, prepared: Prepared) -> Result<Validation, Fault> {
-        let (shared, plan) = (self.job.shared, self.job.plan);
+        let (shared, plan) = (self.context.shared, self.context.plan);
         let step = plan.steps[index];
         let scripts = shared.script_checks(step.id);
         let source = (step, plan.undo[index]);
         let (copies, payload) = (&plan.undo_copies, &mut self.undo);
         copies.check_with(shared, source, prepared, payload, |prepared, coins| {
             let _timer = shared.clock.start(Stage::Validate);
-            check_spends(shared, step.id, prepared, coins, Some(scripts), &self.job.times)
+            check_spends(shared, step.id, prepared, coins, Some(scripts), &self.context.times)
         })
     }
 
@@ -157,11 +156,11 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         block: &CheckedBlock<BlockBytes>,
         height: u32,
     ) -> Result<(), Fault> {
-        let recent = self.job.recent;
+        let recent = self.context.recent;
         // Set if an output of the present transaction may be wanted.
         let mut recent_of_tx = None;
         let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
-        let claimed = &self.job.unspent;
+        let claimed = &self.context.unspent;
         let marks = claimed.of_block(height, unspent)?;
         for_each_output(block, height, claimed, marks, |output| {
             let outpoint = &output.outpoint;
@@ -201,7 +200,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         let (block, height) = (&prepared.block, prepared.height);
         let mut left = prepared.created.iter().peekable();
         let Self { survivors, gathered, created, unspent, .. } = self;
-        let claimed = &self.job.unspent;
+        let claimed = &self.context.unspent;
         let marks = claimed.of_block(height, unspent)?;
         for_each_output(block, height, claimed, marks, |output| {
             let outpoint = &output.outpoint;
@@ -231,7 +230,7 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        let Job { shared, plan, keeps, .. } = self.job;
+        let Context { shared, plan, keeps, .. } = self.context;
         let is_stored = matches!(step.place, Place::Stored(_));
         if is_stored || !keeps || plan.drops(shared.tree, &step) {
             return Ok(None);
@@ -250,15 +249,15 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         stored: Option<FlatFilePos>,
         payload: &[u8],
     ) -> Result<Option<FlatFilePos>, Fault> {
-        let step = self.job.plan.steps[index];
-        let file = match (stored, step.place, self.job.plan.undo[index]) {
+        let step = self.context.plan.steps[index];
+        let file = match (stored, step.place, self.context.plan.undo[index]) {
             (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
             _ => return Ok(None),
         };
-        if !self.job.keeps {
+        if !self.context.keeps {
             return Ok(None);
         }
-        let shared = self.job.shared;
+        let shared = self.context.shared;
         let _timer = shared.clock.start(Stage::Undo);
         let node = shared.tree.node(step.id);
         let prev = shared.tree.prev_hash(step.id);
@@ -275,10 +274,10 @@ impl<'a, A: Aggregate> Worker<'a, A> {
         undo: Option<FlatFilePos>,
         counts: Counts,
     ) -> FinishedBlock {
-        let (shared, view) = (self.job.shared, block.view());
-        let height = shared.tree.node(self.job.plan.steps[step].id).height;
+        let (shared, view) = (self.context.shared, block.view());
+        let height = shared.tree.node(self.context.plan.steps[step].id).height;
         let tally = &mut self.gathered.tally;
-        if self.job.plan.needs_bip30(shared.network, height, block.hash()) {
+        if self.context.plan.needs_bip30(shared.network, height, block.hash()) {
             tally.coinbases.push((block.txids()[0], height));
         }
         let bytes = view.len() as u64;

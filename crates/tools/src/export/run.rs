@@ -91,15 +91,15 @@ pub fn export(
                  (`apus reindex` writes undo data)"
             ));
         }
-        let job = Job { options, asked, chain: &chain, heights, pool: &pool, watch };
-        let (rows, bytes, interrupted) = match job.write_to(to) {
+        let work = Run { options, asked, chain: &chain, heights, pool: &pool, watch };
+        let (rows, bytes, interrupted) = match work.write_to(to) {
             Ok((rows, bytes)) => (rows, bytes, false),
             Err(SyncError::Stopped) => (0, 0, true),
             Err(error) => return Err(error),
         };
         Ok(Exported {
-            heights: job.heights.clone().into_inner(),
-            best_block: job.tip(),
+            heights: work.heights.clone().into_inner(),
+            best_block: work.tip(),
             rows,
             bytes,
             blocks_without_fees,
@@ -172,7 +172,7 @@ fn without_fees(chain: &StoredChain, table: ExportTable, heights: &RangeInclusiv
 }
 
 /// An export that can begin.
-struct Job<'a> {
+struct Run<'a> {
     options: &'a Options,
     asked: &'a Export,
     chain: &'a StoredChain,
@@ -181,7 +181,7 @@ struct Job<'a> {
     watch: Watch<'a>,
 }
 
-impl Job<'_> {
+impl Run<'_> {
     fn tip(&self) -> Hash {
         self.chain.blocks[self.chain.height() as usize].hash
     }

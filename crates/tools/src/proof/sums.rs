@@ -5,9 +5,7 @@ use std::time::Instant;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::options::AggregateKind;
 use apus_node::progress::Watch;
-use apus_swiftsync::{MuHashAggregate, SumAggregate};
 use apus_sync::claim::Claim;
 use apus_sync::run::summary;
 use apus_sync::summary::Summary;
@@ -39,11 +37,7 @@ impl Proof<'_> {
     /// Proves that the claim is what the blocks of the plan leave.
     pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Tally, Unproved> {
         let Self { claim, watch, .. } = *self;
-        let proved = match node.options.aggregate {
-            AggregateKind::Sha256 => verify::<SumAggregate>(node, claim, plan, watch),
-            AggregateKind::MuHash => verify::<MuHashAggregate>(node, claim, plan, watch),
-        };
-        let fault = match proved {
+        let fault = match verify(node, claim, plan, watch) {
             Ok(tally) => return Ok(tally),
             Err(fault) => fault,
         };

@@ -12,7 +12,7 @@ use apus_rules::BlockContext;
 use super::plan::Plan;
 
 /// The blocks to work through, and what every thread needs for it.
-pub(super) struct Job<'a> {
+pub(super) struct Context<'a> {
     pub shared: &'a Shared<'a>,
     pub plan: &'a Plan,
     pub layout: &'a Layout,
@@ -25,8 +25,8 @@ pub(super) struct Job<'a> {
     fault: AtomicU32,
 }
 
-impl<'a> Job<'a> {
-    /// A job in which no block was refused yet.
+impl<'a> Context<'a> {
+    /// A context in which no block was refused yet.
     pub fn new(
         shared: &'a Shared<'a>,
         plan: &'a Plan,
@@ -39,7 +39,7 @@ impl<'a> Job<'a> {
     }
 
     /// Where the block at `index` of the steps is, for the rules.
-    pub fn context(&self, index: usize) -> BlockContext<'a> {
+    pub fn block_context(&self, index: usize) -> BlockContext<'a> {
         let Shared { network, tree, .. } = *self.shared;
         let id = self.plan.steps[index].id;
         let parent_median_time_past = tree.parent_median_time_past(id);

@@ -18,7 +18,7 @@ use super::recent::Recent;
 use super::unspent::Unspent;
 
 /// The blocks to work through, and what every thread needs for it.
-pub(super) struct Job<'a> {
+pub(super) struct Context<'a> {
     pub shared: &'a Shared<'a>,
     pub unspent: Unspent<'a>,
     pub plan: &'a Plan,
@@ -41,7 +41,7 @@ pub(super) struct Job<'a> {
     given_back: Mutex<Vec<usize>>,
 }
 
-impl<'a> Job<'a> {
+impl<'a> Context<'a> {
     /// All steps of `plan` but those of blocks at the heights in `done`; coins are not kept.
     pub fn new(
         shared: &'a Shared<'a>,
