@@ -14,7 +14,7 @@ use super::shards::{SHARDS, Shards};
 /// returns [`Lookup::Unknown`].
 ///
 /// Each method may be called from several threads at once. A batch takes the lock of each of its
-/// shards once; members of a batch that have the same outpoint are processed in the order given.
+/// shards once; items of a batch that have the same outpoint are processed in the order given.
 pub struct CoinsCache {
     hasher: OutPointHasher,
     shards: Shards,
@@ -27,34 +27,34 @@ impl Default for CoinsCache {
 }
 
 impl CoinsCache {
-    /// An empty cache.
+    /// Returns an empty cache.
     pub fn new() -> Self {
         let hasher = OutPointHasher::new();
         Self { hasher, shards: Shards::new(hasher) }
     }
 
-    /// The state of one outpoint.
+    /// Returns the state of one outpoint.
     pub fn peek(&self, outpoint: &OutPoint) -> Lookup {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).lookup(hash, outpoint)
     }
 
-    /// The ascending indices of the outpoints that are [`Lookup::Unknown`].
+    /// Returns the ascending indices of the outpoints that are [`Lookup::Unknown`].
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
         self.indices(outpoints, |shard, hash, o| !matches!(shard.lookup(hash, o), Lookup::Unknown))
     }
 
-    /// Says that a block that is yet to be connected spends these coins: their entries are kept
-    /// until they are spent, or released by [`CoinsCache::release`]. Returns the ascending indices
-    /// of those that are [`Lookup::Unknown`], and so are to be looked up in the tables. They are
-    /// awaited from now on: by [`CoinsCache::fill_batch`], or by a block that creates them.
+    /// Announces that a block yet to be connected spends these coins: their entries are kept until
+    /// they are spent, or released by [`CoinsCache::release`]. Returns the ascending indices of
+    /// those that are [`Lookup::Unknown`] and must be looked up in the tables. From now on they are
+    /// awaited: from [`CoinsCache::fill_batch`], or from a block that creates them.
     pub fn want(&self, outpoints: &[OutPoint]) -> Vec<usize> {
         // The generation is read while the shard is locked: an entry that a sync has dropped is
-        // awaited again since a later generation than that in which the sync began.
+        // then awaited since a later generation than that in which the sync began.
         self.indices(outpoints, |shard, hash, o| shard.want(hash, o, self.generation()))
     }
 
-    /// Says that the block that wanted these coins is not to be connected any more.
+    /// Announces that the block that wanted these coins will not be connected.
     pub fn release(&self, outpoints: &[OutPoint]) {
         self.for_each(outpoints, |o| o, |shard, hash, _, o| shard.release(hash, o));
     }
@@ -63,7 +63,7 @@ impl CoinsCache {
     /// and is ignored.
     ///
     /// # Errors
-    /// With [`Overwrite::Never`], the cache has an unspent coin under the same outpoint.
+    /// With [`Overwrite::Never`], the cache has an unspent coin with the same outpoint.
     pub fn add(
         &self,
         outpoint: &OutPoint,
@@ -74,8 +74,8 @@ impl CoinsCache {
         self.lock(shard).add(hash, outpoint, coin, overwrite)
     }
 
-    /// [`CoinsCache::add`] for many coins. If there is an error, all coins without an error are
-    /// added nevertheless, and the error names one of the others.
+    /// Like [`CoinsCache::add`], for many coins. If some of them give an error, all others are
+    /// added nevertheless, and one of the errors is returned.
     pub fn add_batch(
         &self,
         coins: &[(OutPoint, Coin)],
@@ -94,50 +94,50 @@ impl CoinsCache {
         result
     }
 
-    /// Spends a cached coin and returns it. A coin that is [`Lookup::Unknown`] and in the tables
+    /// Spends a cached coin and returns it. A coin that is [`Lookup::Unknown`] but in the tables
     /// can be spent with [`CoinsCache::remove`].
     pub fn spend(&self, outpoint: &OutPoint) -> Lookup {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).spend(hash, outpoint)
     }
 
-    /// [`CoinsCache::spend`] for many outpoints; the results are in the order given.
+    /// Like [`CoinsCache::spend`], for many outpoints; the results are in the order given.
     pub fn spend_batch(&self, outpoints: &[OutPoint]) -> Vec<Lookup> {
         let mut spent = vec![Lookup::Unknown; outpoints.len()];
         self.for_each(outpoints, |o| o, |shard, hash, i, o| spent[i] = shard.spend(hash, o));
         spent
     }
 
-    /// Spends the coin under an outpoint, whether it is cached or only in the tables. It may be one
-    /// that has just been read from the tables, or an output of a block that is disconnected.
+    /// Spends the coin with this outpoint, whether it is cached or only in the tables. It may be a
+    /// coin that has just been read from the tables, or an output of a disconnected block.
     pub fn remove(&self, outpoint: &OutPoint) {
         let (shard, hash) = self.place(outpoint);
         self.lock(shard).remove(hash, outpoint);
     }
 
-    /// [`CoinsCache::remove`] for many outpoints.
+    /// Like [`CoinsCache::remove`], for many outpoints.
     pub fn remove_batch(&self, outpoints: &[OutPoint]) {
         self.for_each(outpoints, |o| o, |shard, hash, _, o| shard.remove(hash, o));
     }
 
-    /// Brings back a coin that a disconnected block spent, and replaces the one that may be there.
+    /// Restores a coin that a disconnected block spent, replacing any coin with this outpoint.
     pub fn restore(&self, outpoint: &OutPoint, coin: &Coin) {
         let added = self.add(outpoint, coin, Overwrite::Possible);
         added.expect("a coin that may overwrite another is always added");
     }
 
-    /// The number of syncs that have ended, to be taken after [`CoinsCache::want`] and before coins
-    /// are read from the tables, and passed with them to [`CoinsCache::fill_batch`].
+    /// Returns the number of syncs that have ended. It must be read after [`CoinsCache::want`] and
+    /// before coins are read from the tables, and passed with them to [`CoinsCache::fill_batch`].
     pub fn generation(&self) -> u64 {
         self.shards.generation()
     }
 
-    /// Makes coins read from the tables clean entries, if they are still awaited since `generation`
-    /// or before; others are ignored.
+    /// Makes coins read from the tables clean entries if they have been awaited since `generation`
+    /// or before; ignores others.
     ///
-    /// A coin spent after it was read has an entry that says so. A sync deletes the coin from the
-    /// tables and then drops that entry, so that adding the coin after that would bring it back.
-    /// Should another block await it by then, it does so since a later generation.
+    /// A coin spent after it was read has a spent entry. A sync deletes the coin from the tables
+    /// and then drops that entry, so that adding the coin after that would bring it back. If
+    /// another block awaits the coin by then, it has done so only since a later generation.
     pub fn fill_batch(&self, generation: u64, coins: &[(OutPoint, Coin)]) {
         self.for_each(
             coins,
@@ -149,7 +149,7 @@ impl CoinsCache {
     /// Visits every entry, as Core did in each sync until its pull request 28280.
     ///
     /// # Panics
-    /// Entries that have changed are not as many as the list of them says.
+    /// The number of changed entries differs from the length of their list.
     pub fn scan(&self) {
         for shard in 0..SHARDS {
             let shard = self.lock(shard);
@@ -157,11 +157,11 @@ impl CoinsCache {
         }
     }
 
-    /// Begins a sync: what has changed until now is to be written to the tables while the cache is
-    /// used and changed further. Each change takes 4 bytes meanwhile.
+    /// Begins a sync: the changes made so far are to be written to the tables, while the cache may
+    /// be used and changed further. Each change to be written takes 4 bytes meanwhile.
     ///
     /// # Panics
-    /// The sync before has not ended.
+    /// The previous sync has not ended.
     pub fn begin_sync(&self) -> Changes<'_> {
         Changes::begin(&self.shards)
     }
@@ -175,7 +175,7 @@ impl CoinsCache {
         Ok(())
     }
 
-    /// [`CoinsCache::sync`], after which the cache is empty.
+    /// Syncs the cache, like [`CoinsCache::sync`], and then empties it.
     pub fn flush<E>(&self, write: impl FnOnce(&Changes) -> Result<(), E>) -> Result<(), E> {
         self.sync(write)?;
         (0..SHARDS).for_each(|shard| *self.lock(shard) = Shard::new(self.hasher));
@@ -183,8 +183,8 @@ impl CoinsCache {
     }
 
     /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
-    /// none is left. Those that blocks ahead want are kept. The memory is not returned to the
-    /// system, but used again before more is allocated.
+    /// none is left. Entries wanted by blocks yet to be connected are kept. The memory is not
+    /// returned to the system, but reused before more is allocated.
     pub fn shrink_to(&self, bytes_max: usize) {
         let bytes = self.bytes();
         if bytes <= bytes_max {
@@ -197,34 +197,35 @@ impl CoinsCache {
         }
     }
 
-    /// The memory in use, in bytes: slots, tables, and scripts that are too long for a slot. Memory
-    /// that is no longer in use is used again before more is allocated, so that the process holds
-    /// as much for the cache as the largest value that this ever had.
+    /// Returns the memory in use, in bytes: slots, tables, and scripts that are too long for a
+    /// slot. Memory no longer in use is reused before more is allocated, so that the process holds
+    /// as much for the cache as the largest value ever returned.
     pub fn bytes(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
     }
 
-    /// The number of entries, spent ones included.
+    /// Returns the number of entries, spent ones included.
     pub fn len(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).len()).sum()
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of entries that the next sync has to write to the tables or delete from them.
+    /// Returns the number of entries that the next sync has to write to the tables or delete from
+    /// them.
     pub fn changed(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).changed()).sum()
     }
 
-    /// The number of entries that [`CoinsCache::shrink_to`] may drop.
+    /// Returns the number of entries that [`CoinsCache::shrink_to`] may drop.
     pub fn clean(&self) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).clean()).sum()
     }
 
-    /// Checks the whole cache, and panics unless each invariant holds.
+    /// Checks the whole cache, and panics unless every invariant holds.
     pub fn check(&self) {
         for index in 0..SHARDS {
             let shard = self.lock(index);
@@ -240,7 +241,7 @@ impl CoinsCache {
         (shard_of(hash), hash.outpoint)
     }
 
-    /// The ascending indices of the outpoints for which `is_known` returns false.
+    /// Returns the ascending indices of the outpoints for which `is_known` returns false.
     fn indices(
         &self,
         outpoints: &[OutPoint],
@@ -264,7 +265,7 @@ impl CoinsCache {
         self.shards.lock(shard)
     }
 
-    /// Calls `act(shard, hash, index, item)` for each item, and locks each shard once.
+    /// Calls `act(shard, hash, index, item)` for each item, locking each shard once.
     fn for_each<T>(
         &self,
         items: &[T],
@@ -287,17 +288,17 @@ fn shard_of(hash: OutPointHash) -> usize {
     (hash.txid >> (64 - SHARDS.trailing_zeros())) as usize
 }
 
-/// The items of a batch, grouped by shard; those of one shard are in the order given.
+/// The items of a batch, grouped by shard; the items of one shard are in the order given.
 struct Groups {
     members: Vec<Member>,
-    /// The end of each shard's members.
+    /// The end of the items of each shard.
     ends: [u32; SHARDS],
 }
 
 /// An item of a batch.
 #[derive(Clone, Copy, Default)]
 struct Member {
-    /// Its index in the batch.
+    /// The index of the item in the batch.
     index: u32,
     /// The hash of its outpoint.
     hash: u64,
@@ -322,7 +323,7 @@ impl Groups {
         Self { members, ends: starts }
     }
 
-    /// Each shard that has members, with its members.
+    /// Returns an iterator over the shards that have items, with their items.
     fn iter(&self) -> impl Iterator<Item = (usize, &[Member])> {
         (0..SHARDS).filter_map(|shard| {
             let start = if shard == 0 { 0 } else { self.ends[shard - 1] };

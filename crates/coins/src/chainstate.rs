@@ -21,23 +21,23 @@ pub const BEST_BLOCK: &[u8] = b"B";
 /// The key of a record that exists while Core is in the middle of a flush, which takes several
 /// batches; there is no best block then.
 pub const HEAD_BLOCKS: &[u8] = b"H";
-/// The keys of coins start with this one.
+/// The first byte of the keys of coins.
 const COINS: &[u8] = b"C";
 /// The first key after those of coins.
 const COINS_END: &[u8] = b"D";
-/// The first key of coins in the format of versions before 0.15; Core refuses a chainstate that has
-/// any.
+/// The first key of coins in the format of versions before 0.15; Core refuses a chainstate with
+/// such keys.
 const OLD_COINS: &[u8] = b"c";
 /// The length of a coin's key without the output's index.
 const TXID_END: usize = 33;
 
-/// The runs of newest coins with which merging begins: twice as many as in LevelDB. A look-up asks
+/// The number of newest runs at which merging begins: twice as many as in LevelDB. A lookup checks
 /// the filter of each, in a batch with others, which costs less than rewriting coins once more.
 const NEWEST_RUNS_MAX: usize = 2 * LEVEL_0_RUNS_MAX;
-/// The least number of changes for each thread that writes: for fewer, one more thread is not worth
+/// The minimum number of changes for each writing thread: for fewer, one more thread is not worth
 /// one more table.
 const WRITE_PART_COINS_MIN: usize = 50_000;
-/// The number of changes that a thread writes between two reports of the share done.
+/// The number of changes that a thread writes between two progress reports.
 const REPORT_CHANGES: u64 = 1 << 15;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -51,13 +51,13 @@ pub struct Chainstate {
     db: Db,
     dir: PathBuf,
     obfuscation: Obfuscation,
-    /// Whether there has been a best block, so that there may be coins.
+    /// Whether a best block was ever stored, so that there may be coins.
     begun: AtomicBool,
 }
 
 impl Chainstate {
     /// Opens the chainstate in the directory `dir`, whether Core or Apus wrote it. If there is none
-    /// and `options` allow it, an empty one with a new obfuscation key is made.
+    /// and `options` allow it, an empty one with a new obfuscation key is created.
     ///
     /// # Errors
     /// The chainstate is missing or damaged, Core was stopped in the middle of a flush, or the
@@ -85,13 +85,13 @@ impl Chainstate {
         Db::destroy(disk, dir)
     }
 
-    /// Replaces the chainstate in `dir` by the one in `from`, a directory on the same file system.
-    /// Neither may be open. After a crash `dir` has the one or the other.
+    /// Replaces the chainstate in `dir` with the one in `from`, a directory on the same file
+    /// system. Neither may be open. After a crash `dir` holds either one.
     pub fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
         Db::adopt(disk, dir, from)
     }
 
-    /// The best block, after which the UTXO set has the coins stored here; `None` in an empty
+    /// Returns the best block, for which the chainstate holds the UTXO set; `None` in an empty
     /// chainstate.
     pub fn best_block(&self) -> Result<Option<Hash>> {
         let Some(mut value) = self.db.get(BEST_BLOCK)? else { return Ok(None) };
@@ -105,12 +105,12 @@ impl Chainstate {
         }
     }
 
-    /// Whether nothing has ever been written, so that there are no coins to look for.
+    /// Returns whether nothing has ever been written, so that there are no coins to look up.
     pub fn is_empty(&self) -> bool {
         !self.begun.load(Relaxed)
     }
 
-    /// The coin under `outpoint`.
+    /// Returns the coin with this outpoint.
     pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>> {
         let mut key = Vec::new();
         put_coin_key(&mut key, outpoint);
@@ -118,8 +118,8 @@ impl Chainstate {
         self.db.get_with(&key, read)?.transpose()
     }
 
-    /// The coins under many outpoints, in the order given. They are looked up in the order of the
-    /// tables; the more there are, the less time each one takes.
+    /// Returns the coins with these outpoints, in the order given. They are looked up in the order
+    /// of the tables; the more there are, the less time each one takes.
     pub fn get_many(&self, outpoints: &[OutPoint]) -> Result<Vec<Option<Coin>>> {
         let mut order: Vec<usize> = (0..outpoints.len()).collect();
         if !outpoints.is_sorted_by(|a, b| key_order(a, b).is_le()) {
@@ -148,7 +148,7 @@ impl Chainstate {
         self.write_reporting(changes, best_block, &|_| {})
     }
 
-    /// [`Chainstate::write`], which reports the share that is done.
+    /// Like [`Chainstate::write`], with progress reports.
     pub fn write_reporting(
         &self,
         changes: &Changes,
@@ -188,34 +188,34 @@ impl Chainstate {
         Ok(())
     }
 
-    /// Starts to replace the whole UTXO set by another, which is written in order. Readers see the
-    /// old one until [`Bulk::commit`].
+    /// Starts to replace the whole UTXO set with another, which is written in order. Readers see
+    /// the old one until [`Bulk::commit`].
     pub fn bulk(&self) -> Result<Bulk<'_>> {
         Ok(Bulk { chainstate: self, run: self.db.bulk()?, kind: RunKind::Replaces })
     }
 
-    /// Starts to add coins to the UTXO set and to delete others, in order and as a whole: readers
-    /// see none of it until [`Bulk::commit`].
+    /// Starts to add and delete coins of the UTXO set, in order and as a whole: readers see no
+    /// change until [`Bulk::commit`].
     pub fn additions(&self) -> Result<Bulk<'_>> {
         Ok(Bulk { chainstate: self, run: self.db.new_run()?, kind: RunKind::Adds })
     }
 
-    /// Carries on with a [`Chainstate::bulk`] whose finished tables are `tables`, which
-    /// [`Options::keep`] named when the chainstate was opened.
+    /// Resumes a [`Chainstate::bulk`] whose finished tables are `tables`, which [`Options::keep`]
+    /// named when the chainstate was opened.
     ///
     /// # Errors
-    /// A table is missing or another one, or the chainstate has changed since.
+    /// A table is missing or is not the one that was written, or the chainstate has changed since.
     pub fn resume_bulk(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
         self.resume(RunKind::Replaces, tables)
     }
 
-    /// Carries on with [`Chainstate::additions`]; see [`Chainstate::resume_bulk`].
+    /// Resumes [`Chainstate::additions`]; see [`Chainstate::resume_bulk`].
     pub fn resume_additions(&self, tables: &[PendingTable]) -> Result<Bulk<'_>> {
         self.resume(RunKind::Adds, tables)
     }
 
-    /// Removes tables that [`Bulk::finished`] has named and that no [`Bulk`] carries on with. Those
-    /// that are gone already are passed over.
+    /// Removes tables that [`Bulk::finished`] has returned and with which no [`Bulk`] will be
+    /// resumed. Missing tables are skipped.
     pub fn remove_pending(&self, tables: &[PendingTable]) -> Result<()> {
         self.db.remove_pending(tables)
     }
@@ -224,8 +224,8 @@ impl Chainstate {
         Ok(Bulk { chainstate: self, run: self.db.resume_run(kind, tables)?, kind })
     }
 
-    /// Divides the UTXO set, as it is now, into at most `parts` consecutive scans of about equal
-    /// size. The outputs of a transaction are all in the same scan.
+    /// Divides the current UTXO set into at most `parts` consecutive scans of about equal size. All
+    /// outputs of a transaction are in the same scan.
     pub fn scans(&self, parts: usize) -> Result<Vec<CoinScan<'_>>> {
         let snapshot = self.db.snapshot();
         let mut cuts = vec![COINS.to_vec()];
@@ -240,10 +240,10 @@ impl Chainstate {
         Ok(cuts.windows(2).map(scan).collect())
     }
 
-    /// A scan of the coins of all transactions from `first` to `last`.
+    /// Returns a scan of the coins of all transactions from `first` to `last`.
     pub fn scan_txids(&self, first: &Hash, last: &Hash) -> CoinScan<'_> {
         let from = [COINS, &first.0].concat();
-        // Keys go on after the txid, with at most five bytes of the output's index.
+        // Keys continue after the txid with at most five bytes, the index of the output.
         let to = [COINS, &last.0, &[0xff; 6]].concat();
         self.scan(self.db.snapshot(), from, to)
     }
@@ -252,13 +252,13 @@ impl Chainstate {
         CoinScan { chainstate: self, snapshot, from, to, cursor: None, scratch: Vec::new() }
     }
 
-    /// Merges some runs of tables if there are too many, and returns whether it did. There may be
-    /// readers and one writer meanwhile. Stopped, it changes nothing.
+    /// Merges some runs of tables if there are too many, and returns whether it did. Readers and
+    /// one writer may continue meanwhile. If stopped, it changes nothing.
     pub fn merge(&self, watch: ShareWatch) -> Result<bool> {
         self.db.merge_watched(watch)
     }
 
-    /// Whether there are so many runs that [`Chainstate::merge`] would merge some.
+    /// Returns whether there are so many runs that [`Chainstate::merge`] would merge some.
     pub fn merge_pending(&self) -> bool {
         self.db.merge_pending()
     }
@@ -269,26 +269,26 @@ impl Chainstate {
     }
 
     /// Merges runs until Bitcoin Core finds nothing to compact: all into one level, or a few newer
-    /// changes into a level above a large one. Returns whether it came to the end: stopped, it
-    /// changes nothing.
+    /// changes into a level above a large one. Returns whether it finished; if stopped, it changes
+    /// nothing.
     pub fn settle(&self, watch: ShareWatch) -> Result<bool> {
         self.db.settle(watch)
     }
 
-    /// The size of all tables, in bytes.
+    /// Returns the size of all tables in bytes.
     pub fn disk_bytes(&self) -> u64 {
         self.db.stats().bytes()
     }
 
-    /// The directory.
+    /// Returns the directory of the chainstate.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     fn check_format(&self) -> Result<()> {
         if self.db.get(HEAD_BLOCKS)?.is_some() {
-            let what = "Bitcoin Core was stopped in the middle of a flush: start it once, so that \
-                        it completes the flush, or rebuild the chainstate with `apus reindex`";
+            let what = "Bitcoin Core was stopped in the middle of a flush: start it once \
+                        to complete the flush, or rebuild the chainstate with `apus reindex`";
             return Err(StoreError::new(&self.dir, what));
         }
         if self.db.scan(OLD_COINS, None)?.next_entry()?.is_some() {
@@ -313,7 +313,7 @@ impl Chainstate {
         CoinWriter { run: run.writer(), obfuscation: &self.obfuscation, key, value }
     }
 
-    /// Writes the records before all coins as a part of the run, see [`CoinWriter::put_head`].
+    /// Writes the records before all coins as a part of the run; see [`CoinWriter::put_head`].
     fn write_head(&self, run: &RunBuilder, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
         let mut writer = self.writer(run);
         writer.put_head(obfuscation, best_block)?;
@@ -321,9 +321,9 @@ impl Chainstate {
     }
 }
 
-/// A UTXO set, or changes of one, being written: it replaces the present one, or is added to it,
-/// when it is committed. If it is dropped instead, nothing has happened, except that tables that
-/// [`Bulk::finished`] has named are kept.
+/// A new UTXO set, or changes to the present one, that take effect when they are committed. If this
+/// is dropped uncommitted, nothing changes, except that tables returned by [`Bulk::finished`] are
+/// kept.
 pub struct Bulk<'a> {
     chainstate: &'a Chainstate,
     run: RunBuilder,
@@ -331,43 +331,44 @@ pub struct Bulk<'a> {
 }
 
 impl Bulk<'_> {
-    /// A writer for one part of the outpoints. Other writers may write other parts at the same
-    /// time.
+    /// Returns a writer for one part of the outpoints. Other writers may write other parts at the
+    /// same time.
     pub fn writer(&self) -> CoinWriter<'_> {
         self.chainstate.writer(&self.run)
     }
 
-    /// The tables of all writers that have finished, durable: with them another process can carry
-    /// on ([`Chainstate::resume_bulk`], [`Chainstate::resume_additions`]). They are kept from now
-    /// on; opening the chainstate removes them unless [`Options::keep`] names them.
+    /// Makes the tables of all finished writers durable, and returns them, so that another process
+    /// can resume the work ([`Chainstate::resume_bulk`], [`Chainstate::resume_additions`]). They
+    /// are kept from now on; opening the chainstate removes them unless [`Options::keep`] names
+    /// them.
     pub fn finished(&self) -> Result<Vec<PendingTable>> {
         self.run.finished()
     }
 
-    /// Makes the tables of all writers that have finished durable, so that the commit has less to
-    /// wait for. Other threads may write meanwhile.
+    /// Makes the tables of all finished writers durable, so that the commit has less to wait for.
+    /// Other threads may write meanwhile.
     pub fn sync(&self) -> Result<()> {
         self.run.sync()
     }
 
-    /// Ends the writing for now, without a change of the chainstate. The tables of all writers that
-    /// have finished are kept and returned, as by [`Bulk::finished`].
+    /// Suspends the work, without a change to the chainstate. The tables of all finished writers
+    /// are kept and returned, as by [`Bulk::finished`].
     pub fn suspend(self) -> Result<Vec<PendingTable>> {
         self.run.suspend()
     }
 
-    /// Removes the tables of all writers that have ended: nothing can be committed any more.
+    /// Removes the tables of all writers that have ended; nothing can be committed after that.
     pub fn remove(&self) {
         self.run.remove();
     }
 
-    /// Gives up what was written, and removes all of its tables.
+    /// Abandons the work, and removes all of its tables.
     pub fn discard(self) {
         self.run.discard();
     }
 
-    /// Makes the UTXO set with what was written, which is the one after `best_block`, that of the
-    /// chainstate.
+    /// Makes the written coins take effect. The UTXO set of the chainstate is then the one after
+    /// the block `best_block`.
     pub fn commit(self, best_block: &Hash) -> Result<()> {
         let record = self.chainstate.obfuscation.to_record();
         let record = match self.kind {
@@ -381,7 +382,7 @@ impl Bulk<'_> {
     }
 }
 
-/// Writes coins, which must come in the order of [`key_order`].
+/// Writes coins, which must be passed in the order of [`key_order`].
 pub struct CoinWriter<'a> {
     run: RunWriter<'a>,
     obfuscation: &'a Obfuscation,
@@ -418,13 +419,13 @@ impl CoinWriter<'_> {
         self.run.delete(key)
     }
 
-    /// Ends the part. The whole can be committed only after each part has ended.
+    /// Ends the part. The whole can be committed only after every part has ended.
     pub fn finish(self) -> Result<()> {
         self.run.finish()
     }
 
-    /// Writes the records that come before all coins: that of the obfuscation key, unless it is
-    /// empty, and the best block.
+    /// Writes the records that come before all coins: the obfuscation key, unless it is empty, and
+    /// the best block.
     fn put_head(&mut self, obfuscation: &[u8], best_block: &Hash) -> Result<()> {
         if !obfuscation.is_empty() {
             self.run.put(OBFUSCATION_KEY, obfuscation)?;
@@ -453,7 +454,7 @@ pub struct CoinScan<'a> {
 }
 
 impl CoinScan<'_> {
-    /// The next coin; `None` after the last one.
+    /// Returns the next coin; `None` after the last one.
     pub fn next_coin(&mut self) -> Result<Option<(OutPoint, Coin)>> {
         let cursor = match &mut self.cursor {
             Some(cursor) => cursor,
@@ -469,7 +470,7 @@ impl CoinScan<'_> {
     }
 }
 
-/// Makes a random obfuscation key for a new database and writes it, as Core does before anything
+/// Creates a random obfuscation key for a new database and writes it, as Core does before anything
 /// else.
 fn new_key(db: &Db, dir: &Path) -> Result<Obfuscation> {
     let mut key = [0; Obfuscation::KEY_SIZE];

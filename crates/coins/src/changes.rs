@@ -7,36 +7,36 @@ use super::coin::{CoinParts, key_order};
 use super::shard::Shard;
 use super::shards::{SHARDS, Shards};
 
-/// The number of changes that a part of the keys has, about: few enough that they stay in the
-/// processor's cache while they are sorted and written.
+/// The approximate number of changes in a range of keys: few enough to stay in the processor's
+/// cache while they are sorted and written.
 const RANGE_CHANGES: usize = 8192;
-/// The most parts of the keys: as many as the first bits of a txid that are looked at can tell
-/// apart.
+/// The maximum number of ranges of keys: as many as the leading bits of a txid that are used can
+/// distinguish.
 const RANGES_MAX: usize = 1 << 16;
 
-/// The changed entries of a cache as they were when a sync began, being written to the tables. The
+/// The changed entries of a cache as they were when a sync began, to be written to the tables. The
 /// cache may be used and changed meanwhile.
 ///
-/// [`Changes::end`] says that the tables hold them. If this is dropped without, the entries are
-/// changed ones as before, together with those that have changed since.
+/// [`Changes::end`] states that the tables hold them. If this is dropped without it, the entries
+/// are changed ones as before, together with those that have changed since.
 pub struct Changes<'a> {
     shards: &'a Shards,
     lists: Vec<List>,
     /// Binary logarithm of the number of ranges.
     range_log2: u32,
-    /// The number of changes in the ranges before each, and in all of them.
+    /// The number of changes before each range, and then the total.
     before: Vec<usize>,
     ended: bool,
 }
 
-/// The slots of one shard's changed entries, range after range.
+/// The slots of one shard's changed entries, range by range.
 struct List {
     slots: Vec<u32>,
     /// The end of each range.
     ends: Vec<u32>,
 }
 
-/// A number of consecutive ranges of the changes.
+/// Consecutive ranges of the changes.
 pub struct Part<'a> {
     changes: &'a Changes<'a>,
     ranges: Range<usize>,
@@ -61,23 +61,23 @@ impl<'a> Changes<'a> {
         Self { shards, lists, range_log2, before, ended: false }
     }
 
-    /// The number of changed entries.
+    /// Returns the number of changed entries.
     pub fn len(&self) -> usize {
         self.before[self.ranges()]
     }
 
-    /// Whether no entry has changed.
+    /// Returns whether no entry has changed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All changes in one part.
+    /// Returns all changes as one part.
     pub fn all(&self) -> Part<'_> {
         Part { changes: self, ranges: 0..self.ranges() }
     }
 
-    /// All changes, cut into at most `parts` consecutive parts of about equal length, of which none
-    /// is empty.
+    /// Returns all changes as at most `parts` consecutive parts of about equal length, none of
+    /// which is empty.
     pub fn split(&self, parts: usize) -> Vec<Part<'_>> {
         let step = self.len().div_ceil(parts.max(1)).max(1);
         let (mut cuts, mut start) = (Vec::new(), 0);
@@ -93,11 +93,11 @@ impl<'a> Changes<'a> {
         cuts
     }
 
-    /// Says that the tables hold the changes: their entries become clean, those of spent coins are
-    /// dropped, and what has changed since is what the next sync writes.
+    /// States that the tables hold the changes: their entries become clean, those of spent coins
+    /// are dropped, and anything that has changed since is left to the next sync.
     pub fn end(mut self) {
-        // First the generation: what was read from the tables before is then refused, and an entry
-        // that says that a coin is spent may go.
+        // The generation is raised first: coins read from the tables earlier are then refused, so
+        // spent entries can be dropped.
         self.shards.raise_generation();
         self.settle(Shard::finish);
         self.ended = true;
@@ -151,22 +151,22 @@ impl List {
 }
 
 impl Part<'_> {
-    /// The number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.changes.before[self.ranges.end] - self.changes.before[self.ranges.start]
     }
 
-    /// Whether there is no change.
+    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Passes each change to `act`, ascending by key in the tables: the outpoint, and the coin to
-    /// be written or `None` if the tables have to delete it. Entries are copied range by range,
-    /// so that no shard is locked for long.
+    /// Passes each change to `act`, in ascending key order: the outpoint, and the coin to write, or
+    /// `None` if the tables must delete it. Entries are copied range by range, so that no shard is
+    /// locked for long.
     ///
     /// # Errors
-    /// Those of `act`, after the first of which it is not called again.
+    /// The first error of `act`, after which it is not called again.
     pub fn try_for_each<E>(
         &self,
         mut act: impl FnMut(&OutPoint, Option<CoinParts>) -> Result<(), E>,
@@ -189,7 +189,7 @@ impl Part<'_> {
     }
 }
 
-/// Copies of the changes of one range.
+/// Copies of the changes in one range.
 #[derive(Default)]
 struct Batch {
     changes: Vec<Change>,
@@ -202,7 +202,7 @@ struct Change {
     outpoint: OutPoint,
     amount: u64,
     code: u32,
-    /// Where the script lies; `None` if the coin is deleted.
+    /// The range of the script; `None` if the coin is deleted.
     script: Option<Range<u32>>,
 }
 

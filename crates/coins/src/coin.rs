@@ -5,23 +5,23 @@ use super::script::CompactScript;
 /// An unspent output, with what the rules need to know about its creation (Core's `Coin`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coin {
-    /// The amount in satoshi.
+    /// The amount in satoshis.
     pub amount: u64,
-    /// The height of the block that created it, below 2^31.
+    /// Height of the block that created the coin, below 2^31.
     pub height: u32,
-    /// Whether a coinbase created it.
+    /// Whether a coinbase created the coin.
     pub is_coinbase: bool,
-    /// The output's script.
+    /// The scriptPubKey in compressed form.
     pub script: CompactScript,
 }
 
 impl Coin {
-    /// The coin that a transaction in the block at `height` creates.
+    /// Returns a coin created by a transaction in the block at `height`.
     pub fn new(amount: u64, script: &[u8], height: u32, is_coinbase: bool) -> Self {
         Self { amount, height, is_coinbase, script: CompactScript::new(script) }
     }
 
-    /// The length of [`Coin::encode`]'s result, in bytes.
+    /// Returns the length of [`Coin::encode`]'s result, in bytes.
     pub fn encoded_len(&self) -> usize {
         self.parts().encoded_len()
     }
@@ -32,7 +32,7 @@ impl Coin {
         self.parts().encode(out);
     }
 
-    /// Reads a coin's value in the chainstate, see [`Coin::encode`].
+    /// Reads a coin's value in the chainstate; see [`Coin::encode`].
     pub fn decode(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let code = decode_code(cursor)?;
         Self::decode_output(cursor, code)
@@ -49,8 +49,8 @@ impl Coin {
         parts.encode_output(out);
     }
 
-    /// Reads a coin from undo data, see [`Coin::encode_undo`]. Old versions of Core wrote a
-    /// transaction's version in the place of the zero byte.
+    /// Reads a coin from undo data; see [`Coin::encode_undo`]. Old versions of Core wrote a
+    /// transaction version instead of the zero byte.
     pub fn decode_undo(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let code = decode_code(cursor)?;
         if code > 1 {
@@ -59,7 +59,8 @@ impl Coin {
         Self::decode_output(cursor, code)
     }
 
-    /// Reads amount and script of a coin that was created there: `code` is 2 × height + coinbase.
+    /// Reads the amount and script of a coin, whose height and coinbase flag are in `code`: 2 ×
+    /// height + coinbase.
     pub fn decode_output(cursor: &mut Cursor, code: u32) -> Result<Self, ParseError> {
         let amount = decompress_amount(cursor.varint()?);
         let script = CompactScript::decode(cursor)?;
@@ -70,7 +71,7 @@ impl Coin {
         self.height << 1 | u32::from(self.is_coinbase)
     }
 
-    /// The coin with a borrowed script.
+    /// Returns the coin with a borrowed script.
     pub fn parts(&self) -> CoinParts<'_> {
         CoinParts { amount: self.amount, code: self.code(), script: self.script.as_bytes() }
     }
@@ -79,7 +80,7 @@ impl Coin {
 /// A coin whose compressed script is borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct CoinParts<'a> {
-    /// The amount in satoshi.
+    /// The amount in satoshis.
     pub amount: u64,
     /// 2 × height + coinbase.
     pub code: u32,
@@ -88,13 +89,13 @@ pub struct CoinParts<'a> {
 }
 
 impl CoinParts<'_> {
-    /// The length of [`CoinParts::encode`]'s result, in bytes.
+    /// Returns the length of [`CoinParts::encode`]'s result, in bytes.
     pub fn encoded_len(&self) -> usize {
         let amount = compress_amount(self.amount);
         varint_len(self.code.into()) + varint_len(amount) + self.script.len()
     }
 
-    /// Appends the coin's value in the chainstate, see [`Coin::encode`].
+    /// Appends the coin's value in the chainstate; see [`Coin::encode`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.code.into());
         self.encode_output(out);
@@ -117,9 +118,9 @@ pub(super) fn decode_code(cursor: &mut Cursor) -> Result<u32, ParseError> {
 /// `CompressAmount`).
 ///
 /// 0 becomes 0. Otherwise let e be the number of zeros dropped (at most 9), d the last digit left
-/// and n the digits before it. The result is 1 + 10 × (9n + d - 1) + e, or
-/// 1 + 10 × (10n + d - 1) + 9 if e is 9. This can be undone for all amounts up to 2^64 / 10; there
-/// are no more than 2.1 × 10^15 satoshi.
+/// and n the digits before it. The result is 1 + 10 × (9n + d - 1) + e, or 1 + 10 × (10n + d - 1) +
+/// 9 if e is 9. This is reversible for all amounts up to 2^64 / 10; there are at most 2.1 × 10^15
+/// satoshis.
 pub fn compress_amount(mut amount: u64) -> u64 {
     if amount == 0 {
         return 0;
@@ -136,20 +137,20 @@ pub fn compress_amount(mut amount: u64) -> u64 {
     digits.wrapping_mul(10).wrapping_add(zeros + 1)
 }
 
-/// Undoes [`compress_amount`] (Core's `DecompressAmount`). A number that is no compressed amount
-/// wraps around, as in Core.
+/// Reverses [`compress_amount`] (Core's `DecompressAmount`). A number that is not a compressed
+/// amount wraps around, as in Core.
 pub fn decompress_amount(compressed: u64) -> u64 {
     let (digits, zeros) = split_amount(compressed);
     digits.wrapping_mul(10u64.pow(zeros))
 }
 
-/// [`decompress_amount`] of what [`compress_amount`] has made; `None` for any other number.
+/// Reverses [`compress_amount`]; returns `None` for a number that it never returns.
 pub(super) fn decompress_exactly(compressed: u64) -> Option<u64> {
     let (digits, zeros) = split_amount(compressed);
     digits.checked_mul(10u64.pow(zeros))
 }
 
-/// The digits of a compressed amount, and the number of zeros after them.
+/// Returns the digits of a compressed amount, and the number of zeros after them.
 fn split_amount(compressed: u64) -> (u64, u32) {
     let Some(rest) = compressed.checked_sub(1) else { return (0, 0) };
     let (digits, zeros) = (rest / 10, (rest % 10) as u32);
@@ -169,7 +170,7 @@ pub fn put_coin_key(out: &mut Vec<u8>, outpoint: &OutPoint) {
     put_varint(out, outpoint.vout.into());
 }
 
-/// The outpoint of a coin's key in the chainstate, see [`put_coin_key`].
+/// Returns the outpoint in a coin's key in the chainstate; see [`put_coin_key`].
 ///
 /// # Errors
 /// The key is not that of a coin.
@@ -186,11 +187,12 @@ pub fn decode_coin_key(key: &[u8]) -> Result<OutPoint, ParseError> {
     }
 }
 
-/// The first index of an output from which on the order of keys is not that of numbers.
+/// The first output index from which on keys are not in numerical order.
 pub const VOUT_UNORDERED: u32 = 16_512;
 
-/// A number that orders the outputs of one transaction as their keys do. VARINTs of different
-/// lengths do not sort by value: [`VOUT_UNORDERED`] is `80 80 00`, which comes before 256, `81 00`.
+/// Returns a number that orders the outputs of one transaction as their keys do. VARINTs of
+/// different lengths do not sort by value: [`VOUT_UNORDERED`] is `80 80 00`, which comes before
+/// 256, `81 00`.
 pub fn vout_order(vout: u32) -> u64 {
     if vout < 0x80 {
         return u64::from(vout) << 32;

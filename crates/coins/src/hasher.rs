@@ -4,32 +4,32 @@ use apus_wire::OutPoint;
 /// The two hashes of an outpoint.
 #[derive(Clone, Copy)]
 pub(super) struct OutPointHash {
-    /// The hash of the txid alone, which picks the shard, so that the outputs of a transaction stay
-    /// together.
+    /// The hash of only the txid, which selects the shard, so that the outputs of a transaction
+    /// stay together.
     pub txid: u64,
     /// The hash of the whole outpoint, for the shard's table.
     pub outpoint: u64,
 }
 
-/// Hashes txids with a secret of this process, in some nanoseconds. Whoever makes transactions can
-/// choose their txids, at the cost of work, and must not be able to fill one bucket.
+/// Hashes txids with a secret of this process, in a few nanoseconds. A miner can choose txids, at
+/// the cost of work, and must not be able to fill one bucket.
 ///
-/// Only the first 16 bytes count: to find two txids that agree in them costs 2^64 hashes.
+/// Only the first 16 bytes are hashed: finding two txids that agree in them costs 2^64 hashes.
 #[derive(Clone, Copy)]
 pub struct TxidHasher {
     keys: [u64; 2],
 }
 
 impl TxidHasher {
-    /// A hasher with a new random secret.
+    /// Returns a hasher with a new random secret.
     ///
     /// # Panics
-    /// If the operating system has no random bytes.
+    /// The operating system provides no random bytes.
     pub fn random() -> Self {
         Self { keys: random_words() }
     }
 
-    /// Hashes a txid. All 64 bits of the hash are of use.
+    /// Hashes a txid. All 64 bits of the hash can be used.
     #[inline]
     pub fn hash(&self, txid: &Hash) -> u64 {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = txid.0;
@@ -47,10 +47,10 @@ pub(super) struct OutPointHasher {
 }
 
 impl OutPointHasher {
-    /// A hasher with a new random secret.
+    /// Returns a hasher with a new random secret.
     ///
     /// # Panics
-    /// If the operating system has no random bytes.
+    /// The operating system provides no random bytes.
     pub fn new() -> Self {
         Self { txids: TxidHasher::random(), keys: random_words() }
     }
@@ -66,12 +66,12 @@ impl OutPointHasher {
 
 fn random_words() -> [u64; 2] {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     let both = u128::from_le_bytes(bytes);
     [both as u64, (both >> 64) as u64]
 }
 
-/// The exclusive or of the two halves of the product.
+/// Returns the exclusive or of the two halves of the product.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

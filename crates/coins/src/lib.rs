@@ -1,4 +1,5 @@
-//! Coins: codec, cache, chainstate, UTXO set statistics. This crate does not know consensus rules.
+//! Coins: encoding, cache, chainstate, UTXO set statistics. This crate does not know consensus
+//! rules.
 //!
 //! A coin keeps its compressed form from the block to the tables and to the undo data, so that
 //! writing it is a copy. A cached coin takes 106 bytes, 92 of them without its share of the hash
@@ -50,7 +51,7 @@ pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
 pub use undo::{BlockUndo, for_each_spending_tx};
 
-// For the join, which keeps outputs of its own.
+// For the join, which keeps outputs itself.
 pub use coin::{VOUT_UNORDERED, vout_order};
 pub use script::{Compressed, put_compressed_script_at, take_compressed};
 pub use {

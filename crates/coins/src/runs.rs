@@ -7,21 +7,22 @@ use std::path::Path;
 
 use apus_disk::{SpillFile, StoreError};
 
-/// The bytes that are written at a time, and read at a time from each run, at most and at least.
+/// The number of bytes that are written at a time, and the maximum and minimum read at a time from
+/// each run.
 const BUFFER_BYTES: usize = 256 << 10;
 const BUFFER_BYTES_MIN: usize = 8 << 10;
-/// The bytes that are read at a time from all runs together.
+/// The number of bytes that are read at a time from all runs together.
 const MERGE_BYTES: usize = 4 << 20;
 
-/// A place where changes to the UTXO set go, in the order of their keys.
+/// A destination for changes to the UTXO set, in ascending key order.
 pub trait ChangeSink {
-    /// Sets a coin, in the form of the chainstate, under its key there.
+    /// Sets the coin, in its chainstate form, for a key of the chainstate.
     fn put(&mut self, key: &[u8], coin: &mut [u8]) -> Result<(), StoreError>;
-    /// Deletes the coin under a key of the chainstate.
+    /// Deletes the coin for a key of the chainstate.
     fn delete(&mut self, key: &[u8]) -> Result<(), StoreError>;
 }
 
-/// Sorted runs in a file without a name.
+/// Sorted runs in an unnamed file.
 pub struct SortedRuns {
     file: SpillFile,
     runs: Vec<Run>,
@@ -34,18 +35,18 @@ struct Run {
     end: u64,
 }
 
-/// A run while it is read.
+/// A run that is being read.
 struct Reader<'a> {
     file: &'a SpillFile,
     run: Run,
-    /// The bytes that are read at a time.
+    /// The number of bytes that are read at a time.
     bytes_max: usize,
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl SortedRuns {
-    /// No runs; their file will be in the directory of `path`.
+    /// Returns an empty set of runs, whose file will be in the directory of `path`.
     pub fn new(path: &Path) -> Self {
         let file = SpillFile::unlinked(path, ".runs");
         Self { file, runs: Vec::new(), buffer: Vec::new() }
@@ -62,7 +63,7 @@ impl SortedRuns {
         Ok(())
     }
 
-    /// Gives all changes to `sink`, in the order of their keys over all runs.
+    /// Passes all changes to `sink`, in the key order over all runs.
     ///
     /// # Errors
     /// The disk fails.
@@ -92,7 +93,7 @@ impl SortedRuns {
     }
 
     fn add(&mut self, key: &[u8], coin: Option<&[u8]>) -> Result<(), StoreError> {
-        // Keys have at most 38 bytes, coins some 10,000.
+        // Keys have at most 38 bytes, coins about 10,000.
         let len = coin.map_or(u16::MAX, |coin| coin.len() as u16);
         self.buffer.push(key.len() as u8);
         self.buffer.extend_from_slice(&len.to_le_bytes());
@@ -123,7 +124,7 @@ impl ChangeSink for SortedRuns {
     }
 }
 
-/// A key, and the coin that is set under it, if it is not deleted.
+/// A key, and its coin, or `None` if the coin is deleted.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
 impl Reader<'_> {
@@ -143,7 +144,7 @@ impl Reader<'_> {
         Ok(Some((key, coin)))
     }
 
-    /// Reads on until `wanted` bytes are there, or all that there are.
+    /// Reads on until `wanted` bytes are buffered, or up to the end of the run.
     fn fill(&mut self, wanted: usize) -> Result<(), StoreError> {
         if self.bytes.len() - self.at >= wanted || self.run.next == self.run.end {
             return Ok(());

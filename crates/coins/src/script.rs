@@ -7,11 +7,11 @@ use apus_wire::{
 };
 use bitcoin::secp256k1::PublicKey;
 
-/// The number of special types, which the leading VARINT of a compressed script names; larger
-/// values are lengths (Core's `nSpecialScripts`).
+/// The number of special types, given by the leading VARINT of a compressed script; larger values
+/// are lengths (Core's `nSpecialScripts`).
 pub const SPECIAL_TYPES: u64 = 6;
-/// The length up to which a compressed script is stored inline: the longest form of P2PKH, P2SH,
-/// P2PK, P2WPKH, P2WSH and P2TR.
+/// The length in bytes up to which a compressed script is stored inline: the longest form of P2PKH,
+/// P2SH, P2PK, P2WPKH, P2WSH and P2TR.
 pub(super) const INLINE_BYTES: usize = 35;
 
 /// An output script in the compressed form of Core's chainstate and undo data
@@ -29,7 +29,7 @@ pub(super) enum Repr {
     Boxed(Box<[u8]>),
 }
 
-/// The length of a compressed script that is not longer than [`INLINE_BYTES`], by its first byte.
+/// Returns the length of a compressed script of at most [`INLINE_BYTES`], from its first byte.
 fn inline_len(first: u8) -> usize {
     match first {
         0 | 1 => 21,
@@ -44,8 +44,8 @@ impl CompactScript {
         special_form(script).map_or_else(|| Self::raw_form(script), |form| Self(Repr::Inline(form)))
     }
 
-    /// Reads a compressed script. One of more than 10,000 bytes is read as a single OP_RETURN, as
-    /// in Core.
+    /// Reads a compressed script. A script of more than 10,000 bytes is read as a single OP_RETURN,
+    /// as in Core.
     pub fn decode(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let start = cursor.position();
         let tag = cursor.varint()?;
@@ -69,7 +69,7 @@ impl CompactScript {
         Ok(Self::raw_form(script))
     }
 
-    /// The compressed form, as it is on disk.
+    /// Returns the compressed form, as it is on disk.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -78,25 +78,25 @@ impl CompactScript {
         }
     }
 
-    /// Appends the script itself. If the X coordinate of type 4 or 5 is that of no point on the
-    /// curve, nothing is appended: Core reads the empty script.
+    /// Appends the uncompressed script. If there is no point on the curve with the X coordinate of
+    /// type 4 or 5, nothing is appended: Core reads the empty script.
     pub fn decompress_into(&self, out: &mut Vec<u8>) {
         decompress_into(self.as_bytes(), out);
     }
 
-    /// The script itself.
+    /// Returns the uncompressed script.
     pub fn to_script(&self) -> Vec<u8> {
         let mut script = Vec::with_capacity(self.script_len());
         self.decompress_into(&mut script);
         script
     }
 
-    /// The length of the script itself, if the X coordinate of type 4 or 5 is valid.
+    /// Returns the length of the uncompressed script, if the X coordinate of type 4 or 5 is valid.
     pub fn script_len(&self) -> usize {
         script_len(self.as_bytes())
     }
 
-    /// Whether the script can never be spent ([`is_unspendable`]).
+    /// Returns whether an output with this script can never be spent ([`is_unspendable`]).
     #[inline]
     pub fn is_unspendable(&self) -> bool {
         match &self.0 {
@@ -105,7 +105,7 @@ impl CompactScript {
         }
     }
 
-    /// The form of a script that is none of the special types.
+    /// Returns the form of a script that is not of a special type.
     fn raw_form(script: &[u8]) -> Self {
         let tag = script.len() as u64 + SPECIAL_TYPES;
         if script.len() < INLINE_BYTES {
@@ -120,20 +120,20 @@ impl CompactScript {
         Self(Repr::Boxed(bytes.into_boxed_slice()))
     }
 
-    /// The bytes as they are stored.
+    /// Returns the stored bytes.
     #[inline]
     pub(super) fn repr(&self) -> &Repr {
         &self.0
     }
 
-    /// The script of bytes that were stored like this.
+    /// Returns the script with these stored bytes.
     #[inline]
     pub(super) fn from_repr(repr: Repr) -> Self {
         Self(repr)
     }
 }
 
-/// Compresses a scriptPubKey into `out`, whose contents are replaced and whose memory is reused.
+/// Compresses a scriptPubKey into `out`, whose content is replaced and whose memory is reused.
 pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out.clear();
     match special_form(script) {
@@ -146,7 +146,7 @@ pub fn compress_script<'a>(script: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out
 }
 
-/// The length of the compressed form of a scriptPubKey that Core writes, if `bytes` start with it.
+/// Returns the length of Core's compressed form of a scriptPubKey, if `bytes` start with it.
 #[inline]
 pub(super) fn starts_with_form(bytes: &[u8], script: &[u8]) -> Option<usize> {
     if let Some(form) = special_form(script) {
@@ -159,7 +159,7 @@ pub(super) fn starts_with_form(bytes: &[u8], script: &[u8]) -> Option<usize> {
     (is_length && bytes[start..].starts_with(script)).then_some(start + script.len())
 }
 
-/// Writes the compressed form of a scriptPubKey to the start of `out`, which has room for
+/// Writes the compressed form of a scriptPubKey to the start of `out`, which must have
 /// [`VARINT_BYTES_MAX`](apus_wire::VARINT_BYTES_MAX) bytes more than the script, and returns its
 /// length.
 #[inline]
@@ -178,7 +178,7 @@ pub fn put_compressed_script_at(out: &mut [u8], script: &[u8]) -> usize {
     }
 }
 
-/// The compressed form of a script, if it is one of the special types.
+/// Returns the compressed form of a script, if it is of a special type.
 #[inline]
 fn special_form(script: &[u8]) -> Option<[u8; INLINE_BYTES]> {
     let mut inline = [0; INLINE_BYTES];
@@ -207,13 +207,13 @@ fn special_form(script: &[u8]) -> Option<[u8; INLINE_BYTES]> {
     Some(inline)
 }
 
-/// The used part of the bytes of an inline script.
+/// Returns the used part of the bytes of an inline script.
 #[inline]
 pub(super) fn inline_bytes(bytes: &[u8; INLINE_BYTES]) -> &[u8] {
     &bytes[..inline_len(bytes[0])]
 }
 
-/// Reads a compressed script as it is, without a limit to its length.
+/// Reads a compressed script as it is, without a length limit.
 #[inline]
 pub fn take_compressed<'a>(cursor: &mut Cursor<'a>) -> Result<Compressed<'a>, ParseError> {
     match cursor.varint()? {
@@ -228,18 +228,18 @@ pub fn take_compressed<'a>(cursor: &mut Cursor<'a>) -> Result<Compressed<'a>, Pa
     }
 }
 
-/// What a compressed script is.
+/// The content of a compressed script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compressed<'a> {
     /// P2SH.
     P2sh,
     /// P2PKH or P2PK.
     PublicKey,
-    /// Any script; one of the other forms, too, if whoever wrote it did not compress it.
+    /// Any script; it may be of a special type if the writer did not compress it.
     Script(&'a [u8]),
 }
 
-/// The script after its VARINT; `None` for the special types.
+/// Returns the script after its VARINT; `None` for the special types.
 fn raw_script(compressed: &[u8]) -> Option<&[u8]> {
     let mut cursor = Cursor::new(compressed);
     match cursor.varint() {

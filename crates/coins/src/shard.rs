@@ -8,38 +8,37 @@ use super::lookup::{Lookup, Overwrite, Overwritten};
 use super::slab::{NONE, Slab, State};
 use super::table::Table;
 
-/// One shard of the cache: the slots with their entries, a table that finds them by outpoint, and a
-/// list through those that have changed since the last sync.
+/// One shard of the cache: slots with entries, a table that finds them by outpoint, and a list of
+/// the entries that have changed since the last sync.
 ///
-/// Each method that takes a `hash` and an `outpoint` expects the outpoint's own hash
+/// Every method that takes a `hash` and an `outpoint` expects the hash of that outpoint
 /// ([`OutPointHasher::hash`]).
 pub(super) struct Shard {
     hasher: OutPointHasher,
     table: Table,
     slab: Slab,
-    /// The first and the last slot of the list of entries that are fresh, changed or spent.
+    /// The first and the last slot in the list of fresh, changed and spent entries.
     head: u32,
     tail: u32,
     changed: usize,
     /// The number of entries that a sync is writing and that have not changed since.
     held: usize,
-    /// The number of entries that are neither of these, and that a block ahead wants.
+    /// The number of other unchanged entries that a block yet to be connected wants.
     pinned: usize,
-    /// The slot with which the next eviction starts.
+    /// The slot at which the next eviction starts.
     hand: u32,
-    /// By slot, the coins that are being written where the entry holds another since. Few blocks
-    /// have such a case: a coin that is restored, or a txid that comes twice.
+    /// By slot, the coins that are being written although the entry holds another one. This
+    /// is rare: a coin is restored, or a txid occurs twice.
     displaced: HashMap<u32, Coin>,
 }
 
-/// Where many slots are visited, the number of those that are requested from memory before they are
-/// reached.
+/// The number of slots that are prefetched ahead of the current one when many slots are visited.
 const AHEAD: usize = 16;
 
-/// The entry that was looked for.
+/// The entry found by a lookup.
 struct Found {
     slot: u32,
-    /// Whether it has just been made.
+    /// Whether the entry was just created.
     is_new: bool,
 }
 
@@ -60,13 +59,13 @@ impl Shard {
         self.changed
     }
 
-    /// [`Shard::changed`], by visiting every entry in the order in which the table has them.
+    /// Returns [`Shard::changed`], counted by visiting every entry in table order.
     pub fn count_changed(&self) -> usize {
         let states = self.table.slots().map(|slot| self.slab.get(slot).state());
         states.filter(|state| state.is_listed()).count()
     }
 
-    /// The number of clean entries that no block ahead wants.
+    /// Returns the number of clean entries that no block yet to be connected wants.
     pub fn clean(&self) -> usize {
         self.len() - self.changed - self.held - self.pinned
     }
@@ -75,8 +74,8 @@ impl Shard {
         self.table.bytes() + self.slab.bytes()
     }
 
-    /// Asks the processor to load the memory that operations on these outpoints will touch, so that
-    /// a batch waits for it once: the buckets, then the slots, then their neighbours in the list.
+    /// Prefetches the memory that operations on these outpoints will touch, so that a batch waits
+    /// for it only once: the buckets, then the slots, then their neighbours in the list.
     pub fn warm(&self, hashes: impl Iterator<Item = u64> + Clone) {
         hashes.clone().for_each(|hash| self.table.prefetch(hash));
         let slots = hashes.filter_map(|hash| self.table.candidate(hash));
@@ -100,8 +99,9 @@ impl Shard {
         }
     }
 
-    /// Keeps the entry of a coin that a block ahead spends until it is spent or released. Returns
-    /// whether the coin is known; if not, it is awaited from this `generation` on.
+    /// Keeps the entry of a coin that a block yet to be connected spends, until it is spent or
+    /// released. Returns whether the coin is known; if not, it is awaited from this `generation`
+    /// on.
     pub fn want(&mut self, hash: u64, outpoint: &OutPoint, generation: u64) -> bool {
         let Some(slot) = self.find(hash, outpoint) else {
             let slot = self.insert(hash, outpoint, State::Awaited);
@@ -116,7 +116,7 @@ impl Shard {
         state != State::Awaited
     }
 
-    /// Says that the block that wanted this coin is not to be connected any more.
+    /// Announces that the block that wanted this coin will not be connected.
     pub fn release(&mut self, hash: u64, outpoint: &OutPoint) {
         let Some(slot) = self.find(hash, outpoint) else { return };
         self.set_wanted(slot, false);
@@ -160,13 +160,13 @@ impl Shard {
         Ok(())
     }
 
-    /// The state of an entry once it holds `coin`. A coin that is being written, if it is another
-    /// one, is put aside.
+    /// Returns the state of an entry once it holds `coin`. A different coin that is being written
+    /// is put aside.
     fn state_with(&mut self, slot: u32, state: State, coin: &Coin) -> State {
         match state {
             State::Fresh => State::Fresh,
-            // A spent entry becomes changed and not fresh: if it was fresh and spent again before
-            // a sync, it would be dropped, and the tables would keep the coin that they still hold.
+            // A spent entry becomes changed, not fresh: if it was fresh and spent again before a
+            // sync, it would be dropped, and the tables would keep the coin that they still hold.
             State::Free | State::Awaited | State::Clean | State::Changed | State::Spent => {
                 State::Changed
             }
@@ -203,9 +203,9 @@ impl Shard {
         }
     }
 
-    /// Makes an awaited entry a clean one with a coin that was read from the tables after
-    /// `generation` was taken. Any other entry, and one that is awaited since a later generation,
-    /// stays as it is: the coin may have been spent after it was read.
+    /// Fills an awaited entry with a coin that was read from the tables after `generation` was
+    /// taken, and makes it clean. Other entries, and one that is awaited since a later generation,
+    /// are not changed: the coin may have been spent after it was read.
     pub fn fill(&mut self, hash: u64, outpoint: &OutPoint, generation: u64, coin: &Coin) {
         let Some(slot) = self.find(hash, outpoint) else { return };
         if self.slab.get(slot).awaited_since().is_some_and(|since| since <= generation) {
@@ -214,8 +214,8 @@ impl Shard {
         }
     }
 
-    /// Marks each changed entry as being written, and passes its slot and outpoint to `take`. What
-    /// changes from now on is listed anew.
+    /// Marks each changed entry as being written, and passes its slot and outpoint to `take`. Later
+    /// changes are listed anew.
     pub fn begin_writing(&mut self, mut take: impl FnMut(u32, &OutPoint)) {
         let mut at = self.head;
         while at != NONE {
@@ -234,8 +234,8 @@ impl Shard {
         (self.head, self.tail) = (NONE, NONE);
     }
 
-    /// Passes on, of slots that are being written, the outpoint and the coin that the tables get,
-    /// or `None` if they delete theirs.
+    /// Passes on, for slots that are being written, the outpoint and the coin that the tables get,
+    /// or `None` if they must delete theirs.
     pub fn copy(&self, slots: &[u32], mut take: impl FnMut(&OutPoint, Option<CoinParts>)) {
         self.each_ahead(slots).for_each(|slot| {
             let entry = self.slab.get(slot);
@@ -249,8 +249,8 @@ impl Shard {
         });
     }
 
-    /// Notes that the tables hold what was being written: these are all slots of which
-    /// [`Shard::begin_writing`] told.
+    /// Notes that the tables hold the entries that were being written; `slots` must be all slots
+    /// that [`Shard::begin_writing`] returned.
     pub fn finish(&mut self, slots: &[u32]) {
         for (index, &slot) in slots.iter().enumerate() {
             slots.get(index + 2 * AHEAD).inspect(|slot| self.slab.prefetch(**slot));
@@ -275,14 +275,15 @@ impl Shard {
         self.held = 0;
     }
 
-    /// Makes what was being written changed entries again, since the tables do not hold it.
+    /// Turns entries that were being written into changed ones again, since the tables do not hold
+    /// them.
     pub fn take_back(&mut self, slots: &[u32]) {
         for &slot in slots {
             match self.slab.get(slot).state() {
                 State::Writing => self.set_state(slot, State::Changed),
                 State::WritingSpent => self.forget_coin(slot),
                 State::Deleting => self.set_state(slot, State::Spent),
-                // Its entry is listed.
+                // The entry is already listed.
                 _ => self.slab.get_mut(slot).set_state(State::Changed),
             }
         }
@@ -290,13 +291,13 @@ impl Shard {
         self.held = 0;
     }
 
-    /// Leaves of a spent coin that it is to be deleted from the tables.
+    /// Drops a spent coin, so that its entry only says that the tables must delete it.
     fn forget_coin(&mut self, slot: u32) {
         self.slab.clear_coin(slot);
         self.slab.get_mut(slot).set_state(State::Spent);
     }
 
-    /// The slots, while those that come next are requested from memory.
+    /// Returns an iterator over the slots that prefetches the next ones.
     fn each_ahead<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
         slots.iter().enumerate().map(|(index, slot)| {
             slots.get(index + AHEAD).inspect(|slot| self.slab.prefetch(**slot));
@@ -306,7 +307,7 @@ impl Shard {
 
     /// Drops clean entries until at most `bytes_max` bytes are in use or each slot has been
     /// visited. Slots are visited in order, starting where the last call stopped. Entries that a
-    /// block ahead wants are kept.
+    /// block yet to be connected wants are kept.
     pub fn evict(&mut self, bytes_max: usize) {
         for _ in 0..self.slab.len() {
             if self.bytes() <= bytes_max {
@@ -325,7 +326,7 @@ impl Shard {
         }
     }
 
-    /// Requests from memory what forgetting the entry of a slot will touch, if it is in `state`.
+    /// Prefetches the memory that dropping the entry of a slot will touch, if it is in `state`.
     fn warm_slot(&self, slot: u32, state: State) {
         if slot < self.slab.len() {
             let entry = self.slab.get(slot);
@@ -339,7 +340,8 @@ impl Shard {
         self.table.find(hash, |slot| self.slab.get(slot).outpoint == *outpoint)
     }
 
-    /// Finds the entry of `outpoint`, or makes one in `state`. One that is awaited becomes it.
+    /// Finds the entry of `outpoint`, or creates one in `state`. An awaited entry is put into
+    /// `state`.
     fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> Found {
         let Some(slot) = self.find(hash, outpoint) else {
             return Found { slot: self.insert(hash, outpoint, state), is_new: true };
@@ -360,8 +362,8 @@ impl Shard {
         slot
     }
 
-    /// Spends the coin in a slot. The entry of a fresh coin disappears; any other stays, since the
-    /// tables have to delete their coin.
+    /// Spends the coin in a slot. The entry of a fresh coin is dropped; any other stays, since the
+    /// tables must delete their coin.
     fn spend_slot(&mut self, hash: u64, slot: u32) {
         match self.slab.get(slot).state() {
             State::Fresh => {
@@ -393,7 +395,7 @@ impl Shard {
         self.slab.give(slot);
     }
 
-    /// Sets the state of an entry, and lists it or not as that state wants.
+    /// Sets the state of an entry, and adds it to the list or removes it as the state requires.
     fn set_state(&mut self, slot: u32, state: State) {
         let entry = self.slab.get_mut(slot);
         let before = entry.state();
@@ -434,12 +436,12 @@ impl Shard {
         self.changed -= 1;
     }
 
-    /// The outpoints of all entries, in no particular order.
+    /// Returns the outpoints of all entries, in no particular order.
     pub fn outpoints(&self) -> impl Iterator<Item = &OutPoint> {
         self.table.slots().map(|slot| &self.slab.get(slot).outpoint)
     }
 
-    /// Panics unless table, slots and list agree with each other.
+    /// Panics unless table, slots and list are consistent.
     pub fn check(&self) {
         self.slab.check();
         assert_eq!(self.table.len() + self.slab.free(), self.slab.len() as usize, "entries");
@@ -471,7 +473,7 @@ impl Shard {
         let held = self.table.slots().filter(|slot| self.slab.get(*slot).state().is_held());
         assert_eq!(held.count(), self.held, "entries that are being written");
         let pinned = self.table.slots().filter(|slot| self.slab.get(*slot).is_pinned());
-        assert_eq!(pinned.count(), self.pinned, "entries that blocks ahead want");
+        assert_eq!(pinned.count(), self.pinned, "entries that later blocks want");
         assert_eq!(self.count_changed(), self.changed, "changed entries outside the list");
     }
 }

@@ -4,38 +4,38 @@ use super::coin::{Coin, CoinParts};
 use super::memory::prefetch;
 use super::script::{CompactScript, INLINE_BYTES, Repr, inline_bytes};
 
-/// The relation of a cache entry to the tables on disk.
+/// The state of a cache entry, relative to the tables on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
     /// The slot has no entry, and is on the free list.
     Free,
-    /// The coin is not known yet, and a block that is yet to be connected spends it: it is being
-    /// looked up in the tables, or an earlier block is to create it.
+    /// The coin is not known yet, and a block yet to be connected spends it: it is being looked up
+    /// in the tables, or an earlier block will create it.
     Awaited,
     /// The tables hold the same coin.
     Clean,
-    /// The coin was never written: the tables hold none under its outpoint.
+    /// The coin was never written: the tables hold none with its outpoint.
     Fresh,
-    /// The coin is to be written; the tables may hold another one under its outpoint.
+    /// The coin must be written; the tables may hold another one with its outpoint.
     Changed,
-    /// The coin is to be deleted from the tables; the entry holds none.
+    /// The coin must be deleted from the tables; the entry holds no coin.
     Spent,
-    /// The coin is being written: the tables hold it once the sync ends.
+    /// The coin is being written; the tables hold it once the sync ends.
     Writing,
-    /// As [`State::Writing`], and spent since: the next sync deletes it. The entry still holds the
-    /// coin that is being written.
+    /// Like [`State::Writing`], and spent since: the next sync deletes it. The entry still holds
+    /// the coin that is being written.
     WritingSpent,
-    /// As [`State::Writing`], and replaced since: the next sync writes the coin that the entry
-    /// holds. The one that is being written is kept by the shard.
+    /// Like [`State::Writing`], and replaced since: the next sync writes the coin that the entry
+    /// holds. The shard keeps the one that is being written.
     WritingChanged,
-    /// The coin is being deleted from the tables; the entry holds none.
+    /// The coin is being deleted from the tables; the entry holds no coin.
     Deleting,
-    /// As [`State::Deleting`], and added again since: the next sync writes the entry's coin.
+    /// Like [`State::Deleting`], and added again since: the next sync writes the entry's coin.
     DeletingChanged,
 }
 
-/// All states in the order of [`State`].
+/// All states, in the order of [`State`].
 const STATES: [State; 11] = [
     State::Free,
     State::Awaited,
@@ -59,7 +59,7 @@ const _: () = {
 };
 
 impl State {
-    /// Whether the next sync has to write or delete something.
+    /// Returns whether the next sync has to write or delete something.
     pub fn is_listed(self) -> bool {
         match self {
             Self::Free | Self::Awaited | Self::Clean | Self::Writing | Self::Deleting => false,
@@ -68,12 +68,12 @@ impl State {
         }
     }
 
-    /// Whether a sync is writing the entry, and it has not changed since.
+    /// Returns whether a sync is writing the entry and it has not changed since.
     pub fn is_held(self) -> bool {
         matches!(self, Self::Writing | Self::Deleting)
     }
 
-    /// Whether the coin is spent.
+    /// Returns whether the coin is spent.
     pub fn is_spent(self) -> bool {
         matches!(self, Self::Spent | Self::WritingSpent | Self::Deleting)
     }
@@ -82,21 +82,21 @@ impl State {
 /// The slot number that ends a list of slots.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Set in [`Slot::mark`] where a block that is yet to be connected spends the coin.
+/// The bit in [`Slot::mark`] that is set if a block yet to be connected spends the coin.
 const WANTED: u8 = 0x80;
 
-/// The first script byte of a slot whose script is boxed; that of an inline script is smaller.
+/// The first script byte of a slot whose script is boxed; inline scripts start with a smaller byte.
 const BOXED: u8 = 0xff;
 
-/// One entry. Its 92 bytes, and those of its bucket in the table, are the whole cost of a cached
-/// coin whose script is inline.
+/// One entry. Its 92 bytes and its bucket in the table are all the memory of a cached coin whose
+/// script is inline.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub outpoint: OutPoint,
-    /// In bytes, little endian, so that the slot aligns to 4 bytes.
+    /// As bytes, little endian, so that the slot is aligned to 4 bytes.
     amount: [u8; 8],
     code: u32,
-    /// The neighbours in the list of changed entries; [`NONE`] in an entry that is not listed.
+    /// The neighbours in the list of changed entries; [`NONE`] if the entry is not listed.
     pub prev: u32,
     pub next: u32,
     /// The state's index in [`STATES`], and [`WANTED`].
@@ -132,14 +132,14 @@ impl Slot {
         self.mark = state as u8 | wanted;
     }
 
-    /// Whether a block that is yet to be connected spends the coin.
+    /// Returns whether a block yet to be connected spends the coin.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.mark & WANTED != 0
     }
 
-    /// Whether the entry has no changes, and is kept nevertheless: what was looked up for a block
-    /// ahead would be looked up again.
+    /// Returns whether the entry is kept although it has no changes: a block yet to be connected
+    /// would have to look it up again.
     #[inline]
     pub fn is_pinned(&self) -> bool {
         self.is_wanted() && matches!(self.state(), State::Clean | State::Awaited)
@@ -154,7 +154,7 @@ impl Slot {
         self.amount = generation.to_le_bytes();
     }
 
-    /// The generation in which the coin began to be awaited, if it still is.
+    /// Returns the generation in which the coin began to be awaited, if it still is.
     pub fn awaited_since(&self) -> Option<u64> {
         (self.state() == State::Awaited).then(|| u64::from_le_bytes(self.amount))
     }
@@ -165,13 +165,14 @@ impl Slot {
     }
 }
 
-/// How many slots before it is taken a free slot is requested from memory.
+/// The distance in slots at which free slots are prefetched before they are taken.
 const FREE_AHEAD: usize = 8;
 
 /// The number of slots that are allocated at once, so that growing copies nothing and wastes at
 /// most one chunk.
 const CHUNK_SLOTS: usize = 1024;
-/// The bytes that an allocator adds to a boxed script, about: a header and rounding up to 16.
+/// The approximate number of bytes that an allocator adds to a boxed script: a header, and rounding
+/// up to 16.
 const BOX_OVERHEAD: usize = 16;
 
 /// All entries of one shard, addressed by slot number, and the scripts that are too long for a
@@ -210,22 +211,22 @@ impl Slab {
         }
     }
 
-    /// The number of slots, free ones included.
+    /// Returns the number of slots, free ones included.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// The number of free slots.
+    /// Returns the number of free slots.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Takes a slot for `outpoint`, which is linked to nothing and has no coin yet.
+    /// Takes a slot for `outpoint`, without links and coin.
     pub fn take(&mut self, outpoint: OutPoint, state: State) -> u32 {
         let slot = match self.free.pop() {
             None => self.grow(),
             Some(slot) => {
-                // Those that come next were given back long ago, and are in no processor cache.
+                // The next free slots were freed long ago, and are in no processor cache.
                 let soon = self.free.len().checked_sub(FREE_AHEAD);
                 soon.into_iter().for_each(|soon| self.prefetch(self.free[soon]));
                 slot
@@ -259,7 +260,7 @@ impl Slab {
         entry.script = script;
     }
 
-    /// Drops a slot's coin.
+    /// Drops the coin in a slot.
     pub fn clear_coin(&mut self, slot: u32) {
         if let Some(index) = self.get(slot).box_index() {
             let bytes = std::mem::take(&mut self.boxes[index]);
@@ -269,7 +270,7 @@ impl Slab {
         self.get_mut(slot).script[0] = 0;
     }
 
-    /// The coin in a slot.
+    /// Returns the coin in a slot.
     pub fn coin(&self, slot: u32) -> Coin {
         let entry = self.get(slot);
         let script = CompactScript::from_repr(match entry.box_index() {
@@ -284,7 +285,7 @@ impl Slab {
         }
     }
 
-    /// The coin in a slot, with a borrowed script.
+    /// Returns the coin in a slot, with a borrowed script.
     pub fn parts(&self, slot: u32) -> CoinParts<'_> {
         let entry = self.get(slot);
         let script = match entry.box_index() {
@@ -294,7 +295,7 @@ impl Slab {
         CoinParts { amount: u64::from_le_bytes(entry.amount), code: entry.code, script }
     }
 
-    /// The bytes in use: slots that are not free, the list of those that are, and boxed scripts.
+    /// Returns the memory in use, in bytes: used slots, the list of free slots, and boxed scripts.
     pub fn bytes(&self) -> usize {
         let boxes = size_of::<Box<[u8]>>() * self.boxes.capacity() + self.box_bytes;
         let slots = size_of::<Slot>() * (self.len as usize - self.free.len());
@@ -331,7 +332,7 @@ impl Slab {
         script
     }
 
-    /// Panics unless free slots, boxes and the counts of both agree with each other.
+    /// Panics unless free slots, boxes and their counts are consistent.
     pub fn check(&self) {
         let mut is_listed = vec![false; self.len as usize];
         for slot in &self.free {

@@ -6,17 +6,18 @@ use rayon::prelude::*;
 use super::chainstate::{Chainstate, CoinScan};
 use super::coin::Coin;
 
-/// The number of scans for each thread where their order does not matter: enough that all threads
-/// end at about the same time.
+/// The number of scans per thread if their order does not matter: enough that all threads end at
+/// about the same time.
 const SCANS_PER_THREAD: usize = 16;
-/// Bytes of tables for each scan where the serialised coins of several scans wait in memory to be
+/// Number of bytes of tables per scan if the serialised coins of several scans wait in memory to be
 /// hashed.
 const SCAN_BYTES: u64 = 2 << 20;
-/// Bytes of tables for each scan where nothing waits. At 4 µs for each coin, without vector
+/// Number of bytes of tables per scan if nothing waits. At 4 µs for each coin, without vector
 /// instructions, a scan takes less than a second, and progress is reported after each.
 const COUNT_BYTES: u64 = 16 << 20;
-/// Bytes of serialised coins that a scan collects before they are added to its MuHash: about 1,800
-/// usual coins, after which the end of a batch counts little, and small enough for the cache.
+/// Number of bytes of serialised coins that a scan collects before they are added to its MuHash:
+/// about 1,800 usual coins, so that the end of a batch costs little, and small enough for the
+/// cache.
 const MUHASH_BATCH_BYTES: usize = 128 << 10;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -28,7 +29,7 @@ pub enum HashType {
     None,
     /// MuHash3072, which is computed in parallel.
     MuHash,
-    /// SHA-256d over all coins in order, which assumeutxo commits to.
+    /// Double SHA-256 of all coins in order, which assumeutxo commits to.
     HashSerialized3,
 }
 
@@ -37,35 +38,35 @@ pub enum HashType {
 pub struct UtxoStats {
     /// The height of the best block.
     pub height: u32,
-    /// The hash of the best block, after which the UTXO set has these coins.
+    /// Hash of the best block, for which this is the UTXO set.
     pub best_block: Hash,
     /// The number of coins.
     pub txouts: u64,
-    /// A size that does not depend on the database: script bytes plus 50 for each coin.
+    /// A size that does not depend on the database: the script bytes plus 50 for each coin.
     pub bogosize: u64,
-    /// The sum of all amounts, in satoshi.
+    /// The sum of all amounts in satoshis.
     pub total_amount: u64,
     /// The number of transactions with at least one coin.
     pub transactions: u64,
-    /// The hash that was asked for, and its type; `None` for [`HashType::None`].
+    /// The requested hash and its type; `None` for [`HashType::None`].
     pub hash: Option<(HashType, Hash)>,
-    /// The size of the chainstate's tables, in bytes.
+    /// The size of the chainstate's tables in bytes.
     pub disk_size: u64,
 }
 
 impl UtxoStats {
-    /// Computes the statistics from the whole UTXO set, on all threads of the caller's pool.
-    /// `height` is that of the best block, which the chainstate does not know. There must be no
-    /// writer meanwhile.
+    /// Computes the statistics of the whole UTXO set, on all threads of the caller's pool. `height`
+    /// is the height of the best block, which the chainstate does not store. Nothing may be written
+    /// meanwhile.
     ///
     /// # Errors
     /// The chainstate is empty, cannot be read, or has amounts that no chain can have.
     pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
         let stats = Self::compute_watched(chainstate, height, hash_type, ShareWatch::default())?;
-        Ok(stats.expect("no flag to stop is raised"))
+        Ok(stats.expect("nothing stops the work"))
     }
 
-    /// [`UtxoStats::compute`] that is watched; `None` if it was stopped.
+    /// Like [`UtxoStats::compute`], with progress and early stop; `None` if it was stopped.
     pub fn compute_watched(
         chainstate: &Chainstate,
         height: u32,
@@ -106,19 +107,19 @@ impl UtxoStats {
         }))
     }
 
-    /// The total amount in bitcoins with eight decimals, as Core prints it.
+    /// Returns the total amount in bitcoins with eight decimals, as Core prints it.
     pub fn total_amount_btc(&self) -> String {
         bitcoins(self.total_amount.into())
     }
 }
 
-/// An amount in bitcoins with eight decimals, as Core prints it.
+/// Returns an amount in bitcoins with eight decimals, as Core prints it.
 pub(super) fn bitcoins(satoshi: u128) -> String {
     format!("{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
 }
 
-/// Appends a coin in the form that both hashes are taken of (Core's `TxOutSer`): outpoint,
-/// 2 × height + coinbase, amount, script.
+/// Appends a coin in the form that both hashes use (Core's `TxOutSer`): outpoint, 2 × height +
+/// coinbase, amount, script.
 fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
     out.extend_from_slice(&outpoint.to_bytes());
     out.extend_from_slice(&coin.code().to_le_bytes());
@@ -127,7 +128,7 @@ fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: 
     out.extend_from_slice(script);
 }
 
-/// Sums over coins.
+/// The totals of a set of coins.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     pub txouts: u64,
@@ -139,7 +140,7 @@ pub(super) struct Counts {
 impl Counts {
     fn add(&mut self, coin: &Coin, script: &[u8], is_new_transaction: bool) {
         self.txouts += 1;
-        // The sizes of txid, index, height and coinbase, amount, length of the script, and script.
+        // The sizes of txid, index, height and coinbase, amount, script length, and script.
         self.bogosize += 32 + 4 + 4 + 8 + 2 + script.len() as u64;
         self.amount += u128::from(coin.amount);
         self.transactions += u64::from(is_new_transaction);
@@ -154,10 +155,10 @@ impl Counts {
     }
 }
 
-/// A hash that does not depend on the order or grouping of coins, while a scan adds coins to it;
-/// `()` is no hash.
+/// A hash that does not depend on the order or grouping of coins, to which a scan adds coins; `()`
+/// means no hash.
 trait CoinSum: Default {
-    /// The hash of the coins of a scan, or of several.
+    /// The hash of the coins of one or several scans.
     type Hash: Send + Default;
     fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8]);
     fn finish(self) -> Self::Hash;
@@ -171,7 +172,7 @@ impl CoinSum for () {
     fn combine((): (), (): ()) {}
 }
 
-/// A MuHash and the coins that wait to be added to it together.
+/// A MuHash, and the coins that wait to be added to it together.
 #[derive(Default)]
 struct MuHashSum {
     hash: MuHash,
@@ -206,8 +207,8 @@ impl CoinSum for MuHashSum {
     }
 }
 
-/// Calls `each(outpoint, coin, script, is_new_transaction)` for each coin of a scan, where
-/// `is_new_transaction` says that the coin before was one of another transaction.
+/// Calls `each(outpoint, coin, script, is_new_transaction)` for each coin of a scan;
+/// `is_new_transaction` is set for the first coin of each transaction.
 fn for_each_coin(
     scan: &mut CoinScan,
     mut each: impl FnMut(&OutPoint, &Coin, &[u8], bool),
@@ -222,7 +223,7 @@ fn for_each_coin(
     Ok(())
 }
 
-/// Counts and hashes all coins; some of them, if it is stopped.
+/// Counts and hashes all coins, or only some of them if it is stopped.
 fn count<S: CoinSum>(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts, S::Hash)> {
     let even = SCANS_PER_THREAD * rayon::current_num_threads();
     let scans = chainstate.scans(even.max((chainstate.disk_bytes() / COUNT_BYTES) as usize))?;
@@ -244,7 +245,7 @@ fn count<S: CoinSum>(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Coun
     scans.into_par_iter().map(of_scan).try_reduce(Default::default, combine)
 }
 
-/// Counts all coins and hashes them in order; the first of them, if it is stopped.
+/// Counts all coins and hashes them in order, or only the first of them if it is stopped.
 fn hash_serialized(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts, Hash)> {
     let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
     let scans = chainstate.scans(parts)?;
@@ -257,11 +258,11 @@ fn hash_serialized(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts
     })
 }
 
-/// Coins that are counted, and serialised to be hashed.
+/// Coins that are counted and serialised, to be hashed.
 pub(super) type Serialised = (Counts, Vec<u8>);
 
-/// Counts and hashes the coins of one batch after the other, until one is empty. While a batch is
-/// hashed, the threads make the next.
+/// Counts and hashes the coins of one batch after another, until a batch is empty. While a batch is
+/// hashed, the threads prepare the next one.
 pub(super) fn hash_in_order<E: Send>(
     mut next_batch: impl FnMut() -> std::result::Result<Vec<Serialised>, E> + Send,
 ) -> std::result::Result<(Counts, Hash), E> {
@@ -284,7 +285,7 @@ fn serialise(mut scan: CoinScan) -> Result<Serialised> {
     Ok(serialiser.finish())
 }
 
-/// Counts and serialises coins that come in the order of their keys.
+/// Counts and serialises coins that are passed in key order.
 #[derive(Default)]
 pub(super) struct Serialiser {
     counts: Counts,
@@ -311,15 +312,15 @@ impl Serialiser {
         put_hashed_coin(&mut self.bytes, outpoint, coin, &self.script);
     }
 
-    /// The counts, and the bytes to hash.
+    /// Returns the counts and the bytes to hash.
     pub fn finish(mut self) -> Serialised {
         sort_outputs(&mut self.bytes, &self.outputs);
         (self.counts, self.bytes)
     }
 }
 
-/// Sorts the outputs of a transaction, which are the last in `bytes`, by their indices: the order
-/// of keys is a different one from index 16512 on. `outputs` are the index and the start of each.
+/// Sorts the outputs of a transaction, which are the last in `bytes`, by their indices: the key
+/// order differs from index 16512 on. `outputs` are the index and the start of each.
 fn sort_outputs(bytes: &mut Vec<u8>, outputs: &[(u32, usize)]) {
     let Some((_, start)) = outputs.first().filter(|_| !outputs.is_sorted()) else { return };
     let ends = outputs[1..].iter().map(|(_, start)| *start).chain([bytes.len()]);

@@ -1,13 +1,13 @@
 use super::memory::{large_vec, prefetch};
 use super::slab::NONE;
 
-/// A hash table of slot numbers, made for batches: the memory that a look-up will touch can be
-/// requested in advance, so that the cache misses of a whole batch overlap. A look-up that waits
-/// for memory takes some 400 ns, which is most of the time that connecting a block takes.
+/// A hash table of slot numbers, designed for batches: the memory that a lookup will touch can be
+/// prefetched, so that the cache misses of a whole batch overlap. A lookup that waits for memory
+/// takes about 400 ns, which is most of the time of connecting a block.
 ///
 /// The table uses open addressing with linear probing. A removal moves later buckets back, so that
-/// there are no tombstones. A bucket holds 32 bits of the hash, which almost always tell its entry
-/// apart from others without reading its slot.
+/// there are no tombstones. A bucket holds 32 bits of the hash, which almost always identify its
+/// entry without reading its slot.
 #[derive(Default)]
 pub struct Table {
     buckets: Vec<Bucket>,
@@ -24,28 +24,28 @@ const EMPTY: Bucket = Bucket { hash: 0, slot: NONE };
 const BUCKETS_MIN: usize = 16;
 
 impl Table {
-    /// Removes all entries. Their memory is kept.
+    /// Removes all entries and keeps their memory.
     pub fn clear(&mut self) {
         self.buckets.fill(EMPTY);
         self.len = 0;
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The memory in use, in bytes.
+    /// Returns the memory in use, in bytes.
     pub fn bytes(&self) -> usize {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// All slots, in no particular order.
+    /// Returns all slots, in no particular order.
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         self.buckets.iter().map(|bucket| bucket.slot).filter(|slot| *slot != NONE)
     }
 
-    /// Asks the processor to load the bucket where a look-up of `hash` starts.
+    /// Prefetches the bucket where a lookup of `hash` starts.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if !self.buckets.is_empty() {
@@ -53,14 +53,14 @@ impl Table {
         }
     }
 
-    /// The first slot whose bucket has the same bits of `hash`: almost always the one that is
-    /// looked for, if it is in the table.
+    /// Returns the first slot whose bucket has the same bits of `hash`: almost always the right
+    /// one, if it is in the table.
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         self.find(hash, |_| true)
     }
 
-    /// The slot with this hash for which `is_it` returns true.
+    /// Returns the slot with this hash for which `is_it` returns true.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.position(hash as u32, is_it).map(|at| self.buckets[at].slot)
@@ -114,8 +114,8 @@ impl Table {
         }
     }
 
-    /// The bucket where the search for a hash starts. The hash is scaled to the number of buckets,
-    /// which need not be a power of two.
+    /// Returns the bucket where the search for a hash starts. The hash is scaled to the number of
+    /// buckets, which need not be a power of two.
     #[inline]
     fn home(&self, hash: u32) -> usize {
         ((u64::from(hash) * self.buckets.len() as u64) >> 32) as usize
@@ -126,7 +126,7 @@ impl Table {
         if at + 1 == self.buckets.len() { 0 } else { at + 1 }
     }
 
-    /// The number of steps from one bucket to another, around the end.
+    /// Returns the number of steps from one bucket to another, wrapping at the end.
     #[inline]
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from { to - from } else { to + self.buckets.len() - from }
@@ -140,8 +140,7 @@ impl Table {
         self.buckets[at] = bucket;
     }
 
-    /// Makes the table larger by half. It is from 53 to 80 % full, so that an entry takes 10 to 15
-    /// bytes here.
+    /// Enlarges the table by half. It is 53 to 80 % full, so an entry takes 10 to 15 bytes here.
     fn grow(&mut self) {
         let size = (self.buckets.len() * 3 / 2).max(BUCKETS_MIN);
         let mut buckets = large_vec(size);
@@ -165,7 +164,7 @@ mod tests {
         for _ in 0..200_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let slot = (random >> 40) as u32 % 500;
-            // There are few different hashes, so that runs are long and wrap around the end.
+            // There are few different hashes, so runs are long and wrap around the end.
             let hash = u64::from(slot % 37).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             match map.contains_key(&slot) {
                 true => {

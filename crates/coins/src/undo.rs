@@ -5,7 +5,7 @@ use super::coin::Coin;
 /// A reader of a block's undo data (Core's `CBlockUndo`): for each transaction but the coinbase, in
 /// order, the coins that its inputs spent.
 ///
-/// The counts in the data must be those of the block; none of them decides an allocation.
+/// The counts in the data must match the block; none of them determines an allocation.
 pub struct BlockUndo<'a> {
     cursor: Cursor<'a>,
     txs_left: usize,
@@ -21,7 +21,7 @@ impl<'a> BlockUndo<'a> {
         let txs_left = cursor.compact_size()?;
         match txs_left.checked_add(1) == Some(tx_count) {
             true => Ok(Self { cursor, txs_left }),
-            false => Err(cursor.error("the number of transactions is not that of the block")),
+            false => Err(cursor.error("the number of transactions does not match the block")),
         }
     }
 
@@ -29,12 +29,12 @@ impl<'a> BlockUndo<'a> {
     ///
     /// # Errors
     /// The data is for a different number of inputs, has no more transactions, or has a coin that
-    /// does not parse.
+    /// cannot be parsed.
     pub fn next_tx(&mut self, inputs: usize, mut each: impl FnMut(Coin)) -> Result<(), ParseError> {
         let left = self.txs_left.checked_sub(1);
         self.txs_left = left.ok_or_else(|| self.cursor.error("there are no more transactions"))?;
         if self.cursor.compact_size()? != inputs {
-            return Err(self.cursor.error("the number of inputs is not that of the transaction"));
+            return Err(self.cursor.error("the number of inputs does not match the transaction"));
         }
         for _ in 0..inputs {
             each(Coin::decode_undo(&mut self.cursor)?);
@@ -56,10 +56,10 @@ impl<'a> BlockUndo<'a> {
 }
 
 /// Passes each transaction of `block` but the coinbase, in order, to `each`, with the coins that it
-/// spends in the order of its inputs.
+/// spends in input order.
 ///
 /// # Errors
-/// `undo` does not parse, or is not for such a block. `each` may have been called already.
+/// `undo` cannot be parsed, or does not belong to the block. `each` may already have been called.
 pub fn for_each_spending_tx<B: AsRef<[u8]>>(
     undo: &[u8],
     block: &BlockView<B>,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 /// The result of an operation on files.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// An error that blames the disk: a file cannot be read or written, or holds bytes that cannot be
-/// right.
+/// An error for which the disk is to blame: a file cannot be read or written, or holds bytes that
+/// cannot be right.
 ///
-/// The caller stops and writes no more; what was committed before remains valid.
+/// The caller must stop writing; everything committed before remains valid.
 #[derive(Debug, thiserror::Error)]
 pub struct StoreError {
     /// The file or directory to blame.
@@ -17,42 +17,43 @@ pub struct StoreError {
     pub offset: Option<u64>,
     /// What is wrong, in words for the user.
     pub what: String,
-    /// The error of the operating system, if that refused an operation; `None` if the content of
-    /// the file or directory is wrong.
+    /// The error of the operating system, if it refused an operation; `None` if the content of the
+    /// file or directory is wrong.
     pub source: Option<io::Error>,
 }
 
 impl StoreError {
-    /// The error of bytes at `offset` of the file `path` that cannot be right.
+    /// Returns the error for invalid bytes at `offset` of the file `path`.
     pub fn corrupt(path: impl AsRef<Path>, offset: u64, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, offset: Some(offset), what: what.into(), source: None }
     }
 
-    /// The error of a file or directory that is not as it must be, without an offset.
+    /// Returns the error, without an offset, for a file or directory that is not as it must be.
     pub fn new(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, offset: None, what: what.into(), source: None }
     }
 
-    /// The error of an operation that the operating system refused; `what` completes "cannot …".
+    /// Returns the error for an operation that the operating system refused; `what` completes
+    /// "cannot …".
     pub fn io(path: impl AsRef<Path>, what: &str, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, offset: None, what: format!("cannot {what}"), source: Some(source) }
     }
 
-    /// The error of a disk that is full, or too small for what is to be written.
+    /// Returns the error for a disk that is full, or too small for what is to be written.
     pub fn full(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         Self { source: Some(io::ErrorKind::StorageFull.into()), ..Self::new(path, what) }
     }
 
-    /// Whether there is no room for what was to be written: the disk is full, or a quota is used.
+    /// Returns whether space has run out: the disk is full, or a quota is used up.
     pub fn is_full(&self) -> bool {
         let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         self.source.as_ref().is_some_and(|source| kinds.contains(&source.kind()))
     }
 
-    /// The same error, at `offset` of its file.
+    /// Sets the offset of the error in its file.
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);
         self

@@ -17,23 +17,24 @@ use super::hook::{Call, Hook};
 use super::power::{FileId, Power, PowerCut};
 use super::{Result, StoreError};
 
-/// Gives back the memory of bytes of a mapped file, in whole pages. They are mapped again when they
-/// are read, from the system's cache or from the file.
+/// Releases the memory of a range of a mapped file, in whole pages. A later read brings the pages
+/// back from the page cache or from the file.
 pub fn release(map: &Mmap, bytes: Range<usize>) {
     let advice = UncheckedAdvice::DontNeed;
-    // SAFETY: the map is of a file and for reading only, so that the same bytes come back.
+    // SAFETY: the map is read-only and backed by a file, so the same bytes come back.
     let released = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
-    // The system may refuse, which changes only how much memory this process has in use.
+    // If the system refuses, this process merely uses more memory.
     let _ = released;
 }
 
 /// How a file is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caching {
-    /// Through the page cache: for what is read soon, or deleted before it need reach the disk.
+    /// Through the page cache: for data that is read soon, or deleted before it has to reach the
+    /// disk.
     PageCache,
-    /// Past the page cache (`O_DIRECT`): for much data that is not read soon. Nothing is copied, no
-    /// pages are taken from other uses, and a sync has nothing left to write.
+    /// Past the page cache (`O_DIRECT`): for large data that is not read soon. Nothing is copied,
+    /// no pages are taken from other uses, and a sync has nothing left to write.
     Direct,
 }
 
@@ -57,22 +58,23 @@ pub struct File {
 }
 
 impl Disk {
-    /// The alignment, in bytes, of memory, offset and length with which [`File::is_direct`] files
-    /// are read and written. What the file system does not accept with it goes through the page
-    /// cache.
+    /// The alignment, in bytes, of memory, offset and length for reads and writes of
+    /// [`File::is_direct`] files. If the file system refuses a call with this alignment, the file
+    /// goes through the page cache from then on.
     pub const DIRECT_BYTES: usize = 4096;
 
-    /// The file system of this machine.
+    /// Returns the file system of this machine.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The file system of this machine, with power that fails as `power` says.
+    /// Returns the file system of this machine, whose power fails as `power` says.
     pub fn with_power_cut(power: Arc<PowerCut>) -> Self {
         Self { power: Some(power), hook: None }
     }
 
-    /// The same, with a hook that is asked before each call, after those that it has already.
+    /// Adds a hook that is called before each call to the file system, after the hooks already
+    /// there.
     pub fn with_hook(self, hook: Arc<Hook>) -> Self {
         let hook: Arc<Hook> = match self.hook {
             None => hook,
@@ -83,7 +85,7 @@ impl Disk {
         Self { hook: Some(hook), ..self }
     }
 
-    /// A disk on which the calls of one kind with these numbers, counted from 0, fail.
+    /// Returns a disk on which the calls of one kind with these numbers, counted from 0, fail.
     pub fn failing(call: Call, numbers: Range<u64>) -> Self {
         let count = AtomicU64::new(0);
         let hook = move |asked, _: &Path| {
@@ -97,12 +99,12 @@ impl Disk {
         Self::new().with_hook(Arc::new(hook))
     }
 
-    /// Creates the file `path` for reading and writing; an existing file is emptied.
+    /// Creates the file `path` for reading and writing; an existing file is truncated.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
         self.create_with_mode(path.as_ref(), 0o644)
     }
 
-    /// [`Disk::create`] of a file that only its owner may read.
+    /// Like [`Disk::create`], but only the owner may read the file.
     pub(super) fn create_private(&self, path: &Path) -> Result<File> {
         self.create_with_mode(path, 0o600)
     }
@@ -119,13 +121,14 @@ impl Disk {
         Ok(file)
     }
 
-    /// [`Disk::create`] of a file that is read and written with this caching, if the file system
-    /// can.
+    /// Like [`Disk::create`], but reads and writes the file with `caching`, if the file system
+    /// supports it.
     pub fn create_cached(&self, path: impl AsRef<Path>, caching: Caching) -> Result<File> {
         Ok(self.create(path)?.with_caching(caching))
     }
 
-    /// [`Disk::open`] of a file that is read and written with this caching, if the file system can.
+    /// Like [`Disk::open`], but reads and writes the file with `caching`, if the file system
+    /// supports it.
     pub fn open_cached(&self, path: impl AsRef<Path>, caching: Caching) -> Result<File> {
         Ok(self.open(path)?.with_caching(caching))
     }
@@ -159,14 +162,14 @@ impl Disk {
         }
     }
 
-    /// Length of the file `path` in bytes.
+    /// Returns the length of the file `path` in bytes.
     pub fn len(&self, path: impl AsRef<Path>) -> Result<u64> {
         let path = path.as_ref();
         let metadata = fs::metadata(path);
         Ok(metadata.map_err(|e| StoreError::io(path, "read the length", e))?.len())
     }
 
-    /// Renames the file `from` to `to`, which is replaced if it exists. Durable after
+    /// Renames the file `from` to `to`, replacing an existing file. Durable after
     /// [`Disk::sync_dir`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
@@ -213,7 +216,7 @@ impl Disk {
         }
     }
 
-    /// Creates the directory `path` and its parents, as far as they do not exist.
+    /// Creates the directory `path` and its parents, where they do not exist.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let create = || fs::create_dir_all(path);
@@ -221,7 +224,7 @@ impl Disk {
         created.map_err(|e| StoreError::io(path, "create the directory", e))
     }
 
-    /// The names of the entries of the directory `path`, sorted; none if it does not exist.
+    /// Returns the names in the directory `path`, sorted; none if it does not exist.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
         let path = path.as_ref();
         let fail = |e| StoreError::io(path, "list the directory", e);
@@ -269,7 +272,7 @@ impl Disk {
         Ok(File { path, inner, power, hook, direct, lost })
     }
 
-    /// Asks the hook, if there is one.
+    /// Calls the hook, if there is one.
     fn ask(&self, call: Call, path: &Path) -> io::Result<()> {
         self.hook.as_ref().map_or(Ok(()), |hook| hook(call, path))
     }
@@ -284,31 +287,31 @@ impl Disk {
 }
 
 impl File {
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Length of the file in bytes.
+    /// Returns the length of the file in bytes.
     pub fn len(&self) -> Result<u64> {
         let metadata = self.inner.metadata();
         Ok(metadata.map_err(|e| StoreError::io(&self.path, "read the length", e))?.len())
     }
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Whether the file is read and written past the page cache.
+    /// Returns whether the file is read and written past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.load(Relaxed)
     }
 
-    /// Fills `buffer` with the bytes from `offset` on.
+    /// Fills `buffer` with the bytes that start at `offset`.
     ///
     /// # Errors
-    /// The file ends before, or cannot be read.
+    /// The file ends before `buffer` is full, or cannot be read.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let read = || self.inner.read_exact_at(buffer, offset);
         let result = self.ask(Call::Read).and_then(|()| self.through_cache_if_refused(read));
@@ -322,11 +325,11 @@ impl File {
         })
     }
 
-    /// Appends the `len` bytes from `offset` on to `out`, without zeroing the new space first. The
-    /// caller bounds `len`, for which memory is allocated.
+    /// Appends the `len` bytes that start at `offset` to `out`, without zeroing the new space
+    /// first. It allocates memory for `len` bytes, which the caller must keep within bounds.
     ///
     /// # Errors
-    /// The file ends before, or cannot be read; then `out` is unchanged.
+    /// The file ends before `len` bytes, or cannot be read; then `out` is unchanged.
     pub fn append_to(&self, out: &mut Vec<u8>, len: usize, offset: u64) -> Result<()> {
         let fail = |at, e| StoreError::io(&self.path, "read", e).at(at);
         self.ask(Call::Read).map_err(|e| fail(offset, e))?;
@@ -365,7 +368,7 @@ impl File {
         if !kept.is_empty() {
             let write = || self.inner.write_all_at(kept, offset);
             self.through_cache_if_refused(write).map_err(fail)?;
-            // Any part of the write at which the power fails may survive.
+            // Any part of the write that the power failure interrupts may survive.
             let changed = if asked.is_ok() { bytes } else { kept };
             self.note(|power, file| power.written(file, offset, changed));
         }
@@ -373,8 +376,8 @@ impl File {
         power.whole(&self.path)
     }
 
-    /// Reserves space for the `len` bytes from `offset` on, and extends the file with zeros to
-    /// their end (`fallocate`). Does nothing where the file system cannot reserve space.
+    /// Reserves space for the `len` bytes that start at `offset`, and extends the file with zeros
+    /// to their end (`fallocate`). Does nothing if the file system cannot reserve space.
     pub fn allocate(&self, offset: u64, len: u64) -> Result<()> {
         let fail = |e| StoreError::io(&self.path, "reserve space", e).at(offset);
         self.ask(Call::Allocate).map_err(fail)?;
@@ -390,10 +393,10 @@ impl File {
         }
     }
 
-    /// Gives the room of the `len` bytes from `offset` on back to the file system
-    /// (`FALLOC_FL_PUNCH_HOLE`), so that they read as zeros; the length of the file stays. Does
-    /// nothing where the file system cannot. Without power it may have happened or not, whether or
-    /// not the file was synced since.
+    /// Frees the disk space of the `len` bytes that start at `offset` (`FALLOC_FL_PUNCH_HOLE`), so
+    /// that they read as zeros; the file keeps its length. Does nothing if the file system cannot
+    /// free space. After a power failure the bytes may be zeros or not, even if the file was synced
+    /// since.
     pub fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         let fail = |e| StoreError::io(&self.path, "free space", e).at(offset);
         self.ask(Call::Allocate).map_err(fail)?;
@@ -410,7 +413,7 @@ impl File {
         }
     }
 
-    /// Cuts the file to `len` bytes, or extends it with zeros to as many.
+    /// Truncates the file to `len` bytes, or extends it with zeros to that length.
     pub fn set_len(&self, len: u64) -> Result<()> {
         let fail = |e| StoreError::io(&self.path, "set the length", e);
         self.ask(Call::Allocate).map_err(fail)?;
@@ -423,11 +426,11 @@ impl File {
     /// Makes the content of the file durable (`fdatasync`).
     ///
     /// # Errors
-    /// The disk fails, or it did in an earlier sync of this handle: the kernel drops what it cannot
-    /// write, and would call the next sync a success.
+    /// The disk fails, or failed in an earlier sync of this handle: the kernel drops pages that it
+    /// cannot write, and would report success for the next sync.
     pub fn sync(&self) -> Result<()> {
         if self.lost.load(Relaxed) {
-            let what = "an earlier sync of this file failed, so that what was written may be lost";
+            let what = "an earlier sync of this file failed, so written data may be lost";
             return Err(StoreError::new(&self.path, what));
         }
         self.sync_once().inspect_err(|_| self.lost.store(true, Relaxed))
@@ -449,17 +452,17 @@ impl File {
 
     /// Maps the whole file for reading.
     ///
-    /// The file must not be cut while the map exists. Tables, which are what is mapped, never
+    /// The file must not be truncated while the map exists. Only tables are mapped, which never
     /// change once they are written, and the lock on the data directory keeps other programs away.
     pub fn map(&self) -> Result<Mmap> {
         let fail = |e| StoreError::io(&self.path, "map the file", e);
         self.ask(Call::Read).map_err(fail)?;
-        // SAFETY: the file is not changed, as the doc comment demands. If another program cuts it
-        // all the same, reading raises SIGBUS, as in every program that maps files.
+        // SAFETY: the file does not change, as the doc comment requires. If another program
+        // truncates it anyway, reading raises SIGBUS, as in every program that maps files.
         unsafe { Mmap::map(&self.inner) }.map_err(fail)
     }
 
-    /// The file, read and written with this caching, if the file system can.
+    /// Switches the file to `caching`, if the file system supports it.
     fn with_caching(self, caching: Caching) -> Self {
         match caching {
             Caching::PageCache => self,
@@ -467,8 +470,9 @@ impl File {
         }
     }
 
-    /// Makes reads and writes go past the page cache, if the file system can. It does not where
-    /// power cuts are tested, which write half of the bytes, of any length.
+    /// Makes reads and writes bypass the page cache, if the file system supports it. Files under a
+    /// [`PowerCut`] stay in the page cache, because a power cut writes half of the bytes, which may
+    /// be any number.
     fn into_direct(self) -> Self {
         let set = || fcntl_setfl(&self.inner, fcntl_getfl(&self.inner)? | OFlags::DIRECT);
         if self.power.is_none() && set().is_ok() {
@@ -477,8 +481,8 @@ impl File {
         self
     }
 
-    /// Does `work`. If the file system refuses it because it goes past the page cache, does it
-    /// again through the cache, which is used from then on.
+    /// Runs `work`. If the file system refuses it because it bypasses the page cache, switches the
+    /// file to the cache and runs it again.
     fn through_cache_if_refused(&self, mut work: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         match work() {
             Err(e) if self.is_direct() && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
@@ -490,26 +494,26 @@ impl File {
         }
     }
 
-    /// Asks the hook, if there is one.
+    /// Calls the hook, if there is one.
     fn ask(&self, call: Call) -> io::Result<()> {
         self.hook.as_ref().map_or(Ok(()), |hook| hook(call, &self.path))
     }
 
-    /// Counts a change to the file, whose content is remembered before the first.
+    /// Counts a change to the file, whose content is remembered before the first change.
     fn step(&self) -> Power {
         let Some((power, file)) = &self.power else { return Power::On };
         power.before_write(*file, &self.path);
         power.step()
     }
 
-    /// Notes a change that was made.
+    /// Notes a change that has been made.
     fn note(&self, note: impl FnOnce(&PowerCut, FileId)) {
         if let Some((power, file)) = &self.power {
             note(power, *file);
         }
     }
 
-    /// The file of the standard library, for locks and advice to the kernel.
+    /// Returns the file of the standard library, for locks and advice to the kernel.
     pub fn raw(&self) -> &fs::File {
         &self.inner
     }

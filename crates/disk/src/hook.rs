@@ -12,7 +12,7 @@ pub enum Call {
     Write,
     /// Syncs a file or a directory.
     Sync,
-    /// Reserves room for a file, frees it, or sets the length of the file.
+    /// Reserves or frees space of a file, or sets its length.
     Allocate,
     /// Renames a file.
     Rename,
@@ -21,7 +21,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Open,
         Self::Read,
@@ -33,6 +33,6 @@ impl Call {
     ];
 }
 
-/// Is asked before each call to the file system, for tests: it may take its time, and the call
-/// fails with the error that it returns. What is mapped into memory is read without asking.
+/// A callback before each call to the file system, for tests: it may delay the call, and an error
+/// that it returns makes the call fail. Reads of mapped memory do not call it.
 pub type Hook = dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync;

@@ -1,8 +1,8 @@
 //! Files, and a disk that loses power on command. This crate does not know what the bytes mean.
 //!
 //! Everything durable is written through [`Disk`], so that a test can cut the power at the n-th
-//! change to the disk, for every n, and look at what is left ([`PowerCut`]), or have any call fail
-//! or take long ([`Hook`]).
+//! change to the disk, for every n, and look at what is left ([`PowerCut`]), or make any call fail
+//! or slow it down ([`Hook`]).
 
 mod error;
 mod file;

@@ -7,23 +7,23 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::{Disk, File, StoreError};
 
-/// The files that this process has locked, by [`full_name`]. The kernel cannot be asked for them:
-/// it grants a process a record lock that the process has already, and releases it when *any*
-/// handle on the file is closed.
+/// The files that this process has locked, by [`full_name`]. The kernel cannot tell: it grants a
+/// process a record lock that the process already has, and releases the lock when *any* handle on
+/// the file is closed.
 static LOCKED: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
 
-/// A lock that this process has on a file.
+/// A lock that this process holds on a file.
 struct Held {
-    /// Whether other programs may hold it too, all of them to read.
+    /// Whether other programs may hold the lock too, all of them for reading.
     shared: bool,
-    /// Number of [`FileLock`]s that stand for it.
+    /// Number of [`FileLock`]s that share the lock.
     owners: usize,
     /// The only handle on the file in this process.
     _file: File,
 }
 
 /// A lock on a file, of the kind that Bitcoin Core and LevelDB take (`fcntl`): exclusive, or shared
-/// with programs that only read. It is released when this is dropped.
+/// with programs that only read. It is released on drop.
 pub struct FileLock {
     name: PathBuf,
 }
@@ -38,7 +38,7 @@ impl Disk {
         let mut locked = locked();
         let name = full_name(path)?;
         if locked.contains_key(&name) {
-            return Err(StoreError::new(path, "in use by this program already"));
+            return Err(StoreError::new(path, "already in use by this program"));
         }
         let file = self.open(path)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
@@ -48,9 +48,9 @@ impl Disk {
         Ok(FileLock { name })
     }
 
-    /// Takes a shared lock on the file `path`, which keeps away programs that write. Nothing is
-    /// created or changed. `None` where no lock can be taken: the file does not exist, or its file
-    /// system has no locks (as on some network mounts).
+    /// Takes a shared lock on the file `path`, which keeps writers away. Nothing is created or
+    /// changed. Returns `None` if no lock can be taken: the file does not exist, or its file system
+    /// has no locks (as on some network mounts).
     ///
     /// # Errors
     /// This or another program holds the exclusive lock.
@@ -60,7 +60,7 @@ impl Disk {
         let Ok(name) = full_name(path) else { return Ok(None) };
         if let Some(held) = locked.get_mut(&name) {
             if !held.shared {
-                return Err(StoreError::new(path, "in use by this program already"));
+                return Err(StoreError::new(path, "already in use by this program"));
             }
             held.owners += 1;
             return Ok(Some(FileLock { name }));
@@ -88,14 +88,14 @@ impl Drop for FileLock {
         let Some(held) = locked.get_mut(&self.name) else { return };
         held.owners -= 1;
         if held.owners == 0 {
-            // The file is closed before the list is released: closing it later could release a lock
-            // that another thread takes meanwhile.
+            // The file is closed before the mutex is released: closing it later could release a
+            // lock that another thread has taken meanwhile.
             locked.remove(&self.name);
         }
     }
 }
 
-/// The name of a file in [`LOCKED`], which is the same by whatever path its directory is reached.
+/// Returns the name of a file in [`LOCKED`], the same whichever path leads to its directory.
 fn full_name(path: &Path) -> Result<PathBuf, StoreError> {
     let parent = path.parent().unwrap_or(Path::new(".")).canonicalize();
     let parent =
@@ -139,14 +139,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let disk = Disk::new();
-        assert!(disk.lock_shared(&path).unwrap().is_none(), "a reader makes no file");
+        assert!(disk.lock_shared(&path).unwrap().is_none(), "a reader creates no file");
         assert!(!path.exists());
         drop(disk.lock(&path).unwrap());
         let first = disk.lock_shared(&path).unwrap().expect("there is a file to lock");
         let second = disk.lock_shared(&path).unwrap();
         drop(first);
         assert!(disk.lock(&path).is_err(), "the second reader is still there");
-        // The kernel's lock is still there too: another program may read, and may not write.
+        // The kernel's lock is still there too: another program may read but not write.
         let script = "import fcntl, sys\n\
                       f = open(sys.argv[1], 'r+')\n\
                       fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB)\n\

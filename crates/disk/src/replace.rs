@@ -2,8 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Disk, File, Result, StoreError};
 
-/// The end of a name of a file that is being written by [`Disk::write_new`], as by Core's
-/// `dumptxoutset`.
+/// The suffix of a file that [`Disk::write_new`] is still writing, as in Core's `dumptxoutset`.
 const INCOMPLETE_SUFFIX: &str = ".incomplete";
 
 impl Disk {
@@ -16,29 +15,29 @@ impl Disk {
         self.replace_with(path, |file| file.write_all_at(bytes, 0))
     }
 
-    /// [`Disk::write_atomically`] of a file that only its owner may read.
+    /// Like [`Disk::write_atomically`], but only the owner may read the file.
     pub fn write_private(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
-        // A temporary file that exists already would keep its mode.
+        // An existing temporary file would keep its mode.
         self.remove_temporary(path)?;
         let temporary = self.create_private(&temporary_name(path));
         self.replace(path, temporary, |file| file.write_all_at(bytes, 0))
     }
 
-    /// Removes the temporary file that a crash may have left while `path` was replaced.
+    /// Removes the temporary file that a crash may have left while `path` was being replaced.
     pub fn remove_temporary(&self, path: impl AsRef<Path>) -> Result<()> {
         let temporary = temporary_name(path.as_ref());
         if temporary.exists() { self.remove(temporary) } else { Ok(()) }
     }
 
-    /// Replaces the file `path` by what `write` writes into an empty one. After a crash the file
+    /// Replaces the file `path` with what `write` writes into an empty file. After a crash the file
     /// has either its old or its new content: a temporary file next to it is written, synced and
     /// renamed, and then the directory is synced. It is meant for content that is too large for
     /// memory.
     ///
     /// # Errors
     /// The disk or `write` fails; then the file is unchanged, and the temporary file is removed. If
-    /// it is the sync of the directory that fails, the content is new, and not durable.
+    /// only the sync of the directory fails, the file has its new content, which is not durable.
     pub fn replace_with<T, E: From<StoreError>>(
         &self,
         path: impl AsRef<Path>,
@@ -48,13 +47,13 @@ impl Disk {
         self.replace(path, self.create(temporary_name(path)), write)
     }
 
-    /// Makes the file `path`, which must not exist, of what `write` writes: a file of that name and
-    /// `.incomplete` is written, synced and renamed, and then the directory is synced. One
-    /// that a crash has left is written over.
+    /// Creates the file `path`, which must not exist, with what `write` writes: a file with the
+    /// suffix `.incomplete` is written, synced and renamed, and then the directory is synced. An
+    /// incomplete file that a crash has left is overwritten.
     ///
     /// # Errors
-    /// There is such a file by now, or the disk or `write` fails; then there is no new file, and
-    /// the incomplete one is removed.
+    /// The file already exists, or the disk or `write` fails; then no file is created, and the
+    /// incomplete one is removed.
     pub fn write_new<T, E: From<StoreError>>(
         &self,
         path: impl AsRef<Path>,
@@ -78,7 +77,7 @@ impl Disk {
         result
     }
 
-    /// An error if there is something at `path`.
+    /// Returns an error if there is something at `path`.
     fn refuse_existing(&self, path: &Path) -> Result<()> {
         match path.symlink_metadata() {
             Ok(_) => Err(StoreError::new(path, "it exists already: name another file")),
@@ -119,7 +118,7 @@ impl Disk {
     }
 }
 
-/// Path of the temporary file that is renamed to `path`.
+/// Returns the path of the temporary file that is renamed to `path`.
 fn temporary_name(path: &Path) -> PathBuf {
     with_suffix(path, ".dbtmp")
 }
@@ -169,7 +168,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
         let error = write(Ok(())).unwrap_err().to_string();
         assert!(error.ends_with("new: it exists already: name another file"), "{error}");
-        // One that appears meanwhile stays, too.
+        // A file that appears while the new one is written stays, too.
         let other = dir.path().join("other");
         let race = disk.write_new(&other, |_| -> Result<()> {
             std::fs::write(&other, "theirs").unwrap();

@@ -1,40 +1,38 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A callback that is given the share of a long piece of work that is done, from 0 to 1, by the
-/// threads that do the work.
+/// A callback for the progress of a long task, from 0 to 1. The threads that do the work call it.
 pub type OnShare<'a> = &'a (dyn Fn(f64) + Sync);
 
-/// How a long piece of work is watched: a callback for its progress, and the flag that asks for an
-/// early end.
+/// How a long task is watched: a callback for its progress, and a flag that asks it to stop early.
 #[derive(Clone, Copy)]
 pub struct ShareWatch<'a> {
-    /// Receives the share of the work that is done.
+    /// Receives the share of the work that is done, from 0 to 1.
     pub report: OnShare<'a>,
-    /// Ends the work within a second once it is raised.
+    /// Stops the work within a second once it is set.
     pub stop: &'a AtomicBool,
 }
 
 impl<'a> ShareWatch<'a> {
-    /// Reports nothing, and ends the work once `stop` is raised.
+    /// Returns a watch that reports nothing and stops the work once `stop` is set.
     pub fn until(stop: &'a AtomicBool) -> Self {
         Self { report: &|_| {}, stop }
     }
 
-    /// Whether the work is to end.
+    /// Returns whether the work is to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
 impl Default for ShareWatch<'_> {
-    /// Reports nothing, and never ends the work early.
+    /// Returns a watch that reports nothing and never stops the work early.
     fn default() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);
         Self::until(&NEVER)
     }
 }
 
-/// Counts how much of a long piece of work is done, for any number of threads, and reports it.
+/// Counts how much of a long task is done, for any number of threads, and reports it.
 pub struct Share<'a> {
     report: OnShare<'a>,
     done: AtomicU64,
@@ -42,7 +40,7 @@ pub struct Share<'a> {
 }
 
 impl<'a> Share<'a> {
-    /// A count that starts at 0 and ends at `total`, in any unit.
+    /// Returns a count that starts at 0 and ends at `total`, in any unit.
     pub fn new(total: u64, report: OnShare<'a>) -> Self {
         Self { report, done: AtomicU64::new(0), total }
     }

@@ -6,37 +6,37 @@ use super::{Caching, Disk, File, Result, StoreError};
 
 /// A file for bytes that do not fit in memory, created when the first of them are written.
 ///
-/// Any number of threads append and read at the same time. Where each piece lies is for the caller
-/// to remember.
+/// Any number of threads append and read at the same time. The caller has to remember where each
+/// piece is.
 pub struct SpillFile {
     disk: Disk,
     path: PathBuf,
     persistence: Persistence,
     file: OnceLock<File>,
-    /// Held by the thread that creates the file.
+    /// Locked by the thread that creates the file.
     creating: Mutex<()>,
-    /// Length of the file, with everything that is being written.
+    /// Length of the file, including bytes that are still being written.
     len: AtomicU64,
 }
 
-/// Whether a later process can find what was spilled.
+/// Whether a later process can find the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Persistence {
-    /// The file keeps its name, so that a restart can carry on with it.
+    /// The file keeps its name, so that the program can continue with it after a restart.
     Resumable(Caching),
-    /// The name is removed as soon as the file is open, so that no crash leaves anything behind.
+    /// The name is removed as soon as the file is open, so that a crash leaves nothing behind.
     Unlinked,
 }
 
 impl SpillFile {
-    /// A file at `path` that a restart can [resume](SpillFile::resume). Missing directories are
-    /// created together with it.
+    /// Returns a file at `path` that can be [resumed](SpillFile::resume) after a restart. Missing
+    /// directories are created together with it.
     pub fn resumable(disk: &Disk, path: PathBuf, caching: Caching) -> Self {
         Self::new(disk, path, Persistence::Resumable(caching))
     }
 
-    /// The resumable file at `path` as it was when it had `len` bytes; what came after them is cut
-    /// off. With a `len` of 0 it is not created yet.
+    /// Returns the resumable file at `path`, truncated to its first `len` bytes. If `len` is 0, it
+    /// is not created yet.
     ///
     /// # Errors
     /// The file is missing, or shorter than `len`.
@@ -45,7 +45,7 @@ impl SpillFile {
         if len > 0 {
             let found = disk.len(&spill.path)?;
             if found < len {
-                let what = format!("the file has {found} bytes of the {len} that were saved");
+                let what = format!("the file has only {found} of the {len} bytes that were saved");
                 return Err(StoreError::new(&spill.path, what));
             }
             let file = disk.open_cached(&spill.path, caching)?;
@@ -56,9 +56,9 @@ impl SpillFile {
         Ok(spill)
     }
 
-    /// A file in the directory of `path`, named like `path` with `suffix` added, of which nothing
-    /// is left once this is dropped or the process ends. Missing directories are created together
-    /// with it, and stay.
+    /// Returns a file in the directory of `path`, named like `path` with `suffix` added, that is
+    /// gone once this is dropped or the process ends. Missing directories are created together with
+    /// it, and stay.
     pub fn unlinked(path: &Path, suffix: &str) -> Self {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(suffix);
@@ -76,12 +76,12 @@ impl SpillFile {
         }
     }
 
-    /// Where the file is, or will be created.
+    /// Returns the path at which the file is or will be created.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes appended so far.
+    /// Returns the number of bytes appended so far.
     pub fn bytes_written(&self) -> u64 {
         self.len.load(Relaxed)
     }
@@ -93,12 +93,13 @@ impl SpillFile {
         Ok(offset)
     }
 
-    /// The offset of `len` bytes that the caller will [write](SpillFile::write_at).
+    /// Reserves `len` bytes that the caller will [write](SpillFile::write_at), and returns their
+    /// offset.
     pub fn reserve(&self, len: u64) -> u64 {
         self.len.fetch_add(len, Relaxed)
     }
 
-    /// Writes `bytes` at `offset`, where room is [reserved](SpillFile::reserve) for them.
+    /// Writes `bytes` at `offset`, in [reserved](SpillFile::reserve) space.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.file()?.write_all_at(bytes, offset)
     }
@@ -113,14 +114,14 @@ impl SpillFile {
         self.file()?.read_exact_at(buffer, offset)
     }
 
-    /// Gives the room of the `len` bytes at `offset` of the file back to the file system, where it
-    /// can do that. Neither they nor their absence may matter to anybody.
+    /// Frees the disk space of the `len` bytes at `offset` of the file, if the file system can. The
+    /// bytes must no longer be needed: they may stay or become zeros.
     pub fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         self.file()?.punch_hole(offset, len)
     }
 
     /// Makes everything appended durable, and returns the length to [resume](SpillFile::resume)
-    /// with. Nothing may be appended meanwhile.
+    /// with. No thread may append meanwhile.
     pub fn sync(&self) -> Result<u64> {
         let len = self.bytes_written();
         if len > 0 {
@@ -159,7 +160,7 @@ impl SpillFile {
 mod tests {
     use super::*;
 
-    /// A page, which is what files past the page cache are written in.
+    /// Returns a page, the unit of writes past the page cache.
     fn page(byte: u8) -> Vec<u8> {
         vec![byte; Disk::DIRECT_BYTES]
     }
@@ -205,7 +206,7 @@ mod tests {
             .err()
             .unwrap()
             .to_string();
-        assert!(error.contains("8192 bytes of the 12288"), "{error}");
+        assert!(error.contains("8192 of the 12288 bytes"), "{error}");
         assert!(SpillFile::resume(&disk, dir.path().join("none"), 1, Caching::Direct).is_err());
         assert!(
             SpillFile::resume(&disk, dir.path().join("none"), 0, Caching::Direct)

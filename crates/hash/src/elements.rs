@@ -1,4 +1,4 @@
-/// A list of elements of any length, in one buffer.
+/// A list of byte strings of any length, in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Elements {
     bytes: Vec<u8>,
@@ -20,35 +20,35 @@ impl Elements {
         self.push_with(|bytes| bytes.extend_from_slice(element));
     }
 
-    /// Removes all elements; their memory is kept.
+    /// Removes all elements and keeps their memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The number of bytes of all elements together.
+    /// Returns the number of bytes of all elements together.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The element at `index`, which must be below [`Elements::len`].
+    /// Returns the element at `index`, which must be below [`Elements::len`].
     #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.bytes[start..self.ends[index]]
     }
 
-    /// The elements in order.
+    /// Returns an iterator over the elements, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }

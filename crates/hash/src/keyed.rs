@@ -1,37 +1,37 @@
-//! A hash of 128 bits under a secret key.
+//! A 128-bit hash under a secret key.
 
 use std::fmt;
 
 use highway::{HighwayHash as _, HighwayHasher, Key};
 
-/// 32 secret random bytes. With them other bytes with the same hash can be made, so that they
-/// are never displayed.
+/// A secret key of 32 random bytes. It is never displayed: knowing it, one can make different
+/// inputs with the same hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HashKey([u8; 32]);
 
 impl HashKey {
-    /// The key of a run that is continued.
+    /// Returns the key of a run that is continued.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// A new key.
+    /// Returns a new key.
     ///
     /// # Panics
-    /// The operating system has no random bytes.
+    /// The operating system provides no random bytes.
     pub fn random() -> Self {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
         Self(bytes)
     }
 
-    /// The secret bytes, to be written to a file that only its owner can read.
+    /// Returns the secret bytes, to be written to a file that only its owner can read.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The hash of `bytes` (HighwayHash): without the key, other bytes with the same hash are found
-    /// by chance alone.
+    /// Returns the hash of `bytes` (HighwayHash): without the key, other bytes with the same hash
+    /// can be found only by chance.
     pub fn hash(&self, bytes: &[u8]) -> [u8; 16] {
         let words = self.0.as_chunks::<8>().0;
         let key = Key(std::array::from_fn(|i| u64::from_le_bytes(words[i])));
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(format!("{key:?}"), "HashKey(secret)");
     }
 
-    /// The vector of HighwayHash's authors for 128 bits and no bytes.
+    /// The test vector of HighwayHash's authors for 128 bits and an empty input.
     #[test]
     fn it_is_highwayhash() {
         let key = HashKey::new(std::array::from_fn(|i| i as u8));

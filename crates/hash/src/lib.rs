@@ -1,5 +1,5 @@
-//! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes that
-//! scripts know, a keyed one, and MuHash3072. This crate knows neither files nor what is hashed.
+//! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes used by
+//! scripts, a keyed hash, and MuHash3072. This crate knows neither files nor what is hashed.
 
 mod elements;
 mod keyed;

@@ -1,22 +1,22 @@
-//! The hashes that only scripts ask for.
+//! The hashes that only scripts use.
 
 use bitcoin::hashes::{Hash, sha1};
 
 use super::ripemd160::{ripemd160, ripemd160_many};
 use super::{Midstate, sha256};
 
-/// SHA-1 of a message.
+/// Returns the SHA-1 of a message.
 pub fn sha1(bytes: &[u8]) -> [u8; 20] {
     sha1::Hash::hash(bytes).to_byte_array()
 }
 
-/// RIPEMD-160 of a message's SHA-256 (Core's `Hash160`).
+/// Returns the RIPEMD-160 of the SHA-256 of a message (Core's `Hash160`).
 pub fn hash160(bytes: &[u8]) -> [u8; 20] {
     ripemd160(&sha256(bytes))
 }
 
-/// [`hash160`] of `count` messages, in order; `message` returns a message by its index. They are
-/// hashed side by side.
+/// Returns the [`hash160`] of `count` messages, in order; `message` returns a message by its index.
+/// They are hashed in parallel.
 pub fn hash160_many<'a>(count: usize, message: impl Fn(usize) -> &'a [u8]) -> Vec<[u8; 20]> {
     ripemd160_many(&Midstate::INITIAL.hashes(count, |i| [message(i), &[], &[]]))
 }

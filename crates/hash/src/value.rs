@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A hash of 32 bytes. As everywhere in Bitcoin, its hex digits show the bytes in reverse order.
+/// A hash of 32 bytes. As everywhere in Bitcoin, its hex form shows the bytes in reverse order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Hash(pub [u8; 32]);
@@ -10,7 +10,8 @@ impl Hash {
     /// The hash of zeros: the parent of a genesis block, and the txid that a coinbase spends.
     pub const ZERO: Self = Self([0; 32]);
 
-    /// The hash that 64 hex digits show. Meant for constants, where anything else does not compile.
+    /// Parses a hash from 64 hex digits. It is meant for constants, where anything else does not
+    /// compile.
     ///
     /// # Panics
     /// `hex` is not 64 hex digits.
@@ -26,7 +27,7 @@ impl Hash {
         Self(bytes)
     }
 
-    /// Whether every byte is zero (Core's `IsNull`).
+    /// Returns whether every byte is zero (Core's `IsNull`).
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO
     }
@@ -53,9 +54,9 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// The error of text that is not a hash.
+/// The error for text that is not a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a hash is written as 64 hex digits")]
+#[error("a hash has 64 hex digits")]
 pub struct ParseHashError;
 
 impl FromStr for Hash {
@@ -69,7 +70,7 @@ impl FromStr for Hash {
     }
 }
 
-/// Bytes as hex digits, in their order.
+/// Returns bytes as hex digits, in their order.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,5 @@
-//! Replacing a database by another without renaming a directory: the tables move in under new
-//! numbers, and then the file CURRENT is made to name a manifest of them.
+//! Replacing a database with another one without renaming a directory: the tables are moved and get
+//! new numbers, and then the file CURRENT is made to name a manifest that lists them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,15 +16,15 @@ use super::state::{
 };
 use super::version::Version;
 
-/// See [`super::Db::adopt`].
+/// Implements [`super::Db::adopt`].
 pub(super) fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
     disk.create_dir_all(dir)?;
     let lock = disk.lock(dir.join("LOCK"))?;
     let lock_from = disk.lock(from.join("LOCK"))?;
     let old_names = disk.list(dir)?;
     let mut state = take_state(disk, from)?;
-    // The tables get numbers that no file in `dir` has, in their old order, since in level 0 the
-    // table with the higher number is the newer one.
+    // The tables get new numbers that no file in `dir` has, in their old order, since in level 0
+    // the table with the higher number is the newer one.
     state.next_file = number_after(&old_names);
     let mut files = BTreeMap::new();
     for (number, mut file) in std::mem::take(&mut state.files) {
@@ -44,28 +44,29 @@ pub(super) fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
     destroy(disk, from)
 }
 
-/// The state of the database in `from`.
+/// Reads the state of the database in `from`.
 ///
 /// # Errors
-/// There is none, it is damaged, or log files hold content that is in no table.
+/// There is no database, it is damaged, or a log holds changes that no table holds.
 fn take_state(disk: &Disk, from: &Path) -> Result<State> {
     let manifest = current_manifest(disk, from)?;
     let manifest =
         manifest.ok_or_else(|| StoreError::new(from, "there is no database in this directory"))?;
     let mut state = read_manifest(disk, &manifest)?;
     let names = disk.list(from)?;
-    // This checks, before anything is moved, that every table is there.
+    // Checks that every table exists before any is moved.
     open_tables(disk, from, &names, &state)?;
     let in_memory = Options { read_only: true, ..Options::default() };
     if !recover_logs(disk, from, &names, &in_memory, &mut state)?.is_empty() {
-        let what = "a log file holds changes that are in no table yet, so that moving the tables \
+        let what = "a log file holds changes that no table holds yet, so moving the tables \
             would lose them";
         return Err(StoreError::new(from, what));
     }
     Ok(state)
 }
 
-/// The path of the table with this number. Its name may end in `.sst`, as before LevelDB 1.14.
+/// Returns the path of the table with this number. Its name may end in `.sst`, as before LevelDB
+/// 1.14.
 fn existing_table(disk: &Disk, dir: &Path, number: u64) -> Result<std::path::PathBuf> {
     let path = table_path(dir, number);
     let old = path.with_extension("sst");

@@ -5,23 +5,23 @@ use super::format::{
     split_key, user_key,
 };
 
-/// Bytes that the three lengths of an entry take at most.
+/// The maximum number of bytes of the three lengths of an entry.
 const LENGTHS_BYTES_MAX: usize = 15;
 
 /// Builds a block: entries in ascending order, followed by a list of restarts. A restart is the
-/// offset of an entry whose key is stored whole, as is that of every `restart_interval`-th entry;
-/// other keys leave out the bytes that they share with the key before.
+/// offset of an entry whose key is stored in full, as it is for every `restart_interval`-th entry;
+/// other keys omit the bytes that they share with the previous key.
 pub(super) struct BlockBuilder {
     restart_interval: usize,
     since_restart: usize,
     restarts: Vec<u32>,
-    /// The entries in the first `used` bytes, followed by room for more.
+    /// The entries in the first `used` bytes, followed by spare space.
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl BlockBuilder {
-    /// An empty block.
+    /// Returns an empty block.
     pub(super) fn new(restart_interval: usize) -> Self {
         Self {
             restart_interval: restart_interval.max(1),
@@ -32,8 +32,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends an entry whose key is `key` followed by `tail`. The caller adds entries in order,
-    /// and vouches that the first `shared` bytes of `key` equal those of the key before.
+    /// Appends an entry whose key is `key` followed by `tail`. The caller must add entries in
+    /// order, and the first `shared` bytes of `key` must equal those of the previous key.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], shared: usize, tail: &[u8], value: &[u8]) {
         let shared = if self.since_restart < self.restart_interval {
@@ -65,12 +65,12 @@ impl BlockBuilder {
         self.since_restart += 1;
     }
 
-    /// Whether the block has no entry yet.
+    /// Returns whether the block has no entries yet.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Size in bytes that the block has if it ends here.
+    /// Returns the size in bytes that the block has if it ends here.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.used + 4 * self.restarts.len() + 4
@@ -105,16 +105,16 @@ pub(super) struct Block {
 pub(super) struct Found {
     /// Sequence number and kind.
     pub trailer: u64,
-    /// Where the value lies in the file.
+    /// The range of the value in the file.
     pub value: Range<usize>,
 }
 
-/// The offset in its file at which a block is damaged.
+/// The offset in the file at which a block is damaged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadBlock(pub usize);
 
 impl Block {
-    /// Reads the end of the block `file[block]`.
+    /// Reads the end of the block `file[block]`, where the restarts are.
     pub(super) fn open(file: &[u8], block: Range<usize>) -> Result<Self, BadBlock> {
         let start = block.start;
         let bytes = file.get(block).ok_or(BadBlock(start))?;
@@ -126,7 +126,7 @@ impl Block {
         Ok(Self { start, entries_end: start + count_at - 4 * restarts, restarts })
     }
 
-    /// Offset in the file of the entry that the `i`-th restart points at.
+    /// Returns the offset in the file of the entry that the `i`-th restart points at.
     #[inline]
     fn restart(&self, file: &[u8], i: usize) -> Result<usize, BadBlock> {
         let at = self.entries_end + 4 * i;
@@ -135,12 +135,12 @@ impl Block {
         if entry >= self.entries_end { Err(BadBlock(at)) } else { Ok(entry) }
     }
 
-    /// Number of restarts.
+    /// Returns the number of restarts.
     pub(super) fn restarts(&self) -> usize {
         self.restarts
     }
 
-    /// The user key of the entry that the `i`-th restart points at.
+    /// Returns the user key of the entry that the `i`-th restart points at.
     fn restart_key<'a>(&self, file: &'a [u8], i: usize) -> Result<&'a [u8], BadBlock> {
         let at = self.restart(file, i)?;
         let entry = Entry::read(file, at, self.entries_end)?;
@@ -150,8 +150,8 @@ impl Block {
         }
     }
 
-    /// Offset of the last restart whose user key is below `key`, or of the first entry if there is
-    /// none.
+    /// Returns the offset of the last restart whose user key is below `key`, or of the first entry
+    /// if there is none.
     ///
     /// Only user keys are compared, since a reader always wants the newest entry of a key.
     fn restart_before(&self, file: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
@@ -161,8 +161,8 @@ impl Block {
         }
     }
 
-    /// The index of the first restart of those `between` whose user key is at least `key`, or their
-    /// end.
+    /// Returns the index of the first restart in `between` whose user key is at least `key`, or the
+    /// end of `between`.
     pub(super) fn first_at_least(
         &self,
         file: &[u8],
@@ -177,15 +177,15 @@ impl Block {
         Ok(low)
     }
 
-    /// The newest entry of a user key; `None` if the block has none. No key is put together: each
-    /// is compared from where it may differ from `key`.
+    /// Returns the newest entry of a user key; `None` if the block has none. No key is assembled:
+    /// each is compared from the first byte at which it may differ from `key`.
     pub(super) fn find(&self, file: &[u8], key: &[u8]) -> Result<Option<Found>, BadBlock> {
         if self.start == self.entries_end {
             return Ok(None);
         }
         let mut at = self.restart_before(file, key)?;
-        // Of the entry before, whose user key is smaller: the length of its internal key, and how
-        // many bytes at the start of its user key equal those of `key`.
+        // For the previous entry, whose user key is smaller: the length of its internal key, and
+        // how many bytes at the start of its user key equal those of `key`.
         let (mut before, mut common) = (0, 0);
         while at < self.entries_end {
             let entry = Entry::read(file, at, self.entries_end)?;
@@ -196,10 +196,10 @@ impl Block {
             let user_len = len.checked_sub(TRAILER_BYTES).ok_or(BadBlock(at))?;
             if entry.shared > common {
                 if user_len <= common || before - TRAILER_BYTES <= common {
-                    // Bytes of a trailer may be shared.
+                    // Shared bytes may belong to a trailer.
                     return self.find_by_whole_keys(file, key);
                 }
-                // The byte that makes the entry before smaller is shared.
+                // The shared bytes include the one that makes the previous entry smaller.
             } else {
                 if user_len < entry.shared || entry.value - entry.key < TRAILER_BYTES {
                     return self.find_by_whole_keys(file, key);
@@ -236,10 +236,10 @@ impl Block {
     }
 }
 
-/// Where the fields of an entry lie in the file.
+/// The location in the file of the fields of an entry.
 struct Entry {
     shared: usize,
-    /// Offset of the bytes of the key that are not shared with the key before.
+    /// Offset of the bytes of the key that are not shared with the previous key.
     key: usize,
     value: usize,
     end: usize,
@@ -258,13 +258,13 @@ impl Entry {
     }
 }
 
-/// Walks the entries of one block. It borrows nothing, so every call is given the file.
+/// A cursor over the entries of one block. It borrows nothing, so every call is given the file.
 #[derive(Default)]
 pub(super) struct BlockCursor {
     block: Block,
-    /// Offset of the entry under the cursor.
+    /// Offset of the current entry.
     entry: usize,
-    /// Offset of the entry after it.
+    /// Offset of the next entry.
     next: usize,
     key: Vec<u8>,
     value: Range<usize>,
@@ -320,34 +320,34 @@ impl BlockCursor {
         Ok(false)
     }
 
-    /// Whether the entry under the cursor is the one that the `i`-th restart points at.
+    /// Returns whether the current entry is the one that the `i`-th restart points at.
     pub(super) fn is_restart(&self, file: &[u8], i: usize) -> bool {
         i < self.block.restarts && self.block.restart(file, i) == Ok(self.entry)
     }
 
-    /// Whether the cursor is at an entry.
+    /// Returns whether the cursor is at an entry.
     pub(super) fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The whole key of the entry under the cursor.
+    /// Returns the full key of the current entry.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Where the value of the entry under the cursor lies in the file.
+    /// Returns the range in the file of the value of the current entry.
     #[inline]
     pub(super) fn value(&self) -> Range<usize> {
         self.value.clone()
     }
 
-    /// Offset in the file of the entry under the cursor.
+    /// Returns the offset in the file of the current entry.
     pub(super) fn offset(&self) -> usize {
         self.entry
     }
 
-    /// The block that the cursor walks.
+    /// Returns the block of the cursor.
     pub(super) fn block(&self) -> Block {
         self.block
     }

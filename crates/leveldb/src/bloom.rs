@@ -1,14 +1,15 @@
 use super::format::get_u32;
 
-/// Binary logarithm of the bytes of a window; one filter covers the blocks that start in a window.
+/// Binary logarithm of the window size in bytes. One filter covers the blocks that start in one
+/// window.
 pub const WINDOW_LOG2: u8 = 11;
-/// Bits of the shortest filter; a shorter one would rule out too little.
+/// Number of bits of the shortest filter; a shorter one would rule out too few keys.
 pub const BITS_MIN: usize = 64;
 /// Largest number of probes. Larger numbers are reserved for other encodings, so a filter with more
-/// rules out nothing.
+/// probes rules out no key.
 pub const PROBES_MAX: u8 = 30;
 
-/// The hash of a user key that LevelDB's bloom filter is made of (`BloomHash`).
+/// Returns the hash of a user key for LevelDB's bloom filter (`BloomHash`).
 #[inline]
 pub(super) fn hash(key: &[u8]) -> u32 {
     const FACTOR: u32 = 0xc6a4_a793;
@@ -39,18 +40,18 @@ pub(super) struct FilterBuilder {
 }
 
 impl FilterBuilder {
-    /// A builder of filters with this many bits for each key.
+    /// Returns a builder of filters with this many bits for each key.
     pub(super) fn new(bits_per_key: usize) -> Self {
         Self { bits_per_key, hashes: Vec::new(), filters: Vec::new(), offsets: Vec::new() }
     }
 
-    /// Adds a key of the data block that is being built, by its [`hash`].
+    /// Adds a key of the current data block, by its [`hash`].
     #[inline]
     pub(super) fn add(&mut self, hash: u32) {
         self.hashes.push(hash);
     }
 
-    /// Ends the data block; the next one starts at `offset`.
+    /// Ends the current data block; the next one starts at `offset`.
     pub(super) fn block_starts(&mut self, offset: u64) {
         let window = (offset >> WINDOW_LOG2) as usize;
         while self.offsets.len() < window {
@@ -58,7 +59,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Bytes of the filter block so far, near enough to bound the size of a table.
+    /// Returns the approximate size of the filter block so far, used to limit the size of a table.
     pub(super) fn bytes(&self) -> usize {
         self.filters.len() + 4 * self.offsets.len()
     }
@@ -82,7 +83,7 @@ impl FilterBuilder {
         if self.hashes.is_empty() {
             return;
         }
-        // 0.69 is about ln 2, which makes the fewest false positives for a number of bits.
+        // 0.69 is about ln 2, which gives the fewest false positives for a number of bits.
         let probes = (self.bits_per_key * 69 / 100).clamp(1, PROBES_MAX.into());
         let bytes = (self.hashes.len() * self.bits_per_key).max(BITS_MIN).div_ceil(8);
         let start = self.filters.len();
@@ -104,17 +105,17 @@ impl FilterBuilder {
     }
 }
 
-/// The filter block of an open table. It holds offsets, so that it borrows nothing of the table.
+/// The filter block of an open table, by its offsets, so that it borrows nothing from the table.
 #[derive(Clone, Copy)]
 pub(super) struct Filter {
-    /// Bytes of filters, which is also where the array of offsets begins.
+    /// Length of the filters, after which the array of offsets begins.
     filters_end: usize,
     windows: usize,
     window_log2: u8,
 }
 
 impl Filter {
-    /// Reads the end of the filter block; `None` if it cannot be one.
+    /// Reads the end of the filter block; `None` if it is invalid.
     pub(super) fn open(block: &[u8]) -> Option<Self> {
         let end = block.len().checked_sub(5)?;
         let filters_end = get_u32(block, end)? as usize;
@@ -126,8 +127,8 @@ impl Filter {
         })
     }
 
-    /// The filter of the data block at `offset`, for [`may_hold`]; `None` where none can be read,
-    /// so that a filter of a wrong format hides no key.
+    /// Returns the filter of the data block at `offset`, for [`may_hold`]; `None` if it cannot be
+    /// read, so that a filter in a wrong format hides no key.
     #[inline]
     pub(super) fn of<'a>(&self, block: &'a [u8], offset: u64) -> Option<&'a [u8]> {
         let window = offset >> self.window_log2;
@@ -140,7 +141,7 @@ impl Filter {
     }
 }
 
-/// Whether a data block with this filter may hold the key with this [`hash`].
+/// Returns whether a data block with this filter may hold the key with this [`hash`].
 #[inline]
 pub(super) fn may_hold(filter: &[u8], hash: u32) -> bool {
     let Some((&probes, bits)) = filter.split_last().filter(|(_, bits)| !bits.is_empty()) else {

@@ -7,10 +7,10 @@ use super::format::{Kind, split_key, user_key};
 use super::table::{Table, TableCursor};
 use super::version::{SortedRun, Version};
 
-/// Walks a database in the order of its keys, and gives the newest value of each; deleted keys are
-/// left out.
+/// A cursor over a database in ascending order of its keys, with the newest value of each; deleted
+/// keys are skipped.
 ///
-/// A cursor sees the database as it was when the cursor was created.
+/// It sees the database as it was when the cursor was created.
 pub struct Cursor {
     merged: Merged,
     to: Option<Vec<u8>>,
@@ -23,8 +23,8 @@ impl Cursor {
         Ok(Self { merged, to: to.map(<[u8]>::to_vec) })
     }
 
-    /// Moves to the next entry, which is the first one at the first call; `None` after the last.
-    /// The value is borrowed from its table and not copied.
+    /// Moves to the next entry and returns it; `None` after the last. The first call returns the
+    /// first entry. The value is borrowed from its table, not copied.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
             match self.merged.next_newest()? {
@@ -41,13 +41,13 @@ impl Cursor {
         Ok(Some((self.merged.key(), self.merged.value()?)))
     }
 
-    /// Moves before the first entry whose key is at least `key`. The end of the range remains.
+    /// Moves before the first entry whose key is at least `key`. The end of the range stays.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.merged.seek(key)
     }
 }
 
-/// The iterator over copies of the entries of a [`Cursor`]. It ends after an error.
+/// An iterator over copies of the entries of a [`Cursor`]. It ends after an error.
 pub struct Entries(Option<Cursor>);
 
 impl IntoIterator for Cursor {
@@ -73,7 +73,7 @@ impl Iterator for Entries {
     }
 }
 
-/// Walks the entries of one run.
+/// A cursor over the entries of one run.
 struct RunCursor {
     tables: Arc<[Arc<Table>]>,
     at: usize,
@@ -106,7 +106,7 @@ impl RunCursor {
         Ok(false)
     }
 
-    /// Gives the memory of the table back.
+    /// Releases the memory of the table.
     fn release(&self) {
         if let Some(table) = self.tables.get(self.at) {
             self.cursor.release(table);
@@ -119,19 +119,19 @@ impl RunCursor {
     }
 }
 
-/// Merges runs, ordered from the newest to the oldest, into one ascending walk over the newest
-/// entry of each key, deletions included.
+/// Merges runs, ordered from newest to oldest, into one ascending sequence of the newest entry of
+/// each key, deletions included.
 pub(super) struct Merged {
     runs: Vec<SortedRun>,
     cursors: Vec<RunCursor>,
-    /// Indices of the cursors that are at an entry, with the one to be read next at the end. Of
-    /// equal keys, that of the newest run is read first.
+    /// Indices of the cursors that are at an entry; the one to read next is at the end. Of equal
+    /// keys, that of the newest run is read first.
     order: Vec<usize>,
-    /// Whether the entry in front was handed out.
+    /// Whether the front entry has been returned.
     taken: bool,
-    /// Sequence number and kind of the entry that was handed out last.
+    /// Sequence number and kind of the entry returned last.
     trailer: u64,
-    /// The key that was handed out last, or else the one sought: no key may come before it.
+    /// The key returned last, or else the one sought: no later key may be smaller.
     last: Vec<u8>,
 }
 
@@ -192,7 +192,7 @@ impl Merged {
             let Some(internal) = split_key(front.cursor.key()) else {
                 return Err(front.cursor.bad_entry(
                     &front.tables[front.at],
-                    "the key is too short, or of an unknown kind",
+                    "the key is too short or of an unknown kind",
                 ));
             };
             if skip && internal.user == self.last {
@@ -203,7 +203,7 @@ impl Merged {
                 let table = &front.tables[front.at];
                 return Err(front
                     .cursor
-                    .bad_entry(table, "the key is smaller than the one before it"));
+                    .bad_entry(table, "the key is smaller than the previous one"));
             }
             self.taken = true;
             self.trailer = internal.trailer;
@@ -211,18 +211,18 @@ impl Merged {
         }
     }
 
-    /// The user key of the entry that [`Merged::next_newest`] moved to.
+    /// Returns the user key of the entry that [`Merged::next_newest`] moved to.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         self.order.last().map_or(&[], |front| self.cursors[*front].user_key())
     }
 
-    /// The sequence number of the entry that [`Merged::next_newest`] moved to.
+    /// Returns the sequence number of the entry that [`Merged::next_newest`] moved to.
     pub(super) fn sequence(&self) -> u64 {
         self.trailer >> 8
     }
 
-    /// The value of the entry that [`Merged::next_newest`] moved to.
+    /// Returns the value of the entry that [`Merged::next_newest`] moved to.
     #[inline]
     pub(super) fn value(&self) -> Result<&[u8]> {
         let Some(&front) = self.order.last() else { return Ok(&[]) };
@@ -248,7 +248,8 @@ impl Merged {
     }
 }
 
-/// The order in which cursors `a` and `b` are read. Cursors of newer runs have lower indices.
+/// Returns the order in which cursors `a` and `b` are read. Cursors of newer runs have lower
+/// indices.
 #[inline]
 fn compare(cursors: &[RunCursor], a: usize, b: usize) -> Ordering {
     cursors[a].user_key().cmp(cursors[b].user_key()).then(a.cmp(&b))

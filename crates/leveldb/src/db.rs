@@ -13,45 +13,45 @@ use super::run::{RunBuilder, RunKind};
 use super::version::{LevelTable, Version};
 use super::{adopt, open};
 
-/// An open database in LevelDB's on-disk format: byte strings as keys, in order, each with a value.
+/// An open database in LevelDB's on-disk format: an ordered map from byte strings to byte strings.
 ///
-/// Any number of threads read while one writes and one merges. Writes come in sorted runs, each of
+/// Any number of threads read while one writes and one merges. Writes are sorted runs, each of
 /// which becomes visible and durable as a whole.
 pub struct Db {
     pub(super) inner: Arc<Inner>,
 }
 
-/// A database as it was at one moment. The files of that moment remain as long as this is held.
+/// The database at one moment in time. Its files are kept as long as the snapshot exists.
 #[derive(Clone)]
 pub struct Snapshot {
     version: Arc<Version>,
 }
 
-/// The tables and runs that a database consists of.
+/// Statistics of the tables and runs of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The tables of each level.
+    /// Statistics of each level.
     pub levels: [LevelStats; LEVELS],
     /// Number of sorted runs, each of which a lookup may have to search.
     pub runs: usize,
 }
 
-/// The tables of one level of a database.
+/// Statistics of the tables of one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelStats {
     /// Number of tables.
     pub tables: usize,
-    /// Bytes of all tables.
+    /// Size of all tables in bytes.
     pub bytes: u64,
 }
 
 impl Stats {
-    /// Bytes of all tables.
+    /// Returns the size of all tables in bytes.
     pub fn bytes(&self) -> u64 {
         self.levels.iter().map(|level| level.bytes).sum()
     }
 
-    /// Number of tables.
+    /// Returns the number of tables.
     pub fn tables(&self) -> usize {
         self.levels.iter().map(|level| level.tables).sum()
     }
@@ -65,8 +65,8 @@ impl Db {
     /// or changed, and several programs may read at the same time.
     ///
     /// # Errors
-    /// Another program has the database open; there is none and [`Options::create_if_missing`] is
-    /// not set; a table is missing or cut short; the manifest or a log is damaged. A log may end
+    /// Another program has the database open; it does not exist and [`Options::create_if_missing`]
+    /// is not set; a table is missing or truncated; the manifest or a log is damaged. A log may end
     /// in the middle of a record, which its writer then did not finish.
     pub fn open(disk: Disk, path: &Path, options: Options) -> Result<Self> {
         open::open(disk, path, options).map(|inner| Self { inner: Arc::new(inner) })
@@ -74,43 +74,43 @@ impl Db {
 
     /// Removes all files of the database in the directory `path`, if there is one.
     ///
-    /// After a power cut in the middle the database is unchanged, empty, or gone.
+    /// If the power fails during the call, the database is unchanged, empty, or gone.
     pub fn destroy(disk: &Disk, path: &Path) -> Result<()> {
         open::destroy(disk, path)
     }
 
     /// Replaces the database in the directory `path`, if there is one, by the one in the directory
-    /// `from`, of which nothing is left there. Both directories are on one file system. They keep
+    /// `from`, which is removed from there. Both directories must be on one file system. They keep
     /// their names, so that `path` may be a symlink or a mount point.
     ///
-    /// After a power cut in the middle `path` holds the whole old database or the whole new one;
-    /// the one in `from` may be lost.
+    /// If the power fails during the call, `path` holds the whole old database or the whole new
+    /// one; the one in `from` may be lost.
     ///
     /// # Errors
-    /// One of the databases is in use; the one in `from` is damaged, or has log files whose content
-    /// is in no table; the disk fails.
+    /// One of the databases is in use; the one in `from` is damaged, or has log files with changes
+    /// that no table holds; the disk fails.
     pub fn adopt(disk: &Disk, path: &Path, from: &Path) -> Result<()> {
         adopt::adopt(disk, path, from)
     }
 
-    /// The database as it is now.
+    /// Returns a snapshot of the database as it is now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { version: self.inner.current() }
     }
 
-    /// The value of `key`. Threads that look up many keys hold a [`Snapshot`] each, or call
-    /// [`Db::get_many`], so that they do not contend for one reference count.
+    /// Returns the value of `key`. Threads that look up many keys should each hold a [`Snapshot`],
+    /// or call [`Db::get_many`], to avoid contention for a reference count.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
-    /// What `read` returns for the value of `key`, which is not copied.
+    /// Returns the result of `read` for the value of `key`, which is not copied.
     pub fn get_with<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         Ok(self.inner.current().get(key)?.map(read))
     }
 
-    /// Looks up many `keys`, in ascending order; calls `found` with the index and the value of each
-    /// key that the database holds, in no particular order.
+    /// Looks up `keys`, which must ascend; calls `found` with the index and the value of each key
+    /// that the database holds, in no particular order.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -119,13 +119,13 @@ impl Db {
         self.inner.current().get_many(keys, found)
     }
 
-    /// A cursor over the present entries with keys of at least `from` and below `to`.
+    /// Returns a cursor over the entries with keys of at least `from` and below `to`.
     pub fn scan(&self, from: &[u8], to: Option<&[u8]>) -> Result<Cursor> {
         Cursor::new(&self.inner.current(), from, to)
     }
 
     /// Writes a run of entries: keys, each with a value or with `None` to delete it. When this
-    /// returns, all of the run is visible and durable.
+    /// returns, the whole run is visible and durable.
     ///
     /// # Panics
     /// The keys do not ascend, or the database was opened for reading only.
@@ -146,9 +146,9 @@ impl Db {
         run.commit()
     }
 
-    /// Starts a run that several threads may write, each a part of the keys of its own.
+    /// Starts a run that several threads may write, each a separate range of the keys.
     ///
-    /// There is one run at a time: this waits until the run before is committed or dropped.
+    /// There is one run at a time: this waits until the previous run is committed or dropped.
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -156,8 +156,8 @@ impl Db {
         RunBuilder::new(&self.inner, RunKind::Adds, Caching::PageCache)
     }
 
-    /// Starts a run that, once it is committed, replaces everything in the database. It is written
-    /// as one level of tables. Like [`Db::new_run`], this waits for the run before.
+    /// Starts a run that replaces everything in the database once it is committed. It is written as
+    /// one level of tables. Like [`Db::new_run`], this waits for the previous run.
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -165,14 +165,14 @@ impl Db {
         RunBuilder::new(&self.inner, RunKind::Replaces, Caching::Direct)
     }
 
-    /// Carries on with a run that was not committed, whose finished tables are `tables`: those that
-    /// [`RunBuilder::finished`] returned, possibly to another process. The database must have been
-    /// opened with [`Options::keep`] of their numbers. Like [`Db::new_run`], this waits for the run
-    /// before.
+    /// Resumes a run that was not committed, whose finished tables are `tables`, as
+    /// [`RunBuilder::finished`] returned them, possibly to another process. The database must have
+    /// been opened with their numbers in [`Options::keep`]. Like [`Db::new_run`], this waits for
+    /// the previous run.
     ///
     /// # Errors
-    /// A table is missing or another one; two of them overlap; the database has changed since the
-    /// run was started. No file is removed then.
+    /// A table is missing or is not the one that was written; two tables overlap; the database has
+    /// changed since the run was started. No file is removed in these cases.
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -180,9 +180,9 @@ impl Db {
         RunBuilder::resume(&self.inner, kind, tables)
     }
 
-    /// Removes the files of tables that [`RunBuilder::finished`] has named, possibly to another
-    /// process, and that were not committed: their run is given up. Nothing else is removed, even
-    /// if another program has given one of their numbers to a table of the database since.
+    /// Removes the files of the uncommitted tables that [`RunBuilder::finished`] returned, possibly
+    /// to another process: their run is abandoned. Nothing else is removed, even if another program
+    /// has since given one of their numbers to a table of the database.
     ///
     /// # Errors
     /// A file cannot be removed.
@@ -194,7 +194,7 @@ impl Db {
         paths.filter(|path| path.is_file()).try_for_each(|path| self.inner.disk.remove(path))
     }
 
-    /// The tables and runs that the database consists of now.
+    /// Returns statistics of the current tables and runs.
     pub fn stats(&self) -> Stats {
         let version = self.inner.current();
         let mut stats = Stats { runs: version.runs.len(), ..Stats::default() };
@@ -207,12 +207,12 @@ impl Db {
 }
 
 impl Snapshot {
-    /// The value of `key`, borrowed from its table.
+    /// Returns the value of `key`, borrowed from its table.
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         self.version.get(key)
     }
 
-    /// [`Db::get_many`] of this snapshot.
+    /// Like [`Db::get_many`], on this snapshot.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -221,13 +221,13 @@ impl Snapshot {
         self.version.get_many(keys, found)
     }
 
-    /// [`Db::scan`] of this snapshot.
+    /// Like [`Db::scan`], on this snapshot.
     pub fn scan(&self, from: &[u8], to: Option<&[u8]>) -> Result<Cursor> {
         Cursor::new(&self.version, from, to)
     }
 
-    /// At most `parts - 1` ascending keys that cut the snapshot into parts of about equal size, for
-    /// threads to scan one each.
+    /// Returns at most `parts - 1` ascending keys that split the snapshot into parts of about equal
+    /// size, for threads to scan one each.
     pub fn split(&self, parts: usize) -> Result<Vec<Vec<u8>>> {
         super::version::split(&self.version.runs, parts)
     }

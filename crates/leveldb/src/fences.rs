@@ -1,25 +1,25 @@
 use super::block::{BadBlock, Block, BlockCursor};
 use super::format::{Handle, common_prefix, first_from, user_key};
 
-/// The index block of a table as arrays: of each key, the eight bytes that follow the start which
-/// all keys have in common, and where its data block lies. A search touches a few cache lines of
-/// the arrays, instead of two for each step in the block itself.
+/// The index block of a table as arrays: for each key, the eight bytes after the common prefix of
+/// all keys, and the location of its data block. A search touches a few cache lines of the arrays,
+/// instead of two for each step in the block itself.
 ///
-/// They take 16 bytes for each block of 4 KiB, or 48 MB for a database of 12 GB.
+/// The arrays take 16 bytes for each block of 4 KiB, or 48 MB for a database of 12 GB.
 pub(super) struct Fences {
     common: Box<[u8]>,
     heads: Box<[u64]>,
     places: Box<[BlockPlace]>,
 }
 
-/// Where a data block lies in its table.
+/// The location of a data block in its table.
 #[derive(Clone, Copy)]
 struct BlockPlace {
     offset: u32,
     size: u32,
 }
 
-/// Bounds for the index of an entry: it is at least `low`, and at most `high`.
+/// Bounds for the index of an entry: it is at least `low` and at most `high`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EntryBounds {
     pub low: usize,
@@ -27,8 +27,8 @@ pub(super) struct EntryBounds {
 }
 
 impl Fences {
-    /// Reads an index block. `None` if not every entry is a restart, as LevelDB writes them, or a
-    /// block lies beyond 4 GiB.
+    /// Reads an index block. Returns `None` if not every entry is a restart, as LevelDB writes
+    /// them, or a block lies beyond 4 GiB.
     pub(super) fn read(file: &[u8], index: Block) -> Result<Option<Self>, BadBlock> {
         let mut cursor = BlockCursor::default();
         let (mut first, mut last, mut entries) = (Vec::new(), Vec::new(), 0);
@@ -66,20 +66,20 @@ impl Fences {
         Ok(Some(Self { common, heads: heads.into(), places: places.into() }))
     }
 
-    /// The number of data blocks.
+    /// Returns the number of data blocks.
     pub(super) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Where the data block of an entry lies; `None` after the last one.
+    /// Returns the location of the data block of an entry; `None` after the last one.
     #[inline]
     pub(super) fn place(&self, entry: usize) -> Option<Handle> {
         let BlockPlace { offset, size } = *self.places.get(entry)?;
         Some(Handle { offset: offset.into(), size: size.into() })
     }
 
-    /// Bounds for the index of the first entry whose user key is at least `key`, which is known to
-    /// be at least `from`.
+    /// Returns bounds for the index of the first entry whose user key is at least `key`. The index
+    /// is known to be at least `from`.
     #[inline]
     pub(super) fn find(&self, key: &[u8], from: usize) -> EntryBounds {
         let start = &key[..key.len().min(self.common.len())];
@@ -98,7 +98,7 @@ impl Fences {
     }
 }
 
-/// The first eight bytes of a key as a number; numbers compare as the keys do.
+/// Returns the first eight bytes of a key as a number; numbers compare as the keys do.
 #[inline]
 fn head(key: &[u8]) -> u64 {
     if let Some(bytes) = key.first_chunk() {

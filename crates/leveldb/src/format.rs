@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-/// The name, stored in every manifest, of the order of keys by their bytes.
+/// The name of the bytewise order of keys, stored in every manifest.
 pub const COMPARATOR: &[u8] = b"leveldb.BytewiseComparator";
 /// The key in the metaindex block under which a table names its bloom filters.
 pub const FILTER_KEY: &[u8] = b"filter.leveldb.BuiltinBloomFilter2";
@@ -8,14 +8,14 @@ pub const FILTER_KEY: &[u8] = b"filter.leveldb.BuiltinBloomFilter2";
 pub const LEVELS: usize = 7;
 /// The largest sequence number (56 bits).
 pub const SEQUENCE_MAX: u64 = (1 << 56) - 1;
-/// Bytes of an internal key after the user key: sequence number and kind.
+/// Length in bytes of the sequence number and kind after the user key in an internal key.
 pub const TRAILER_BYTES: usize = 8;
-/// Bytes after each block: compression type and checksum.
+/// Length in bytes of the compression type and checksum after each block.
 pub const BLOCK_TRAILER_BYTES: usize = 5;
-/// Bytes of the footer at the end of a table.
+/// Length in bytes of the footer at the end of a table.
 pub const FOOTER_BYTES: usize = 48;
-/// Bytes of the longest key, and of the longest value, that this engine writes; LevelDB's own
-/// limit is 4 GiB.
+/// The maximum length in bytes of a key and of a value that this engine writes; LevelDB's own limit
+/// is 4 GiB.
 pub(super) const ENTRY_BYTES_MAX: usize = 1 << 29;
 
 /// The last eight bytes of a table (`kTableMagicNumber`).
@@ -31,7 +31,7 @@ pub(super) struct KeyRange {
     pub largest: Box<[u8]>,
 }
 
-/// Whether an entry sets or deletes its key.
+/// The kind of an entry: it sets or deletes its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The key is deleted (`kTypeDeletion`).
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind that a [`trailer`] says; `None` if there is no such kind.
+    /// Returns the kind in a [`trailer`]; `None` if it is unknown.
     #[inline]
     pub(super) fn of(trailer: u64) -> Option<Self> {
         match trailer & 0xff {
@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// The eight bytes after a user key, as a number.
+/// Returns the eight bytes after a user key, as a number.
 pub(super) fn trailer(sequence: u64, kind: Kind) -> u64 {
     sequence << 8 | kind as u64
 }
@@ -66,7 +66,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes `value` as a varint at `*at` of `out`, and moves `*at` past it.
+/// Writes `value` as a varint at `*at` in `out`, and moves `*at` past it.
 pub(super) fn put_varint_at(out: &mut [u8], at: &mut usize, mut value: u64) {
     while value >= 0x80 {
         out[*at] = value as u8 | 0x80;
@@ -78,7 +78,7 @@ pub(super) fn put_varint_at(out: &mut [u8], at: &mut usize, mut value: u64) {
 }
 
 /// Copies `bytes` to the start of `out`. Up to 48 bytes, the length of most keys, values and
-/// scripts, are copied in overlapping pieces of a fixed size, without a call of memcpy.
+/// scripts, are copied in overlapping pieces of a fixed size, without a call to memcpy.
 #[inline(always)]
 pub fn put_short(out: &mut [u8], bytes: &[u8]) {
     let len = bytes.len();
@@ -100,7 +100,7 @@ pub fn put_short(out: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Appends `bytes` to `out`, in the way of [`put_short`].
+/// Appends `bytes` to `out`, like [`put_short`].
 #[inline(always)]
 pub fn append_short(out: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.len() > SHORT_BYTES {
@@ -113,7 +113,7 @@ pub fn append_short(out: &mut Vec<u8>, bytes: &[u8]) {
     out.truncate(start + bytes.len());
 }
 
-/// The most bytes that are copied without a call of memcpy.
+/// The maximum number of bytes that are copied without a call to memcpy.
 const SHORT_BYTES: usize = 48;
 
 /// Reads a varint at `*at` and moves `*at` past it; `None` if it does not end or exceeds 64 bits.
@@ -134,7 +134,7 @@ pub(super) fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
-/// [`get_varint`] for a value that must fit 32 bits.
+/// Like [`get_varint`], for a value that must fit in 32 bits.
 #[inline]
 pub(super) fn get_varint32(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let first = *bytes.get(*at)?;
@@ -159,14 +159,14 @@ pub(super) fn get_slice<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]>
     Some(slice)
 }
 
-/// Reads four bytes, low byte first.
+/// Reads a four-byte little-endian number.
 #[inline]
 pub(super) fn get_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
 
-/// Reads eight bytes, low byte first.
+/// Reads an eight-byte little-endian number.
 #[inline]
 pub(super) fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
     let low = get_u32(bytes, at)?;
@@ -174,13 +174,13 @@ pub(super) fn get_u64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from(high) << 32 | u64::from(low))
 }
 
-/// The stored form of a checksum: rotated and shifted, because a checksum over bytes that hold
-/// checksums is weak.
+/// Returns the stored form of a checksum, rotated and with a constant added, because a checksum
+/// over bytes that contain checksums is weak.
 pub(super) fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
-/// Where a block lies in its table, without its trailer.
+/// The location of a block in its table, without its trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Handle {
     pub offset: u64,
@@ -198,14 +198,14 @@ impl Handle {
     }
 }
 
-/// What the footer of a table says: where its metaindex and its index block lie.
+/// The footer of a table: the locations of its metaindex block and its index block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Footer {
     pub metaindex: Handle,
     pub index: Handle,
 }
 
-/// The bytes of a footer, the last ones of a table.
+/// Returns the bytes of a footer, the last ones of a table.
 pub(super) fn footer_bytes(footer: Footer) -> Vec<u8> {
     let mut out = Vec::with_capacity(FOOTER_BYTES);
     footer.metaindex.put(&mut out);
@@ -232,11 +232,12 @@ pub(super) struct InternalKey<'a> {
     pub user: &'a [u8],
     /// Whether the entry sets or deletes its key.
     pub kind: Kind,
-    /// Sequence number and kind, as [`trailer`] puts them together.
+    /// Sequence number and kind, combined by [`trailer`].
     pub trailer: u64,
 }
 
-/// Splits an internal key into user key and trailer; `None` if it is too short or of no kind.
+/// Splits an internal key into user key and trailer; `None` if it is too short or of an unknown
+/// kind.
 #[inline]
 pub(super) fn split_key(internal: &[u8]) -> Option<InternalKey<'_>> {
     let at = internal.len().checked_sub(TRAILER_BYTES)?;
@@ -245,19 +246,19 @@ pub(super) fn split_key(internal: &[u8]) -> Option<InternalKey<'_>> {
     Kind::of(trailer).map(|kind| InternalKey { user, kind, trailer })
 }
 
-/// The user key inside an internal key (all of it if it is too short to be one).
+/// Returns the user key in an internal key, or all of the key if it is too short to be one.
 #[inline]
 pub(super) fn user_key(internal: &[u8]) -> &[u8] {
     &internal[..internal.len().saturating_sub(TRAILER_BYTES)]
 }
 
-/// The order of internal keys: by user key, and of one user key the newer entry first.
+/// Compares internal keys: by user key, and the newer entry of a user key first.
 pub(super) fn compare_internal(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let number = |key: &[u8]| get_u64(key, key.len().saturating_sub(TRAILER_BYTES)).unwrap_or(0);
     user_key(a).cmp(user_key(b)).then_with(|| number(b).cmp(&number(a)))
 }
 
-/// Number of bytes that `a` and `b` have in common at their start.
+/// Returns the length of the longest common prefix of `a` and `b`.
 #[inline]
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -275,8 +276,8 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
-/// Index of the first of `items` from `from` on that is not before what is sought. Near ones are
-/// tried first, since the keys of an ascending series mostly lie near each other.
+/// Returns the index of the first of `items`, from index `from` on, for which `is_before` is false.
+/// Nearby items are tried first, since successive ascending keys are usually close to each other.
 #[inline]
 pub(super) fn first_from<T>(items: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> usize {
     let (mut low, mut step) = (from, 1);
@@ -290,8 +291,8 @@ pub(super) fn first_from<T>(items: &[T], from: usize, is_before: impl Fn(&T) -> 
 }
 
 /// Shortens `key`, the internal key of the last entry of a block, to a separator: not smaller than
-/// `key`, and smaller than the user key `next`, with which the next block starts. Without `next`
-/// the block is the last one.
+/// `key`, and smaller than the user key `next`, with which the next block starts; `None` after the
+/// last block.
 pub(super) fn shorten_separator(key: &mut Vec<u8>, next: Option<&[u8]>) {
     let user = user_key(key);
     let at = match next {
@@ -322,7 +323,7 @@ pub(super) enum FileName {
     InfoLog,
 }
 
-/// Reads the name of a file; `None` if it is not a name that LevelDB gives.
+/// Parses the name of a file; `None` if LevelDB gives no such name.
 pub(super) fn parse_name(name: &str) -> Option<FileName> {
     match name {
         "CURRENT" => return Some(FileName::Current),
@@ -346,12 +347,12 @@ pub(super) fn parse_name(name: &str) -> Option<FileName> {
     }
 }
 
-/// Path of the table with this number.
+/// Returns the path of the table with this number.
 pub(super) fn table_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.ldb"))
 }
 
-/// Path of the log with this number.
+/// Returns the path of the log with this number.
 pub(super) fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.log"))
 }

@@ -1,4 +1,4 @@
-//! The state of an open database that its users share, and how a change of it is committed.
+//! The shared state of an open database, and how a change to it is committed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,42 +19,43 @@ pub(super) struct Inner {
     pub options: Options,
     pub current: RwLock<Arc<Version>>,
     pub manifest: Mutex<Manifest>,
-    /// The number that the next file gets.
+    /// The number of the next file.
     pub next_file: AtomicU64,
-    /// Whether a run is being written; there is one at a time.
+    /// Whether a run is being written; only one run is written at a time.
     pub writing: Mutex<bool>,
     /// Notified when a run ends.
     pub written: Condvar,
-    /// Held while tables are removed, so that there is one merge at a time.
+    /// Held while tables are removed, so that only one merge runs at a time.
     pub merging: Mutex<()>,
-    /// The lock on the directory; `None` in a database opened for reading only, where no lock can
-    /// be taken or none was wanted.
+    /// The lock on the directory; `None` in a database opened for reading only if no lock can be
+    /// taken or none was requested.
     pub _lock: Option<FileLock>,
 }
 
-/// A change of what the database holds, which becomes visible as a whole.
+/// A change to the content of the database, which becomes visible as a whole.
 pub(super) struct TableChange {
-    /// Tables that are removed from the database. One that is also added changes its level.
+    /// Tables that are removed from the database. A table that is also added only changes its
+    /// level.
     pub removed: Vec<LevelTable>,
-    /// Tables that are added to the database; their files are synced already.
+    /// Tables that are added to the database; their files are already synced.
     pub added: Vec<LevelTable>,
-    /// The sequence number of the entries of the run; `None` where no entries are new.
+    /// The sequence number of the entries of the run; `None` if there are no new entries.
     pub sequence: Option<u64>,
 }
 
 /// The current manifest, to which records are appended.
 pub(super) struct Manifest {
     /// `None` in a database opened for reading only, and after a write to the manifest has failed:
-    /// only opening the database again shows whether the record that failed counts.
+    /// only reopening the database shows whether the failed record was written.
     pub file: Option<File>,
-    /// Where the next record is written.
+    /// Offset of the next record.
     pub offset: u64,
     /// The last sequence number used.
     pub last_sequence: u64,
 }
 
 impl Inner {
-    /// What the database holds now.
+    /// Returns the current version of the database.
     pub(super) fn current(&self) -> Arc<Version> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -63,7 +64,7 @@ impl Inner {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file number that was not used before.
+    /// Returns a file number that was not used before.
     pub(super) fn new_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
@@ -76,10 +77,10 @@ impl Inner {
     /// # Panics
     /// The database was opened for reading only.
     pub(super) fn check_writable(&self) -> Result<()> {
-        assert!(!self.options.read_only, "a database opened for reading only is not written");
+        assert!(!self.options.read_only, "the database was opened for reading only");
         if self.manifest().file.is_none() {
-            let what = "an earlier write to the manifest of this database failed: start the \
-                program again, which opens the database and finds out what was written";
+            let what = "an earlier write to the manifest of this database failed: restart the \
+                program, which reopens the database and finds out what was written";
             return Err(StoreError::new(&self.dir, what));
         }
         Ok(())

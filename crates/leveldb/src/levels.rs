@@ -3,19 +3,19 @@
 use super::format::LEVELS;
 use super::version::{SortedRun, Version};
 
-/// Number of runs in level 0 with which a merge is due (LevelDB's `kL0_CompactionTrigger`, which
+/// Number of runs in level 0 at which a merge is due (LevelDB's `kL0_CompactionTrigger`, which
 /// counts tables).
 pub const LEVEL_0_RUNS_MAX: usize = 4;
 
-/// The level at which a database of one level and this many bytes is placed.
+/// Returns the level for a database that has one level of this many bytes.
 ///
 /// LevelDB compacts a level whose tables exceed a limit: 10 MiB for level 1, and ten times as much
 /// for each deeper level (`MaxBytesForLevel`); the last level has no limit (`VersionSet::Finalize`
 /// gives it no score). So the data goes to the first level that holds it with a tenth to spare,
 /// where LevelDB finds nothing to do when it opens the database. In the last level it would find
 /// nothing to do either, but up to 11 GB of newer entries could gather above before anything is
-/// merged into it. If the level outgrows its limit later, no level below it holds anything, and
-/// LevelDB moves tables down by a manifest record for each, without rewriting them
+/// merged into it. If the level outgrows its limit later, all levels below it are empty, and
+/// LevelDB moves tables down with a manifest record for each, without rewriting them
 /// (`IsTrivialMove`).
 pub(super) fn bottom_level(bytes: u64) -> usize {
     let mut limit = 10u64 << 20;
@@ -31,13 +31,13 @@ pub(super) fn bottom_level(bytes: u64) -> usize {
 /// A merge of the newest runs into one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DueMerge {
-    /// How many of the newest runs are merged.
+    /// Number of newest runs to merge.
     pub runs: usize,
-    /// The level of the run that they become.
+    /// The level of the merged run.
     pub level: usize,
 }
 
-/// The merge that is due once there are `runs_max` runs in level 0; `None` if none is.
+/// Returns the merge that is due once there are `runs_max` runs in level 0; `None` if none is.
 pub(super) fn pick(version: &Version, runs_max: usize) -> Option<DueMerge> {
     let runs = &version.runs;
     let mut count = runs.iter().take_while(|run| run.level == 0).count();

@@ -2,9 +2,9 @@
 //!
 //! LevelDB takes small random writes: a log, a memtable, compactions. Here a batch arrives sorted
 //! and becomes a *run* of tables directly; one manifest record, written after the tables are
-//! synced, makes it visible and durable as a whole. There is no log of our own, though one that
-//! LevelDB left is read. What comes out is a database that LevelDB, and so Bitcoin Core,
-//! opens as its own. It knows byte strings and does not know Bitcoin.
+//! synced, makes it visible and durable as a whole. Apus writes no log, but reads one that LevelDB
+//! left. The result is a database that LevelDB, and so Bitcoin Core, opens as its own. This crate
+//! knows byte strings and does not know Bitcoin.
 //!
 //! Invariants:
 //! - A table never changes once it is written, so readers take no lock: they hold a [`Snapshot`],
@@ -12,7 +12,7 @@
 //! - Runs are ordered by age. Level 0 holds the newest, each with higher file numbers than the one
 //!   before; each deeper level is one run, older than all above.
 //! - All entries of a run have one sequence number, higher than those of every older run.
-//! - The bytes of a block are returned only after its checksum was verified.
+//! - The bytes of a block are returned only after its checksum has been verified.
 //!
 //! Sources: LevelDB's `doc/impl.md`, `doc/table_format.md` and `doc/log_format.md`.
 

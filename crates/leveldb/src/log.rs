@@ -4,10 +4,10 @@ use apus_disk::{Result, StoreError};
 
 use super::format::{get_u32, mask};
 
-/// Bytes of the blocks that a log is divided into. A record that crosses from one block into the
-/// next is cut into pieces, each within one block.
+/// Size in bytes of the blocks of a log. A record that crosses a block boundary is split into
+/// pieces, each within one block.
 pub const BLOCK_BYTES: usize = 32768;
-/// Bytes of the header before each piece: checksum, length and type.
+/// Length in bytes of the header before each piece: checksum, length and type.
 pub const HEADER_BYTES: usize = 7;
 
 /// Type of a piece that is a whole record.
@@ -19,7 +19,7 @@ pub const MIDDLE: u8 = 3;
 /// Type of the last piece of a record.
 pub const LAST: u8 = 4;
 
-/// Appends to `out` the bytes by which a log of `offset` bytes grows when `record` is added to it.
+/// Appends to `out` the bytes that add `record` to a log of `offset` bytes.
 pub(super) fn put_record(out: &mut Vec<u8>, mut offset: u64, record: &[u8]) {
     let mut rest = record;
     let mut first = true;
@@ -51,15 +51,15 @@ pub(super) fn put_record(out: &mut Vec<u8>, mut offset: u64, record: &[u8]) {
     }
 }
 
-/// Bytes that a disk writes in one step.
+/// Number of bytes that a disk writes in one step.
 const SECTOR_BYTES: usize = 512;
 
 /// Reads the records of a log from memory.
 ///
-/// A last record that is cut short by the end of the file, or of which sectors were never written,
-/// is no error and is left out: the power failed before its writer could report it as written.
-/// Anything else that is wrong is an error, as it is for Bitcoin Core (`paranoid_checks`), which
-/// refuses a record without some of its sectors, too.
+/// A last record that is cut short by the end of the file, or some of whose sectors were never
+/// written, is skipped without an error: the power failed before its writer could report it as
+/// written. Any other damage is an error, as it is for Bitcoin Core (`paranoid_checks`), which also
+/// refuses a record that lacks some of its sectors.
 pub(super) struct LogReader<'a> {
     path: &'a Path,
     bytes: &'a [u8],
@@ -67,35 +67,35 @@ pub(super) struct LogReader<'a> {
     record: Vec<u8>,
 }
 
-/// What a block of a log holds next.
+/// The next item in a block of a log.
 enum Piece<'a> {
     /// A piece of a record.
     Data { kind: u8, data: &'a [u8] },
     /// Zeros up to the end of the block, as a file system leaves them in space that was reserved
-    /// and not written.
+    /// but not written.
     Unwritten { bytes: usize },
     /// The end of the log, or a piece that it cuts short.
     End,
 }
 
-/// What is wrong with a log, and where.
+/// Damage in a log, and its offset.
 struct Damage {
     at: usize,
     what: String,
 }
 
 impl<'a> LogReader<'a> {
-    /// A reader at the start of `bytes`, the content of the file at `path`.
+    /// Returns a reader at the start of `bytes`, the content of the file at `path`.
     pub(super) fn new(path: &'a Path, bytes: &'a [u8]) -> Self {
         Self { path, bytes, at: 0, record: Vec::new() }
     }
 
-    /// Offset of the end of the last record that was read.
+    /// Returns the offset after the last record that was read.
     pub(super) fn offset(&self) -> u64 {
         self.at as u64
     }
 
-    /// The next record; `None` at the end of the log.
+    /// Returns the next record; `None` at the end of the log.
     pub(super) fn next_record(&mut self) -> Result<Option<&[u8]>> {
         let start = self.at;
         match self.read_record() {
@@ -109,7 +109,7 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// Reads the next record; `false` at the end of the log.
+    /// Reads the next record; returns `false` at the end of the log.
     fn read_record(&mut self) -> std::result::Result<bool, Damage> {
         self.record.clear();
         let mut inside = false;
@@ -123,7 +123,7 @@ impl<'a> LogReader<'a> {
                 }
                 Piece::Unwritten { .. } if inside => {
                     return Err(damage(
-                        "a record breaks off in the middle, before space that was never written",
+                        "a record is incomplete: space that was never written follows it",
                     ));
                 }
                 Piece::Unwritten { bytes } => {
@@ -134,17 +134,17 @@ impl<'a> LogReader<'a> {
             };
             match kind {
                 FULL | FIRST if inside && !self.record.is_empty() => {
-                    return Err(damage("a record starts before the one before it has ended"));
+                    return Err(damage("a record starts before the previous one has ended"));
                 }
                 MIDDLE | LAST if !inside => {
                     return Err(damage(
-                        "a piece from the middle or the end of a record, whose start is missing",
+                        "the start of a record is missing: this is a middle or last piece",
                     ));
                 }
                 FULL | FIRST | MIDDLE | LAST => self.record.extend_from_slice(data),
                 _ => {
                     return Err(damage(&format!(
-                        "a record of unknown type {kind} (known are 1 to 4)"
+                        "a record has the unknown type {kind} (valid are 1 to 4)"
                     )));
                 }
             }
@@ -156,7 +156,7 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// The piece at `at`, or what is wrong with it.
+    /// Returns the piece at `at`, or a description of its damage.
     fn piece(&self, at: usize) -> std::result::Result<Piece<'a>, &'static str> {
         let left = BLOCK_BYTES - at % BLOCK_BYTES;
         let block = self.bytes.get(at..).unwrap_or_default();
@@ -175,7 +175,7 @@ impl<'a> LogReader<'a> {
         if block[6] == 0 && len == 0 {
             return match block.iter().all(|byte| *byte == 0) {
                 true => Ok(Piece::Unwritten { bytes: block.len() }),
-                false => Err("zeros stand where a record must start, and something after them"),
+                false => Err("zeros where a record must start, followed by other bytes"),
             };
         }
         let crc = mask(crc32c::crc32c(&block[6..HEADER_BYTES + len]));
@@ -185,9 +185,9 @@ impl<'a> LogReader<'a> {
         Ok(Piece::Data { kind: block[6], data })
     }
 
-    /// Whether the damage at `damaged` is that of a last record, after those up to `start`, of
-    /// which the disk has written some sectors and not others: one of them holds nothing but zeros,
-    /// and no record begins after it.
+    /// Returns whether the damage at `damaged` is that of a last record, starting at `start`, of
+    /// which the disk wrote only some sectors: one of them is all zeros, and no record begins after
+    /// the damage.
     fn is_torn(&self, start: usize, damaged: usize) -> bool {
         let rest = &self.bytes[start..];
         let first = rest.len().min(SECTOR_BYTES - start % SECTOR_BYTES);
@@ -196,7 +196,7 @@ impl<'a> LogReader<'a> {
         sectors.any(|sector| sector.iter().all(|byte| *byte == 0)) && !self.begins_from(damaged)
     }
 
-    /// Whether a record begins anywhere from `at` on, as its checksum shows.
+    /// Returns whether a record with a valid checksum begins anywhere from `at` on.
     fn begins_from(&self, mut at: usize) -> bool {
         while at < self.bytes.len() {
             match self.whole_piece(at) {
@@ -208,7 +208,8 @@ impl<'a> LogReader<'a> {
         false
     }
 
-    /// The type of the piece at `at` and its bytes, with its header, if its checksum is right.
+    /// Returns the type and the length of the piece at `at`, header included, if its checksum is
+    /// valid.
     fn whole_piece(&self, at: usize) -> Option<(u8, usize)> {
         let end = self.bytes.len().min(at - at % BLOCK_BYTES + BLOCK_BYTES);
         let block = &self.bytes[at..end];
@@ -219,13 +220,13 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Where the piece starts that comes after the byte `at`: no header crosses into the next block.
+/// Returns the start of the next piece, at or after `at`: no header crosses into the next block.
 fn piece_start(at: usize) -> usize {
     let left = BLOCK_BYTES - at % BLOCK_BYTES;
     if left < HEADER_BYTES { at + left } else { at }
 }
 
-/// Whether the last bytes of a log are a whole piece whose length field was damaged, rather than a
+/// Returns whether the last bytes of a log are a whole piece with a damaged length field, and not a
 /// piece that was cut short: then the checksum matches for some shorter length. LevelDB would take
 /// it for a torn end and drop records that were reported as written.
 fn holds_whole_piece(block: &[u8]) -> bool {
@@ -279,8 +280,8 @@ mod tests {
         assert!(read(&bytes).is_err(), "a damaged length is not a torn end");
     }
 
-    /// A last record of which some sectors were written is left out, and one before the last, or
-    /// one with any other damage, is an error.
+    /// A last record of which only some sectors were written is skipped; it is an error if another
+    /// record follows, or if the damage is of another kind.
     #[test]
     fn a_torn_last_record_counts_as_absent() {
         let mut random = Random(5);
@@ -308,7 +309,7 @@ mod tests {
                 let mut flipped = bytes.clone();
                 flipped[start + random.below(bytes.len() - start)] ^= 1;
                 assert!(read(&flipped).is_err(), "no sector is missing");
-                // With a record after it, it is damage that no power cut makes.
+                // With a record after it, this is damage that no power cut causes.
                 let mut followed = bytes.clone();
                 let sector = first + round % sectors;
                 let (from, to) = (sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES);

@@ -7,15 +7,15 @@ use super::format::{
     put_varint,
 };
 
-/// Tag of the name of the order of keys.
+/// Tag of the name of the key order.
 pub const TAG_COMPARATOR: usize = 1;
-/// Tag of the number below which logs are no longer needed: tables hold their content.
+/// Tag of the number below which logs are no longer needed, since tables hold their content.
 pub const TAG_LOG_NUMBER: usize = 2;
-/// Tag of the number that the next file gets.
+/// Tag of the number of the next file.
 pub const TAG_NEXT_FILE: usize = 3;
 /// Tag of the last sequence number used.
 pub const TAG_LAST_SEQUENCE: usize = 4;
-/// Tag of the key at which LevelDB's next compaction of a level would begin; read and never
+/// Tag of the key at which LevelDB's next compaction of a level would begin; read but never
 /// written.
 pub const TAG_COMPACT_POINTER: usize = 5;
 /// Tag of a table that is removed from the database.
@@ -42,11 +42,11 @@ pub(super) struct DeletedFile {
     pub number: u64,
 }
 
-/// One record of a manifest: a change of the database that becomes visible as a whole
+/// One record of a manifest: a change to the database that becomes visible as a whole
 /// (`VersionEdit`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edit {
-    /// Whether the record names the order of keys, which is [`COMPARATOR`].
+    /// Whether the record names the key order, [`COMPARATOR`].
     pub comparator: bool,
     /// The number below which logs are no longer needed.
     pub log_number: Option<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// The record's bytes.
+    /// Returns the bytes of the record.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.comparator {
@@ -110,8 +110,8 @@ impl Edit {
                 && name != COMPARATOR
             {
                 let what = format!(
-                    "the keys of this database are ordered by \"{}\", and can be read only where \
-                     they are ordered by \"{}\"",
+                    "the keys of this database are ordered by \"{}\", but only databases ordered \
+                     by \"{}\" can be read",
                     name.escape_ascii(),
                     COMPARATOR.escape_ascii()
                 );
@@ -133,7 +133,7 @@ impl Edit {
             TAG_NEXT_FILE => self.next_file = Some(get_varint(bytes, at)?),
             TAG_LAST_SEQUENCE => self.last_sequence = Some(get_varint(bytes, at)?),
             TAG_COMPACT_POINTER => {
-                // Any other place to begin is as good.
+                // The position is not needed: a compaction may begin at any key.
                 get_level(bytes, at)?;
                 get_slice(bytes, at)?;
             }
@@ -153,11 +153,11 @@ impl Edit {
     }
 }
 
-/// A field of a manifest record that was read.
+/// A field that was read from a manifest record.
 enum Field<'a> {
-    /// The name of the order of keys, for the caller to compare.
+    /// The name of the key order, for the caller to compare.
     Comparator(&'a [u8]),
-    /// A field that the record holds now.
+    /// A field that is now stored in the record.
     Taken,
 }
 

@@ -11,26 +11,27 @@ use super::levels::{DueMerge, bottom_level, pick};
 use super::run::{Output, at_level};
 use super::version::{SortedRun, Version, split};
 
-/// Newer entries are few if they have at most this share (one in ...) of the bytes of the last
-/// level. Rewriting that for fewer would cost more than look-ups in one more run do.
+/// Newer entries count as few if their bytes are at most this fraction (one in ...) of the last
+/// level. Rewriting that level for fewer would cost more than searching one more run in each
+/// lookup.
 const FEW_BYTES_SHARE: u64 = 8;
 
-/// Number of tables in each of the parts, roughly, that a merge is cut into for threads.
+/// Approximate number of tables in each part of a merge; threads merge the parts in parallel.
 const PART_TABLES: u64 = 3;
 
 impl Db {
-    /// Whether a merge is due, which [`Db::merge`] would do.
+    /// Returns whether a merge is due, which [`Db::merge`] would do.
     pub fn merge_pending(&self) -> bool {
         pick(&self.inner.current(), self.inner.options.level_0_runs_max).is_some()
     }
 
-    /// Merges the newest runs into one, if there are too many, and returns whether it did. Readers
-    /// and one writer carry on meanwhile.
+    /// Merges the newest runs into one if there are too many, and returns whether it did. Readers
+    /// and one writer may continue meanwhile.
     ///
-    /// The runs merged are all those of level 0 and, going down, each level that is not larger than
-    /// everything above it. So a level is rewritten only when as much data again has come, an entry
-    /// is rewritten about log2(runs written / [`Options::level_0_runs_max`]) times, and a lookup
-    /// searches at most so many runs and 6 more.
+    /// It merges all runs of level 0 and, going down, each level that is not larger than everything
+    /// above it. So a level is rewritten only once as much new data has been added, an entry is
+    /// rewritten about log2(runs written / [`Options::level_0_runs_max`]) times, and a lookup
+    /// searches at most [`Options::level_0_runs_max`] + 6 runs.
     ///
     /// [`Options::level_0_runs_max`]: super::Options::level_0_runs_max
     ///
@@ -40,7 +41,8 @@ impl Db {
         self.merge_watched(ShareWatch::default())
     }
 
-    /// [`Db::merge`] that is watched. Stopped, it changes nothing, and returns false.
+    /// Like [`Db::merge`], with progress and early stop. If stopped, it changes nothing and returns
+    /// false.
     pub fn merge_watched(&self, watch: ShareWatch) -> Result<bool> {
         let _merging = self.inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.check_writable()?;
@@ -52,8 +54,8 @@ impl Db {
     }
 
     /// Merges until LevelDB finds nothing to compact when it opens the database: everything into
-    /// one level of tables, or, where newer entries are few next to one large level, these alone
-    /// into a level above it. Returns whether it came to the end: stopped, it changes nothing.
+    /// one level of tables, or, if there are few newer entries compared with one large level, only
+    /// these into a level above it. Returns whether it finished; if stopped, it changes nothing.
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -74,8 +76,8 @@ impl Db {
         self.merge_all_watched(watch)
     }
 
-    /// Merges everything into one level of tables that do not overlap, without deleted keys, placed
-    /// where LevelDB finds nothing to compact.
+    /// Merges everything into one level of tables that do not overlap, without deleted keys, at a
+    /// level where LevelDB finds nothing to compact.
     ///
     /// # Panics
     /// The database was opened for reading only.
@@ -83,7 +85,7 @@ impl Db {
         self.merge_all_watched(ShareWatch::default()).map(|_| ())
     }
 
-    /// [`Db::merge_all`] that is watched, and returns whether it came to the end.
+    /// Like [`Db::merge_all`], with progress and early stop; returns whether it finished.
     fn merge_all_watched(&self, watch: ShareWatch) -> Result<bool> {
         let inner = &self.inner;
         let _merging = inner.merging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,8 +109,8 @@ impl Db {
     }
 }
 
-/// The run that all runs above the last one are to become, if that is worth it: they are few next
-/// to the last one, and fit into a level above it where LevelDB finds nothing to compact.
+/// Returns the merge of all runs above the last one, if it is worth it: they are small compared
+/// with the last one, and fit into a level above it where LevelDB finds nothing to compact.
 fn due_above(version: &Version) -> Option<DueMerge> {
     let (last, above) = version.runs.split_last()?;
     let bytes: u64 = above.iter().map(SortedRun::bytes).sum();
@@ -118,7 +120,7 @@ fn due_above(version: &Version) -> Option<DueMerge> {
     (is_settled && is_few).then_some(DueMerge { runs: above.len(), level })
 }
 
-/// Merges the newest runs of `version` into one, as `due` says, and returns whether it did:
+/// Merges the newest runs of `version` into one, as `due` says, and returns whether it did; if
 /// stopped, it changes nothing.
 fn merge_runs(
     inner: &Arc<Inner>,
@@ -127,7 +129,7 @@ fn merge_runs(
     watch: ShareWatch,
 ) -> Result<bool> {
     let (runs, below) = version.runs.split_at(due.runs);
-    // Without older runs below, deleted keys need not be remembered.
+    // Without older runs below, deletions need not be kept.
     let forget = below.is_empty();
     let bytes: u64 = runs.iter().map(SortedRun::bytes).sum();
     let parts = bytes / (PART_TABLES * inner.options.table_bytes_max).max(1) + 1;
@@ -153,7 +155,7 @@ fn merge_runs(
     Ok(true)
 }
 
-/// Merges the keys in a range of the runs; some of them, if it is stopped.
+/// Merges the keys in a range of the runs, or only some of them if it is stopped.
 fn merge_part(
     output: &Output,
     runs: &[SortedRun],

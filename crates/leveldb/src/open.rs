@@ -30,7 +30,7 @@ pub(super) fn open(disk: Disk, dir: &Path, options: Options) -> Result<Inner> {
         Some(path) => read_manifest(&disk, &path)?,
         None => fresh(dir, &names, &options)?,
     };
-    // The number of a file that a crash left behind is not used again, nor one to be kept.
+    // The number of a file that a crash left behind, or that is to be kept, is not used again.
     let kept = options.keep.iter().max().map_or(0, |number| (*number).min(NUMBER_MAX) + 1);
     state.next_file = state.next_file.max(number_after(&names)).max(kept);
     let mut tables = open_tables(&disk, dir, &names, &state)?;
@@ -64,7 +64,7 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
         return Ok(());
     }
     let lock = disk.lock(dir.join("LOCK"))?;
-    // An empty database takes its place first, so that at no moment tables are missing.
+    // An empty database replaces it first, so that no table is ever missing.
     let mut state = State { next_file: number_after(&names), ..State::default() };
     let empty = Version::default();
     let manifest = new_manifest(disk, dir, &mut state, &empty)?;
@@ -83,17 +83,17 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     disk.sync_dir(dir)
 }
 
-/// The state of a database that is created.
+/// Returns the state of a new database.
 ///
 /// # Errors
-/// The directory holds tables or logs already, or no database may be created.
+/// The directory already holds tables or logs, or no database may be created.
 fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
     let data =
         |name: &String| matches!(parse_name(name), Some(FileName::Table(_) | FileName::Log(_)));
     if names.iter().any(data) {
         return Err(StoreError::new(
             dir,
-            "the directory holds tables or logs, but no file CURRENT to name their manifest",
+            "the directory holds tables or logs, but no file CURRENT that names their manifest",
         ));
     }
     if options.read_only || !options.create_if_missing {

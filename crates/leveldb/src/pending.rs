@@ -8,13 +8,13 @@ use super::inner::Inner;
 use super::state::NUMBER_MAX;
 use super::table::{Table, TableCursor};
 
-/// A finished and durable table of a run that is not committed yet: what its caller stores, so that
-/// another process can carry on with the run ([`super::Db::resume_run`]).
+/// A finished, durable table of an uncommitted run. The caller stores it, so that another process
+/// can resume the run ([`super::Db::resume_run`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingTable {
-    /// The number of its file.
+    /// The number of the file.
     pub number: u64,
-    /// The length of its file.
+    /// The length of the file in bytes.
     pub bytes: u64,
     /// The first internal key.
     pub smallest: Box<[u8]>,
@@ -28,7 +28,7 @@ impl PendingTable {
         Self { number: table.number, bytes: table.bytes, smallest, largest }
     }
 
-    /// Appends the serialised form: number and length as varints of LevelDB, and both keys, each
+    /// Appends the serialised form: number and length as LevelDB varints, and both keys, each
     /// preceded by its length as such a varint.
     pub fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
@@ -37,8 +37,8 @@ impl PendingTable {
         put_slice(out, &self.largest);
     }
 
-    /// Reads what [`PendingTable::put`] wrote at `*at`, and moves `*at` past it; `None` if that is
-    /// damaged.
+    /// Reads a table written by [`PendingTable::put`] at `*at`, and moves `*at` past it; `None` if
+    /// it is damaged.
     pub fn read(bytes: &[u8], at: &mut usize) -> Option<Self> {
         let number = get_varint(bytes, at).filter(|number| *number < NUMBER_MAX)?;
         let len = get_varint(bytes, at)?;
@@ -49,7 +49,7 @@ impl PendingTable {
         ascends.then_some(Self { number, bytes: len, smallest, largest })
     }
 
-    /// The table, as part of a run whose entries have this sequence number.
+    /// Opens the table as part of a run whose entries have this sequence number.
     ///
     /// # Errors
     /// The file is missing, has another length, or is not the one that was written for this run;
@@ -58,8 +58,8 @@ impl PendingTable {
         let path = table_path(&inner.dir, self.number);
         let error = |what: String| {
             let what = format!(
-                "{what}, so that the unfinished run of tables that it belongs to cannot be carried \
-                 on: write it anew"
+                "{what}, so the unfinished run of tables that it belongs to cannot be resumed: \
+                 write it again"
             );
             StoreError::new(&path, what)
         };
@@ -68,8 +68,8 @@ impl PendingTable {
             if own != Some(sequence) {
                 let own = own.map_or("none".to_string(), |own| own.to_string());
                 return Err(error(format!(
-                    "the table has the sequence number {own}, and the database, which was changed \
-                     since, is at {sequence}"
+                    "the table has the sequence number {own}, but the database has changed since \
+                     and is at {sequence}"
                 )));
             }
         }
@@ -78,18 +78,21 @@ impl PendingTable {
         }
         let bytes = inner.disk.len(&path)?;
         if bytes != self.bytes {
-            let what = format!("the table has {bytes} bytes, and {} were written", self.bytes);
+            let what = format!("the table has {bytes} bytes, but {} were written", self.bytes);
             return Err(error(what));
         }
         let keys = KeyRange { smallest: self.smallest.clone(), largest: self.largest.clone() };
         let open =
             || Table::new(inner.disk.clone(), path.clone(), self.number, bytes, keys.clone());
-        // LevelDB, opened in between, removes the file and may give its number to another.
+        // LevelDB may have opened the database meanwhile: it removes the file and may reuse its
+        // number.
         let (checked, mut cursor) = (open(), TableCursor::default());
         if !cursor.seek_first(&checked)? || *cursor.key() != *self.smallest {
-            return Err(error("the table begins with another key than was written".to_string()));
+            return Err(error(
+                "the first key of the table is not the one that was written".to_string(),
+            ));
         }
-        // A handle that was not used yet, which holds no memory.
+        // Returns an unused handle, which holds no memory.
         Ok(open())
     }
 }

@@ -13,23 +13,24 @@ use super::state::State;
 use super::table_writer::TableWriter;
 use super::version::LevelTable;
 
-/// Bytes of keys and values that are gathered from logs before they are written to tables.
+/// Number of bytes of keys and values that are gathered from logs before they are written to
+/// tables.
 const MEMORY_BYTES_MAX: usize = 256 << 20;
-/// Bytes before the entries of a batch: sequence number and count.
+/// Length in bytes of the header of a batch: sequence number and count.
 const BATCH_HEADER_BYTES: usize = 12;
 
 /// The newest entry of each key in the logs.
 type Memory = BTreeMap<Vec<u8>, LogEntry>;
 
-/// An entry that was read from a log.
+/// An entry read from a log.
 struct LogEntry {
     sequence: u64,
     /// `None` if the key is deleted.
     value: Option<Vec<u8>>,
 }
 
-/// Turns the content of logs that is in no table yet into tables of level 0, and updates `state`.
-/// If the database is opened for reading only, the tables are kept in memory.
+/// Writes the changes in logs that no table holds yet to tables of level 0, and updates `state`. If
+/// the database is opened for reading only, the tables are kept in memory.
 pub(super) fn recover_logs(
     disk: &Disk,
     dir: &Path,

@@ -12,23 +12,23 @@ use super::table::Table;
 use super::table_writer::TableWriter;
 use super::version::LevelTable;
 
-/// The files of a run that may be unsynced at a time: they take descriptors, and pages that are not
+/// The maximum number of unsynced files of a run: each takes a descriptor, and pages that are not
 /// written yet.
 const UNSYNCED_MAX: usize = 8;
 
-/// A run that is being written. Nothing of it is visible before [`RunBuilder::commit`]; if it is
-/// dropped without, its files are removed, except for those that [`RunBuilder::finished`] has
-/// named, with which [`super::Db::resume_run`] carries on.
+/// A run that is being written. Nothing of it is visible before [`RunBuilder::commit`]. If it is
+/// dropped uncommitted, its files are removed, except those of the tables that
+/// [`RunBuilder::finished`] has returned, with which [`super::Db::resume_run`] continues.
 pub struct RunBuilder {
     output: Output,
-    /// The sequence number of all entries: a run has no key twice.
+    /// The sequence number of all entries: a run holds each key once.
     sequence: u64,
     kind: RunKind,
     /// Whether a writer was dropped without being finished.
     failed: AtomicBool,
 }
 
-/// What a run does to the entries that the database holds already.
+/// The effect of a run on the existing entries of the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunKind {
     /// The entries of the run take precedence over older entries.
@@ -37,8 +37,8 @@ pub enum RunKind {
     Replaces,
 }
 
-/// Writes one part of a run, in ascending order of the keys. Other writers of the run may write
-/// other parts at the same time.
+/// Writes one part of a run, in ascending key order. Other writers of the run may write other parts
+/// at the same time.
 pub struct RunWriter<'a> {
     run: &'a RunBuilder,
     tables: TablesWriter<'a>,
@@ -56,7 +56,7 @@ impl RunBuilder {
         if sequence > SEQUENCE_MAX {
             return Err(StoreError::new(
                 &inner.dir,
-                "the database has used up its sequence numbers (2^56), and takes no more changes",
+                "the database has used all of its 2^56 sequence numbers and takes no more changes",
             ));
         }
         *writing = true;
@@ -64,7 +64,7 @@ impl RunBuilder {
         Ok(Self { output, sequence, kind, failed: AtomicBool::new(false) })
     }
 
-    /// See [`super::Db::resume_run`].
+    /// Implements [`super::Db::resume_run`].
     pub(super) fn resume(
         inner: &Arc<Inner>,
         kind: RunKind,
@@ -76,8 +76,8 @@ impl RunBuilder {
         tables.sort_by(|a, b| a.first().cmp(b.first()));
         if let Some(pair) = tables.windows(2).find(|pair| pair[0].last() >= pair[1].first()) {
             let what = format!(
-                "the keys of this table and of {:06}.ldb, which belong to the same unfinished \
-                 run, overlap: write the run anew",
+                "the keys of this table overlap those of {:06}.ldb, in the same unfinished run \
+                 of tables: write the run again",
                 pair[1].number
             );
             return Err(StoreError::new(pair[0].path(), what));
@@ -86,8 +86,8 @@ impl RunBuilder {
         Ok(run)
     }
 
-    /// The tables of all writers that have finished, durable, in ascending order of their keys.
-    /// From now on their files are kept if the run is dropped without being committed; opening the
+    /// Makes the tables of all finished writers durable, and returns them in ascending key order.
+    /// From now on their files are kept even if the run is dropped uncommitted; opening the
     /// database removes them unless [`super::Options::keep`] names them.
     pub fn finished(&self) -> Result<Vec<PendingTable>> {
         self.output.sync()?;
@@ -97,31 +97,30 @@ impl RunBuilder {
         Ok(tables.iter().map(|table| PendingTable::of(table)).collect())
     }
 
-    /// Makes the tables of all writers that have finished durable. Other threads may write
-    /// meanwhile.
+    /// Makes the tables of all finished writers durable. Other threads may write meanwhile.
     pub fn sync(&self) -> Result<()> {
         self.output.sync()
     }
 
-    /// Ends the writing for now: nothing is committed, and the tables that [`RunBuilder::finished`]
-    /// would return, which this does, are kept. Those of other writers are removed.
+    /// Suspends the run: nothing is committed. Returns the tables that [`RunBuilder::finished`]
+    /// would return, whose files are kept. Those of unfinished writers are removed.
     pub fn suspend(self) -> Result<Vec<PendingTable>> {
         self.finished()
     }
 
-    /// Gives the run up, and removes all of its files.
+    /// Abandons the run, and removes all of its files.
     pub fn discard(self) {
         self.output.reclaim();
     }
 
-    /// Removes the tables of all writers that have ended, so that their room on the disk is free.
-    /// The run cannot be committed any more.
+    /// Removes the tables of all writers that have ended, which frees their disk space. The run can
+    /// no longer be committed.
     pub fn remove(&self) {
         self.failed.store(true, Ordering::Release);
         self.output.remove();
     }
 
-    /// A writer for one part of the keys.
+    /// Returns a writer for one part of the keys.
     pub fn writer(&self) -> RunWriter<'_> {
         RunWriter { run: self, tables: self.output.writer(), finished: false }
     }
@@ -129,15 +128,15 @@ impl RunBuilder {
     /// Makes the run visible and durable as a whole.
     ///
     /// # Errors
-    /// The disk fails. If it was the manifest that could not be written, only opening the database
-    /// again shows whether the run counts; until then nothing more can be written.
+    /// The disk fails. If the manifest could not be written, only reopening the database shows
+    /// whether the run is part of it; until then nothing more can be written.
     ///
     /// # Panics
     /// A writer was dropped without being finished, or the keys of two writers overlap.
     pub fn commit(self) -> Result<()> {
         let inner = &self.output.inner;
         let failed = self.failed.load(Ordering::Acquire);
-        assert!(!failed, "every writer of a run is finished before the run is committed");
+        assert!(!failed, "a writer of the run was dropped without being finished");
         self.output.sync()?;
         let tables = self.output.tables();
         let sequence = Some(self.sequence);
@@ -169,17 +168,17 @@ impl RunWriter<'_> {
     /// Sets the value of `key`.
     ///
     /// # Panics
-    /// `key` is not greater than the one before.
+    /// `key` is not greater than the previous one.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tables.add(key, self.run.sequence, Some(value))
     }
 
-    /// Deletes `key`. In a run that replaces everything there is nothing to delete, and this does
-    /// nothing.
+    /// Deletes `key`. In a run that replaces everything this does nothing, as there is nothing to
+    /// delete.
     ///
     /// # Panics
-    /// `key` is not greater than the one before.
+    /// `key` is not greater than the previous one.
     #[inline]
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         match self.run.kind {
@@ -204,16 +203,16 @@ impl Drop for RunWriter<'_> {
     }
 }
 
-/// Tables that are being written and are not yet part of the database. When this is dropped their
-/// files are removed, unless [`Output::keep`] was called.
+/// Tables that are being written and are not yet part of the database. On drop their files are
+/// removed, unless [`Output::keep`] was called.
 pub(super) struct Output {
     inner: Arc<Inner>,
-    /// The numbers of all files that are removed in the end, unless they are kept.
+    /// The numbers of all files to remove on drop.
     numbers: Mutex<Vec<u64>>,
-    /// The tables of writers that have finished.
+    /// The tables of finished writers.
     tables: Mutex<Vec<Arc<Table>>>,
-    /// Files of tables that are not synced yet, which the kernel is still writing to the disk. That
-    /// keeps processor and disk busy at the same time.
+    /// Files of tables that are not synced yet: the kernel writes them to the disk in the
+    /// background, which keeps processor and disk busy at the same time.
     unsynced: Mutex<VecDeque<File>>,
     /// Whether the sync of a file has failed, so that its table may be lost.
     lost: AtomicBool,
@@ -234,12 +233,12 @@ impl Output {
         }
     }
 
-    /// A writer for one part of the keys.
+    /// Returns a writer for one part of the keys.
     pub(super) fn writer(&self) -> TablesWriter<'_> {
         TablesWriter { output: self, table: None, ended: Vec::new() }
     }
 
-    /// The finished tables, in ascending order of their keys.
+    /// Returns the finished tables, in ascending key order.
     ///
     /// # Panics
     /// The tables overlap.
@@ -247,16 +246,16 @@ impl Output {
         let mut tables = self.finished().clone();
         tables.sort_by(|a, b| a.first().cmp(b.first()));
         let apart = tables.windows(2).all(|pair| pair[0].last() < pair[1].first());
-        assert!(apart, "the parts of a run hold keys that do not overlap");
+        assert!(apart, "the keys of two parts of a run overlap");
         tables
     }
 
-    /// Keeps the files from now on, whatever happens.
+    /// Keeps all files when this is dropped.
     pub(super) fn keep(&self) {
         self.keep.store(true, Ordering::Release);
     }
 
-    /// Leaves a file to be synced until there are [`UNSYNCED_MAX`] after it.
+    /// Queues a file for syncing, which happens once [`UNSYNCED_MAX`] others follow it.
     fn sync_later(&self, file: File) -> Result<()> {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         unsynced.push_back(file);
@@ -265,10 +264,10 @@ impl Output {
         oldest.map_or(Ok(()), |file| self.sync_file(&file))
     }
 
-    /// Makes the tables of all writers that have finished durable.
+    /// Makes the tables of all finished writers durable.
     ///
     /// # Errors
-    /// The disk fails, or it did in an earlier sync of one of them.
+    /// The disk fails, or failed in an earlier sync of one of the tables.
     pub(super) fn sync(&self) -> Result<()> {
         loop {
             let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,7 +276,7 @@ impl Output {
             self.sync_file(&file)?;
         }
         if self.lost.load(Ordering::Acquire) {
-            let what = "an earlier sync of a table that is being written failed";
+            let what = "an earlier sync of a table of this run failed";
             return Err(StoreError::new(&self.inner.dir, what));
         }
         Ok(())
@@ -287,30 +286,31 @@ impl Output {
         file.sync().inspect_err(|_| self.lost.store(true, Ordering::Release))
     }
 
-    /// Adds tables that are finished.
+    /// Adds finished tables.
     fn add(&self, tables: impl IntoIterator<Item = Arc<Table>>) {
         self.finished().extend(tables);
     }
 
-    /// Keeps the files of these tables in any case.
+    /// Keeps the files of these tables when this is dropped.
     fn release(&self, tables: &[Arc<Table>]) {
         let released: BTreeSet<u64> = tables.iter().map(|table| table.number).collect();
         self.numbers().retain(|number| !released.contains(number));
     }
 
-    /// Keeps the file of no finished table, unless [`Output::keep`] is called.
+    /// Removes the files of all tables on drop, even those released, unless [`Output::keep`] is
+    /// called.
     fn reclaim(&self) {
         let finished: Vec<u64> = self.finished().iter().map(|table| table.number).collect();
         self.numbers().extend(finished);
     }
 
-    /// Removes all files that are to be removed in the end. Those that are open take room until
-    /// they are closed, so that none of the finished tables is kept open.
+    /// Removes all files that are to be removed on drop. Open files use disk space until they are
+    /// closed, so the finished tables are closed first.
     fn remove(&self) {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.finished().clear();
         for number in self.numbers().drain(..) {
-            // A file that remains is removed when the database is opened next.
+            // A file that remains is removed when the database is next opened.
             let _ = self.inner.disk.remove(table_path(&self.inner.dir, number));
         }
     }
@@ -332,11 +332,11 @@ impl Drop for Output {
     }
 }
 
-/// Writes ascending entries to as many tables as they fill.
+/// Writes ascending entries to tables, starting a new table when one is full.
 pub(super) struct TablesWriter<'a> {
     output: &'a Output,
     table: Option<TableWriter>,
-    /// The tables before.
+    /// The tables that are full.
     ended: Vec<Arc<Table>>,
 }
 
@@ -370,7 +370,7 @@ impl TablesWriter<'_> {
     }
 }
 
-/// The tables as those of one level.
+/// Assigns the tables to one level.
 pub(super) fn at_level(level: usize, tables: Vec<Arc<Table>>) -> Vec<LevelTable> {
     tables.into_iter().map(|table| LevelTable { level, table }).collect()
 }

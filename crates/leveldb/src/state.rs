@@ -1,5 +1,5 @@
-//! The files of a database: its manifest is read and written anew, its tables are opened, and files
-//! that are no longer needed are removed.
+//! The files of a database: reads its manifest and writes it anew, opens its tables, and removes
+//! files that are no longer needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::manifest::{DeletedFile, Edit, NewFile};
 use super::table::Table;
 use super::version::{LevelTable, Version};
 
-/// The highest file number that is accepted; higher ones are a sign of damage.
+/// The highest file number that is accepted; higher ones indicate damage.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// The state of a database, as its manifest describes it.
@@ -24,16 +24,16 @@ pub(super) struct State {
     pub log_number: u64,
     /// The number of an earlier log that is still needed; 0 for none.
     pub prev_log_number: u64,
-    /// The number that the next file gets.
+    /// The number of the next file.
     pub next_file: u64,
     /// The last sequence number used.
     pub last_sequence: u64,
-    /// Every table, by its number.
+    /// All tables, by their numbers.
     pub files: BTreeMap<u64, NewFile>,
 }
 
-/// The lowest number above those of all files in the directory of a database, whether the database
-/// knows them or not.
+/// Returns the lowest number above those of all files in the directory of a database, whether the
+/// database knows them or not.
 pub(super) fn number_after(names: &[String]) -> u64 {
     let numbers = names.iter().filter_map(|name| match parse_name(name)? {
         FileName::Manifest(n) | FileName::Log(n) | FileName::Table(n) => Some(n),
@@ -42,7 +42,8 @@ pub(super) fn number_after(names: &[String]) -> u64 {
     numbers.max().unwrap_or(0).min(NUMBER_MAX) + 1
 }
 
-/// Path of the manifest that the file CURRENT names; `None` if there is no file CURRENT.
+/// Returns the path of the manifest that the file CURRENT names; `None` if there is no file
+/// CURRENT.
 pub(super) fn current_manifest(disk: &Disk, dir: &Path) -> Result<Option<PathBuf>> {
     let path = dir.join("CURRENT");
     let Some(bytes) = disk.read(&path)? else { return Ok(None) };
@@ -80,7 +81,7 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
                 return Err(StoreError::corrupt(
                     path,
                     offset,
-                    format!("table {number:06}.ldb has a first key that is above its last"),
+                    format!("table {number:06}.ldb has a first key above its last key"),
                 ));
             }
             if state.files.insert(number, file).is_some() || number > NUMBER_MAX {
@@ -99,8 +100,8 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     let (Some(log_number), Some(next_file), Some(last_sequence)) =
         (seen.log_number, seen.next_file, seen.last_sequence)
     else {
-        let what = "the manifest ends without the numbers of the next file, of the log and of the \
-            last sequence, which it must state";
+        let what = "the manifest lacks the number of the next file, of the log, or of the last \
+            sequence";
         return Err(StoreError::corrupt(path, reader.offset(), what));
     };
     state.log_number = log_number;
@@ -109,7 +110,7 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     state.next_file = next_file.max(log_number.saturating_add(1));
     if state.next_file > NUMBER_MAX || last_sequence > SEQUENCE_MAX {
         let what = format!(
-            "the manifest states numbers that are too high: next file {}, last sequence {}",
+            "numbers in the manifest are too high: next file {}, last sequence {}",
             state.next_file, state.last_sequence
         );
         return Err(StoreError::corrupt(path, reader.offset(), what));
@@ -117,10 +118,10 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
     Ok(state)
 }
 
-/// Handles on all tables of `state`, whose files are among `names`.
+/// Returns handles to all tables of `state`, whose files are among `names`.
 ///
 /// # Errors
-/// A table is missing, or not of the length that the manifest states.
+/// A table is missing, or its length is not the one in the manifest.
 pub(super) fn open_tables(
     disk: &Disk,
     dir: &Path,
@@ -143,7 +144,7 @@ pub(super) fn open_tables(
         };
         let bytes = disk.len(&path)?;
         if bytes != file.bytes {
-            let what = format!("the table has {bytes} bytes, and the manifest says {}", file.bytes);
+            let what = format!("the table has {bytes} bytes, but the manifest says {}", file.bytes);
             return Err(StoreError::new(path, what));
         }
         let table = Table::new(disk.clone(), path, file.number, bytes, file.keys.clone());
@@ -160,8 +161,8 @@ pub(super) fn new_manifest(
     state: &mut State,
     version: &Version,
 ) -> Result<Manifest> {
-    // Logs below this number are no longer needed. LevelDB wants it below the number of the next
-    // file.
+    // Logs below this number are no longer needed. LevelDB requires it to be below the number of
+    // the next file.
     let log_number = state.next_file;
     let number = state.next_file + 1;
     state.next_file += 2;
@@ -191,8 +192,8 @@ pub(super) fn new_manifest(
     Ok(Manifest { file: Some(file), offset, last_sequence })
 }
 
-/// Removes files that are no longer needed: tables that are in no level and whose number is not
-/// among `keep`, logs, and manifests other than `manifest`.
+/// Removes files that are no longer needed: tables that are in no level and whose number is not in
+/// `keep`, logs, and manifests other than `manifest`.
 pub(super) fn remove_obsolete(
     disk: &Disk,
     dir: &Path,

@@ -16,16 +16,16 @@ use super::format::{
     read_footer, user_key,
 };
 
-/// Bytes that a scan asks the kernel to read ahead at a time.
+/// Number of bytes that a scan asks the kernel to read ahead at a time.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
 /// A sorted table: written once, never changed, and read by any number of threads without a lock.
 ///
-/// The file is mapped, and its index and filter are checked, at the first use. When the last handle
-/// on a table that was marked obsolete is dropped, the file is removed.
+/// The file is mapped, and its index and filter are checked, on first use. When the last handle of
+/// a table marked obsolete is dropped, the file is removed.
 pub(super) struct Table {
     pub(super) number: u64,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub(super) bytes: u64,
     pub(super) keys: KeyRange,
     disk: Disk,
@@ -38,45 +38,45 @@ pub(super) struct Table {
 enum Bytes {
     /// The file, mapped.
     Mapped(Mmap),
-    /// The content of a log file as a table, in a database that is open for reading only.
+    /// The content of a log file as a table, in a database opened for reading only.
     Owned(Vec<u8>),
 }
 
-/// What is known of a table once it was opened.
+/// The state of a table that has been opened.
 struct Open {
     bytes: Bytes,
     index: Block,
     fences: Option<Fences>,
     filter: Option<FilterBlock>,
-    /// A bit for each data block, set when the checksum of the block was verified. The number of
-    /// the bit is that of the block, or without fences the offset of the index entry divided by 4:
-    /// different for all blocks, since an index entry has at least 5 bytes.
+    /// A bit for each data block, set once the checksum of the block has been verified. The number
+    /// of the bit is that of the block, or without fences the offset of the index entry divided by
+    /// 4, which differs for all blocks, since an index entry has at least 5 bytes.
     verified: Box<[AtomicU64]>,
 }
 
 /// The bloom filters of a table.
 struct FilterBlock {
-    /// Where they lie in the file.
+    /// The range of the filter block in the file.
     block: Range<usize>,
     filter: Filter,
 }
 
 impl FilterBlock {
-    /// The filter of the data block at `offset` of `file`, see [`Filter::of`].
+    /// Returns the filter of the data block at `offset` in `file`; see [`Filter::of`].
     #[inline]
     fn of<'a>(&self, file: &'a [u8], offset: u64) -> Option<&'a [u8]> {
         self.filter.of(&file[self.block.clone()], offset)
     }
 }
 
-/// Where a data block lies, and the number of its bit in [`Open::verified`].
+/// The location of a data block, and the number of its bit in [`Open::verified`].
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     handle: Handle,
     bit: usize,
 }
 
-/// The result of looking for a key in one table.
+/// The result of a lookup of a key in one table.
 pub(super) enum Lookup<'a> {
     /// The table has no entry of the key; an older table may have one.
     Absent,
@@ -86,7 +86,7 @@ pub(super) enum Lookup<'a> {
     Value(&'a [u8]),
 }
 
-/// The position of a lookup in the index, kept for the next lookup of an ascending series.
+/// The position in the index after a lookup, where the lookup of the next, greater key starts.
 #[derive(Default)]
 pub(super) struct Probe {
     entry: usize,
@@ -94,43 +94,42 @@ pub(super) struct Probe {
 }
 
 impl Table {
-    /// The table at `path`; nothing is read yet.
+    /// Returns the table at `path`; nothing is read yet.
     pub(super) fn new(disk: Disk, path: PathBuf, number: u64, bytes: u64, keys: KeyRange) -> Self {
         let (open, obsolete) = (OnceLock::new(), AtomicBool::new(false));
         Self { number, bytes, keys, disk, path, open, obsolete }
     }
 
-    /// The same table, with its bytes in memory instead of in a file.
+    /// Returns the same table with its bytes in memory instead of a file.
     pub(super) fn in_memory(self, bytes: Vec<u8>) -> Result<Self> {
         let open = Open::check(&self.path, Bytes::Owned(bytes))?;
         self.open.get_or_init(|| open);
         Ok(self)
     }
 
-    /// Where the file is, or would be.
+    /// Returns the path of the file, or the path that it would have.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The first user key.
+    /// Returns the first user key.
     pub(super) fn first(&self) -> &[u8] {
         user_key(&self.keys.smallest)
     }
 
-    /// The last user key.
+    /// Returns the last user key.
     pub(super) fn last(&self) -> &[u8] {
         user_key(&self.keys.largest)
     }
 
-    /// Requests that the file be removed when the last handle is dropped.
+    /// Marks the file to be removed when the last handle is dropped.
     pub(super) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// The block that holds `key` if the table does; `None` if the table does not.
+    /// Returns the block that holds `key` if the table does; `None` if the table does not.
     ///
-    /// `carry_on` says that `probe` was last used on this same table, for a key that is not
-    /// greater.
+    /// `carry_on` says that `probe` was last used on this table, for a key that is not greater.
     #[inline]
     pub(super) fn locate(
         &self,
@@ -171,7 +170,7 @@ impl Table {
         Ok(Some(Place { handle, bit: (index.offset() - open.index.start) / 4 }))
     }
 
-    /// The bloom filter of the block at `place`; `None` if there is none.
+    /// Returns the bloom filter of the block at `place`; `None` if there is none.
     #[inline]
     pub(super) fn filter(&self, place: Place) -> Result<Option<&[u8]>> {
         let open = self.open()?;
@@ -179,16 +178,16 @@ impl Table {
         Ok(filter.and_then(|filter| filter.of(open.bytes(), place.handle.offset)))
     }
 
-    /// Has the block at `place` loaded: from the disk, if it was never read, so that the disk works
-    /// on many blocks at a time when many keys are located before the first one is read. Returns a
-    /// number that depends on bytes of the block, for which the processor has to load them.
+    /// Starts to load the block at `place`, from the disk if it was never read: the disk works on
+    /// many blocks at once when many keys are located before the first is read. Returns a number
+    /// that depends on bytes of the block, so that the processor has to load them.
     #[inline]
     pub(super) fn request(&self, place: Place) -> Result<u32> {
         let open = self.open()?;
         let block = bounds(&self.path, open.bytes(), place.handle)?;
         match &open.bytes {
             Bytes::Mapped(map) if !open.is_verified(place) => {
-                // Advice may be refused; it changes speed only.
+                // The kernel may refuse the advice, which affects only speed.
                 let _ = map.advise_range(Advice::WillNeed, block.start, block.len());
                 Ok(0)
             }
@@ -196,7 +195,7 @@ impl Table {
         }
     }
 
-    /// The newest entry of `key` in the block at `place`, where [`Table::locate`] found it.
+    /// Returns the newest entry of `key` in the block at `place`, where [`Table::locate`] found it.
     pub(super) fn read(&self, place: Place, key: &[u8]) -> Result<Lookup<'_>> {
         let open = self.open()?;
         let file = open.bytes();
@@ -219,23 +218,24 @@ impl Table {
         let file = self.disk.open_read(&self.path)?;
         let bytes = file.len()?;
         if bytes != self.bytes {
-            let what = format!("the table has {bytes} bytes, and the manifest says {}", self.bytes);
+            let what = format!("the table has {bytes} bytes, but the manifest says {}", self.bytes);
             return Err(StoreError::new(&self.path, what));
         }
         if bytes < FOOTER_BYTES as u64 {
             return Err(StoreError::new(
                 &self.path,
-                format!("the file has {bytes} bytes, and a table has at least {FOOTER_BYTES}"),
+                format!("the file has {bytes} bytes, but a table has at least {FOOTER_BYTES}"),
             ));
         }
         let map = file.map()?;
-        // Advice may be refused; it changes speed only. Scans ask for what they need themselves.
+        // The kernel may refuse the advice, which affects only speed. Scans ask for readahead
+        // themselves.
         let _ = map.advise(Advice::Random);
         let open = Open::check(&self.path, Bytes::Mapped(map))?;
         Ok(self.open.get_or_init(|| open))
     }
 
-    /// The bytes of the whole file.
+    /// Returns the bytes of the whole file.
     fn file(&self) -> Result<&[u8]> {
         Ok(self.open()?.bytes())
     }
@@ -247,7 +247,7 @@ impl Table {
             StoreError::corrupt(
                 &self.path,
                 index.value().start as u64,
-                "the place of a block, stored here, cannot be read",
+                "the location of a block, stored here, is damaged",
             )
         })
     }
@@ -267,14 +267,14 @@ impl Table {
     }
 
     fn bad_key(&self, at: usize) -> StoreError {
-        StoreError::corrupt(&self.path, at as u64, "the key is too short, or of an unknown kind")
+        StoreError::corrupt(&self.path, at as u64, "the key is too short or of an unknown kind")
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            // A file that remains is removed when the database is opened next.
+            // A file that remains is removed when the database is next opened.
             let _ = self.disk.remove(&self.path);
         }
     }
@@ -335,7 +335,7 @@ fn find_filter(path: &Path, file: &[u8], metaindex: Block) -> Result<Option<Filt
             StoreError::corrupt(
                 path,
                 at.start as u64,
-                "the place of a block, stored here, cannot be read",
+                "the location of a block, stored here, is damaged",
             )
         })?;
         let block = checked_bounds(path, file, handle)?;
@@ -344,7 +344,7 @@ fn find_filter(path: &Path, file: &[u8], metaindex: Block) -> Result<Option<Filt
     Ok(None)
 }
 
-/// Where the block that `handle` names lies, without its trailer.
+/// Returns the range of the block that `handle` names, without its trailer.
 fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
     let end = handle.offset.checked_add(handle.size);
     let limit = file.len().saturating_sub(FOOTER_BYTES + BLOCK_TRAILER_BYTES) as u64;
@@ -352,7 +352,7 @@ fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
         Some(end) if end <= limit => Ok(handle.offset as usize..end as usize),
         _ => {
             let what = format!(
-                "a block of {} bytes is said to start here, beyond the end of the table",
+                "a block of {} bytes that starts here would reach beyond the end of the table",
                 handle.size
             );
             Err(StoreError::corrupt(path, handle.offset, what))
@@ -360,7 +360,7 @@ fn bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
     }
 }
 
-/// [`bounds`] of a block whose checksum was verified.
+/// Returns the [`bounds`] of a block after verifying its checksum.
 fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usize>> {
     let block = bounds(path, file, handle)?;
     let stored = get_u32(file, block.end + 1);
@@ -375,13 +375,13 @@ fn checked_bounds(path: &Path, file: &[u8], handle: Handle) -> Result<Range<usiz
         0 => Ok(block),
         1 => {
             let what =
-                "the block is compressed with Snappy, and only uncompressed tables can be read";
+                "the block is compressed with Snappy, but only uncompressed tables can be read";
             Err(StoreError::corrupt(path, handle.offset, what))
         }
         _ => Err(StoreError::corrupt(
             path,
             handle.offset,
-            "the block is of an unknown compression type",
+            "the block has an unknown compression type",
         )),
     }
 }
@@ -394,24 +394,24 @@ fn damaged(path: &Path, bad: BadBlock) -> StoreError {
     StoreError::corrupt(path, bad.0 as u64, "a block of the table is damaged")
 }
 
-/// Walks the entries of one table in order. The checksum of each block is verified first.
+/// A cursor over the entries of one table. It verifies the checksum of each block first.
 #[derive(Default)]
 pub(super) struct TableCursor {
     index: BlockCursor,
     data: BlockCursor,
     read_ahead_to: usize,
-    /// Whether the memory of blocks is given back once the cursor has passed them.
+    /// Whether the memory of blocks is released once the cursor has passed them.
     releases: bool,
 }
 
 impl TableCursor {
-    /// A cursor for a scan, which reads each block once: the memory of blocks is given back once it
-    /// has passed them.
+    /// Returns a cursor for a scan, which reads each block once: the memory of blocks is released
+    /// once it has passed them.
     pub(super) fn of_scan() -> Self {
         Self { releases: true, ..Self::default() }
     }
 
-    /// Gives the memory of the whole table back, if this is the cursor of a scan.
+    /// Releases the memory of the whole table if this is the cursor of a scan.
     pub(super) fn release(&self, table: &Table) {
         if let Some(Open { bytes: Bytes::Mapped(map), .. }) = table.open.get()
             && self.releases
@@ -462,24 +462,24 @@ impl TableCursor {
         }
     }
 
-    /// The internal key under the cursor.
+    /// Returns the internal key of the current entry.
     #[inline]
     pub(super) fn key(&self) -> &[u8] {
         self.data.key()
     }
 
-    /// The value under the cursor.
+    /// Returns the value of the current entry.
     #[inline]
     pub(super) fn value<'a>(&self, table: &'a Table) -> Result<&'a [u8]> {
         Ok(&table.file()?[self.data.value()])
     }
 
-    /// An error that blames the entry under the cursor.
+    /// Returns an error that blames the current entry.
     pub(super) fn bad_entry(&self, table: &Table, what: &str) -> StoreError {
         StoreError::corrupt(table.path(), self.data.offset() as u64, what)
     }
 
-    /// The index key of the block under the cursor.
+    /// Returns the index key of the current block.
     pub(super) fn index_key(&self) -> &[u8] {
         self.index.key()
     }
@@ -490,7 +490,7 @@ impl TableCursor {
         self.index.advance(file).map_err(|bad| table.damaged(bad))
     }
 
-    /// Whether the filter of its block admits the key under the cursor, which has this bloom hash.
+    /// Returns whether the filter of its block admits the current key, which has this bloom hash.
     pub(super) fn filter_holds(&self, table: &Table, hash: u32) -> Result<bool> {
         let open = table.open()?;
         let Some(filter) = &open.filter else { return Ok(true) };
@@ -508,7 +508,7 @@ impl TableCursor {
                     disk::release(map, 0..start);
                 }
                 let len = READ_AHEAD_BYTES.min(file.len() - start);
-                // Advice may be refused; it changes speed only.
+                // The kernel may refuse the advice, which affects only speed.
                 let _ = map.advise_range(Advice::WillNeed, start, len);
                 self.read_ahead_to = start + len;
             }

@@ -11,28 +11,28 @@ use super::format::{
 use super::options::Options;
 use super::table::Table;
 
-/// Bytes that are gathered before they are written with one call.
+/// Number of bytes that are gathered before they are written with one call.
 const WRITE_BYTES: usize = 2 << 20;
 
-/// Writes one table: entries in ascending order of their keys.
+/// Writes one table, in ascending key order.
 pub(super) struct TableWriter {
     disk: Disk,
     path: PathBuf,
     number: u64,
     /// `None` for a table that stays in memory.
     file: Option<File>,
-    /// The bytes that are not written yet, from `base` on.
+    /// The bytes from `base` on are not written yet.
     buffer: Vec<u8>,
-    /// Where the first page of memory in `buffer` starts.
+    /// The start of the first whole memory page in `buffer`.
     base: usize,
-    /// Bytes that are written already.
+    /// Number of bytes already written.
     written: u64,
     block_bytes: usize,
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<FilterBuilder>,
-    /// Where the last finished data block lies. Its index entry is written when the next key is
-    /// known, so that a short separator can be found.
+    /// The location of the last finished data block. Its index entry is written when the next key
+    /// is known, so that a short separator can be found.
     ended: Option<Handle>,
     /// The last key of that block.
     separator: Vec<u8>,
@@ -56,10 +56,10 @@ impl TableWriter {
         Ok(Self { file: Some(file), ..Self::in_memory(disk, path, number, options) })
     }
 
-    /// A table without a file; `path` is for messages.
+    /// Returns a writer for a table without a file; `path` is for messages.
     pub(super) fn in_memory(disk: &Disk, path: PathBuf, number: u64, options: &Options) -> Self {
         let bloom = options.bloom_bits_per_key;
-        // After the data come a filter and an index of some hundredths of its size.
+        // The data is followed by a filter and an index of a few percent of its size.
         let tail = 2 * options.block_bytes + (options.table_bytes_max / 16) as usize;
         let mut buffer: Vec<u8> = Vec::with_capacity(Disk::DIRECT_BYTES + WRITE_BYTES + tail);
         let base = buffer.as_ptr().align_offset(Disk::DIRECT_BYTES).min(Disk::DIRECT_BYTES);
@@ -90,7 +90,7 @@ impl TableWriter {
     /// The disk fails, or the key or the value is longer than 512 MiB.
     ///
     /// # Panics
-    /// `key` is not greater than the one before.
+    /// `key` is not greater than the previous one.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], sequence: u64, value: Option<&[u8]>) -> Result<()> {
         let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
@@ -98,12 +98,12 @@ impl TableWriter {
         if key.len() > ENTRY_BYTES_MAX || value.len() > ENTRY_BYTES_MAX {
             return Err(StoreError::new(
                 &self.path,
-                "a key or a value is longer than 512 MiB, the most that can be written",
+                "a key or a value is longer than the limit of 512 MiB",
             ));
         }
-        // Bytes of the trailer are stored even where they could be shared too, after a key that is.
+        // Bytes of the trailer are stored in full even if they could be shared too.
         let shared = common_prefix(&self.largest, key);
-        assert!(self.ascends(key, shared), "keys are written in ascending order, each once");
+        assert!(self.ascends(key, shared), "keys must be written in ascending order, each once");
         if let Some(filter) = &mut self.filter {
             filter.add(bloom::hash(key));
         }
@@ -116,14 +116,14 @@ impl TableWriter {
         if self.data.len() >= self.block_bytes { self.end_block() } else { Ok(()) }
     }
 
-    /// About how many bytes the table has if it ends here.
+    /// Returns about how many bytes the table has if it ends here.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::bytes);
         self.offset() + (self.data.len() + self.index.len() + filter) as u64
     }
 
-    /// Writes what is left, and returns the table and its file, which the caller syncs.
+    /// Writes the rest, and returns the table and its file, which the caller syncs.
     pub(super) fn finish(mut self) -> Result<(Table, Option<File>)> {
         if !self.data.is_empty() {
             self.end_block()?;
@@ -162,8 +162,8 @@ impl TableWriter {
         self.written + (self.buffer.len() - self.base) as u64
     }
 
-    /// Whether `key`, which has `shared` bytes in common with the last internal key, is greater
-    /// than the last user key. The first key always is.
+    /// Returns whether `key`, which has `shared` bytes in common with the last internal key, is
+    /// greater than the last user key. The first key always is.
     #[inline]
     fn ascends(&self, key: &[u8], shared: usize) -> bool {
         let Some(last) = self.largest.len().checked_sub(TRAILER_BYTES) else { return true };
@@ -173,7 +173,7 @@ impl TableWriter {
         }
     }
 
-    /// Prepares for the first entry of a block; returns how many bytes its key shares, which is 0.
+    /// Prepares the first entry of a block; returns how many bytes its key shares, which is 0.
     fn start_block(&mut self, key: &[u8], trailer: &[u8]) -> usize {
         if self.smallest.is_empty() {
             self.smallest.extend_from_slice(key);
@@ -221,7 +221,7 @@ impl TableWriter {
         Handle { offset, size }
     }
 
-    /// Writes what was gathered; to a file past the page cache, only whole pages of it.
+    /// Writes the gathered bytes; past the page cache, only whole pages.
     fn write_out(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let gathered = self.buffer.len() - self.base;
@@ -236,7 +236,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes everything that is left, which may end inside a page.
+    /// Writes all remaining bytes, which may end inside a page.
     fn write_rest(&mut self) -> Result<()> {
         self.write_out()?;
         let Some(file) = self.file.as_ref().filter(|_| self.buffer.len() > self.base) else {

@@ -8,18 +8,18 @@ use super::table::{Table, TableCursor};
 
 impl Db {
     /// Reads the whole database, and checks every checksum, the order of keys, the index, the
-    /// filters and the bounds that the manifest states. Returns the number of entries, including
-    /// deleted and outdated ones.
+    /// filters and the key ranges in the manifest. Returns the number of entries, including deleted
+    /// and outdated ones.
     ///
     /// # Errors
-    /// Something is wrong; the error names the file and the offset.
+    /// The database is damaged; the error names the file and the offset.
     pub fn verify(&self) -> Result<u64> {
         self.snapshot().verify()
     }
 }
 
 impl Snapshot {
-    /// [`Db::verify`] of this snapshot.
+    /// Like [`Db::verify`], on this snapshot.
     pub fn verify(&self) -> Result<u64> {
         let tables: Vec<_> = self.version().tables().map(|table| table.table).collect();
         tables.par_iter().map(|table| verify_table(table)).try_reduce(|| 0, |a, b| Ok(a + b))
@@ -34,29 +34,27 @@ fn verify_table(table: &Table) -> Result<u64> {
         let key = cursor.key();
         let wrong = |what: &str| Err(cursor.bad_entry(table, what));
         let Some(InternalKey { user, .. }) = split_key(key) else {
-            return wrong("the key is too short, or of an unknown kind");
+            return wrong("the key is too short or of an unknown kind");
         };
         if entries == 0 && key != &*table.keys.smallest {
-            return wrong("the first key of the table is not the one that the manifest states");
+            return wrong("the first key of the table is not the one in the manifest");
         }
         if entries > 0 && compare_internal(&last, key).is_ge() {
-            return wrong("the key is not greater than the one before it");
+            return wrong("the key is not greater than the previous one");
         }
         // User keys only: rusty-leveldb gives its index keys a trailer that sorts too early.
         if user > user_key(cursor.index_key()) {
-            return wrong("the key is greater than the end that the index states for its block");
+            return wrong("the key is greater than the end of its block in the index");
         }
         if cursor.index_key() != last_index {
             if entries > 0 && user < user_key(&last_index) {
-                return wrong(
-                    "the key is smaller than the start that the index states for its block",
-                );
+                return wrong("the key is smaller than the start of its block in the index");
             }
             last_index.clear();
             last_index.extend_from_slice(cursor.index_key());
         }
         if !cursor.filter_holds(table, bloom::hash(user))? {
-            return wrong("the bloom filter rules out this key, which its block holds");
+            return wrong("the bloom filter rules out this key, although its block holds it");
         }
         entries += 1;
         last.clear();
@@ -64,10 +62,9 @@ fn verify_table(table: &Table) -> Result<u64> {
         found = cursor.advance(table)?;
     }
     if last != *table.keys.largest {
-        return Err(cursor.bad_entry(
-            table,
-            "the last key of the table is not the one that the manifest states",
-        ));
+        return Err(
+            cursor.bad_entry(table, "the last key of the table is not the one in the manifest")
+        );
     }
     Ok(entries)
 }

@@ -11,58 +11,58 @@ use super::manifest::{DeletedFile, NewFile};
 use super::table::{Lookup, Place, Probe, Table, TableCursor};
 
 /// Number of keys that are located before the value of the first is read: enough to keep a disk
-/// busy, with little memory.
+/// busy, and little memory.
 const BATCH_KEYS: usize = 512;
 
 /// A key that [`Version::get_many`] looks up.
 #[derive(Clone, Copy)]
 struct OpenKey {
-    /// Its index among the keys, or [`DONE`] once it was found.
+    /// The index of the key in the input, or [`DONE`] once it was found.
     index: usize,
-    /// Its bloom hash.
+    /// The bloom hash of the key.
     hash: u32,
 }
 
 /// The index that marks a key as found.
 const DONE: usize = usize::MAX;
 
-/// A table and the level that it belongs to.
+/// A table and its level.
 #[derive(Clone)]
 pub(super) struct LevelTable {
     pub level: usize,
     pub table: Arc<Table>,
 }
 
-/// Tables that do not overlap, in ascending order of their keys.
+/// Tables that do not overlap, in ascending key order.
 #[derive(Clone)]
 pub(super) struct SortedRun {
     pub level: usize,
     pub tables: Arc<[Arc<Table>]>,
 }
 
-/// What the database holds at one moment: its runs, from the newest to the oldest. A version never
-/// changes, so that readers need no lock.
+/// The content of the database at one moment: its runs, from the newest to the oldest. A version
+/// never changes, so that readers need no lock.
 ///
 /// Each of the levels 1 to 6 is one run. Tables of level 0 may overlap; the one with the higher
-/// number is newer. Neighbours in that order that do not overlap are gathered into one run, since
-/// it does not matter then which of them is newer.
+/// number is newer. Neighbours in that order that do not overlap form one run, since it does not
+/// matter which of them is newer.
 #[derive(Default)]
 pub(super) struct Version {
     pub runs: Vec<SortedRun>,
 }
 
 impl LevelTable {
-    /// The number of its file.
+    /// Returns the number of the table's file.
     pub(super) fn number(&self) -> u64 {
         self.table.number
     }
 
-    /// The part of a manifest record that removes the table.
+    /// Returns the part of a manifest record that removes the table.
     pub(super) fn deleted_file(&self) -> DeletedFile {
         DeletedFile { level: self.level, number: self.table.number }
     }
 
-    /// The part of a manifest record that adds the table.
+    /// Returns the part of a manifest record that adds the table.
     pub(super) fn file(&self) -> NewFile {
         let table = &self.table;
         NewFile {
@@ -75,17 +75,17 @@ impl LevelTable {
 }
 
 impl SortedRun {
-    /// Bytes of all tables.
+    /// Returns the size of all tables in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.tables.iter().map(|table| table.bytes).sum()
     }
 
-    /// Every table with its level.
+    /// Returns all tables with their level.
     pub(super) fn level_tables(&self) -> impl Iterator<Item = LevelTable> {
         self.tables.iter().map(|table| LevelTable { level: self.level, table: table.clone() })
     }
 
-    /// Index of the first table whose last user key is at least `key`.
+    /// Returns the index of the first table whose last user key is at least `key`.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
         self.tables.partition_point(|table| table.last() < key)
@@ -93,7 +93,7 @@ impl SortedRun {
 }
 
 impl Version {
-    /// The version that consists of these tables, in any order.
+    /// Returns the version that consists of these tables, given in any order.
     ///
     /// # Errors
     /// Tables of a level other than 0 overlap.
@@ -112,7 +112,7 @@ impl Version {
                 if compare_internal(&pair[0].keys.largest, &pair[1].keys.smallest).is_ge() {
                     let (a, b) = (pair[0].number, pair[1].number);
                     let what = format!(
-                        "the tables {a:06}.ldb and {b:06}.ldb of level {level} overlap, which only \
+                        "the tables {a:06}.ldb and {b:06}.ldb of level {level} overlap, as only \
                          tables of level 0 may"
                     );
                     return Err(StoreError::new(dir, what));
@@ -123,17 +123,17 @@ impl Version {
         Ok(Self { runs })
     }
 
-    /// Every table with its level.
+    /// Returns all tables with their levels.
     pub(super) fn tables(&self) -> impl Iterator<Item = LevelTable> {
         self.runs.iter().flat_map(SortedRun::level_tables)
     }
 
-    /// The part of a manifest record that adds every table.
+    /// Returns the part of a manifest record that adds all tables.
     pub(super) fn files(&self) -> Vec<NewFile> {
         self.tables().map(|table| table.file()).collect()
     }
 
-    /// The value of `key`, borrowed from its table.
+    /// Returns the value of `key`, borrowed from its table.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let hash = bloom::hash(key);
         let mut probe = Probe::default();
@@ -155,11 +155,12 @@ impl Version {
         Ok(None)
     }
 
-    /// Looks up many keys in ascending order: run after run, in each those that were not found yet.
+    /// Looks up many ascending keys: one run after another, in each the keys that were not found
+    /// yet.
     ///
-    /// Almost all of the time goes by waiting for memory. So a batch of keys goes through each step
-    /// before any of them goes on to the next one: the processor, and the disk, then load what many
-    /// keys need at the same time.
+    /// Almost all of the time is spent waiting for memory. So a batch of keys goes through each
+    /// step before any of them goes on to the next one: the processor and the disk then load the
+    /// data of many keys at the same time.
     pub(super) fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -195,15 +196,15 @@ impl Version {
     }
 }
 
-/// Keeps of the places, each of them that of a key of `part`, those whose filter admits the key,
-/// and has their blocks loaded.
+/// Keeps only the places whose filter admits the key, and starts to load their blocks. Each place
+/// belongs to a key of `part`.
 fn keep_those_admitted(
     places: &mut Vec<(usize, &Arc<Table>, Place)>,
     part: &[OpenKey],
 ) -> Result<()> {
     let filters = places.iter().map(|&(_, table, place)| table.filter(place));
     let filters: Vec<_> = filters.collect::<Result<_>>()?;
-    // A filter mostly lies in two cache lines: that of its first and that of its last byte.
+    // A filter usually spans two cache lines: that of its first and that of its last byte.
     let ends = |bytes: &&[u8]| Some(u32::from(*bytes.first()?) + u32::from(*bytes.last()?));
     black_box(filters.iter().flatten().filter_map(ends).fold(0, u32::wrapping_add));
     let mut filters = filters.iter();
@@ -219,17 +220,17 @@ fn keep_those_admitted(
     })
 }
 
-/// The position in a run of the lookups of an ascending series of keys.
+/// The position in a run during lookups of ascending keys.
 #[derive(Default)]
 struct RunProbe {
     at: usize,
-    /// The table that `probe` was used on.
+    /// The table for which `probe` was last used.
     last: Option<usize>,
     probe: Probe,
 }
 
 impl RunProbe {
-    /// The table and the block of it that hold `key`, if the run does.
+    /// Returns the table and its block that hold `key`, if the run does.
     #[inline]
     fn locate<'a>(
         &mut self,
@@ -262,7 +263,8 @@ fn gather_level_0(mut tables: Vec<Arc<Table>>) -> Vec<SortedRun> {
     runs.into_iter().map(|tables| SortedRun { level: 0, tables: tables.into() }).collect()
 }
 
-/// At most `parts - 1` ascending user keys that cut `runs` into parts of about equal size.
+/// Returns at most `parts - 1` ascending user keys that split `runs` into parts of about equal
+/// size.
 pub(super) fn split(runs: &[SortedRun], parts: usize) -> Result<Vec<Vec<u8>>> {
     if parts < 2 {
         return Ok(Vec::new());

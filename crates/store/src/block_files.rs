@@ -14,9 +14,9 @@ use super::{
     BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, IndexRecord, Obfuscation,
 };
 
-/// Core's `MAX_SIZE`: the most bytes that a block in a file may state as its length.
+/// The largest length that a block in a file may state (Core's `MAX_SIZE`).
 const MAX_SIZE: u32 = 0x0200_0000;
-/// Number of files that are kept open for reading; below every usual limit on open files.
+/// Maximum number of files kept open for reading, below every usual limit on open files.
 const READERS_MAX: usize = 16;
 
 /// The blk and rev files of a data directory (the part of Core's `BlockManager` that handles
@@ -34,46 +34,48 @@ pub struct BlockFiles {
     readers: Mutex<VecDeque<Reader>>,
 }
 
-/// A file that is open for reading.
+/// A file opened for reading.
 struct Reader {
     id: FlatFile,
     file: Arc<File>,
 }
 
-/// Undo data to be stored.
+/// Undo data to store.
 #[derive(Clone, Copy)]
 pub struct UndoRecord<'a> {
-    /// Number of the blk file that holds the block, and of the rev file.
+    /// Number of the blk file that holds the block, and of its rev file.
     pub file: u32,
     /// Height of the block.
     pub height: u32,
     /// Hash of the parent of the block, which the checksum covers.
     pub prev: &'a Hash,
-    /// Core's `CBlockUndo`, serialised.
+    /// The serialised undo data (Core's `CBlockUndo`).
     pub payload: &'a [u8],
 }
 
-/// The record of undo data, before it is obfuscated for its place in a file.
+/// A record of undo data that is not obfuscated yet, as that depends on its offset in the file.
 pub struct EncodedUndo {
     record: Vec<u8>,
 }
 
 impl EncodedUndo {
-    /// The bytes that it takes in the file.
+    /// Returns the number of bytes that the record takes in the file.
     pub fn bytes(&self) -> usize {
         self.record.len()
     }
 }
 
-/// What a flush that has begun is to make durable, and what the block index may say of it then.
-#[must_use = "the next flush leaves these files out"]
+/// The files that a flush in progress has to sync, and the changes that it may then write to the
+/// block index.
+#[must_use = "the next flush does not sync these files"]
 pub struct Unflushed {
     files: BTreeSet<FlatFile>,
     changes: FileChanges,
 }
 
 impl BlockFiles {
-    /// The files in `directory` (Core's `blocks`), which the block index describes with `infos`.
+    /// Returns the files in `directory` (Core's `blocks`), which the block index describes with
+    /// `infos`.
     pub fn new(
         disk: &Disk,
         directory: &Path,
@@ -94,24 +96,24 @@ impl BlockFiles {
         }
     }
 
-    /// Path of the blk file of this number.
+    /// Returns the path of the blk file with this number.
     pub fn block_path(&self, file: u32) -> PathBuf {
         Kind::Block.path(&self.directory, file)
     }
 
-    /// Path of the rev file of this number.
+    /// Returns the path of the rev file with this number.
     pub fn undo_path(&self, file: u32) -> PathBuf {
         Kind::Undo.path(&self.directory, file)
     }
 
-    /// Appends the bytes of a block, and returns where they are. `time` is that of the header.
+    /// Appends the bytes of a block, and returns their position. `time` is that of the header.
     pub fn append_block(&self, block: &[u8], height: u32, time: u32) -> Result<FlatFilePos> {
         self.append(None, block, height, time)
     }
 
     /// Appends the bytes of a block to the files of `lane`, which hold no other blocks, and returns
-    /// where they are. `time` is that of the header. Different lanes may be appended to at the
-    /// same time.
+    /// their position. `time` is that of the header. Different lanes may be appended to at the same
+    /// time.
     pub fn append_block_in(
         &self,
         lane: &mut Lane,
@@ -122,8 +124,8 @@ impl BlockFiles {
         self.append(Some(lane), block, height, time)
     }
 
-    /// Ends a lane: the room that is reserved at the end of its file is released. The files of a
-    /// lane that is dropped instead keep it, and get no more blocks before they are opened again.
+    /// Ends a lane: the space reserved at the end of its file is released. If a lane is dropped
+    /// instead, its files keep that space, and get no more blocks until they are opened again.
     pub fn end_lane(&self, lane: Lane) -> Result<()> {
         self.writer().end_lane(lane)
     }
@@ -134,22 +136,22 @@ impl BlockFiles {
         self.append_encoded_undo(undo.file, undo.height, encoded)
     }
 
-    /// The record of undo data, with its checksum, for [`BlockFiles::append_encoded_undo`].
-    /// `payload` is Core's `CBlockUndo`, serialised; `prev` is the hash of the parent of the block.
+    /// Returns the record of undo data, with its checksum, for [`BlockFiles::append_encoded_undo`].
+    /// `payload` is Core's serialised `CBlockUndo`; `prev` is the hash of the parent of the block.
     pub fn encode_undo(&self, payload: &[u8], prev: &Hash) -> EncodedUndo {
         EncodedUndo { record: undo_record(self.magic, payload, prev) }
     }
 
-    /// Appends the record of the undo data of the block at `height`, which is in the blk file of
-    /// number `file`, and returns the offset of the undo data in the rev file of that number.
+    /// Appends the undo record of the block at `height`, which is in the blk file with the number
+    /// `file`, and returns the offset of the undo data in the rev file with that number.
     pub fn append_encoded_undo(&self, file: u32, height: u32, undo: EncodedUndo) -> Result<u32> {
         let mut record = undo.record;
         let start = self.writer().append_undo(&mut record, file, height)?;
         Ok(start + STORAGE_HEADER_BYTES)
     }
 
-    /// Appends the undo data of a stored block and notes it in `entry`, unless the entry says that
-    /// it is stored already. Returns whether it was appended (Core's `WriteBlockUndo`).
+    /// Appends the undo data of a stored block and records its position in `entry`, unless the
+    /// entry already has one. Returns whether it was appended (Core's `WriteBlockUndo`).
     pub fn write_undo(
         &self,
         record: &mut IndexRecord,
@@ -166,12 +168,12 @@ impl BlockFiles {
         Ok(true)
     }
 
-    /// Cuts the rev files back to the undo data at the positions `named`, those of all entries of
-    /// the block index: what was appended after the last of them in each file is gone. Files that
-    /// end there stay untouched, as do those that somebody has removed.
+    /// Truncates each rev file after the last of its undo data in `named`, which holds the
+    /// positions of all entries of the block index; a file without any becomes empty. Files that
+    /// already end there are not touched, and missing files are skipped.
     ///
     /// # Errors
-    /// No record of undo data is where an entry names one, or the disk fails.
+    /// There is no undo record at a position that an entry names, or the disk fails.
     pub fn cut_undo(&self, named: impl IntoIterator<Item = FlatFilePos>) -> Result<()> {
         let mut last_of = BTreeMap::new();
         for FlatFilePos { file, pos } in named {
@@ -193,20 +195,20 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// Counts a block of `len` bytes that is at `pos` already, while the index is rebuilt from the
+    /// Counts a block of `len` bytes that is already at `pos`, while the index is rebuilt from the
     /// files (Core's `UpdateBlockInfo`).
     ///
     /// # Errors
-    /// The number of the file is higher than any chain needs.
+    /// The file number is higher than any chain needs.
     pub fn note_block(&self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
         self.writer().note_block(pos, len, height, time)
     }
 
-    /// Reserves a file up to its byte `end`, while the index is rebuilt: what it holds there is not
-    /// written over.
+    /// Marks a file as used up to its byte `end`, while the index is rebuilt, so that its content
+    /// there is not overwritten.
     ///
     /// # Errors
-    /// The number of the file is higher than any chain needs.
+    /// The file number is higher than any chain needs.
     pub fn note_used(&self, file: u32, end: u32) -> Result<()> {
         self.writer().note_used(file, end)
     }
@@ -214,21 +216,21 @@ impl BlockFiles {
     /// Reads the bytes of the block at `pos` (Core's `ReadRawBlock`), which the caller parses.
     ///
     /// # Errors
-    /// The file is missing or cannot be read; another magic or an impossible length stands before
-    /// the block; the file ends within the block.
+    /// The file is missing or cannot be read; the magic or the length before the block is invalid;
+    /// the file ends within the block.
     pub fn read_block(&self, pos: FlatFilePos) -> Result<Vec<u8>> {
         let mut block = Vec::new();
         self.read_block_into(pos, &mut block)?;
         Ok(block)
     }
 
-    /// [`BlockFiles::read_block`] into a buffer, whose content is replaced.
+    /// Like [`BlockFiles::read_block`], into a buffer whose content is replaced.
     pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
         block.clear();
         let (file, len) = self.open_record(Kind::Block, pos)?;
         if len > MAX_SIZE {
             let what =
-                format!("the length before this block is {len} bytes, more than any block has");
+                format!("the stated length of this block is {len} bytes, which no block can have");
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
         }
         self.read_revealed(&file, block, len as usize, pos)
@@ -245,7 +247,7 @@ impl BlockFiles {
         Ok(payload)
     }
 
-    /// [`BlockFiles::read_undo`] into a buffer, whose content is replaced.
+    /// Like [`BlockFiles::read_undo`], into a buffer whose content is replaced.
     pub fn read_undo_into(
         &self,
         pos: FlatFilePos,
@@ -262,26 +264,26 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// Makes everything appended so far durable: the files, then their directory. What is appended
-    /// meanwhile is left to the next flush.
+    /// Makes everything appended so far durable: the files, then their directory. Data that is
+    /// appended meanwhile is left to the next flush.
     ///
     /// # Errors
-    /// The disk fails, or it did in an earlier flush: what was to be synced then may be lost.
+    /// The disk fails, or failed in an earlier flush, whose data may be lost.
     pub fn flush(&self) -> Result<FileChanges> {
         self.end_flush(self.begin_flush()?)
     }
 
-    /// Begins to make everything appended so far durable; [`BlockFiles::end_flush`] does it. What
-    /// is appended from now on is left to the next flush, and does not count in this one.
+    /// Begins to make everything appended so far durable; [`BlockFiles::end_flush`] completes it.
+    /// Data that is appended from now on is left to the next flush, and is not counted in this one.
     ///
     /// # Errors
-    /// The disk failed in an earlier flush: what was to be synced then may be lost.
+    /// The disk failed in an earlier flush, whose data may be lost.
     pub fn begin_flush(&self) -> Result<Unflushed> {
         let (files, changes) = self.writer().take_changes()?;
         Ok(Unflushed { files, changes })
     }
 
-    /// Makes durable what was appended before [`BlockFiles::begin_flush`].
+    /// Makes the data durable that was appended before [`BlockFiles::begin_flush`].
     ///
     /// # Errors
     /// The disk fails.
@@ -298,39 +300,39 @@ impl BlockFiles {
         Ok(changes)
     }
 
-    /// Leaves so many bytes of the disk free whenever more room is reserved, for what else is to be
-    /// written there; never fewer than [`super::MIN_DISK_SPACE_BYTES`].
+    /// Keeps at least `bytes` of the disk free, for other data, whenever more space is reserved;
+    /// never fewer than [`super::MIN_DISK_SPACE_BYTES`].
     pub fn keep_free(&self, bytes: u64) {
         self.writer().keep_free(bytes);
     }
 
-    /// What each file holds, by its number.
+    /// Returns the info of each file, by its number.
     pub fn infos(&self) -> Vec<FileInfo> {
         self.writer().infos().to_vec()
     }
 
-    /// What each file holds that may be pruned, by its number; those that lanes append to count as
-    /// empty.
+    /// Returns the info of each file that may be pruned, by its number; files that lanes append to
+    /// count as empty.
     pub fn prunable_infos(&self) -> Vec<FileInfo> {
         self.writer().infos_but_lanes()
     }
 
-    /// Begins to prune the files of these numbers, by clearing their infos. The caller then clears
-    /// the positions in the entries of their blocks ([`forget_data`]), flushes, writes the changes
-    /// and the entries to the index, and after that calls [`BlockFiles::remove`].
+    /// Begins to prune the files with these numbers, by clearing their infos. The caller then
+    /// clears the positions in the entries of their blocks ([`forget_data`]), flushes, writes the
+    /// changes and the entries to the index, and finally calls [`BlockFiles::remove`].
     ///
     /// [`forget_data`]: crate::IndexRecord::forget_data
     ///
     /// # Panics
-    /// One is the last file, which is still written to, or one that does not exist.
+    /// A file is the last one, which is still written to, or does not exist.
     pub fn prune(&self, numbers: &[u32]) -> Result<()> {
         self.readers().retain(|reader| !numbers.contains(&reader.id.number));
         let mut writer = self.writer();
         numbers.iter().try_for_each(|number| writer.prune(*number))
     }
 
-    /// Deletes the files of these numbers, which are pruned. It may be called only if the block
-    /// index holds the flag `prunedblockfiles`.
+    /// Deletes the pruned files with these numbers. It may be called only if the block index holds
+    /// the flag `prunedblockfiles`.
     pub fn remove(&self, numbers: &[u32]) -> Result<()> {
         for number in numbers {
             for kind in [Kind::Block, Kind::Undo] {
@@ -343,9 +345,9 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// Deletes all files that were pruned and that a crash has left (Core's
-    /// `ScanAndUnlinkAlreadyPrunedFiles`): the ones whose info is empty, but not the last. As for
-    /// [`BlockFiles::remove`].
+    /// Deletes all pruned files that a crash has left (Core's `ScanAndUnlinkAlreadyPrunedFiles`):
+    /// those whose info is empty, except the last one. It may be called only if the block index
+    /// holds the flag `prunedblockfiles`.
     pub fn remove_pruned(&self) -> Result<()> {
         let infos = self.infos();
         let old = infos.split_last().map_or(&[][..], |(_, old)| old);
@@ -353,7 +355,7 @@ impl BlockFiles {
         self.remove(&pruned.map(|(number, _)| number).collect::<Vec<u32>>())
     }
 
-    /// Checks that every blk file that `entries` name exists, as Core does when it starts.
+    /// Checks that every blk file named in `entries` exists, as Core does at startup.
     ///
     /// # Errors
     /// A file is missing.
@@ -384,12 +386,13 @@ impl BlockFiles {
         Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
     }
 
-    /// The file of the record at `pos`, and the length of the record. Every record takes two reads,
-    /// since the index holds no lengths; this one takes 0.3 µs, and that of a block 50 µs.
+    /// Returns the file of the record at `pos`, and the length of the record. Every record takes
+    /// two reads, since the index holds no lengths; this one takes 0.3 µs, and reading a block 50
+    /// µs.
     fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
         let file = self.reader(FlatFile { kind, number: pos.file })?;
         let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
-            let what = "the block index names this offset, and no record can start before byte 8";
+            let what = "the block index names this offset, but no record can start before byte 8";
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
         };
         let mut header = [0; STORAGE_HEADER_BYTES as usize];
@@ -413,14 +416,15 @@ impl BlockFiles {
         Ok((file, len))
     }
 
-    /// The end of the record of the undo data at `pos`, after its checksum.
+    /// Returns the end of the undo record at `pos`, after its checksum.
     fn undo_end(&self, pos: FlatFilePos) -> Result<u32> {
         let (file, len) = self.open_record(Kind::Undo, pos)?;
         let end = [len, UNDO_DATA_DISK_OVERHEAD - STORAGE_HEADER_BYTES]
             .into_iter()
             .try_fold(pos.pos, u32::checked_add);
         end.ok_or_else(|| {
-            let what = format!("undo data of {len} bytes starts here, and no rev file has 4 GiB");
+            let what =
+                format!("undo data of {len} bytes starts here, but a rev file is below 4 GiB");
             StoreError::corrupt(file.path(), u64::from(pos.pos), what)
         })
     }
@@ -438,8 +442,8 @@ impl BlockFiles {
         Ok(())
     }
 
-    /// The file, open for reading. All readers share one handle, so that the kernel notices when
-    /// they read in sequence.
+    /// Returns the file, open for reading. All readers share one handle, so that the kernel notices
+    /// when they read sequentially.
     fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
         let mut readers = self.readers();
         if let Some(known) = readers.iter().find(|reader| reader.id == id) {
@@ -454,10 +458,10 @@ impl BlockFiles {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        // What a writer that panicked has left in the files is unknown.
+        // It is unknown what a writer that panicked has left in the files.
         self.writer.lock().unwrap_or_else(|poisoned| {
             let mut writer = poisoned.into_inner();
-            writer.fail(&StoreError::new(&self.directory, "a thread that wrote has panicked"));
+            writer.fail(&StoreError::new(&self.directory, "a writing thread has panicked"));
             writer
         })
     }

@@ -10,21 +10,21 @@ use super::{
     SourceFile,
 };
 
-/// How a data directory is opened.
+/// Options for opening a data directory.
 #[derive(Clone, Debug)]
 pub struct DataDirOptions {
-    /// Whether a new directory gets a random key for its block files (Core's `-blocksxor`). Without
-    /// it, to open a directory that has a random key already is an error.
+    /// Whether a new directory gets a random key for its block files (Core's `-blocksxor`). If not,
+    /// a directory that already has a random key cannot be opened.
     pub use_xor: bool,
     /// Whether a directory with pruned block files can be opened (Core's `-prune`).
     pub prune: bool,
-    /// The directory of the block files, if that is not the data directory (Core's `-blocksdir`).
-    /// It must exist. The block index is in the data directory all the same.
+    /// The directory of the block files, if it is not in the data directory (Core's `-blocksdir`).
+    /// It must exist. The block index is in the data directory in any case.
     pub blocks_dir: Option<PathBuf>,
-    /// How block files are laid out.
+    /// The layout of the block files.
     pub files: BlockFilesOptions,
-    /// Whether nothing may be created or changed. Other programs may read at the same time;
-    /// programs that write are kept away, if there is a lock file.
+    /// Whether nothing may be created or changed. Other programs may read at the same time; writers
+    /// are kept away if there is a lock file.
     pub read_only: bool,
 }
 
@@ -36,10 +36,10 @@ impl Default for DataDirOptions {
 }
 
 /// Bitcoin Core's data directory for one network. It is locked until this is dropped, so this must
-/// outlive what [`DataDir::open_blocks`] returns, and the chainstate.
+/// outlive the files and the index from [`DataDir::open_blocks`], and the chainstate.
 ///
-/// In the root is the network's subdirectory (for main it is the root itself), and in that are
-/// `.lock`, `blocks/` (with `.lock`, `xor.dat`, blk and rev files, and `index/`) and `chainstate/`.
+/// The root holds the network's subdirectory (for main, the root itself), which contains `.lock`,
+/// `blocks/` (with `.lock`, `xor.dat`, blk and rev files, and `index/`) and `chainstate/`.
 pub struct DataDir {
     disk: Disk,
     network: Network,
@@ -51,11 +51,11 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens the data directory `root` for `network`; what is missing is created.
+    /// Opens the data directory `root` for `network`, and creates its missing parts.
     ///
     /// # Errors
     /// Another program holds the lock; the directory cannot be written; its block files are
-    /// missing, or those of another network; its `xor.dat` is too short, or holds a key although
+    /// missing, or belong to another network; its `xor.dat` is too short, or holds a key although
     /// [`DataDirOptions::use_xor`] is off.
     pub fn open(
         disk: &Disk,
@@ -90,7 +90,7 @@ impl DataDir {
         };
         check_first_file(&blocks, obfuscation, network)?;
         if !options.read_only {
-            // Only after the key: for Core, a directory of blocks that holds anything is not new.
+            // Only after the key: Core considers a blocks directory with any content as not new.
             disk.create_dir_all(path.join("blocks").join("index"))?;
             disk.create_dir_all(path.join("chainstate"))?;
             disk.sync_dir(path.join("blocks"))?;
@@ -105,8 +105,8 @@ impl DataDir {
     /// Opens and loads the block index, and opens the block files that it describes.
     ///
     /// # Errors
-    /// The index cannot be read, is that of another network, or names blk files that are missing;
-    /// or files were pruned, and [`DataDirOptions::prune`] is off.
+    /// The index cannot be read, belongs to another network, or names missing blk files; or files
+    /// were pruned and [`DataDirOptions::prune`] is off.
     pub fn open_blocks(&self) -> Result<(IndexDb, BlockIndex, BlockFiles)> {
         let db = match self.options.read_only {
             true => IndexDb::open_read_only(&self.disk, &self.index_path())?,
@@ -114,9 +114,10 @@ impl DataDir {
         };
         let index = db.load(&self.network)?;
         if index.pruned && !self.options.prune {
-            let what = "block files of this directory were pruned: `apus sync` carries on with \
-                --prune=MIB, as bitcoind does; a rebuild needs them all (--from a directory that \
-                holds them all, --datadir another); `apus txoutset info` reads this one";
+            let what = "block files of this directory were pruned: continue with \
+                `apus sync --prune=MIB`, as with bitcoind; a rebuild needs all of them (--from a \
+                directory that has them, and another --datadir); `apus txoutset info` reads this \
+                one";
             return Err(StoreError::new(&self.blocks, what));
         }
         let files = self.block_files(&index);
@@ -127,32 +128,32 @@ impl DataDir {
         Ok((db, index, files))
     }
 
-    /// The directory of the network.
+    /// Returns the directory of the network.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory of blk and rev files.
+    /// Returns the directory of the blk and rev files.
     pub fn blocks_path(&self) -> &Path {
         &self.blocks
     }
 
-    /// The directory of the block index.
+    /// Returns the directory of the block index.
     pub fn index_path(&self) -> PathBuf {
         self.path.join("blocks").join("index")
     }
 
-    /// The directory of the coins.
+    /// Returns the directory of the chainstate.
     pub fn chainstate_path(&self) -> PathBuf {
         self.path.join("chainstate")
     }
 
-    /// The obfuscation of the block files.
+    /// Returns the obfuscation of the block files.
     pub fn obfuscation(&self) -> Obfuscation {
         self.obfuscation
     }
 
-    /// The disk that the directory was opened on.
+    /// Returns the disk that the directory was opened on.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -164,7 +165,7 @@ impl DataDir {
     }
 }
 
-/// Takes shared locks on a directory and its blocks, with a warning where none can be taken.
+/// Takes shared locks on a directory and its blocks, and warns if they cannot be taken.
 fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> {
     let locks = [DirLock::take_shared(disk, path)?, DirLock::take_shared(disk, blocks)?];
     if !locks.iter().all(DirLock::is_held) {
@@ -178,7 +179,7 @@ fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> 
 }
 
 /// Checks that a directory that was used before has block files. They may be missing because their
-/// disk is not mounted; to create new ones would hide that, and the next reindex would lose the
+/// disk is not mounted; creating new files would hide that, and the next reindex would lose the
 /// coins.
 fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Network) -> Result<()> {
     if !block_files(blocks)?.is_empty() {
@@ -191,47 +192,47 @@ fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Netw
         let stored = index.entries.iter().filter_map(IndexEntry::block_pos);
         let Some(first) = stored.map(|pos| pos.file).min() else { return Ok(()) };
         let name = Kind::Block.path(Path::new(""), first);
-        format!("the block index names {}, and there are no block files here", name.display())
+        format!("the block index names {}, but there are no block files here", name.display())
     } else if path.join("chainstate").join("CURRENT").is_file() {
-        "there is a chainstate, and neither a block index nor block files".to_string()
+        "there is a chainstate, but neither a block index nor block files".to_string()
     } else {
         return Ok(());
     };
     let what = format!(
-        "{what}: is their disk mounted? If they are elsewhere (bitcoind's -blocksdir), name that \
+        "{what}: is their disk mounted? If they are elsewhere (bitcoind's -blocksdir), give that \
          directory with --blocksdir; if they are lost, read the blocks into another directory \
-         (`apus sync --from` a node that has them `--datadir` new)"
+         (`apus sync --from` a node that has them, and a new `--datadir`)"
     );
     Err(StoreError::new(blocks, what))
 }
 
-/// The key in `xor.dat`, which is created if it does not exist (Core's `InitBlocksdirXorKey`): with
-/// a random key in a new directory, and with zeros where there is anything but hidden files
-/// already.
+/// Returns the key in `xor.dat`. Creates the file if it does not exist (Core's
+/// `InitBlocksdirXorKey`): with a random key in a new directory, and with zeros in a directory that
+/// holds anything but hidden files.
 fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation> {
     let path = blocks.join("xor.dat");
     if let Some(obfuscation) = read_xor_key(blocks)? {
         if !use_xor && !obfuscation.is_none() {
-            let what = "block files without obfuscation were asked for (-blocksxor=0), and \
-                those in this directory have a random key already";
+            let what = "block files without obfuscation were requested (-blocksxor=0), but \
+                those in this directory already have a random key";
             return Err(StoreError::new(path, what));
         }
         return Ok(obfuscation);
     }
-    // What a crash left of this very write does not count as content.
+    // A temporary file that a crash left here does not count as content.
     disk.remove_temporary(&path)?;
     let names = disk.list(blocks)?;
     let first_run = names.iter().all(|name| name.starts_with('.') && blocks.join(name).is_file());
     let mut key = [0; Obfuscation::KEY_SIZE];
     if use_xor && first_run {
         getrandom::fill(&mut key)
-            .map_err(|e| StoreError::new(&path, format!("no randomness for a key: {e}")))?;
+            .map_err(|e| StoreError::new(&path, format!("no random bytes for a key: {e}")))?;
     }
     disk.write_atomically(&path, &key)?;
     Ok(Obfuscation::new(key))
 }
 
-/// Checks that the first block file that is not empty is one of this network.
+/// Checks that the first block file that is not empty belongs to this network.
 fn check_first_file(blocks: &Path, obfuscation: Obfuscation, network: &Network) -> Result<()> {
     let files = block_files(blocks)?.into_iter();
     let mut files = files.map(|(number, path)| {
@@ -244,13 +245,13 @@ fn check_first_file(blocks: &Path, obfuscation: Obfuscation, network: &Network) 
     }
 }
 
-/// Refuses a root that is the network's subdirectory itself: another one would be created inside
+/// Refuses a root that is itself the network's subdirectory: another one would be created inside
 /// it.
 fn refuse_nested_root(root: &Path, network: &Network) -> Result<()> {
     let subdirectory = Path::new(network.subdirectory);
     let named_so = !network.subdirectory.is_empty() && root.file_name() == subdirectory.file_name();
     if named_so && root.join("blocks").is_dir() && !root.join(subdirectory).exists() {
-        let what = "this is the network's own directory; give the one that it lies in";
+        let what = "this is the network's own directory: give its parent directory";
         return Err(StoreError::new(root, what));
     }
     Ok(())

@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 
 use apus_wire::{Cursor, ParseError, put_varint};
 
-/// What a blk file and its rev file hold (Core's `CBlockFileInfo`).
+/// Statistics of a blk file and its rev file (Core's `CBlockFileInfo`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileInfo {
     /// Number of blocks in the blk file.
     pub blocks: u32,
-    /// Bytes used in the blk file.
+    /// Number of bytes used in the blk file.
     pub size: u32,
-    /// Bytes used in the rev file.
+    /// Number of bytes used in the rev file.
     pub undo_size: u32,
     /// Lowest height of a block in the blk file.
     pub height_first: u32,
@@ -22,7 +22,7 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    /// Counts a block, except for its bytes: `size` is updated by the caller.
+    /// Counts a block, except for its bytes: the caller updates `size`.
     pub fn add_block(&mut self, height: u32, time: u32) {
         let time = u64::from(time);
         if self.blocks == 0 || self.height_first > height {
@@ -36,7 +36,7 @@ impl FileInfo {
         self.time_last = self.time_last.max(time);
     }
 
-    /// The record in the block index: seven VARINTs.
+    /// Returns the record in the block index: seven VARINTs.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         let head = [self.blocks, self.size, self.undo_size, self.height_first, self.height_last];
@@ -46,7 +46,7 @@ impl FileInfo {
         out
     }
 
-    /// Reads the record in the block index.
+    /// Parses the record in the block index.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
         Ok(Self {
@@ -61,8 +61,8 @@ impl FileInfo {
     }
 }
 
-/// What has changed in the files since the block index was written. Only
-/// [`super::BlockFiles::flush`] makes one, so that the index cannot run ahead of the files.
+/// The changes to file infos since the block index was written. Only [`super::BlockFiles::flush`]
+/// creates them, so that the index cannot get ahead of the files.
 #[derive(Debug)]
 pub struct FileChanges {
     /// The infos that changed, by the numbers of their files.
@@ -72,9 +72,9 @@ pub struct FileChanges {
 }
 
 impl FileChanges {
-    /// These changes without the infos that were cleared, and those apart. They are to be written
-    /// after the entries of all blocks that the files held: a file without an info is deleted, and
-    /// one that an entry names must be there.
+    /// Splits off the infos that were cleared, and returns the others first. The cleared infos must
+    /// be written after the entries of all blocks that the files held: a file without an info is
+    /// deleted, but one that an entry names must exist.
     pub fn split_cleared(self) -> (Self, Self) {
         let last_file = self.last_file;
         let is_cleared = |info: &FileInfo| info.size == 0;
@@ -82,24 +82,24 @@ impl FileChanges {
         (Self { infos: others, last_file }, Self { infos: cleared, last_file })
     }
 
-    /// Both changes together.
+    /// Combines both changes.
     pub fn and(self, other: Self) -> Self {
         Self { infos: self.infos.into_iter().chain(other.infos).collect(), ..self }
     }
 
-    /// What is left of these changes once they are written: nothing.
+    /// Returns the changes that are left once these are written: none.
     pub fn written(self) -> Self {
         Self { infos: BTreeMap::new(), ..self }
     }
 }
 
-/// Reads a VARINT that Core holds in an unsigned number of 32 bits.
+/// Reads a VARINT that Core holds in an unsigned 32-bit number.
 pub(super) fn varint_u32(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let error = cursor.error("VARINT over 32 bits");
     u32::try_from(cursor.varint()?).map_err(|_| error)
 }
 
-/// Reads a VARINT that Core holds in a signed number of 32 bits, which is never negative.
+/// Reads a VARINT that Core holds in a signed 32-bit number, which is never negative.
 pub(super) fn varint_i32(cursor: &mut Cursor) -> Result<u32, ParseError> {
     let error = cursor.error("VARINT over 31 bits");
     let value = varint_u32(cursor)?;

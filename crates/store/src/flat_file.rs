@@ -5,19 +5,19 @@ use apus_hash::{Hash, Sha256d};
 
 use super::Obfuscation;
 
-/// Bytes of the steps in which space is reserved in blk files.
+/// Number of bytes by which space is reserved in blk files.
 pub const BLOCKFILE_CHUNK_SIZE: u32 = 16 << 20;
-/// Bytes of the steps in which space is reserved in rev files.
+/// Number of bytes by which space is reserved in rev files.
 pub const UNDOFILE_CHUNK_SIZE: u32 = 1 << 20;
-/// Bytes that every blk file is smaller than.
+/// The size in bytes that a blk file never reaches.
 pub const MAX_BLOCKFILE_SIZE: u32 = 128 << 20;
-/// Bytes before a block, or before undo data: magic and length.
+/// Length in bytes of magic and length, before a block or undo data.
 pub const STORAGE_HEADER_BYTES: u32 = 8;
-/// Bytes before and after undo data: magic, length and checksum.
+/// Length in bytes of magic and length before undo data, and of the checksum after it.
 pub const UNDO_DATA_DISK_OVERHEAD: u32 = STORAGE_HEADER_BYTES + 32;
 
-/// The number of files that a chain is certain not to need: they hold 12 TiB of blocks. Higher file
-/// numbers, in files or in their names, are wrong.
+/// A number of files that no chain needs: they hold 12 TiB of blocks. Higher file numbers, in
+/// records or in file names, are invalid.
 pub(super) const FILES_MAX: u32 = 100_000;
 
 /// The position of a block or undo data in a numbered file, after magic and length (Core's
@@ -30,7 +30,7 @@ pub struct FlatFilePos {
     pub pos: u32,
 }
 
-/// How block files are laid out.
+/// Options for the layout of block files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockFilesOptions {
     /// Whether files have 64 KiB and are reserved in steps of 16 KiB, for tests (Core's
@@ -48,7 +48,7 @@ impl BlockFilesOptions {
     }
 }
 
-/// What a numbered file holds.
+/// The content of a numbered file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
     /// Blocks; a blk file.
@@ -58,7 +58,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Path of the file of this kind and number.
+    /// Returns the path of the file of this kind and number.
     pub fn path(self, directory: &Path, number: u32) -> PathBuf {
         let prefix = match self {
             Self::Block => "blk",
@@ -76,20 +76,20 @@ pub(super) struct FlatFile {
 }
 
 impl FlatFile {
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(self, directory: &Path) -> PathBuf {
         self.kind.path(directory, self.number)
     }
 }
 
-/// The number in the name of a blk file, such as `blk00042.dat`; `None` for other names.
+/// Returns the number in the name of a blk file, such as `blk00042.dat`; `None` for other names.
 pub(super) fn block_file_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("blk")?.strip_suffix(".dat")?;
     let all_digits = digits.len() >= 5 && digits.bytes().all(|b| b.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }
 }
 
-/// The record of a block in a blk file, before obfuscation.
+/// Returns the record of a block in a blk file, before obfuscation.
 pub(super) fn block_record(magic: [u8; 4], block: &[u8]) -> Vec<u8> {
     let mut record = Vec::with_capacity(STORAGE_HEADER_BYTES as usize + block.len());
     record.extend_from_slice(&magic);
@@ -98,7 +98,7 @@ pub(super) fn block_record(magic: [u8; 4], block: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The record of undo data in a rev file, before obfuscation.
+/// Returns the record of undo data in a rev file, before obfuscation.
 pub(super) fn undo_record(magic: [u8; 4], payload: &[u8], prev: &Hash) -> Vec<u8> {
     let mut record = Vec::with_capacity(UNDO_DATA_DISK_OVERHEAD as usize + payload.len());
     record.extend_from_slice(&magic);
@@ -108,7 +108,8 @@ pub(super) fn undo_record(magic: [u8; 4], payload: &[u8], prev: &Hash) -> Vec<u8
     record
 }
 
-/// The checksum after undo data: the double hash of the hash of the parent block and the data.
+/// Returns the checksum after undo data: the double SHA-256 of the hash of the parent block and the
+/// data.
 pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
     let mut hasher = Sha256d::default();
     hasher.update(&prev.0);
@@ -117,8 +118,9 @@ pub(super) fn undo_checksum(payload: &[u8], prev: &Hash) -> Hash {
 }
 
 /// Reads the `len` bytes of undo data at `offset` of a rev file into `payload`, whose content is
-/// replaced. Returns whether the checksum after them is that of a block whose parent is `prev`; if
-/// not, `payload` is empty. The caller bounds `len`, for which memory is allocated.
+/// replaced. Returns whether the checksum after them is valid for a block whose parent is `prev`;
+/// if not, `payload` is empty. The caller must keep `len`, for which memory is allocated, within
+/// bounds.
 pub(super) fn read_undo_payload(
     file: &File,
     obfuscation: Obfuscation,
@@ -136,8 +138,8 @@ pub(super) fn read_undo_payload(
     Ok(is_right)
 }
 
-/// The end of the space to be reserved from `pos` on, before `len` bytes are written there; `None`
-/// if it is reserved already (Core's `FlatFileSeq::Allocate`).
+/// Returns the end of the space to reserve from `pos` on, before `len` bytes are written there;
+/// `None` if it is already reserved (Core's `FlatFileSeq::Allocate`).
 pub(super) fn reservation(pos: u32, len: u32, chunk: u32) -> Option<u64> {
     let (pos, len, chunk) = (u64::from(pos), u64::from(len), u64::from(chunk));
     let chunks = (pos + len).div_ceil(chunk);

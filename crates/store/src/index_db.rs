@@ -10,9 +10,9 @@ use super::flat_file::FILES_MAX;
 use super::obfuscation::OBFUSCATION_KEY;
 use super::{BlockStatus, FileChanges, FileInfo, IndexEntry, Obfuscation};
 
-/// First byte of the key of a block; its hash follows.
+/// First byte of the key of a block entry; its hash follows.
 pub const DB_BLOCK_INDEX: u8 = b'b';
-/// First byte of the key of the info on a file; its number follows, in 4 bytes, little endian.
+/// First byte of the key of a file info; its number follows, in 4 bytes, little endian.
 pub const DB_BLOCK_FILES: u8 = b'f';
 /// First byte of the key of a flag; the length of its name follows as a CompactSize, then the name.
 pub const DB_FLAG: u8 = b'F';
@@ -20,7 +20,7 @@ pub const DB_FLAG: u8 = b'F';
 pub const DB_LAST_BLOCK: u8 = b'l';
 /// The key of a record that exists while the index is being rebuilt.
 pub const DB_REINDEX_FLAG: u8 = b'R';
-/// The flag of a directory whose files were pruned at any time.
+/// The flag of a directory whose files have ever been pruned.
 pub const PRUNED_FLAG: &str = "prunedblockfiles";
 
 /// The flag of an index that Apus has rebuilt from the block files, until the chainstate is rebuilt
@@ -34,16 +34,16 @@ pub struct IndexDb {
     obfuscation: Obfuscation,
 }
 
-/// Everything the block index holds.
+/// The whole content of the block index.
 #[derive(Clone, Debug, Default)]
 pub struct BlockIndex {
-    /// The entry of every block and header, in the order of their hashes.
+    /// The entries of all blocks and headers, ordered by hash.
     pub entries: Vec<IndexEntry>,
-    /// What each blk and rev file holds, by its number; empty in a new index.
+    /// The info of each blk and rev file, by its number; empty in a new index.
     pub files: Vec<FileInfo>,
-    /// Whether files of the directory were pruned at any time.
+    /// Whether files of the directory have ever been pruned.
     pub pruned: bool,
-    /// Whether a program was rebuilding the index from the files and has not finished.
+    /// Whether a program began to rebuild the index from the files and has not finished.
     pub reindexing: bool,
 }
 
@@ -62,16 +62,16 @@ impl IndexDb {
     }
 
     /// Opens the index in the directory `path` for reading only and without a lock. Another program
-    /// may be changing it, so that after an error the content of the index is unknown.
+    /// may be changing it, so an error does not show that the index is damaged.
     pub fn open_unlocked(disk: &Disk, path: &Path) -> Result<Self> {
         let options = Options { read_only: true, lock: false, ..Options::default() };
         Self::open_with(disk, path, options)
     }
 
-    /// Replaces the content of the index in the directory `path` by these entries, these file infos
-    /// and the flag [`REBUILT_FLAG`].
+    /// Replaces the content of the index in the directory `path` with these entries, these file
+    /// infos and the flag [`REBUILT_FLAG`].
     ///
-    /// The old content is replaced in one step, if the database can be opened. If it is too damaged
+    /// The old content is replaced in one step if the database can be opened. If it is too damaged
     /// for that, it is removed first, and a crash may leave no index.
     pub fn rebuild(
         disk: &Disk,
@@ -117,12 +117,12 @@ impl IndexDb {
     }
 
     /// Reads the whole index (Core's `LoadBlockIndexDB`). Entries are parsed, and their headers
-    /// hashed, on the thread pool of the caller, who also checks the work and the parents of the
-    /// headers.
+    /// hashed, on the thread pool of the caller, who must also check the work and the parents of
+    /// the headers.
     ///
     /// # Errors
-    /// A record cannot be read, or is not that of the block whose hash is its key; there are
-    /// entries, but none of the genesis block of `network`.
+    /// A record cannot be read, or its key is not the hash of its block; there are entries, but
+    /// none for the genesis block of `network`.
     pub fn load(&self, network: &Network) -> Result<BlockIndex> {
         let raw = self.raw_entries()?;
         let parse = |(key, value): &(Vec<u8>, Vec<u8>)| self.parse_entry(key, value);
@@ -130,7 +130,7 @@ impl IndexDb {
         let known = entries.binary_search_by(|entry| entry.hash.cmp(&network.genesis_hash));
         if !entries.is_empty() && known.is_err() {
             let what = format!(
-                "this block index is that of another network: it does not hold the genesis block \
+                "this block index belongs to another network: it lacks the genesis block \
                  of chain {}",
                 network.chain.name()
             );
@@ -144,8 +144,8 @@ impl IndexDb {
         })
     }
 
-    /// Writes entries, in any order and each block once, and the changes that a flush of the files
-    /// returned. They become durable in one step (Core's `WriteBatchSync`).
+    /// Writes the changes returned by a flush of the files, and entries, in any order and each
+    /// block once. They become durable in one step (Core's `WriteBatchSync`).
     pub fn write(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Result<()> {
         self.apply(self.batch(changes, entries))?;
         // Otherwise every write would leave a run, and Core would have to compact them.
@@ -170,7 +170,7 @@ impl IndexDb {
         self.db.merge().map(|_| ())
     }
 
-    /// The value of a flag; `None` if it was never set (Core's `ReadFlag`).
+    /// Returns the value of a flag; `None` if it was never set (Core's `ReadFlag`).
     pub fn read_flag(&self, name: &str) -> Result<Option<bool>> {
         let value = self.db.get(&flag_key(name))?;
         Ok(value.map(|value| self.revealed(value) == [b'1']))
@@ -182,7 +182,7 @@ impl IndexDb {
         self.apply(vec![(flag_key(name), Some(self.hidden(vec![value])))])
     }
 
-    /// Sets the flag of pruned files, which is done before the first file is pruned.
+    /// Sets the flag of pruned files, which must happen before the first file is pruned.
     pub fn write_pruned(&self) -> Result<()> {
         self.write_flag(PRUNED_FLAG, true)
     }
@@ -216,7 +216,7 @@ impl IndexDb {
     fn parse_entry(&self, key: &[u8], value: &[u8]) -> Result<IndexEntry> {
         let value = self.revealed(value.to_vec());
         let mut entry = IndexEntry::parse(&value)
-            .map_err(|e| self.corrupt(key, format!("is no entry of a block: {e}")))?;
+            .map_err(|e| self.corrupt(key, format!("is not a block entry: {e}")))?;
         if key[1..] != entry.hash.0 {
             return Err(self.corrupt(key, format!("holds the header of block {}", entry.hash)));
         }
@@ -227,8 +227,8 @@ impl IndexDb {
         Ok(entry)
     }
 
-    /// The infos of all files up to the last, where missing ones are empty, and of the files after
-    /// it up to the first without an info.
+    /// Returns the infos of all files up to the last one, where missing infos count as empty, and
+    /// of the files after it up to the first without an info.
     fn load_files(&self) -> Result<Vec<FileInfo>> {
         let mut files = Vec::new();
         let last = self.load_last_file()?;
@@ -237,7 +237,7 @@ impl IndexDb {
             match self.db.get(&key)? {
                 Some(value) => {
                     let info = FileInfo::parse(&self.revealed(value));
-                    let bad = |e| self.corrupt(&key, format!("is no info on a file: {e}"));
+                    let bad = |e| self.corrupt(&key, format!("is not a file info: {e}"));
                     files.push(info.map_err(bad)?);
                 }
                 None if last.is_some_and(|last| number <= last) => files.push(FileInfo::default()),
@@ -254,7 +254,7 @@ impl IndexDb {
         let value = self.revealed(value);
         match Cursor::new(&value).u32() {
             Ok(last) if last < FILES_MAX => Ok(Some(last)),
-            _ => Err(self.corrupt(&[DB_LAST_BLOCK], "is no number of a file".to_string())),
+            _ => Err(self.corrupt(&[DB_LAST_BLOCK], "is not a file number".to_string())),
         }
     }
 

@@ -4,27 +4,27 @@ use apus_wire::{Cursor, Header, ParseError, put_varint};
 use super::FlatFilePos;
 use super::file_info::{varint_i32, varint_u32};
 
-/// How far a block has been checked and what of it is stored (Core's `BlockStatus`).
+/// How far a block has been validated, and which of its data is stored (Core's `BlockStatus`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockStatus(pub u32);
 
 impl BlockStatus {
-    /// Nothing was checked.
+    /// Nothing has been validated.
     #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_UNKNOWN: u32 = 0;
-    /// Was used, by old versions of Core, for a valid header.
+    /// Used by old versions of Core for a valid header.
     #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_RESERVED: u32 = 1;
     /// The headers of all ancestors are known, and the header is valid.
     pub const BLOCK_VALID_TREE: u32 = 2;
-    /// Everything that needs no coins is valid, and the number of transactions is known.
+    /// Every rule that needs no coins holds, and the number of transactions is known.
     pub const BLOCK_VALID_TRANSACTIONS: u32 = 3;
-    /// Everything but scripts is valid, in the block and in all its ancestors.
+    /// Everything but scripts is valid, in the block and all its ancestors.
     #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_CHAIN: u32 = 4;
-    /// Everything is valid, in the block and in all its ancestors.
+    /// Everything is valid, in the block and all its ancestors.
     pub const BLOCK_VALID_SCRIPTS: u32 = 5;
-    /// The bits that hold one of the levels above.
+    /// The bits that hold one of the validity levels.
     pub const BLOCK_VALID_MASK: u32 = 7;
     /// The block is in a blk file.
     pub const BLOCK_HAVE_DATA: u32 = 8;
@@ -34,37 +34,37 @@ impl BlockStatus {
     pub const BLOCK_HAVE_MASK: u32 = 24;
     /// The block is invalid, or has an invalid ancestor.
     pub const BLOCK_FAILED_VALID: u32 = 32;
-    /// The block has an invalid ancestor, as older versions of Core noted it.
+    /// The block has an invalid ancestor, as recorded by older versions of Core.
     /// [`super::IndexDb::load`] turns it into `BLOCK_FAILED_VALID`, as Core does.
     pub const BLOCK_FAILED_CHILD: u32 = 64;
-    /// The block was stored with its witnesses, by a program that enforces BIP141. Core demands
-    /// this of every block of the active chain from the height of segwit on.
+    /// The block was stored with its witnesses, by a program that enforces BIP141. Core requires
+    /// this of every block of the active chain from the segwit height on.
     pub const BLOCK_OPT_WITNESS: u32 = 128;
-    /// Was used, by old versions of Core, for blocks below a snapshot that is not validated.
+    /// Used by old versions of Core for blocks below a snapshot that is not validated.
     #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_STATUS_RESERVED: u32 = 256;
 
-    /// Whether all of `bits` are set.
+    /// Returns whether all of `bits` are set.
     pub fn has(self, bits: u32) -> bool {
         self.0 & bits == bits
     }
 
-    /// Whether the block is known to be invalid.
+    /// Returns whether the block is known to be invalid.
     pub fn is_failed(self) -> bool {
         self.0 & (Self::BLOCK_FAILED_VALID | Self::BLOCK_FAILED_CHILD) != 0
     }
 
-    /// Whether the block is known to be valid up to a level (Core's `IsValid`).
+    /// Returns whether the block is known to be valid up to `level` (Core's `IsValid`).
     pub fn is_valid(self, level: u32) -> bool {
         !self.is_failed() && self.0 & Self::BLOCK_VALID_MASK >= level
     }
 
-    /// Lowers the level to `level`, which it has reached.
+    /// Lowers the validity level to `level`, which must not be above the current one.
     pub fn lower_validity(&mut self, level: u32) {
         self.0 = self.0 & !Self::BLOCK_VALID_MASK | level;
     }
 
-    /// Raises the level, unless the block failed, and returns whether that changed it (Core's
+    /// Raises the validity level, unless the block failed, and returns whether it changed (Core's
     /// `RaiseValidity`).
     pub fn raise_validity(&mut self, level: u32) -> bool {
         if self.is_failed() || self.0 & Self::BLOCK_VALID_MASK >= level {
@@ -78,23 +78,23 @@ impl BlockStatus {
 /// The entry of a block in the block index (Core's `CDiskBlockIndex`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexEntry {
-    /// Hash of the header, which is the key of the record.
+    /// Hash of the header, and the key of the record.
     pub hash: Hash,
     /// The header of the block.
     pub header: Header,
-    /// Height of the block; that of the genesis block is 0.
+    /// Height of the block; 0 for the genesis block.
     pub height: u32,
-    /// Everything else.
+    /// The status and the position of the block.
     pub record: IndexRecord,
 }
 
-/// What the index knows of a block apart from its header: how far it was checked, and where it is
+/// The index data of a block other than its header: how far it has been validated, and where it is
 /// stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexRecord {
-    /// How far the block has been checked, and what of it is stored.
+    /// How far the block has been validated, and which of its data is stored.
     pub status: BlockStatus,
-    /// Number of transactions; 0 as long as only the header is known.
+    /// Number of transactions; 0 while only the header is known.
     pub tx_count: u32,
     /// Number of the blk and rev file; valid only with `BLOCK_HAVE_DATA` or `BLOCK_HAVE_UNDO`.
     pub file: u32,
@@ -108,19 +108,19 @@ pub struct IndexRecord {
 pub const DUMMY_VERSION: u64 = 259_900;
 
 impl IndexRecord {
-    /// The position of the block, if it is stored.
+    /// Returns the position of the block, if it is stored.
     pub fn block_pos(&self) -> Option<FlatFilePos> {
         let stored = self.status.has(BlockStatus::BLOCK_HAVE_DATA);
         stored.then_some(FlatFilePos { file: self.file, pos: self.data_pos })
     }
 
-    /// The position of the undo data, if it is stored.
+    /// Returns the position of the undo data, if it is stored.
     pub fn undo_pos(&self) -> Option<FlatFilePos> {
         let stored = self.status.has(BlockStatus::BLOCK_HAVE_UNDO);
         stored.then_some(FlatFilePos { file: self.file, pos: self.undo_pos })
     }
 
-    /// Clears the positions of the block and its undo data, whose files are pruned.
+    /// Clears the positions of the block and its undo data after their files were pruned.
     pub fn forget_data(&mut self) {
         self.status.0 &= !BlockStatus::BLOCK_HAVE_MASK;
         (self.file, self.data_pos, self.undo_pos) = (0, 0, 0);
@@ -128,17 +128,17 @@ impl IndexRecord {
 }
 
 impl IndexEntry {
-    /// The position of the block, if it is stored.
+    /// Returns the position of the block, if it is stored.
     pub fn block_pos(&self) -> Option<FlatFilePos> {
         self.record.block_pos()
     }
 
-    /// The position of the undo data, if it is stored.
+    /// Returns the position of the undo data, if it is stored.
     pub fn undo_pos(&self) -> Option<FlatFilePos> {
         self.record.undo_pos()
     }
 
-    /// The record in the block index.
+    /// Returns the record in the block index.
     pub fn to_bytes(self) -> Vec<u8> {
         let IndexRecord { status, tx_count, file, data_pos, undo_pos } = self.record;
         let mut out = Vec::with_capacity(120);
@@ -159,7 +159,7 @@ impl IndexEntry {
         out
     }
 
-    /// Reads the record in the block index; the hash is computed from the header.
+    /// Parses the record in the block index; the hash is computed from the header.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
         varint_i32(&mut cursor)?;

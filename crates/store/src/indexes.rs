@@ -1,5 +1,5 @@
-//! The optional indexes of Core's that need blocks (`indexes/`): up to which block each is built.
-//! Core refuses to start if blocks above that are pruned.
+//! Core's optional indexes that need blocks (`indexes/`), and the best block of each. Core refuses
+//! to start if blocks above that are pruned.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,17 @@ use super::obfuscation::{OBFUSCATION_KEY, Obfuscation};
 /// The key of the locator of an index's best block (Core's `DB_BEST_BLOCK`).
 const DB_BEST_BLOCK: u8 = b'B';
 
-/// An index, and its best block.
+/// An optional index and its best block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptionalIndex {
-    /// Its database.
+    /// Path of its database.
     pub path: PathBuf,
     /// Its best block; `None` if it has none yet.
     pub best: Option<Hash>,
 }
 
-/// The indexes of the network's directory `dir` that hold back pruning: those of block filters and
-/// of UTXO set statistics. Core refuses to build the others while it prunes.
+/// Returns the indexes in the network's directory `dir` that hold back pruning: those of block
+/// filters and of UTXO set statistics. Core refuses to build the others while it prunes.
 ///
 /// # Errors
 /// A database cannot be read.
@@ -47,7 +47,7 @@ fn best_block(disk: &Disk, path: &Path) -> Result<Option<Hash>> {
         key.ok_or_else(|| StoreError::new(path, "its obfuscation key does not have 8 bytes"))?
             .apply(&mut value, 0);
     }
-    // A CBlockLocator: a version that nobody reads, and hashes, the best block's first.
+    // A CBlockLocator: an unused version, then hashes, the best block's first.
     let parse = || {
         let mut cursor = Cursor::new(&value);
         cursor.u32()?;

@@ -1,9 +1,9 @@
 //! The data directory of Bitcoin Core: its locks, blk and rev files, block index and pruning.
 //!
-//! This crate knows bytes and where they lie. It does not know what a valid block is, what a coin
-//! is (undo data is a payload with a checksum), or which chain is best.
+//! This crate knows bytes and where they are stored. It does not know what a valid block is, what a
+//! coin is (undo data is a payload with a checksum), or which chain is best.
 //!
-//! The block index never names a block that a crash may lose: [`IndexDb::write`] demands
+//! The block index never names a block that a crash may lose: [`IndexDb::write`] requires
 //! [`FileChanges`], which only [`BlockFiles::flush`] returns, after it has made blocks and undo
 //! data durable.
 

@@ -2,11 +2,11 @@ use std::path::Path;
 
 use apus_disk::{Disk, FileLock, Result, StoreError};
 
-/// A lock on a directory, which keeps away other instances of Bitcoin Core and Apus, or those that
-/// write: a record lock (`fcntl`) on the file `.lock` in it (Core's `LockDirectory`). It is
-/// released when this is dropped.
+/// A lock on a directory that keeps away other instances of Bitcoin Core and Apus, or only those
+/// that write: a record lock (`fcntl`) on the file `.lock` in it (Core's `LockDirectory`). It is
+/// released on drop.
 pub struct DirLock {
-    /// `None` for a reader where no lock can be taken.
+    /// `None` for a reader if no lock can be taken.
     lock: Option<FileLock>,
 }
 
@@ -14,14 +14,14 @@ impl DirLock {
     /// Takes the exclusive lock on `directory`, which must exist.
     ///
     /// # Errors
-    /// Another program or this one holds a lock on the directory, or the file cannot be written.
+    /// This or another program holds a lock on the directory, or the file cannot be written.
     pub fn take(disk: &Disk, directory: &Path) -> Result<Self> {
         Ok(Self {
             lock: Some(disk.lock(directory.join(".lock")).map_err(|e| refused(directory, e))?),
         })
     }
 
-    /// Takes the lock on `directory` that readers share; nothing is created. Where there is no lock
+    /// Takes the shared lock on `directory` for reading; nothing is created. If there is no lock
     /// file, or its file system has no locks, no lock is held: see [`DirLock::is_held`].
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl DirLock {
         Ok(Self { lock: lock.map_err(|e| refused(directory, e))? })
     }
 
-    /// Whether a lock is held.
+    /// Returns whether a lock is held.
     pub fn is_held(&self) -> bool {
         self.lock.is_some()
     }

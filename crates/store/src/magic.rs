@@ -1,11 +1,11 @@
 use apus_wire::{Chain, Network};
 
-/// Smallest length that a frame may state: that of a header (Core's `LoadExternalBlockFile`).
+/// Smallest valid length in a frame: that of a header (Core's `LoadExternalBlockFile`).
 pub(super) const MIN_BLOCK_BYTES: u32 = 80;
-/// Largest length that a frame may state (Core's `MAX_BLOCK_SERIALIZED_SIZE`).
+/// Largest valid length in a frame (Core's `MAX_BLOCK_SERIALIZED_SIZE`).
 pub const MAX_BLOCK_BYTES: u32 = 4_000_000;
 
-/// Whether `bytes` start with a frame: `magic` and a length that a block can have.
+/// Returns whether `bytes` start with a frame: `magic` and a length that a block can have.
 pub(super) fn is_frame(bytes: &[u8], magic: [u8; 4]) -> bool {
     bytes.starts_with(&magic)
         && bytes.get(4..8).is_some_and(|len| {
@@ -14,7 +14,7 @@ pub(super) fn is_frame(bytes: &[u8], magic: [u8; 4]) -> bool {
         })
 }
 
-/// Index in `bytes` of the first frame with this magic.
+/// Returns the index in `bytes` of the first frame with this magic.
 pub(super) fn find_frame(bytes: &[u8], magic: [u8; 4]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = bytes[from..].iter().position(|byte| *byte == magic[0]) {
@@ -26,7 +26,7 @@ pub(super) fn find_frame(bytes: &[u8], magic: [u8; 4]) -> Option<usize> {
     None
 }
 
-/// The networks that Core knows, except those with the magic of the given one.
+/// Returns the networks that Core supports, except those with the magic of `network`.
 pub(super) fn other_networks(network: &Network) -> impl Iterator<Item = Network> + use<> {
     let magic = network.magic;
     [Chain::Main, Chain::Test, Chain::Testnet4, Chain::Signet, Chain::Regtest]
@@ -35,7 +35,7 @@ pub(super) fn other_networks(network: &Network) -> impl Iterator<Item = Network>
         .filter(move |other| other.magic != magic)
 }
 
-/// The name of a network in messages to users.
+/// Returns the name of a network in messages to users.
 pub(super) fn display_name(network: &Network) -> &'static str {
     match network.chain {
         Chain::Main => "mainnet",

@@ -1,11 +1,11 @@
 use std::fmt;
 
 /// The key of the record in which a database stores its obfuscation key: a name, preceded by its
-/// length. This record alone is not obfuscated.
+/// length. Only this record is not obfuscated.
 pub const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
 
 /// The exclusive or with a repeated key of 8 bytes, with which Core stores blocks, undo data and
-/// coins, so that no virus scanner finds in them what somebody put into a transaction (Core's
+/// coins, so that virus scanners find no signatures that someone put into transactions (Core's
 /// `Obfuscation`).
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Obfuscation {
@@ -13,42 +13,42 @@ pub struct Obfuscation {
 }
 
 impl Obfuscation {
-    /// Number of bytes of a key.
+    /// Length of a key in bytes.
     pub const KEY_SIZE: usize = 8;
     /// The zero key, which changes nothing.
     pub const NONE: Self = Self { key: [0; Self::KEY_SIZE] };
 
-    /// Obfuscation with a key, whose bytes are in the order of `xor.dat`.
+    /// Returns the obfuscation with a key in the byte order of `xor.dat`.
     pub fn new(key: [u8; Self::KEY_SIZE]) -> Self {
         Self { key }
     }
 
-    /// Obfuscation with the key in the record of a database, which starts with its length; `None`
-    /// if the record is no key of 8 bytes.
+    /// Returns the obfuscation with the key in a database record, which starts with its length;
+    /// `None` if the record is not a key of 8 bytes.
     pub fn from_record(record: &[u8]) -> Option<Self> {
         let (len, key) = record.split_first()?;
         let key = <[u8; Self::KEY_SIZE]>::try_from(key).ok()?;
         (usize::from(*len) == Self::KEY_SIZE).then_some(Self { key })
     }
 
-    /// The record of a database for this key.
+    /// Returns the database record for this key.
     pub fn to_record(self) -> [u8; 1 + Self::KEY_SIZE] {
         let mut record = [Self::KEY_SIZE as u8; 1 + Self::KEY_SIZE];
         record[1..].copy_from_slice(&self.key);
         record
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> [u8; Self::KEY_SIZE] {
         self.key
     }
 
-    /// Whether the key is zero, so that nothing is obfuscated.
+    /// Returns whether the key is zero, so that nothing is obfuscated.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
 
-    /// Obfuscates bytes that start at `offset` of their file, or reveals obfuscated ones.
+    /// Obfuscates or reveals bytes that start at `offset` of their file.
     #[inline]
     pub fn apply(&self, bytes: &mut [u8], offset: u64) {
         if self.is_none() {
@@ -66,8 +66,8 @@ impl Obfuscation {
         }
     }
 
-    /// Whether the revealed `bytes`, which start at `offset` of their file, are zeros in the file
-    /// itself: space that was reserved and never written.
+    /// Returns whether the revealed `bytes`, which start at `offset` of their file, are zeros in
+    /// the file itself: space that was reserved and never written.
     pub fn is_unwritten(&self, bytes: &[u8], offset: u64) -> bool {
         let key = u64::from_le_bytes(self.key).rotate_right(8 * (offset % 8) as u32);
         let key = key.to_le_bytes();

@@ -1,24 +1,24 @@
-//! Which block files may be deleted: Core's `FindFilesToPrune` and `FindFilesToPruneManual`. Whole
-//! files go, by their highest block.
+//! Which block files may be pruned: Core's `FindFilesToPrune` and `FindFilesToPruneManual`. A file
+//! is pruned as a whole, once its highest block may be.
 
 use super::{BLOCKFILE_CHUNK_SIZE, FileInfo, UNDOFILE_CHUNK_SIZE};
 
-/// The number of blocks below the tip whose files always stay (Core's `MIN_BLOCKS_TO_KEEP`).
+/// The number of blocks below the tip that are never pruned (Core's `MIN_BLOCKS_TO_KEEP`).
 pub const MIN_BLOCKS_TO_KEEP: u32 = 288;
-/// The fewest bytes that block files may be bounded by (Core's `MIN_DISK_SPACE_FOR_BLOCK_FILES`).
+/// The smallest prune target in bytes (Core's `MIN_DISK_SPACE_FOR_BLOCK_FILES`).
 pub const PRUNE_TARGET_MIN: u64 = 550 << 20;
 
-/// Bytes below the target at which files are deleted, since files grow by these chunks.
+/// Files are pruned this many bytes before the target is reached, since they grow by these chunks.
 const SPARE_BYTES: u64 = (BLOCKFILE_CHUNK_SIZE + UNDOFILE_CHUNK_SIZE) as u64;
-/// The size that Core reckons with for each block that is to come.
+/// The size in bytes that Core assumes for each block yet to be downloaded.
 const BLOCK_BYTES: u64 = 1_000_000;
-/// Blocks below the best block of an index of Core's at which files may go (Core's
+/// The number of blocks that must be kept up to the best block of one of Core's indexes (Core's
 /// `PRUNE_LOCK_BUFFER`, and the block itself).
 const LOCK_BLOCKS: u32 = 11;
 
-/// The height up to which blocks may be deleted where the tip is at `tip`; `None` for none.
-/// `after` is the height that the tip must be above (Core's `PruneAfterHeight`), and `lock` that of
-/// the lowest best block of the indexes that need blocks.
+/// Returns the height up to which blocks may be pruned with the tip at height `tip`; `None` if no
+/// block may be. The tip must be above the height `after` (Core's `PruneAfterHeight`); `lock` is
+/// the height of the lowest best block of the indexes that need blocks.
 pub fn prunable_height(tip: u32, after: u32, lock: Option<u32>) -> Option<u32> {
     if tip <= after {
         return None;
@@ -28,14 +28,14 @@ pub fn prunable_height(tip: u32, after: u32, lock: Option<u32>) -> Option<u32> {
     Some(kept.min(locked)).filter(|height| *height > 0)
 }
 
-/// Bytes that block and undo files have in use.
+/// Returns the number of bytes used in blk and rev files.
 pub fn usage(infos: &[FileInfo]) -> u64 {
     infos.iter().map(bytes).sum()
 }
 
-/// The files that are to go, the lowest numbers first, so that block files have no more than
-/// `target` bytes in use. All that may go does while `remaining` blocks are still to come that need
-/// the room, so that the next time is far away. The last of `infos` is never among them.
+/// Returns the files to prune, the lowest numbers first, so that block files use no more than
+/// `target` bytes. If `remaining` blocks are still to be downloaded, more files are pruned to make
+/// space for them, so that pruning is rarely needed. The last of `infos` is never pruned.
 pub fn files_above_target(
     infos: &[FileInfo],
     target: u64,
@@ -58,8 +58,8 @@ pub fn files_above_target(
     files
 }
 
-/// The lowest height whose block is stored, where all blocks up to `tip` come in any order, and
-/// those that would be deleted again are not stored at all. `prunable` is that of
+/// Returns the lowest height whose block is stored if all blocks up to `tip` arrive in any order,
+/// and those that would be pruned again are not stored at all. `prunable` is the result of
 /// [`prunable_height`], and `sizes` are the bytes of the blocks from the tip down to height 1.
 pub fn stored_from(
     tip: u32,
@@ -77,9 +77,9 @@ pub fn stored_from(
     (tip + 1 - fitting).min(prunable + 1)
 }
 
-/// All files whose blocks are at `height` or below, but for the last of `infos` and one that holds
-/// genesis alone: to delete that one frees no room, and bitcoind would take the directory for a
-/// pruned one.
+/// Returns all files whose blocks are at `height` or below, except the last of `infos` and a file
+/// that holds only the genesis block: deleting that one frees no space, and bitcoind would consider
+/// the directory pruned.
 pub fn files_up_to(infos: &[FileInfo], height: u32) -> Vec<u32> {
     let old = infos.split_last().map_or(&[][..], |(_, old)| old);
     let may_go = |info: &FileInfo| info.size > 0 && (1..=height).contains(&info.height_last);
@@ -112,7 +112,7 @@ mod tests {
             (5000, 1000, Some(4900), Some(4712)),
             (5000, 1000, Some(4723), Some(4712)),
             (5000, 1000, Some(4722), Some(4711)),
-            // Core keeps nothing below height 1 for an index that has not begun.
+            // Core keeps no block below height 1 for an index that has not begun.
             (5000, 1000, Some(0), Some(1)),
         ] {
             assert_eq!(prunable_height(tip, after, lock), expected, "{tip} {after} {lock:?}");
@@ -125,7 +125,7 @@ mod tests {
             (0, 712, 713),
             (288, 712, 713),
             (289, 712, 712),
-            // Blocks of 1 byte from height 501 on, and of 10 below.
+            // Blocks of 1 byte from height 501 on, and of 10 bytes below.
             (300, 712, 701),
             (500, 712, 501),
             (509, 712, 501),
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn as_few_go_as_are_too_many() {
-        // 144 MiB each with their undo data.
+        // 144 MiB each, with their undo data.
         let infos: Vec<FileInfo> = (0..6).map(|n| info(128 * MIB, 100 * n + 1)).collect();
         let all = u64::from(144 * MIB) * 6;
         assert_eq!(usage(&infos), all);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(files_above_target(&infos, target - u64::from(144 * MIB), 1000, 0), [0, 1]);
         assert_eq!(files_above_target(&infos, PRUNE_TARGET_MIN, 1000, 0), [0, 1, 2]);
         assert_eq!(files_above_target(&infos, PRUNE_TARGET_MIN, 101, 0), [0, 1]);
-        // Many are still to come.
+        // With many blocks still to be downloaded.
         assert_eq!(files_above_target(&infos, target, 1000, 200), [0, 1]);
         assert_eq!(files_above_target(&infos, target, 1000, 100_000), [0, 1, 2, 3, 4]);
         assert_eq!(files_above_target(&infos, target + 1, 1000, 100_000), NONE);

@@ -9,82 +9,84 @@ use rustix::fs::{Advice, fadvise};
 use super::Obfuscation;
 use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
 
-/// Bytes of the window of the file that is held in memory. Small blocks are copied out of it; what
-/// a large block has beyond it is read straight into the memory of the block, so that nothing large
-/// is copied twice.
+/// Size in bytes of the window of the file that is held in memory. Small blocks are copied out of
+/// it; the part of a large block beyond it is read directly into the memory of the block, so that
+/// nothing large is copied twice.
 const WINDOW_BYTES: usize = 64 << 10;
-/// Bytes of the window in a scan for headers.
+/// Size in bytes of the window in a scan for headers.
 const HEADERS_WINDOW_BYTES: usize = 4 << 10;
-/// Bytes of the window while the rest of the file seems never to have been written.
+/// Size in bytes of the window while the rest of the file seems never to have been written.
 const TAIL_WINDOW_BYTES: usize = 1 << 20;
-/// Bytes that the kernel is asked to read ahead, so that the disk sees large sequential reads.
+/// Number of bytes that the kernel is asked to read ahead, so that the disk sees large sequential
+/// reads.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// Bytes of junk after which a warning is given, so that the caller can stop a senseless search.
+/// Number of junk bytes after which a warning is given, so that the caller can stop a pointless
+/// search.
 const JUNK_STEP_BYTES: u64 = 64 << 20;
-/// Bytes of magic, length and the header of a block.
+/// Length in bytes of magic, length and header of a block.
 const HEAD_BYTES: usize = 8 + HEADER_BYTES;
 
-/// What a scan finds next.
+/// An item found by a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scanned {
-    /// A block, or its header alone where only headers are wanted.
+    /// A block, or only its header in a scan for headers.
     Block {
         /// Offset of the block in the file, after magic and length.
         offset: u64,
         /// Length of the block in bytes.
         len: u32,
-        /// The bytes of the block; in a scan for headers, the first 80 of them.
+        /// The bytes of the block; in a scan for headers, only the first 80.
         bytes: Vec<u8>,
     },
-    /// Something that is not a block, after which the scan goes on.
+    /// Bytes that are not a block, after which the scan continues.
     Warning(ScanWarning),
 }
 
-/// Something in a file that is not a block.
+/// A description of bytes in a file that are not a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanWarning {
     /// The file ends inside the block whose magic is at `offset`.
     Truncated {
         /// Offset of the magic before the block.
         offset: u64,
-        /// Number of bytes of the block that the file lacks.
+        /// Number of bytes of the block that are missing.
         missing: u64,
     },
-    /// What follows the magic and the length at `offset` cannot be deserialised, and no block
-    /// follows it.
+    /// The bytes after the magic and the length at `offset` cannot be deserialised, and no block
+    /// follows them.
     Damaged {
         /// Offset of the magic.
         offset: u64,
     },
     /// Bytes that belong to no block.
     Junk {
-        /// Offset of the first of them.
+        /// Offset of the first junk byte.
         offset: u64,
-        /// Number of bytes.
+        /// Number of junk bytes.
         len: u64,
     },
 }
 
-/// The iterator over the blocks of one file, in order, like Core's `LoadExternalBlockFile`: it
-/// looks for the magic of the network and a length that a block can have, steps over everything
-/// else, and carries on after a bad block. Space that was reserved and never written is no junk.
+/// An iterator over the blocks of one file, in order, like Core's `LoadExternalBlockFile`: it looks
+/// for the magic of the network and a length that a block can have, skips everything else, and
+/// continues after a bad block. Space that was reserved and never written is not junk.
 ///
-/// It holds one window of the file in memory, and the block that it returns.
+/// It holds only one window of the file and the returned block in memory.
 pub struct FileScan {
     file: File,
     len: u64,
     magic: [u8; 4],
     obfuscation: Obfuscation,
     headers_only: bool,
-    /// Revealed bytes of the file from `window_start`.
+    /// Revealed bytes of the file from `window_start` on.
     window: Vec<u8>,
     window_start: u64,
     window_bytes: usize,
     /// Offset up to which the kernel was asked to read ahead.
     advised: u64,
-    /// Offset at which to look next.
+    /// Offset at which the search continues.
     at: u64,
-    /// Offset of the first of the junk bytes before `at`, if there are any.
+    /// Offset of the first junk byte before `at`, if there is one.
     junk_start: Option<u64>,
     /// Whether a bad block was reported, whose remaining bytes need no second warning.
     quiet: bool,
@@ -92,7 +94,7 @@ pub struct FileScan {
 }
 
 impl FileScan {
-    /// A scan of the file `path` from its start.
+    /// Returns a scan of the file `path` from its start.
     pub fn open(path: &Path, magic: [u8; 4], obfuscation: Obfuscation) -> Result<Self> {
         let file = Disk::new().open_read(path)?;
         let len = file.len()?;
@@ -113,8 +115,8 @@ impl FileScan {
         })
     }
 
-    /// The same scan for headers: of each block only the header is read, which takes some gigabytes
-    /// of reading for a whole chain.
+    /// Returns the scan for headers: only the header of each block is read, which takes a few
+    /// gigabytes of reading for the whole chain.
     pub fn headers_only(mut self) -> Self {
         self.headers_only = true;
         self.window_bytes = HEADERS_WINDOW_BYTES;
@@ -122,7 +124,7 @@ impl FileScan {
         self
     }
 
-    /// Number of bytes of the file that were scanned.
+    /// Returns the number of bytes of the file that were scanned.
     pub fn position(&self) -> u64 {
         self.at.min(self.len)
     }
@@ -153,7 +155,7 @@ impl FileScan {
         }
     }
 
-    /// The block whose magic is at `at`, or a warning about it.
+    /// Returns the block whose magic is at `at`, or a warning about it.
     fn block(&mut self, len: u32) -> Result<Scanned> {
         let start = self.at;
         let offset = start + 8;
@@ -169,7 +171,7 @@ impl FileScan {
         self.at = end;
         let mut len = len;
         if !self.frame_follows()? {
-            // Only now is the block parsed: a frame after it would have shown that the length is
+            // The block is parsed only now: a frame after it would have shown that the length is
             // right.
             self.at = offset;
             let parsed = match self.headers_only {
@@ -190,11 +192,11 @@ impl FileScan {
         Ok(Scanned::Block { offset, len, bytes })
     }
 
-    /// Whether the file ends at `at`, or another block or unwritten space starts there.
+    /// Returns whether the file ends at `at`, or another block or unwritten space starts there.
     fn frame_follows(&mut self) -> Result<bool> {
         self.fill(HEAD_BYTES)?;
         let next = self.ahead();
-        // As many zeros as a head has count as unwritten space; blocks hold some zeros too.
+        // Zeros of the length of a head count as unwritten space; blocks contain zeros too.
         let next = &next[..next.len().min(HEAD_BYTES)];
         let torn_magic = !next.is_empty() && self.magic.starts_with(next);
         Ok(next.starts_with(&self.magic)
@@ -202,7 +204,7 @@ impl FileScan {
             || self.obfuscation.is_unwritten(next, self.at))
     }
 
-    /// Moves one byte into a bad block, since good ones may start inside.
+    /// Moves one byte into a bad block, since good ones may start inside it.
     fn skip_bad(&mut self) {
         self.at += 1;
         self.quiet = true;
@@ -213,7 +215,7 @@ impl FileScan {
         let start = *self.junk_start.get_or_insert(self.at);
         let magic = self.magic[0];
         let ahead = self.ahead();
-        // The last bytes are left for the next window, so that no magic is cut in two.
+        // The last bytes are left for the next window, so that no magic is split.
         let end = ahead.len().saturating_sub(HEAD_BYTES);
         let searched = ahead.get(1..=end).unwrap_or(&[]);
         let found = searched.iter().position(|byte| *byte == magic);
@@ -221,13 +223,13 @@ impl FileScan {
         if self.at - start >= JUNK_STEP_BYTES { self.end_junk() } else { None }
     }
 
-    /// A warning about the junk before `at`, if there is some that was not reported.
+    /// Returns a warning about the junk before `at`, if there is any that was not reported.
     fn end_junk(&mut self) -> Option<Scanned> {
         let offset = self.junk_start.take().filter(|_| !self.quiet)?;
         Some(Scanned::Warning(ScanWarning::Junk { offset, len: self.at - offset }))
     }
 
-    /// Ends the scan, with a warning if the last bytes, too few for a block, are something.
+    /// Ends the scan, with a warning if the last bytes, too few for a block, were written.
     fn finish(&mut self) -> Option<Scanned> {
         self.done = true;
         let start = self.at;
@@ -246,7 +248,8 @@ impl FileScan {
         self.end_junk()
     }
 
-    /// Whether nothing was ever written from `at` on. The first bytes mostly suffice to know.
+    /// Returns whether nothing was ever written from `at` on. The first bytes usually suffice to
+    /// tell.
     fn rest_is_unwritten(&mut self) -> Result<bool> {
         if self.ahead().first().is_some_and(|b| !self.obfuscation.is_unwritten(&[*b], self.at)) {
             return Ok(false);
@@ -267,7 +270,7 @@ impl FileScan {
         Ok(unwritten)
     }
 
-    /// Counts all the unwritten bytes from `start` on as junk, at once: to search them again from
+    /// Counts all the unwritten bytes from `start` on as junk, at once: searching them again from
     /// every byte would take quadratic time.
     fn skip_unwritten(&mut self, start: u64) -> Result<()> {
         self.junk_start.get_or_insert(start);
@@ -284,7 +287,7 @@ impl FileScan {
         self.fill(HEAD_BYTES)
     }
 
-    /// Copies or reads the `len` bytes at `at`, which the file has.
+    /// Copies or reads the `len` bytes at `at`; the file must have that many.
     fn cut(&mut self, len: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         let ahead = self.ahead();
@@ -299,13 +302,13 @@ impl FileScan {
         Ok(bytes)
     }
 
-    /// The bytes of the window from `at` on.
+    /// Returns the bytes of the window from `at` on.
     fn ahead(&self) -> &[u8] {
         let from = self.at.checked_sub(self.window_start).unwrap_or(u64::MAX);
         usize::try_from(from).ok().and_then(|from| self.window.get(from..)).unwrap_or(&[])
     }
 
-    /// Makes the window hold at least `wanted` bytes from `at` on, as far as the file has them.
+    /// Fills the window with at least `wanted` bytes from `at` on, or up to the end of the file.
     fn fill(&mut self, wanted: usize) -> Result<()> {
         let left = self.len.saturating_sub(self.at);
         if self.ahead().len() as u64 >= left.min(wanted as u64) {
@@ -320,14 +323,14 @@ impl FileScan {
         Ok(())
     }
 
-    /// Asks the kernel to read ahead from `at`, if it was not asked already.
+    /// Asks the kernel to read ahead from `at`, unless it was already asked.
     fn advise(&mut self, at: u64) {
         if self.headers_only || at + READ_AHEAD_BYTES / 2 < self.advised {
             return;
         }
         let from = self.advised.max(at);
         let until = at + READ_AHEAD_BYTES;
-        // This is advice, so it does not matter if the kernel refuses it.
+        // The kernel may refuse the advice, which affects only speed.
         let _ = fadvise(self.file.raw(), from, NonZeroU64::new(until - from), Advice::WillNeed);
         self.advised = until;
     }
@@ -347,7 +350,7 @@ impl Iterator for FileScan {
 }
 
 impl ScanWarning {
-    /// Offset in the file of what the warning is about.
+    /// Returns the offset in the file that the warning is about.
     pub fn offset(&self) -> u64 {
         match *self {
             Self::Truncated { offset, .. }
@@ -357,14 +360,14 @@ impl ScanWarning {
     }
 }
 
-/// The warning in words, without file and offset.
+/// Writes the warning in words, without file and offset.
 impl fmt::Display for ScanWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { missing, .. } => {
                 write!(f, "the file ends inside a block, {missing} bytes are missing")
             }
-            Self::Damaged { .. } => f.write_str("this is not a block, and is left out"),
+            Self::Damaged { .. } => f.write_str("this is not a block, and is skipped"),
             Self::Junk { len, .. } => write!(f, "{len} bytes belong to no block"),
         }
     }

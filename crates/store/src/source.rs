@@ -8,7 +8,7 @@ use super::magic::{display_name, other_networks};
 use super::{Obfuscation, SourceFile, SourceScan};
 
 /// Blocks to be read from files: a file of framed blocks (`bootstrap.dat`, `blk*.dat`), a directory
-/// of block files, or a data directory. Nothing is locked and nothing is written.
+/// of block files, or a data directory. Nothing is locked or written.
 #[derive(Clone, Debug)]
 pub struct BlockSource {
     path: PathBuf,
@@ -17,9 +17,9 @@ pub struct BlockSource {
 }
 
 impl BlockSource {
-    /// Finds the block files that `path` names. It is a file; or a directory with files `blk*.dat`;
-    /// or a directory in which such files are in `blocks/`, or in `blocks/` of the network's
-    /// subdirectory. Numbered files are in the order of their numbers.
+    /// Finds the block files that `path` names: a file, a directory with files `blk*.dat`, or a
+    /// directory with such files in `blocks/`, or in `blocks/` of the network's subdirectory.
+    /// Numbered files are ordered by their numbers.
     ///
     /// # Errors
     /// `path` does not exist, holds no block file, or holds blocks of another network. The message
@@ -46,13 +46,13 @@ impl BlockSource {
         Ok(Self { path: named, files, magic })
     }
 
-    /// The file or directory that the user named.
+    /// Returns the file or directory that the user named.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What a user means by `path`: the blocks of [`BlockSource::open`], and those of a
-    /// `bootstrap.dat` in the directory.
+    /// Finds all blocks that a user may mean by `path`: those of [`BlockSource::open`], and those
+    /// of a `bootstrap.dat` in the directory.
     ///
     /// # Errors
     /// As for [`BlockSource::open`].
@@ -66,33 +66,34 @@ impl BlockSource {
         named.into_iter().flatten().map(|path| Self::open(path, network)).collect()
     }
 
-    /// The files, in the order in which they are scanned.
+    /// Returns the files, in the order in which they are scanned.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// Bytes of all files.
+    /// Returns the number of bytes of all files.
     pub fn len(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()
     }
 
-    /// Whether all files are empty.
+    /// Returns whether all files are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Scans all blocks, file after file.
+    /// Scans all blocks, one file after another.
     pub fn scan(&self) -> SourceScan<'_> {
         SourceScan::new(&self.files, self.magic)
     }
 
-    /// Scans the headers of all blocks, file after file, which reads a small part of the files.
+    /// Scans the headers of all blocks, one file after another, which reads a small part of the
+    /// files.
     pub fn scan_headers(&self) -> SourceScan<'_> {
         self.scan().headers_only()
     }
 }
 
-/// The directory of block files that a user names by `path`; `None` if there are none.
+/// Returns the directory of block files that a user means by `path`; `None` if there is none.
 fn find_blocks_directory(path: &Path, network: &Network) -> Result<Option<PathBuf>> {
     let below = path.join(network.subdirectory).join("blocks");
     for candidate in [path.to_path_buf(), below, path.join("blocks")] {
@@ -103,7 +104,7 @@ fn find_blocks_directory(path: &Path, network: &Network) -> Result<Option<PathBu
     Ok(None)
 }
 
-/// The directory of block files that a user names by `path`.
+/// Returns the directory of block files that a user means by `path`.
 ///
 /// # Errors
 /// There is none, or one of another network.

@@ -9,9 +9,9 @@ use super::flat_file::block_file_number;
 use super::magic::{MAX_BLOCK_BYTES, display_name, find_frame, other_networks};
 use super::{FileScan, Obfuscation};
 
-/// Bytes of a file that are searched for a first block before the file is refused.
+/// Number of bytes of a file that are searched for a first block before the file is refused.
 const PROBE_BYTES: u64 = 16 << 20;
-/// Bytes that a disk writes in one step.
+/// Number of bytes that a disk writes in one step.
 const SECTOR_BYTES: usize = 512;
 
 /// A file of a [`super::BlockSource`].
@@ -19,7 +19,7 @@ const SECTOR_BYTES: usize = 512;
 pub struct SourceFile {
     /// Path of the file.
     pub path: Arc<Path>,
-    /// Length of the file in bytes, when the source was opened.
+    /// Length of the file in bytes when the source was opened.
     pub len: u64,
     /// The obfuscation of the file.
     pub obfuscation: Obfuscation,
@@ -37,19 +37,19 @@ impl SourceFile {
         Ok(bytes)
     }
 
-    /// Scans the blocks of this file, which are of the network with this magic.
+    /// Scans the blocks of this file for the network with this magic.
     pub(super) fn scan(&self, magic: [u8; 4]) -> Result<FileScan> {
         FileScan::open(&self.path, magic, self.obfuscation)
     }
 
-    /// The file `path` with this number, in a directory with this obfuscation.
+    /// Returns the file `path` with this number, in a directory with this obfuscation.
     pub(super) fn of_directory(number: u32, path: &Path, obfuscation: Obfuscation) -> Result<Self> {
         let len = Disk::new().open_read(path)?.len()?;
         Ok(Self { path: path.into(), len, obfuscation, number: Some(number) })
     }
 
-    /// The file at `path`, which the user named. If it is named like one of Core's files, and there
-    /// is a key next to it, the key is used if it reveals blocks.
+    /// Opens the file that the user named. If it is named like one of Core's files and there is a
+    /// key next to it, the key is used if it reveals blocks.
     pub(super) fn probe(path: &Path, network: &Network) -> Result<Self> {
         let len = Disk::new().open_read(path)?.len()?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -72,7 +72,7 @@ impl SourceFile {
         }
     }
 
-    /// Checks that the file holds blocks of `network`, or nothing yet.
+    /// Checks that the file holds blocks of `network`, or is still empty.
     ///
     /// # Errors
     /// The file holds blocks of another network, or no blocks.
@@ -95,7 +95,7 @@ impl SourceFile {
             );
             return Err(StoreError::new(&self.path, what));
         }
-        // Of a new file, a power cut may have left everything but the first sector.
+        // A power cut may have lost all of a new file but the first sector.
         let start = &head[..head.len().min(SECTOR_BYTES)];
         let reserved = self.number.is_some() && self.obfuscation.is_unwritten(start, 0);
         if ours.is_some() || reserved {
@@ -112,7 +112,7 @@ impl SourceFile {
         Err(StoreError::new(&self.path, what))
     }
 
-    /// The first bytes of the file, revealed: as many as wanted, or the whole file.
+    /// Returns the first `wanted` bytes of the file, revealed, or all of a shorter file.
     fn head(&self, file: &File, wanted: u64) -> Result<Vec<u8>> {
         let mut head = Vec::new();
         file.append_to(&mut head, file.len()?.min(wanted) as usize, 0)?;

@@ -5,7 +5,7 @@ use apus_disk::Result;
 
 use super::{FileScan, ScanWarning, Scanned, SourceFile};
 
-/// A block that a scan found, and where it is.
+/// A block found by a scan, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceBlock {
     /// Path of the file.
@@ -14,20 +14,20 @@ pub struct SourceBlock {
     pub offset: u64,
     /// Length of the block in bytes.
     pub len: u32,
-    /// The bytes of the block; in a scan for headers, the first 80 of them.
+    /// The bytes of the block; in a scan for headers, only the first 80.
     pub bytes: Vec<u8>,
 }
 
-/// What a scan finds next.
+/// An item found by a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceItem {
     /// A block.
     Block(SourceBlock),
-    /// Something that is not a block, and the path of the file that holds it.
+    /// Bytes that are not a block, and the path of the file that holds them.
     Warning(Arc<Path>, ScanWarning),
 }
 
-/// The iterator over the blocks of a source, file after file. It ends after an error.
+/// An iterator over the blocks of a source, one file after another. It ends after an error.
 pub struct SourceScan<'a> {
     files: &'a [SourceFile],
     magic: [u8; 4],
@@ -37,17 +37,17 @@ pub struct SourceScan<'a> {
 }
 
 impl<'a> SourceScan<'a> {
-    /// A scan of `files`, which are of the network with this magic, for whole blocks.
+    /// Returns a scan of `files` for whole blocks of the network with this magic.
     pub(super) fn new(files: &'a [SourceFile], magic: [u8; 4]) -> Self {
         Self { files, magic, next: 0, current: None, headers_only: false }
     }
 
-    /// The same scan, but for headers alone.
+    /// Returns the scan for headers only.
     pub(super) fn headers_only(self) -> Self {
         Self { headers_only: true, ..self }
     }
 
-    /// Number of bytes of the source that were scanned, for progress.
+    /// Returns the number of bytes of the source that were scanned, for progress.
     pub fn position(&self) -> u64 {
         let before = self.next.saturating_sub(usize::from(self.current.is_some()));
         let files: u64 = self.files[..before].iter().map(|file| file.len).sum();

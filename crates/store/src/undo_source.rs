@@ -7,27 +7,28 @@ use apus_wire::Cursor;
 use super::flat_file::{Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, read_undo_payload};
 use super::{Obfuscation, SourceFile};
 
-/// Bytes of the longest possible undo data: a block of 1,000,000 bytes without its witness has at
+/// The maximum length of undo data in bytes: a block of 1,000,000 bytes without its witness has at
 /// most 24,390 inputs, and a coin takes at most 10,000 bytes of script and 18 more.
 const UNDO_BYTES_MAX: u32 = 256 << 20;
-/// Bytes that are read at a time while frames are walked: enough for many small records, and little
-/// more than the frame of a large one.
+/// Number of bytes that are read at a time while frames are walked: enough for many small records,
+/// and little more than the frame of a large one.
 const WINDOW_BYTES: u64 = 4 << 10;
-/// Bytes at the start of a record: magic, length, and the number of transactions as a CompactSize.
+/// Number of bytes read at the start of a record: magic, length, and the number of transactions as
+/// a CompactSize.
 const HEAD_BYTES: usize = STORAGE_HEADER_BYTES as usize + 5;
 
 /// The undo data in the rev file next to a block file of a source, where no block index says which
 /// record belongs to which block.
 ///
-/// Records are in the order in which their blocks were connected. Blocks that were disconnected
-/// again have theirs among them, and blocks that never were connected have none.
+/// Records are in the order in which their blocks were connected. The file also holds the records
+/// of blocks that were disconnected again, but none of blocks that were never connected.
 pub struct UndoFile {
     file: File,
     obfuscation: Obfuscation,
     records: Vec<UndoPlace>,
 }
 
-/// The place of the undo data of a block in its file.
+/// The location of the undo data of a block in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UndoPlace {
     /// Offset of the undo data, after magic and length.
@@ -39,11 +40,11 @@ pub struct UndoPlace {
 }
 
 impl UndoFile {
-    /// Opens the rev file next to `file`, of the network with this magic; `None` if there is none,
+    /// Opens the rev file next to `file`, for the network with this magic; `None` if there is none,
     /// or if `file` is not one of Core's numbered files.
     ///
-    /// Only the frames are read, up to the first bytes that are no frame. There the rest of the
-    /// file is unwritten, or so damaged that later records cannot be found.
+    /// Only the frames are read, up to the first bytes that are not a frame. From there on the file
+    /// is unwritten, or so damaged that later records cannot be found.
     pub fn beside(file: &SourceFile, magic: [u8; 4]) -> Result<Option<Self>> {
         let Some(number) = file.number else { return Ok(None) };
         let directory = file.path.parent().unwrap_or(Path::new("."));
@@ -56,23 +57,23 @@ impl UndoFile {
         Ok(Some(Self { file: rev, obfuscation: file.obfuscation, records }))
     }
 
-    /// Path of the rev file.
+    /// Returns the path of the rev file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The places of all undo data, in the order of the file.
+    /// Returns the locations of all undo data, in file order.
     pub fn records(&self) -> &[UndoPlace] {
         &self.records
     }
 
-    /// Index among [`UndoFile::records`] of the undo data that starts at `offset`.
+    /// Returns the index in [`UndoFile::records`] of the undo data that starts at `offset`.
     pub fn record_at(&self, offset: u64) -> Option<usize> {
         self.records.binary_search_by_key(&offset, |record| record.offset).ok()
     }
 
     /// Reads the undo data at `place` into `payload`, whose content is replaced. Returns whether
-    /// its checksum is that of a block whose parent is `prev`; if not, `payload` is empty.
+    /// its checksum is valid for a block whose parent is `prev`; if not, `payload` is empty.
     ///
     /// # Errors
     /// The file cannot be read, or has become shorter.
@@ -82,10 +83,9 @@ impl UndoFile {
     }
 
     /// Finds and reads the undo data of the block that has `tx_count` transactions and the parent
-    /// `prev`. Returns its index among [`UndoFile::records`], or `None` if the file does not hold
-    /// it.
+    /// `prev`. Returns its index in [`UndoFile::records`], or `None` if the file does not hold it.
     ///
-    /// The record at index `guess` is tried first, then its neighbours, further and further away; a
+    /// The record at index `guess` is tried first, then its neighbours at increasing distance; a
     /// good guess, such as the index after the last one found, costs one read. A block whose only
     /// transaction is the coinbase spends nothing and needs no undo data.
     ///
@@ -104,8 +104,8 @@ impl UndoFile {
         self.find_fitting(guess, prev, tx_count, payload, |_| true)
     }
 
-    /// [`UndoFile::find`] of undo data that `fits` accepts, which may tell the block from a stale
-    /// one with the same parent and the same number of transactions.
+    /// Like [`UndoFile::find`], for undo data that `fits` accepts, which may distinguish the block
+    /// from a stale one with the same parent and the same number of transactions.
     pub fn find_fitting(
         &self,
         guess: usize,
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
                 break;
             }
             let stated = &head[8..][..(len as usize).min(HEAD_BYTES - 8)];
-            // Without a count this is not undo data; later records may be.
+            // Without a count this is not undo data, but later records may be.
             if let Ok(txs) = Cursor::new(stated).compact_size() {
                 let offset = at + u64::from(STORAGE_HEADER_BYTES);
                 records.push(UndoPlace { offset, len, spending_txs: txs as u32 });
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
         Ok(records)
     }
 
-    /// The first bytes of the record at `at`, which the file has.
+    /// Returns the first bytes of the record at `at`; the file must have that many.
     fn head(&mut self, at: u64) -> Result<[u8; HEAD_BYTES]> {
         let held = self.window_start..self.window_start + self.window.len() as u64;
         if !(held.contains(&at) && at + HEAD_BYTES as u64 <= held.end) {

@@ -8,14 +8,15 @@ use super::{
     BlockFilesOptions, FileChanges, FileInfo, FlatFilePos, Obfuscation, UNDOFILE_CHUNK_SIZE,
 };
 
-/// Bytes of free space that Core demands, in addition to what it reserves, before it writes blocks.
+/// Number of free bytes that Core requires, in addition to what it reserves, before it writes
+/// blocks.
 pub const MIN_DISK_SPACE_BYTES: u64 = 50 << 20;
-/// Number of files that are kept open for appending: the blk and rev files of as many lanes as
-/// there are threads on most machines.
+/// Maximum number of files kept open for appending: the blk and rev files of as many lanes as most
+/// machines have threads.
 const OPEN_MAX: usize = 20;
 
-/// A sequence of blk files to which one caller appends, so that they hold the blocks of that caller
-/// alone. It begins with a new file. [`super::BlockFiles::end_lane`] ends it.
+/// A sequence of blk files to which one caller appends, so that they hold only the blocks of that
+/// caller. It starts with a new file, and [`super::BlockFiles::end_lane`] ends it.
 #[derive(Debug, Default)]
 pub struct Lane {
     /// Number of the file that the last block was appended to.
@@ -28,29 +29,30 @@ pub(super) struct Writer {
     directory: PathBuf,
     obfuscation: Obfuscation,
     options: BlockFilesOptions,
-    /// What each file holds, by its number.
+    /// The info of each file, by its number.
     infos: Vec<FileInfo>,
-    /// Numbers of the files whose infos changed since the last flush.
+    /// Numbers of the files whose infos have changed since the last flush.
     dirty: BTreeSet<u32>,
-    /// Files whose content or length changed since the last flush.
+    /// Files whose content or length has changed since the last flush.
     unsynced: BTreeSet<FlatFile>,
     /// Numbers of the files that lanes append to.
     lanes: BTreeSet<u32>,
-    /// Of each file that was growing when undo data was appended, the height of the highest block
+    /// For each file that was growing when undo data was appended, the height of the highest block
     /// whose undo data was written (Core's `undo_height`).
     undo_heights: BTreeMap<u32, u32>,
     /// The files that were written to last, in that order; at most [`OPEN_MAX`].
     open: Vec<OpenFile>,
-    /// The first failure of a write or a sync, after which every other write is refused. Each such
-    /// error repeats it: of several threads that write, the one that met it is not always heard.
+    /// The first failure of a write or a sync, after which every other write is refused with this
+    /// message: of several writing threads, the one that saw the failure may not be the one whose
+    /// error is reported.
     failure: Option<String>,
-    /// Whether a sync has failed, so that what was appended before it may be lost.
+    /// Whether a sync has failed, so that data appended before it may be lost.
     lost: bool,
-    /// Bytes of the disk that are left free whenever room is reserved.
+    /// Number of bytes of the disk to keep free whenever space is reserved.
     kept_free: u64,
 }
 
-/// A file that is open for appending.
+/// A file opened for appending.
 struct OpenFile {
     id: FlatFile,
     file: File,
@@ -88,14 +90,14 @@ impl Writer {
         &self.infos
     }
 
-    /// Number of the last file, to which the next block without a lane is appended if it fits and
-    /// no lane has the file (Core's `MaxBlockfileNum`).
+    /// Returns the number of the last file, to which the next block without a lane is appended if
+    /// it fits and no lane uses the file (Core's `MaxBlockfileNum`).
     pub fn last_file(&self) -> u32 {
         self.infos.len() as u32 - 1
     }
 
     /// Appends the record of a block to the files of `lane`, or else to the last file, and returns
-    /// where it starts.
+    /// its position.
     pub fn append_block(
         &mut self,
         lane: Option<&mut Lane>,
@@ -106,7 +108,7 @@ impl Writer {
         self.guarded(|writer| {
             let len = writer.checked_len(record)?;
             let pos = writer.next_block_pos(lane, len)?;
-            // What could not be written does not count.
+            // A record that could not be written does not count.
             writer.put(Kind::Block, pos, record)?;
             let info = writer.info_mut(pos.file)?;
             info.add_block(height, time);
@@ -115,7 +117,7 @@ impl Writer {
         })
     }
 
-    /// Appends the record of undo data to the rev file `number`, and returns where it starts.
+    /// Appends an undo record to the rev file `number`, and returns its offset.
     pub fn append_undo(&mut self, record: &mut [u8], number: u32, height: u32) -> Result<u32> {
         self.guarded(|writer| {
             let path = Kind::Undo.path(&writer.directory, number);
@@ -138,7 +140,7 @@ impl Writer {
         })
     }
 
-    /// Cuts the rev file `number` to its first `end` bytes. Durable after the next sync.
+    /// Truncates the rev file `number` to `end` bytes. Durable after the next sync.
     pub fn cut_undo(&mut self, number: u32, end: u32) -> Result<()> {
         self.guarded(|writer| {
             writer.info_mut(number)?.undo_size = end;
@@ -147,7 +149,7 @@ impl Writer {
         })
     }
 
-    /// Ends the files of `lane`, and releases the space that the last of them did not use.
+    /// Ends `lane`, and releases the space that its last file did not use.
     pub fn end_lane(&mut self, lane: Lane) -> Result<()> {
         let Some(number) = lane.file else { return Ok(()) };
         self.guarded(|writer| {
@@ -156,20 +158,20 @@ impl Writer {
         })
     }
 
-    /// Counts a block that is in a file already (Core's `UpdateBlockInfo`).
+    /// Counts a block that is already in a file (Core's `UpdateBlockInfo`).
     pub fn note_block(&mut self, pos: FlatFilePos, len: u32, height: u32, time: u32) -> Result<()> {
         self.note_used(pos.file, pos.pos.saturating_add(len))?;
         self.infos[pos.file as usize].add_block(height, time);
         Ok(())
     }
 
-    /// Reserves a file up to its byte `end`: nothing is appended before.
+    /// Marks a file as used up to its byte `end`: nothing is appended before it.
     pub fn note_used(&mut self, file: u32, end: u32) -> Result<()> {
         if file >= FILES_MAX {
             let path = Kind::Block.path(&self.directory, file);
             return Err(StoreError::new(
                 path,
-                format!("no chain needs {FILES_MAX} block files, which is the limit"),
+                format!("no chain has this many block files: the limit is {FILES_MAX}"),
             ));
         }
         let count = file as usize + 1;
@@ -182,7 +184,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What each file holds, where those that lanes append to count as empty: these must stay.
+    /// Returns the info of each file, where files that lanes append to count as empty, so that they
+    /// are kept.
     pub fn infos_but_lanes(&self) -> Vec<FileInfo> {
         let mut infos = self.infos.clone();
         for number in &self.lanes {
@@ -191,7 +194,7 @@ impl Writer {
         infos
     }
 
-    /// Clears the info of files that are to be deleted (Core's `PruneOneBlockFile`).
+    /// Clears the info of a file that is to be deleted (Core's `PruneOneBlockFile`).
     pub fn prune(&mut self, number: u32) -> Result<()> {
         let is_growing = number >= self.last_file() || self.lanes.contains(&number);
         assert!(!is_growing, "the last file, and those of lanes, are still written to");
@@ -204,13 +207,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Leaves so many bytes of the disk free from now on, and never fewer than Core does.
+    /// Keeps at least `bytes` of the disk free from now on, and never fewer than Core does.
     pub fn keep_free(&mut self, bytes: u64) {
         self.kept_free = bytes.max(MIN_DISK_SPACE_BYTES);
     }
 
-    /// The files to be synced, and the changes that may be written to the block index once they
-    /// are. This forgets both; if a sync fails, the caller calls [`Writer::lose`].
+    /// Returns the files to sync, and the changes that may be written to the block index once they
+    /// are synced. The writer forgets both; if a sync fails, the caller must call [`Writer::lose`].
     ///
     /// # Errors
     /// An earlier sync failed.
@@ -224,18 +227,18 @@ impl Writer {
         Ok((std::mem::take(&mut self.unsynced), changes))
     }
 
-    /// Makes every later write an error, because of this one.
+    /// Refuses every later write because of this error.
     pub fn fail(&mut self, error: &StoreError) {
         self.failure.get_or_insert_with(|| error.to_string());
     }
 
-    /// Makes every later write and sync an error, because of this one.
+    /// Refuses every later write and sync because of this error.
     pub fn lose(&mut self, error: &StoreError) {
         self.fail(error);
         self.lost = true;
     }
 
-    /// Does `write`, unless an earlier one failed: after that the content of the files is unknown.
+    /// Runs `write`, unless an earlier one failed: after that the content of the files is unknown.
     fn guarded<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.failure.is_some() {
             return Err(self.refusal());
@@ -250,13 +253,13 @@ impl Writer {
     fn refusal(&self) -> StoreError {
         let first = self.failure.as_deref().unwrap_or_default();
         let what = format!(
-            "an earlier write to the block files failed ({first}): start the program again, which \
+            "an earlier write to the block files failed ({first}): restart the program, which \
              checks what was written"
         );
         StoreError::new(&self.directory, what)
     }
 
-    /// The length of the record of a block, which must fit into a file.
+    /// Returns the length of the record of a block, which must fit into a file.
     fn checked_len(&self, record: &[u8]) -> Result<u32> {
         let max = if self.options.fast_prune { u32::MAX / 2 } else { self.options.max_file_size() };
         let len = u32::try_from(record.len()).ok().filter(|len| *len < max);
@@ -269,10 +272,10 @@ impl Writer {
         })
     }
 
-    /// The position of the next `len` bytes of `lane`, or else of the last file; in a new file if
-    /// that one is full or belongs to another lane.
+    /// Returns the position of the next `len` bytes of `lane`, or else of the last file; in a new
+    /// file if that one is full or belongs to another lane.
     fn next_block_pos(&mut self, lane: Option<&mut Lane>, len: u32) -> Result<FlatFilePos> {
-        // With -fastprune a block may be larger than a file, which then has that block alone.
+        // With -fastprune a block may be larger than a file, which then holds only that block.
         let max = self.options.max_file_size().max(len.saturating_add(1));
         let last = Some(self.last_file()).filter(|last| !self.lanes.contains(last));
         let of_lane = lane.as_ref().and_then(|lane| lane.file);
@@ -285,7 +288,7 @@ impl Writer {
         let number = match present.filter(|number| size_of(*number).saturating_add(len) < max) {
             Some(number) => number,
             None => {
-                // Once there is a file after it, nothing more is appended to the last one either.
+                // Once a file follows it, nothing more is appended to the last file either.
                 for full in [of_lane, last].into_iter().flatten() {
                     self.end_file(full)?;
                 }
@@ -301,8 +304,8 @@ impl Writer {
         Ok(FlatFilePos { file: number, pos: self.infos[number as usize].size })
     }
 
-    /// Releases the space that a file, to which no more blocks are appended, did not use; that of
-    /// its rev file, too, if all of its undo data was written.
+    /// Releases the unused space of a file to which no more blocks are appended; that of its rev
+    /// file, too, if all of its undo data was written.
     fn end_file(&mut self, number: u32) -> Result<()> {
         let info = self.infos[number as usize];
         self.truncate(Kind::Block, number)?;
@@ -332,7 +335,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Releases the space that was reserved in a file and not used. Durable after the next sync.
+    /// Releases the unused reserved space of a file. Durable after the next sync.
     fn truncate(&mut self, kind: Kind, number: u32) -> Result<()> {
         let info = self.infos[number as usize];
         let len = match kind {
@@ -344,7 +347,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The file, open for appending.
+    /// Returns the file, open for appending.
     fn opened(&mut self, kind: Kind, number: u32) -> Result<&File> {
         let id = FlatFile { kind, number };
         let open = match self.open.iter().position(|open| open.id == id) {
@@ -358,7 +361,7 @@ impl Writer {
         Ok(&self.open[self.open.len() - 1].file)
     }
 
-    /// What a file holds, to be changed.
+    /// Returns the info of a file, to be changed.
     ///
     /// # Errors
     /// The block index does not know the file.
@@ -368,20 +371,20 @@ impl Writer {
         self.infos.get_mut(number as usize).ok_or_else(|| {
             StoreError::new(
                 path,
-                "an entry of the block index names this file, of which the index holds no info",
+                "the block index names this file in an entry, but holds no info about it",
             )
         })
     }
 }
 
-/// Checks that the disk leaves so many bytes free once `wanted` bytes are reserved.
+/// Checks that the disk keeps `kept_free` bytes free once `wanted` bytes are reserved.
 fn check_space(path: &Path, wanted: u64, kept_free: u64) -> Result<()> {
     let directory = path.parent().unwrap_or(path);
     let FileSystem { free, .. } = FileSystem::of(directory)?;
     let least = wanted.saturating_add(kept_free);
     if free < least {
         let what = format!(
-            "disk space is too low: {} MiB free, at least {} MiB needed to go on",
+            "disk space is too low: {} MiB free, at least {} MiB needed to continue",
             free >> 20,
             least.div_ceil(1 << 20)
         );

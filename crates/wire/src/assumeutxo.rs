@@ -1,25 +1,25 @@
-//! The UTXO snapshots that Core's chain parameters list (`m_assumeutxo_data`, of version 31.99).
+//! The UTXO snapshots listed in Core's chain parameters (`m_assumeutxo_data`, of version 31.99).
 
 use apus_hash::Hash;
 
 use super::network::{Chain, Network};
 
-/// A height at which Core knows the UTXO set's hash, so that it loads a snapshot of it
+/// A height whose UTXO set hash Core knows, so that it loads a snapshot of that set
 /// (`AssumeutxoData`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssumeutxoData {
     /// Height of the base block.
     pub height: u32,
-    /// Hash of the base block, after which the coins are unspent.
+    /// Hash of the base block, up to which the snapshot holds the unspent coins.
     pub base: Hash,
-    /// The hash of all coins (`hash_serialized_3`).
+    /// Hash of all coins (`hash_serialized_3`).
     pub hash_serialized: Hash,
-    /// The number of transactions up to the base block.
+    /// Number of transactions up to the base block.
     pub chain_tx_count: u64,
 }
 
 impl Network {
-    /// The heights at which Core loads snapshots, ascending.
+    /// Returns the snapshots that Core loads, by ascending height.
     pub fn assumeutxo(&self) -> &'static [AssumeutxoData] {
         match self.chain {
             Chain::Main => MAIN,
@@ -30,13 +30,13 @@ impl Network {
         }
     }
 
-    /// What is listed for the base block with this hash.
+    /// Returns the entry for the base block with this hash.
     pub fn assumeutxo_at(&self, base: &Hash) -> Option<&'static AssumeutxoData> {
         self.assumeutxo().iter().find(|listed| listed.base == *base)
     }
 }
 
-/// An entry of the lists below, with hashes in hex.
+/// Returns an entry of the lists below, from hashes in hex.
 const fn listed(height: u32, chain_tx_count: u64, base: &str, coins: &str) -> AssumeutxoData {
     let (base, hash_serialized) = (Hash::from_hex(base), Hash::from_hex(coins));
     AssumeutxoData { height, base, hash_serialized, chain_tx_count }

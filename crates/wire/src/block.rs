@@ -5,16 +5,16 @@ use super::{
     Cursor, HEADER_BYTES, Header, MerkleRoot, OutPoint, ParseError, compact_size_len, merkle_root,
 };
 
-/// The start of the script of a coinbase output that commits to the witnesses (BIP141): OP_RETURN,
-/// a push of 36 bytes, and the first four of these.
+/// The start of the scriptPubKey of a coinbase output that commits to the witnesses (BIP141):
+/// OP_RETURN, a push of 36 bytes, and the first four of these.
 pub const WITNESS_COMMITMENT_HEADER: [u8; 6] = [OP_RETURN, 36, 0xaa, 0x21, 0xa9, 0xed];
 
 /// A block: its bytes (borrowed, shared or owned), and the offsets of everything in them.
 ///
-/// [`BlockView::parse`] is the only parsing that a block goes through. It copies nothing, and
-/// refuses what is not a whole block.
+/// A block is parsed only once, by [`BlockView::parse`]. It copies nothing, and refuses anything
+/// that is not a whole block.
 pub struct BlockView<B> {
-    /// The bytes of the block, and maybe more after its end.
+    /// The bytes of the block, possibly followed by others.
     bytes: B,
     header: Header,
     /// Length of the block.
@@ -24,7 +24,7 @@ pub struct BlockView<B> {
     outputs: Vec<OutputSpan>,
 }
 
-/// Where a transaction lies: offsets from the start of the block, and indices into the block's
+/// The location of a transaction: offsets from the start of the block, and indices into the block's
 /// lists of inputs and outputs.
 #[derive(Clone, Copy)]
 struct TxSpan {
@@ -39,17 +39,17 @@ struct TxSpan {
     output_count: u32,
 }
 
-/// Where an input lies: offsets from the start of the block.
+/// The location of an input: offsets from the start of the block.
 #[derive(Clone, Copy)]
 struct InputSpan {
     start: u32,
     script_start: u32,
     script_end: u32,
-    /// Offset of the number of witness items; 0 without witness.
+    /// Offset of the number of witness items; 0 if there is no witness.
     witness_start: u32,
 }
 
-/// Where an output lies: offsets from the start of the block.
+/// The location of an output: offsets from the start of the block.
 #[derive(Clone, Copy)]
 struct OutputSpan {
     start: u32,
@@ -58,13 +58,12 @@ struct OutputSpan {
 }
 
 impl<B: AsRef<[u8]>> BlockView<B> {
-    /// The block that `bytes` start with. More bytes may follow, as Core allows; [`BlockView::len`]
-    /// is the length of the block alone.
+    /// Parses the block at the start of `bytes`. More bytes may follow, as Core allows;
+    /// [`BlockView::len`] is the length of the block alone.
     ///
     /// # Errors
-    /// The bytes are something that Core does not deserialise: some are missing, a CompactSize is
-    /// not in its shortest form or over 32 MiB, a transaction has a witness flag and no witness, or
-    /// unknown flags.
+    /// Core would not deserialise the bytes: some are missing, a CompactSize is not in its shortest
+    /// form or over 32 MiB, or a transaction has unknown flags, or a witness flag and no witness.
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
         let all = bytes.as_ref();
         if all.len() > u32::MAX as usize {
@@ -82,43 +81,43 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         Ok(Self { bytes, header, len, txs, inputs, outputs })
     }
 
-    /// The bytes of the block.
+    /// Returns the bytes of the block.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.len]
     }
 
-    /// Size of the block in bytes, witnesses included (BIP141's total size).
+    /// Returns the size of the block in bytes, witnesses included (BIP141's total size).
     #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The header of the block.
+    /// Returns the header of the block.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The hash of the block.
+    /// Returns the hash of the block.
     pub fn hash(&self) -> Hash {
         sha256d(&self.bytes.as_ref()[..HEADER_BYTES])
     }
 
-    /// Number of transactions.
+    /// Returns the number of transactions.
     pub fn tx_count(&self) -> usize {
         self.txs.len()
     }
 
-    /// Number of inputs of all transactions, the one of the coinbase included.
+    /// Returns the number of inputs of all transactions, including that of the coinbase.
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Number of outputs of all transactions.
+    /// Returns the number of outputs of all transactions.
     pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
 
-    /// The transaction at `index`, which must be below [`BlockView::tx_count`].
+    /// Returns the transaction at `index`, which must be below [`BlockView::tx_count`].
     #[inline]
     pub fn tx(&self, index: usize) -> TxView<'_> {
         TxView {
@@ -129,28 +128,28 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         }
     }
 
-    /// All transactions in order.
+    /// Returns an iterator over all transactions, in order.
     pub fn txs(&self) -> impl ExactSizeIterator<Item = TxView<'_>> {
         (0..self.txs.len()).map(|index| self.tx(index))
     }
 
-    /// Size of the block in bytes, without witnesses (BIP141's base size).
+    /// Returns the size of the block in bytes, without witnesses (BIP141's base size).
     pub fn base_size(&self) -> usize {
         let txs: usize = self.txs.iter().map(TxSpan::base_size).sum();
         HEADER_BYTES + compact_size_len(self.txs.len() as u64) + txs
     }
 
-    /// Weight of the block (BIP141): three times the base size plus the total size.
+    /// Returns the weight of the block (BIP141): three times the base size plus the total size.
     pub fn weight(&self) -> usize {
         3 * self.base_size() + self.len
     }
 
-    /// Whether any transaction has a witness.
+    /// Returns whether any transaction has a witness.
     pub fn has_witness(&self) -> bool {
         self.txs.iter().any(|tx| tx.has_witness)
     }
 
-    /// The bytes of the block without its witnesses.
+    /// Returns the bytes of the block without its witnesses.
     pub fn without_witnesses(&self) -> Vec<u8> {
         let mut bytes = self.bytes()[..super::HEADER_BYTES].to_vec();
         super::put_compact_size(&mut bytes, self.tx_count() as u64);
@@ -160,17 +159,18 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         bytes
     }
 
-    /// The txids of all transactions, in order.
+    /// Returns the txids of all transactions, in order.
     pub fn txids(&self) -> Vec<Hash> {
         sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())
     }
 
-    /// The wtxids of all transactions, in order: double SHA-256 of each with witnesses (BIP141).
+    /// Returns the wtxids of all transactions, in order: the double SHA-256 of each with its
+    /// witnesses (BIP141).
     pub fn wtxids(&self) -> Vec<Hash> {
         sha256d_many(self.txs.len(), |index| [self.tx(index).bytes(), &[], &[]])
     }
 
-    /// The merkle root of the wtxids, of which the first, that of the coinbase, is taken to be zero
+    /// Returns the merkle root of the wtxids, where the wtxid of the coinbase counts as zero
     /// (BIP141).
     pub fn witness_merkle_root(&self) -> MerkleRoot {
         let mut hashes = self.wtxids();
@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         merkle_root(&mut hashes)
     }
 
-    /// The last witness commitment in the outputs of the coinbase, if there is one (Core's
+    /// Returns the last witness commitment in the outputs of the coinbase, if there is one (Core's
     /// `GetWitnessCommitmentIndex`).
     pub fn witness_commitment(&self) -> Option<Hash> {
         let coinbase = (!self.txs.is_empty()).then(|| self.tx(0))?;
@@ -194,7 +194,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
         Some(commitment)
     }
 
-    /// The witness commitment to a witness merkle root and a reserved value (BIP141).
+    /// Returns the commitment to a witness merkle root and a reserved value (BIP141).
     pub fn expected_commitment(witness_root: &Hash, reserved: &[u8; 32]) -> Hash {
         let mut pair = [0; 64];
         pair[..32].copy_from_slice(&witness_root.0);
@@ -203,7 +203,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 }
 
-/// The offsets of a block that is being walked.
+/// The offsets found while a block is parsed.
 struct Spans {
     txs: Vec<TxSpan>,
     inputs: Vec<InputSpan>,
@@ -211,8 +211,8 @@ struct Spans {
 }
 
 impl Spans {
-    /// Empty lists with room for what a usual block of this size holds. The number of transactions
-    /// that the block states is trusted only as far as its bytes could hold as many.
+    /// Returns empty lists with the capacity for a typical block of this size. The stated number of
+    /// transactions is capped by what the bytes of the block can hold.
     fn with_room_for(bytes: usize, txs: usize) -> Self {
         Self {
             txs: Vec::with_capacity(txs.min(bytes / 60 + 1)),
@@ -305,7 +305,7 @@ impl Spans {
 }
 
 impl TxSpan {
-    /// Size in bytes, without marker, flag and witnesses.
+    /// Returns the size in bytes, without marker, flag and witnesses.
     fn base_size(&self) -> usize {
         if self.has_witness {
             (self.body_end - self.start) as usize - 2 + 4
@@ -325,61 +325,62 @@ pub struct TxView<'a> {
 }
 
 impl<'a> TxView<'a> {
-    /// The bytes of the transaction, witnesses included.
+    /// Returns the bytes of the transaction, witnesses included.
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[self.span.start as usize..self.span.end as usize]
     }
 
-    /// The version, an unsigned number as in Core.
+    /// Returns the version, an unsigned number as in Core.
     pub fn version(&self) -> u32 {
         le_u32(self.bytes, self.span.start as usize)
     }
 
-    /// The lock time (`nLockTime`): below 500,000,000 a height, otherwise seconds since 1970.
+    /// Returns the lock time (`nLockTime`): a height if below 500,000,000, otherwise seconds since
+    /// 1970.
     pub fn lock_time(&self) -> u32 {
         le_u32(self.bytes, self.span.end as usize - 4)
     }
 
-    /// Size of the transaction in bytes, without witnesses.
+    /// Returns the size of the transaction in bytes, without witnesses.
     pub fn base_size(&self) -> usize {
         self.span.base_size()
     }
 
-    /// Whether any input has a witness.
+    /// Returns whether any input has a witness.
     pub fn has_witness(&self) -> bool {
         self.span.has_witness
     }
 
-    /// Number of inputs.
+    /// Returns the number of inputs.
     pub fn input_count(&self) -> usize {
         self.span.input_count as usize
     }
 
-    /// Number of outputs.
+    /// Returns the number of outputs.
     pub fn output_count(&self) -> usize {
         self.span.output_count as usize
     }
 
-    /// The input at `index`, which must be below [`TxView::input_count`].
+    /// Returns the input at `index`, which must be below [`TxView::input_count`].
     #[inline]
     pub fn input(&self, index: usize) -> InputView<'a> {
         InputView { bytes: self.bytes, span: self.input_spans()[index] }
     }
 
-    /// The inputs in order.
+    /// Returns an iterator over the inputs, in order.
     #[inline]
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = InputView<'a>> + use<'a> {
         let bytes = self.bytes;
         self.input_spans().iter().map(move |span| InputView { bytes, span: *span })
     }
 
-    /// The output at `index`, which must be below [`TxView::output_count`].
+    /// Returns the output at `index`, which must be below [`TxView::output_count`].
     #[inline]
     pub fn output(&self, index: usize) -> OutputView<'a> {
         OutputView { bytes: self.bytes, span: self.output_spans()[index] }
     }
 
-    /// The outputs in order.
+    /// Returns an iterator over the outputs, in order.
     #[inline]
     pub fn outputs(
         &self,
@@ -400,27 +401,27 @@ impl<'a> TxView<'a> {
         &self.outputs[first..first + self.output_count()]
     }
 
-    /// The outputs as they are serialised, without their number.
+    /// Returns the serialised outputs, without their number.
     pub fn outputs_bytes(&self) -> &'a [u8] {
         let outputs = self.output_spans();
         let (Some(first), Some(last)) = (outputs.first(), outputs.last()) else { return &[] };
         &self.bytes[first.start as usize..last.script_end as usize]
     }
 
-    /// Whether the transaction is a coinbase: it has one input, whose outpoint is null (Core's
-    /// `IsCoinBase`).
+    /// Returns whether the transaction is a coinbase: it has one input, whose outpoint is null
+    /// (Core's `IsCoinBase`).
     pub fn is_coinbase(&self) -> bool {
         self.input_count() == 1 && self.input(0).outpoint().is_null()
     }
 
-    /// The txid: double SHA-256 of the transaction without its witnesses.
+    /// Returns the txid: the double SHA-256 of the transaction without its witnesses.
     pub fn txid(&self) -> Hash {
         let mut hasher = Sha256d::default();
         self.base_pieces().iter().for_each(|piece| hasher.update(piece));
         hasher.finish()
     }
 
-    /// The bytes of the transaction without marker, flag and witnesses.
+    /// Returns the bytes of the transaction without marker, flag and witnesses.
     #[inline]
     fn base_pieces(&self) -> Pieces<'a> {
         if !self.span.has_witness {
@@ -440,30 +441,30 @@ pub struct InputView<'a> {
 }
 
 impl<'a> InputView<'a> {
-    /// The outpoint that the input spends.
+    /// Returns the outpoint that the input spends.
     #[inline]
     pub fn outpoint(&self) -> OutPoint {
         OutPoint::from_bytes(self.outpoint_bytes())
     }
 
-    /// The 36 bytes of the outpoint that the input spends.
+    /// Returns the 36 bytes of the outpoint that the input spends.
     #[inline]
     pub fn outpoint_bytes(&self) -> &'a [u8; 36] {
         let start = self.span.start as usize;
         self.bytes[start..start + 36].try_into().expect("36 bytes")
     }
 
-    /// The scriptSig of the input.
+    /// Returns the scriptSig of the input.
     pub fn script_sig(&self) -> &'a [u8] {
         &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
     }
 
-    /// The sequence number of the input (`nSequence`; BIP68).
+    /// Returns the sequence number of the input (`nSequence`; BIP68).
     pub fn sequence(&self) -> u32 {
         le_u32(self.bytes, self.span.script_end as usize)
     }
 
-    /// The witness stack of the input, bottom first; empty without witness.
+    /// Returns the witness stack of the input, bottom first; empty if there is no witness.
     pub fn witness(&self) -> Witness<'a> {
         if self.span.witness_start == 0 {
             return Witness { cursor: Cursor::new(&[]), left: 0 };
@@ -504,19 +505,19 @@ pub struct OutputView<'a> {
 }
 
 impl<'a> OutputView<'a> {
-    /// The amount in satoshi, which is out of range in some invalid blocks.
+    /// Returns the amount in satoshis, which is out of range in some invalid blocks.
     #[inline]
     pub fn value(&self) -> i64 {
         let start = self.span.start as usize;
         i64::from_le_bytes(self.bytes[start..start + 8].try_into().expect("8 bytes"))
     }
 
-    /// The output as it is serialised.
+    /// Returns the serialised output.
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[self.span.start as usize..self.span.script_end as usize]
     }
 
-    /// The scriptPubKey of the output.
+    /// Returns the scriptPubKey of the output.
     #[inline]
     pub fn script(&self) -> &'a [u8] {
         &self.bytes[self.span.script_start as usize..self.span.script_end as usize]

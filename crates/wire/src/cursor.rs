@@ -1,4 +1,4 @@
-/// Bytes that cannot be parsed. Where this is returned, Core throws `std::ios_base::failure`.
+/// The error for bytes that cannot be parsed. Core throws `std::ios_base::failure` for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {offset}")]
 pub struct ParseError {
@@ -8,7 +8,7 @@ pub struct ParseError {
     pub what: &'static str,
 }
 
-/// [`ParseError::what`] of bytes that end before what they begin.
+/// The [`ParseError::what`] of data that is cut short.
 pub const ENDS: &str = "the data ends too early";
 
 /// Core's `MAX_SIZE`: the largest CompactSize that is accepted as a count or a length.
@@ -22,27 +22,27 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of `bytes`.
+    /// Returns a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// A cursor at `offset` of `bytes`.
+    /// Returns a cursor at `offset` of `bytes`.
     pub fn at(bytes: &'a [u8], offset: usize) -> Self {
         Self { bytes, at: offset.min(bytes.len()) }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes before the cursor.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Bytes left.
+    /// Returns the number of bytes left.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// An error at the position of this cursor.
+    /// Returns an error at the position of this cursor.
     pub fn error(&self, what: &'static str) -> ParseError {
         ParseError { offset: self.at, what }
     }
@@ -79,17 +79,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a number of two bytes, little endian.
+    /// Reads a two-byte little-endian number.
     pub fn u16(&mut self) -> Result<u16, ParseError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Reads a number of four bytes, little endian.
+    /// Reads a four-byte little-endian number.
     pub fn u32(&mut self) -> Result<u32, ParseError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Reads a number of eight bytes, little endian.
+    /// Reads an eight-byte little-endian number.
     pub fn u64(&mut self) -> Result<u64, ParseError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// Reads a CompactSize and as many bytes as it says.
+    /// Reads a CompactSize and the bytes that it counts.
     #[inline]
     pub fn compact_bytes(&mut self) -> Result<&'a [u8], ParseError> {
         let len = self.compact_size()?;
@@ -134,7 +134,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a VARINT of Core's disk formats (`ReadVarInt`, unsigned): 7 bits in each byte, the
-    /// most significant first. Every byte but the last adds 1, so that no value has two forms.
+    /// most significant first. Every byte but the last adds 1, so that each value has only one
+    /// form.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, ParseError> {
         match self.bytes.get(self.at) {
@@ -146,7 +147,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// [`Cursor::varint`] of more than one byte, or none.
+    /// Reads a VARINT that has more than one byte or is cut short.
     fn long_varint(&mut self) -> Result<u64, ParseError> {
         let start = self.at;
         let mut value: u64 = 0;
@@ -172,7 +173,7 @@ pub fn put_compact_size(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// `value` as a CompactSize: bytes, of which the first so many count.
+/// Encodes `value` as a CompactSize; returns a buffer and the number of its bytes that are used.
 #[inline]
 pub fn compact_size(value: u64) -> ([u8; 9], usize) {
     let mut bytes = [0; 9];
@@ -190,7 +191,7 @@ pub fn compact_size(value: u64) -> ([u8; 9], usize) {
     (bytes, len)
 }
 
-/// Number of bytes of `value` as a CompactSize.
+/// Returns the length of `value` as a CompactSize, in bytes.
 pub fn compact_size_len(value: u64) -> usize {
     match value {
         0..=0xfc => 1,
@@ -209,15 +210,15 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     }
     let mut bytes = [0; VARINT_BYTES_MAX];
     let len = out.len() + put_varint_at(&mut bytes, value);
-    // A copy of a fixed size needs no call of memcpy.
+    // A copy of fixed size needs no call to memcpy.
     out.extend_from_slice(&bytes);
     out.truncate(len);
 }
 
-/// The most bytes of a VARINT.
+/// The maximum length of a VARINT in bytes.
 pub const VARINT_BYTES_MAX: usize = 10;
 
-/// Writes `value` as a VARINT to the start of `out` and returns its length.
+/// Writes `value` as a VARINT at the start of `out` and returns its length.
 #[inline]
 pub fn put_varint_at(out: &mut [u8], mut value: u64) -> usize {
     let len = varint_len(value);
@@ -228,7 +229,7 @@ pub fn put_varint_at(out: &mut [u8], mut value: u64) -> usize {
     len
 }
 
-/// Number of bytes of `value` as a VARINT.
+/// Returns the length of `value` as a VARINT, in bytes.
 pub fn varint_len(mut value: u64) -> usize {
     let mut len = 1;
     while value > 0x7f {

@@ -2,7 +2,7 @@ use apus_hash::{Hash, sha256d};
 
 use super::{Cursor, ParseError};
 
-/// Bytes of a block header.
+/// Length of a block header in bytes.
 pub const HEADER_BYTES: usize = 80;
 
 /// A block header (Core's `CBlockHeader`).
@@ -18,7 +18,7 @@ pub struct Header {
     pub time: u32,
     /// Target in compact form (`nBits`).
     pub bits: u32,
-    /// The number that the miner varied.
+    /// The number that the miner varied to find the proof of work.
     pub nonce: u32,
 }
 
@@ -35,7 +35,7 @@ impl Header {
         })
     }
 
-    /// The header in the wire format.
+    /// Returns the header in the wire format.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.version.to_le_bytes());
@@ -47,7 +47,7 @@ impl Header {
         bytes
     }
 
-    /// The hash of the block.
+    /// Returns the hash of the block.
     pub fn hash(&self) -> Hash {
         sha256d(&self.to_bytes())
     }

@@ -1,9 +1,8 @@
-//! Bitcoin's wire format: from bytes to views and back. This crate knows neither files nor
-//! sockets.
+//! Bitcoin's wire format: from bytes to views and back. This crate knows neither files nor sockets.
 //!
-//! A [`BlockView`] is made once for each block and holds offsets only: walking it reads the bytes
-//! of the block, and hashing it serialises nothing again. Making the views of the 2.1 GB of blocks
-//! in docs/budget.md takes 0.13 s, which is 5 % of the time aimed at for SwiftSync.
+//! A [`BlockView`] is made once for each block and holds only offsets: walking it reads the bytes
+//! of the block, and hashing it needs no serialisation. Making the views of the 2.1 GB of blocks in
+//! docs/budget.md takes 0.13 s, which is 5 % of SwiftSync's time target.
 
 mod assumeutxo;
 mod block;

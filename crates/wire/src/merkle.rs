@@ -9,7 +9,7 @@ pub struct MerkleRoot {
     pub mutated: bool,
 }
 
-/// The merkle root of `hashes`, which are overwritten (Core's `ComputeMerkleRoot`).
+/// Computes the merkle root of `hashes`, which are overwritten (Core's `ComputeMerkleRoot`).
 pub fn merkle_root(hashes: &mut Vec<Hash>) -> MerkleRoot {
     let mut mutated = false;
     while hashes.len() > 1 {

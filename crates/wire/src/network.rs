@@ -2,7 +2,7 @@ use apus_hash::{Hash, sha256d};
 
 use super::put_compact_size;
 
-/// The networks that Core knows.
+/// The networks that Core supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Chain {
     /// The main network, whose coins have value.
@@ -18,7 +18,7 @@ pub enum Chain {
 }
 
 impl Chain {
-    /// Core's name of the network, as in `-chain=NAME`.
+    /// Returns Core's name of the network, as in `-chain=NAME`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -33,7 +33,7 @@ impl Chain {
     pub const ALL: [Self; 5] =
         [Self::Main, Self::Test, Self::Testnet4, Self::Signet, Self::Regtest];
 
-    /// The network with the name that Core's `-chain=NAME` takes; `None` if there is none.
+    /// Returns the network with this name, as in Core's `-chain=NAME`; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|chain| chain.name() == name)
     }
@@ -46,9 +46,9 @@ pub type ScriptFlags = u32;
 pub mod flags {
     /// Evaluates the redeem script of P2SH (BIP16).
     pub const P2SH: u32 = 1 << 0;
-    /// Demands strict DER signatures (BIP66).
+    /// Requires strict DER signatures (BIP66).
     pub const DERSIG: u32 = 1 << 2;
-    /// Demands that the dummy element of CHECKMULTISIG is empty (BIP147).
+    /// Requires that the dummy element of CHECKMULTISIG is empty (BIP147).
     pub const NULLDUMMY: u32 = 1 << 4;
     /// Enables CHECKLOCKTIMEVERIFY (BIP65).
     pub const CHECKLOCKTIMEVERIFY: u32 = 1 << 9;
@@ -60,39 +60,39 @@ pub mod flags {
     pub const TAPROOT: u32 = 1 << 17;
 }
 
-/// How many transactions a network had at one time, and how many more come (Core's `ChainTxData`),
-/// to tell the share of the chain that is done.
+/// The number of a network's transactions at one time, and the rate of new ones since then (Core's
+/// `ChainTxData`), to estimate the progress of a sync.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ChainTxData {
     /// The time, in seconds since 1970.
     pub time: i64,
-    /// Transactions up to then.
+    /// Number of transactions up to that time.
     pub tx_count: u64,
-    /// Transactions a second since then.
+    /// Transactions per second since that time.
     pub rate: f64,
 }
 
 /// The constants of a network (Core's `CChainParams` and `Consensus::Params`).
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Which network this is.
+    /// The network.
     pub chain: Chain,
-    /// The subdirectory of the data directory that Core gives to the network; empty for main.
+    /// The subdirectory that Core uses for the network in the data directory; empty for main.
     pub subdirectory: &'static str,
-    /// The four bytes before every block in a file and before every message between peers.
+    /// The four bytes before every block in a block file and every message between peers.
     pub magic: [u8; 4],
-    /// The port on which peers listen.
+    /// The default port of peers.
     pub port: u16,
-    /// Names that DNS resolves to peers.
+    /// Host names that DNS resolves to the addresses of peers.
     pub dns_seeds: &'static [&'static str],
     /// Hash of the genesis block.
     pub genesis_hash: Hash,
     /// Number of blocks from one halving of the subsidy to the next.
     pub halving_interval: u32,
-    /// The height from which the coinbase must state its height (BIP34).
+    /// The height from which the coinbase must contain the height of its block (BIP34).
     pub bip34_height: u32,
-    /// Hash of the block at `bip34_height`. On a chain that holds it, BIP30 need not be checked
-    /// above that height. Zero where it must be checked.
+    /// Hash of the block at `bip34_height`. On a chain with this block, BIP30 need not be checked
+    /// above that height. Zero if it must always be checked.
     pub bip34_hash: Hash,
     /// The height from which CHECKLOCKTIMEVERIFY is enabled (BIP65).
     pub bip65_height: u32,
@@ -106,31 +106,31 @@ pub struct Network {
     pub pow_limit_bits: u32,
     /// The easiest target as 32 bytes, little endian.
     pub pow_limit: [u8; 32],
-    /// Seconds that a difficulty period is meant to take.
+    /// Intended duration of a difficulty period in seconds.
     pub pow_target_timespan: u32,
-    /// Seconds that are meant to lie between two blocks.
+    /// Intended time between two blocks in seconds.
     pub pow_target_spacing: u32,
-    /// Whether a block more than 20 minutes after its parent may have the minimum difficulty, as
-    /// on the testnets.
+    /// Whether a block more than 20 minutes after its parent may have the minimum difficulty, as on
+    /// the testnets.
     pub pow_allow_min_difficulty: bool,
     /// Whether the two rules of BIP94 are enforced.
     pub enforce_bip94: bool,
     /// Whether the difficulty never changes, as on regtest.
     pub pow_no_retargeting: bool,
-    /// The work that the best chain must have before scripts are assumed valid: 256 bits, which the
-    /// hex digits of the hash show with the highest first.
+    /// The work that the best chain must have before scripts are assumed valid: a 256-bit number,
+    /// whose most significant digits come first in the hash's hex form.
     pub minimum_chain_work: Hash,
     /// The default of Core's `-assumevalid`; zero for none.
     pub default_assume_valid: Hash,
-    /// Height of the block `default_assume_valid`, for progress before its header is known; 0 where
-    /// it is unknown.
+    /// Height of the block `default_assume_valid`, to show progress before its header is known; 0
+    /// if unknown.
     pub default_assume_valid_height: u32,
-    /// The height that the tip must be above before block files are pruned (Core's
+    /// The tip must be above this height before block files are pruned (Core's
     /// `nPruneAfterHeight`).
     pub prune_after_height: u32,
-    /// How many transactions there are.
+    /// The number of transactions at a known time.
     pub chain_tx_data: ChainTxData,
-    /// Blocks whose scripts are checked with other flags than those of their height.
+    /// Blocks whose scripts are checked with flags other than those of their height.
     pub script_flag_exceptions: &'static [(Hash, ScriptFlags)],
     /// The challenge of a signet (BIP325); `None` for other networks.
     pub signet_challenge: Option<Vec<u8>>,
@@ -143,7 +143,7 @@ const SIGNET_CHALLENGE: &str = "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e44564033748
 const TWO_WEEKS: u32 = 14 * 24 * 60 * 60;
 
 impl Network {
-    /// The constants of `chain`; for signet, with the default challenge.
+    /// Returns the constants of `chain`; for signet, with the default challenge.
     pub fn new(chain: Chain) -> Self {
         match chain {
             Chain::Main => Self::main(),
@@ -154,8 +154,8 @@ impl Network {
         }
     }
 
-    /// The constants of a signet with a challenge of its own (Core's `-signetchallenge`): the magic
-    /// follows from the challenge, and no work is assumed.
+    /// Returns the constants of a signet with its own challenge (Core's `-signetchallenge`): the
+    /// magic is derived from the challenge, and no minimum work is assumed.
     pub fn custom_signet(challenge: Vec<u8>) -> Self {
         let mut serialised = Vec::with_capacity(challenge.len() + 3);
         put_compact_size(&mut serialised, challenge.len() as u64);
@@ -173,7 +173,7 @@ impl Network {
         }
     }
 
-    /// Number of blocks in a difficulty period.
+    /// Returns the number of blocks in a difficulty period.
     pub fn difficulty_adjustment_interval(&self) -> u32 {
         self.pow_target_timespan / self.pow_target_spacing
     }
@@ -370,8 +370,8 @@ impl Network {
                 "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206",
             ),
             halving_interval: 150,
-            // Core's regtest has segwit from the genesis block on and all else from block 1, which
-            // shows in the genesis block's index entry (`BLOCK_OPT_WITNESS`).
+            // Core's regtest has segwit from the genesis block on and every other rule from block
+            // 1, as the genesis block's index entry shows (`BLOCK_OPT_WITNESS`).
             segwit_height: 0,
             pow_limit_bits: 0x207f_ffff,
             pow_limit: limit,
@@ -381,14 +381,14 @@ impl Network {
             minimum_chain_work: Hash::ZERO,
             default_assume_valid: Hash::ZERO,
             default_assume_valid_height: 0,
-            // Core's, so that there is some.
+            // Core's values, with a rate above 0 for tests.
             chain_tx_data: ChainTxData { time: 0, tx_count: 0, rate: 0.001 },
             ..Self::active_from_one()
         }
     }
 
-    /// The constants that the younger networks share: every rule is active from block 1, without
-    /// exceptions.
+    /// Returns the constants that the newer networks share: every rule is active from block 1,
+    /// without exceptions.
     fn active_from_one() -> Self {
         Self {
             bip34_height: 1,
@@ -404,7 +404,7 @@ impl Network {
     }
 }
 
-/// The target whose highest `zeros` bytes are 0 and whose other bits are 1, little endian.
+/// Returns the target whose highest `zeros` bytes are 0 and whose other bits are 1, little endian.
 const fn pow_limit(zeros: usize) -> [u8; 32] {
     let mut limit = [0xff; 32];
     let mut i = 0;
@@ -415,7 +415,7 @@ const fn pow_limit(zeros: usize) -> [u8; 32] {
     limit
 }
 
-/// The bytes of the genesis block.
+/// Returns the bytes of the genesis block.
 pub fn genesis_block(network: &Network) -> Vec<u8> {
     use bitcoin::Network as Upstream;
     let upstream = match network.chain {
@@ -444,8 +444,8 @@ mod tests {
         }
     }
 
-    /// The constants of some networks come from those of main where they are not set: each height
-    /// from which a rule is in force is listed here for each network, a new one too.
+    /// Networks inherit the constants of main that they do not set, so the test lists the height of
+    /// each rule for every network; a new network must be added here.
     #[test]
     fn every_network_has_the_heights_of_its_own() {
         for (chain, due) in [

@@ -1,11 +1,11 @@
-//! The opcodes that rules, scripts and formats name (Core's `opcodetype`).
+//! The opcodes that rules, scripts and formats refer to by name (Core's `opcodetype`).
 
 pub const OP_0: u8 = 0x00;
-/// Pushes as many bytes as the next byte says.
+/// Pushes the number of bytes given by the next byte.
 pub const OP_PUSHDATA1: u8 = 0x4c;
-/// Pushes as many bytes as the next two bytes say, little endian.
+/// Pushes the number of bytes given by the next two bytes, little endian.
 pub const OP_PUSHDATA2: u8 = 0x4d;
-/// Pushes as many bytes as the next four bytes say, little endian.
+/// Pushes the number of bytes given by the next four bytes, little endian.
 pub const OP_PUSHDATA4: u8 = 0x4e;
 pub const OP_1NEGATE: u8 = 0x4f;
 /// Pushes the number 1.
@@ -18,7 +18,7 @@ pub const OP_NOTIF: u8 = 0x64;
 pub const OP_ELSE: u8 = 0x67;
 pub const OP_ENDIF: u8 = 0x68;
 pub const OP_VERIFY: u8 = 0x69;
-/// Ends the script as invalid.
+/// Fails the script.
 pub const OP_RETURN: u8 = 0x6a;
 pub const OP_TOALTSTACK: u8 = 0x6b;
 pub const OP_FROMALTSTACK: u8 = 0x6c;
@@ -31,7 +31,7 @@ pub const OP_2SWAP: u8 = 0x72;
 pub const OP_IFDUP: u8 = 0x73;
 pub const OP_DEPTH: u8 = 0x74;
 pub const OP_DROP: u8 = 0x75;
-/// Copies the top of the stack.
+/// Duplicates the top stack element.
 pub const OP_DUP: u8 = 0x76;
 pub const OP_NIP: u8 = 0x77;
 pub const OP_OVER: u8 = 0x78;
@@ -41,9 +41,9 @@ pub const OP_ROT: u8 = 0x7b;
 pub const OP_SWAP: u8 = 0x7c;
 pub const OP_TUCK: u8 = 0x7d;
 pub const OP_SIZE: u8 = 0x82;
-/// Compares the two top elements.
+/// Compares the top two stack elements.
 pub const OP_EQUAL: u8 = 0x87;
-/// Ends the script as invalid unless the two top elements are equal.
+/// Fails the script unless the top two stack elements are equal.
 pub const OP_EQUALVERIFY: u8 = 0x88;
 pub const OP_1ADD: u8 = 0x8b;
 pub const OP_1SUB: u8 = 0x8c;
@@ -68,16 +68,16 @@ pub const OP_WITHIN: u8 = 0xa5;
 pub const OP_RIPEMD160: u8 = 0xa6;
 pub const OP_SHA1: u8 = 0xa7;
 pub const OP_SHA256: u8 = 0xa8;
-/// Replaces the top of the stack by RIPEMD-160 of its SHA-256.
+/// Replaces the top stack element by the RIPEMD-160 of its SHA-256.
 pub const OP_HASH160: u8 = 0xa9;
 pub const OP_HASH256: u8 = 0xaa;
 /// Checks a signature.
 pub const OP_CHECKSIG: u8 = 0xac;
-/// Ends the script as invalid unless a signature is valid.
+/// Fails the script unless a signature is valid.
 pub const OP_CHECKSIGVERIFY: u8 = 0xad;
 /// Checks signatures by some of several keys.
 pub const OP_CHECKMULTISIG: u8 = 0xae;
-/// Ends the script as invalid unless signatures by some of several keys are valid.
+/// Fails the script unless signatures by some of several keys are valid.
 pub const OP_CHECKMULTISIGVERIFY: u8 = 0xaf;
 pub const OP_CHECKLOCKTIMEVERIFY: u8 = 0xb1;
 pub const OP_CHECKSEQUENCEVERIFY: u8 = 0xb2;

@@ -2,8 +2,7 @@ use std::fmt;
 
 use apus_hash::Hash;
 
-/// The name of an output: its transaction, and its index among the outputs of that (Core's
-/// `COutPoint`).
+/// A reference to a transaction output: the txid and the index of the output (Core's `COutPoint`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(C)]
 pub struct OutPoint {
@@ -14,7 +13,7 @@ pub struct OutPoint {
 }
 
 impl OutPoint {
-    /// The outpoint of the wire format, with which every input starts.
+    /// Reads an outpoint in the wire format, with which every input starts.
     #[inline]
     pub fn from_bytes(bytes: &[u8; 36]) -> Self {
         let (txid, vout) = bytes.split_at(32);
@@ -24,7 +23,7 @@ impl OutPoint {
         outpoint
     }
 
-    /// The outpoint in the wire format.
+    /// Returns the outpoint in the wire format.
     #[inline]
     pub fn to_bytes(self) -> [u8; 36] {
         let mut bytes = [0; 36];
@@ -33,8 +32,8 @@ impl OutPoint {
         bytes
     }
 
-    /// Whether this is the null outpoint, which names no output and stands in the input of a
-    /// coinbase (Core's `COutPoint::IsNull`).
+    /// Returns whether this is the null outpoint, which refers to no output and appears in the
+    /// input of a coinbase (Core's `COutPoint::IsNull`).
     pub fn is_null(&self) -> bool {
         self.vout == u32::MAX && self.txid.is_zero()
     }

@@ -1,4 +1,4 @@
-/// A program that compresses files, and the command that unpacks them.
+/// A compression program, and the command that unpacks its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// Name of the program.
@@ -7,7 +7,7 @@ pub struct Packed {
     pub command: &'static str,
 }
 
-/// The first bytes of the files of each program, from the documents of their formats.
+/// The first bytes of each program's files, from the specifications of the formats.
 const PACKERS: [(&[u8], Packed); 5] = [
     (&[0x1f, 0x8b], Packed { name: "gzip", command: "gunzip -k" }),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], Packed { name: "xz", command: "unxz -k" }),
@@ -16,13 +16,13 @@ const PACKERS: [(&[u8], Packed); 5] = [
     (b"PK\x03\x04", Packed { name: "zip", command: "unzip" }),
 ];
 
-/// The program that compressed the file whose first bytes are given, if one did.
+/// Returns the program that compressed the file with these first bytes, if it is compressed.
 pub fn packed(bytes: &[u8]) -> Option<Packed> {
     PACKERS.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, packed)| *packed)
 }
 
 impl Packed {
-    /// Advice to the user who gave a compressed file.
+    /// Returns advice for a user who gave a compressed file.
     pub fn advice(self) -> String {
         format!(
             "this file is compressed with {}: unpack it (`{} FILE`) and give the unpacked file",

@@ -1,12 +1,12 @@
-/// The coin that an input spends, as the rules need to know it.
+/// The coin that an input spends, with what the rules need.
 #[derive(Clone, Copy, Debug)]
 pub struct Prevout<'a> {
-    /// Amount in satoshi.
+    /// The amount in satoshis.
     pub amount: i64,
     /// The scriptPubKey.
     pub script: &'a [u8],
-    /// Height of the block that created it.
+    /// Height of the block that created the coin.
     pub height: u32,
-    /// Whether a coinbase created it.
+    /// Whether a coinbase created the coin.
     pub is_coinbase: bool,
 }

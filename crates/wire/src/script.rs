@@ -1,10 +1,10 @@
 use super::opcodes::{OP_PUSHDATA1, OP_PUSHDATA2, OP_PUSHDATA4, OP_RETURN};
 
-/// Bytes of the longest script that can be satisfied (Core's `MAX_SCRIPT_SIZE`).
+/// Length in bytes of the longest script that can be executed (Core's `MAX_SCRIPT_SIZE`).
 pub const MAX_SCRIPT_BYTES: usize = 10_000;
 
-/// Whether nobody can spend an output with this script: it starts with OP_RETURN or is over 10,000
-/// bytes long (Core's `CScript::IsUnspendable`). Such an output is no coin.
+/// Returns whether an output with this script can never be spent: it starts with OP_RETURN or is
+/// over 10,000 bytes long (Core's `CScript::IsUnspendable`). Such an output is not a coin.
 #[inline]
 pub fn is_unspendable(script: &[u8]) -> bool {
     script.first() == Some(&OP_RETURN) || script.len() > MAX_SCRIPT_BYTES
@@ -15,12 +15,12 @@ pub fn is_unspendable(script: &[u8]) -> bool {
 pub struct Op<'a> {
     /// The opcode.
     pub code: u8,
-    /// The bytes pushed.
+    /// The pushed bytes.
     pub data: &'a [u8],
 }
 
-/// An iterator over the opcodes of a script (Core's `GetScriptOp`). At a push that reaches beyond
-/// the script's end it sets `truncated` and ends.
+/// An iterator over the opcodes of a script (Core's `GetScriptOp`). It ends, and sets `truncated`,
+/// at a push that reaches beyond the end of the script.
 pub struct Ops<'a> {
     rest: &'a [u8],
     /// Whether the script ended within a push.
@@ -28,7 +28,7 @@ pub struct Ops<'a> {
 }
 
 impl<'a> Ops<'a> {
-    /// The opcodes of `script`.
+    /// Returns an iterator over the opcodes of `script`.
     pub fn new(script: &'a [u8]) -> Self {
         Self { rest: script, truncated: false }
     }

@@ -119,14 +119,10 @@ fn of_the_wire() -> Vec<Kind> {
         greets("noise", "other magic bytes", vec![0x5a; 400]),
         greets("http", "other magic bytes", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
         greets("another network", "other magic bytes", envelope([1; 4], &name("version"), 0, none)),
-        greets("endless message", "more than any may have", {
+        greets("endless message", "over the limit", {
             envelope(magic, &name("version"), u32::MAX, none)
         }),
-        sends(
-            "oversized",
-            "more than any may have",
-            envelope(magic, &name("block"), 4_000_001, none),
-        ),
+        sends("oversized", "over the limit", envelope(magic, &name("block"), 4_000_001, none)),
         kind("too old", "too old", Deed::Version(odd_version(all, 31_799))),
         sends("wtxidrelay late", "after the handshake", message("wtxidrelay", &[])),
         sends("sendaddrv2 late", "after the handshake", message("sendaddrv2", &[])),

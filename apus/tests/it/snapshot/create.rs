@@ -114,7 +114,7 @@ fn info_says_what_txoutset_info_says_whatever_the_order() {
     others.count += 1;
     std::fs::write(&out, others.to_bytes()).unwrap();
     let error = snapshot_info(&out).unwrap_err().to_string();
-    assert!(error.ends_with(&format!("the coin {} is in it twice", sorted.coins[7].0)), "{error}");
+    assert!(error.ends_with(&format!("the coin {} twice", sorted.coins[7].0)), "{error}");
 }
 
 /// Outputs from index 16,512 on are in another order in the tables, and in a snapshot, than by
@@ -221,6 +221,6 @@ fn the_program_makes_and_describes_one() {
     std::fs::write(&out, "").unwrap();
     assert_ends(&run(&["snapshot", "info", &path]), 1, &["the file is empty"]);
     let directory = place.root().display().to_string();
-    assert_ends(&run(&["snapshot", "info", &directory]), 1, &["no regular file"]);
+    assert_ends(&run(&["snapshot", "info", &directory]), 1, &["not a regular file"]);
     assert_ends(&run(&["snapshot", "info", "/nowhere/utxo.dat"]), 1, &["/nowhere/utxo.dat"]);
 }

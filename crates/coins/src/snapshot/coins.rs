@@ -3,13 +3,12 @@ use apus_wire::{OutPoint, put_compact_size};
 
 use crate::coin::Coin;
 
-/// Coins in the form in which a snapshot has them: for each transaction its txid and the number of
-/// its coins, and for each coin the index of its output as a CompactSize and its
-/// [encoded form](Coin::encode).
+/// Coins in the form of a snapshot: for each transaction its txid and the number of its coins, and
+/// for each coin the index of its output as a CompactSize and its [encoded form](Coin::encode).
 #[derive(Default)]
 pub struct SnapshotCoins {
     bytes: Vec<u8>,
-    /// The coins of `txid`, the latest transaction, which are not in `bytes` yet.
+    /// The coins of the latest transaction, `txid`, which are not in `bytes` yet.
     group: Vec<u8>,
     group_coins: u64,
     txid: Option<Hash>,
@@ -17,7 +16,7 @@ pub struct SnapshotCoins {
 }
 
 impl SnapshotCoins {
-    /// Adds a coin. The coins of a transaction come one after the other.
+    /// Adds a coin. The coins of a transaction must be added one after another.
     pub fn push(&mut self, outpoint: &OutPoint, coin: &Coin) {
         self.push_with(outpoint, |out| coin.encode(out));
     }
@@ -33,7 +32,7 @@ impl SnapshotCoins {
         self.group_coins += 1;
     }
 
-    /// The bytes of all coins that were added, and their number.
+    /// Returns the bytes of all coins that were added, and their number.
     pub fn finish(mut self) -> (Vec<u8>, u64) {
         self.end_group();
         (self.bytes, self.coins)

@@ -3,13 +3,13 @@ use apus_wire::ParseError;
 
 use crate::survivors::WriteError;
 
-/// What is wrong with a snapshot.
+/// An error in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{what}", at(*offset))]
 pub struct SnapshotError {
     /// Offset in the file, in bytes, if the error has one.
     pub offset: Option<u64>,
-    /// What is wrong there.
+    /// A description of what is wrong.
     pub what: String,
 }
 
@@ -18,29 +18,29 @@ fn at(offset: Option<u64>) -> String {
 }
 
 impl SnapshotError {
-    /// The error of a snapshot as a whole.
+    /// Returns the error for a snapshot as a whole.
     pub fn new(what: impl Into<String>) -> Self {
         Self { offset: None, what: what.into() }
     }
 
-    /// The error of the bytes at `offset`.
+    /// Returns the error for the bytes at `offset`.
     pub fn at(offset: u64, what: impl Into<String>) -> Self {
         Self { offset: Some(offset), what: what.into() }
     }
 
-    /// The error of bytes that start at `start` of the file and could not be parsed.
+    /// Returns the error for bytes starting at `start` in the file that could not be parsed.
     pub(super) fn parsing(start: u64, error: &ParseError) -> Self {
         Self::at(start + error.offset as u64, error.what)
     }
 }
 
-/// Why the coins of a snapshot could not be read.
+/// The reason why the coins of a snapshot could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotReadError {
     /// The snapshot is to blame.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The disk is to blame, on which coins are sorted.
+    /// The disk on which coins are sorted is to blame.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -50,7 +50,7 @@ impl From<WriteError> for SnapshotReadError {
         match error {
             WriteError::Store(error) => Self::Store(error),
             WriteError::Twice(outpoint) => {
-                SnapshotError::new(format!("the coin {outpoint} is in it twice")).into()
+                SnapshotError::new(format!("the snapshot has the coin {outpoint} twice")).into()
             }
         }
     }

@@ -12,7 +12,7 @@ use super::error::{SnapshotError, SnapshotReadError};
 use super::head::SnapshotHead;
 use super::pieces::{SnapshotPiece, SnapshotPieces};
 
-/// Bytes that are hashed before the flag to stop is looked at again.
+/// Number of bytes that are hashed before the stop flag is checked again.
 const DIGEST_PIECE_BYTES: usize = 16 << 20;
 
 /// A snapshot file, mapped into memory.
@@ -27,10 +27,10 @@ impl SnapshotFile {
     /// Maps the file and reads its head.
     ///
     /// # Errors
-    /// The file cannot be read, or is no snapshot.
+    /// The file cannot be read, or is not a snapshot.
     pub fn open(path: &Path) -> Result<Self, SnapshotReadError> {
         let file = Disk::new().open_read(path)?;
-        let none = || SnapshotError::new("this is not a UTXO snapshot, and no regular file");
+        let none = || SnapshotError::new("this is not a UTXO snapshot: it is not a regular file");
         if !path.is_file() {
             return Err(none().into());
         }
@@ -42,23 +42,23 @@ impl SnapshotFile {
         Ok(Self { path, head, bytes, digest: OnceLock::new() })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its head.
+    /// Returns the head of the snapshot.
     pub fn head(&self) -> &SnapshotHead {
         &self.head
     }
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// The double SHA-256 of the file, computed when it is first asked for: a second for 2 GB.
-    /// `None` if `stop` was raised before the end.
+    /// Returns the double SHA-256 of the file, which is computed at the first call: a second for 2
+    /// GB. `None` if `stop` was set before the end.
     pub fn digest(&self, stop: &AtomicBool) -> Option<Hash> {
         if let Some(digest) = self.digest.get() {
             return Some(*digest);
@@ -73,23 +73,23 @@ impl SnapshotFile {
         Some(*self.digest.get_or_init(|| hasher.finish()))
     }
 
-    /// [`SnapshotFile::digest`], if it was computed before.
+    /// Returns the result of [`SnapshotFile::digest`], if it was already computed.
     pub fn known_digest(&self) -> Option<Hash> {
         self.digest.get().copied()
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn mapped(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Gives the memory of a piece back.
+    /// Releases the memory of a piece.
     pub fn release(&self, piece: &SnapshotPiece) {
         let start = piece.offset as usize;
         disk::release(&self.bytes, start..start + piece.bytes().len());
     }
 
-    /// All coins, in pieces.
+    /// Returns all coins, in pieces.
     pub fn pieces(&self) -> SnapshotPieces<'_> {
         SnapshotPieces::new(&self.bytes, &self.head)
     }

@@ -6,18 +6,18 @@ use super::pieces::{SnapshotPiece, has_short_form, make_canonical};
 use crate::coin::{Coin, CoinParts, decode_code, decompress_amount, decompress_exactly};
 use crate::script::{Compressed, SPECIAL_TYPES, starts_with_form, take_compressed};
 
-/// The most outputs of a block: of its weight of 4,000,000 every byte of an output takes four, and
-/// an output has nine bytes at least.
+/// The maximum number of outputs in a block: its weight is at most 4,000,000, each byte of an
+/// output weighs 4, and an output has at least nine bytes.
 const OUTPUTS_MAX: usize = 4_000_000 / 4 / 9;
 
-/// The coins of one transaction that stand together in a snapshot; at least one.
+/// Coins of one transaction that are stored together in a snapshot; at least one.
 #[derive(Debug, Default)]
 pub struct SnapshotGroup<'a> {
-    /// Where it begins in the file: at the txid.
+    /// Offset in the file at which the group begins, with the txid.
     pub offset: u64,
-    /// The transaction.
+    /// The txid of the transaction.
     pub txid: Hash,
-    /// The coins in the order of the file, without their scripts.
+    /// The coins in file order, without their scripts.
     pub coins: Vec<GroupCoin>,
     bytes: &'a [u8],
     is_canonical: bool,
@@ -30,24 +30,23 @@ pub struct GroupCoin {
     pub vout: u32,
     /// 2 × height + coinbase.
     pub code: u32,
-    /// The amount in satoshi.
+    /// The amount in satoshis.
     pub amount: u64,
 }
 
 impl GroupCoin {
-    /// The height of the block that created it.
+    /// Returns the height of the block that created the coin.
     pub fn height(&self) -> u32 {
         self.code >> 1
     }
 }
 
 impl SnapshotPiece<'_> {
-    /// Calls `each` with the coins of every transaction, in the order of the file. Their scripts
-    /// are not looked into.
+    /// Calls `each` with the coins of every transaction, in file order. Their scripts are not
+    /// inspected.
     ///
     /// # Errors
-    /// A coin cannot be right, a transaction has more of them than a block has room for, or what
-    /// `each` returns.
+    /// A coin is invalid, a transaction has more coins than fit into a block, or `each` fails.
     pub fn for_each_group<E: From<SnapshotError>>(
         &self,
         mut each: impl FnMut(&SnapshotGroup) -> Result<(), E>,
@@ -75,7 +74,7 @@ impl<'a> SnapshotGroup<'a> {
         let before = cursor.position();
         let count = cursor.compact_size()?;
         if count > OUTPUTS_MAX {
-            let what = "more coins of one transaction than a block has room for";
+            let what = "more coins of one transaction than fit into a block";
             return Err(ParseError { offset: before, what });
         }
         let start = cursor.position();
@@ -94,8 +93,8 @@ impl<'a> SnapshotGroup<'a> {
         Ok(())
     }
 
-    /// The height that all coins have, if they are in ascending order, each of them once, and the
-    /// file has them in the form that Core writes.
+    /// Returns the height of all coins, if it is the same for all, they are in ascending order
+    /// without repetition, and they are in the form that Core writes.
     pub fn plain_height(&self) -> Option<u32> {
         let [first, rest @ ..] = &self.coins[..] else { return None };
         let height = first.height();
@@ -108,12 +107,12 @@ impl<'a> SnapshotGroup<'a> {
         (self.is_canonical && is_plain).then_some(height)
     }
 
-    /// The coins as the file has them, for [`GroupCoins`].
+    /// Returns the coins as they are in the file, for [`GroupCoins`].
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The coins with their scripts, in the form that Core writes.
+    /// Returns the coins with their scripts, in the form that Core writes.
     pub fn decoded(&self) -> Vec<(u32, Coin)> {
         let mut cursor = Cursor::new(self.bytes);
         let mut decode = || -> Result<(u32, Coin), ParseError> {
@@ -126,7 +125,8 @@ impl<'a> SnapshotGroup<'a> {
     }
 }
 
-/// Whether Core writes the script of a coin so, as far as its first byte and its length tell.
+/// Returns whether Core writes the script of a coin in this form, as far as its first byte and
+/// length show.
 fn is_canonical(first: u8, script: Compressed) -> bool {
     match script {
         Compressed::P2sh => true,
@@ -138,7 +138,7 @@ fn is_canonical(first: u8, script: Compressed) -> bool {
     }
 }
 
-/// Coins of one transaction one after the other, each as a snapshot has it: the index of its output
+/// The coins of one transaction, one after another, each as in a snapshot: the index of its output
 /// as a CompactSize and its [encoded form](Coin::encode).
 #[derive(Clone, Debug)]
 pub struct GroupCoins<'a> {
@@ -153,28 +153,28 @@ impl Default for GroupCoins<'_> {
 }
 
 impl<'a> GroupCoins<'a> {
-    /// The coins of these bytes, which are [`SnapshotGroup::bytes`] or what [`GroupCoins::put`] has
-    /// written.
+    /// Returns the coins in `bytes`, which come from [`SnapshotGroup::bytes`] or
+    /// [`GroupCoins::put`].
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, cursor: Cursor::new(bytes) }
     }
 
-    /// Appends a coin to such bytes.
+    /// Appends a coin to the bytes of a group.
     pub fn put(out: &mut Vec<u8>, vout: u32, coin: &CoinParts) {
         put_compact_size(out, vout.into());
         coin.encode(out);
     }
 
-    /// The index of the next coin's output, after which [`GroupCoins::pass_if_same`] has to come;
-    /// `None` if there are no more.
+    /// Returns the index of the next coin's output, after which [`GroupCoins::pass_if_same`] must
+    /// be called; `None` if there are no more coins.
     #[inline]
     pub fn next_vout(&mut self) -> Option<u32> {
         let is_more = self.cursor.remaining() > 0;
         is_more.then(|| known(self.cursor.compact_size()) as u32)
     }
 
-    /// Whether the coin whose output was named last is this one: 2 × height + coinbase, amount,
-    /// and the script in full. If so it is passed.
+    /// Returns whether the coin whose output was returned last has this code (2 × height +
+    /// coinbase), amount and full script. If so, it is passed.
     #[inline]
     pub fn pass_if_same(&mut self, code: u32, amount: u64, script: &[u8]) -> bool {
         let Self { bytes, cursor } = self;
@@ -205,7 +205,7 @@ impl<'a> Iterator for GroupCoins<'a> {
     }
 }
 
-/// What bytes say that have been read before.
+/// Returns the value of bytes that have been parsed before.
 fn known<T>(read: Result<T, ParseError>) -> T {
     read.expect("the coins have been read before")
 }
@@ -217,11 +217,11 @@ mod tests {
     use super::*;
     use crate::{SnapshotHead, SnapshotPieces, compress_amount};
 
-    /// A coin in any form: its output, 2 × height + coinbase, compressed amount, and the compressed
-    /// script.
+    /// A coin in any form: its output index, 2 × height + coinbase, compressed amount, and
+    /// compressed script.
     type Form<'a> = (u32, u32, u64, &'a [u8]);
 
-    /// A snapshot with one group of these coins.
+    /// Returns a snapshot with one group of these coins.
     fn file(forms: &[Form]) -> Vec<u8> {
         let coins = forms.len() as u64;
         let head = SnapshotHead { network: [0; 4], base: Hash([0; 32]), coins };
@@ -236,7 +236,7 @@ mod tests {
         bytes
     }
 
-    /// Reads such a snapshot in both ways, which have to agree, and calls `each` with the group.
+    /// Reads such a snapshot in both ways, which must agree, and calls `each` with the group.
     /// Returns whether its coins are in order.
     fn read(bytes: &[u8], each: impl Fn(&SnapshotGroup)) -> bool {
         let head = SnapshotHead::parse(bytes).unwrap();
@@ -306,7 +306,7 @@ mod tests {
             (2, 20, 1, &whole_p2sh),
             (2, 20, 1, &no_key),
             (2, 20, 1, &too_long),
-            // More than 2^64 satoshi, which Core reads modulo that.
+            // More than 2^64 satoshis, which Core reads modulo 2^64.
             (2, 20, u64::MAX - 6, &[6]),
             // Another height, a lower output, the same output.
             (2, 22, 1, &[6]),
@@ -328,7 +328,7 @@ mod tests {
             let read = piece.for_each_group(|_| Ok::<(), SnapshotError>(()));
             assert_eq!(read.is_ok(), is_possible);
         }
-        // Keys of outputs from 16,512 on do not sort as numbers do.
+        // Keys of outputs from 16,512 on do not sort as numbers.
         for (vouts, is_sorted) in [([16_512, 256], true), ([256, 16_512], false)] {
             let bytes = file(&vouts.map(|vout| (vout, 20, 1, &[6][..])));
             assert_eq!(read(&bytes, |_| {}), is_sorted);

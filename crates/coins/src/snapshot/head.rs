@@ -13,7 +13,7 @@ pub const SNAPSHOT_VERSION: u16 = 2;
 pub struct SnapshotHead {
     /// The network's magic bytes.
     pub network: [u8; 4],
-    /// Hash of the base block, after which these coins are unspent.
+    /// Hash of the base block, up to which the snapshot holds the unspent coins.
     pub base: Hash,
     /// The number of coins.
     pub coins: u64,
@@ -23,30 +23,30 @@ impl SnapshotHead {
     /// The length of a head in bytes.
     pub const BYTES: usize = 5 + 2 + 4 + 32 + 8;
 
-    /// The head as it is stored.
+    /// Returns the head as it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         let version = SNAPSHOT_VERSION.to_le_bytes();
         let coins = self.coins.to_le_bytes();
         [&SNAPSHOT_MAGIC[..], &version, &self.network, &self.base.0, &coins].concat()
     }
 
-    /// Reads the head from the start of a file.
+    /// Reads the head at the start of a file.
     ///
     /// # Errors
-    /// These are not the first bytes of a snapshot, or it is of another version.
+    /// The bytes are not the start of a snapshot, or the version is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.array() != Ok(SNAPSHOT_MAGIC) {
             return Err(SnapshotError::new(
-                "this is not a UTXO snapshot, as `apus snapshot create` and bitcoin-cli \
-                 dumptxoutset make it: its first bytes are others",
+                "this is not a UTXO snapshot as written by `apus snapshot create` or bitcoin-cli \
+                 dumptxoutset: its first bytes differ",
             ));
         }
         match cursor.u16() {
             Ok(SNAPSHOT_VERSION) => {}
             Ok(version) => {
                 return Err(SnapshotError::new(format!(
-                    "this UTXO snapshot has version {version}, and only version \
+                    "this UTXO snapshot has version {version}, but only version \
                      {SNAPSHOT_VERSION} can be read"
                 )));
             }

@@ -1,8 +1,8 @@
-//! UTXO snapshots in the format of Core's `dumptxoutset` (version 2), of which docs/format.md has
-//! a table: a head, and the coins of one transaction after the other.
+//! UTXO snapshots in the format of Core's `dumptxoutset` (version 2), described in a table in
+//! docs/format.md: a head, then the coins of one transaction after another.
 //!
-//! Coins have no index and lengths of their own, so that one thread walks over them to cut the
-//! file into [pieces](SnapshotPieces), 20 ns for each, and all threads decode them.
+//! Coins have no index and no lengths, so one thread walks over them to cut the file into
+//! [pieces](SnapshotPieces), 20 ns for each coin, and all threads decode them.
 
 mod coins;
 mod error;

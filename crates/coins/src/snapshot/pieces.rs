@@ -6,53 +6,55 @@ use super::head::SnapshotHead;
 use crate::coin::{Coin, VOUT_UNORDERED, vout_order};
 use crate::script::{CompactScript, SPECIAL_TYPES, take_compressed};
 
-/// Bytes of a piece, at least: 15,000 coins, which take a thread about 2 ms.
+/// The minimum size of a piece in bytes: 15,000 coins, which take a thread about 2 ms.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Cuts the coins of a snapshot into pieces, each of which holds whole transactions.
+/// Cuts the coins of a snapshot into pieces of whole transactions.
 pub struct SnapshotPieces<'a> {
     bytes: &'a [u8],
     at: usize,
     coins_left: u64,
-    /// The coin passed last.
+    /// The last coin that was passed.
     last: Option<OutPoint>,
     is_sorted: bool,
 }
 
-/// Consecutive coins of a snapshot, with all coins of each of their transactions that stand
-/// together.
+/// Consecutive coins of a snapshot. The adjacent coins of a transaction are never split between
+/// pieces.
 #[derive(Clone, Copy)]
 pub struct SnapshotPiece<'a> {
     bytes: &'a [u8],
-    /// The offset of the first byte in the file.
+    /// Offset of the first byte in the file.
     pub offset: u64,
 }
 
 impl<'a> SnapshotPieces<'a> {
-    /// The pieces of a whole file, which begins with this head.
+    /// Returns the pieces of a whole file that begins with this head.
     pub fn new(bytes: &'a [u8], head: &SnapshotHead) -> Self {
         let (at, coins_left) = (SnapshotHead::BYTES, head.coins);
         Self { bytes, at, coins_left, last: None, is_sorted: true }
     }
 
-    /// Whether the coins of all pieces so far are in the order of the tables, each of them once.
+    /// Returns whether the coins of all pieces so far are in the order of the tables, without
+    /// repetition.
     pub fn is_sorted(&self) -> bool {
         self.is_sorted
     }
 
-    /// The share of the file that is cut, from 0 to 1.
+    /// Returns the share of the file that has been cut, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.at as f64 / self.bytes.len().max(1) as f64
     }
 
-    /// The next piece; `None` after the last one, and after an error.
+    /// Returns the next piece; `None` after the last one, and after an error.
     ///
     /// # Errors
-    /// The file ends early, goes on after its last coin, or has bytes that are no coins.
+    /// The file ends early, continues after its last coin, or has bytes that are not coins.
     pub fn next_piece(&mut self) -> Result<Option<SnapshotPiece<'a>>, SnapshotError> {
         let piece = self.cut();
         if piece.is_err() {
-            // Threads that share the pieces end with this error, none with one that comes of it.
+            // Only one of the threads that share the pieces gets this error; the others get no
+            // consequent error.
             (self.at, self.coins_left) = (self.bytes.len(), 0);
         }
         piece
@@ -77,13 +79,13 @@ impl<'a> SnapshotPieces<'a> {
         Ok(Some(SnapshotPiece { bytes: &self.bytes[start..self.at], offset: start as u64 }))
     }
 
-    /// Passes over the coins of a transaction.
+    /// Skips the coins of a transaction.
     fn pass_group(&mut self, cursor: &mut Cursor<'a>) -> Result<(), SnapshotError> {
         let begin = cursor.position() as u64;
         let cut_short = |error: ParseError| {
             if error.what == ENDS {
                 return SnapshotError::new(format!(
-                    "it is cut short: the file ends in the coins of the transaction at byte \
+                    "the snapshot is cut short: it ends in the coins of the transaction at byte \
                      {begin}, and {} coins are missing",
                     self.coins_left
                 ));
@@ -94,8 +96,8 @@ impl<'a> SnapshotPieces<'a> {
             (|| Ok((Hash(cursor.array()?), cursor.compact_size()? as u64)))().map_err(cut_short)?;
         if coins > self.coins_left {
             let what = format!(
-                "a transaction with {coins} coins, of which only {} are left by the number of \
-                 coins in the head",
+                "a transaction with {coins} coins starts here, but only {} of the coins counted in \
+                 the head are left",
                 self.coins_left
             );
             return Err(SnapshotError::at(begin, what));
@@ -122,15 +124,15 @@ impl<'a> SnapshotPieces<'a> {
 }
 
 impl<'a> SnapshotPiece<'a> {
-    /// The bytes of the piece.
+    /// Returns the bytes of the piece.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Calls `each` with every coin, in the order of the file.
+    /// Calls `each` with every coin, in file order.
     ///
     /// # Errors
-    /// A coin cannot be right, or what `each` returns.
+    /// A coin is invalid, or `each` fails.
     pub fn for_each<E: From<SnapshotError>>(
         &self,
         mut each: impl FnMut(&OutPoint, Coin) -> Result<(), E>,
@@ -150,7 +152,7 @@ impl<'a> SnapshotPiece<'a> {
     }
 }
 
-/// Whether an output of a transaction comes before another one in the order of the tables.
+/// Returns whether an output of a transaction comes before another one in the order of the tables.
 fn comes_before(vout: u32, other: u32) -> bool {
     match vout.max(other) < VOUT_UNORDERED {
         true => vout < other,
@@ -158,8 +160,8 @@ fn comes_before(vout: u32, other: u32) -> bool {
     }
 }
 
-/// Gives a script the form that Core writes: Core decompresses what it reads, so that a script may
-/// stand in a snapshot in full although it has a shorter form, or as a key that is none.
+/// Converts a script to the form that Core writes. A snapshot may hold a script in full although it
+/// has a shorter form, or as an invalid key, since Core decompresses the scripts that it reads.
 pub(super) fn make_canonical(script: &mut CompactScript) {
     let first = u64::from(script.as_bytes()[0]);
     let is_uncompressed_key = matches!(first, 4 | 5);
@@ -168,7 +170,7 @@ pub(super) fn make_canonical(script: &mut CompactScript) {
     }
 }
 
-/// Whether a script of this length may have a shorter form: P2SH, P2PKH, P2PK.
+/// Returns whether a script of this length may have a shorter form: P2SH, P2PKH, P2PK.
 pub(super) fn has_short_form(len: usize) -> bool {
     matches!(len, 23 | 25 | 35 | 67)
 }
@@ -185,9 +187,9 @@ mod tests {
             [&head.to_bytes()[..], &coin, tail].concat()
         };
         let wrong = [
-            (bytes(2, &[]), "it is cut short"),
+            (bytes(2, &[]), "the snapshot is cut short"),
             (bytes(1, &[0]), "goes on for 1 bytes"),
-            (bytes(2, &[&[8; 32][..], &[2]].concat()), "of which only 1 are left"),
+            (bytes(2, &[&[8; 32][..], &[2]].concat()), "only 1 of the coins counted"),
         ];
         for (bytes, words) in wrong {
             let head = SnapshotHead::parse(&bytes).unwrap();

@@ -9,24 +9,24 @@ use crate::coin::{Coin, decode_coin_key};
 use crate::stats::{Counts, Serialised, Serialiser, bitcoins, hash_in_order};
 use crate::survivors::Survivors;
 
-/// The coins of a snapshot in sum, as Core's `gettxoutsetinfo` counts them.
+/// The totals of the coins of a snapshot, as Core's `gettxoutsetinfo` counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotStats {
     /// The number of coins.
     pub coins: u64,
     /// The number of transactions with at least one coin.
     pub transactions: u64,
-    /// The sum of all amounts, in satoshi, which a wrong snapshot may make as large as it likes.
+    /// The sum of all amounts in satoshis; an invalid snapshot may make it arbitrarily large.
     pub total_amount: u128,
     /// The hash that the chain parameters list for some heights (`hash_serialized_3`).
     pub hash_serialized: Hash,
 }
 
-/// Counts and hashes the coins of one piece of a snapshot after the other, until there is none.
-/// They have to be in the order of the tables.
+/// Counts and hashes the coins of all pieces of a snapshot, which must be in the order of the
+/// tables.
 ///
 /// # Errors
-/// The snapshot is not well-formed, or what `next_piece` returns.
+/// The snapshot is malformed, or `next_piece` fails.
 pub fn snapshot_stats<'a>(
     mut next_piece: impl FnMut() -> Result<Option<SnapshotPiece<'a>>, SnapshotError> + Send,
 ) -> Result<SnapshotStats, SnapshotReadError> {
@@ -51,7 +51,7 @@ fn serialise(piece: SnapshotPiece) -> Result<Serialised, SnapshotReadError> {
     Ok(serialiser.finish())
 }
 
-/// [`snapshot_stats`] of coins that were sorted; `None` if it was stopped.
+/// Like [`snapshot_stats`], for sorted coins; `None` if it was stopped.
 ///
 /// # Errors
 /// A coin was pushed twice, or the disk fails.
@@ -81,7 +81,7 @@ fn serialise_slots(
     let mut serialiser = Serialiser::default();
     coins.for_each_in(slots, |key, value| {
         let outpoint = decode_coin_key(key).expect("keys are made of outpoints");
-        let coin = Coin::decode(&mut Cursor::new(value)).expect("coins are encoded ones");
+        let coin = Coin::decode(&mut Cursor::new(value)).expect("the coins are encoded");
         serialiser.push(&outpoint, &coin);
         Ok::<(), StoreError>(())
     })?;
@@ -89,7 +89,7 @@ fn serialise_slots(
 }
 
 impl SnapshotStats {
-    /// The total amount in bitcoins with eight decimals, as Core prints it.
+    /// Returns the total amount in bitcoins with eight decimals, as Core prints it.
     pub fn total_amount_btc(&self) -> String {
         bitcoins(self.total_amount)
     }

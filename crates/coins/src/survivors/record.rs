@@ -5,7 +5,8 @@ use apus_wire::{OutPoint, put_varint_at};
 use crate::coin::decode_coin_key;
 use crate::coin::{COIN_PREFIX, CoinParts, compress_amount};
 
-/// The longest record without its script: key length, value length, `C`, txid, and three VARINTs.
+/// The maximum length of a record without its script: key length, value length, `C`, txid, and
+/// three VARINTs.
 pub(super) const HEAD_BYTES_MAX: usize = LENGTHS_BYTES + 1 + 32 + 5 + 5 + 10;
 /// The lengths of the key, in one byte, and of the value, in two, little endian.
 const LENGTHS_BYTES: usize = 3;
@@ -22,7 +23,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record that starts at `at`; `None` if there is none.
+    /// Returns the record that starts at `at`; `None` if there is none.
     #[inline]
     pub(super) fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let lengths = bytes.get(at..at.checked_add(LENGTHS_BYTES)?)?;
@@ -33,26 +34,27 @@ impl Record {
         (key_fits && end <= bytes.len()).then_some(Self { key, value, end })
     }
 
-    /// The coin's key in the chainstate.
+    /// Returns the coin's key in the chainstate.
     #[inline]
     pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.key..self.value]
     }
 
-    /// The coin's key in the chainstate, and its value before obfuscation.
+    /// Returns the coin's key in the chainstate, and its value before obfuscation.
     #[inline]
     pub(super) fn parts<'a>(&self, bytes: &'a mut [u8]) -> (&'a [u8], &'a mut [u8]) {
         let (key, value) = bytes[self.key..self.end].split_at_mut(self.value - self.key);
         (key, value)
     }
 
-    /// The outpoint of the key; `None` if the key is damaged.
+    /// Returns the outpoint in the key; `None` if the key is damaged.
     pub(super) fn outpoint(&self, bytes: &[u8]) -> Option<OutPoint> {
         decode_coin_key(self.key(bytes)).ok()
     }
 }
 
-/// The first eight bytes of the txid of the record at `at`, as a number that sorts as keys do.
+/// Returns the first eight bytes of the txid of the record at `at`, as a number that sorts as keys
+/// do.
 #[inline]
 pub(super) fn prefix(bytes: &[u8], at: usize) -> u64 {
     let start = at + LENGTHS_BYTES + 1;
@@ -61,7 +63,7 @@ pub(super) fn prefix(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(prefix)
 }
 
-/// Writes a record to the start of `out` and returns its length. `out` has room for
+/// Writes a record to the start of `out` and returns its length. `out` must have space for
 /// [`HEAD_BYTES_MAX`] and the script, which has at most 65,000 bytes.
 #[inline]
 pub(super) fn encode(out: &mut [u8], txid: &Hash, vout: u32, coin: &CoinParts) -> usize {

@@ -14,66 +14,66 @@ use crate::coin::decode_coin_key;
 use crate::runs::{ChangeSink, SortedRuns};
 
 const FILE_NAME: &str = "survivors.dat";
-/// The number of first bits of a txid that determine the slot in which a coin is gathered.
+/// The number of leading txid bits that select the slot in which a coin is gathered.
 const SLOT_BITS: u32 = 10;
-/// Bytes of a coin in a slot, on average on mainnet.
+/// Average size in bytes of a coin in a slot on mainnet.
 const COIN_BYTES: u64 = 66;
-/// The share of the memory for all coins that a slot may take while it is sorted, however few coins
-/// an average slot has.
+/// The share (one in ...) of the memory for all coins that a slot may take while it is sorted,
+/// however few coins an average slot has.
 const SORT_SHARE: usize = 64;
-/// The most bytes of a slot that are sorted at once: offsets have 32 bits, and one piece of up to
-/// 1 GiB may come on top.
+/// The maximum number of bytes of a slot that are sorted at once: offsets have 32 bits, and one
+/// piece of up to 1 GiB may be added.
 const SORT_BYTES_MAX: usize = 1 << 30;
 
-/// Coins that many threads gather in any order, and that are written in the order of their keys.
+/// Coins that many threads gather in any order, and that are written in key order.
 pub struct Survivors {
     bits: u32,
-    /// The most memory for coins that are in no file.
+    /// The maximum memory in bytes for coins that are not in a file.
     memory_bytes_max: usize,
     slots: Parts,
     totals: Mutex<Totals>,
-    /// Whether a writer was dropped with coins that it had not flushed.
+    /// Whether a writer was dropped with unflushed coins.
     lost: AtomicBool,
 }
 
-/// Sums over all coins that writers have flushed.
+/// The totals of all coins that writers have flushed.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     count: u64,
     amount: u64,
 }
 
-/// Why coins could not be written.
+/// The reason why coins could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The disk is to blame.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// This outpoint was pushed twice: the hints or blocks that the coins come from are to blame.
+    /// This outpoint was pushed twice: the hints or blocks from which the coins come are to blame.
     #[error("the coin {0} was created twice")]
     Twice(OutPoint),
 }
 
 impl Survivors {
-    /// The most ranges of slots ([`Survivors::ranges`]).
+    /// The maximum number of ranges of slots ([`Survivors::ranges`]).
     pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
-    /// No coins yet. They may take up to `memory_bytes_max` of memory, at least 4 MiB; each writer
-    /// takes 4 MiB more. Coins without room go to a file in `dir`, which is made when it is first
-    /// needed. Slots have equal shares of the memory but not equal numbers of coins: to keep all in
-    /// memory takes a tenth more than their size.
+    /// Returns an empty set. Coins may take up to `memory_bytes_max` of memory, at least 4 MiB;
+    /// each writer takes 4 MiB more. Coins that do not fit go to a file in `dir`, which is created
+    /// when it is first needed. Slots have equal shares of the memory but not equal numbers of
+    /// coins: keeping all coins in memory takes a tenth more than their size.
     pub fn new(disk: &Disk, dir: &Path, memory_bytes_max: usize) -> Self {
         Self::with_bits(disk, dir, memory_bytes_max, SLOT_BITS)
     }
 
-    /// [`Survivors::new`] with 2^`bits` slots.
+    /// Like [`Survivors::new`], with 2^`bits` slots.
     pub fn with_bits(disk: &Disk, dir: &Path, bytes_max: usize, bits: u32) -> Self {
         let slots = Parts::new(disk, file_in(dir), 1 << bits, bytes_max >> bits, Caching::Direct);
         Self::of(bits, bytes_max, slots, Totals::default())
     }
 
-    /// The coins that an earlier process saved with [`Survivors::save`]. What it wrote to the file
-    /// later is cut off.
+    /// Returns the coins that an earlier process saved with [`Survivors::save`]. Anything that it
+    /// wrote to the file later is cut off.
     ///
     /// # Errors
     /// The file in `dir` is missing or shorter than it was.
@@ -100,14 +100,15 @@ impl Survivors {
         Self { bits, memory_bytes_max, slots, totals, lost }
     }
 
-    /// Writes all coins to the file and makes it durable. Returns what [`Survivors::resume`] needs
-    /// to know. Writers must be flushed before, and must not push before this returns.
+    /// Writes all coins to the file and makes it durable. Returns the locations for
+    /// [`Survivors::resume`]. Writers must be flushed before, and must not push before this
+    /// returns.
     ///
     /// # Errors
     /// The file cannot be written.
     ///
     /// # Panics
-    /// If a writer was dropped with coins that it had not flushed.
+    /// A writer was dropped with unflushed coins.
     pub fn save(&self) -> Result<SavedSurvivors, StoreError> {
         self.assert_none_lost();
         let slots = self.slots.save()?;
@@ -115,26 +116,26 @@ impl Survivors {
         Ok(SavedSurvivors { count, amount, slots })
     }
 
-    /// The number of coins that writers have flushed.
+    /// Returns the number of coins that writers have flushed.
     pub fn count(&self) -> u64 {
         lock(&self.totals).count
     }
 
-    /// The sum of the amounts of all flushed coins, in satoshi; `u64::MAX` if it is larger than
-    /// that.
+    /// Returns the sum of the amounts of all flushed coins in satoshis, or `u64::MAX` if it is
+    /// larger than that.
     pub fn amount(&self) -> u64 {
         lock(&self.totals).amount
     }
 
     /// Divides the slots into about `parts`, at most 1024, consecutive ranges of about equal size,
-    /// each of which is for one thread to write.
+    /// each to be written by one thread.
     pub fn ranges(&self, parts: usize) -> Vec<Range<usize>> {
         let sizes: Vec<u64> = (0..self.slots()).map(|slot| self.slots.bytes(slot)).collect();
         let total = u128::from(sizes.iter().sum::<u64>().max(1));
         let (mut ranges, mut start, mut seen) = (Vec::new(), 0, 0u128);
         for (i, bytes) in sizes.iter().enumerate() {
             seen += u128::from(*bytes);
-            // Each cut is made within half a slot of its ideal place.
+            // Each cut is within half a slot of its ideal place.
             let due = (2 * seen + u128::from(*bytes)) * parts as u128 / (2 * total);
             let is_last = i + 1 == sizes.len();
             if is_last || (due > ranges.len() as u128 && ranges.len() + 1 < parts) {
@@ -145,15 +146,15 @@ impl Survivors {
         ranges
     }
 
-    /// Sorts the slots of `range` one after the other, writes them to `writer` and frees their
-    /// memory. The file stays until [`Survivors::destroy`], so that a process that ends before the
-    /// commit can be resumed from what was saved.
+    /// Sorts the slots of `range` one after another, writes them to `writer` and frees their
+    /// memory. The file is kept until [`Survivors::destroy`], so that a process that ends before
+    /// the commit can be resumed from the last save.
     ///
     /// # Errors
     /// The disk fails, or the same outpoint was pushed twice.
     ///
     /// # Panics
-    /// If a writer was dropped with coins that it had not flushed.
+    /// A writer was dropped with unflushed coins.
     pub fn write_range(
         &self,
         range: Range<usize>,
@@ -162,14 +163,14 @@ impl Survivors {
         self.for_each_in(range, |key, value| writer.put_raw(key, value))
     }
 
-    /// Sorts the slots of `range` one after the other, calls `each` with the key in the chainstate
-    /// and the value before obfuscation of every coin, in order, and frees the memory of the slots.
+    /// Sorts the slots of `range` one after another, calls `each` with the chainstate key and the
+    /// value before obfuscation of every coin, in order, and frees the memory of the slots.
     ///
     /// # Errors
-    /// The disk fails, the same outpoint was pushed twice, or what `each` returns.
+    /// The disk fails, the same outpoint was pushed twice, or `each` fails.
     ///
     /// # Panics
-    /// If a writer was dropped with coins that it had not flushed.
+    /// A writer was dropped with unflushed coins.
     pub fn for_each_in(
         &self,
         range: Range<usize>,
@@ -197,8 +198,8 @@ impl Survivors {
         self.slots.destroy()
     }
 
-    /// The most bytes of a slot that are sorted at once: of evenly distributed txids none has as
-    /// many, but a miner can choose them.
+    /// Returns the maximum number of bytes of a slot that are sorted at once. With evenly
+    /// distributed txids no slot has that many, but a miner can choose txids.
     fn sort_bytes_max(&self) -> usize {
         let average = self.count() * COIN_BYTES / self.slots() as u64;
         let twice = usize::try_from(2 * average).unwrap_or(usize::MAX);
@@ -239,8 +240,7 @@ impl Survivors {
         sink.repeated.map_or(Ok(()), |outpoint| Err(WriteError::Twice(outpoint)))
     }
 
-    /// Sorts the records that `pieces` of `bytes` hold, which are those of one slot, and visits
-    /// them.
+    /// Sorts and visits the records in `pieces` of `bytes`, which are those of one slot.
     fn visit_slot(
         &self,
         bytes: &mut [u8],
@@ -264,19 +264,19 @@ impl Survivors {
         Ok(())
     }
 
-    /// The error of bytes that came back from the file as they were written, and yet hold no
-    /// records.
+    /// Returns the error for bytes that were read from the file as they were written but do not
+    /// contain records.
     fn unreadable(&self) -> StoreError {
         let what = "the coins gathered here cannot be read: delete the file and run again";
         StoreError::new(self.slots.path(), what)
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub(super) fn slots(&self) -> usize {
         self.slots.parts()
     }
 
-    /// The slot for a transaction's coins.
+    /// Returns the slot for the coins of a transaction.
     #[inline]
     pub(super) fn slot(&self, txid: &Hash) -> usize {
         let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
@@ -295,23 +295,23 @@ impl Survivors {
         totals.amount = totals.amount.saturating_add(amount);
     }
 
-    /// Notes that a writer was dropped with coins that it had not flushed.
+    /// Notes that a writer was dropped with unflushed coins.
     pub(super) fn note_lost(&self) {
         self.lost.store(true, Ordering::Release);
     }
 
-    /// Panics if a writer was dropped with coins that it had not flushed: whoever drops one must
-    /// give up on the whole.
+    /// Panics if a writer was dropped with unflushed coins; after that the whole set must be
+    /// abandoned.
     fn assert_none_lost(&self) {
         assert!(!self.lost.load(Ordering::Acquire), "a writer of survivors was dropped unflushed");
     }
 }
 
-/// Hands on sorted coins, but for those whose key came before.
+/// Passes on sorted coins, except those whose key equals the previous one.
 struct Distinct<'a, F> {
-    /// The key of the coin before.
+    /// The key of the previous coin.
     before: Vec<u8>,
-    /// An outpoint that came twice.
+    /// An outpoint that occurred twice.
     repeated: Option<OutPoint>,
     each: &'a mut F,
 }
@@ -328,7 +328,7 @@ impl<F: FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>> ChangeSink for Distin
     }
 
     fn delete(&mut self, _: &[u8]) -> Result<(), StoreError> {
-        unreachable!("coins are gathered, and never deleted")
+        unreachable!("coins are gathered and never deleted")
     }
 }
 

@@ -2,18 +2,18 @@ use crate::memory::prefetch;
 
 use super::record::{Record, prefix};
 
-/// The number of records that are loaded ahead of the one that is written: a slot of mainnet (11
-/// MB) is larger than the processor's second-level cache.
+/// The number of records that are prefetched ahead of the one that is written: a slot of mainnet
+/// (11 MB) is larger than the processor's second-level cache.
 const AHEAD: usize = 8;
 
-/// A record's offset, and the start of its txid.
+/// The offset of a record, and the start of its txid.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     prefix: u64,
     at: u32,
 }
 
-/// The order of the records of one slot. Its buffers are used for one slot after the other.
+/// The sorted order of the records of one slot. Its buffers are reused for one slot after another.
 #[derive(Default)]
 pub(super) struct Order {
     unsorted: Vec<Entry>,
@@ -22,13 +22,13 @@ pub(super) struct Order {
     ends: Vec<u32>,
 }
 
-/// There is no record at this offset, or the offset does not fit 32 bits.
+/// The error for an offset without a record, or one that does not fit in 32 bits.
 pub(super) struct BadRecord;
 
-/// A record in its place in the order.
+/// A record at its position in the sorted order.
 pub(super) struct SortedRecord {
     pub record: Record,
-    /// Whether its key equals that of the record before.
+    /// Whether its key equals that of the previous record.
     pub is_repeated: bool,
 }
 
@@ -38,7 +38,7 @@ impl Order {
         self.unsorted.clear();
     }
 
-    /// Adds the records that fill `bytes[start..end]`, whose offsets have 32 bits.
+    /// Adds the records that fill `bytes[start..end]`, whose offsets must fit in 32 bits.
     pub(super) fn add(&mut self, bytes: &[u8], start: usize, end: usize) -> Result<(), BadRecord> {
         let bytes = &bytes[..end];
         let mut at = start;
@@ -51,12 +51,12 @@ impl Order {
         Ok(())
     }
 
-    /// Sorts the records by key. All txids begin with the same `bits` bits.
+    /// Sorts the records by key. All txids must begin with the same `bits` bits.
     ///
-    /// Txids are evenly distributed, so that next to nothing is left to compare after one
-    /// distribution, by the following bits, into as many buckets as there are records. Where they
-    /// are not (many outputs of one transaction, or txids that a miner chose), buckets are sorted
-    /// by comparing.
+    /// Txids are evenly distributed, so after distributing the records once, by the following bits,
+    /// into as many buckets as there are records, hardly any comparison is left. If they are not
+    /// (many outputs of one transaction, or txids that a miner chose), buckets are sorted by
+    /// comparison.
     pub(super) fn sort(&mut self, bytes: &[u8], bits: u32) {
         let count = self.unsorted.len();
         let log2 = count.max(2).ilog2().min(24);
@@ -89,12 +89,12 @@ impl Order {
         }
     }
 
-    /// The number of records.
+    /// Returns the number of records.
     pub(super) fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The `i`-th record in order.
+    /// Returns the `i`-th record in order.
     #[inline]
     pub(super) fn record(&self, bytes: &[u8], i: usize) -> SortedRecord {
         if let Some(ahead) = self.sorted.get(i + AHEAD) {

@@ -6,9 +6,9 @@ use super::record::{self, HEAD_BYTES_MAX};
 use super::set::Survivors;
 use crate::coin::CoinParts;
 
-/// The longest VARINT of 32 bits, which may come before a compressed script.
+/// The maximum length of a 32-bit VARINT, which may come before a compressed script.
 const VARINT_BYTES_MAX: usize = 5;
-/// The size of a writer's buffer for each slot.
+/// The size in bytes of a writer's buffer for each slot.
 const BUFFER_BYTES: usize = 4096;
 
 /// Adds the coins of one thread to [`Survivors`]. A writer must be flushed before it is dropped.
@@ -16,14 +16,14 @@ pub struct SurvivorWriter<'a> {
     survivors: &'a Survivors,
     /// [`BUFFER_BYTES`] for each slot.
     buffers: Vec<u8>,
-    /// The bytes of each slot's buffer that are used.
+    /// The number of bytes used in each slot's buffer.
     used: Vec<u16>,
     count: u64,
     amount: u64,
 }
 
 impl<'a> SurvivorWriter<'a> {
-    /// A writer for one thread.
+    /// Returns a writer for one thread.
     pub fn new(survivors: &'a Survivors) -> Self {
         let slots = survivors.slots();
         let (buffers, used) = (vec![0; slots * BUFFER_BYTES], vec![0; slots]);
@@ -36,7 +36,7 @@ impl<'a> SurvivorWriter<'a> {
     /// The disk fails.
     ///
     /// # Panics
-    /// If the script is longer than Core's limit, so that nobody can spend it.
+    /// The script is longer than Core's limit, so the output can never be spent.
     #[inline]
     pub fn push(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
         let slot = self.survivors.slot(txid);
@@ -56,7 +56,7 @@ impl<'a> SurvivorWriter<'a> {
         Ok(())
     }
 
-    /// Hands over all coins that were pushed.
+    /// Flushes all coins that were pushed to the set.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         for slot in 0..self.used.len() {
             self.flush_slot(slot)?;
@@ -78,7 +78,7 @@ impl<'a> SurvivorWriter<'a> {
     fn push_large(&mut self, txid: &Hash, vout: u32, coin: &CoinParts) -> Result<(), StoreError> {
         assert!(
             coin.script.len() <= MAX_SCRIPT_BYTES + VARINT_BYTES_MAX,
-            "the script of {txid}:{vout} is too long to be spent, so that it is no coin"
+            "the script of {txid}:{vout} is too long to be spent, so it is not a coin"
         );
         let mut bytes = vec![0; HEAD_BYTES_MAX + coin.script.len()];
         let len = record::encode(&mut bytes, txid, vout, coin);

@@ -15,7 +15,7 @@ fn key(outpoint: &OutPoint) -> Vec<u8> {
     key
 }
 
-/// Applies changes as a database would, and asserts that they are sorted and without repetition.
+/// Applies changes like a database, and asserts that they are sorted and without repetition.
 fn apply(changes: &Changes, tables: &mut Tables) {
     let (mut last, mut count) = (Vec::new(), 0);
     for part in changes.split(3) {
@@ -47,8 +47,8 @@ fn read(tables: &Tables, outpoint: &OutPoint) -> Option<Coin> {
     tables.get(&key(outpoint)).map(|v| Coin::decode(&mut Cursor::new(v)).expect("a coin"))
 }
 
-/// The documents say how much memory a cached coin takes, which goes by the sizes of entries and of
-/// the hash table.
+/// The documents state how much memory a cached coin takes; it depends on the sizes of entries and
+/// of the hash table.
 #[test]
 fn a_cached_coin_takes_as_many_bytes_as_the_documents_say() {
     const COINS: u64 = 1_000_000;
@@ -85,21 +85,21 @@ struct Pair {
     tables: Tables,
     truth: BTreeMap<OutPoint, Coin>,
     /// Coins that were read from the tables and are not in the cache yet, with the cache's
-    /// generation before.
+    /// generation before the read.
     reads: Vec<(u64, OutPoint, Coin)>,
-    /// Outpoints that a block ahead wants.
+    /// Outpoints that a block yet to be connected wants.
     wanted: BTreeSet<OutPoint>,
-    /// Those of them whose coin the cache has.
+    /// Those wanted outpoints whose coin the cache has.
     kept: BTreeSet<OutPoint>,
     writing: Option<Writing>,
 }
 
-/// A sync that has begun.
+/// A sync in progress.
 struct Writing {
     changes: Changes<'static>,
-    /// What the tables have to be after it.
+    /// The expected content of the tables after the sync.
     truth: BTreeMap<OutPoint, Coin>,
-    /// The tables with the changes, once these were copied.
+    /// The tables with the changes, once these have been copied.
     copied: Option<Tables>,
     /// Whether readers see those tables.
     is_visible: bool,
@@ -140,7 +140,7 @@ impl Pair {
                 }
             }
             16 | 17 => {
-                // In any order: a read may be as old as it likes.
+                // In any order: a read may be of any age.
                 if !self.reads.is_empty() {
                     let index = seed as usize % self.reads.len();
                     let (generation, at, coin) = self.reads.swap_remove(index);
@@ -171,7 +171,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Goes one step further in a sync beside the other steps.
+    /// Takes one step of a sync, interleaved with the other steps.
     fn write_on(&mut self, seed: u64) -> Result<(), TestCaseError> {
         match self.writing.take() {
             None => {
@@ -202,7 +202,7 @@ impl Pair {
         // A caller that does not allow an overwrite knows that there is no such coin.
         let exists = self.truth.contains_key(at);
         let overwrite = if exists { Overwrite::Possible } else { Overwrite::Never };
-        self.cache.add(at, &coin, overwrite).expect("nothing is in the way");
+        self.cache.add(at, &coin, overwrite).expect("no coin is in the way");
         self.truth.insert(*at, coin);
     }
 
@@ -295,7 +295,7 @@ fn an_entry_goes_through_its_states() {
     sync(&[]);
     assert_eq!(cache.add(&at, &coin(3), Overwrite::Never), Err(Overwritten(at)));
     assert_eq!(cache.peek(&at), Lookup::Hit(coin(2)));
-    // A coin in the tables that is spent, restored and spent again is still to be deleted.
+    // A coin in the tables that is spent, restored and spent again must still be deleted.
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(2)));
     assert_eq!(cache.spend(&at), Lookup::Spent);
     cache.add(&at, &coin(4), Overwrite::Never).expect("spent");
@@ -307,11 +307,11 @@ fn an_entry_goes_through_its_states() {
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(5)));
     sync(&[None]);
     // An unspendable output is not a coin.
-    cache.add(&at, &Coin::new(1, &[0x6a], 1, false), Overwrite::Never).expect("passed over");
+    cache.add(&at, &Coin::new(1, &[0x6a], 1, false), Overwrite::Never).expect("ignored");
     assert!(cache.is_empty());
 }
 
-/// A coin that was read from the tables, or none, comes into the cache.
+/// Fills the cache with a coin that was read from the tables.
 fn fill(cache: &CoinsCache, generation: u64, at: &OutPoint, coin: &Coin) {
     cache.fill_batch(generation, &[(*at, coin.clone())]);
     cache.check();
@@ -335,11 +335,11 @@ fn a_read_is_filled_where_the_coin_is_still_awaited() {
     sync();
     fill(&cache, first, &at, &coin(1));
     assert!(cache.is_empty());
-    // Another block awaits it: what was read before then is too old.
+    // Another block awaits it: coins read before that are too old.
     assert_eq!(cache.want(&[at]), [0]);
     fill(&cache, first, &at, &coin(1));
     assert_eq!(cache.peek(&at), Lookup::Unknown);
-    // A sync meanwhile is no reason to look it up again.
+    // A sync in the meantime is no reason to look it up again.
     let second = cache.generation();
     sync();
     fill(&cache, second, &at, &coin(2));
@@ -361,13 +361,13 @@ fn what_is_being_written_stays_while_the_cache_changes() {
     assert_eq!((changes.len(), cache.changed()), (5, 0));
     assert_eq!(cache.spend(&spent), Lookup::Hit(coin(2)));
     assert_eq!(cache.spend(&spent), Lookup::Spent);
-    // Another coin under the same outpoint, spent as well, and restored.
+    // Another coin with the same outpoint, spent as well, and restored.
     assert_eq!(cache.add(&twice, &coin(9), Overwrite::Never), Err(Overwritten(twice)));
     cache.add(&twice, &coin(9), Overwrite::Possible).expect("overwrite");
     assert_eq!(cache.spend(&twice), Lookup::Hit(coin(9)));
     cache.restore(&twice, &coin(10));
     cache.add(&again, &coin(11), Overwrite::Never).expect("spent");
-    // A look-up from before the end finds the coin in the tables, which do not delete it yet.
+    // A lookup from before the end finds the coin in the tables, which have not deleted it yet.
     assert!(cache.want(&[gone]).is_empty());
     fill(&cache, cache.generation(), &gone, &coin(5));
     assert_eq!(cache.peek(&gone), Lookup::Spent);
@@ -446,14 +446,14 @@ fn batches_equal_single_calls() {
     many.remove_batch(&outpoints);
     assert_eq!(singly(&many, CoinsCache::peek), vec![Lookup::Spent; outpoints.len()]);
     many.check();
-    // The same outpoint may be in a batch twice; its members are processed in the order given.
+    // The same outpoint may be in a batch twice; the items are processed in the order given.
     let twice = [outpoint(9000), outpoint(9000)];
     many.add(&twice[0], &coin(1), Overwrite::Possible).expect("free");
     assert_eq!(many.spend_batch(&twice), [Lookup::Hit(coin(1)), Lookup::Spent]);
 }
 
 #[test]
-fn eviction_takes_clean_entries_only_and_its_memory_is_used_again() {
+fn eviction_takes_only_clean_entries_and_their_memory_is_reused() {
     let cache = CoinsCache::new();
     let coins =
         |range: std::ops::Range<u64>| -> Vec<_> { range.map(|n| (outpoint(n), coin(n))).collect() };
@@ -486,7 +486,7 @@ fn a_coin_that_a_block_ahead_spends_is_kept_until_it_does() {
     cache.add_batch(&coins[..4_000], Overwrite::Never).expect("free");
     sync();
     cache.add_batch(&coins[4_000..5_000], Overwrite::Never).expect("free");
-    // Clean, fresh, in the tables alone, and yet to be created: 1,000 of each.
+    // Clean, fresh, only in the tables, and yet to be created: 1,000 of each.
     let wanted = [&outpoints[..1_000], &outpoints[4_000..7_000]].concat();
     assert_eq!(cache.want(&wanted).len(), 2_000);
     cache.fill_batch(cache.generation(), &coins[5_000..6_000]);
@@ -497,7 +497,7 @@ fn a_coin_that_a_block_ahead_spends_is_kept_until_it_does() {
         cache.shrink_to(0);
         assert_eq!((cached(), cache.clean()), (4_000, 0));
     }
-    // Those of one block that is not connected after all, and the others spent.
+    // The coins of one block that is not connected after all, and the others spent.
     cache.release(&wanted[..500]);
     assert_eq!(cache.clean(), 500);
     assert!(cache.spend_batch(&wanted[500..]).iter().all(|l| matches!(l, Lookup::Hit(_))));

@@ -276,7 +276,7 @@ fn statistics_equal_those_counted_plainly() {
     }
 }
 
-/// Whenever the power fails, the chainstate has one of the states that were written, best block and
+/// After any power failure, the chainstate has one of the states that were written, best block and
 /// coins together.
 #[test]
 fn a_power_cut_leaves_the_state_before_or_after() {
@@ -297,7 +297,7 @@ fn a_power_cut_leaves_the_state_before_or_after() {
     assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
 }
 
-/// Makes a chainstate with the second state by a sync, the third by a flush and the fourth by a
+/// Creates a chainstate with the second state by a sync, the third by a flush and the fourth by a
 /// bulk.
 fn write_states(
     disk: Disk,

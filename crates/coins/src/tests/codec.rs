@@ -20,7 +20,7 @@ fn p2pk(key: &[u8]) -> Vec<u8> {
     [&[key.len() as u8][..], key, &[0xac]].concat()
 }
 
-/// One script of each special type, with its type byte.
+/// Returns one script of each special type, with its type byte.
 fn special_scripts() -> Vec<(u8, Vec<u8>)> {
     let hash = [7; 20];
     let mut scripts = vec![
@@ -91,12 +91,13 @@ fn keys_that_are_not_on_the_curve_are_not_compressed() {
     assert_eq!(compact.as_bytes()[0], 67 + 6);
     assert_eq!(compact.to_script(), script);
 
-    // Hybrid keys (6, 7) are valid to secp256k1, but not of the form that compresses.
+    // Hybrid keys (6, 7) are valid for secp256k1, but are not compressed.
     let mut hybrid = key(1).serialize_uncompressed();
     hybrid[0] = 6 | hybrid[64] & 1;
     assert_eq!(CompactScript::new(&p2pk(&hybrid)).as_bytes()[0], 67 + 6);
 
-    // No point has the X coordinate 5. The script is read as the empty one, and written as it was.
+    // No point has the X coordinate 5. The script is read as the empty one, and written back
+    // unchanged.
     for tag in [4, 5] {
         let mut bytes = [0; 33];
         (bytes[0], bytes[32]) = (tag, 5);
@@ -160,13 +161,13 @@ fn broken_bytes_are_errors() {
     for bytes in [&[][..], &[0; 20], &[2; 32], &[7], &[0x8e, 0xfe, 0xfe, 0xff, 0x00], &[0xff; 20]] {
         assert!(CompactScript::decode(&mut Cursor::new(bytes)).is_err(), "{bytes:02x?}");
     }
-    // A height over 31 bits.
+    // A height of more than 31 bits.
     let bytes = [0x8e, 0xfe, 0xfe, 0xff, 0x00, 0, 6];
     assert!(Coin::decode(&mut Cursor::new(&bytes)).is_err());
 }
 
 /// The example in the comments of Core 0.14's coins.h (its output 16), in today's form: height
-/// 120891, coinbase, 110397 satoshi, P2PKH.
+/// 120891, coinbase, 110397 satoshis, P2PKH.
 #[test]
 fn a_coin_of_core() {
     let hash: Vec<u8> = (0..20).map(|i| 0x8c ^ i).collect();
@@ -186,7 +187,7 @@ fn a_coin_of_core() {
 }
 
 #[test]
-fn undo_data_of_height_0_has_no_dummy_and_old_dummies_are_versions() {
+fn undo_data_at_height_0_has_no_dummy_and_old_ones_are_versions() {
     let coin = Coin::new(1, &[0x51], 0, true);
     let mut undo = Vec::new();
     coin.encode_undo(&mut undo);

@@ -12,7 +12,7 @@ use bitcoinkernel::{Block, ChainType, ChainstateManager, ContextBuilder};
 
 use crate::*;
 
-/// A chain's UTXO set as Core's `gettxoutsetinfo` describes it.
+/// The UTXO set of a chain, as described by Core's `gettxoutsetinfo`.
 struct Known {
     height: u32,
     best_block: &'static str,
@@ -122,7 +122,7 @@ fn testnet3_has_the_figures_of_core() {
     has_the_figures_of_core(&TESTNET3, &blocks_of(&shared("testnet3-0-4000.dat")));
 }
 
-/// Has Core's engine open a data directory and process blocks, and returns the height of its tip.
+/// Opens a data directory with Core's engine, processes blocks, and returns the height of its tip.
 fn core(dir: &Path, blocks: &[Vec<u8>]) -> i32 {
     let context = ContextBuilder::new().chain_type(ChainType::Mainnet).build().expect("a context");
     let (data, files) = (dir.display().to_string(), dir.join("blocks").display().to_string());
@@ -147,7 +147,8 @@ fn core_and_we_read_each_others_chainstate() {
     // After we have opened its chainstate, Core still finds its tip.
     assert_eq!(core(dir.path(), &[]), 14131);
 
-    // Our chainstate replaces Core's and ends a thousand blocks earlier. Core connects the others.
+    // Our chainstate replaces Core's and ends a thousand blocks earlier. Core connects those
+    // blocks.
     Chainstate::destroy(&Disk::new(), &chainstate_dir).expect("destroyed");
     let ours = open(&chainstate_dir);
     connect(&blocks[..13_132], &ours);

@@ -10,13 +10,13 @@ use apus_wire::OutPoint;
 
 use super::Coin;
 
-/// The `n`th of a list of outpoints. Three each share a transaction, with indices whose VARINTs
-/// have one and two bytes.
+/// Returns the `n`th of a list of outpoints. Each transaction has three, with indices whose VARINTs
+/// have one or two bytes.
 fn outpoint(n: u64) -> OutPoint {
     OutPoint { txid: Hash(sha256(&(n / 3).to_le_bytes())), vout: (n % 3) as u32 * 9_000 }
 }
 
-/// A coin by its seed. The scripts of two in three are short enough to be stored inline.
+/// Returns a coin by its seed. The scripts of two in three are short enough to be stored inline.
 fn coin(seed: u64) -> Coin {
     let script = match seed % 3 {
         0 => [&[0, 20][..], &sha256(&seed.to_le_bytes())[..20]].concat(),

@@ -18,7 +18,7 @@ fn chainstate(dir: &Path) -> Chainstate {
     Chainstate::open(Disk::new(), dir, options).expect("it opens")
 }
 
-/// Ordinary coins, and those that are rare: with indices whose keys sort differently, with long
+/// Returns ordinary coins, and rare ones: with indices whose keys sort differently, with long
 /// scripts, with many outputs of one transaction.
 fn coins(numbers: std::ops::Range<u64>) -> Coins {
     let mut coins: Coins = numbers.clone().map(|n| (outpoint(n), coin(n))).collect();
@@ -57,7 +57,7 @@ fn push(survivors: &Survivors, coins: &Coins, threads: usize) -> Result<(), Stor
     })
 }
 
-/// Writes all coins in `parts` threads and commits them.
+/// Writes all coins with `parts` threads and commits them.
 fn write(survivors: &Survivors, chainstate: &Chainstate, parts: usize) -> Result<(), WriteError> {
     let bulk = chainstate.bulk()?;
     let ranges = survivors.ranges(parts);
@@ -153,7 +153,7 @@ fn a_resumed_run_has_the_coins_that_were_saved_and_no_others() {
     }
 }
 
-/// Coins of transactions whose ids all begin with the same 17 bits.
+/// Returns coins of transactions whose txids all begin with the same 17 bits.
 fn ground(numbers: std::ops::Range<u64>) -> impl Iterator<Item = (OutPoint, Coin)> {
     numbers.map(|n| {
         let mut txid = Hash(sha256(&(n / 3).to_le_bytes()));
@@ -187,7 +187,7 @@ fn coins_of_chosen_txids_come_out_sorted() {
     }
 }
 
-/// A miner who makes 1024 hashes for each transaction can put all coins into one slot.
+/// A miner who computes 1024 hashes for each transaction can put all coins into one slot.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/status")]
 fn a_slot_of_chosen_txids_is_sorted_in_bounded_memory() {
@@ -247,7 +247,7 @@ fn coins_that_were_not_flushed_are_not_lost_silently() {
 }
 
 #[test]
-#[should_panic(expected = "it is no coin")]
+#[should_panic(expected = "it is not a coin")]
 fn a_script_that_nobody_can_spend_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let survivors = Survivors::new(&Disk::new(), dir.path(), 1 << 20);
@@ -288,8 +288,8 @@ fn damage_to_the_file_is_seen() {
     assert!(SavedSurvivors::from_bytes(&three_slots).is_err());
 }
 
-/// Whenever the power fails, the saved coins are there, and with the others pushed again the result
-/// is right.
+/// After any power failure, the saved coins are there, and once the others are pushed again the
+/// result is right.
 #[test]
 fn a_power_cut_loses_only_what_was_not_saved() {
     let (first, second) = (coins(0..200), coins(1000..1400));

@@ -4,7 +4,7 @@ use apus_wire::{BlockView, put_compact_size};
 use super::coin;
 use crate::{BlockUndo, Coin, for_each_spending_tx};
 
-/// The undo data of a block whose transactions have these numbers of inputs, and its coins.
+/// Returns the undo data of a block whose transactions have these numbers of inputs, and its coins.
 fn undo_of(inputs: &[usize]) -> (Vec<u8>, Vec<Vec<Coin>>) {
     let (mut undo, mut seed) = (Vec::new(), 0);
     put_compact_size(&mut undo, inputs.len() as u64);
@@ -45,11 +45,11 @@ fn coins_come_back_transaction_by_transaction() {
 fn data_for_another_block_is_refused() {
     let (undo, _) = undo_of(&[3, 1]);
     for (inputs, what) in [
-        (&[3][..], "number of transactions is not"),
-        (&[3, 1, 1], "number of transactions is not"),
-        (&[], "number of transactions is not"),
-        (&[2, 1], "number of inputs is not"),
-        (&[3, 2], "number of inputs is not"),
+        (&[3][..], "number of transactions does not"),
+        (&[3, 1, 1], "number of transactions does not"),
+        (&[], "number of transactions does not"),
+        (&[2, 1], "number of inputs does not"),
+        (&[3, 2], "number of inputs does not"),
     ] {
         assert!(read(&undo, inputs).unwrap_err().contains(what), "{inputs:?}");
     }
@@ -58,7 +58,7 @@ fn data_for_another_block_is_refused() {
     }
     let longer = [&undo[..], &[0]].concat();
     assert!(read(&longer, &[3, 1]).unwrap_err().contains("bytes follow"));
-    // Counts of more coins than fit in memory, which no bytes follow.
+    // Counts of more coins than fit in memory, without the bytes of the coins.
     for undo in [&[1, 0xfe, 0, 0, 0, 2][..], &[0xfe, 0xff, 0xff, 0xff, 1], &[0xff; 9]] {
         assert!(read(undo, &[0x0200_0000]).is_err());
     }
@@ -71,7 +71,7 @@ fn data_for_another_block_is_refused() {
 
 #[test]
 fn a_blocks_transactions_get_their_coins() {
-    // Height 170: the first payment, of the coinbase of height 9.
+    // Height 170: the first payment, which spends the coinbase of height 9.
     let block = &blocks_of(&data("mainnet-0-14131.dat"))[170];
     let block = BlockView::parse(block).unwrap();
     let spent = Coin::new(50 * 100_000_000, block.tx(0).output(0).script(), 9, true);

@@ -7,7 +7,7 @@ use crate::Result;
 use super::extent::{Extent, PAGE_BYTES};
 use super::output::Output;
 
-/// Memory for the bytes of one part after another, for one thread.
+/// A buffer for the bytes of a part, which one thread uses for one part after another.
 #[derive(Default)]
 pub struct PartBuffer {
     memory: Option<MmapMut>,
@@ -22,12 +22,12 @@ pub(super) struct Gathered<'a> {
 }
 
 impl PartBuffer {
-    /// A buffer without memory yet.
+    /// Returns a buffer that has no memory yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads all extents, and adds the bytes of `held`.
+    /// Reads all extents, and appends the bytes of `held`.
     pub(super) fn gather(
         &mut self,
         extents: &[Extent],
@@ -62,7 +62,7 @@ impl PartBuffer {
         Ok(&pages[..extent.bytes as usize])
     }
 
-    /// Makes room for `bytes`. What is there is lost.
+    /// Makes room for `bytes` bytes; the content of the buffer is lost.
     fn reserve(&mut self, bytes: usize, out: &Output) -> Result<()> {
         if self.memory.as_ref().is_none_or(|memory| memory.len() < bytes) {
             self.memory = None;

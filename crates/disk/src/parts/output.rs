@@ -17,29 +17,29 @@ impl Output {
         Self { disk: disk.clone(), file: SpillFile::resumable(disk, path, caching) }
     }
 
-    /// The file as it was when it had `len` bytes.
+    /// Opens the file of an earlier process and truncates it to `len` bytes.
     pub(super) fn resume(disk: &Disk, path: PathBuf, len: u64, caching: Caching) -> Result<Self> {
         Ok(Self { disk: disk.clone(), file: SpillFile::resume(disk, path, len, caching)? })
     }
 
-    /// Writes whole pages, of which the first `bytes` bytes are of a part.
+    /// Writes whole pages, of which the first `bytes` bytes belong to a part.
     pub(super) fn write(&self, pages: &[u8], bytes: usize) -> Result<Extent> {
         let offset = self.file.append(pages)?;
         let Ok(page) = u32::try_from(offset / PAGE_BYTES as u64) else {
-            let what = "the file would be longer than the 16 TiB that it can have";
+            let what = "the file would exceed its limit of 16 TiB";
             return Err(StoreError::full(self.path(), what).at(offset));
         };
         Ok(Extent { page, bytes: bytes as u32, crc: crc32c::crc32c(&pages[..bytes]) })
     }
 
-    /// Reads the pages of `extent` into `pages`, which are as long.
+    /// Reads the pages of `extent` into `pages`, which has their length.
     pub(super) fn read(&self, extent: &Extent, pages: &mut [u8]) -> Result<()> {
         self.file.read_exact(extent.offset(), pages)?;
         let found = crc32c::crc32c(&pages[..extent.bytes as usize]);
         if found != extent.crc {
             let Extent { bytes, crc, .. } = extent;
             let what = format!(
-                "the {bytes} bytes that were written here came back damaged: their CRC-32C was \
+                "the {bytes} bytes that were written here are damaged: their CRC-32C was \
                  {crc:08x} and is {found:08x}"
             );
             return Err(StoreError::corrupt(self.path(), extent.offset(), what));
@@ -47,17 +47,17 @@ impl Output {
         Ok(())
     }
 
-    /// Gives the room of pages that nothing needs any more back to the file system.
+    /// Frees the disk space of pages that are no longer needed.
     pub(super) fn punch_hole(&self, offset: u64, len: u64) -> Result<()> {
         self.file.punch_hole(offset, len)
     }
 
-    /// Makes all that is written durable, and returns the file's length.
+    /// Makes everything written durable, and returns the length of the file.
     pub(super) fn sync(&self) -> Result<u64> {
         self.file.sync()
     }
 
-    /// The bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(super) fn bytes_written(&self) -> u64 {
         self.file.bytes_written()
     }
@@ -73,11 +73,11 @@ impl Output {
         self.file.path()
     }
 
-    /// Maps zeroed memory that starts at a page and is allocated as it is touched. Huge pages save
-    /// 60 ms of page faults where memory was in use before, but cost 500 ms in a virtual machine
-    /// whose host has to find them first.
+    /// Maps zeroed memory that starts at a page boundary and is allocated when it is touched. Huge
+    /// pages save 60 ms of page faults if the memory was in use before, but cost 500 ms in a
+    /// virtual machine whose host has to find them first.
     pub(super) fn map(&self, bytes: usize) -> Result<MmapMut> {
-        let what = "get memory for what is written to this file";
+        let what = "allocate memory for the bytes of this file";
         MmapMut::map_anon(bytes).map_err(|e| StoreError::io(self.path(), what, e))
     }
 }

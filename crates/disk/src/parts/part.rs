@@ -9,28 +9,28 @@ use super::output::Output;
 /// The bytes of one part.
 #[derive(Default)]
 pub(super) struct Part {
-    /// Mapped when the first bytes come.
+    /// Mapped when the first bytes arrive.
     memory: Option<MmapMut>,
-    /// The bytes in memory.
+    /// The number of bytes in memory.
     held: usize,
-    /// The bytes in the file, in the order in which they were written there, all before those in
-    /// memory.
+    /// The bytes in the file, in the order in which they were written. They come before the bytes
+    /// in memory.
     extents: Vec<Extent>,
 }
 
 impl Part {
-    /// A part that has all its bytes in the file.
+    /// Returns a part that has all its bytes in the file.
     pub(super) fn in_file(extents: Vec<Extent>) -> Self {
         Self { memory: None, held: 0, extents }
     }
 
-    /// Appends one piece. The part has `part_bytes` of memory.
+    /// Appends one piece. The part may use `part_bytes` of memory.
     pub(super) fn append(&mut self, bytes: &[u8], part_bytes: usize, out: &Output) -> Result<()> {
         if self.held + bytes.len() > part_bytes {
             self.move_to_file(out)?;
         }
         if bytes.len() > part_bytes {
-            // Memory that starts at a page can be written past the page cache.
+            // Memory that starts at a page boundary can be written past the page cache.
             let mut pages = out.map(bytes.len().next_multiple_of(PAGE_BYTES))?;
             pages[..bytes.len()].copy_from_slice(bytes);
             let extent = out.write(&pages, bytes.len())?;
@@ -57,7 +57,7 @@ impl Part {
         Ok(())
     }
 
-    /// The bytes in memory.
+    /// Returns the bytes in memory.
     pub(super) fn held(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Some(memory) => &mut memory[..self.held],
@@ -65,7 +65,7 @@ impl Part {
         }
     }
 
-    /// The bytes in the file.
+    /// Returns the extents of the bytes in the file.
     pub(super) fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -80,12 +80,12 @@ impl Part {
         buffer.gather(&self.extents, held, out)
     }
 
-    /// The number of bytes in memory and in the file.
+    /// Returns the number of bytes in memory and in the file.
     pub(super) fn bytes(&self) -> u64 {
         self.held as u64 + self.extents.iter().map(|e| u64::from(e.bytes)).sum::<u64>()
     }
 
-    /// Adds an extent. The list grows by an eighth, since all lists together are long.
+    /// Adds an extent. The list grows by an eighth only, since all lists together are long.
     fn push(&mut self, extent: Extent) {
         if self.extents.len() == self.extents.capacity() {
             self.extents.reserve_exact(self.extents.len() / 8 + 4);

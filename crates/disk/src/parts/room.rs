@@ -2,20 +2,20 @@ use std::ops::Range;
 
 use super::extent::{Extent, PAGE_BYTES};
 
-/// Room in the file whose bytes were forgotten, as [`Parts::take_forgotten`] returns it for
+/// Space in the file whose bytes were forgotten: [`Parts::take_forgotten`] returns it for
 /// [`Parts::release`].
 ///
 /// [`Parts::take_forgotten`]: super::Parts::take_forgotten
 /// [`Parts::release`]: super::Parts::release
 #[derive(Debug, Default)]
-#[must_use = "the room is given back by Parts::release"]
+#[must_use = "the space is freed by Parts::release"]
 pub struct ForgottenRoom {
-    /// Pages, in no particular order.
+    /// Ranges of pages, in no particular order.
     pages: Vec<Range<u32>>,
 }
 
 impl ForgottenRoom {
-    /// The room in a file of `file_pages` pages that none of `extents` takes.
+    /// Returns the space in a file of `file_pages` pages that none of `extents` uses.
     pub(super) fn between(extents: &[Extent], file_pages: u32) -> Self {
         let mut taken: Vec<Range<u32>> = extents.iter().map(pages_of).collect();
         taken.sort_unstable_by_key(|pages| pages.start);
@@ -30,12 +30,12 @@ impl ForgottenRoom {
         room
     }
 
-    /// Adds the room of `extents`.
+    /// Adds the space of `extents`.
     pub(super) fn add(&mut self, extents: &[Extent]) {
         self.pages.extend(extents.iter().map(pages_of));
     }
 
-    /// The room as ranges of pages, as few as possible.
+    /// Returns the space as the smallest possible number of page ranges.
     pub(super) fn into_ranges(self) -> Vec<Range<u32>> {
         let mut pages = self.pages;
         pages.sort_unstable_by_key(|pages| pages.start);

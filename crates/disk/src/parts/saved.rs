@@ -1,7 +1,7 @@
 use super::extent::{Extent, PAGE_BYTES};
 
-/// The locations of all bytes in the file, as [`Parts::save`] returns and [`Parts::resume`] needs
-/// them.
+/// The locations of all bytes in the file, which [`Parts::save`] returns and [`Parts::resume`]
+/// takes.
 ///
 /// [`Parts::save`]: super::Parts::save
 /// [`Parts::resume`]: super::Parts::resume
@@ -11,19 +11,19 @@ pub struct SavedParts {
     pub(super) file_bytes: u64,
     /// The number of extents of each part.
     pub(super) counts: Vec<u32>,
-    /// The extents of one part after the other.
+    /// The extents of all parts, one part after the other.
     pub(super) extents: Vec<Extent>,
 }
 
 impl SavedParts {
-    /// The number of parts.
+    /// Returns the number of parts.
     pub fn parts(&self) -> usize {
         self.counts.len()
     }
 
-    /// Appends the locations to `out`, as integers in little endian: the length of the file (8
-    /// bytes), the number of parts (4), and for each part the number of its extents (4) and as many
-    /// extents of page, length and CRC-32C (4 each).
+    /// Appends the locations to `out`, as little-endian integers: the length of the file (8 bytes),
+    /// the number of parts (4), and for each part the number of its extents (4) and, for each
+    /// extent, page, length and CRC-32C (4 each).
     pub fn put(&self, out: &mut Vec<u8>) {
         out.reserve_exact(12 + 4 * self.counts.len() + 12 * self.extents.len());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
@@ -39,13 +39,13 @@ impl SavedParts {
         }
     }
 
-    /// Reads what [`SavedParts::put`] appended, from the start of `bytes`, which is moved to what
-    /// comes after it. Returns `None`, and leaves `bytes` anywhere, where the bytes are cut short
-    /// or name locations that no file can have.
+    /// Reads locations written by [`SavedParts::put`] from the start of `bytes`, and moves `bytes`
+    /// past them. Returns `None`, and leaves `bytes` anywhere, if the bytes are truncated or name
+    /// locations that no file can have.
     pub fn read(bytes: &mut &[u8]) -> Option<Self> {
         let file_bytes = u64::from_le_bytes(take(bytes)?);
         let parts = take_u32(bytes)?;
-        // Damaged numbers must not decide how much memory is taken.
+        // A damaged number must not decide how much memory is allocated.
         let mut counts = Vec::with_capacity((parts as usize).min(bytes.len() / 4));
         let mut extents = Vec::with_capacity(bytes.len() / 12);
         let mut room = file_bytes;
@@ -54,7 +54,7 @@ impl SavedParts {
             for _ in 0..count {
                 let (page, bytes, crc) = (take_u32(bytes)?, take_u32(bytes)?, take_u32(bytes)?);
                 let extent = Extent { page, bytes, crc };
-                // Nor may extents that overlap: together they take no more than the file has.
+                // Nor may extents overlap: together they take no more than the file has.
                 room = room.checked_sub(extent.pages_bytes() as u64)?;
                 if extent.end() > file_bytes {
                     return None;

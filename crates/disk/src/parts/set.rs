@@ -14,10 +14,10 @@ use super::saved::SavedParts;
 /// The largest share of the memory that a part may have: lengths in the file have 32 bits.
 const PART_BYTES_MAX: usize = 1 << 30;
 
-/// Bytes that any number of threads append to numbered parts, held in memory as far as it goes and
-/// written to one file in large pieces.
+/// Bytes that any number of threads append to numbered parts, held in memory while they fit and
+/// written to one file in large pieces otherwise.
 pub struct Parts {
-    /// The bytes of memory for each part, which are whole pages.
+    /// The number of bytes of memory for each part, a multiple of the page size.
     part_bytes: usize,
     parts: Vec<Mutex<Part>>,
     out: Output,
@@ -25,9 +25,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// No bytes yet. Each of `parts` parts may hold `part_bytes` in memory, rounded down to whole
-    /// pages, at least one page and at most 1 GiB. The file at `path`, and its directory, are made
-    /// when they are first needed; a file that is there by then is emptied.
+    /// Returns `parts` empty parts. Each may hold `part_bytes` in memory, rounded down to whole
+    /// pages, at least one page and at most 1 GiB. The file at `path` and its directory are created
+    /// when they are first needed; a file that exists by then is truncated.
     pub fn new(
         disk: &Disk,
         path: PathBuf,
@@ -39,8 +39,8 @@ impl Parts {
         Self::of(parts, part_bytes, Output::new(disk, path, caching), ForgottenRoom::default())
     }
 
-    /// The bytes that an earlier process saved with [`Parts::save`]. What it wrote to the file
-    /// later is cut off.
+    /// Returns the parts that an earlier process saved with [`Parts::save`]. Anything that it wrote
+    /// to the file later is cut off.
     ///
     /// # Errors
     /// The file is missing, or shorter than it was.
@@ -70,44 +70,44 @@ impl Parts {
         Self { part_bytes, parts, out, forgotten: Mutex::new(forgotten) }
     }
 
-    /// The number of parts.
+    /// Returns the number of parts.
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Where the file is, or will be created.
+    /// Returns the path at which the file is or will be created.
     pub fn path(&self) -> &Path {
         self.out.path()
     }
 
-    /// Appends `bytes` to a part. They stay together in one piece.
+    /// Appends `bytes` to a part as one piece, which is never split.
     ///
     /// # Errors
     /// The file cannot be written, or the system has no memory.
     ///
     /// # Panics
-    /// If `bytes` are more than 1 GiB, or there is no such part.
+    /// `bytes` is longer than 1 GiB, or there is no such part.
     pub fn append(&self, part: usize, bytes: &[u8]) -> Result<(), StoreError> {
         assert!(bytes.len() <= PART_BYTES_MAX, "a piece has at most {PART_BYTES_MAX} bytes");
         lock(&self.parts[part]).append(bytes, self.part_bytes, &self.out)
     }
 
-    /// The number of bytes of a part, in memory and in the file.
+    /// Returns the number of bytes of a part, in memory and in the file.
     pub fn bytes(&self, part: usize) -> u64 {
         lock(&self.parts[part]).bytes()
     }
 
-    /// The bytes written to the file so far, also by earlier processes, with the rest of pages that
-    /// are used in part.
+    /// Returns the number of bytes written to the file so far, earlier processes and padding
+    /// included.
     pub fn bytes_written(&self) -> u64 {
         self.out.bytes_written()
     }
 
-    /// Calls `with` with all bytes of a part: memory, and the ranges of it that hold whole pieces,
-    /// in order of arrival. Between the ranges is padding. The bytes are not copied if all of them
-    /// are in memory, and changes to them then stay; otherwise they are read into `buffer`.
+    /// Calls `with` with all bytes of a part: a buffer, and the ranges of it that hold whole
+    /// pieces, in order of arrival; the rest is padding. If all bytes are in memory, they are not
+    /// copied, and changes to them are kept; otherwise they are read into `buffer`.
     ///
-    /// The part is locked until `with` returns. Other parts are not.
+    /// The part is locked until `with` returns; other parts are not.
     ///
     /// # Errors
     /// The file cannot be read or is damaged, or the system has no memory.
@@ -131,8 +131,8 @@ impl Parts {
     }
 
     /// Calls `each` with the bytes of a part, some whole pieces at a time, in order of arrival.
-    /// Only as many are in memory at a time as were written at once. The part is locked until this
-    /// returns.
+    /// Each call gets the bytes of one write, and only these are in memory. The part is locked
+    /// until this returns.
     ///
     /// # Errors
     /// The file cannot be read or is damaged, the system has no memory, or `each` fails.
@@ -152,24 +152,24 @@ impl Parts {
         }
     }
 
-    /// Forgets the bytes of a part. Their memory is free at once, their room in the file after
+    /// Forgets the bytes of a part. Their memory is reused at once, their disk space is freed by
     /// [`Parts::release`].
     pub fn forget(&self, part: usize) {
         let part = std::mem::take(&mut *lock(&self.parts[part]));
         lock(&self.forgotten).add(part.extents());
     }
 
-    /// Takes the room of all bytes forgotten so far, and, once after [`Parts::resume`], of those
-    /// that an earlier process forgot. To be called before [`Parts::save`], or before the parts
-    /// that are finished are noted, so that other threads may go on to forget: what was forgotten
-    /// later may still be named by what becomes durable.
+    /// Takes the space of all bytes forgotten so far and, in the first call after
+    /// [`Parts::resume`], of those that an earlier process forgot. It must be called before
+    /// [`Parts::save`], or before the finished parts are noted, so that other threads may go on
+    /// forgetting: a durable record may still name bytes that are forgotten later.
     pub fn take_forgotten(&self) -> ForgottenRoom {
         std::mem::take(&mut *lock(&self.forgotten))
     }
 
-    /// Gives `room` back to the file system, where it can do that. To be called when nothing
-    /// durable names the bytes there any more: when what was saved after
-    /// [`Parts::take_forgotten`] has replaced what was saved before.
+    /// Gives `room` back to the file system, if that supports it. It must be called only when
+    /// nothing durable names those bytes: when a record saved after [`Parts::take_forgotten`] has
+    /// replaced the previous one.
     ///
     /// # Errors
     /// The file cannot be changed.
@@ -179,8 +179,8 @@ impl Parts {
         ranges.try_for_each(|r| self.out.punch_hole(page(r.start), page(r.end) - page(r.start)))
     }
 
-    /// Writes all bytes to the file and makes it durable. Returns what [`Parts::resume`] needs to
-    /// know. Nobody may append before this returns.
+    /// Writes all bytes to the file and makes it durable. Returns the locations for
+    /// [`Parts::resume`]. No thread may append before this returns.
     ///
     /// # Errors
     /// The file cannot be written.

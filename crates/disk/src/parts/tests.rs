@@ -16,7 +16,7 @@ fn append(parts: &Parts, expected: &mut Pieces, part: usize, bytes: Vec<u8>) {
     expected[part].push(bytes);
 }
 
-/// Checks that each part has these pieces, whichever way it is read.
+/// Checks that each part has these pieces, whichever way they are read.
 fn check(parts: &Parts, expected: &Pieces) {
     assert_eq!(parts.parts(), expected.len());
     let mut buffer = PartBuffer::new();
@@ -194,7 +194,7 @@ fn room_that_is_released_is_free() {
     assert!(used() <= full * 3 / 4, "{} of {full}", used());
     drop(parts);
 
-    // What was forgotten after the last save is there; what was, and not released, is released now.
+    // What was forgotten after the last save is back; what was forgotten before it is released now.
     parts = Parts::resume(&disk, path.clone(), 0, &saved, Caching::Direct).expect("resumed");
     check(&parts, &expected);
     parts.forget(0);
@@ -265,7 +265,7 @@ fn locations_that_no_file_can_have_are_refused() {
         assert_eq!(SavedParts::read(&mut &bytes[..end]), None, "{end} bytes");
     }
     // Length of the file, number of parts, number of extents, page, and length of an extent, too
-    // large or too small; the last one makes two extents overlap.
+    // large or too small; the last change makes two extents overlap.
     for (at, value) in [
         (0, 1),
         (1, 0x30),
@@ -283,7 +283,7 @@ fn locations_that_no_file_can_have_are_refused() {
     }
 }
 
-/// Whenever the power fails, what was saved last is there, also where room was released since.
+/// After any power failure the last save is intact, also if space was released since.
 #[test]
 fn a_power_cut_loses_only_what_was_not_saved() {
     let mut resumed = 0;
@@ -331,7 +331,7 @@ fn a_power_cut_loses_only_what_was_not_saved() {
     assert!(resumed > 20, "{resumed}");
 }
 
-/// A hole that is punched without a sync may be there after a power cut, or not.
+/// A hole that was punched without a sync may or may not be there after a power cut.
 #[test]
 fn a_power_cut_may_undo_a_hole() {
     let mut found = Vec::new();

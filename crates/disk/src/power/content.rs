@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::random::Random;
 
-/// Bytes that the disk writes in one step.
+/// Number of bytes that the disk writes in one step.
 const SECTOR_BYTES: usize = 512;
 
 /// A change to the content of a file.
@@ -12,40 +12,40 @@ pub(super) enum Change {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// The file gets this length.
+    /// The length is set.
     SetLen(u64),
-    /// The file gets this length, unless it is longer.
+    /// The length is set, unless the file is longer.
     Extend(u64),
-    /// A range is zeroed, as far as the file has it.
+    /// A range is zeroed, up to the end of the file.
     Hole {
         offset: u64,
         len: u64,
     },
 }
 
-/// The content of a file: what the disk has for sure, and what was changed since.
+/// The content of a file: what the disk certainly has, and the changes since.
 pub(super) struct Content {
-    /// `None`: not read yet, and not changed.
+    /// `None` if the content was not read or changed yet.
     synced: Option<Vec<u8>>,
     unsynced: Vec<Change>,
-    /// Changes before those.
+    /// Number of changes that are already in `synced`.
     before: usize,
 }
 
 impl Default for Content {
-    /// That of a new file.
+    /// Returns the content of a new file.
     fn default() -> Self {
         Self { synced: Some(Vec::new()), ..Self::unread() }
     }
 }
 
 impl Content {
-    /// The content of a file that is [read](Content::load) before it is changed.
+    /// Returns the content of a file that is [read](Content::load) before it is changed.
     pub(super) fn unread() -> Self {
         Self { synced: None, unsynced: Vec::new(), before: 0 }
     }
 
-    /// Reads the content of the file, which has the name `path`, unless it is known.
+    /// Reads the content of the file, whose name is `path`, unless it is known.
     pub(super) fn load(&mut self, path: &Path) {
         self.synced.get_or_insert_with(|| fs::read(path).unwrap_or_default());
     }
@@ -54,7 +54,7 @@ impl Content {
         self.unsynced.push(change);
     }
 
-    /// Number of changes so far.
+    /// Returns the number of changes so far.
     pub(super) fn changes(&self) -> usize {
         self.before + self.unsynced.len()
     }
@@ -70,7 +70,8 @@ impl Content {
         }
     }
 
-    /// Loses the writes among the first `changes` changes for good; lengths survive.
+    /// Drops the writes among the first `changes` changes, so that no later sync makes them
+    /// durable; lengths survive.
     pub(super) fn lose(&mut self, changes: usize) {
         let first = changes.saturating_sub(self.before);
         for change in &mut self.unsynced[..first] {
@@ -86,7 +87,7 @@ impl Content {
         Change::Hole { offset, len }.apply(content, |_| true);
     }
 
-    /// The content after a power cut; `None` if the file was never changed.
+    /// Returns the content after a power cut; `None` if the file was never changed.
     pub(super) fn after_cut(&self, random: Option<&mut Random>) -> Option<Vec<u8>> {
         let mut content = self.synced.clone()?;
         if let Some(random) = random {
@@ -95,8 +96,8 @@ impl Content {
         Some(content)
     }
 
-    /// Makes a part of the unsynced changes to the synced content: each sector is as it was at some
-    /// moment since, and the length, too.
+    /// Applies a part of the unsynced changes to the synced content: each sector, and the length,
+    /// is as it was after the sync or after one of these changes.
     fn keep_some(&self, content: &mut Vec<u8>, random: &mut Random) {
         let count = self.unsynced.len();
         let kind = random.below(3);
@@ -113,7 +114,7 @@ impl Content {
             longest = longest.max(len);
             lens.push(len);
         }
-        // A write that makes the file longer may do so by whole sectors, one after another.
+        // A write that extends the file may do so by whole sectors, one after another.
         let mut kept_len = lens[len_moment];
         if let Some(next) = lens.get(len_moment + 1).filter(|next| **next > kept_len) {
             let sectors = (next - kept_len) / SECTOR_BYTES;
@@ -129,8 +130,8 @@ impl Content {
         for (at, change) in self.unsynced.iter().enumerate() {
             let shorter = change.len_after(len);
             if shorter < len {
-                // What comes after it goes to other room on the disk, which the file has only with
-                // the lesser length.
+                // Bytes written after a truncation get new space on the disk, which the file has
+                // only if the truncation survived.
                 if at >= len_moment {
                     break;
                 }
@@ -144,7 +145,7 @@ impl Content {
 }
 
 impl Change {
-    /// The length of a file of `len` bytes after the change.
+    /// Returns the length of a file of `len` bytes after the change.
     fn len_after(&self, len: usize) -> usize {
         match self {
             Change::Write { bytes, .. } if bytes.is_empty() => len,
@@ -155,7 +156,7 @@ impl Change {
         }
     }
 
-    /// Writes the bytes of the change to the sectors that are `kept`.
+    /// Writes the bytes of the change to those sectors for which `kept` is true.
     fn apply(&self, content: &mut [u8], kept: impl Fn(usize) -> bool) {
         let (start, end) = match self {
             Change::Write { offset, bytes } => (within(*offset), within(*offset) + bytes.len()),

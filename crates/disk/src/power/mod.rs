@@ -1,4 +1,4 @@
-//! A power failure on command, and what it leaves on the disk.
+//! A power failure on command, and its effect on the disk.
 
 mod content;
 mod names;
@@ -18,24 +18,24 @@ use self::random::Random;
 use super::StoreError;
 
 /// A power failure at the n-th change to the disk, for tests: that change is half done, every later
-/// one is refused, and [`PowerCut::lose_unsynced`] then takes from the disk what was not synced, or
-/// a part of it.
+/// one is refused, and [`PowerCut::lose_unsynced`] then removes from the disk all or some of what
+/// was not synced.
 ///
-/// It is meant for small files, since it holds the synced content of each in memory, and what was
-/// written since.
+/// It holds the synced content of each file in memory, and everything written since, so it suits
+/// small files only.
 pub struct PowerCut {
-    /// Number of the change at which the power fails.
+    /// Number of the change at which the power fails, counted from 1.
     cut_at: u64,
-    /// From which the choice of what survives unsynced follows; `None`: nothing does.
+    /// The seed that decides which unsynced changes survive; `None` if none does.
     seed: Option<u64>,
     state: Mutex<State>,
 }
 
-/// What a change to the disk meets.
+/// The state of the power at a change to the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Power {
     On,
-    /// It fails while the change is made.
+    /// It fails during the change.
     Fails,
     Off,
 }
@@ -49,50 +49,50 @@ struct State {
 }
 
 impl PowerCut {
-    /// A power failure at the change of number `cut_at`, counted from 1, after which nothing is
-    /// left that was not synced; with `u64::MAX` changes are only counted.
+    /// Returns a power failure at the change with number `cut_at`, counted from 1, after which no
+    /// unsynced change is left; with `u64::MAX` changes are only counted.
     pub fn at(cut_at: u64) -> Self {
         Self { cut_at, seed: None, state: Mutex::default() }
     }
 
-    /// [`PowerCut::at`], after which any part of what was not synced may be left, as POSIX allows
-    /// and ext4 does it: of unsynced writes any sectors of 512 bytes, in any order; of lengths any
-    /// that the file had meanwhile; of names that were created, replaced or removed in a directory
-    /// that was not synced since, any, though never the later of two changes to one name without
-    /// the earlier. `seed` decides.
+    /// Returns a power failure like [`PowerCut::at`], after which any part of the unsynced changes
+    /// may be left, as POSIX allows and ext4 does: of unsynced writes any sectors of 512 bytes, in
+    /// any order; of lengths any that the file has had since; of names created, replaced or removed
+    /// in a directory that was not synced since, any, but never the later of two changes to one
+    /// name without the earlier. `seed` decides.
     pub fn torn(cut_at: u64, seed: u64) -> Self {
         Self { seed: Some(seed), ..Self::at(cut_at) }
     }
 
-    /// Power failures at the change `cut_at`: one after which nothing unsynced is left, and then so
-    /// many after which some of it is.
+    /// Returns power failures at the change `cut_at`: one after which no unsynced change is left,
+    /// and then `torn` after which some may be.
     pub fn kinds(cut_at: u64, torn: u64) -> impl Iterator<Item = Arc<Self>> {
         let torn = (0..torn).map(move |seed| Self::torn(cut_at, seed));
         std::iter::once(Self::at(cut_at)).chain(torn).map(Arc::new)
     }
 
-    /// Whether some of what was not synced may be left.
+    /// Returns whether some unsynced changes may be left.
     pub fn is_torn(&self) -> bool {
         self.seed.is_some()
     }
 
-    /// Number of the change at which the power fails.
+    /// Returns the number of the change at which the power fails.
     pub fn cut_at(&self) -> u64 {
         self.cut_at
     }
 
-    /// Number of changes attempted so far.
+    /// Returns the number of changes attempted so far.
     pub fn steps(&self) -> u64 {
         self.lock().steps
     }
 
-    /// Whether the power has failed.
+    /// Returns whether the power has failed.
     pub fn is_off(&self) -> bool {
         self.steps() >= self.cut_at
     }
 
-    /// Brings every file to what the disk keeps without power. To be called after the power failed,
-    /// when no file is open.
+    /// Brings every file to the state that the disk keeps without power. It must be called after
+    /// the power has failed, when no file is open.
     pub fn lose_unsynced(&self) -> std::io::Result<()> {
         let state = self.lock();
         let mut random = self.seed.map(|seed| Random::new(seed ^ self.cut_at.rotate_left(32)));
@@ -106,7 +106,7 @@ impl PowerCut {
                     path.parent().map_or(Ok(()), fs::create_dir_all)?;
                     fs::write(path, bytes)?;
                 }
-                // It was only read.
+                // The file was only read.
                 Some(None) => {}
                 None if path.is_file() => fs::remove_file(path)?,
                 None => {}
@@ -127,7 +127,7 @@ impl PowerCut {
         }
     }
 
-    /// The file that `path` names, which was opened; it is new if it was `created`.
+    /// Returns the number of the file that was opened as `path`; `created` says whether it is new.
     pub(super) fn opened(&self, path: &Path, created: bool) -> FileId {
         let mut state = self.lock();
         match state.file_at(path).filter(|_| !created) {
@@ -136,8 +136,8 @@ impl PowerCut {
         }
     }
 
-    /// Remembers what the name `path` stands for, and the content of that file, before one of them
-    /// is changed. Returns whether there is a file of this name.
+    /// Remembers which file the name `path` stands for, and the content of that file, before one of
+    /// them changes. Returns whether a file of this name exists.
     pub(super) fn before_change(&self, path: &Path) -> bool {
         let mut state = self.lock();
         let file = state.file_at(path);
@@ -147,7 +147,7 @@ impl PowerCut {
         file.is_some()
     }
 
-    /// [`PowerCut::before_change`] of an open file that had the name `path` when it was opened.
+    /// Like [`PowerCut::before_change`], for an open file that was opened by the name `path`.
     pub(super) fn before_write(&self, FileId(file): FileId, path: &Path) {
         self.lock().files[file].load(path);
     }
@@ -157,19 +157,19 @@ impl PowerCut {
         self.changed(file, Change::Write { offset, bytes: bytes.to_vec() });
     }
 
-    /// Notes that a file was cut or extended to `len` bytes.
+    /// Notes that a file was truncated or extended to `len` bytes.
     pub(super) fn len_set(&self, file: FileId, len: u64) {
         self.changed(file, Change::SetLen(len));
     }
 
-    /// Notes that a file was extended with zeros to `end` bytes, unless it had as many.
+    /// Notes that a file was extended with zeros to `end` bytes, unless it was as long or longer.
     pub(super) fn allocated(&self, file: FileId, end: u64) {
         self.changed(file, Change::Extend(end));
     }
 
-    /// Notes that a range of a file was zeroed without changing its length. Where nothing else
-    /// survives unsynced, this does or does not, since either can happen: with the power cut one
-    /// change later, it is the other way round.
+    /// Notes that a range of a file was zeroed without changing its length. If no other unsynced
+    /// change survives, this one survives at every second cut: either can happen, and the next cut
+    /// tests the other.
     pub(super) fn hole_punched(&self, file: FileId, offset: u64, len: u64) {
         let is_kept = self.cut_at.abs_diff(self.steps()).is_multiple_of(2);
         match self.seed {
@@ -179,8 +179,8 @@ impl PowerCut {
         }
     }
 
-    /// Number of changes to a file so far: all of them are durable once a sync that begins now has
-    /// succeeded.
+    /// Returns the number of changes to a file so far: all of them are durable once a sync that
+    /// begins now has succeeded.
     pub(super) fn changes(&self, FileId(file): FileId) -> usize {
         self.lock().files[file].changes()
     }
@@ -190,8 +190,8 @@ impl PowerCut {
         self.lock().files[file].sync(changes);
     }
 
-    /// Notes that a sync of the first `changes` changes to a file failed: as the disk has only some
-    /// of them, a later sync that succeeds says nothing about them.
+    /// Notes that a sync of the first `changes` changes to a file failed: the disk has only some of
+    /// them, and a later sync that succeeds says nothing about them.
     pub(super) fn sync_failed(&self, FileId(file): FileId, changes: usize) {
         self.lock().files[file].lose(changes);
     }
@@ -206,13 +206,13 @@ impl PowerCut {
         self.lock().names.change(vec![(path.to_path_buf(), None)]);
     }
 
-    /// Number of changes to names so far, as [`PowerCut::changes`].
+    /// Returns the number of changes to names so far, as [`PowerCut::changes`] does for a file.
     pub(super) fn name_changes(&self) -> usize {
         self.lock().names.changes()
     }
 
-    /// Notes that those among the first `changes` changes to names that are in the directory `dir`
-    /// are durable.
+    /// Notes that those of the first `changes` changes to names that are in the directory `dir` are
+    /// durable.
     pub(super) fn dir_synced(&self, dir: &Path, changes: usize) {
         self.lock().names.sync(dir, changes);
     }
@@ -230,14 +230,14 @@ impl fmt::Debug for PowerCut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "power cut at {} of {} changes, ", self.cut_at, self.steps())?;
         match self.seed {
-            None => f.write_str("nothing unsynced left"),
+            None => f.write_str("no unsynced change is left"),
             Some(seed) => write!(f, "torn with seed {seed}"),
         }
     }
 }
 
 impl Power {
-    /// Refuses a change to `path` that is not made whole.
+    /// Refuses a change to `path` that is not made in full.
     ///
     /// # Errors
     /// The power is off, or fails at this change.
@@ -252,7 +252,7 @@ impl Power {
 }
 
 impl State {
-    /// The file that `path` names; `None` if there is none.
+    /// Returns the file that `path` names; `None` if there is none.
     fn file_at(&mut self, path: &Path) -> Option<FileId> {
         if let Some(known) = self.names.get(path) {
             return known;
@@ -262,7 +262,7 @@ impl State {
         file
     }
 
-    /// A new file with the name `path`.
+    /// Creates a file with the name `path`.
     fn create(&mut self, path: &Path) -> FileId {
         let file = self.new_file(Content::default());
         self.names.change(vec![(path.to_path_buf(), Some(file))]);

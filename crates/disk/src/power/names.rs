@@ -3,30 +3,30 @@ use std::path::{Path, PathBuf};
 
 use super::random::Random;
 
-/// Stands for an open file, whatever its name is by now: its number among the contents.
+/// An open file, by its number in the list of contents, whatever its current name is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileId(pub usize);
 
-/// Which file each name stands for; `None` for no file.
+/// The file that each name stands for; `None` for no file.
 type Map = BTreeMap<PathBuf, Option<FileId>>;
 
-/// Names of files: as they are, and as the disk has them for sure.
+/// The names of files: as they are now, and as the disk certainly has them.
 #[derive(Default)]
 pub(super) struct Names {
     now: Map,
     synced: Map,
-    /// Changes since; of each what is not durable yet, which is nothing of some. The names of one
-    /// change survive together.
+    /// The changes since, reduced to what is not durable yet, which may be nothing. The names of
+    /// one change survive together.
     unsynced: Vec<Vec<(PathBuf, Option<FileId>)>>,
 }
 
 impl Names {
-    /// What `path` stands for; `None` if that was not [found](Names::found) yet.
+    /// Returns what `path` stands for; `None` if that was not [found](Names::found) yet.
     pub(super) fn get(&self, path: &Path) -> Option<Option<FileId>> {
         self.now.get(path).copied()
     }
 
-    /// Notes what `path` stood for from the start.
+    /// Notes what `path` stood for at the start.
     pub(super) fn found(&mut self, path: &Path, file: Option<FileId>) {
         self.now.insert(path.to_path_buf(), file);
         self.synced.insert(path.to_path_buf(), file);
@@ -45,8 +45,8 @@ impl Names {
         self.unsynced.len()
     }
 
-    /// Makes those among the first `changes` changes durable that are in `dir`. A file that moves
-    /// to another directory is not lost if only the directory that it leaves is synced.
+    /// Makes durable those of the first `changes` changes that are in `dir`. A file that moves to
+    /// another directory is not lost if only the directory that it leaves is synced.
     pub(super) fn sync(&mut self, dir: &Path, changes: usize) {
         let is_in = |path: &Path| path.parent() == Some(dir);
         for change in &mut self.unsynced[..changes] {
@@ -57,11 +57,11 @@ impl Names {
         }
     }
 
-    /// What each name stands for after a power cut.
+    /// Returns what each name stands for after a power cut.
     pub(super) fn after_cut(&self, random: Option<&mut Random>) -> Map {
         let mut names = self.synced.clone();
         let Some(random) = random else { return names };
-        // All, none, those up to some moment, or any.
+        // Keep all, none, those up to some moment, or any.
         let (kind, moment) = (random.below(4), random.below(self.unsynced.len() + 1));
         let mut lost = BTreeSet::new();
         for (at, change) in self.unsynced.iter().enumerate() {

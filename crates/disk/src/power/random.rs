@@ -1,4 +1,4 @@
-/// Numbers that follow from a seed (SplitMix64).
+/// A generator of pseudorandom numbers from a seed (SplitMix64).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -6,7 +6,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

@@ -8,8 +8,8 @@ use crate::{Call, Disk, PowerCut, StoreError};
 
 const SECTOR: usize = 512;
 
-/// What is left of the files `names` (without their directory) after a power cut right after
-/// `work`, for so many seeds.
+/// Returns what is left of the files `names` (relative to the directory) after a power cut right
+/// after `work`, once for each seed.
 fn outcomes(
     work: impl Fn(&Disk, &Path) -> Result<(), StoreError>,
     names: &[&str],
@@ -25,7 +25,7 @@ fn outcomes(
     left.collect()
 }
 
-/// The byte that fills each sector.
+/// Returns the byte that fills each sector.
 fn sectors(content: &[u8]) -> Vec<u8> {
     let filled = content.chunks(SECTOR).map(|sector| {
         assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is written whole");
@@ -119,7 +119,7 @@ fn names_survive_in_any_order_and_no_file_is_lost_by_a_rename() {
     assert!(left.iter().any(|left| left[0].is_some()) && left.iter().any(|l| l[0].is_none()));
 }
 
-/// A file that moves to another directory is in one of them, whichever of them is synced.
+/// A file that moves to another directory is in one of the two, whichever of them is synced.
 #[test]
 fn a_file_that_moves_is_not_lost() {
     for synced in ["from", "to"] {
@@ -137,7 +137,8 @@ fn a_file_that_moves_is_not_lost() {
     }
 }
 
-/// The write at which the power fails may survive in any part, and nothing after it.
+/// Any part of the write that the power failure interrupts may survive, and nothing written after
+/// it.
 #[test]
 fn the_last_write_is_torn() {
     let mut seen = BTreeSet::new();
@@ -157,8 +158,8 @@ fn the_last_write_is_torn() {
     assert_eq!(seen.len(), 8, "{seen:?}");
 }
 
-/// What a failed sync was to make durable is lost, even if a later sync succeeds; the same handle
-/// has none that does.
+/// Writes whose sync failed are lost even if a later sync succeeds; on the same handle no later
+/// sync does.
 #[test]
 fn a_sync_that_failed_is_not_made_good_by_the_next() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The number that an element of the set becomes: its SHA-256, expanded with ChaCha20.
+//! The number that stands for an element of the set: its SHA-256, expanded with ChaCha20.
 
 use std::array::from_fn;
 
@@ -9,37 +9,38 @@ use crate::sha256;
 /// The key of ChaCha20 for an element: its SHA-256, as little-endian words.
 pub type Key = [u32; 8];
 
-/// Number of elements whose numbers are computed side by side.
+/// Number of elements whose numbers are computed in parallel.
 pub const KEYS: usize = 16;
 
-/// The keys of [`KEYS`] elements: word `i` of each in row `i`.
+/// The keys of [`KEYS`] elements: row `i` holds word `i` of each key.
 pub type Keys = [[u32; KEYS]; 8];
 
 /// The first words of ChaCha20's state (RFC 8439, section 2.3).
 pub const CONSTANTS: [u32; 4] = [0x61707865, 0x3320646e, 0x79622d32, 0x6b206574];
 
-/// The key that an element has.
+/// Returns the key of an element.
 pub fn key(element: &[u8]) -> Key {
     let hash = sha256(element);
     let words = hash.as_chunks::<4>().0;
     from_fn(|i| u32::from_le_bytes(words[i]))
 }
 
-/// The key of an element for which SHA-256 ended in this state.
+/// Returns the key of an element from the final state of its SHA-256.
 pub fn key_of_state(state: &State) -> Key {
     state.map(u32::swap_bytes)
 }
 
-/// The number of the element that has this key.
+/// Returns the number that the key of an element expands to.
 pub fn number(key: &Key) -> Num3072 {
     Num3072::from_bytes(&keystream(key))
 }
 
-/// Number of blocks of the key stream that are computed side by side, with vector instructions. Of
-/// the second four, two are not needed; to compute just the other two would take longer.
+/// Number of blocks of the key stream that are computed in parallel, with vector instructions. Two
+/// blocks of the second four are not needed, but computing only the other two would take longer.
 const BLOCKS: usize = 4;
 
-/// The first 384 bytes of ChaCha20 under `key` with a zero nonce, from block 0 on (RFC 8439).
+/// Returns the first 384 bytes of ChaCha20 under `key` with a zero nonce, from block 0 on (RFC
+/// 8439).
 pub fn keystream(key: &Key) -> [u8; NUM_BYTES] {
     let mut state = [[0; BLOCKS]; 16];
     for (lanes, word) in state.iter_mut().zip(CONSTANTS.iter().chain(key)) {
@@ -60,7 +61,7 @@ pub fn keystream(key: &Key) -> [u8; NUM_BYTES] {
     stream
 }
 
-/// The twenty rounds of ChaCha20.
+/// Runs the twenty rounds of ChaCha20.
 fn permute(mut words: [[u32; BLOCKS]; 16]) -> [[u32; BLOCKS]; 16] {
     for _ in 0..10 {
         for i in 0..4 {

@@ -4,20 +4,21 @@ use super::x86::Ifma;
 use crate::Midstate;
 
 /// Number of elements from which vector lanes are faster. Their eight products are multiplied by
-/// each other at the end, which takes as long as two elements do one by one.
+/// each other at the end, which takes as long as multiplying two elements one by one.
 const LANES_MIN: usize = 4;
 
-/// The instructions of the processor that products of many numbers can use.
+/// The processor instructions that products of many numbers can use.
 #[derive(Clone, Copy)]
 pub struct Engine(Option<Ifma>);
 
 impl Engine {
-    /// The fastest engine of this processor.
+    /// Returns the fastest engine that this processor runs.
     pub fn best() -> Self {
         Self(Ifma::detect())
     }
 
-    /// Every engine that this processor runs, down to the one without special instructions.
+    /// Returns every engine that this processor runs, including the one without special
+    /// instructions.
     #[cfg(test)]
     pub fn all() -> [Self; 2] {
         [Self::best(), Self(None)]

@@ -1,7 +1,7 @@
 //! MuHash3072: a hash of a set, which does not depend on the order of its elements.
 //!
-//! Nearly all its work is one product modulo a number of 3072 bits for each element. Eight of these
-//! are computed side by side where the processor multiplies 52-bit numbers in vector lanes.
+//! Nearly all its work is one multiplication modulo a 3072-bit prime for each element. Eight of
+//! these are computed in parallel if the processor multiplies 52-bit numbers in vector lanes.
 
 mod element;
 mod many;
@@ -20,12 +20,12 @@ use num3072::{NUM_BYTES, Num3072};
 
 use super::{Hash, sha256};
 
-/// A hash of a set whose elements are added and removed in any order and any grouping (Core's
+/// A hash of a set whose elements are added and removed in any order and grouping (Core's
 /// `MuHash3072`).
 ///
-/// Each element becomes a number of 3072 bits: its SHA-256, expanded with ChaCha20. The hash is
-/// made of the product of the numbers of the elements added, divided by that of the elements
-/// removed. It is kept as a fraction, so that only [`MuHash::finalize`] divides.
+/// Each element is turned into a number of 3072 bits: its SHA-256, expanded with ChaCha20. The
+/// product of the numbers of the added elements is divided by that of the removed elements, and the
+/// quotient is hashed. It is kept as a fraction, so that only [`MuHash::finalize`] divides.
 #[derive(Clone)]
 pub struct MuHash {
     numerator: Num3072,
@@ -39,10 +39,10 @@ impl Default for MuHash {
 }
 
 impl MuHash {
-    /// Bytes of a serialised state.
+    /// Number of bytes of a serialised state.
     pub const STATE_BYTES: usize = 2 * NUM_BYTES;
 
-    /// The empty set.
+    /// Returns the hash of the empty set.
     pub fn new() -> Self {
         Self { numerator: Num3072::one(), denominator: Num3072::one() }
     }
@@ -52,8 +52,8 @@ impl MuHash {
         self.numerator.multiply(&number(&key(element)));
     }
 
-    /// Adds `count` elements; `element` returns an element by its index. With AVX-512 that takes a
-    /// tenth of the time that they take one by one, if there are some hundred of them.
+    /// Adds `count` elements; `element` returns an element by its index. With AVX-512 and a few
+    /// hundred elements, this takes a tenth of the time of adding them one by one.
     pub fn insert_many<'a>(&mut self, count: usize, element: impl Fn(usize) -> &'a [u8]) {
         Engine::best().multiply(&mut self.numerator, count, element);
     }
@@ -68,20 +68,21 @@ impl MuHash {
         Engine::best().multiply(&mut self.denominator, count, element);
     }
 
-    /// Adds and removes the elements that were added to another set and removed from it.
+    /// Adds the elements that were added to another set, and removes those that were removed from
+    /// it.
     pub fn combine(&mut self, other: &Self) {
         self.numerator.multiply(&other.numerator);
         self.denominator.multiply(&other.denominator);
     }
 
-    /// The hash of the set. Takes some milliseconds.
+    /// Returns the hash of the set. This takes a few milliseconds.
     pub fn finalize(&self) -> Hash {
         let mut quotient = self.denominator.inverse();
         quotient.multiply(&self.numerator);
         Hash(sha256(&quotient.to_bytes()))
     }
 
-    /// The state as Core serialises it: numerator and denominator, little endian.
+    /// Returns the state as Core serialises it: numerator and denominator, little endian.
     pub fn to_bytes(&self) -> [u8; Self::STATE_BYTES] {
         let mut bytes = [0; Self::STATE_BYTES];
         bytes[..NUM_BYTES].copy_from_slice(&self.numerator.to_bytes());
@@ -89,7 +90,7 @@ impl MuHash {
         bytes
     }
 
-    /// The state that [`MuHash::to_bytes`] wrote.
+    /// Returns the state that [`MuHash::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8; Self::STATE_BYTES]) -> Self {
         let number = |offset| {
             let mut half = [0; NUM_BYTES];

@@ -1,4 +1,4 @@
-//! The stand-in for `x86` on other processors, whose instructions are never found.
+//! The stand-in for `x86` on other processors, which never have its instructions.
 
 use super::element::Keys;
 use super::num3072::Num3072;

@@ -5,20 +5,20 @@ pub(super) const NUM_BYTES: usize = 384;
 /// 2^3072 minus the modulus, which is the largest safe prime of 3072 bits.
 pub(super) const PRIME_DIFF: u64 = 1_103_717;
 
-/// An integer modulo 2^3072 - 1103717, least significant word first; any value below 2^3072 may
-/// stand for its remainder.
+/// An integer modulo 2^3072 - 1103717, least significant word first. Any value below 2^3072 may
+/// represent its remainder.
 #[derive(Clone)]
 pub(super) struct Num3072([u64; WORDS]);
 
 impl Num3072 {
-    /// The number 1.
+    /// Returns the number 1.
     pub fn one() -> Self {
         let mut words = [0; WORDS];
         words[0] = 1;
         Self(words)
     }
 
-    /// The number with these bytes, little endian.
+    /// Returns the number with these little-endian bytes.
     pub fn from_bytes(bytes: &[u8; NUM_BYTES]) -> Self {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -27,7 +27,7 @@ impl Num3072 {
         Self(words)
     }
 
-    /// The bytes of the remainder, little endian.
+    /// Returns the bytes of the remainder, little endian.
     pub fn to_bytes(&self) -> [u8; NUM_BYTES] {
         let mut reduced = self.clone();
         if self.0[0] >= PRIME_DIFF.wrapping_neg() && self.0[1..].iter().all(|w| *w == u64::MAX) {
@@ -48,11 +48,11 @@ impl Num3072 {
         self.reduce(&product);
     }
 
-    /// The number whose product with this one is 1; 0 for 0.
+    /// Returns the number whose product with this one is 1; 0 for 0.
     ///
-    /// By Fermat's little theorem it is this number to the power of the prime minus 2, in binary
-    /// 3051 ones and the 21 bits of 993433. That takes about 3,100 multiplications, once for each
-    /// set, so nothing faster is worth its code.
+    /// By Fermat's little theorem this is the number to the power of the prime minus 2, whose
+    /// binary digits are 3051 ones and the 21 bits of 993433. That takes about 3,100
+    /// multiplications, once for each set, so a faster way is not worth its code.
     pub fn inverse(&self) -> Self {
         const ONES: u32 = 3051;
         const LOW_BITS: u32 = 21;
@@ -93,8 +93,8 @@ impl Num3072 {
         for ((word, low), high) in self.0.iter_mut().zip(low).zip(high) {
             (*word, carry) = multiply_add(*high, PRIME_DIFF, *low, carry);
         }
-        // The carry is at most PRIME_DIFF. If there is another one it leaves a small number, so a
-        // third does not follow.
+        // The carry is at most PRIME_DIFF. If the addition carries again, a small number is left,
+        // so there is no third carry.
         while carry != 0 {
             let mut add = carry * PRIME_DIFF;
             carry = 0;
@@ -110,7 +110,7 @@ impl Num3072 {
     }
 }
 
-/// The low and the high word of `a * b + c + d`, which cannot overflow them.
+/// Returns the low and the high word of `a * b + c + d`, which cannot overflow them.
 #[inline(always)]
 fn multiply_add(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
     let sum = u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d);

@@ -42,7 +42,7 @@ fn hashes_of_core() {
     overflow[384..].fill(0);
     overflow[384] = 1;
     let mut hash = MuHash::from_bytes(&overflow).finalize();
-    hash.0.reverse(); // Core's test shows this one in the order of its bytes
+    hash.0.reverse(); // Core's test prints this one in byte order
     let expected = "3a31e6903aff0de9f62f9a9f7f8b861de76ce2cda09822b90014319ae5dc2271";
     assert_eq!(hash.to_string(), expected);
 }
@@ -79,7 +79,7 @@ fn numbers_at_the_modulus_carry_and_wrap() {
     assert_eq!(product.to_bytes(), Num3072::one().to_bytes());
 }
 
-/// Elements of all lengths up to some blocks of SHA-256.
+/// Returns elements of all lengths up to a few blocks of SHA-256.
 fn elements(count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|i| (0..i * 37 % 201).map(|at| (at * i) as u8).chain([i as u8]).collect())
@@ -118,7 +118,7 @@ fn many_are_added_and_removed() {
     assert_eq!(set.finalize(), expected.finalize());
 }
 
-/// A product that is not below the modulus, from which lanes start.
+/// A product that starts in its lane at a number that is not below the modulus.
 #[test]
 fn a_start_above_the_modulus() {
     let elements = elements(20);

@@ -11,15 +11,15 @@ use bitcoin::hashes::{Hash as _, ripemd160 as one};
 use super::Hash;
 use x86::{Avx512, LANES};
 
-/// The fewest messages for which all lanes together are faster than one message after the other.
+/// The smallest number of messages for which using all lanes is faster than hashing one by one.
 const LANES_USED_MIN: usize = 2;
 
-/// RIPEMD-160 of a message.
+/// Returns the RIPEMD-160 of a message.
 pub fn ripemd160(bytes: &[u8]) -> [u8; 20] {
     one::Hash::hash(bytes).to_byte_array()
 }
 
-/// RIPEMD-160 of each of these messages, in their order.
+/// Returns the RIPEMD-160 of each message, in order.
 pub(super) fn ripemd160_many(messages: &[Hash]) -> Vec<[u8; 20]> {
     with_lanes(Avx512::detect(), messages)
 }
@@ -43,7 +43,7 @@ fn with_lanes(lanes: Option<Avx512>, messages: &[Hash]) -> Vec<[u8; 20]> {
 mod tests {
     use super::*;
 
-    /// The vectors of the authors of RIPEMD-160.
+    /// The test vectors of RIPEMD-160's authors.
     #[test]
     fn known_hashes() {
         for (message, hash) in [
@@ -54,7 +54,7 @@ mod tests {
         }
     }
 
-    /// Each lane against one message alone, for each number of lanes in use.
+    /// Compares each lane with a message hashed alone, for every number of used lanes.
     #[test]
     fn side_by_side_they_are_the_same() {
         let mut random = apus_testdata::Random(1);

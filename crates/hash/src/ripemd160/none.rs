@@ -1,8 +1,8 @@
-//! The stand-in for `x86.rs` on other processors, whose instructions are never found.
+//! The stand-in for `x86.rs` on other processors, which never have its instructions.
 
 use crate::Hash;
 
-/// Messages that would be hashed side by side.
+/// Number of messages that would be hashed in parallel.
 pub const LANES: usize = 16;
 
 /// Proof of AVX-512, which these processors do not have.

@@ -4,11 +4,10 @@ use sha2::digest::generic_array::GenericArray;
 use super::state::{K, LANES, State};
 use super::x86::{Avx512, ShaNi};
 
-/// Number of lanes up to which hashing one pair after the other is faster than sixteen lanes at
-/// once.
+/// Number of lanes up to which hashing pair by pair is faster than sixteen lanes at once.
 const PAIRED_LANES_MAX: usize = 8;
 
-/// The instructions of the processor that SHA-256 can use.
+/// The processor instructions that SHA-256 can use.
 #[derive(Clone, Copy)]
 pub struct Engine {
     sixteen: Option<Avx512>,
@@ -16,13 +15,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The fastest engine of this processor.
+    /// Returns the fastest engine that this processor runs.
     #[inline]
     pub fn best() -> Self {
         Self { sixteen: Avx512::detect(), pair: ShaNi::detect() }
     }
 
-    /// Every engine that this processor runs, down to the one without special instructions.
+    /// Returns every engine that this processor runs, including the one without special
+    /// instructions.
     #[cfg(test)]
     pub fn all() -> Vec<Self> {
         let best = Self::best();
@@ -35,7 +35,7 @@ impl Engine {
     }
 
     /// Compresses into each state the blocks of its list. There are at most [`LANES`] lists, all of
-    /// one length.
+    /// the same length.
     pub fn compress(self, states: &mut [State], blocks: &[&[[u8; 64]]]) {
         debug_assert!(states.len() == blocks.len() && states.len() <= LANES);
         if let Some(sixteen) = self.sixteen
@@ -70,7 +70,7 @@ impl Engine {
     }
 }
 
-/// Calls `compress` with the states of all lanes; copies them only where some lanes are unused.
+/// Calls `compress` with the states of all lanes, which are copied only if some lanes are unused.
 #[inline]
 fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])) {
     if let Ok(all) = <&mut [State; LANES]>::try_from(&mut *states) {
@@ -82,17 +82,17 @@ fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])
     states.copy_from_slice(&all[..states.len()]);
 }
 
-/// Compresses blocks into one state without special instructions of ours.
+/// Compresses blocks into one state without the special instructions of this module.
 fn one(state: &mut State, blocks: &[[u8; 64]]) {
     for block in blocks {
         compress256(state, std::slice::from_ref(GenericArray::from_slice(block)));
     }
 }
 
-/// A block that is known at compile time, with its schedule.
+/// A block known at compile time, with its message schedule.
 pub struct Constant {
     block: [u8; 64],
-    /// For each round, the sum of its word and its constant.
+    /// The sum of the word and the constant of each round.
     schedule: [u32; 64],
 }
 

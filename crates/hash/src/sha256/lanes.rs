@@ -1,15 +1,16 @@
 use super::engine::Engine;
 use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
 
-/// Messages of this many blocks or more count as equally long when messages are sorted.
+/// Messages of at least this many blocks count as equally long when messages are sorted.
 const SORTED_BLOCKS_MAX: usize = 256;
 
-/// A message that is being hashed.
+/// A message that is being hashed in one lane.
 #[derive(Default)]
 struct Lane {
     /// Index of the message.
     message: usize,
-    /// The message, padded to whole blocks, and maybe blocks of earlier messages after it.
+    /// The message, padded to whole blocks, followed by leftover blocks of earlier messages, if
+    /// any.
     blocks: Vec<[u8; 64]>,
     /// Index of the next block to be compressed.
     at: usize,
@@ -17,7 +18,7 @@ struct Lane {
     end: usize,
 }
 
-/// [`Midstate::hash_many`] with an engine of the caller's choice.
+/// Like [`Midstate::hash_many`], with a given engine.
 pub fn hash_many<'a>(
     engine: Engine,
     start: &Midstate,
@@ -60,7 +61,7 @@ pub fn hash_many<'a>(
 }
 
 impl Lane {
-    /// Takes the message of index `number`, of which `before` bytes are in the state already.
+    /// Loads the message with the index `number`, of which `before` bytes are already in the state.
     fn load(&mut self, number: usize, pieces: &Pieces, before: u64) {
         self.message = number;
         self.at = 0;
@@ -81,14 +82,14 @@ impl Lane {
     }
 }
 
-/// Number of blocks of a message with its padding, which has a marker of one byte and a length of
-/// eight.
+/// Returns the number of blocks of a message with its padding, which has a marker of one byte and a
+/// length of eight bytes.
 fn block_count(pieces: &Pieces) -> usize {
     (pieces.iter().map(|piece| piece.len()).sum::<usize>() + 9).div_ceil(64)
 }
 
-/// The indices below `count`, those of longer messages first, so that messages side by side end at
-/// about the same time, and no long one is left to be hashed alone.
+/// Returns the indices below `count`, longer messages first, so that parallel messages end at about
+/// the same time, and no long one is left to be hashed alone.
 fn longest_first(count: usize, blocks: impl Fn(usize) -> usize) -> Vec<usize> {
     let rank = |i| SORTED_BLOCKS_MAX - blocks(i).min(SORTED_BLOCKS_MAX);
     let mut ends = [0; SORTED_BLOCKS_MAX + 1];

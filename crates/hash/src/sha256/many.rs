@@ -8,29 +8,29 @@ impl Midstate {
     /// The state for messages with nothing in common.
     pub const INITIAL: Self = Self { state: INITIAL_STATE, bytes: 0 };
 
-    /// The state for messages that start with these 64 bytes.
+    /// Returns the state for messages that start with these 64 bytes.
     pub fn after(block: &[u8; 64]) -> Self {
         let mut state = INITIAL_STATE;
         Engine::best().compress(std::slice::from_mut(&mut state), &[&[*block]]);
         Self { state, bytes: 64 }
     }
 
-    /// The state for messages with this tag (BIP340): they start with its hash, twice.
+    /// Returns the state for messages with this tag (BIP340): they start with its hash, twice.
     pub fn tagged(tag: &str) -> Self {
         let mut block = [0; 64];
         block.as_chunks_mut().0.fill(sha256(tag.as_bytes()));
         Self::after(&block)
     }
 
-    /// SHA-256 of `count` messages, in order. `message` returns what follows the common start of a
-    /// message, by its index.
+    /// Returns the SHA-256 of `count` messages, in order. `message` returns the rest of a message
+    /// after the common start, by its index.
     pub fn hashes<'a>(&self, count: usize, message: impl Fn(usize) -> Pieces<'a>) -> Vec<Hash> {
         hashes(Engine::best(), self, count, message)
     }
 
-    /// Computes SHA-256 of `count` messages. `message` returns what follows the common start of a
-    /// message, by its index; `each` is called with the index and the final state of each message,
-    /// in no particular order.
+    /// Computes the SHA-256 of `count` messages. `message` returns the rest of a message after the
+    /// common start, by its index; `each` is called with the index and the final state of each
+    /// message, in no particular order.
     pub fn hash_many<'a>(
         &self,
         count: usize,
@@ -40,14 +40,15 @@ impl Midstate {
         lanes::hash_many(Engine::best(), self, count, message, each);
     }
 
-    /// Computes SHA-256 of messages of which one block follows the common start: of `LEN` bytes
-    /// each, 55 at most. `each` is called with the final states, in order.
+    /// Computes the SHA-256 of messages with one block after the common start, whose rest has `LEN`
+    /// bytes, at most 55. `each` is called with the final states, in order.
     pub fn hash_short<const LEN: usize>(&self, messages: &[[u8; LEN]], each: impl FnMut(&State)) {
         hash_short(Engine::best(), self, messages, each);
     }
 }
 
-/// Double SHA-256 of `count` messages, in order; `message` returns a message by its index.
+/// Returns the double SHA-256 of `count` messages, in order; `message` returns a message by its
+/// index.
 pub fn sha256d_many<'a>(count: usize, message: impl Fn(usize) -> Pieces<'a>) -> Vec<Hash> {
     double_many(Engine::best(), count, message)
 }
@@ -127,16 +128,16 @@ pub(super) fn hash_short<const LEN: usize>(
 struct Blocks<const LEN: usize>([[u8; 64]; LANES]);
 
 impl<const LEN: usize> Blocks<LEN> {
-    /// Blocks of messages that have `before` bytes in earlier blocks.
+    /// Returns blocks for messages that have `before` bytes in earlier blocks.
     fn new(before: u64) -> Self {
-        const { assert!(LEN <= 55, "marker and length have to fit in") };
+        const { assert!(LEN <= 55, "marker and length have to fit") };
         let mut block = [0; 64];
         block[LEN] = 0x80;
         block[56..].copy_from_slice(&(8 * (before + LEN as u64)).to_be_bytes());
         Self([block; LANES])
     }
 
-    /// Compresses each message into its state; returns the states, as many as there are messages.
+    /// Compresses each message into its state; returns as many states as there are messages.
     #[inline]
     fn compress<'a, 's>(
         &mut self,

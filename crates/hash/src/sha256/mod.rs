@@ -1,8 +1,8 @@
 //! SHA-256 of many messages at once.
 //!
 //! Nearly all the work of SwiftSync is SHA-256 of independent messages: transactions, pairs of
-//! hashes, outpoints. Hashing one message uses a third of what the processor can do, so several are
-//! hashed side by side, each in a lane; a lane whose message ends takes the next message.
+//! hashes, outpoints. One message keeps only a third of the processor busy, so several are hashed
+//! in parallel, each in a lane; a lane whose message ends takes the next one.
 
 mod engine;
 mod lanes;

@@ -1,4 +1,4 @@
-//! The stand-in for `x86.rs` on other processors, whose instructions are never found.
+//! The stand-in for `x86.rs` on other processors, which never have its instructions.
 
 use super::state::{LANES, State};
 

@@ -4,19 +4,19 @@ use sha2::{Digest, Sha256, compress256};
 use super::state::INITIAL_STATE;
 use crate::Hash;
 
-/// SHA-256 of a message.
+/// Returns the SHA-256 of a message.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Double SHA-256 of a message (Core's `Hash`).
+/// Returns the double SHA-256 of a message (Core's `Hash`).
 pub fn sha256d(bytes: &[u8]) -> Hash {
     let mut hasher = Sha256d::default();
     hasher.update(bytes);
     hasher.finish()
 }
 
-/// Double SHA-256 of a message that comes in pieces (Core's `HashWriter`).
+/// Double SHA-256 of a message that arrives in pieces (Core's `HashWriter`).
 #[derive(Clone, Default)]
 pub struct Sha256d(Sha256);
 
@@ -27,7 +27,7 @@ impl Sha256d {
         self.0.update(bytes);
     }
 
-    /// The hash of the message.
+    /// Returns the hash of the message.
     #[inline]
     pub fn finish(self) -> Hash {
         let mut block = [0; 64];
@@ -38,12 +38,12 @@ impl Sha256d {
     }
 }
 
-/// SHA-256 of a message that comes in pieces (Core's `HashWriter::GetSHA256`).
+/// SHA-256 of a message that arrives in pieces (Core's `HashWriter::GetSHA256`).
 #[derive(Clone, Default)]
 pub struct Sha256Pieces(Sha256);
 
 impl Sha256Pieces {
-    /// The start of a tagged hash (BIP340): the message is preceded by the hash of `tag`, twice.
+    /// Starts a tagged hash (BIP340): the hash of `tag`, twice, precedes the message.
     pub fn tagged(tag: &str) -> Self {
         let tag = sha256(tag.as_bytes());
         let mut pieces = Self::default();
@@ -58,14 +58,14 @@ impl Sha256Pieces {
         self.0.update(bytes);
     }
 
-    /// The hash of the message.
+    /// Returns the hash of the message.
     #[inline]
     pub fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }
 }
 
-/// Double SHA-256 of 64 bytes, as in the inner nodes of a merkle tree.
+/// Returns the double SHA-256 of 64 bytes, as in the inner nodes of a merkle tree.
 #[inline]
 pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {
     const PADDING: [u8; 64] = {
@@ -81,7 +81,7 @@ pub fn sha256d_64(bytes: &[u8; 64]) -> Hash {
     Hash(compress_all(&[block]))
 }
 
-/// SHA-256 of a message that is padded already.
+/// Returns the SHA-256 of a message that is already padded.
 #[inline]
 fn compress_all<const N: usize>(blocks: &[[u8; 64]; N]) -> [u8; 32] {
     let mut state = INITIAL_STATE;

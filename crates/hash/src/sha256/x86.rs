@@ -1,6 +1,6 @@
-//! The compression of SHA-256 with instructions of x86-64, for many messages at once.
+//! The compression function of SHA-256 for many messages at once, with x86-64 instructions.
 //!
-//! Hashing one message is bound by latency, so several are hashed side by side: two with SHA-NI,
+//! Hashing one message is bound by latency, so several are hashed in parallel: two with SHA-NI,
 //! whose rounds then overlap, or sixteen with AVX-512, each in one 32-bit part of the registers. On
 //! a Zen 5 a block takes 31 ns with SHA-NI for one message, 19 to 21 ns for two (no less for four),
 //! and 11 ns with AVX-512 for sixteen.
@@ -21,20 +21,20 @@ pub struct Avx512(());
 pub struct ShaNi(());
 
 impl Avx512 {
-    /// The proof, if the processor has the features. The answer is cached.
+    /// Returns the proof if the processor has the features. The answer is cached.
     pub fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         found.then_some(Self(()))
     }
 
-    /// Compresses into each state the blocks of its list, as many as the shortest list has.
+    /// Compresses into each state the blocks of its list, up to the length of the shortest list.
     pub fn compress(self, states: &mut [State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { compress_16(states, blocks) }
     }
 
     /// Compresses one block into every state. The block is given as its schedule, to which the
-    /// constants of the rounds are added already.
+    /// round constants are already added.
     pub fn compress_constant(self, states: &mut [State; LANES], schedule: &[u32; 64]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { compress_constant_16(states, schedule) }
@@ -42,7 +42,7 @@ impl Avx512 {
 }
 
 impl ShaNi {
-    /// The proof, if the processor has the features. The answer is cached.
+    /// Returns the proof if the processor has the features. The answer is cached.
     pub fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("sha")
             && is_x86_feature_detected!("sse4.1")
@@ -50,17 +50,17 @@ impl ShaNi {
         found.then_some(Self(()))
     }
 
-    /// Compresses into each state the blocks of its list, as many as the shorter list has.
+    /// Compresses into each state the blocks of its list, up to the length of the shorter list.
     pub fn compress(self, states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { compress_2(states, blocks) }
     }
 }
 
-/// Truth table for `ternarylogic` of the function Ch: of each bit, the second or the third operand,
-/// as the first says.
+/// Truth table for `ternarylogic` of the function Ch: each bit of the first operand selects the bit
+/// of the second or the third.
 const CHOICE: i32 = 0xca;
-/// Truth table for `ternarylogic` of the function Maj: of each bit, the majority of the operands.
+/// Truth table for `ternarylogic` of the function Maj: the majority of the three bits.
 const MAJORITY: i32 = 0xe8;
 /// Truth table for `ternarylogic` of the exclusive or of three operands.
 const PARITY: i32 = 0x96;
@@ -105,8 +105,8 @@ fn compress_constant_16(states: &mut [State; LANES], schedule: &[u32; 64]) {
     store_states(states, state);
 }
 
-/// Sixteen rounds of SHA-256. Each round waits for results of the one before, so these are added
-/// last, which keeps the chain of additions short.
+/// Runs sixteen rounds of SHA-256. Each round waits for results of the one before, so these are
+/// added last, which keeps the chain of additions short.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn sixteen_rounds(state: &mut [Words; 8], mut word_and_k: impl FnMut(usize) -> Words) {
@@ -155,7 +155,7 @@ fn expand(w: &mut [Words; 16], i: usize) {
     w[i] = _mm512_add_epi32(old, _mm512_add_epi32(near, far));
 }
 
-/// A sum that the compiler cannot reorder with others; its order of additions takes 12 % longer.
+/// Adds two words in an order that the compiler cannot change; its own order takes 12 % longer.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn plus(a: Words, b: Words) -> Words {
@@ -187,11 +187,11 @@ fn add(state: &mut [Words; 8], start: &[Words; 8]) {
     }
 }
 
-/// Loads the states of all lanes into one register for each of the eight words.
+/// Loads the states of all lanes into eight registers, one for each word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn load_states(states: &[State; LANES]) -> [Words; 8] {
-    // Row i holds in its quarters both halves of the state of one lane and both halves of that four
+    // The quarters of row i hold both halves of the state of one lane and both halves of that four
     // lanes later. The lanes are i and i + 4 in the first four rows, i + 4 and i + 8 in the others.
     let mut rows = [_mm512_setzero_si512(); 8];
     for (i, row) in rows.iter_mut().enumerate() {
@@ -214,12 +214,12 @@ fn load_states(states: &[State; LANES]) -> [Words; 8] {
     words
 }
 
-/// The inverse of [`load_states`].
+/// Stores the states of all lanes: the inverse of [`load_states`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn store_states(states: &mut [State; LANES], words: [Words; 8]) {
     let [a, b, c, d, e, f, g, h] = words;
-    // Quarter q of row i holds the half of the state of lane 4q + i.
+    // Quarter q of row i holds half of the state of lane 4q + i.
     let halves = [transpose_quarters([a, b, c, d]), transpose_quarters([e, f, g, h])];
     for (half, rows) in halves.iter().enumerate() {
         for (i, row) in rows.iter().enumerate() {
@@ -238,7 +238,7 @@ fn store_states(states: &mut [State; LANES], words: [Words; 8]) {
     }
 }
 
-/// In each quarter of the registers, transposes four rows of four words.
+/// Transposes four rows of four words in each quarter of the registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn transpose_quarters(rows: [Words; 4]) -> [Words; 4] {
@@ -274,7 +274,7 @@ fn transpose(rows: &mut [Words; 16]) {
     *rows = other;
 }
 
-/// The shuffle that reads big-endian words.
+/// Returns the shuffle that reads big-endian words.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn big_endian_words() -> __m128i {
@@ -301,7 +301,7 @@ fn compress_2(states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
                 }
             )*};
         }
-        // Written out, since a loop would keep the words in memory.
+        // Unrolled, since a loop would keep the words in memory.
         four_rounds!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         for lane in 0..2 {
             abef[lane] = _mm_add_epi32(abef[lane], start.0[lane]);
@@ -313,8 +313,8 @@ fn compress_2(states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
     }
 }
 
-/// The words of the four rounds from 4 · `STEP` on. From `STEP` 4 on they replace, in `w`, the
-/// words of 16 rounds earlier.
+/// Returns the words of the four rounds from 4 · `STEP` on. From `STEP` 4 on they replace, in `w`,
+/// the words of 16 rounds earlier.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn schedule<const STEP: usize>(w: &mut [__m128i; 4]) -> __m128i {
@@ -335,23 +335,23 @@ fn load_k<const STEP: usize>() -> __m128i {
     unsafe { _mm_loadu_si128(K.as_ptr().add(4 * STEP).cast()) }
 }
 
-/// The state in the order of SHA-NI: a, b, e, f and c, d, g, h, the highest word first.
+/// Returns the state in the order of SHA-NI: a, b, e, f and c, d, g, h, the highest word first.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn load_state(state: &State) -> [__m128i; 2] {
-    // SAFETY: twice 16 bytes, which are the 32 of the state.
+    // SAFETY: two reads of 16 bytes, which are the 32 bytes of the state.
     let [dcba, hgfe] = [0, 4].map(|at| unsafe { _mm_loadu_si128(state[at..].as_ptr().cast()) });
     let (cdab, efgh) = (_mm_shuffle_epi32(dcba, 0xb1), _mm_shuffle_epi32(hgfe, 0x1b));
     [_mm_alignr_epi8(cdab, efgh, 8), _mm_blend_epi16(efgh, cdab, 0xf0)]
 }
 
-/// The inverse of [`load_state`].
+/// Stores the state: the inverse of [`load_state`].
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn store_state(state: &mut State, abef: __m128i, cdgh: __m128i) {
     let (feba, dchg) = (_mm_shuffle_epi32(abef, 0x1b), _mm_shuffle_epi32(cdgh, 0xb1));
     let (dcba, hgfe) = (_mm_blend_epi16(feba, dchg, 0xf0), _mm_alignr_epi8(dchg, feba, 8));
-    // SAFETY: twice 16 bytes, which are the 32 of the state.
+    // SAFETY: two writes of 16 bytes, which are the 32 bytes of the state.
     unsafe {
         _mm_storeu_si128(state[..4].as_mut_ptr().cast(), dcba);
         _mm_storeu_si128(state[4..].as_mut_ptr().cast(), hgfe);
@@ -362,7 +362,7 @@ fn store_state(state: &mut State, abef: __m128i, cdgh: __m128i) {
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn load_block(block: &[u8; 64]) -> [__m128i; 4] {
     [0, 16, 32, 48].map(|at| {
-        // SAFETY: four times 16 bytes, which are the 64 of the block.
+        // SAFETY: four reads of 16 bytes, which are the 64 bytes of the block.
         let words = unsafe { _mm_loadu_si128(block[at..].as_ptr().cast()) };
         _mm_shuffle_epi8(words, big_endian_words())
     })

@@ -172,7 +172,7 @@ fn only_one_opens_it() {
     assert!(panics(|| db.merge_all()));
 }
 
-/// Whether `work` panics, as it does where only our own code can be wrong.
+/// Returns whether `work` panics, as it does if only our own code can be wrong.
 fn panics<T>(work: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(work)).is_err()
 }
@@ -223,8 +223,8 @@ fn readers_see_whole_runs_during_merges() {
     assert!(content(&db).values().all(|value| *value == 299u32.to_be_bytes()));
 }
 
-/// Keys and values of all lengths that are copied or encoded in different ways, in tables that go
-/// through the page cache and past it: the bytes are those that a simple writer made.
+/// Keys and values of all lengths that are copied or encoded in different ways, in tables written
+/// through the page cache and past it, give the same bytes as a simple writer.
 #[test]
 fn tables_are_the_same_bytes_however_they_are_written() {
     let mut random = Random(77);

@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A database with several levels, and its files.
+/// Creates a database with several levels, and returns its content and files.
 fn example(dir: &Path) -> (Map, Vec<(String, Vec<u8>)>) {
     let mut random = Random(77);
     let mut map = Map::new();
@@ -21,13 +21,13 @@ fn example(dir: &Path) -> (Map, Vec<(String, Vec<u8>)>) {
     (map, names.filter(|name| name != "LOCK").map(read).collect())
 }
 
-/// Reads everything in all ways. What is read is right, or an error names a file of the database.
+/// Reads everything in all ways. The result is right, or an error names a file of the database.
 fn read_all(dir: &Path, map: &Map) -> Result<(), apus_disk::StoreError> {
     let db = Db::open(Disk::new(), dir, Options { read_only: true, ..small_options() })?;
     let mut first = None;
     for (key, value) in map {
         match db.get(key) {
-            Ok(read) => assert_eq!(read.as_ref(), Some(value), "wrong data came back"),
+            Ok(read) => assert_eq!(read.as_ref(), Some(value), "wrong data was read"),
             Err(e) => first = first.or(Some(e)),
         }
     }
@@ -66,7 +66,7 @@ fn a_flipped_byte_is_an_error_and_never_data() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << random.below(8);
             fs::write(&path, &damaged).unwrap();
-            // Not all bytes count: the padding of a footer may be anything.
+            // Some bytes do not matter: the padding of a footer may be anything.
             let padding = bytes.len().saturating_sub(48)..bytes.len().saturating_sub(8);
             match read_all(dir.path(), &map) {
                 Err(error) => assert!(error.path.starts_with(dir.path()), "{error}"),
@@ -87,7 +87,7 @@ fn a_cut_or_missing_file_is_an_error() {
         for len in (0..bytes.len()).step_by(if table { 97 } else { 1 }) {
             fs::write(&path, &bytes[..len]).unwrap();
             let result = Db::open(Disk::new(), dir.path(), small_read_only());
-            // A manifest that is cut shows an older state, or tables that are gone.
+            // A truncated manifest gives an older state, or names removed tables.
             assert!(result.is_err() || name.starts_with("MANIFEST"), "{name} {len}");
         }
         fs::remove_file(&path).unwrap();
@@ -102,7 +102,7 @@ fn small_read_only() -> Options {
     Options { read_only: true, ..small_options() }
 }
 
-/// Blocks with random content and a checksum that matches it give errors, and no panics.
+/// Blocks with random content and matching checksums give errors and no panics.
 #[test]
 fn forged_blocks_do_not_panic() {
     use crate::block::{Block, BlockCursor};
@@ -130,7 +130,7 @@ fn forged_blocks_do_not_panic() {
     }
 }
 
-/// Tables with changed indexes, metaindexes and filters, and checksums that match them.
+/// Tables with changed indexes, metaindexes and filters, and matching checksums.
 #[test]
 fn forged_tables_do_not_panic() {
     use crate::format::{BLOCK_TRAILER_BYTES, Footer, get_u32, mask, read_footer};

@@ -4,7 +4,7 @@ use super::*;
 use crate::block::{Block, BlockCursor};
 use crate::format::{FOOTER_BYTES, Handle, mask, read_footer};
 
-/// Where the data blocks of a table lie.
+/// Returns the ranges of the data blocks of a table.
 fn data_blocks(table: &[u8]) -> Vec<std::ops::Range<usize>> {
     let range = |handle: Handle| handle.offset as usize..(handle.offset + handle.size) as usize;
     let footer = read_footer(&table[table.len() - FOOTER_BYTES..]).unwrap();
@@ -17,8 +17,8 @@ fn data_blocks(table: &[u8]) -> Vec<std::ops::Range<usize>> {
     blocks
 }
 
-/// A merge of tables with changed keys, whose checksums match: an error or a database that can be
-/// read, but no panic, although to write keys out of order is one.
+/// A merge of tables with changed keys and matching checksums gives an error or a readable
+/// database, but no panic, although writing keys out of order panics.
 #[test]
 fn a_merge_of_keys_out_of_order_does_not_panic() {
     let mut random = Random(12);
@@ -52,10 +52,10 @@ fn a_merge_of_keys_out_of_order_does_not_panic() {
             }
             fs::write(dir.path().join(name), bytes).unwrap();
         }
-        // Small tables make a merge of many parts.
+        // With small tables, a merge has many parts.
         let Ok(db) = Db::open(Disk::new(), dir.path(), small_options()) else { continue };
         match db.merge_all() {
-            Ok(()) => assert!(db.verify().is_ok(), "what was merged is in order"),
+            Ok(()) => assert!(db.verify().is_ok(), "the merged entries are in order"),
             Err(error) => {
                 assert!(error.path.starts_with(dir.path()), "{error}");
                 refused += 1;

@@ -2,7 +2,8 @@ use apus_disk::{Call, StoreError};
 
 use super::*;
 
-/// Opening makes this many syncs, that of the manifest and two of its directory among them.
+/// Returns the number of syncs when a database is opened, one of its manifest and two of its
+/// directory among them.
 fn syncs_of_opening(dir: &Path) -> u64 {
     let opens = |fails: u64| {
         let disk = Disk::failing(Call::Sync, fails..fails + 1);
@@ -11,8 +12,8 @@ fn syncs_of_opening(dir: &Path) -> u64 {
     (0..).find(|number| opens(*number)).expect("some number")
 }
 
-/// After the sync of a table has failed, its run cannot be synced again, nor committed, and nothing
-/// of it is there.
+/// After the sync of a table has failed, its run can be neither synced again nor committed, and
+/// none of its entries is visible.
 #[test]
 fn a_table_whose_sync_failed_is_not_committed() {
     let dir = tempfile::tempdir().unwrap();
@@ -38,8 +39,8 @@ fn a_table_whose_sync_failed_is_not_committed() {
     assert_eq!(content(&open(dir.path(), small_options())).len(), 2);
 }
 
-/// After a sync of the manifest has failed, nothing more is written, and opening the database again
-/// shows what counts.
+/// After a sync of the manifest has failed, nothing more is written, and reopening the database
+/// shows which changes were written.
 #[test]
 fn a_manifest_whose_sync_failed_takes_no_more_records() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use super::*;
 use crate::format::SEQUENCE_MAX;
 use crate::log;
 
-/// The database of a directory, opened by `rusty-leveldb` with the options of Bitcoin Core.
+/// Opens the database in a directory with `rusty-leveldb` and the options of Bitcoin Core.
 pub(super) fn theirs(dir: &Path) -> rusty_leveldb::DB {
     let options = rusty_leveldb::Options { compressor: 0, ..rusty_leveldb::Options::default() };
     rusty_leveldb::DB::open(dir, options).unwrap()
@@ -35,7 +35,7 @@ fn put_batch(out: &mut Vec<u8>, sequence: u64, changes: &[Change]) {
     log::put_record(out, offset, &batch);
 }
 
-/// A database with a table and three logs, of which the last has a torn end.
+/// Creates a database with a table and three logs, the last of which has a torn end.
 pub(super) fn with_logs(dir: &Path) -> Map {
     let mut random = Random(42);
     let mut map = Map::new();
@@ -103,7 +103,7 @@ fn a_log_with_a_sequence_number_beyond_the_highest_is_refused() {
     }
 }
 
-/// Both engines take turns in writing one database.
+/// Both engines take turns writing one database.
 #[test]
 fn rusty_leveldb_and_we_read_and_write_the_same_database() {
     let dir = tempfile::tempdir().unwrap();
@@ -139,8 +139,8 @@ fn rusty_leveldb_and_we_read_and_write_the_same_database() {
         if round % 4 == 3 {
             db.compact_range(&[], &[0xff; 8]).unwrap();
         }
-        // Their `get` mistakes a greater key that was deleted for the one sought, so the iterator
-        // seeks instead.
+        // Their `get` mistakes a greater, deleted key for the one sought, so the test seeks with
+        // the iterator instead.
         let mut iterator = db.new_iter().unwrap();
         for (key, value) in map.iter().step_by(7) {
             iterator.seek(key);

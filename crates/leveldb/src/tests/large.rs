@@ -1,5 +1,5 @@
-//! Databases of many tables, written and merged in each way, held against what was put in and
-//! against `rusty-leveldb`. How fast that is, `apus-bench kernels` says.
+//! Databases of many tables, written and merged in each way, compared with the input and with
+//! `rusty-leveldb`. `apus-bench kernels` measures their speed.
 
 use apus_testdata::memory_of;
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use rusty_leveldb::LdbIterator;
 
 use super::*;
 
-/// Tables a hundredth as large as in use, so that there are many.
+/// Returns options with tables a hundredth of the usual size, so that there are many.
 fn options_of_many_tables() -> Options {
     Options { table_bytes_max: 320 << 10, ..options() }
 }
@@ -16,7 +16,7 @@ fn size() -> u64 {
     apus_testchain::rounds(60_000)
 }
 
-/// The `i`-th key in order and its value: 37 and 30 bytes, like a coin.
+/// Returns the `i`-th key in order and its value: 37 and 30 bytes, like a coin.
 fn entry(i: u64) -> ([u8; 37], [u8; 30]) {
     let mut random = Random(i);
     let (mut key, mut value) = ([0; 37], [0; 30]);
@@ -66,7 +66,7 @@ fn many_tables_hold_what_was_put_in_before_and_after_merges() {
     assert!(iterator.next().is_none());
 }
 
-/// A scan maps the tables, and passes each of their pages once.
+/// A scan maps the tables, and reads each of their pages once.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/status")]
 fn a_scan_keeps_little_of_the_tables_in_memory() {
@@ -95,8 +95,7 @@ fn a_scan_keeps_little_of_the_tables_in_memory() {
     assert!(bytes.is_none_or(|bytes| bytes < 12 << 20), "{bytes:?}");
 }
 
-/// Holds a scan, the checksums, and look-ups of what is there and what is not against what was
-/// put in.
+/// Checks a scan, the checksums, and lookups of present and absent keys against the input.
 fn assert_holds(db: &Db, made: &[([u8; 37], [u8; 30])]) {
     let mut cursor = db.scan(&[], None).unwrap();
     for (key, value) in made {
@@ -127,12 +126,12 @@ fn assert_holds(db: &Db, made: &[([u8; 37], [u8; 30])]) {
     }
 }
 
-/// What `rusty-leveldb` wrote, tables and log, is read in full.
+/// A database written by `rusty-leveldb`, tables and log, is read in full.
 #[test]
 fn what_rusty_leveldb_wrote_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let n = size() / 2;
-    // What its memtable holds at the end is in its log.
+    // The last content of its memtable is in its log.
     let theirs_options = rusty_leveldb::Options {
         compressor: 0,
         write_buffer_size: 1 << 20,

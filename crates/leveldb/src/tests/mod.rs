@@ -18,7 +18,7 @@ use super::{Db, Options};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// Tables and blocks so small that a few entries fill them.
+/// Returns options with tables and blocks so small that a few entries fill them.
 fn small_options() -> Options {
     Options {
         create_if_missing: true,
@@ -41,7 +41,7 @@ fn content(db: &Db) -> Map {
     db.scan(&[], None).unwrap().into_iter().map(Result::unwrap).collect()
 }
 
-/// Ascending changes to a map with about `keys` possible keys, of lengths 0 to 40.
+/// Returns ascending changes to a map with about `keys` possible keys, of lengths 0 to 40.
 fn changes(random: &mut Random, count: usize, keys: u64) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let mut changes = BTreeMap::new();
     for _ in 0..count {
@@ -64,7 +64,7 @@ fn apply_to(map: &mut Map, changes: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) {
     }
 }
 
-/// Checks that every way of reading gives the content of the map.
+/// Checks that every way of reading returns the content of the map.
 fn check(db: &Db, map: &Map, random: &mut Random) {
     assert_eq!(content(db), *map);
     db.verify().unwrap();

@@ -7,21 +7,21 @@ use apus_testchain::rounds;
 use super::*;
 use crate::{PendingTable, RunKind};
 
-/// The key that a run sets when it is committed, before all others.
+/// The key that a run sets when it is committed, before all other keys.
 const MARK: &[u8] = b"B";
 
 const KINDS: [RunKind; 2] = [RunKind::Adds, RunKind::Replaces];
 
-/// What a run is to do, and what it is to lead to.
+/// The changes of a run, and the expected result.
 struct Plan {
     kind: RunKind,
-    /// Ascending changes, cut into the parts that the writers of the run write.
+    /// Ascending changes, split into the parts that the writers of the run write.
     parts: Vec<Vec<Change>>,
     before: Map,
     after: Map,
 }
 
-/// Changes of some runs in the directory `db` of `dir`, which this writes.
+/// Writes a few runs to the directory `db` in `dir`, and plans the changes of another.
 fn plan(dir: &Path, kind: RunKind) -> Plan {
     let mut random = Random(3);
     let mut change = |count| -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
@@ -43,7 +43,7 @@ fn plan(dir: &Path, kind: RunKind) -> Plan {
     Plan { kind, parts, before, after }
 }
 
-/// The number of parts that are written, and their tables, as the progress file has them.
+/// Reads the number of written parts, and their tables, from the progress file.
 fn saved(dir: &Path) -> (usize, Vec<PendingTable>) {
     let Ok(bytes) = fs::read(dir.join("progress")) else { return (0, Vec::new()) };
     let (mut tables, mut at) = (Vec::new(), 1);
@@ -58,8 +58,8 @@ fn keeping(tables: &[PendingTable]) -> Options {
     Options { keep, ..small_options() }
 }
 
-/// Carries on with the run until this many parts are written; with all, it is committed. Progress
-/// is saved after each part.
+/// Resumes the run until this many parts are written; after all parts it is committed. Progress is
+/// saved after each part.
 fn session(disk: &Disk, dir: &Path, plan: &Plan, until: usize) -> Result<(), StoreError> {
     let (done, tables) = saved(dir);
     let db = Db::open(disk.clone(), &dir.join("db"), keeping(&tables))?;
@@ -93,7 +93,7 @@ fn session(disk: &Disk, dir: &Path, plan: &Plan, until: usize) -> Result<(), Sto
     run.commit()
 }
 
-/// Writes the run in two sessions, and then removes its progress.
+/// Writes the run in two sessions, and then removes its progress file.
 fn write_run(disk: &Disk, dir: &Path, plan: &Plan) -> Result<(), StoreError> {
     session(disk, dir, plan, plan.parts.len() / 2)?;
     session(disk, dir, plan, plan.parts.len())?;
@@ -124,13 +124,13 @@ fn a_resumed_run_equals_one_written_in_one_go() {
         assert_eq!(stats[0], stats[1]);
         let dir = two.path().join("db");
         assert_eq!(super::foreign::their_content(&mut super::foreign::theirs(&dir)), plan.after);
-        // What another engine made of it is still the same.
+        // The database is still the same after another engine has opened it.
         check(&open(&dir, small_options()), &plan.after, &mut Random(2));
     }
 }
 
 #[test]
-fn power_cut_while_a_run_is_written_suspended_resumed_and_committed() {
+fn power_cut_while_a_run_is_written_resumed_and_committed() {
     for kind in KINDS {
         let prepared = tempfile::tempdir().unwrap();
         let plan = plan(prepared.path(), kind);
@@ -202,7 +202,7 @@ fn only_what_is_named_survives() {
     assert_eq!(table_files(&path), base + 2);
     drop(db);
 
-    // Files that nobody names are removed, and numbers that are to be kept are not given away.
+    // Files that are not named are removed, and numbers that are to be kept are not reused.
     let db = open(&path, keeping(&named));
     assert_eq!((table_files(&path), content(&db)), (base + 1, plan.before));
     let run = db.resume_run(RunKind::Adds, &named).unwrap();
@@ -218,7 +218,7 @@ fn only_what_is_named_survives() {
 }
 
 #[test]
-#[should_panic(expected = "hold keys that do not overlap")]
+#[should_panic(expected = "keys of two parts of a run overlap")]
 fn new_parts_do_not_overlap_those_before() {
     let dir = tempfile::tempdir().unwrap();
     let plan = plan(dir.path(), RunKind::Adds);
@@ -265,7 +265,7 @@ fn a_run_whose_tables_are_not_as_they_were_is_refused() {
         (&(|dir: &Path| fs::remove_file(file(dir)).unwrap()) as &dyn Fn(&Path), &tables, "missing"),
         (&cut, &tables, "bytes"),
         (&zeros, &tables, ""),
-        (&|_| {}, &other, "begins with another key"),
+        (&|_| {}, &other, "first key of the table"),
         (&|_| {}, &twice, "overlap"),
         (
             &|dir| open(dir, keeping(&tables)).apply([(b"k", Some(b"1"))]).unwrap(),

@@ -8,7 +8,7 @@ use super::*;
 
 /// Cuts the power at each change to the disk during `work`, which starts with the content `before`.
 /// Then the database must hold the content `before` or `after`, whether only the process died or
-/// the disk also lost what was not synced.
+/// unsynced changes were lost as well.
 fn cut_at_every_step(
     prepare: impl Fn(&Path),
     work: impl Fn(Disk, &Path) -> Result<(), apus_disk::StoreError>,
@@ -20,7 +20,7 @@ fn cut_at_every_step(
     let mut cut_at = 1;
     loop {
         let mut finished = false;
-        // First only the process dies.
+        // First, only the process dies.
         let process = Arc::new(PowerCut::at(cut_at));
         let disks = PowerCut::kinds(cut_at, rounds(4)).map(|power| (power, true));
         for (power, lose) in [(process, false)].into_iter().chain(disks) {
@@ -162,7 +162,7 @@ fn adoption_keeps_which_table_is_newer_and_leaves_nothing_else() {
     drop(db);
     let names = Disk::new().list(dir.path()).unwrap();
     assert_eq!(names.iter().filter(|name| name.ends_with(".ldb")).count(), tables, "{names:?}");
-    // Where there was no database, the adopted one is the first.
+    // If there was no database, the adopted one is the first.
     let empty = dir.path().join("empty");
     let map = some_runs(&from, 5);
     Db::adopt(&Disk::new(), &empty, &from).unwrap();

@@ -7,11 +7,12 @@ use super::power::{Promises, blocks, cut_at_every_step, options, undo_of};
 use super::write_undo;
 use super::*;
 
-/// Bytes of undo data of each block, and of its record.
+/// Length in bytes of the undo data of each block, and of its record.
 const UNDO_BYTES: usize = 460;
 const RECORD_BYTES: u32 = 500;
 
-/// Files of three blocks each, eleven in total, of which those below `with_undo` have undo data.
+/// Creates files of three blocks each, eleven in total; those below the height `with_undo` have
+/// undo data.
 fn files_of(dir: &Path, with_undo: u32) -> (BlockFiles, Vec<IndexEntry>) {
     let options = BlockFilesOptions { fast_prune: true };
     let key = Obfuscation::new([0xa0, 1, 2, 3, 4, 5, 6, 7]);
@@ -42,9 +43,9 @@ fn rev_files_are_cut_to_what_entries_name() {
     let whole = [3, 3, 3, 2].map(|count| count * RECORD_BYTES);
     files.cut_undo(named(11)).unwrap();
     assert_eq!(undo_sizes(&files), whole);
-    assert!(files.flush().unwrap().infos.is_empty(), "nothing was to be cut");
+    assert!(files.flush().unwrap().infos.is_empty(), "nothing had to be cut");
 
-    // The third file loses one record of three, and the last one all.
+    // The third file loses one record of three, and the last one loses all.
     files.cut_undo(named(8)).unwrap();
     let cut = [3, 3, 2, 0].map(|count| count * RECORD_BYTES);
     assert_eq!(undo_sizes(&files), cut);
@@ -55,7 +56,7 @@ fn rev_files_are_cut_to_what_entries_name() {
         let undo = files.read_undo(entry.undo_pos().unwrap(), &entry.header.prev).unwrap();
         assert_eq!(undo, noise(u64::from(entry.height), UNDO_BYTES));
     }
-    // What is appended from now on lies where it was cut.
+    // New records are appended at the cut.
     let mut again = entries.clone();
     for entry in &mut again[8..] {
         (entry.record.undo_pos, entry.record.status.0) =
@@ -88,8 +89,8 @@ fn a_rev_file_may_be_gone_and_must_not_be_damaged() {
     assert_eq!((error.path, error.offset), (files.undo_path(1), Some(500)));
 }
 
-/// Commits blocks with undo data by threes; before each commit, undo data of later blocks is
-/// appended that is then given up.
+/// Commits blocks with undo data in groups of three; before each commit, it appends undo data of
+/// later blocks that is then abandoned.
 fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
     let data = DataDir::open(disk, root, &mainnet(), options())?;
     let (db, index, files) = data.open_blocks()?;

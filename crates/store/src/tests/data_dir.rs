@@ -86,7 +86,7 @@ fn mistakes_are_named() {
     let regtest = Network::new(Chain::Regtest);
     drop(open(root, &regtest, DataDirOptions::default()).unwrap());
     let error = refusal(open(&root.join("regtest"), &regtest, DataDirOptions::default()));
-    assert!(error.contains("give the one that it lies in"), "{error}");
+    assert!(error.contains("give its parent directory"), "{error}");
 
     let data = open(root, &mainnet(), DataDirOptions::default()).unwrap();
     let (db, _, _) = data.open_blocks().unwrap();
@@ -99,8 +99,8 @@ fn mistakes_are_named() {
     assert!(open(root, &mainnet(), options).unwrap().open_blocks().unwrap().1.pruned);
 }
 
-/// A power cut soon after a directory was made may leave a block file whose first sector was never
-/// written.
+/// A power cut soon after a directory was created may leave a block file whose first sector was
+/// never written.
 #[test]
 fn a_torn_first_file_is_no_foreign_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn one_holder_at_a_time_in_this_process() {
         assert!(error.contains("cannot obtain a lock on this directory"), "{error}");
         assert!(error.contains(&dir.path().display().to_string()), "{error}");
     }
-    // Another network in the same root is another directory.
+    // Another network in the same root uses another directory.
     open(dir.path(), &Network::new(Chain::Regtest), DataDirOptions::default()).unwrap();
     drop(data);
     open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();

@@ -27,7 +27,7 @@ fn room_that_is_to_stay_free_is_not_reserved() {
     assert!(error.is_full(), "{error}");
     assert!(error.to_string().contains("disk space is too low"), "{error}");
     assert_eq!(files.infos(), before);
-    // What was noted before can be made durable.
+    // Data appended before can still be made durable.
     files.flush().unwrap();
 }
 
@@ -43,7 +43,7 @@ fn a_block_and_its_undo_byte_by_byte() {
         let mut entry = entry_of(&block, 7, pos, BlockStatus::BLOCK_VALID_TRANSACTIONS);
         assert!(write_undo(&files, &mut entry, &[1, 2, 3]).unwrap());
         assert_eq!(entry.undo_pos(), Some(FlatFilePos { file: 0, pos: 8 }));
-        assert!(!write_undo(&files, &mut entry, &[1, 2, 3]).unwrap(), "it is stored already");
+        assert!(!write_undo(&files, &mut entry, &[1, 2, 3]).unwrap(), "it is already stored");
         let second = files.append_block(&block, 8, 999).unwrap();
         assert_eq!(second, FlatFilePos { file: 0, pos: 8 + 85 + 8 });
 
@@ -117,7 +117,7 @@ fn full_files_are_cut_to_their_size() {
         let pos = files.append_block(&block_of(height), height, 1).unwrap();
         assert_eq!(pos.file, height / 3, "three records of 20,008 bytes fit into 65,536");
         entries.push(entry_of(&block_of(height), height, pos, BlockStatus::BLOCK_VALID_CHAIN));
-        // Undo data is written with the blocks in the first file, and later in the second.
+        // Undo data is written along with the blocks in the first file, and later in the second.
         if height < 3 {
             write_undo(&files, &mut entries[height as usize], &noise(1, 500)).unwrap();
         }
@@ -218,7 +218,7 @@ fn damage_is_named_with_file_and_offset() {
         assert!(undo(entry.undo_pos().unwrap()).is_ok());
     }
 
-    // Torn files: every length but the whole one is an error, and no panic.
+    // Torn files: every length but the full one gives an error, and no panic.
     let whole = fs::read(&blk).unwrap()[..1_008].to_vec();
     for len in (0..whole.len()).step_by(7) {
         fs::write(&blk, &whole[..len]).unwrap();
@@ -285,7 +285,7 @@ fn what_cannot_fit_is_refused_and_ends_all_writing() {
     assert!(error.contains("an earlier write to the block files failed"), "{error}");
 }
 
-/// A flush after one that failed is refused, so that the index never names what may be lost.
+/// A flush after a failed one is refused, so that the index never names data that may be lost.
 #[test]
 fn a_flush_that_failed_is_not_repeated() {
     let dir = tempfile::tempdir().unwrap();

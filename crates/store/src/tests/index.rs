@@ -96,11 +96,11 @@ fn records_that_cannot_be_right_are_refused() {
     *flipped.last_mut().unwrap() ^= 1;
     let cases = [
         (key.clone(), flipped, "holds the header of block"),
-        (key.clone(), good.to_bytes()[..50].to_vec(), "is no entry of a block"),
+        (key.clone(), good.to_bytes()[..50].to_vec(), "is not a block entry"),
         (b"bshort".to_vec(), good.to_bytes(), "holds the header of block"),
-        (b"f\0\0\0\0".to_vec(), vec![0xff; 3], "is no info on a file"),
-        (b"l".to_vec(), vec![0xff; 4], "is no number of a file"),
-        (b"l".to_vec(), vec![1], "is no number of a file"),
+        (b"f\0\0\0\0".to_vec(), vec![0xff; 3], "is not a file info"),
+        (b"l".to_vec(), vec![0xff; 4], "is not a file number"),
+        (b"l".to_vec(), vec![1], "is not a file number"),
     ];
     for (key, value, expected) in cases {
         let dir = tempfile::tempdir().unwrap();

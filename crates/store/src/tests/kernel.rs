@@ -15,7 +15,7 @@ fn manager(root: &Path) -> (Context, ChainstateManager) {
     (context, manager)
 }
 
-/// A data directory that Core made of the first blocks of mainnet.
+/// Creates a data directory with Core, from the first blocks of mainnet.
 pub(super) fn made_by_core(blocks: &[Vec<u8>]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let (_context, manager) = manager(dir.path());
@@ -76,7 +76,7 @@ fn we_read_what_core_wrote_and_write_the_same() {
     assert_eq!(source.scan().count(), BLOCKS);
 }
 
-/// Makes a data directory of several files with our own code. It holds all blocks, and all undo
+/// Creates a data directory of several files with our own code. It holds all blocks, and all undo
 /// data or none.
 fn made_by_us(
     blocks: &[Vec<u8>],
@@ -134,7 +134,7 @@ fn core_carries_on_with_what_we_wrote() {
             manager.process_block(&Block::new(&blocks[BLOCKS - 1]).unwrap());
             assert_eq!(manager.active_chain().height() as usize, BLOCKS - 1);
         }
-        // And we read what Core added.
+        // Apus reads what Core added.
         let (_data, _db, entries, files) = open(dir.path());
         assert_eq!(entries.len(), BLOCKS);
         for (entry, block) in entries.iter().zip(&blocks) {

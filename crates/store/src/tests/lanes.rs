@@ -17,7 +17,7 @@ fn open(dir: &Path, infos: Vec<FileInfo>) -> BlockFiles {
     BlockFiles::new(&Disk::new(), dir, mainnet().magic, key, infos, options)
 }
 
-/// The block at `height`, of up to 20,000 bytes.
+/// Returns the block at `height`, of up to 20,000 bytes.
 fn block_at(height: u32) -> Vec<u8> {
     fake_block(u64::from(height), Hash([height as u8; 32]), 80 + (height as usize * 997) % 20_000)
 }
@@ -26,7 +26,7 @@ fn time_at(height: u32) -> u32 {
     1_000_000 - height * 7 % 50
 }
 
-/// What the file info of the files must be, by the positions of all blocks.
+/// Returns the expected infos of the files, from the positions of all blocks.
 fn expected_infos(stored: &BTreeMap<u32, FlatFilePos>) -> BTreeMap<u32, FileInfo> {
     let mut infos = BTreeMap::<u32, FileInfo>::new();
     for (height, pos) in stored {
@@ -63,7 +63,7 @@ fn no_file_mixes_the_blocks_of_two_lanes() {
             })
         };
         let lanes: Vec<_> = (0..LANES).map(|lane| start(1 + lane * BLOCKS)).collect();
-        // Blocks without a lane get files of their own meanwhile.
+        // Meanwhile, blocks without a lane go to other files.
         scope.spawn(|| (10_000..10_000 + BLOCKS).for_each(|height| append(None, height)));
         lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
     });
@@ -85,7 +85,7 @@ fn no_file_mixes_the_blocks_of_two_lanes() {
     assert_eq!(changes.last_file as usize + 1, infos.len());
     assert_eq!(changes.infos.into_values().collect::<Vec<_>>(), infos);
 
-    // Undo data comes by height, long after the blocks.
+    // Undo data is written by height, long after the blocks.
     for (height, pos) in &stored {
         let prev = &Hash([*height as u8; 32]);
         let undo = UndoRecord { file: pos.file, height: *height, prev, payload: &noise(1, 300) };
@@ -101,7 +101,7 @@ fn no_file_mixes_the_blocks_of_two_lanes() {
 }
 
 #[test]
-fn a_lane_begins_with_an_empty_file_and_its_last_one_is_carried_on() {
+fn a_lane_starts_with_an_empty_file_and_its_last_is_continued() {
     let dir = tempfile::tempdir().unwrap();
     let files = open(dir.path(), vec![]);
     let len = |number| fs::metadata(files.block_path(number)).unwrap().len();
@@ -117,7 +117,8 @@ fn a_lane_begins_with_an_empty_file_and_its_last_one_is_carried_on() {
     assert_eq!(files.append_block_in(&mut c, &block, 6, 1).unwrap().file, 3);
     assert_eq!((len(0), len(1), len(2), len(3)), (16_384, 16_384, 2_000, 16_384));
     assert_eq!(files.append_block(&block, 7, 1).unwrap().file, 4, "file 2 was ended by lane c");
-    // While its file grows, the rev file of a lane keeps its reserved room; then it loses it.
+    // While its blk file grows, the rev file of a lane keeps its reserved space; then that is
+    // released.
     let undo = UndoRecord { file: 0, height: 4, prev: &Hash::ZERO, payload: &[1] };
     files.append_undo(undo).unwrap();
     assert_eq!(fs::metadata(files.undo_path(0)).unwrap().len(), 1 << 20);
@@ -128,14 +129,14 @@ fn a_lane_begins_with_an_empty_file_and_its_last_one_is_carried_on() {
     assert_eq!(fs::metadata(files.undo_path(0)).unwrap().len(), 41);
     assert_eq!(files.append_block(&block, 8, 1).unwrap(), FlatFilePos { file: 4, pos: 1_008 });
 
-    // After a lane had the last file, blocks without one are appended to it.
+    // After a lane used the last file, blocks without a lane are appended to it.
     let mut lane = Lane::default();
     assert_eq!(files.append_block_in(&mut lane, &block, 9, 1).unwrap().file, 5);
     files.end_lane(lane).unwrap();
     assert_eq!(files.append_block(&block, 10, 1).unwrap(), FlatFilePos { file: 5, pos: 1_008 });
     let heights: Vec<_> = files.infos().iter().map(|i| (i.height_first, i.height_last)).collect();
     assert_eq!(heights, [(1, 4), (2, 2), (3, 5), (6, 6), (7, 8), (9, 10)]);
-    // Opened again, a new lane begins a new file.
+    // After reopening, a new lane starts a new file.
     let again = open(dir.path(), files.infos());
     assert_eq!(again.append_block_in(&mut Lane::default(), &block, 11, 1).unwrap().file, 6);
 }
@@ -151,7 +152,7 @@ fn the_file_of_a_lane_is_not_pruned() {
     let _ = files.prune(&[0]);
 }
 
-/// Appends blocks to two lanes in turns, then undo data by height, and commits after every third.
+/// Appends blocks to two lanes in turn, then undo data by height, and commits after every third.
 fn scenario(disk: &Disk, root: &Path, promises: &mut Promises) -> Result<()> {
     let data = DataDir::open(disk, root, &mainnet(), options())?;
     let (db, index, files) = data.open_blocks()?;

@@ -16,7 +16,7 @@ use apus_wire::{BlockView, Chain, Header, Network};
 
 use super::*;
 
-/// The first blocks of mainnet.
+/// Returns the first blocks of mainnet.
 fn mainnet_blocks(count: usize) -> Vec<Vec<u8>> {
     let source = BlockSource::open(&data("mainnet-0-14131.dat"), &mainnet()).unwrap();
     let block = |item: Result<SourceItem>| match item.unwrap() {
@@ -30,7 +30,7 @@ fn mainnet() -> Network {
     Network::new(Chain::Main)
 }
 
-/// Random bytes that start with a header whose parent is `prev`.
+/// Returns random bytes that start with a header whose parent is `prev`.
 fn fake_block(seed: u64, prev: apus_hash::Hash, len: usize) -> Vec<u8> {
     let header = Header { prev, nonce: seed as u32, time: 1_000, ..Header::default() };
     let mut block = header.to_bytes().to_vec();
@@ -42,7 +42,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     Random(seed).bytes(len)
 }
 
-/// The index entry of a stored block, checked up to `level`.
+/// Returns the index entry of a stored block, validated up to `level`.
 fn entry_of(block: &[u8], height: u32, pos: FlatFilePos, level: u32) -> IndexEntry {
     let header = Header::parse(&mut apus_wire::Cursor::new(block)).unwrap();
     let tx_count = BlockView::parse(block).map_or(1, |view| view.tx_count() as u32);
@@ -67,7 +67,7 @@ fn flip(path: &Path, offset: usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Writes the undo data of the block of `entry`, and notes it there.
+/// Writes the undo data of the block of `entry`, and records its position there.
 fn write_undo(files: &BlockFiles, entry: &mut IndexEntry, payload: &[u8]) -> Result<bool> {
     let IndexEntry { header, height, record, .. } = entry;
     files.write_undo(record, *height, &header.prev, payload)

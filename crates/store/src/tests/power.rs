@@ -8,14 +8,14 @@ use apus_wire::genesis_block;
 use super::write_undo;
 use super::*;
 
-/// The blocks that the last finished commit made durable, and those of the unfinished one.
+/// The blocks that the last finished commit made durable, and those of an unfinished one.
 #[derive(Default)]
 pub(super) struct Promises {
     pub committed: usize,
     pub begun: usize,
 }
 
-/// The n-th block of the scenario, whose parent is the one before.
+/// Returns the blocks of the scenario, each the parent of the next.
 pub(super) fn blocks() -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&mainnet())];
     for seed in 1..9 {
@@ -78,7 +78,7 @@ fn check(root: &Path, promises: &Promises) {
     }
 }
 
-/// Checks that no undo data that an entry names lies after the end that the index states.
+/// Checks that no entry names undo data after the end of the rev file in the index.
 fn check_undo_sizes(entries: &[IndexEntry], files: &BlockFiles) {
     let infos = files.infos();
     for pos in entries.iter().filter_map(IndexEntry::undo_pos) {
@@ -92,7 +92,7 @@ fn power_may_fail_at_every_step() {
 }
 
 /// Cuts the power at each change to the disk during `scenario`, which commits nine blocks: each
-/// time the index must name what can be read, and the scenario must be able to carry on.
+/// time the index must name only data that can be read, and the scenario must be able to continue.
 pub(super) fn cut_at_every_step(scenario: fn(&Disk, &Path, &mut Promises) -> Result<()>) {
     let dir = tempfile::tempdir().unwrap();
     let counter = Arc::new(PowerCut::at(u64::MAX));

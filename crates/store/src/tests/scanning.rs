@@ -22,7 +22,7 @@ fn frame(block: &[u8]) -> Vec<u8> {
     flat_file::block_record(mainnet().magic, block)
 }
 
-/// A few real blocks.
+/// Returns a few real blocks.
 fn blocks() -> Vec<Vec<u8>> {
     mainnet_blocks(20)
 }
@@ -86,7 +86,7 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
     let at = good.len() as u64;
 
     assert_eq!(scan_bytes(&good), (blocks[..5].to_vec(), vec![]));
-    // Junk of many lengths, among them those around that of the window.
+    // Junk of many lengths, some of them close to that of the window.
     for len in [1, 7, 87, 88, 89, 65_400, 65_536, 200_000] {
         let junk: Vec<u8> = noise(len as u64, len).iter().map(|byte| byte | 1).collect();
         let (found, warnings) = scan_bytes(&[&good[..], &junk, &more].concat());
@@ -95,20 +95,20 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
         let (found, warnings) = scan_bytes(&[&good[..], &junk].concat());
         assert_eq!((found.len(), warnings.len()), (5, 1), "{warnings:?}");
     }
-    // A hole of space that was reserved and not written, with blocks after it.
+    // Space in the middle that was reserved but not written, with blocks after it.
     for len in [1, 7, 88, 65_536, 300_000] {
         let (found, warnings) = scan_bytes(&[&good[..], &vec![0; len], &more].concat());
         assert_eq!(found, blocks[..10]);
         assert_eq!(warnings, [ScanWarning::Junk { offset: at, len: len as u64 }]);
         assert_eq!(scan_bytes(&[&good[..], &vec![0; len]].concat()).1, []);
     }
-    // A magic without a possible length, and a magic cut in two.
+    // A magic without a valid length, and a magic that is cut in two.
     let mut false_magic = mainnet().magic.to_vec();
     false_magic.extend([0xff; 4]);
     let (found, warnings) =
         scan_bytes(&[&good[..], &false_magic, &false_magic[..2], &more].concat());
     assert_eq!((found, warnings.len()), (blocks[..10].to_vec(), 1));
-    // A block whose bytes are wrong, or whose length is too short.
+    // A block with wrong bytes, or with a length that is too short.
     for (place, value) in [(8 + 80, 0xfd), (4, 0xd6)] {
         let mut bad = frame(&blocks[11]);
         bad[place] = value;
@@ -116,7 +116,7 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
         assert_eq!(found, blocks[..10]);
         assert_eq!(warnings, [ScanWarning::Damaged { offset: at }]);
     }
-    // A length that reaches beyond the block: the blocks after it are found all the same.
+    // A length that reaches beyond the block: the blocks after it are found anyway.
     let mut long = frame(&blocks[4]);
     (long[4], long[5]) = (0xff, 0x02);
     let (found, warnings) = scan_bytes(&[&long[..], &more].concat());

@@ -15,7 +15,8 @@ fn key() -> Obfuscation {
     Obfuscation::new([3, 1, 4, 1, 5, 9, 2, 6])
 }
 
-/// Random bytes that start, like undo data, with the number of transactions without the coinbase.
+/// Returns random bytes that, like undo data, start with the number of transactions without the
+/// coinbase.
 fn payload(seed: u64, tx_count: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     put_compact_size(&mut payload, tx_count as u64 - 1);
@@ -31,7 +32,8 @@ fn tx_count(seed: u64) -> usize {
     1 + (seed as usize % 3) * 200
 }
 
-/// A directory with a rev file of records in this order, followed by so many zero bytes.
+/// Creates a directory with a rev file of records in this order, followed by `unwritten` zero
+/// bytes.
 fn rev_file(seeds: &[u64], unwritten: usize) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let record =
@@ -70,7 +72,7 @@ fn records_are_found_in_any_order_among_stale_ones() {
             let at = rev.find(guess, &prev(*seed), tx_count(*seed), &mut found).unwrap();
             assert_eq!((at, &found), (Some(index), &expected));
         }
-        // A block of another length, or one that was never connected.
+        // A block with another number of transactions, or one that was never connected.
         for (parent, txs) in [(*seed, tx_count(*seed) + 1), (*seed, 0), (77, tx_count(*seed))] {
             assert_eq!(rev.find(index, &prev(parent), txs, &mut found).unwrap(), None);
             assert!(found.is_empty());
@@ -86,7 +88,7 @@ fn the_same_parent_may_have_two_children() {
     key().apply(&mut bytes, 0);
     let path = dir.path().join("rev00007.dat");
     fs::write(&path, bytes).unwrap();
-    // The files do not say which is that of which block: both fit, and the guess decides.
+    // The files do not say which record belongs to which block: both fit, and the guess decides.
     let (rev, mut found) = (beside(&path), Vec::new());
     for guess in [0, 1] {
         assert_eq!(rev.find(guess, &prev(1), 4, &mut found).unwrap(), Some(guess));
@@ -135,7 +137,7 @@ fn what_lies_behind_a_damaged_frame_is_not_guessed() {
         fs::write(&path, &damaged).unwrap();
         assert_eq!(beside(&path).records(), &places[..2]);
     }
-    // A shorter length leads to bytes that are no frame.
+    // A shorter length leads to bytes that are not a frame.
     let mut damaged = whole.clone();
     damaged[frame + 4] ^= 1;
     fs::write(&path, &damaged).unwrap();
@@ -147,7 +149,7 @@ fn what_lies_behind_a_damaged_frame_is_not_guessed() {
         let expected = ends.filter(|end| *end <= len).count();
         assert_eq!(beside(&path).records(), &places[..expected], "cut at {len}");
     }
-    // A file that is cut while it is read is an error, not a panic.
+    // A file that is cut while it is read gives an error and no panic.
     let rev = beside(&path);
     fs::write(&path, &whole[..10]).unwrap();
     let error = rev.read(places[1], &prev(2), &mut Vec::new()).unwrap_err();
@@ -202,7 +204,7 @@ fn undo_data_of_a_directory_that_core_made() {
     let source = BlockSource::open(dir.path(), &mainnet()).unwrap();
     let rev = UndoFile::beside(&source.files()[0], MAGIC).unwrap().unwrap();
     let (_data, _db, entries, files) = open_dir(dir.path());
-    assert_eq!(rev.records().len(), 599, "the genesis block has none");
+    assert_eq!(rev.records().len(), 599, "the genesis block has no undo data");
     let (mut found, mut guess) = (Vec::new(), 0);
     for (entry, block) in entries[1..].iter().zip(&blocks[1..]) {
         let txs = BlockView::parse(block).unwrap().tx_count();

@@ -5,43 +5,43 @@ use super::Services;
 use super::payload::{PayloadError, bounded};
 use crate::Cursor;
 
-/// Core's `MAX_ADDR_TO_SEND`: the most addresses of a message.
+/// The maximum number of addresses in a message (Core's `MAX_ADDR_TO_SEND`).
 pub const ADDRESSES_MAX: usize = 1000;
-/// The most bytes of an address of any network (BIP155; Core's `MAX_ADDRV2_SIZE`).
+/// The maximum length in bytes of an address of any network (BIP155; Core's `MAX_ADDRV2_SIZE`).
 const ADDRV2_BYTES_MAX: usize = 512;
 
-/// A host that a peer may be at.
+/// A host that may run a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Host {
-    /// An address of IPv4.
+    /// An IPv4 address.
     Ipv4(Ipv4Addr),
-    /// An address of IPv6, which holds none of IPv4.
+    /// An IPv6 address that does not contain an IPv4 address.
     Ipv6(Ipv6Addr),
-    /// The public key of an onion service of version 3.
+    /// The public key of a version 3 onion service.
     TorV3([u8; 32]),
 }
 
-/// Where a peer is, and what it is said to offer.
+/// The address of a peer, and the services that it is said to offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetAddress {
-    /// When somebody last saw it, in seconds since 1970.
+    /// When the peer was last seen, in seconds since 1970.
     pub time: u32,
-    /// What it offers.
+    /// The services that the peer offers.
     pub services: Services,
-    /// Its host.
+    /// The host of the peer.
     pub host: Host,
-    /// Its port.
+    /// The port of the peer.
     pub port: u16,
 }
 
-/// Addresses of an `addr` or `addrv2` message, in order, without those of networks that Apus does
-/// not connect to.
+/// The addresses of an `addr` or `addrv2` message, in order, without those of networks that Apus
+/// does not connect to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressList(pub Vec<NetAddress>);
 
 impl Host {
-    /// The host of 16 bytes as in `addr` and `version`, where IPv4 is mapped to IPv6; `None` for
-    /// the addresses of old onion services that were hidden in IPv6.
+    /// Returns the host for the 16 bytes in `addr` and `version`, where IPv4 is mapped to IPv6;
+    /// `None` for old onion services, which are encoded as IPv6.
     pub fn from_v1(bytes: [u8; 16]) -> Option<Self> {
         match bytes {
             [0xfd, 0x87, 0xd8, 0x7e, 0xeb, 0x43, ..] => None,
@@ -49,14 +49,14 @@ impl Host {
         }
     }
 
-    /// The host with this network number and address (BIP155).
+    /// Returns the host with this network number and address (BIP155).
     fn from_v2(network: u8, address: &[u8]) -> Result<Option<Self>, &'static str> {
         fn exact<const N: usize>(address: &[u8]) -> Result<[u8; N], &'static str> {
-            address.try_into().map_err(|_| "an address whose length is not that of its network")
+            address.try_into().map_err(|_| "an address whose length does not fit its network")
         }
         Ok(match network {
             1 => Some(Self::Ipv4(Ipv4Addr::from(exact::<4>(address)?))),
-            // What is not of IPv6 is not to come as such; Core ignores it.
+            // Other networks encoded as IPv6 are not allowed here; Core ignores them.
             2 => Self::from_v1(exact(address)?).filter(|host| matches!(host, Self::Ipv6(_))),
             4 => Some(Self::TorV3(exact(address)?)),
             5 => exact::<32>(address).map(|_| None)?,
@@ -65,7 +65,7 @@ impl Host {
         })
     }
 
-    /// The address of the internet protocol; `None` for an onion service.
+    /// Returns the IP address; `None` for an onion service.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Ipv4(ip) => Some(IpAddr::V4(*ip)),
@@ -74,7 +74,7 @@ impl Host {
         }
     }
 
-    /// The 16 bytes of [`Host::from_v1`]; zeros for an onion service.
+    /// Returns the 16 bytes that [`Host::from_v1`] takes; zeros for an onion service.
     pub fn to_v1(self) -> [u8; 16] {
         match self {
             Self::Ipv4(ip) => ip.to_ipv6_mapped().octets(),
@@ -109,8 +109,8 @@ impl AddressList {
         Ok(list)
     }
 
-    /// Reads the payload of an `addrv2` message. The crate `bitcoin` refuses the whole message for
-    /// an address that Core ignores.
+    /// Reads the payload of an `addrv2` message. Unlike this function, the crate `bitcoin` refuses
+    /// the whole message for an address that Core ignores.
     pub(super) fn parse_addrv2(cursor: &mut Cursor) -> Result<Self, PayloadError> {
         let count = cursor.compact_size()?;
         let mut list = Self::default();
@@ -130,7 +130,7 @@ impl AddressList {
 }
 
 impl NetAddress {
-    /// Where to connect to; `None` for an onion service.
+    /// Returns the address to connect to; `None` for an onion service.
     pub fn socket(&self) -> Option<SocketAddr> {
         self.host.ip().map(|ip| SocketAddr::new(ip, self.port))
     }

@@ -4,8 +4,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Command([u8; 12]);
 
-/// Messages with a name of one byte in the v2 transport, by that byte (BIP324). 0 says that a name
-/// of twelve bytes follows.
+/// The messages with a one-byte name in the v2 transport, by that byte (BIP324). A 0 means that a
+/// name of twelve bytes follows.
 const SHORT_IDS: [Option<Command>; 29] = {
     let mut ids = [None; 29];
     let names = [
@@ -80,7 +80,7 @@ commands! {
 }
 
 impl Command {
-    /// The command of this name.
+    /// Returns the command with this name.
     ///
     /// # Panics
     /// The name is longer than 12 bytes.
@@ -94,8 +94,8 @@ impl Command {
         Self(padded)
     }
 
-    /// The command whose name, padded with zeros, is this; `None` if it is not printable, or a zero
-    /// is followed by something else (Core's `IsMessageTypeValid`).
+    /// Returns the command whose name, padded with zeros, is `padded`; `None` if it is not
+    /// printable, or a zero is followed by another byte (Core's `IsMessageTypeValid`).
     pub fn from_padded(padded: [u8; 12]) -> Option<Self> {
         let len = padded.iter().position(|byte| *byte == 0).unwrap_or(padded.len());
         let (name, padding) = padded.split_at(len);
@@ -104,17 +104,17 @@ impl Command {
         is_valid.then_some(Self(padded))
     }
 
-    /// The name, padded with zeros.
+    /// Returns the name, padded with zeros.
     pub fn padded(self) -> [u8; 12] {
         self.0
     }
 
-    /// The command with this name of one byte (BIP324); `None` if there is none.
+    /// Returns the command with this one-byte name (BIP324); `None` if there is none.
     pub fn from_short_id(id: u8) -> Option<Self> {
         *SHORT_IDS.get(usize::from(id))?
     }
 
-    /// The name of one byte (BIP324), if the command has one.
+    /// Returns the one-byte name (BIP324), if the command has one.
     pub fn short_id(self) -> Option<u8> {
         SHORT_IDS.iter().position(|known| *known == Some(self)).map(|id| id as u8)
     }

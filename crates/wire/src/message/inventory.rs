@@ -4,36 +4,36 @@ use super::payload::PayloadError;
 use super::{Command, Payload};
 use crate::{Cursor, compact_size_len, put_compact_size};
 
-/// Core's `MAX_INV_SZ`: the most items of an inventory.
+/// The maximum number of items in an inventory (Core's `MAX_INV_SZ`).
 pub const INVENTORY_MAX: usize = 50_000;
-/// Bytes of an item.
+/// Length of an item in bytes.
 const ITEM_BYTES: usize = 36;
 
-/// What an inventory item is (Core's `GetDataMsg`).
+/// The type of an inventory item (Core's `GetDataMsg`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct InventoryKind(pub u32);
 
 impl InventoryKind {
     /// A transaction, by its txid.
     pub const TX: Self = Self(1);
-    /// A block, without witnesses if it is asked for.
+    /// A block; in a request, without its witnesses.
     pub const BLOCK: Self = Self(2);
     /// A transaction, by its wtxid (BIP339).
     pub const WTX: Self = Self(5);
-    /// A block with its witnesses (BIP144), when it is asked for.
+    /// A block with its witnesses, in a request (BIP144).
     pub const WITNESS_BLOCK: Self = Self(2 | 1 << 30);
 }
 
-/// Something that a peer has, wants, or does not have.
+/// A block or transaction that a peer has, wants, or does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct InventoryItem {
-    /// What it is.
+    /// The type of the item.
     pub kind: InventoryKind,
-    /// Its hash.
+    /// The hash of the item.
     pub hash: Hash,
 }
 
-/// An inventory to be sent: `inv`, `getdata` or `notfound`.
+/// An inventory to send: `inv`, `getdata` or `notfound`.
 #[derive(Clone, Copy, Debug)]
 pub struct Inventory<'a>(pub Command, pub &'a [InventoryItem]);
 
@@ -57,7 +57,7 @@ impl Payload for Inventory<'_> {
     }
 }
 
-/// An inventory that was received.
+/// A received inventory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InventoryList<'a>(&'a [u8]);
 
@@ -70,17 +70,17 @@ impl<'a> InventoryList<'a> {
         Ok(Self(items))
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.0.len() / ITEM_BYTES
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All items in order.
+    /// Returns an iterator over all items, in order.
     pub fn iter(&self) -> impl Iterator<Item = InventoryItem> + use<'a> {
         self.0.chunks_exact(ITEM_BYTES).map(|item| {
             let (kind, hash) = item.split_at(4);

@@ -2,8 +2,8 @@
 //!
 //! [`encode`] appends a message to the caller's buffer, which grows once, to the exact size;
 //! nothing else is allocated. [`Message::decode`] borrows from the receive buffer. Every count and
-//! length is held against Core's limit, and against the bytes that are there, before anything is
-//! made of it. Bytes after the end of a payload are ignored, as Core does.
+//! length is checked against Core's limit, and against the bytes that are left, before it is used.
+//! Bytes after the end of a payload are ignored, as in Core.
 
 mod address;
 mod command;
@@ -29,51 +29,51 @@ use self::payload::PayloadError;
 use super::{Cursor, ParseError};
 use apus_hash::sha256d;
 
-/// Core's `MAX_PROTOCOL_MESSAGE_LENGTH`: the most bytes of a payload.
+/// The maximum length of a payload in bytes (Core's `MAX_PROTOCOL_MESSAGE_LENGTH`).
 pub const PAYLOAD_BYTES_MAX: usize = 4_000_000;
-/// Bytes before the payload of a message of the v1 transport.
+/// Number of bytes before the payload of a message in the v1 transport.
 pub const ENVELOPE_BYTES: usize = 24;
 
-/// What stands before a payload in the v1 transport (Core's `CMessageHeader`).
+/// The header of a message in the v1 transport (Core's `CMessageHeader`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
-    /// What the payload is; `None` if the name is not printable ASCII, padded with zeros.
+    /// The name of the message; `None` if it is not printable ASCII, padded with zeros.
     pub command: Option<Command>,
-    /// Length of the payload.
+    /// Length of the payload in bytes.
     pub len: usize,
-    /// First four bytes of the payload's SHA-256d.
+    /// The first four bytes of the payload's double SHA-256.
     pub checksum: [u8; 4],
 }
 
-/// Why the bytes of a peer are no message.
+/// The reason why received bytes are not a valid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// The bytes are not of this network, or none of a message.
+    /// The bytes belong to another network, or are not a message.
     #[error("a message with other magic bytes than those of this network")]
     Magic,
     /// The command is not printable ASCII, padded with zeros.
     #[error("a message whose name is not printable")]
     Name,
-    /// The payload is longer than any may be.
-    #[error("a message of {0} bytes, more than any may have")]
+    /// The payload exceeds [`PAYLOAD_BYTES_MAX`].
+    #[error("a message of {0} bytes, over the limit")]
     TooLong(u32),
-    /// The payload is not the one that the sender meant.
-    #[error("a message with a wrong checksum")]
+    /// The payload does not match its checksum.
+    #[error("a message with an invalid checksum")]
     Checksum,
     /// The payload cannot be parsed.
-    #[error("a wrong `{0}` message: {1}")]
+    #[error("an invalid `{0}` message: {1}")]
     Payload(Command, ParseError),
-    /// The payload has more items than any may have.
-    #[error("a `{0}` message with {1} items, more than the limit")]
+    /// The payload has more items than its message allows.
+    #[error("a `{0}` message with {1} items, over the limit")]
     TooMany(Command, usize),
 }
 
 impl Envelope {
-    /// Reads what stands before a payload.
+    /// Reads the header of a message.
     ///
     /// # Errors
-    /// The bytes are not of this network, or the payload is too long. What follows cannot be read
-    /// as messages then.
+    /// The bytes are not of this network, or the payload is too long. The bytes after it can then
+    /// not be read as messages.
     pub fn parse(bytes: &[u8; ENVELOPE_BYTES], magic: [u8; 4]) -> Result<Self, MessageError> {
         let (start, rest) = bytes.split_at(4);
         if start != magic {
@@ -89,12 +89,12 @@ impl Envelope {
         Ok(Self { command, len: len as usize, checksum: field(16) })
     }
 
-    /// Holds the checksum against the payload, and returns the name of the message. The checksum of
-    /// a block is not looked at: a block need not be hashed twice, since whoever takes it checks
-    /// its merkle root and its witness commitment, which leave no byte out.
+    /// Verifies the checksum of the payload, and returns the name of the message. The checksum of a
+    /// block is not verified, to avoid hashing it twice: the block's merkle root and witness
+    /// commitment are checked later, and these cover every byte.
     ///
     /// # Errors
-    /// The checksum is another, or the name is not printable. Core ignores such a message.
+    /// The checksum does not match, or the name is not printable. Core ignores such a message.
     pub fn check(&self, payload: &[u8]) -> Result<Command, MessageError> {
         if self.command != Some(Command::BLOCK) && sha256d(payload).0[..4] != self.checksum {
             return Err(MessageError::Checksum);
@@ -140,11 +140,11 @@ pub fn encode_contents(payload: &impl Payload, out: &mut Vec<u8>) {
     debug_assert_eq!(out.len() - start, size, "{command}");
 }
 
-/// Splits the contents of a packet of the v2 transport into the name of the message, and where in
-/// them the payload starts.
+/// Splits the contents of a packet of the v2 transport into the name of the message and the offset
+/// at which the payload starts.
 ///
 /// # Errors
-/// The name is not printable, is one that is not known by the short form used, or is cut off.
+/// The name is not printable, its short form is unknown, or it is cut off.
 pub fn split_contents(contents: &[u8]) -> Result<(Command, usize), MessageError> {
     match contents {
         [0, rest @ ..] => {
@@ -156,22 +156,22 @@ pub fn split_contents(contents: &[u8]) -> Result<(Command, usize), MessageError>
     }
 }
 
-/// A message that was received, as far as Apus takes an interest in it.
+/// A received message, as far as Apus uses it.
 #[derive(Debug)]
 pub enum Message<'a> {
     /// The first message of each side of a connection.
     Version(Version<'a>),
-    /// The answer to it.
+    /// The answer to a version message.
     Verack,
-    /// Transactions are to be announced by wtxid (BIP339).
+    /// Asks for transactions to be announced by wtxid (BIP339).
     WtxidRelay,
-    /// Addresses are to come as `addrv2` (BIP155).
+    /// Asks for addresses to be sent as `addrv2` (BIP155).
     SendAddrV2,
-    /// New blocks are to be announced by their headers (BIP130).
+    /// Asks for new blocks to be announced by their headers (BIP130).
     SendHeaders,
-    /// New blocks may be announced as compact blocks (BIP152).
+    /// Offers or asks for announcements of new blocks as compact blocks (BIP152).
     SendCmpct(SendCmpct),
-    /// Asks for a `pong` with the same number; without one where the peer is older than BIP31.
+    /// Asks for a `pong` with the same number; `None` if the peer is older than BIP31.
     Ping(Option<Nonce>),
     /// The answer to a `ping`; `None` if it is too short to have a number.
     Pong(Option<Nonce>),
@@ -183,27 +183,27 @@ pub enum Message<'a> {
     GetHeaders(GetHeaders<'a>),
     /// Headers.
     Headers(HeaderList<'a>),
-    /// What the peer has.
+    /// Blocks and transactions that the peer has.
     Inv(InventoryList<'a>),
-    /// What the peer wants.
+    /// Blocks and transactions that the peer wants.
     GetData(InventoryList<'a>),
-    /// What was asked for and the peer does not have.
+    /// Requested items that the peer does not have.
     NotFound(InventoryList<'a>),
-    /// A block, which is not parsed here.
+    /// A block, not parsed yet.
     Block(&'a [u8]),
-    /// A transaction, which is not parsed here.
+    /// A transaction, not parsed yet.
     Tx(&'a [u8]),
-    /// The least fee rate of transactions that the peer wants (BIP133), which is not read here.
+    /// The minimum fee rate of transactions that the peer wants (BIP133), which is not read here.
     FeeFilter,
     /// Any other message.
     Other,
 }
 
 impl<'a> Message<'a> {
-    /// The message with this name and payload.
+    /// Reads the message with this name and payload.
     ///
     /// # Errors
-    /// The payload ends too early, has more items than it may, or breaks its format otherwise.
+    /// The payload ends too early, has more items than allowed, or breaks its format otherwise.
     pub fn decode(command: Command, payload: &'a [u8]) -> Result<Self, MessageError> {
         let mut cursor = Cursor::new(payload);
         let cursor = &mut cursor;
@@ -223,7 +223,7 @@ impl<'a> Message<'a> {
             Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
             Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),
             Command::GETDATA => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::GetData),
-            // Of any length, as with Core.
+            // Of any length, as in Core.
             Command::NOTFOUND => InventoryList::parse(cursor, usize::MAX).map(Self::NotFound),
             Command::BLOCK => Ok(Self::Block(payload)),
             Command::TX => Ok(Self::Tx(payload)),

@@ -1,28 +1,29 @@
-//! What can be sent, and the small payloads: headers, requests for them, pings.
+//! The trait of messages to send, and the small payloads: headers, requests for them, pings.
 
 use apus_hash::Hash;
 
 use super::Command;
 use crate::{Cursor, HEADER_BYTES, Header, ParseError, compact_size_len, put_compact_size};
 
-/// Core's `MAX_HEADERS_RESULTS`: the most headers of a message. A peer that sends as many has more.
+/// The maximum number of headers in a message (Core's `MAX_HEADERS_RESULTS`). A peer that sends
+/// that many has more.
 pub const HEADERS_MAX: usize = 2000;
-/// Core's `MAX_LOCATOR_SZ`: the most hashes of a locator.
+/// The maximum number of hashes in a locator (Core's `MAX_LOCATOR_SZ`).
 pub const LOCATOR_MAX: usize = 101;
 
-/// The payload of a message to be sent.
+/// The payload of a message to send.
 pub trait Payload {
-    /// The name of the message.
+    /// Returns the name of the message.
     fn command(&self) -> Command;
 
-    /// The exact number of bytes.
+    /// Returns the exact number of bytes.
     fn size(&self) -> usize;
 
-    /// Appends the bytes.
+    /// Appends the bytes to `out`.
     fn put(&self, out: &mut Vec<u8>);
 }
 
-/// A payload that is there already, such as a block; empty for messages without one.
+/// A payload that is already serialised, such as a block; empty for messages without a payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a>(pub Command, pub &'a [u8]);
 
@@ -49,12 +50,12 @@ impl Nonce {
         cursor.u64().map(Self)
     }
 
-    /// A `ping` with this number.
+    /// Returns a `ping` with this number.
     pub fn ping(&self) -> impl Payload + use<> {
         Numbered(Command::PING, self.0)
     }
 
-    /// A `pong` with this number.
+    /// Returns a `pong` with this number.
     pub fn pong(&self) -> impl Payload + use<> {
         Numbered(Command::PONG, self.0)
     }
@@ -76,12 +77,12 @@ impl Payload for Numbered {
     }
 }
 
-/// How a peer wants compact blocks (BIP152).
+/// A peer's preference for compact blocks (BIP152).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendCmpct {
-    /// Whether new blocks are to be announced by them: 1 or 0; another number is a fault.
+    /// Whether new blocks are to be announced as compact blocks: 1 or 0; other values are invalid.
     pub announce: u8,
-    /// Their version; Core knows 2 alone.
+    /// The version of compact blocks; Core supports only 2.
     pub version: u64,
 }
 
@@ -95,25 +96,25 @@ impl SendCmpct {
 /// chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GetHeaders<'a> {
-    /// The sender's protocol version, which nobody reads.
+    /// The sender's protocol version, which receivers ignore.
     pub version: u32,
     /// Hashes of blocks, the highest first.
     pub locator: Hashes<'a>,
-    /// The last block asked for; zeros for as many as there are.
+    /// Hash of the last block requested; zero for as many headers as possible.
     pub stop: Hash,
 }
 
-/// Hashes, one after another.
+/// A list of hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hashes<'a> {
-    /// Of the caller.
+    /// A list owned by the caller.
     List(&'a [Hash]),
-    /// In a message: 32 bytes for each.
+    /// The hashes in a message, 32 bytes each.
     Bytes(&'a [u8]),
 }
 
 impl Hashes<'_> {
-    /// Their number.
+    /// Returns the number of hashes.
     pub fn len(&self) -> usize {
         match self {
             Self::List(list) => list.len(),
@@ -121,12 +122,12 @@ impl Hashes<'_> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no hashes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All hashes in order.
+    /// Returns an iterator over all hashes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Hash> + '_ {
         (0..self.len()).map(|i| match self {
             Self::List(list) => list[i],
@@ -168,7 +169,7 @@ impl Payload for GetHeaders<'_> {
     }
 }
 
-/// Headers to be sent.
+/// Headers to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers<'a>(pub &'a [Header]);
 
@@ -191,7 +192,7 @@ impl Payload for Headers<'_> {
     }
 }
 
-/// Headers that were received.
+/// Received headers.
 #[derive(Clone, Debug)]
 pub struct HeaderList<'a> {
     count: usize,
@@ -201,7 +202,7 @@ pub struct HeaderList<'a> {
 impl<'a> HeaderList<'a> {
     pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, PayloadError> {
         let count = cursor.compact_size()?;
-        // Before the rest, as with Core.
+        // Checked before the headers are read, as in Core.
         PayloadError::if_above(HEADERS_MAX, count)?;
         let list = Self { count, rest: cursor.clone() };
         for _ in 0..count {
@@ -212,17 +213,17 @@ impl<'a> HeaderList<'a> {
         Ok(list)
     }
 
-    /// Their number.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// All headers in order.
+    /// Returns an iterator over all headers, in order.
     pub fn iter(&self) -> impl Iterator<Item = Header> + use<'a> {
         let mut rest = self.rest.clone();
         (0..self.count).map_while(move |_| {
@@ -233,11 +234,11 @@ impl<'a> HeaderList<'a> {
     }
 }
 
-/// Why a payload that was received is not taken.
+/// The reason why a received payload is refused.
 pub(super) enum PayloadError {
-    /// It cannot be parsed. Core ignores it.
+    /// The payload cannot be parsed. Core ignores it.
     Parse(ParseError),
-    /// It has so many items, more than it may. Core drops the peer.
+    /// The payload has this number of items, which is over the limit. Core drops the peer.
     TooMany(usize),
 }
 
@@ -248,7 +249,7 @@ impl From<ParseError> for PayloadError {
 }
 
 impl PayloadError {
-    /// An error if `count` items are more than `max`.
+    /// Returns an error if `count` exceeds `max`.
     pub(super) fn if_above(max: usize, count: usize) -> Result<(), Self> {
         if count > max { Err(Self::TooMany(count)) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! The crate `bitcoin` judges: it reads what we write, and writes what we read.
+//! Tests against the crate `bitcoin`: it reads what we write, and we read what it writes.
 
 use apus_hash::Hash;
 use bitcoin::consensus::{deserialize, serialize};
@@ -29,7 +29,7 @@ fn read(bytes: &[u8]) -> NetworkMessage {
     deserialize::<RawNetworkMessage>(bytes).unwrap().into_payload()
 }
 
-/// The message of whole bytes, envelope included.
+/// Decodes a message from its bytes, envelope included.
 fn decoded(bytes: &[u8]) -> Result<Message<'_>, MessageError> {
     let (head, payload) = bytes.split_first_chunk().unwrap();
     let envelope = Envelope::parse(head, MAGIC)?;
@@ -72,7 +72,7 @@ fn version_is_theirs() {
     assert_eq!(encoded(&version), bytes);
 }
 
-/// As with Core, what follows the receiver's address may be missing.
+/// As in Core, the fields after the receiver's address may be missing.
 #[test]
 fn version_of_old_peers() {
     let version = Version {
@@ -283,7 +283,7 @@ fn addresses_are_theirs() {
     assert!(list.0.iter().all(|address| (address.services.0, address.port) == (u64::MAX, 48333)));
 }
 
-/// What Core ignores: IPv4 and old onion services that are hidden in IPv6.
+/// Core ignores IPv4 and old onion services that are encoded as IPv6.
 #[test]
 fn addresses_in_the_wrong_network_are_ignored() {
     let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 1, 2, 3, 4];
@@ -301,8 +301,8 @@ fn addresses_in_the_wrong_network_are_ignored() {
     }
 }
 
-/// Core drops a peer for too many items if all of them are there, and ignores what is cut off; it
-/// counts headers before it reads them.
+/// Core drops a peer for too many items if all of them are there, and ignores a message that is cut
+/// off; it checks the number of headers before it reads them.
 #[test]
 fn too_many_items_are_told_from_payloads_that_are_cut_off() {
     let count = [0xfd, 0xe9, 0x03];
@@ -341,7 +341,7 @@ fn wrong_envelopes_are_refused() {
     };
     assert_eq!(error(changed(0, 0)), MessageError::Magic);
     assert_eq!(error(changed(4, 0x1f)), MessageError::Name);
-    assert_eq!(error(changed(15, b'x')), MessageError::Name, "something after the padding");
+    assert_eq!(error(changed(15, b'x')), MessageError::Name, "bytes after the padding");
     assert_eq!(error(changed(19, 1)), MessageError::TooLong(8 + (1 << 24)));
     assert_eq!(error(changed(20, !good[20])), MessageError::Checksum);
     assert_eq!(error(changed(30, 1)), MessageError::Checksum);
@@ -369,7 +369,7 @@ fn names_of_one_byte_are_those_of_bip324() {
 }
 
 proptest! {
-    /// Whatever comes: what the crate reads, we read too, and nothing panics.
+    /// For any payload: if the crate `bitcoin` reads it, we do too, and nothing panics.
     #[test]
     fn random_payloads_do_not_panic(
         command in prop::sample::select(vec![

@@ -1,7 +1,7 @@
 use super::{Command, Payload};
 use crate::{OutPoint, compact_size_len, put_compact_size};
 
-/// A transaction to be sent (`tx`), with its witnesses if it has any (BIP144).
+/// A transaction to send (`tx`), with its witnesses if it has any (BIP144).
 #[derive(Clone, Copy, Debug)]
 pub struct Transaction<'a> {
     /// The version.
@@ -10,14 +10,14 @@ pub struct Transaction<'a> {
     pub inputs: &'a [TxInput<'a>],
     /// The outputs.
     pub outputs: &'a [TxOutput<'a>],
-    /// The first block or time at which the transaction may be in a block.
+    /// The lock time: the height or the time from which the transaction may be in a block.
     pub lock_time: u32,
 }
 
 /// An input of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct TxInput<'a> {
-    /// What it spends.
+    /// The output that the input spends.
     pub outpoint: OutPoint,
     /// The script (`scriptSig`).
     pub script: &'a [u8],
@@ -92,7 +92,7 @@ impl Payload for Transaction<'_> {
     }
 }
 
-/// Bytes of a string of bytes with its length.
+/// Returns the length of a byte string with its length prefix.
 fn bytes_size(bytes: &[u8]) -> usize {
     compact_size_len(bytes.len() as u64) + bytes.len()
 }

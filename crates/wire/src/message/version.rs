@@ -2,12 +2,12 @@ use super::payload::{PayloadError, bounded};
 use super::{Command, Payload};
 use crate::{Cursor, compact_size_len, put_compact_size};
 
-/// Core's `MAX_SUBVERSION_LENGTH`: the most bytes of a user agent.
+/// The maximum length of a user agent in bytes (Core's `MAX_SUBVERSION_LENGTH`).
 pub const SUBVERSION_BYTES_MAX: usize = 256;
-/// Bytes of an address in a `version` message: services, address, port.
+/// Length of an address in a `version` message: services, address, port.
 const ADDRESS_BYTES: usize = 26;
 
-/// What a peer offers (Core's `ServiceFlags`).
+/// The services that a peer offers (Core's `ServiceFlags`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Services(pub u64);
 
@@ -21,12 +21,12 @@ impl Services {
     /// The v2 transport (BIP324).
     pub const P2P_V2: Self = Self(1 << 11);
 
-    /// Whether all of `others` are offered.
+    /// Returns whether all of `others` are offered.
     pub fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These and `others`.
+    /// Returns the union of these services and `others`.
     #[must_use]
     pub const fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -36,27 +36,27 @@ impl Services {
 /// The first message of each side of a connection (`version`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version<'a> {
-    /// The highest version of the protocol that the sender speaks.
+    /// The highest protocol version that the sender supports.
     pub version: i32,
-    /// What the sender offers.
+    /// The services that the sender offers.
     pub services: Services,
     /// The sender's time in seconds since 1970.
     pub time: i64,
     /// Services, address and port of the receiver, as the sender sees them: 26 bytes.
     pub receiver: [u8; ADDRESS_BYTES],
-    /// A random number by which a connection to oneself is noticed.
+    /// A random number by which a node detects a connection to itself.
     pub nonce: u64,
-    /// Program and version of the sender (BIP14).
+    /// Name and version of the sender's program (BIP14).
     pub user_agent: &'a [u8],
-    /// The height of the sender's best block.
+    /// Height of the sender's best block.
     pub start_height: i32,
     /// Whether the sender wants transactions to be announced (BIP37).
     pub relay: bool,
 }
 
 impl<'a> Version<'a> {
-    /// Reads the message. As with Core, those of very old peers may end after any of the fields
-    /// that follow the receiver's address.
+    /// Reads the message. As in Core, the fields after the receiver's address may be missing, since
+    /// very old peers do not send all of them.
     pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, PayloadError> {
         let version = cursor.u32()? as i32;
         let services = Services(cursor.u64()?);
@@ -105,7 +105,7 @@ impl Payload for Version<'_> {
         out.extend_from_slice(&self.services.0.to_le_bytes());
         out.extend_from_slice(&self.time.to_le_bytes());
         out.extend_from_slice(&self.receiver);
-        // The sender's own address, which nobody reads.
+        // The sender's own address, which receivers ignore.
         out.extend_from_slice(&self.services.0.to_le_bytes());
         out.extend_from_slice(&[0; ADDRESS_BYTES - 8]);
         out.extend_from_slice(&self.nonce.to_le_bytes());

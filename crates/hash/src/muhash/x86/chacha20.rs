@@ -12,11 +12,12 @@ pub const WORDS: usize = 96;
 /// Number of words of a block of ChaCha20, and of its state.
 const BLOCK: usize = 16;
 
-/// Truth table for `ternarylogic`: of each bit, the second or the third operand, as the first says.
+/// Truth table for `ternarylogic`: each bit of the first operand selects the bit of the second or
+/// the third.
 const CHOICE: i32 = 0xca;
 
-/// The numbers of sixteen elements: those with their keys in the lower half of each 64 bits, then
-/// those with their keys in the upper half. `key` is word `i` of each key in `key[i]`.
+/// Expands the keys of sixteen elements to numbers: first those whose keys are in the lower half of
+/// each 64 bits, then those whose keys are in the upper half. `key[i]` holds word `i` of each key.
 #[target_feature(enable = "avx512f")]
 pub fn expand(key: &[Limb; 8], words: &mut [Limb; WORDS], numbers: &mut [Number; 2]) {
     let mut state = [_mm512_setzero_si512(); BLOCK];
@@ -32,7 +33,7 @@ pub fn expand(key: &[Limb; 8], words: &mut [Limb; WORDS], numbers: &mut [Number;
     let limb_bits = _mm512_set1_epi64(LIMB_MAX);
     let [lower, upper] = numbers;
     let limbs = lower.as_chunks_mut::<2>().0.iter_mut().zip(upper.as_chunks_mut::<2>().0);
-    // Three words of 32 bits are two limbs of 48.
+    // Three words of 32 bits make two limbs of 48.
     for ([a, b, c], (lower, upper)) in words.as_chunks::<3>().0.iter().zip(limbs) {
         let ab = _mm512_ternarylogic_epi64(low_half, *a, _mm512_slli_epi64(*b, 32), CHOICE);
         let bc = _mm512_ternarylogic_epi64(low_half, *b, _mm512_slli_epi64(*c, 32), CHOICE);
@@ -43,7 +44,7 @@ pub fn expand(key: &[Limb; 8], words: &mut [Limb; WORDS], numbers: &mut [Number;
     }
 }
 
-/// One block of ChaCha20 for sixteen states (RFC 8439, section 2.3).
+/// Computes one block of ChaCha20 for sixteen states (RFC 8439, section 2.3).
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn block(state: &[Limb; BLOCK]) -> [Limb; BLOCK] {

@@ -5,12 +5,12 @@ use std::arch::x86_64::{
 
 use crate::muhash::num3072::NUM_BYTES;
 
-/// Number of numbers side by side.
+/// Number of lanes, each with one number.
 pub const LANES: usize = 8;
 /// Number of limbs of a number.
 pub const LIMBS: usize = 64;
-/// Bits of a limb. The instructions multiply numbers of 52 bits; the other four are room for sums
-/// of four limbs in both factors.
+/// Number of bits of a limb. The instructions multiply numbers of 52 bits; the other four bits
+/// leave room for sums of four limbs in both factors.
 pub const LIMB_BITS: u32 = 48;
 /// The largest limb.
 pub const LIMB_MAX: i64 = (1 << LIMB_BITS) - 1;
@@ -23,7 +23,7 @@ pub type Limb = __m512i;
 /// Eight numbers below 2^3072, the least significant limb first. Each limb is below 2^48.
 pub type Number = [Limb; LIMBS];
 
-/// The numbers with these bytes, little endian.
+/// Returns the numbers with these little-endian bytes.
 #[target_feature(enable = "avx512f")]
 pub fn load(lanes: &[[u8; NUM_BYTES]; LANES]) -> Number {
     let mut number = [_mm512_setzero_si512(); LIMBS];
@@ -39,7 +39,7 @@ fn limb_at(bytes: &[u8; NUM_BYTES], index: usize) -> i64 {
     limb.iter().rev().fold(0, |limb, byte| limb << 8 | i64::from(*byte))
 }
 
-/// The bytes of the number in one lane, little endian.
+/// Returns the bytes of the number in one lane, little endian.
 #[target_feature(enable = "avx512f")]
 pub fn store_lane(number: &Number, lane: usize) -> [u8; NUM_BYTES] {
     let mut bytes = [0; NUM_BYTES];
@@ -51,11 +51,11 @@ pub fn store_lane(number: &Number, lane: usize) -> [u8; NUM_BYTES] {
     bytes
 }
 
-/// The same numbers, each `by` lanes further down; the lowest come to the top.
+/// Returns the numbers rotated by `by` lanes: lane `i` gets the number of lane `i + by`, modulo 8.
 #[target_feature(enable = "avx512f")]
 pub fn turned(number: &Number, by: usize) -> Number {
     let lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-    let from = _mm512_add_epi64(lanes, _mm512_set1_epi64(by as i64)); // of it, three bits count
+    let from = _mm512_add_epi64(lanes, _mm512_set1_epi64(by as i64)); // only three bits are used
     let mut turned = *number;
     for limb in &mut turned {
         *limb = _mm512_permutexvar_epi64(from, *limb);

@@ -1,4 +1,4 @@
-//! Products of the numbers of many elements with AVX-512: eight products side by side, each in one
+//! Products of the numbers of many elements with AVX-512: eight products in parallel, each in one
 //! 64-bit lane of the registers.
 
 #![allow(unsafe_code, reason = "the processor's instructions")]
@@ -26,45 +26,46 @@ use super::num3072::{NUM_BYTES, Num3072};
 pub struct Ifma(());
 
 impl Ifma {
-    /// The proof, if the processor has the features. The answer is cached.
+    /// Returns the proof if the processor has the features. The answer is cached.
     pub fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma");
         found.then_some(Self(()))
     }
 
-    /// Products of which one starts with `start` and the others with 1.
+    /// Returns eight products, of which the first starts with `start` and the others with 1.
     pub fn products(self, start: &Num3072) -> Products {
         let mut lanes = [Num3072::one().to_bytes(); LANES];
         lanes[0] = start.to_bytes();
         self.products_of(&lanes)
     }
 
-    /// Products that start with the numbers with these bytes.
+    /// Returns products that start with the numbers with these bytes.
     fn products_of(self, lanes: &[[u8; NUM_BYTES]; LANES]) -> Products {
         // SAFETY: `self` exists only where the features were found.
         Products(unsafe { Work::new(lanes) })
     }
 }
 
-/// Eight products side by side. They exist only where the features of [`Ifma`] were found.
+/// Eight products that are computed in parallel. They exist only if the features of [`Ifma`] were
+/// found.
 pub struct Products(Box<Work>);
 
 impl Products {
-    /// Multiplies by the numbers that the first `count` keys expand to; `count` is at most
-    /// [`KEYS`].
+    /// Multiplies the products by the numbers that the first `count` keys expand to; `count` is at
+    /// most [`KEYS`].
     pub fn multiply(&mut self, keys: &Keys, count: usize) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { self.0.multiply(keys, count) }
     }
 
-    /// The product of all eight.
+    /// Returns the product of all eight.
     pub fn together(mut self) -> Num3072 {
         // SAFETY: `self` exists only where the features were found.
         unsafe { self.0.together() }
     }
 }
 
-/// The products, and memory for what leads to them: about 60 KiB.
+/// The products and the memory for intermediate results, about 60 KiB.
 struct Work {
     products: Number,
     words: [Limb; WORDS],
@@ -86,7 +87,8 @@ impl Work {
 
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn multiply(&mut self, keys: &Keys, count: usize) {
-        // The first eight keys get to the lower halves of each 64 bits, the others to the upper.
+        // The first eight keys go to the lower halves of each 64 bits, the others to the upper
+        // halves.
         let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
         let mut key = [_mm512_setzero_si512(); 8];
         for (words, row) in key.iter_mut().zip(keys) {
@@ -129,13 +131,13 @@ impl Products {
         }
     }
 
-    /// Sets each product to the remainder of `low` + 2^3072 · `high` of its lane.
+    /// Sets each product to the remainder of `low` + 2^3072 · `high` in its lane.
     fn reduce(&mut self, low: &[[u8; NUM_BYTES]; LANES], high: &[[u8; NUM_BYTES]; LANES]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { multiply::reduce(&mut self.0.products, &limbs::load(low), &limbs::load(high)) }
     }
 
-    /// The product of each lane.
+    /// Returns the product of each lane.
     fn lanes(&self) -> [Num3072; LANES] {
         std::array::from_fn(|lane| {
             // SAFETY: `self` exists only where the features were found.

@@ -1,15 +1,16 @@
 //! The product of two numbers of 64 limbs, in eight lanes.
 //!
-//! Karatsuba's way, twice: the product of two halves comes from three products of half their
-//! length, a0·b0, a1·b1 and (a0 + a1)·(b0 + b1), so that of the 16 products of quarters nine are
-//! left. On a Zen 4 that takes 1.75 µs, of which the 4,608 multiplications take 1.3, one a cycle;
-//! without it all 8,192 take 2.8 µs, and 60 limbs of 52 bits would have 7,200.
+//! Karatsuba's method, applied twice: the product of two halves is computed from three products of
+//! half their length, a0·b0, a1·b1 and (a0 + a1)·(b0 + b1), so that nine of the 16 products of
+//! quarters are left. On a Zen 4 that takes 1.75 µs, of which the 4,608 multiplications take 1.3,
+//! one a cycle; without Karatsuba all 8,192 take 2.8 µs, and 60 limbs of 52 bits would need 7,200.
 //!
 //! No 64-bit number overflows:
-//! - A limb is below 2^48, a sum of four of them, times 4, below 2^52: all bits of it count as a
-//!   factor. Factors times 4 have products times 16, whose low 52 bits are 16 times the low 48 bits
-//!   of the product, and whose high 52 bits are the product without its low 48 bits.
-//! - A column is a sum of at most 16 low parts, divided by 16 again, and 16 high parts: below
+//! - A limb is below 2^48, and a sum of four limbs, times 4, below 2^52, so that no bit of a factor
+//!   is lost. If both factors are times 4, the product is times 16: its low 52 bits are 16 times
+//!   the low 48 bits of the true product, and its high 52 bits are the true product without its low
+//!   48 bits.
+//! - A column is a sum of at most 16 low parts, each divided by 16 again, and 16 high parts: below
 //!   2^52 + 2^56 < 2^57.
 //! - Each level of [`join`] adds up four columns with their signs: magnitudes below 2^58 and 2^60.
 
@@ -26,21 +27,21 @@ use crate::muhash::num3072::PRIME_DIFF;
 const QUARTER: usize = LIMBS / 4;
 /// Number of limbs of the first factor that stay in registers, with two sums for each.
 const STRIP: usize = 8;
-/// Two bits, by which both factors are shifted.
+/// Number of bits by which both factors are shifted.
 const FACTOR_SHIFT: u32 = 2;
-/// Four bits, by which low parts of products are shifted then.
+/// Number of bits by which the low parts of products are then shifted.
 const LOW_SHIFT: u32 = 2 * FACTOR_SHIFT;
 
 /// Number of small products.
 const SMALL: usize = 9;
 
-/// The factors of the small products, times 4. A limb of all of them lies together, since nine
-/// lists at distances of a power of two would share the same few places of the cache.
+/// The factors of the small products, times 4. The same limb of all nine is stored together, since
+/// nine lists at distances of a power of two would compete for the same few cache lines.
 type Factors = [[Limb; SMALL]; QUARTER];
-/// The small products, whose columns have carries that are not propagated yet.
+/// The small products, as columns whose carries are not propagated yet.
 type Columns = [[Limb; SMALL]; 2 * QUARTER];
 
-/// Memory for what lies between factors and product.
+/// Memory for the intermediate results between the factors and the product.
 pub struct Scratch {
     left: Factors,
     right: Factors,
@@ -86,8 +87,8 @@ pub fn multiply(a: &mut Number, b: &Number, scratch: &mut Scratch) {
     reduce(a, low, high);
 }
 
-/// The factors of the nine small products: of the low half of a number, of its high half, and of
-/// the sum of both, the low quarter, the high quarter, and the sum of both.
+/// Computes the factors of the nine small products: the low quarter, the high quarter and their
+/// sum, of each of the low half of a number, its high half, and the sum of both halves.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn factors(number: &Number, factors: &mut Factors) {
@@ -103,7 +104,7 @@ fn factors(number: &Number, factors: &mut Factors) {
     }
 }
 
-/// One of the small products, from low and high parts of the products of limbs.
+/// Computes one of the small products from the low and high parts of the products of limbs.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn multiply_quarters(which: usize, a: &Factors, b: &Factors, columns: &mut Columns) {
@@ -112,7 +113,7 @@ fn multiply_quarters(which: usize, a: &Factors, b: &Factors, columns: &mut Colum
     multiply_strip::<true>(which, second, b, &mut columns[STRIP..]);
 }
 
-/// The product of eight limbs and a factor; with `ADD` it is added to what is in the first sixteen
+/// Multiplies eight limbs by a factor; with `ADD` the product is added to the first sixteen
 /// columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
@@ -123,8 +124,8 @@ fn multiply_strip<const ADD: bool>(
     columns: &mut [[Limb; SMALL]],
 ) {
     let zero = _mm512_setzero_si512();
-    // The sums of the next eight columns in a ring, and the high parts of the last one that is
-    // done, which belong to the next.
+    // The sums of the next eight columns in a ring, and the high parts of the last finished column,
+    // which belong to the next one.
     let (mut low, mut high, mut before) = ([zero; STRIP], [zero; STRIP], zero);
     let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
     let a =
@@ -132,7 +133,7 @@ fn multiply_strip<const ADD: bool>(
     let (columns, last) = columns.split_at_mut(QUARTER);
     let steps = columns.as_chunks_mut::<STRIP>().0.iter_mut().zip(b.as_chunks::<STRIP>().0);
     for (columns, b) in steps {
-        // Written out, since a loop would keep the sums in memory.
+        // Unrolled, since a loop would keep the sums in memory.
         macro_rules! step {
             ($($first:literal)*) => {$(
                 let (factor, column) = (b[$first][which], &mut columns[$first][which]);
@@ -155,8 +156,9 @@ fn multiply_strip<const ADD: bool>(
     }
 }
 
-/// The four columns of a product of two halves at one place of each quarter, from two columns of
-/// each of three small products: of the low quarters, of the high ones, and of the sums of both.
+/// Returns the four columns of a product of two halves at one place of each quarter, from two
+/// columns of each of three small products: of the low quarters, of the high ones, and of the sums
+/// of both.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn join(first: &[Limb; SMALL], second: &[Limb; SMALL], which: [usize; 3]) -> [Limb; 4] {
@@ -167,8 +169,8 @@ fn join(first: &[Limb; SMALL], second: &[Limb; SMALL], which: [usize; 3]) -> [Li
     [low[0], x, y, high[1]]
 }
 
-/// The two columns in the middle of four: those of `low` are the first and the second, those of
-/// `high` the third and the fourth, and `sums - low - high` is added to the second and the third.
+/// Returns the middle two of four columns: `low` has the first and the second, `high` the third and
+/// the fourth, and `sums - low - high` is added to the second and the third.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn middle(low: [Limb; 2], high: [Limb; 2], sums: [Limb; 2]) -> [Limb; 2] {
@@ -178,8 +180,8 @@ fn middle(low: [Limb; 2], high: [Limb; 2], sums: [Limb; 2]) -> [Limb; 2] {
     [second, third]
 }
 
-/// Sets a number to the remainder of a product, whose columns have carries that are not propagated
-/// yet: `low` + 2^3072 · `high`, and 2^3072 has the remainder [`PRIME_DIFF`].
+/// Sets a number to the remainder of the product `low` + 2^3072 · `high`, given as columns whose
+/// carries are not propagated yet; the remainder of 2^3072 is [`PRIME_DIFF`].
 ///
 /// The product is below 2^6144, so that no carry leaves `high`.
 #[target_feature(enable = "avx512f,avx512ifma")]
@@ -199,7 +201,7 @@ pub fn reduce(number: &mut Number, low: &[Limb], high: &[Limb]) {
         let sum = _mm512_add_epi64(*column, carry);
         let factor = _mm512_and_si512(sum, limb_bits);
         carry = _mm512_srai_epi64(sum, LIMB_BITS);
-        // The low 48 bits of factor times difference, and the other bits of the product before.
+        // The low 48 bits of factor times difference, and the other bits of the previous product.
         let low = _mm512_srli_epi64(_mm512_madd52lo_epu64(zero, factor, shifted_diff), LOW_SHIFT);
         let sum = _mm512_madd52hi_epu64(*limb, before, shifted_diff);
         let sum = _mm512_add_epi64(_mm512_add_epi64(sum, low), upper);
@@ -207,8 +209,8 @@ pub fn reduce(number: &mut Number, low: &[Limb], high: &[Limb]) {
         upper = _mm512_srli_epi64(sum, LIMB_BITS);
         before = factor;
     }
-    // What is above 2^3072 is at most the difference. Where adding its remainder carries out again,
-    // a small number is left, so that a third time does not follow.
+    // The part above 2^3072 is at most the difference. If adding its remainder carries again, a
+    // small number is left, so there is no third carry.
     upper = _mm512_madd52hi_epu64(upper, before, shifted_diff);
     while _mm512_test_epi64_mask(upper, upper) != 0 {
         upper = _mm512_madd52lo_epu64(zero, upper, diff);

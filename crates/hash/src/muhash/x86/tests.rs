@@ -8,22 +8,22 @@ use crate::muhash::num3072::PRIME_DIFF;
 
 type Bytes = [u8; NUM_BYTES];
 
-/// The bytes of 2^3072 - `n`.
+/// Returns the bytes of 2^3072 - `n`.
 fn minus(n: u64) -> Bytes {
     let mut bytes = [0xff; NUM_BYTES];
     bytes[..8].copy_from_slice(&n.wrapping_neg().to_le_bytes());
     bytes
 }
 
-/// The bytes of a small number.
+/// Returns the bytes of a small number.
 fn small(n: u64) -> Bytes {
     let mut bytes = [0; NUM_BYTES];
     bytes[..8].copy_from_slice(&n.to_le_bytes());
     bytes
 }
 
-/// Numbers at which something carries or wraps: 0 and 1, those around the modulus, the largest, and
-/// limbs, quarters and halves of ones and zeros.
+/// Returns numbers at which something carries or wraps: 0 and 1, those around the modulus, the
+/// largest, and limbs, quarters and halves of ones and zeros.
 fn edges() -> Vec<Bytes> {
     let pattern = |len: usize, first: u8| -> Bytes {
         from_fn(|i| if (i / len).is_multiple_of(2) { first } else { !first })
@@ -41,14 +41,14 @@ fn edges() -> Vec<Bytes> {
     edges
 }
 
-/// Numbers that look random.
+/// Returns pseudorandom numbers.
 fn random(seed: u64, count: usize) -> Vec<Bytes> {
     (0..count as u64)
         .map(|i| number(&key(&[seed, i].map(u64::to_le_bytes).concat())).to_bytes())
         .collect()
 }
 
-/// Checks the products of eight pairs against 64-bit words.
+/// Checks the products of eight pairs against those of the code for 64-bit words.
 fn check(ifma: Ifma, a: &[Bytes; LANES], b: &[Bytes; LANES]) {
     let mut products = ifma.products_of(a);
     products.multiply_lanes(b);
@@ -92,8 +92,8 @@ fn long_chains_of_products() {
     assert!(products.lanes().map(|n| n.to_bytes()) == expected.map(|n| n.to_bytes()));
 }
 
-/// 2^3072 divided by the difference between it and the modulus, plus 1; and how far that times the
-/// difference is above 2^3072.
+/// Returns 2^3072 divided by the difference between it and the modulus, rounded up, and by how much
+/// this quotient times the difference exceeds 2^3072.
 fn just_above() -> (Bytes, u64) {
     let (mut quotient, mut rest) = (small(0), 1);
     for byte in quotient.iter_mut().rev() {
@@ -106,8 +106,8 @@ fn just_above() -> (Bytes, u64) {
     (quotient, PRIME_DIFF - rest)
 }
 
-/// The remainders of 2 · 2^3072 - n: after 2^3072 is taken away once and the difference is added,
-/// every limb carries, and 2^3072 has to be taken away again.
+/// The remainders of 2 · 2^3072 - n: after 2^3072 is subtracted once and the difference is added,
+/// every limb carries, and 2^3072 has to be subtracted again.
 #[test]
 fn reducing_may_carry_through_every_limb() {
     let Some(ifma) = Ifma::detect() else { return };
@@ -115,7 +115,7 @@ fn reducing_may_carry_through_every_limb() {
     let mut products = ifma.products_of(&[small(0); LANES]);
     let steps = [1, 2, 77, 4096, PRIME_DIFF - 1, PRIME_DIFF, PRIME_DIFF + 1, 2 * PRIME_DIFF];
     for others in [false, true] {
-        // Alone, and beside lanes in which nothing carries.
+        // Alone, and next to lanes in which nothing carries.
         let apart = |lane: usize| others && lane % 2 == 1;
         let low = from_fn(|lane| if apart(lane) { small(5) } else { minus(above + steps[lane]) });
         products.reduce(&low, &from_fn(|lane| if apart(lane) { small(0) } else { high }));
@@ -143,7 +143,7 @@ fn sums_and_highest_columns_reduce() {
     }
 }
 
-/// The remainder of `low` + 2^3072 · `high`, byte by byte.
+/// Returns the remainder of `low` + 2^3072 · `high`, computed byte by byte.
 fn sum_of(low: &Bytes, high: &Bytes) -> Bytes {
     let (mut sum, mut carry) = (*low, 0);
     for (sum, high) in sum.iter_mut().zip(high) {
