@@ -1,4 +1,4 @@
-//! Tells the compiler whether there is chain data on this machine that may not ship with the
+//! Tells the compiler whether this machine has the chain data that may not ship with the
 //! repository, so that tests that need it can be ignored where it is missing. Every crate with such
 //! tests has this build script.
 

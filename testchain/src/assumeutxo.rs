@@ -1,5 +1,5 @@
-//! The regtest chains at whose tips Bitcoin Core's chain parameters list a UTXO set, so that a node
-//! loads a snapshot of it (`m_assumeutxo_data` of version 31.99): Core's own tests make them.
+//! The regtest chains of Bitcoin Core's own tests, for whose tips Core's chain parameters list a
+//! UTXO set, so that a node loads a snapshot of it (`m_assumeutxo_data` of version 31.99).
 
 use std::str::FromStr;
 
@@ -27,9 +27,9 @@ const NODES: [&str; 3] = [
 ];
 /// The output key of the functional tests' wallet: the x-only key 1 with the one leaf `OP_TRUE`.
 const WALLET_KEY: &str = "2913b252fe537830f843bfdc5fa7d20ba48639a87c86ff837b92d083c55ad7c1";
-/// What each payment of the functional tests' wallet leaves to the miner, in satoshis.
+/// The fee of each payment of the functional tests' wallet, in satoshis.
 const WALLET_FEE: u64 = 31_200;
-/// The last block of the chain that the functional tests begin with.
+/// The height of the last block of the chain that the functional tests begin with.
 const CACHED_HEIGHT: u32 = 199;
 
 /// A chain from height 1 up to the base block of a listed UTXO set.
@@ -40,19 +40,19 @@ pub struct ListedChain {
     tip: Parent,
 }
 
-/// What a block of these chains has of its own.
+/// What differs from block to block of these chains.
 struct Draft {
     version: i32,
     time: u32,
     /// The script of the coinbase's first output.
     pays: ScriptBuf,
-    /// What the other transactions leave to the coinbase, in satoshis.
+    /// The fees of the other transactions, in satoshis.
     fees: u64,
-    /// Transactions next to the coinbase.
+    /// Transactions after the coinbase.
     txs: Vec<Transaction>,
 }
 
-/// The chain of Core's unit tests: 110 blocks (`TestChain100Setup`, and 10 more).
+/// Returns the chain of Core's unit tests: 110 blocks (`TestChain100Setup`, and 10 more).
 pub fn chain_110() -> ListedChain {
     let key = ScriptBuf::from_hex(UNIT_TESTS_KEY).expect("hex").into_bytes();
     let mut script = Vec::new();
@@ -72,7 +72,7 @@ pub fn chain_110() -> ListedChain {
     chain
 }
 
-/// The chain of Core's `CreateBlockChain`: 200 blocks without witness commitments.
+/// Returns the chain of Core's `CreateBlockChain`: 200 blocks without witness commitments.
 pub fn chain_200() -> ListedChain {
     let script_hash = sha256::Hash::hash(&[OP_1]).to_byte_array();
     let pays = ScriptBuf::from([&[0, 32][..], &script_hash].concat());
@@ -85,7 +85,8 @@ pub fn chain_200() -> ListedChain {
     chain
 }
 
-/// The chain of Core's functional tests: 299 blocks with 34 payments (`feature_assumeutxo.py`).
+/// Returns the chain of Core's functional tests: 299 blocks with 34 payments
+/// (`feature_assumeutxo.py`).
 pub fn chain_299() -> ListedChain {
     let wallet = ScriptBuf::from_hex(&format!("5120{WALLET_KEY}")).expect("hex");
     let nodes = NODES.map(|address| {
@@ -123,7 +124,7 @@ pub fn chain_299() -> ListedChain {
             // The wallet spends the largest coin: coinbases first, and then their change.
             let is_coinbase = !coinbases.is_empty();
             let from = if is_coinbase { &mut coinbases } else { &mut change };
-            let (txid, value) = from.pop().expect("34 are not too many");
+            let (txid, value) = from.pop().expect("there are coins for 34 payments");
             let tx = wallet_payment(OutPoint::new(txid, 0), value - WALLET_FEE, &wallet);
             if is_coinbase {
                 change.push((tx.compute_txid(), value - WALLET_FEE));
@@ -143,12 +144,12 @@ impl ListedChain {
         Self { blocks: Vec::new(), tip }
     }
 
-    /// The base block.
+    /// Returns the base block.
     pub fn base(&self) -> &Parent {
         &self.tip
     }
 
-    /// The bytes of as many empty blocks that follow the base block.
+    /// Returns the bytes of `count` empty blocks that follow the base block.
     pub fn more(&self, count: usize) -> Vec<Vec<u8>> {
         let mut parent = self.tip.clone();
         let mut next = || {
@@ -159,12 +160,12 @@ impl ListedChain {
         (0..count).map(|_| next()).collect()
     }
 
-    /// The time of the next block when the clock says `now`.
+    /// Returns the time of the next block when the clock says `now`.
     fn time_from(&self, now: u32) -> u32 {
         now.max(self.tip.median_time_past() + 1)
     }
 
-    /// Adds a block as Core's `BlockAssembler` makes it, and returns it.
+    /// Adds a block like those of Core's `BlockAssembler`, and returns it.
     fn assemble(&mut self, draft: Draft) -> Block {
         let height = self.tip.height + 1;
         let script = match height {
@@ -191,8 +192,8 @@ impl ListedChain {
     }
 }
 
-/// A coinbase of the block at `height` that claims its subsidy and `fees`. Like Core's, it could
-/// not have been in an earlier block.
+/// Returns a coinbase of the block at `height` that claims its subsidy and `fees`. Like Core's, it
+/// could not have been in an earlier block.
 fn coinbase(height: u32, script_sig: ScriptBuf, pays: &ScriptBuf, fees: u64) -> Transaction {
     Transaction {
         version: bitcoin::transaction::Version::TWO,
@@ -210,7 +211,7 @@ fn coinbase(height: u32, script_sig: ScriptBuf, pays: &ScriptBuf, fees: u64) -> 
     }
 }
 
-/// A payment of the functional tests' wallet to itself, which needs no signature.
+/// Returns a payment of the functional tests' wallet to itself, which needs no signature.
 fn wallet_payment(spends: OutPoint, value: u64, wallet: &ScriptBuf) -> Transaction {
     let mut control = [0; 33];
     control[0] = crate::keys::LEAF_VERSION;

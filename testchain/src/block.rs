@@ -1,4 +1,5 @@
-//! Blocks from transactions: time, subsidy, coinbase, merkle trees, proof of work. Regtest rules.
+//! Makes blocks from transactions, by the rules of regtest: time, subsidy, coinbase, merkle trees,
+//! proof of work.
 
 use bitcoin::block::{Block, Header, Version};
 use bitcoin::consensus::encode::serialize;
@@ -14,16 +15,16 @@ use crate::rng::Rng;
 /// Regtest's proof-of-work limit in compact form. Every second hash is below it.
 pub const REGTEST_BITS: u32 = 0x207f_ffff;
 
-/// The time that block times count from: 2020-09-13. At one block every 10 minutes, 270,000 blocks
+/// The time from which block times count: 2020-09-13. At one block every 10 minutes, 270,000 blocks
 /// end before the year 2026.
 const START_TIME: u32 = 1_600_000_000;
 
 /// The time of regtest's genesis block.
 const GENESIS_TIME: u32 = 1_296_688_602;
 
-/// The time of the block at `height` of the chain of `seed`. Blocks are 10 minutes apart, with up
-/// to 20 minutes of noise, so that times do not always increase. The first 11 have no noise,
-/// because the median of few times must increase too.
+/// Returns the time of the block at `height` of the chain of `seed`. Blocks are 10 minutes apart,
+/// with up to 20 minutes of noise, so that times do not always increase. The first 11 have no
+/// noise, because the median of few times must increase too.
 pub fn block_time(seed: u64, height: u32) -> u32 {
     if height == 0 {
         return GENESIS_TIME;
@@ -33,25 +34,25 @@ pub fn block_time(seed: u64, height: u32) -> u32 {
     START_TIME + 600 * height + noise as u32
 }
 
-/// The median of the last 11 times (BIP 113), of which `times` has 1 to 11.
+/// Returns the median of the last 11 times (BIP 113), of which `times` has 1 to 11.
 pub fn median_time(times: &[u32]) -> u32 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     sorted[sorted.len() / 2]
 }
 
-/// The median time past of the block at `height` of the chain of `seed`.
+/// Returns the median time past of the block at `height` of the chain of `seed`.
 pub fn median_time_past(seed: u64, height: u32) -> u32 {
     let times: Vec<_> = (height.saturating_sub(10)..=height).map(|h| block_time(seed, h)).collect();
     median_time(&times)
 }
 
-/// The subsidy of the block at `height` in satoshis: 50 BTC, halved every 150 blocks.
+/// Returns the subsidy of the block at `height` in satoshis: 50 BTC, halved every 150 blocks.
 pub fn subsidy(height: u32) -> u64 {
     5_000_000_000u64.checked_shr(height / 150).unwrap_or(0)
 }
 
-/// The root of the merkle tree over `leaves`, which are overwritten. Zero if there are none.
+/// Returns the root of the merkle tree over `leaves`, or zero if there are none.
 pub fn merkle_root(mut leaves: Vec<[u8; 32]>) -> [u8; 32] {
     let mut pair = [0; 64];
     while leaves.len() > 1 {
@@ -66,13 +67,13 @@ pub fn merkle_root(mut leaves: Vec<[u8; 32]>) -> [u8; 32] {
     leaves.first().copied().unwrap_or_default()
 }
 
-/// The script of a coinbase input: the height as BIP 34 requires it, then `extra`.
+/// Returns the script of a coinbase input: the height as BIP 34 requires it, then `extra`.
 pub fn coinbase_script(height: u32, extra: &[u8]) -> ScriptBuf {
     let extra = PushBytesBuf::try_from(extra.to_vec()).expect("a few bytes can be pushed");
     bitcoin::script::Builder::new().push_int(i64::from(height)).push_slice(extra).into_script()
 }
 
-/// A coinbase without a witness commitment.
+/// Returns a coinbase without a witness commitment.
 pub fn coinbase(height: u32, extra: &[u8], outputs: Vec<TxOut>) -> Transaction {
     Transaction {
         version: bitcoin::transaction::Version::TWO,
@@ -99,7 +100,7 @@ pub fn commit(coinbase: &mut Transaction, root: [u8; 32]) {
     }
 }
 
-/// A header without proof of work.
+/// Returns a header without proof of work.
 pub fn header(parent: BlockHash, root: [u8; 32], time: u32) -> Header {
     Header {
         version: Version::from_consensus(0x2000_0000),
@@ -125,8 +126,8 @@ pub fn mine(header: &mut Header, valid: bool) -> BlockHash {
     unreachable!("every second nonce is good on regtest");
 }
 
-/// The bytes of a transaction. Unlike the `bitcoin` crate, this writes one without inputs and
-/// outputs as Core reads it.
+/// Encodes a transaction. Unlike the `bitcoin` crate, this encodes one without inputs and outputs
+/// as Core reads it.
 pub fn encode_transaction(tx: &Transaction) -> Vec<u8> {
     if !tx.input.is_empty() {
         return serialize(tx);
@@ -137,7 +138,7 @@ pub fn encode_transaction(tx: &Transaction) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a block.
+/// Encodes a block.
 pub fn encode_block(block: &Block) -> Vec<u8> {
     let mut bytes = serialize(&block.header);
     put_compact(block.txdata.len(), &mut bytes);

@@ -20,8 +20,8 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// A block with its hash, height, and the times of the last 11 blocks up to it (fewer near
-    /// the genesis block).
+    /// Creates the parent from its hash, height, and the times of the last 11 blocks up to it
+    /// (fewer near the genesis block).
     ///
     /// # Panics
     /// If `times` is empty.
@@ -30,17 +30,17 @@ impl Parent {
         Parent { hash, height, times }
     }
 
-    /// The median time past (BIP 113), which the next block's time must exceed.
+    /// Returns the median time past (BIP 113), which the next block's time must exceed.
     pub fn median_time_past(&self) -> u32 {
         median_time(&self.times)
     }
 
-    /// The block's time.
+    /// Returns the block's time.
     pub fn time(&self) -> u32 {
         self.times.last().copied().expect("a block has a time")
     }
 
-    /// `block`, which was built on this one, as the parent of another.
+    /// Returns `block`, which was built on this one, as the parent of another.
     pub fn child(&self, block: &Block) -> Parent {
         let skip = (self.times.len() + 1).saturating_sub(11);
         let mut times = self.times[skip..].to_vec();
@@ -49,9 +49,9 @@ impl Parent {
     }
 }
 
-/// A block by hand. What [`Builder::finish`] gives is valid if its transactions are; it can then
-/// be changed at will, and made whole again as far as wanted with [`seal`], [`remerkle`] and
-/// [`crate::block::mine`].
+/// Builds a block by hand. The block from [`Builder::finish`] is valid if its transactions are; it
+/// can then be changed at will, and made consistent again as far as wanted with [`seal`],
+/// [`remerkle`] and [`crate::block::mine`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     parent: Parent,
@@ -63,7 +63,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty block on `parent`, ten minutes after it, that claims the subsidy to `OP_TRUE`.
+    /// Starts an empty block on `parent`, ten minutes after it, that claims the subsidy to
+    /// `OP_TRUE`.
     pub fn block_on(parent: &Parent) -> Self {
         Builder {
             time: parent.time().saturating_add(600).max(parent.median_time_past() + 1),
@@ -75,12 +76,12 @@ impl Builder {
         }
     }
 
-    /// The height of the block.
+    /// Returns the height of the block.
     pub fn height(&self) -> u32 {
         self.parent.height + 1
     }
 
-    /// The parent of the block.
+    /// Returns the parent of the block.
     pub fn parent(&self) -> &Parent {
         &self.parent
     }
@@ -122,7 +123,7 @@ impl Builder {
         self
     }
 
-    /// The finished block, with its commitments and its proof of work.
+    /// Returns the finished block, with its commitments and its proof of work.
     pub fn finish(self) -> Block {
         let script = ScriptBuf::from(vec![OP_1]);
         let output = TxOut { value: Amount::from_sat(self.coinbase_value), script_pubkey: script };
@@ -156,7 +157,7 @@ pub fn remerkle(block: &mut Block) {
     mine(&mut block.header, true);
 }
 
-/// The merkle root over the witness hashes of `txs`, with zeros for the coinbase's own.
+/// Returns the merkle root over the witness hashes of `txs`, with zeros for the coinbase's own.
 pub(crate) fn witness_root(txs: &[Transaction]) -> [u8; 32] {
     let own = txs.iter().skip(1).map(|tx| tx.compute_wtxid().to_byte_array());
     merkle_root(std::iter::once([0; 32]).chain(own).collect())

@@ -24,35 +24,35 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Makes the whole chain. See [`Generator::new`] for when it panics.
+    /// Generates the whole chain. See [`Generator::new`] for when it panics.
     pub fn new(spec: Spec) -> Self {
         let mut generator = Generator::new(spec.clone());
         let blocks = generator.by_ref().map(Arc::new).collect();
         Chain { original: spec, blocks, generator }
     }
 
-    /// The height of the tip.
+    /// Returns the height of the tip.
     pub fn height(&self) -> u32 {
         self.generator.height()
     }
 
-    /// The hash of the tip.
+    /// Returns the hash of the tip.
     pub fn tip(&self) -> BlockHash {
         self.generator.tip()
     }
 
-    /// The bytes of all blocks, from height 1 on.
+    /// Returns the bytes of all blocks, from height 1 on.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.blocks.iter().map(|block| &block.bytes[..])
     }
 
-    /// The bytes of the block at `height`, if there is one. The genesis block is not kept.
+    /// Returns the block at `height`, if there is one. The genesis block is not kept.
     pub fn block(&self, height: u32) -> Option<&MadeBlock> {
         let index = height.checked_sub(1)?;
         self.blocks.get(index as usize).map(|block| &**block)
     }
 
-    /// The block at `height`, decoded.
+    /// Returns the block at `height`, decoded.
     ///
     /// # Panics
     /// If the chain is not that high.
@@ -64,7 +64,7 @@ impl Chain {
         deserialize(&block.bytes).expect("the generator writes valid blocks")
     }
 
-    /// The header at `height`. See [`Chain::decoded`] for when it panics.
+    /// Returns the header at `height`. See [`Chain::decoded`] for when it panics.
     pub fn header(&self, height: u32) -> Header {
         match self.block(height) {
             Some(block) => deserialize(&block.bytes[..80]).expect("80 bytes are a header"),
@@ -72,27 +72,27 @@ impl Chain {
         }
     }
 
-    /// The keys that lock the outputs.
+    /// Returns the keys that lock the outputs.
     pub fn keys(&self) -> &Arc<Keys> {
         self.generator.keys()
     }
 
-    /// Sums over the chain without its genesis block.
+    /// Returns sums over the chain without its genesis block.
     pub fn totals(&self) -> Totals {
         self.generator.totals()
     }
 
-    /// The UTXO set at the tip, in no order.
+    /// Returns the UTXO set at the tip, in no order.
     pub fn utxos(&self) -> impl Iterator<Item = Utxo> {
         self.generator.utxos()
     }
 
-    /// The coins at the tip, in no order.
+    /// Returns the coins at the tip, in no order.
     pub fn coins(&self) -> impl Iterator<Item = &Coin> {
         self.generator.coins()
     }
 
-    /// The coins of a kind that the next block may spend, the most valuable first.
+    /// Returns the coins of a kind that the next block may spend, the most valuable first.
     pub fn spendable(&self, kind: Kind) -> Vec<Coin> {
         let next = self.height() + 1;
         let fits = |coin: &&Coin| coin.lock.kind == kind && coin.spendable_from() <= next;
@@ -101,8 +101,8 @@ impl Chain {
         coins
     }
 
-    /// The UTXO set at the tip, found by playing every block into a map: slow and plain, and
-    /// independent of what the generator remembers.
+    /// Returns the UTXO set at the tip, computed by applying every block to a map: slow and simple,
+    /// and independent of the generator's own records.
     pub fn replay(&self) -> HashMap<OutPoint, Utxo> {
         let mut set = HashMap::new();
         for height in 1..=self.height() {
@@ -110,7 +110,7 @@ impl Chain {
                 let txid = tx.compute_txid();
                 for input in tx.input.iter().filter(|_| index > 0) {
                     let spent = set.remove(&input.previous_output);
-                    assert!(spent.is_some(), "{} is not there", input.previous_output);
+                    assert!(spent.is_some(), "{} is not in the UTXO set", input.previous_output);
                 }
                 for (vout, output) in tx.output.into_iter().enumerate() {
                     let script = output.script_pubkey;
@@ -121,15 +121,15 @@ impl Chain {
                     let amount = output.value.to_sat();
                     let coinbase = index == 0;
                     let utxo = Utxo { outpoint, amount, script, height, coinbase };
-                    assert!(set.insert(outpoint, utxo).is_none(), "{outpoint} is there already");
+                    assert!(set.insert(outpoint, utxo).is_none(), "{outpoint} exists already");
                 }
             }
         }
         set
     }
 
-    /// Another chain with the same blocks up to `height`, and then `blocks` others, which spend and
-    /// create other coins. Forks at the same height differ by their `seed`.
+    /// Returns another chain with the same blocks up to `height`, and then `blocks` others, which
+    /// spend and create other coins. Forks at the same height differ by their `seed`.
     ///
     /// # Panics
     /// If the chain is not that high.
@@ -148,19 +148,19 @@ impl Chain {
         Chain { original: self.original.clone(), blocks: chain_blocks, generator }
     }
 
-    /// The block at `height` as the parent of a hand-made block. See [`Chain::decoded`] for when it
-    /// panics.
+    /// Returns the block at `height` as the parent of a hand-made block. See [`Chain::decoded`] for
+    /// when it panics.
     pub fn parent(&self, height: u32) -> Parent {
         let times = (height.saturating_sub(10)..=height).map(|h| self.header(h).time);
         Parent::new(self.header(height).block_hash(), height, times.collect())
     }
 
-    /// A hand-made block on the tip.
+    /// Returns the builder of a hand-made block on the tip.
     pub fn next_block(&self) -> Builder {
         Builder::block_on(&self.parent(self.height()))
     }
 
-    /// The median time past at `height`. See [`Chain::decoded`] for when it panics.
+    /// Returns the median time past at `height`. See [`Chain::decoded`] for when it panics.
     pub fn median_time_past(&self, height: u32) -> u32 {
         let times: Vec<_> =
             (height.saturating_sub(10)..=height).map(|h| self.header(h).time).collect();

@@ -8,10 +8,10 @@ use crate::keys::Ring;
 use crate::lock::{Kind, Lock};
 use crate::rng::Rng;
 
-/// An unspent output: 56 bytes, its script implied by its lock.
+/// An unspent output in 56 bytes. Its script follows from its lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Coin {
-    /// Transaction id, in the order of the wire.
+    /// Transaction id, in the byte order of the wire.
     pub txid: [u8; 32],
     /// Amount in satoshis.
     pub amount: u64,
@@ -21,11 +21,11 @@ pub struct Coin {
     pub vout: u16,
     /// Its script.
     pub lock: Lock,
-    /// Made by a coinbase.
+    /// Whether a coinbase created it.
     pub coinbase: bool,
 }
 
-/// An entry of the UTXO set, spelt out.
+/// An entry of the UTXO set, in full.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utxo {
     /// Transaction id and index.
@@ -36,12 +36,12 @@ pub struct Utxo {
     pub script: ScriptBuf,
     /// Height of its block.
     pub height: u32,
-    /// Made by a coinbase.
+    /// Whether a coinbase created it.
     pub coinbase: bool,
 }
 
 impl Coin {
-    /// The first height at which consensus lets it be spent.
+    /// Returns the first height at which consensus allows the coin to be spent.
     pub fn spendable_from(&self) -> u32 {
         if self.coinbase {
             self.height + 100
@@ -52,12 +52,12 @@ impl Coin {
         }
     }
 
-    /// Its outpoint.
+    /// Returns the coin's outpoint.
     pub fn outpoint(&self) -> OutPoint {
         OutPoint::new(Txid::from_byte_array(self.txid), u32::from(self.vout))
     }
 
-    /// The entry of the UTXO set that it stands for.
+    /// Returns the coin's entry in the UTXO set.
     pub(crate) fn utxo(&self, keys: &Ring<'_>) -> Utxo {
         Utxo {
             outpoint: self.outpoint(),
@@ -69,8 +69,8 @@ impl Coin {
     }
 }
 
-/// All unspent coins, sorted by when they are to be spent: which fixes the ages at which coins
-/// are spent without ever searching for one.
+/// All unspent coins, sorted by the height at which they are to be spent. This fixes the ages at
+/// which coins are spent, without a search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     /// Due now or overdue.
@@ -82,17 +82,17 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool for a chain whose last spending block is at `last_height`.
+    /// Creates a pool for a chain whose last spending block is at `last_height`.
     pub fn new(last_height: u32) -> Self {
         Pool { due: vec![Vec::new(); last_height as usize + 1], ..Pool::default() }
     }
 
-    /// Lets coins be due up to `last_height`.
+    /// Allows coins to be due up to `last_height`.
     pub fn extend(&mut self, last_height: u32) {
         self.due.resize_with(self.due.len().max(last_height as usize + 1), Vec::new);
     }
 
-    /// Adds a coin to be spent `life` blocks after it may be spent, or never.
+    /// Adds a coin to be spent `life` blocks after it becomes spendable, or never.
     pub fn add(&mut self, coin: Coin, life: Option<u32>) {
         let due = life.and_then(|life| coin.spendable_from().checked_add(life));
         match due.and_then(|height| self.due.get_mut(height as usize)) {
@@ -101,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// Moves what is due at `height` to the ready coins, and, if these are fewer than `wanted`,
+    /// Moves the coins due at `height` to the ready coins, and, if these are fewer than `wanted`,
     /// coins that would be due soon after.
     pub fn advance(&mut self, height: u32, wanted: usize) {
         let height = height as usize;
@@ -119,8 +119,8 @@ impl Pool {
         }
     }
 
-    /// Moves what is due from height `from` to `height` to the ready coins, and keeps what needs
-    /// a signature instead, even if it was ready.
+    /// Moves the coins due from height `from` to `height` to the ready coins, except those that
+    /// need a signature: these are kept, even if they were ready.
     pub fn advance_keyless(&mut self, from: u32, height: u32) {
         let mut found = std::mem::take(&mut self.ready);
         for list in self.due.iter_mut().take(height as usize + 1).skip(from as usize) {
@@ -131,18 +131,18 @@ impl Pool {
         self.kept.extend::<Vec<_>>(kept);
     }
 
-    /// How many coins are ready.
+    /// Returns how many coins are ready.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// Takes any ready coin.
+    /// Takes a random ready coin.
     pub fn take(&mut self, rng: &mut Rng) -> Option<Coin> {
         let index = rng.below(self.ready.len() as u64) as usize;
         (index < self.ready.len()).then(|| self.ready.swap_remove(index))
     }
 
-    /// Every coin, in no order.
+    /// Returns every coin, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Coin> {
         self.ready.iter().chain(self.due.iter().flatten()).chain(&self.kept)
     }

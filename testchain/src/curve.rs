@@ -22,29 +22,29 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// The point with this uncompressed encoding (SEC 1), which must be valid.
+    /// Returns the point with this uncompressed encoding (SEC 1), which must be valid.
     pub fn from_uncompressed(bytes: &[u8; 65]) -> Self {
         let half = |at: usize| Element::from_be_bytes(bytes[at..at + 32].try_into().expect("32"));
         Point { x: half(1), y: half(33) }
     }
 
-    /// The first coordinate, big-endian: the x-only encoding of BIP 340.
+    /// Returns the first coordinate, big-endian: the x-only encoding of BIP 340.
     pub fn x_bytes(&self) -> [u8; 32] {
         self.x.to_be_bytes()
     }
 
-    /// The second coordinate, big-endian.
+    /// Returns the second coordinate, big-endian.
     pub fn y_bytes(&self) -> [u8; 32] {
         self.y.to_be_bytes()
     }
 
-    /// True if the second coordinate is odd.
+    /// Returns whether the second coordinate is odd.
     pub fn is_odd(&self) -> bool {
         self.y.0[0] & 1 == 1
     }
 }
 
-/// The sum of each pair of points.
+/// Returns the sum of each pair of points.
 ///
 /// # Panics
 /// If the points of a pair have the same first coordinate. Random points never do.
@@ -86,7 +86,7 @@ impl Element {
         bytes
     }
 
-    /// The same number modulo p, of one below 2^256.
+    /// Reduces a number below 2^256 modulo p.
     fn reduced(self) -> Self {
         let (difference, borrow) = subtract(self.0, PRIME);
         if borrow { self } else { Element(difference) }
@@ -95,7 +95,7 @@ impl Element {
     fn minus(self, other: Self) -> Self {
         let (mut words, borrow) = subtract(self.0, other.0);
         if borrow {
-            // The difference is 2^256 too large, which is p and its complement.
+            // The difference is too large by 2^256, which is p plus `COMPLEMENT`.
             (words, _) = subtract(words, [COMPLEMENT, 0, 0, 0]);
         }
         Element(words)
@@ -112,7 +112,8 @@ impl Element {
             }
             wide[i + 4] = carry as u64;
         }
-        // What is above 2^256 counts `COMPLEMENT` times, and of that sum once more.
+        // The part above 2^256 counts `COMPLEMENT` times, and so does the part of that sum above
+        // 2^256.
         let mut words = [0u64; 4];
         let mut carry = 0u128;
         for i in 0..4 {
@@ -127,7 +128,7 @@ impl Element {
             carry >>= 64;
         }
         if carry > 0 {
-            // Then the sum above 2^256 is below 2^67, so two words take this.
+            // Without the carry the sum is then below 2^67, so two words take `COMPLEMENT`.
             let (word, over) = words[0].overflowing_add(COMPLEMENT);
             words[0] = word;
             words[1] += u64::from(over);
@@ -135,7 +136,7 @@ impl Element {
         Element(words).reduced()
     }
 
-    /// The inverse, as the power p - 2; zero of zero.
+    /// Returns the inverse, as the power p - 2; zero for zero.
     fn inverse(self) -> Self {
         let mut exponent = PRIME;
         exponent[0] -= 2;
@@ -150,7 +151,7 @@ impl Element {
     }
 }
 
-/// The difference modulo 2^256, and whether it is negative.
+/// Returns the difference modulo 2^256, and whether it is negative.
 fn subtract(a: [u64; 4], b: [u64; 4]) -> ([u64; 4], bool) {
     let mut borrow = false;
     let mut words = a;

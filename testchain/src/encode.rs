@@ -1,4 +1,4 @@
-//! How lengths, pushes and witnesses are encoded.
+//! Encodes lengths, pushes and witnesses.
 
 use crate::opcodes::{OP_PUSHDATA1, OP_PUSHDATA2};
 
@@ -17,7 +17,7 @@ pub(crate) fn put_compact(n: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes after their length.
+/// Returns the bytes after their length.
 pub(crate) fn with_length(bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(3 + bytes.len());
     put_compact(bytes.len(), &mut text);
@@ -25,7 +25,7 @@ pub(crate) fn with_length(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Appends the shortest push of at most 520 bytes; numbers have shorter ones.
+/// Appends the shortest push of at most 520 bytes of data. Small numbers have shorter pushes.
 pub(crate) fn push(data: &[u8], out: &mut Vec<u8>) {
     match data.len() {
         0..=75 => {}
@@ -39,7 +39,7 @@ pub(crate) fn push(data: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(data);
 }
 
-/// A witness: the number of items, and each after its length.
+/// Encodes a witness: the number of items, and each item after its length.
 pub(crate) fn stack(items: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + items.iter().map(|item| item.len() + 1).sum::<usize>());
     put_compact(items.len(), &mut out);

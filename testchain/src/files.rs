@@ -1,12 +1,12 @@
-//! Files of tests and benchmarks.
+//! Files for tests and benchmarks.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// Copies a directory with everything in it; `to` is made if it does not exist.
+/// Copies a directory with everything in it; `to` is created if it does not exist.
 ///
 /// # Errors
-/// The error of the file system.
+/// A file cannot be read or written.
 pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

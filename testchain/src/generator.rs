@@ -69,13 +69,13 @@ pub struct MadeBlock {
 }
 
 impl Generator {
-    /// A generator that starts after the genesis block.
+    /// Creates a generator that starts after the genesis block.
     ///
     /// # Panics
     /// If the chain would reach into the future (more than 270,000 blocks), or has fewer than 101
     /// quiet blocks before busy ones.
     pub fn new(spec: Spec) -> Self {
-        assert!(spec.height() <= HEIGHT_MAX, "the tip of {} blocks is not past", spec.height());
+        assert!(spec.height() <= HEIGHT_MAX, "{} blocks end in the future", spec.height());
         assert!(spec.busy_blocks == 0 || spec.quiet_blocks > 100, "no coin would be mature");
         Generator {
             keys: Arc::new(Keys::new(spec.seed, spec.keys)),
@@ -88,37 +88,37 @@ impl Generator {
         }
     }
 
-    /// The chain that is being made.
+    /// Returns the specification of the chain.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// The keys that lock the outputs.
+    /// Returns the keys that lock the outputs.
     pub fn keys(&self) -> &Arc<Keys> {
         &self.keys
     }
 
-    /// The height of the last block made.
+    /// Returns the height of the last block made.
     pub fn height(&self) -> u32 {
         self.totals.blocks
     }
 
-    /// The hash of the last block made.
+    /// Returns the hash of the last block made.
     pub fn tip(&self) -> BlockHash {
         self.tip
     }
 
-    /// Sums over the blocks made.
+    /// Returns sums over the blocks made.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The coins of the UTXO set after the last block made, in no order.
+    /// Returns the coins of the UTXO set after the last block made, in no order.
     pub fn coins(&self) -> impl Iterator<Item = &Coin> {
         self.pool.iter()
     }
 
-    /// The UTXO set after the last block made, in no order.
+    /// Returns the UTXO set after the last block made, in no order.
     pub fn utxos(&self) -> impl Iterator<Item = Utxo> {
         let indices = self.pool.iter().flat_map(|coin| coin.lock.keys()).collect();
         let ring = self.keys.ring_of(indices);
@@ -130,7 +130,7 @@ impl Generator {
     pub fn diverge(&mut self, seed: u64, blocks: u32) {
         self.rng = Rng::new(self.spec.seed ^ seed, 2 + u64::from(self.height()));
         let end = self.height().saturating_add(blocks);
-        assert!(end <= HEIGHT_MAX, "the tip of {end} blocks is not past");
+        assert!(end <= HEIGHT_MAX, "{end} blocks end in the future");
         self.spec.quiet_blocks = self.spec.quiet_blocks.min(end);
         self.spec.busy_blocks = end - self.spec.quiet_blocks;
         self.spec.empty_blocks_after = 0;
@@ -138,7 +138,8 @@ impl Generator {
         self.pool.extend(end);
     }
 
-    /// Signs in waves: first what spends earlier blocks only, then what spends the first wave.
+    /// Signs in waves: first the transactions that spend only earlier blocks, then those that spend
+    /// outputs of the first wave, and so on.
     fn sign(&self, mut drafts: Vec<Draft>) -> Vec<Signed> {
         let ring =
             self.keys.ring_of(drafts.iter().flat_map(|draft| draft.payment.keys()).collect());
@@ -162,14 +163,14 @@ impl Generator {
         signed.into_iter().map(|tx| tx.expect("every depth was signed")).collect()
     }
 
-    /// The nonces of all signatures of `drafts`, in order.
+    /// Returns the nonces of all signatures of `drafts`, in order.
     fn nonces(&self, drafts: &[Draft]) -> Vec<Nonce> {
         let count = drafts.iter().map(|draft| draft.payment.signatures()).sum();
         self.keys.nonces(drafts.first().map_or(0, |draft| draft.nonce), count)
     }
 
-    /// The outputs of the coinbase at `height`: several in the quiet blocks, so that the first
-    /// busy ones have enough to spend.
+    /// Returns the outputs of the coinbase at `height`: several in the quiet blocks, so that the
+    /// first busy ones have enough to spend.
     fn coinbase_outputs(&mut self, height: u32, fees: u64) -> Vec<(u64, Lock, Option<u32>)> {
         let count = match height <= self.spec.quiet_blocks {
             true => 12,
@@ -256,8 +257,8 @@ impl Generator {
         MadeBlock { height, hash: self.tip, bytes }
     }
 
-    /// Adds a plan's inputs and outputs to the totals. What is spent within the block was never
-    /// counted as unspent.
+    /// Adds a plan's inputs and outputs to the totals. Outputs that are spent within the block were
+    /// never counted as unspent.
     fn count_spends(&mut self, plan: &Plan) {
         self.totals.inputs += plan.inputs;
         self.totals.outputs += plan.outputs;

@@ -12,7 +12,7 @@ use crate::opcodes::{OP_1, OP_CHECKMULTISIG, OP_CHECKSIG};
 use crate::series::{BATCH, Series};
 use crate::signature::{Nonce, tagged};
 
-/// The most keys that a chain can have, and the number of nonces of one that has as many.
+/// The most keys that a chain can have, and the number of nonces of a chain with that many keys.
 pub const KEYS_MAX: u32 = 1 << 26;
 
 /// The fewest nonces of a chain: as many as small chains have signatures.
@@ -37,7 +37,7 @@ pub(crate) struct Ring<'a> {
     keys: &'a Keys,
     /// The indices of the keys that were computed in advance, sorted.
     indices: Vec<u32>,
-    /// Their points.
+    /// The points of these keys.
     points: Vec<Point>,
 }
 
@@ -56,13 +56,14 @@ pub(crate) struct Leaf {
     pub hash: [u8; 32],
     /// The output key.
     pub output_key: [u8; 32],
-    /// What the witness of a spend ends with: leaf version and parity, internal key, path.
+    /// The control block, which the witness of a spend ends with: leaf version and parity, internal
+    /// key, path.
     pub control: Vec<u8>,
 }
 
 impl Keys {
-    /// `count` keys (at least 3, at most [`KEYS_MAX`]) derived from `seed`, and as many nonces (at
-    /// least 65,536). Takes 2 ms for few keys, 25 ms for the most.
+    /// Creates `count` keys (at least 3, at most [`KEYS_MAX`]) derived from `seed`, and as many
+    /// nonces (at least 65,536). Takes 2 ms for few keys, 25 ms for the most.
     pub fn new(seed: u64, count: u32) -> Self {
         let count = count.clamp(3, KEYS_MAX);
         let secp = Secp256k1::signing_only();
@@ -73,22 +74,22 @@ impl Keys {
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn count(&self) -> u32 {
         self.keys.count()
     }
 
-    /// The compressed encoding of the key of any secret. Takes 20 µs.
+    /// Returns the compressed encoding of the key of any secret. Takes 20 µs.
     pub(crate) fn public(&self, secret: &SecretKey) -> [u8; 33] {
         PublicKey::from_secret_key(&self.secp, secret).serialize()
     }
 
-    /// All keys, each to be computed when it is asked for.
+    /// Returns all keys, each computed on demand.
     pub(crate) fn ring(&self) -> Ring<'_> {
         Ring { keys: self, indices: Vec::new(), points: Vec::new() }
     }
 
-    /// All keys, of which those with these indices are computed now, in parallel.
+    /// Returns all keys, of which those with these indices are computed now, in parallel.
     pub(crate) fn ring_of(&self, mut indices: Vec<u32>) -> Ring<'_> {
         indices.par_sort_unstable();
         indices.dedup();
@@ -97,7 +98,7 @@ impl Keys {
         Ring { keys: self, points: points.collect(), indices }
     }
 
-    /// Nonces from number `first` on, computed in parallel.
+    /// Returns nonces from number `first` on, computed in parallel.
     pub(crate) fn nonces(&self, first: u32, count: usize) -> Vec<Nonce> {
         let indices: Vec<_> = (0..count as u32).map(|i| first.wrapping_add(i)).collect();
         let batches = indices.par_chunks(BATCH);
@@ -106,12 +107,12 @@ impl Keys {
 }
 
 impl<'a> Ring<'a> {
-    /// The keys without those computed in advance.
+    /// Returns the keys without those computed in advance.
     pub fn keys(&self) -> &'a Keys {
         self.keys
     }
 
-    /// The key with this index, modulo the number of keys.
+    /// Returns the key with this index, modulo the number of keys.
     pub fn key(&self, index: u32) -> Key<'a> {
         let point = match self.indices.binary_search(&index) {
             Ok(place) => self.points[place],
@@ -120,7 +121,7 @@ impl<'a> Ring<'a> {
         Key { keys: self.keys, index, point }
     }
 
-    /// `<m> <keys index..index + n> <n> OP_CHECKMULTISIG`.
+    /// Appends `<m> <keys index..index + n> <n> OP_CHECKMULTISIG`.
     pub fn multisig_script(&self, index: u32, m: u8, n: u8, out: &mut Vec<u8>) {
         out.push(OP_1 - 1 + m);
         for i in 0..u32::from(n) {
@@ -133,14 +134,14 @@ impl<'a> Ring<'a> {
 }
 
 impl Key<'_> {
-    /// The compressed encoding.
+    /// Returns the compressed encoding.
     pub fn pk33(&self) -> [u8; 33] {
         let mut bytes = [2 + u8::from(self.point.is_odd()); 33];
         bytes[1..].copy_from_slice(&self.point.x_bytes());
         bytes
     }
 
-    /// The uncompressed encoding.
+    /// Returns the uncompressed encoding.
     pub fn pk65(&self) -> [u8; 65] {
         let mut bytes = [4; 65];
         bytes[1..33].copy_from_slice(&self.point.x_bytes());
@@ -148,24 +149,24 @@ impl Key<'_> {
         bytes
     }
 
-    /// The x-only encoding (BIP 340): internal key and leaf of [`Key::leaf`], and output key of a
-    /// Taproot output without scripts. Its lack of a tweak (BIP 86) is nothing that validation
-    /// sees.
+    /// Returns the x-only encoding (BIP 340): internal key and leaf of [`Key::leaf`], and output
+    /// key of a Taproot output without scripts. Validation cannot see that it lacks a tweak (BIP
+    /// 86).
     pub fn xonly(&self) -> [u8; 32] {
         self.point.x_bytes()
     }
 
-    /// HASH160 of the compressed encoding.
+    /// Returns the HASH160 of the compressed encoding.
     pub fn hash33(&self) -> [u8; 20] {
         hash160::Hash::hash(&self.pk33()).to_byte_array()
     }
 
-    /// HASH160 of the uncompressed encoding.
+    /// Returns the HASH160 of the uncompressed encoding.
     pub fn hash65(&self) -> [u8; 20] {
         hash160::Hash::hash(&self.pk65()).to_byte_array()
     }
 
-    /// HASH160 of the P2WPKH program, for P2SH-P2WPKH.
+    /// Returns the HASH160 of the P2WPKH program, for P2SH-P2WPKH.
     pub fn sh_wpkh(&self) -> [u8; 20] {
         let mut program = [20; 22];
         program[0] = 0;
@@ -173,26 +174,26 @@ impl Key<'_> {
         hash160::Hash::hash(&program).to_byte_array()
     }
 
-    /// The secret.
+    /// Returns the secret.
     pub fn secret(&self) -> SecretKey {
         self.keys.keys.secret(self.index)
     }
 
-    /// The secret of the point with the same first coordinate and an even second one.
+    /// Returns the secret of the point with the same first coordinate and an even second one.
     pub fn even_secret(&self) -> SecretKey {
         let secret = self.secret();
         if self.point.is_odd() { secret.negate() } else { secret }
     }
 
-    /// The Taproot output whose one leaf asks for a signature of this key, which is the internal
-    /// key too.
+    /// Returns the Taproot output whose only leaf requires a signature of this key, which is the
+    /// internal key too.
     pub fn leaf(&self) -> Leaf {
         let script = [&[32], &self.xonly()[..], &[OP_CHECKSIG]].concat();
         self.leaf_of(script, LEAF_VERSION, &[])
     }
 
-    /// The Taproot output with a leaf of any script and version, whose place in the tree is next
-    /// to the hashes of `path` (BIP 341), and with this key as the internal one.
+    /// Returns the Taproot output with a leaf of any script and version, whose place in the tree is
+    /// next to the hashes of `path` (BIP 341), and with this key as the internal one.
     pub fn leaf_of(&self, script: Vec<u8>, version: u8, path: &[[u8; 32]]) -> Leaf {
         let mut engine = TAP_LEAF.clone();
         engine.input(&[version]);

@@ -1,6 +1,7 @@
 //! A seeded, deterministic generator of valid Bitcoin regtest chains that knows its own UTXO set.
 //!
-//! It shares no code with `apus`, so that it can judge it. Three ways in:
+//! It shares no code with `apus`, so that it can test it independently. There are three entry
+//! points:
 //!
 //! * [`Generator`] makes a chain of any size block after block ([`Spec::mainnet_like`]);
 //!   [`mod@write`] puts one into files. [`Wide`] makes one that leaves many coins.

@@ -82,17 +82,18 @@ pub const ALL_KINDS: [Kind; KINDS] = [
 ];
 
 impl Kind {
-    /// Whether an output of this kind enters the UTXO set. Core calls the others unspendable.
+    /// Returns whether an output of this kind enters the UTXO set. Core calls the others
+    /// unspendable.
     pub fn is_spendable(self) -> bool {
         !matches!(self, Kind::OpReturn | Kind::Oversized)
     }
 
-    /// Whether anyone can spend an output of this kind, without a signature.
+    /// Returns whether anyone can spend an output of this kind, without a signature.
     pub(crate) fn is_keyless(self) -> bool {
         matches!(self, Kind::Anchor | Kind::OpTrue | Kind::Empty)
     }
 
-    /// The number of keys in a script of this kind, at most.
+    /// Returns the maximum number of keys in a script of this kind.
     pub(crate) fn keys(self) -> u32 {
         match self {
             Kind::Anchor | Kind::OpTrue | Kind::Empty | Kind::OpReturn | Kind::Oversized => 0,
@@ -103,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// The number of signatures that an input of this kind has, at most.
+    /// Returns the maximum number of signatures in an input of this kind.
     pub(crate) fn signatures(self) -> u32 {
         match self {
             Kind::P2shMultisig | Kind::P2wshMultisig => 2,
@@ -112,8 +113,9 @@ impl Kind {
         }
     }
 
-    /// The size of an input that spends this kind: without its witness, and of the witness. It may
-    /// be up to four bytes off, because signatures vary; for odd ones it is the mean.
+    /// Returns the size in bytes of an input that spends this kind, without its witness, and the
+    /// size of the witness. They may be up to four bytes off, because signatures vary; for odd
+    /// inputs they are means.
     pub(crate) fn input_bytes(self) -> (u64, u64) {
         match self {
             Kind::P2pkh => (148, 1),
@@ -133,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// The size of an output of this kind in bytes, for OP_RETURN and odd ones the mean
+    /// Returns the size of an output of this kind in bytes; for OP_RETURN and odd outputs the mean
     /// size.
     pub(crate) fn output_bytes(self) -> u64 {
         9 + match self {
@@ -154,7 +156,7 @@ impl Kind {
         }
     }
 
-    /// The signature operation cost (BIP 141) of an input that spends this kind, at most.
+    /// Returns the maximum signature operation cost (BIP 141) of an input that spends this kind.
     pub(crate) fn input_sigops(self) -> u64 {
         match self {
             Kind::P2shMultisig => 12,
@@ -165,8 +167,8 @@ impl Kind {
         }
     }
 
-    /// The signature operation cost of an output of this kind, at most. Opcodes in pushed data do
-    /// not count.
+    /// Returns the maximum signature operation cost of an output of this kind. Opcodes in pushed
+    /// data do not count.
     pub(crate) fn output_sigops(self) -> u64 {
         match self {
             Kind::P2pkh | Kind::P2pkhUncompressed | Kind::P2pk | Kind::P2pkUncompressed => 4,
@@ -186,40 +188,41 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// The output script.
+    /// Returns the output script.
     pub fn script(self, keys: &Keys) -> ScriptBuf {
         self.script_of(&keys.ring_of(self.keys().collect()))
     }
 
-    /// The output script.
+    /// Returns the output script.
     pub(crate) fn script_of(self, keys: &Ring<'_>) -> ScriptBuf {
         let mut script = Vec::with_capacity(80);
         self.write_script(keys, &mut script);
         ScriptBuf::from(script)
     }
 
-    /// The indices of its keys.
+    /// Returns the indices of its keys.
     pub(crate) fn keys(self) -> impl Iterator<Item = u32> {
         (0..self.kind.keys()).map(move |i| self.key.wrapping_add(i))
     }
 
-    /// The height before which a [`Kind::P2wshCltv`] output cannot be spent: 1 to 90.
+    /// Returns the height before which a [`Kind::P2wshCltv`] output cannot be spent: 1 to 90.
     pub fn cltv_height(self) -> u32 {
         1 + self.key % 90
     }
 
-    /// The number of blocks for which a [`Kind::P2wshCsv`] output cannot be spent: 0 to 7.
+    /// Returns the number of blocks for which a [`Kind::P2wshCsv`] output cannot be spent: 0 to 7.
     pub fn csv_blocks(self) -> u32 {
         self.key % 8
     }
 
-    /// The name of a [`Kind::Odd`] output's template, one of [`crate::ODD_TEMPLATES`]; `None` for
-    /// other kinds.
+    /// Returns the name of a [`Kind::Odd`] output's template, one of [`crate::ODD_TEMPLATES`];
+    /// `None` for other kinds.
     pub fn template(self) -> Option<&'static str> {
         (self.kind == Kind::Odd).then(|| Template::of(self.key).name)
     }
 
-    /// Whether a spend needs a lock time of a height: it has OP_CHECKLOCKTIMEVERIFY.
+    /// Returns whether the script has OP_CHECKLOCKTIMEVERIFY, so that a spend needs a height as its
+    /// lock time.
     pub(crate) fn needs_lock_time(self) -> bool {
         self.kind == Kind::P2wshCltv || (self.kind == Kind::Odd && Template::of(self.key).is_cltv())
     }
@@ -254,7 +257,7 @@ impl Lock {
         }
     }
 
-    /// The indices of the keys that sign: of multisig any choice of as many as it needs.
+    /// Returns the indices of the keys that sign; for multisig, a choice of as many as it needs.
     pub(crate) fn signers(self) -> Vec<u32> {
         let mut rng = Rng::new(u64::from(self.key), 5);
         let mut keys: Vec<_> = self.keys().collect();
@@ -264,8 +267,8 @@ impl Lock {
         keys
     }
 
-    /// The script that the output's hash commits to (redeem script, witness script), and that of
-    /// bare multisig. Empty for other kinds.
+    /// Returns the script that the output's hash commits to (redeem script, witness script), or the
+    /// script of bare multisig. Empty for other kinds.
     pub(crate) fn inner_script(self, keys: &Ring<'_>) -> Vec<u8> {
         let index = self.key;
         let mut script = Vec::with_capacity(105);

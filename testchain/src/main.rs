@@ -21,27 +21,26 @@ struct Options {
     /// Bytes of all these blocks together: a number, or one with k, M or G
     #[arg(long, default_value = "2100M", value_parser = parse_size)]
     bytes: u64,
-    /// Blocks at the start with nothing but a coinbase (at least 101)
+    /// Blocks at the start with only a coinbase (at least 101)
     #[arg(long, default_value_t = 150)]
     quiet: u32,
-    /// Blocks at the end with nothing but a coinbase: 2100 make assumevalid apply
+    /// Blocks at the end with only a coinbase: 2100 make assumevalid apply
     #[arg(long, default_value_t = 2_100)]
     empty: u32,
-    /// Blocks full of transactions after these, which need no signatures
+    /// Blocks full of transactions after the empty ones, which need no signatures
     #[arg(long, default_value_t = 0)]
     top: u32,
-    /// Many coins: 24,000 outputs, that need no signatures, and 5,000 inputs a block of 1 MB, as
-    /// many such blocks as --bytes says; without --blocks, --keys, --varied and
-    /// --odd
+    /// Leave many coins: blocks of 1 MB with 24,000 outputs, which need no signatures, and 5,000
+    /// inputs, as many blocks as --bytes says; without --blocks, --keys, --varied and --odd
     #[arg(long, conflicts_with_all = ["blocks", "keys", "varied", "odd"])]
     wide: bool,
     /// Which coins the inputs of a wide chain spend
     #[arg(long, value_enum, default_value_t, requires = "wide")]
     spends: Spends,
-    /// Everything random follows from this number
+    /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of keys (3 to 67108864): the most are enough that hardly any comes again
+    /// Number of keys (3 to 67108864): with the most, hardly any is used again
     #[arg(long, default_value_t = KEYS_MAX)]
     keys: u32,
     /// All kinds of scripts equally often, rather than as on mainnet
@@ -50,7 +49,7 @@ struct Options {
     /// Mostly scripts, and ways to spend them, that are rare on mainnet
     #[arg(long, conflicts_with = "varied")]
     odd: bool,
-    /// Threads to sign in; the chain does not depend on it [default: one for each processor]
+    /// Threads that sign; the chain does not depend on it [default: one for each processor]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     threads: usize,
     /// Write blk00000.dat, blk00001.dat, ... into the directory OUTPUT
@@ -149,7 +148,7 @@ impl Options {
     }
 }
 
-/// Later blocks would lie in the future.
+/// Refuses heights at which blocks would lie in the future.
 fn check_height(height: u32) -> io::Result<()> {
     match height <= HEIGHT_MAX {
         true => Ok(()),
@@ -172,7 +171,7 @@ fn write(
     }
 }
 
-/// A line on standard error, once a second.
+/// Writes a line to standard error, once a second.
 struct Progress {
     start: Instant,
     last_s: u64,

@@ -9,7 +9,7 @@ use crate::lock::Lock;
 /// A transaction before it is signed.
 #[derive(Clone, Debug)]
 pub struct Payment {
-    /// Version; relative lock times (BIP 68) bind from 2 on.
+    /// Version; relative lock times (BIP 68) apply from 2 on.
     pub version: i32,
     /// Absolute lock time.
     pub lock_time: u32,
@@ -22,7 +22,7 @@ pub struct Payment {
 /// A coin being spent.
 #[derive(Clone, Copy, Debug)]
 pub struct Spend {
-    /// Transaction id, in the order of the wire.
+    /// Transaction id, in the byte order of the wire.
     pub txid: [u8; 32],
     /// Index of the output.
     pub vout: u32,
@@ -33,7 +33,7 @@ pub struct Spend {
     /// Sequence number of the input.
     pub sequence: u32,
     /// The hash type of the signatures, if it is not the usual one (SIGHASH_ALL, in Taproot
-    /// SIGHASH_DEFAULT). In Taproot only what BIP 341 knows of it counts.
+    /// SIGHASH_DEFAULT). In Taproot only the part that BIP 341 defines counts.
     pub hash_type: Option<u8>,
 }
 
@@ -69,8 +69,8 @@ impl From<&Coin> for Spend {
 }
 
 impl Payment {
-    /// Spends `coins` and creates an output for each pair of amount and script: version 2, no
-    /// lock time, final sequence numbers.
+    /// Returns a payment that spends `coins` and creates an output for each pair of amount and
+    /// script: version 2, no lock time, final sequence numbers.
     pub fn new(coins: &[Coin], outputs: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Self {
         let outputs = outputs.into_iter();
         Payment {
@@ -81,7 +81,7 @@ impl Payment {
         }
     }
 
-    /// The indices of the keys of all that it spends and creates.
+    /// Returns the indices of the keys of all outputs that it spends and creates.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
         let spent = self.inputs.iter().map(|input| input.lock);
         let created = self.outputs.iter().filter_map(|output| match output.to {
@@ -91,15 +91,15 @@ impl Payment {
         spent.chain(created).flat_map(Lock::keys)
     }
 
-    /// The number of signatures that it needs at most.
+    /// Returns the maximum number of signatures that it needs.
     pub(crate) fn signatures(&self) -> usize {
         self.inputs.iter().map(|input| input.lock.kind.signatures() as usize).sum()
     }
 
-    /// The transaction without scripts and witnesses in its inputs.
+    /// Returns the transaction without scripts and witnesses in its inputs.
     ///
     /// # Panics
-    /// With outputs to keys: these need [`Payment::sign`].
+    /// If an output pays to a key: such a payment needs [`Payment::sign`].
     pub(crate) fn unsigned(&self) -> Transaction {
         let input = |spend: &Spend| TxIn {
             previous_output: OutPoint::new(Txid::from_byte_array(spend.txid), spend.vout),

@@ -8,19 +8,19 @@ use crate::payment::{Output, Payment, Spend, Target};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Weight that is left free for the header, the coinbase and rounding.
+/// Maximum weight, which leaves room for the header, the coinbase and rounding.
 const WEIGHT_MAX: u64 = 3_980_000;
-/// Signature operation cost with some room below the 80,000 allowed.
+/// Maximum signature operation cost, with some room below the 80,000 allowed.
 const SIGOPS_MAX: u64 = 78_000;
 /// Longest chain of transactions that spend one another within a block.
 const DEPTH_MAX: u32 = 8;
 /// Percentage of outputs whose keys have been used before. Fewer of the signatures are by keys seen
 /// before, because not all outputs are spent.
 const OLD_KEYS_PERCENT: u64 = 33;
-/// An output worth less is not made if a transaction can do with fewer outputs.
+/// An output worth less is not created if a transaction can do with fewer outputs.
 const DUST: u64 = 330;
 /// The number of blocks after which only small amounts are still unspent, so that large ones are
-/// spent again and again and amounts do not run dry over thousands of blocks.
+/// spent again and again and do not run out over thousands of blocks.
 const LONG_LIFE: u32 = 300;
 
 /// The transactions of a block, to be signed in waves of equal depth.
@@ -58,8 +58,8 @@ pub(crate) struct Fresh {
     pub life: Option<u32>,
 }
 
-/// The number of blocks for which an output will be unspent: mostly few, with a long tail. `None`
-/// if it is never spent.
+/// Returns the number of blocks for which an output will be unspent: mostly few, with a long tail.
+/// `None` if it is never spent.
 pub(crate) fn draw_life(rng: &mut Rng, spec: &Spec) -> Option<u32> {
     if rng.percent(u64::from(spec.never_spent_percent)) {
         return None;
@@ -67,7 +67,7 @@ pub(crate) fn draw_life(rng: &mut Rng, spec: &Spec) -> Option<u32> {
     Some(rng.power_law(187) as u32)
 }
 
-/// The numbers of keys and nonces that were used so far.
+/// The numbers of keys and nonces used so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     pub keys: u32,
@@ -75,8 +75,8 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// A lock of this kind: with new keys, or now and then with those of an earlier lock, mostly a
-    /// late one.
+    /// Returns a lock of this kind, with new keys or sometimes with those of an earlier lock,
+    /// mostly a recent one.
     pub fn draw_lock(&mut self, kind: Kind, rng: &mut Rng) -> Lock {
         if kind == Kind::OpReturn {
             return Lock { kind, key: rng.below(1 << 16) as u32 };
@@ -133,7 +133,8 @@ struct Planner<'a> {
     used: &'a mut Used,
     rng: &'a mut Rng,
     plan: Plan,
-    /// The number of outputs of a transaction where coins are too few to fill the block otherwise.
+    /// The number of outputs of a transaction, if there are too few coins to fill the block
+    /// otherwise.
     fan_out: Option<u64>,
     /// More coins are due than the block can spend.
     plenty: bool,
@@ -152,7 +153,7 @@ impl Planner<'_> {
             && self.plan.inputs < self.inputs_max
     }
 
-    /// Adds one transaction; false if there is nothing left to spend.
+    /// Adds one transaction; returns false if there is nothing left to spend.
     fn add(&mut self) -> bool {
         let (mut wanted_inputs, mut wanted_outputs) = self.shape();
         let mut draft = Draft {
@@ -188,7 +189,7 @@ impl Planner<'_> {
         true
     }
 
-    /// Numbers of inputs and outputs.
+    /// Returns the numbers of inputs and outputs.
     fn shape(&mut self) -> (u64, u64) {
         let rng = &mut *self.rng;
         if let Some(outputs) = self.fan_out {
@@ -208,7 +209,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds an input to `draft`; false if no coin is ready.
+    /// Adds an input to `draft`; returns false if no coin is ready.
     fn add_input(&mut self, draft: &mut Draft) -> bool {
         let in_block = self.rng.percent(u64::from(self.spec.in_block_percent));
         let mut spend = match in_block.then(|| self.take_fresh()).flatten() {
@@ -235,7 +236,7 @@ impl Planner<'_> {
         true
     }
 
-    /// An output of this block that may be spent in it.
+    /// Takes an output of this block that may be spent in it.
     fn take_fresh(&mut self) -> Option<Fresh> {
         let fresh = &mut self.plan.fresh;
         for _ in 0..4 {
@@ -250,7 +251,7 @@ impl Planner<'_> {
         None
     }
 
-    /// A sequence number: final, replaceable, or now and then a relative lock that has passed.
+    /// Returns a sequence number: final, replaceable, or sometimes a relative lock that has passed.
     fn sequence(&mut self, coin: Option<&Coin>, lock: Lock) -> u32 {
         if lock.kind == Kind::P2wshCsv {
             return lock.csv_blocks();
@@ -266,7 +267,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The longest relative time lock (BIP 68), in units of 512 seconds, that is over for `coin`.
+    /// Returns the longest relative time lock (BIP 68), in units of 512 seconds, that is over for
+    /// `coin`.
     fn passed_512_seconds(&self, coin: Option<&Coin>) -> u32 {
         let Some(coin) = coin else { return 0 };
         let now = median_time_past(self.spec.seed, self.height - 1);
@@ -274,7 +276,7 @@ impl Planner<'_> {
         (now.saturating_sub(then) / 512).min(0xffff)
     }
 
-    /// Version and lock time, as the inputs need them.
+    /// Sets the version and lock time that the inputs need.
     fn set_locks(&mut self, payment: &mut Payment) {
         let cltv = payment.inputs.iter().any(|input| input.lock.needs_lock_time());
         let csv = payment.inputs.iter().any(|input| input.lock.kind == Kind::P2wshCsv);
@@ -329,7 +331,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The kind and the life of an output.
+    /// Returns the kind and the life of an output.
     fn draw_output(&mut self) -> (Kind, Option<u32>) {
         let mut kind = self.spec.mix.draw(self.rng);
         let mut life = draw_life(self.rng, self.spec);
@@ -346,7 +348,7 @@ impl Planner<'_> {
         (kind, life)
     }
 
-    /// A kind that can be spent, and in the topmost blocks without a signature.
+    /// Returns a kind that can be spent, and in the topmost blocks without a signature.
     fn draw_spendable(&mut self) -> Kind {
         match self.spec.is_top(self.height) {
             true => Kind::OpTrue,
@@ -354,7 +356,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A share of `left` for one of `count` outputs; a small one for those that live long.
+    /// Returns a share of `left` for one of `count` outputs; a small one for those that live long.
     fn amount(&mut self, left: u64, count: u64, life: Option<u32>) -> u64 {
         let rng = &mut *self.rng;
         if life.is_none_or(|life| life > LONG_LIFE) {
@@ -367,7 +369,8 @@ impl Planner<'_> {
     }
 }
 
-/// The most that the coinbase of the block at `height` may claim. Every 50th leaves a satoshi.
+/// Returns what the coinbase of the block at `height` claims: all that it may, except that every
+/// 50th leaves a satoshi.
 pub(crate) fn reward(height: u32, fees: u64) -> u64 {
     (subsidy(height) + fees).saturating_sub(u64::from(height % 50 == 7))
 }

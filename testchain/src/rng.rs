@@ -5,20 +5,20 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator for `seed` and `stream`; different streams of a seed are independent.
+    /// Creates a generator for `seed` and `stream`; different streams of a seed are independent.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Rng(seed ^ stream.wrapping_mul(0xd1342543de82ef95));
         rng.0 = rng.next_u64();
         rng
     }
 
-    /// A generator in a given state, which costs nothing to make.
+    /// Creates a generator in a given state, at no cost.
     #[inline]
     pub fn from_state(state: u64) -> Self {
         Rng(state)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e3779b97f4a7c15);
@@ -27,7 +27,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; 0 for `n` of 0.
+    /// Returns a number below `n`, or 0 if `n` is 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
@@ -41,18 +41,18 @@ impl Rng {
         }
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True `percent` times out of a hundred.
+    /// Returns true `percent` times out of a hundred.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// `2^e` plus noise below it, with `e` geometric: each octave is `q / 256` times as likely as
-    /// the one before it. A power law without floating point, cut off at `2^31`.
+    /// Returns `2^e` plus noise below it, with `e` geometric: each octave is `q / 256` times as
+    /// likely as the one before it. A power law without floating point, cut off at `2^31`.
     pub fn power_law(&mut self, q: u64) -> u64 {
         let mut octave = 0;
         while octave < 30 && self.below(256) < q {

@@ -1,13 +1,13 @@
-//! How long randomised tests run: short in `make test`, and as long as somebody has time for with
-//! the environment variable `APUS_TEST_ROUNDS`.
+//! How long randomised tests run: briefly in `make test`, and longer with the environment variable
+//! `APUS_TEST_ROUNDS`.
 
-/// The number of rounds of a test: `default` times `APUS_TEST_ROUNDS`.
+/// Returns the number of rounds of a test: `default` times `APUS_TEST_ROUNDS`.
 pub fn rounds(default: u64) -> u64 {
     default.saturating_mul(factor())
 }
 
-/// The distance between the cases that a test tries, of those that it could try: `default` divided
-/// by `APUS_TEST_ROUNDS`, and at least 1.
+/// Returns the distance between the cases that a test tries, among all that it could try: `default`
+/// divided by `APUS_TEST_ROUNDS`, and at least 1.
 pub fn every(default: u64) -> usize {
     (default / factor()).max(1) as usize
 }

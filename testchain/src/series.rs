@@ -1,7 +1,7 @@
 //! Numbered secrets and their points: millions of them from two small tables.
 //!
-//! Number `i` is the sum of one entry of each table, secret and point alike. A coin then keeps an
-//! index of four bytes, and its key is found with one addition. Test data has no secret to
+//! Number `i` is the sum of one entry of each table, secret and point alike. So a coin needs only
+//! an index of four bytes, and its key is found with one addition. Test data has no secret to
 //! protect.
 
 use bitcoin::hashes::{Hash, sha256};
@@ -9,7 +9,7 @@ use bitcoin::secp256k1::{PublicKey, Secp256k1, SecretKey, SignOnly};
 
 use crate::curve::{Point, sums};
 
-/// Points that are made together in one thread: enough that the division that they share costs
+/// Points that are computed together in one thread: enough that the division that they share costs
 /// little, few enough that blocks keep all threads busy.
 pub(crate) const BATCH: usize = 256;
 
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 impl Series {
-    /// A series of `count` numbers, which follows from a seed and a name. Takes 15 ms for a hundred
+    /// Creates a series of `count` numbers from a seed and a name. Takes 15 ms for a hundred
     /// million.
     pub fn new(secp: &Secp256k1<SignOnly>, seed: u64, name: &[u8], count: u32) -> Self {
         let side = root(count);
@@ -41,7 +41,7 @@ impl Series {
         Series { count, side, high: table(b" high "), low: table(b" low ") }
     }
 
-    /// The number of secrets.
+    /// Returns the number of secrets.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -52,13 +52,13 @@ impl Series {
         (&self.high[high as usize], &self.low[low as usize])
     }
 
-    /// The secret with this index, modulo the number of secrets.
+    /// Returns the secret with this index, modulo the number of secrets.
     pub fn secret(&self, index: u32) -> SecretKey {
         let (high, low) = self.entries(index);
         high.secret.add_tweak(&low.secret.into()).expect("random numbers do not add up to zero")
     }
 
-    /// The points with these indices, modulo the number of secrets.
+    /// Returns the points with these indices, modulo the number of secrets.
     pub fn points(&self, indices: impl ExactSizeIterator<Item = u32>) -> Vec<Point> {
         sums(indices.map(|index| {
             let (high, low) = self.entries(index);
@@ -67,13 +67,13 @@ impl Series {
     }
 }
 
-/// The square root, rounded up.
+/// Returns the square root, rounded up.
 fn root(count: u32) -> u32 {
     (1..).find(|side| u64::from(*side).pow(2) >= u64::from(count)).expect("at most 65,536")
 }
 
-/// `count` entries that follow from a text. They too are sums of entries of two smaller tables,
-/// because each of those costs a multiplication of the base point, 20 µs.
+/// Returns `count` entries derived from a text. They too are sums of entries of two smaller tables,
+/// because each entry of those costs a multiplication of the base point, 20 µs.
 fn table(secp: &Secp256k1<SignOnly>, text: &[u8], count: u32) -> Vec<Entry> {
     let side = root(count);
     let entry = |index: u32| {

@@ -1,5 +1,5 @@
-//! The messages that signatures are for: legacy, BIP 143, and BIP 341 with BIP 342, with every
-//! hash type.
+//! The messages that signatures sign: legacy, BIP 143, and BIP 341 with BIP 342, with every hash
+//! type.
 //!
 //! They are computed here rather than with the `bitcoin` crate: a benchmark chain has ten million
 //! of them, and the parts that the inputs share are hashed once.
@@ -23,11 +23,11 @@ pub(crate) const SIGHASH_ANYONECANPAY: u8 = 0x80;
 
 static TAP_SIGHASH: LazyLock<sha256::HashEngine> = LazyLock::new(|| tagged(b"TapSighash"));
 
-/// A transaction in the parts that messages are made of.
+/// A transaction, divided into the parts that messages consist of.
 pub(crate) struct Messages<'a> {
     tx: &'a Payment,
     ring: &'a Ring<'a>,
-    /// Number of outputs and the outputs, as they stand in the transaction.
+    /// Number of outputs and the outputs, as encoded in the transaction.
     pub outputs: Vec<u8>,
     /// Where each output begins, and where the last ends.
     output_starts: Vec<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Messages<'a> {
     v1: OnceCell<[[u8; 32]; 5]>,
 }
 
-/// What a message of BIP 341 is about besides the transaction.
+/// What a message of BIP 341 commits to besides the transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taproot<'a> {
     /// The hash of the leaf that is run, and the index of the last OP_CODESEPARATOR run, or
@@ -77,12 +77,12 @@ impl<'a> Messages<'a> {
         Messages { tx, ring, outputs, output_starts, prevouts, sequences, v0, v1 }
     }
 
-    /// The outputs without their number.
+    /// Returns the outputs without their number.
     fn plain_outputs(&self) -> &[u8] {
         &self.outputs[self.output_starts[0]..]
     }
 
-    /// Output `i`, if there is one.
+    /// Returns output `i`, if there is one.
     fn output(&self, i: usize) -> Option<&[u8]> {
         let end = self.output_starts.get(i + 1)?;
         Some(&self.outputs[self.output_starts[i]..*end])
@@ -96,8 +96,8 @@ impl<'a> Messages<'a> {
         &self.sequences[4 * i..4 * i + 4]
     }
 
-    /// The message before BIP 143: the hash of the transaction with `code` as the script of input
-    /// `i`, and empty scripts in the other inputs. 1 for SIGHASH_SINGLE without its output.
+    /// Returns the message before BIP 143: the hash of the transaction with `code` as the script of
+    /// input `i`, and empty scripts in the other inputs; 1 for SIGHASH_SINGLE without its output.
     pub fn legacy(&self, i: usize, code: &[u8], hash_type: u8) -> [u8; 32] {
         let inputs = self.tx.inputs.len();
         let (base, alone) = parts(hash_type);
@@ -139,7 +139,7 @@ impl<'a> Messages<'a> {
         sha256d::Hash::from_engine(engine).to_byte_array()
     }
 
-    /// The message of BIP 143.
+    /// Returns the message of BIP 143.
     pub fn segwit_v0(&self, i: usize, code: &[u8], hash_type: u8) -> [u8; 32] {
         let [prevouts, sequences, outputs] = *self.v0.get_or_init(|| {
             [&self.prevouts[..], &self.sequences, self.plain_outputs()]
@@ -166,8 +166,9 @@ impl<'a> Messages<'a> {
         sha256d::Hash::hash(&text).to_byte_array()
     }
 
-    /// The hash type that a Taproot signature of input `i` gets where one was asked for: that one,
-    /// without what BIP 341 does not know, and without SIGHASH_SINGLE where it has no output.
+    /// Returns the hash type of a Taproot signature of input `i` for which `hash_type` was asked:
+    /// the same, without what BIP 341 does not define, and without SIGHASH_SINGLE if the input has
+    /// no output.
     pub fn taproot_type(&self, i: usize, hash_type: u8) -> u8 {
         let base = match hash_type & 3 {
             SIGHASH_SINGLE if self.output(i).is_none() => SIGHASH_ALL,
@@ -177,7 +178,7 @@ impl<'a> Messages<'a> {
         base | hash_type & SIGHASH_ANYONECANPAY
     }
 
-    /// The message of BIP 341 for a hash type that it allows; 0 for SIGHASH_DEFAULT.
+    /// Returns the message of BIP 341 for a hash type that it allows; 0 for SIGHASH_DEFAULT.
     pub fn taproot(&self, i: usize, spend: Taproot<'_>, hash_type: u8) -> [u8; 32] {
         let common = self.v1.get_or_init(|| self.taproot_common());
         let (base, alone) = parts(hash_type);
@@ -217,7 +218,7 @@ impl<'a> Messages<'a> {
         sha256::Hash::from_engine(engine).to_byte_array()
     }
 
-    /// Hashes of outpoints, amounts, scripts, sequence numbers and outputs.
+    /// Returns the hashes of outpoints, amounts, scripts, sequence numbers and outputs.
     fn taproot_common(&self) -> [[u8; 32]; 5] {
         let (mut amounts, mut scripts) = (Vec::new(), Vec::new());
         for input in &self.tx.inputs {
@@ -229,7 +230,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Which outputs a hash type signs, and whether no other input.
+/// Returns which outputs a hash type signs, and whether it signs no other input.
 fn parts(hash_type: u8) -> (u8, bool) {
     (hash_type & 0x1f, hash_type & SIGHASH_ANYONECANPAY != 0)
 }

@@ -21,7 +21,7 @@ const HALF_ORDER: [u8; 32] = [
     0x5d, 0x57, 0x6e, 0x73, 0x57, 0xa4, 0x50, 0x1d, 0xdf, 0xe9, 0x2f, 0x46, 0x68, 0x1b, 0x20, 0xa0,
 ];
 
-/// What a signature starts from; one signature uses it.
+/// The nonce of one signature, with what is derived from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Nonce {
     /// x of R, big-endian: ECDSA's r and BIP 340's R.
@@ -44,7 +44,7 @@ impl Der {
         &self.bytes[..self.len]
     }
 
-    /// The signature with the other S, which is as valid.
+    /// Returns the signature with the other S, which is as valid.
     pub fn with_other_s(&self) -> Der {
         let number = |at: usize| {
             let digits = &self.bytes[at + 2..at + 2 + usize::from(self.bytes[at + 1])];
@@ -60,7 +60,7 @@ impl Der {
 }
 
 impl Nonce {
-    /// The nonces with these numbers.
+    /// Returns the nonces with these numbers.
     pub fn batch(series: &Series, indices: &[u32]) -> Vec<Nonce> {
         let secrets: Vec<_> = indices.iter().map(|&index| series.secret(index)).collect();
         let inverses = invert(&secrets);
@@ -76,7 +76,7 @@ impl Nonce {
     }
 }
 
-/// ECDSA signature on the hash `z`, with a low S and the byte of a hash type.
+/// Returns an ECDSA signature on the hash `z`, with a low S and the byte of a hash type.
 pub(crate) fn ecdsa(secret: &SecretKey, nonce: &Nonce, z: [u8; 32], hash_type: u8) -> Der {
     let z = Scalar::from_be_bytes(z).expect("a hash is below the group order");
     let r = Scalar::from_be_bytes(nonce.r).expect("r is below the group order");
@@ -91,8 +91,8 @@ pub(crate) fn ecdsa(secret: &SecretKey, nonce: &Nonce, z: [u8; 32], hash_type: u
     der(&nonce.r, &s.secret_bytes(), hash_type)
 }
 
-/// BIP 340 signature with a secret whose point has an even second coordinate, and `xonly` as its
-/// first one.
+/// Returns a BIP 340 signature with a secret whose point has an even second coordinate, and `xonly`
+/// as its first one.
 pub(crate) fn schnorr(
     secret: SecretKey,
     xonly: &[u8; 32],
@@ -114,8 +114,8 @@ pub(crate) fn schnorr(
     signature
 }
 
-/// The secret for which the ECDSA signature (r, s) is valid on the hash `z`, where `r` is the first
-/// coordinate of the point of `k`.
+/// Returns the secret for which the ECDSA signature (r, s) is valid on the hash `z`, where `r` is
+/// the first coordinate of the point of `k`.
 pub(crate) fn secret_for(k: SecretKey, r: [u8; 32], s: &SecretKey, z: [u8; 32]) -> SecretKey {
     let r = SecretKey::from_slice(&r).expect("r is below the group order");
     let minus_z = SecretKey::from_slice(&z).expect("a hash is a valid secret").negate();
@@ -125,7 +125,7 @@ pub(crate) fn secret_for(k: SecretKey, r: [u8; 32], s: &SecretKey, z: [u8; 32]) 
         .expect("neither product nor sum is zero")
 }
 
-/// The start of a tagged hash (BIP 340).
+/// Returns the start of a tagged hash (BIP 340).
 pub(crate) fn tagged(tag: &[u8]) -> sha256::HashEngine {
     let tag = sha256::Hash::hash(tag).to_byte_array();
     let mut engine = sha256::HashEngine::default();
@@ -134,7 +134,7 @@ pub(crate) fn tagged(tag: &[u8]) -> sha256::HashEngine {
     engine
 }
 
-/// The inverses of many numbers, with three products each (Montgomery's trick).
+/// Returns the inverses of many numbers, with three products each (Montgomery's trick).
 fn invert(numbers: &[SecretKey]) -> Vec<SecretKey> {
     let times = |a: &SecretKey, b: &SecretKey| a.mul_tweak(&Scalar::from(*b)).expect("not zero");
     let Some(first) = numbers.first() else { return Vec::new() };
@@ -151,7 +151,7 @@ fn invert(numbers: &[SecretKey]) -> Vec<SecretKey> {
     products
 }
 
-/// `k^-1`, computed as `k^(n-2)`: the library has no inverse.
+/// Returns `k^-1`, computed as `k^(n-2)`: the library has no inverse.
 fn invert_one(k: &SecretKey) -> SecretKey {
     let mut exponent = constants::CURVE_ORDER;
     exponent[31] -= 2;
@@ -166,7 +166,7 @@ fn invert_one(k: &SecretKey) -> SecretKey {
     power.expect("the exponent is not zero")
 }
 
-/// A signature in DER (BIP 66), followed by its hash type.
+/// Encodes a signature in DER (BIP 66), followed by its hash type.
 pub(crate) fn der(r: &[u8; 32], s: &[u8; 32], hash_type: u8) -> Der {
     let mut out = Der { bytes: [0; 73], len: 2 };
     for number in [r, s] {

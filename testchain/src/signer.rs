@@ -18,9 +18,9 @@ use crate::signature::{Der, Nonce, SIGHASH_ALL, ecdsa, schnorr, secret_for};
 pub struct Signed {
     /// The transaction's bytes, as in a block.
     pub bytes: Vec<u8>,
-    /// Transaction id, in the order of the wire.
+    /// Transaction id, in the byte order of the wire.
     pub txid: [u8; 32],
-    /// The hash of the transaction with its witness (wtxid), in the order of the wire.
+    /// The hash of the transaction with its witness (wtxid), in the byte order of the wire.
     pub wtxid: [u8; 32],
 }
 
@@ -37,23 +37,22 @@ impl Payment {
         self.sign_with(&keys.ring_of(self.keys().collect()), &nonces)
     }
 
-    /// Signs every input with nonces that nothing else is signed with: [`Payment::signatures`] of
-    /// them.
+    /// Signs every input with [`Payment::signatures`] nonces, which nothing else is signed with.
     pub(crate) fn sign_with(&self, ring: &Ring<'_>, nonces: &[Nonce]) -> Signed {
         let messages = Messages::new(self, ring);
         Signer { tx: self, ring, messages, nonces: nonces.iter() }.finish()
     }
 
-    /// Signs every input, for a transaction that is to be changed by hand.
+    /// Signs every input, and returns a transaction that can be changed by hand.
     ///
     /// # Panics
-    /// With no inputs or no outputs: the `bitcoin` crate does not read such a transaction.
+    /// If there are no inputs or no outputs: the `bitcoin` crate does not read such a transaction.
     pub fn to_transaction(&self, keys: &Keys) -> Transaction {
         deserialize(&self.sign(keys).bytes).expect("the signer writes valid transactions")
     }
 }
 
-/// `script_sig` of one input and its witness, serialised with its item count; empty for none.
+/// The `script_sig` of one input and its witness, serialised with its item count; empty for none.
 #[derive(Default)]
 struct Unlock {
     script_sig: Vec<u8>,
@@ -123,8 +122,8 @@ impl<'a> Signer<'a> {
         unlock
     }
 
-    /// An ECDSA signature of input `i` with the key with this index, for the message that `hash`
-    /// gives for a hash type.
+    /// Returns an ECDSA signature of input `i` with the key with this index, for the message that
+    /// `hash` gives for a hash type.
     fn ecdsa(
         &mut self,
         i: usize,
@@ -137,8 +136,8 @@ impl<'a> Signer<'a> {
         ecdsa(&self.ring.key(key).secret(), nonce, z, hash_type)
     }
 
-    /// A BIP 340 signature of input `i` with the key with this index, and its hash type unless it
-    /// is the default.
+    /// Returns a BIP 340 signature of input `i` with the key with this index, and its hash type
+    /// unless it is the default.
     fn schnorr(&mut self, i: usize, key: u32, spend: Taproot<'_>) -> Vec<u8> {
         let asked = self.tx.inputs[i].hash_type;
         let hash_type = asked.map(|hash_type| self.messages.taproot_type(i, hash_type));
@@ -184,7 +183,7 @@ impl<'a> Signer<'a> {
         }
     }
 
-    /// The witness with its item count; empty for none.
+    /// Returns the witness with its item count; empty for none.
     fn witness(&mut self, i: usize, lock: Lock) -> Vec<u8> {
         match lock.kind {
             Kind::P2shP2wpkh | Kind::P2wpkh => {
@@ -221,7 +220,7 @@ impl<'a> Signer<'a> {
         }
     }
 
-    /// What spends an odd output as input `i`.
+    /// Returns what spends an odd output as input `i`.
     fn odd(&mut self, i: usize, odd: &Odd) -> Unlock {
         let mut items: Vec<_> = odd.items.iter().map(|item| self.odd_item(i, odd, item)).collect();
         let mut unlock = Unlock::default();
@@ -278,7 +277,7 @@ impl<'a> Signer<'a> {
     }
 }
 
-/// The message of an ECDSA signature of input `i`, for the script from byte `start` on.
+/// Returns the message of an ECDSA signature of input `i`, for the script from byte `start` on.
 fn odd_message(
     messages: &Messages<'_>,
     i: usize,
@@ -293,7 +292,7 @@ fn odd_message(
     }
 }
 
-/// A script without OP_CODESEPARATOR, as legacy messages have it.
+/// Returns a script without OP_CODESEPARATOR, as legacy messages have it.
 fn without_separators(script: &[u8]) -> Vec<u8> {
     let whole = ScriptBuf::from(script.to_vec());
     let starts: Vec<_> =
@@ -303,7 +302,8 @@ fn without_separators(script: &[u8]) -> Vec<u8> {
     parts.filter(|part| *part != [OP_CODESEPARATOR]).flatten().copied().collect()
 }
 
-/// A push whose length takes 1, 2 or 4 bytes, by the number of the item.
+/// Returns a function that writes a push whose length takes 1, 2 or 4 bytes, by the number of the
+/// item.
 fn put_clumsy(n: usize) -> fn(&[u8], &mut Vec<u8>) {
     fn put(opcode: u8, len_bytes: usize, data: &[u8], out: &mut Vec<u8>) {
         out.push(opcode);

@@ -1,4 +1,4 @@
-//! What chain to make.
+//! What kind of chain to make.
 
 use crate::keys::KEYS_MAX;
 use crate::lock::{ALL_KINDS, KINDS, Kind};
@@ -7,23 +7,23 @@ use crate::rng::Rng;
 /// A chain in a few numbers. The same numbers give the same bytes, on any number of threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Everything random follows from it.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Blocks at the start with nothing but a coinbase; at least 101, so that coins mature.
+    /// Blocks at the start with only a coinbase; at least 101, so that coins mature.
     pub quiet_blocks: u32,
-    /// Blocks full of transactions, after these.
+    /// Blocks full of transactions, after the quiet ones.
     pub busy_blocks: u32,
     /// Bytes that a busy block is filled up to, if weight and signature operations allow it.
     pub busy_bytes: u64,
-    /// Most transactions in a busy block, its coinbase aside.
+    /// Maximum number of transactions in a busy block, besides its coinbase.
     pub busy_txs_max: u32,
-    /// Blocks with nothing but a coinbase at the end (2,100 make assumevalid apply).
+    /// Blocks with only a coinbase at the end (2,100 make assumevalid apply).
     pub empty_blocks_after: u32,
-    /// Blocks full of transactions after the empty ones. They spend and make only outputs that need
-    /// no signature, so that they are cheap to verify where assumevalid does not cover them.
+    /// Blocks full of transactions after the empty ones. They spend and create only outputs that
+    /// need no signature, so that they are cheap to verify where assumevalid does not cover them.
     pub top_blocks: u32,
-    /// Number of keys: at least 3, at most [`KEYS_MAX`]. While there are new ones, two of three
-    /// outputs get one that no output had before; then all come again, in the same order.
+    /// Number of keys: at least 3, at most [`KEYS_MAX`]. While there are unused keys, two of three
+    /// outputs get one; then all keys are used again, in the same order.
     pub keys: u32,
     /// Percentage of inputs that spend an output of their own block.
     pub in_block_percent: u8,
@@ -34,7 +34,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// For tests: 150 quiet blocks and 50 of about 60 kB, every kind of script often.
+    /// Returns a chain for tests: 150 quiet blocks and 50 of about 60 kB, every kind of script
+    /// often.
     pub fn small(seed: u64) -> Self {
         Spec {
             seed,
@@ -51,13 +52,14 @@ impl Spec {
         }
     }
 
-    /// For tests of scripts: like [`Spec::small`], but two of three outputs are of [`Kind::Odd`].
+    /// Returns a chain for tests of scripts: like [`Spec::small`], but two of three outputs are of
+    /// [`Kind::Odd`].
     pub fn odd(seed: u64) -> Self {
         Spec { keys: 4_096, mix: Mix::odd(), ..Spec::small(seed) }
     }
 
-    /// For benchmarks: shaped like mainnet, `bytes` in `blocks` busy blocks, 2,100 empty ones
-    /// after them.
+    /// Returns a chain for benchmarks: shaped like mainnet, `bytes` in `blocks` busy blocks, 2,100
+    /// empty ones after them.
     pub fn mainnet_like(seed: u64, blocks: u32, bytes: u64) -> Self {
         Spec {
             seed,
@@ -74,41 +76,41 @@ impl Spec {
         }
     }
 
-    /// Height of the last block.
+    /// Returns the height of the last block.
     pub fn height(&self) -> u32 {
         self.top_start().saturating_add(self.top_blocks)
     }
 
-    /// Height of the last block below the topmost busy ones.
+    /// Returns the height of the last block below the topmost busy ones.
     pub fn top_start(&self) -> u32 {
         self.busy_end().saturating_add(self.empty_blocks_after)
     }
 
-    /// Height of the last busy block below the empty ones.
+    /// Returns the height of the last busy block below the empty ones.
     pub fn busy_end(&self) -> u32 {
         self.quiet_blocks.saturating_add(self.busy_blocks)
     }
 
-    /// True if the block at `height` is filled with transactions.
+    /// Returns whether the block at `height` is filled with transactions.
     pub fn is_busy(&self, height: u32) -> bool {
         (height > self.quiet_blocks && height <= self.busy_end()) || self.is_top(height)
     }
 
-    /// True if the block at `height` is one of the busy ones after the empty ones.
+    /// Returns whether the block at `height` is one of the busy ones after the empty ones.
     pub fn is_top(&self, height: u32) -> bool {
         height > self.top_start() && height <= self.height()
     }
 
-    /// Percentage of outputs, among those that are not spent below the topmost blocks, that are
-    /// made for these to spend: some two thousand for each of them.
+    /// Returns the percentage of outputs, among those that are not spent below the topmost blocks,
+    /// that are created for these to spend: some two thousand for each of them.
     pub(crate) fn for_top_percent(&self) -> u64 {
         let top = u64::from(self.top_blocks);
         (120 * top).div_ceil(u64::from(self.busy_blocks.max(1))).min(100)
     }
 }
 
-/// Hash types other than SIGHASH_ALL. The last five are nothing that Core gives a name to:
-/// consensus takes them in scripts before Taproot.
+/// Hash types other than SIGHASH_ALL. The last five have no name in Core: consensus accepts them in
+/// scripts before Taproot.
 const HASH_TYPES: [u8; 10] = [0x81, 0x83, 0x82, 0x03, 0x02, 0x00, 0x04, 0x80, 0x1f, 0xff];
 
 /// How often each kind of output script and each kind of signature occurs.
@@ -116,15 +118,15 @@ const HASH_TYPES: [u8; 10] = [0x81, 0x83, 0x82, 0x03, 0x02, 0x00, 0x04, 0x80, 0x
 pub struct Mix {
     weights: [u32; KINDS],
     total: u64,
-    /// Out of a thousand inputs those whose hash type is not the usual one.
+    /// Number of inputs out of a thousand whose hash type is not the usual one.
     hash_types_permille: u16,
-    /// How many of [`HASH_TYPES`] these choose from.
+    /// How many of [`HASH_TYPES`] these inputs choose from.
     hash_types: u8,
 }
 
 impl Mix {
-    /// Each kind with its weight; kinds not named do not occur. One input in a hundred has a hash
-    /// type other than SIGHASH_ALL and SIGHASH_DEFAULT, as on mainnet.
+    /// Creates a mix from the weights of kinds; kinds not named do not occur. One input in a
+    /// hundred has a hash type other than SIGHASH_ALL and SIGHASH_DEFAULT, as on mainnet.
     ///
     /// # Panics
     /// If no spendable kind has a weight.
@@ -141,7 +143,7 @@ impl Mix {
         mix
     }
 
-    /// About the shares of mainnet in 2025.
+    /// Returns a mix with about the shares of mainnet in 2025.
     pub fn mainnet() -> Self {
         Mix::new(&[
             (Kind::P2wpkh, 40_500),
@@ -164,18 +166,19 @@ impl Mix {
         ])
     }
 
-    /// Every kind about as often as any other; the oversized one rarely. Every hash type, those
-    /// without a name included.
+    /// Returns a mix of every kind in about equal shares, except that the oversized one is rare,
+    /// and of every hash type, including those without a name.
     pub fn varied() -> Self {
         Mix::varied_with(1_000)
     }
 
-    /// The same with two thirds of [`Kind::Odd`].
+    /// Returns a mix like [`Mix::varied`], but with two thirds of [`Kind::Odd`].
     pub fn odd() -> Self {
         Mix::varied_with(2_000 * KINDS as u32)
     }
 
-    /// Every kind, with a weight of 1,000 except for odd ones and the oversized one.
+    /// Returns a mix of every kind, with a weight of 1,000 except for odd ones and the oversized
+    /// one.
     fn varied_with(odd: u32) -> Self {
         let weight = |kind| match kind {
             Kind::Oversized => 3,
@@ -186,13 +189,13 @@ impl Mix {
         Mix { hash_types_permille: 250, hash_types: HASH_TYPES.len() as u8, ..mix }
     }
 
-    /// The hash type of an input's signatures; `None` for the usual one.
+    /// Returns the hash type of an input's signatures; `None` for the usual one.
     pub(crate) fn draw_hash_type(&self, rng: &mut Rng) -> Option<u8> {
         let unusual = rng.below(1_000) < u64::from(self.hash_types_permille);
         unusual.then(|| HASH_TYPES[rng.below(u64::from(self.hash_types)) as usize])
     }
 
-    /// A kind at random.
+    /// Returns a kind at random.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Kind {
         let mut left = rng.below(self.total);
         for kind in ALL_KINDS {
@@ -205,7 +208,7 @@ impl Mix {
         Kind::OpTrue
     }
 
-    /// A kind at random that can be spent.
+    /// Returns a kind at random that can be spent.
     pub(crate) fn draw_spendable(&self, rng: &mut Rng) -> Kind {
         loop {
             let kind = self.draw(rng);

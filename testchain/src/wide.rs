@@ -1,4 +1,4 @@
-//! A chain that leaves many coins, as mainnet does, and of which little is remembered.
+//! A chain that leaves many coins, as mainnet does, and takes little memory to make.
 
 use std::ops::Range;
 
@@ -19,10 +19,10 @@ use crate::rng::Rng;
 const OUTPUTS: u32 = 24;
 /// Inputs of a transaction, on average.
 const INPUTS: u32 = 5;
-/// Half of the inputs spend outputs of this many newest blocks, the block itself among them.
+/// Half of the inputs spend outputs of this many newest blocks, including the block itself.
 const NEWEST_BLOCKS: usize = 100;
-/// With bursts, the distance of the blocks that spend most, and the inputs and outputs of their
-/// transactions, and of those of the other blocks, on average: as many bytes as without.
+/// With bursts, the distance between blocks that spend most, and the average inputs and outputs of
+/// their transactions, and of those of the other blocks: as many bytes as without bursts.
 const BURST_EVERY: usize = 4;
 const IN_BURSTS: (u32, u32) = (20, 4);
 const BETWEEN_BURSTS: (u32, u32) = (1, 29);
@@ -32,44 +32,44 @@ const FIRST_OUTPUTS: u32 = 1_000;
 const MATURITY: usize = 100;
 /// Length of an output script: a version, and a push of 20 bytes.
 const SCRIPT_BYTES: usize = 22;
-/// A busy block's bytes for each of its transactions, the coinbase and the header aside.
+/// A busy block's bytes for each of its transactions, without the coinbase and the header.
 const TX_BYTES: u64 = 10 + 41 * INPUTS as u64 + 31 * OUTPUTS as u64;
 
 /// Which coins the inputs of a [`Wide`] chain spend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Spends {
-    /// Half of them any coin of the UTXO set, half one of the newest hundred blocks
+    /// Half spend any coin of the UTXO set, half a coin of the newest hundred blocks
     #[default]
     Mixed,
     /// Any coin of the UTXO set: hardly ever a new one
     Old,
-    /// In every fourth block 20,000 coins of one earlier block, and 1,000 of any in the others
+    /// Every fourth block spends 20,000 coins of one earlier block, the others 1,000 of any
     Bursts,
 }
 
 /// A chain with many coins, in a few numbers. The same numbers give the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WideSpec {
-    /// Everything random follows from it.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Blocks at the start with nothing but a coinbase; at least 101, so that coins mature.
+    /// Blocks at the start with only a coinbase; at least 101, so that coins mature.
     pub quiet_blocks: u32,
-    /// Blocks full of transactions, after these.
+    /// Blocks full of transactions, after the quiet ones.
     pub busy_blocks: u32,
-    /// Transactions in a busy block, its coinbase aside: an even number of at most 1,000, so that a
-    /// block takes less than 1 MB. They have 24 outputs and 5 inputs on average.
+    /// Transactions in a busy block, besides its coinbase: an even number of at most 1,000, so that
+    /// a block takes less than 1 MB. They have 24 outputs and 5 inputs on average.
     pub txs: u32,
-    /// Which coins they spend.
+    /// Which coins the transactions spend.
     pub spends: Spends,
-    /// Blocks with nothing but a coinbase after the busy ones (2,100 make assumevalid apply).
+    /// Blocks with only a coinbase after the busy ones (2,100 make assumevalid apply).
     pub empty_blocks_after: u32,
     /// Blocks full of transactions after the empty ones.
     pub top_blocks: u32,
 }
 
 impl WideSpec {
-    /// For benchmarks: busy blocks of 24,000 outputs and 5,000 inputs, `bytes` together, then 2,100
-    /// empty ones and `top_blocks` further busy ones.
+    /// Returns a chain for benchmarks: busy blocks of 24,000 outputs and 5,000 inputs, `bytes`
+    /// together, then 2,100 empty ones and `top_blocks` further busy ones.
     pub fn of_size(seed: u64, bytes: u64, top_blocks: u32) -> Self {
         let busy = u32::try_from(bytes / (1_000 * TX_BYTES)).unwrap_or(u32::MAX);
         WideSpec {
@@ -83,18 +83,18 @@ impl WideSpec {
         }
     }
 
-    /// Height of the last block.
+    /// Returns the height of the last block.
     pub fn height(&self) -> u32 {
         self.top_start().saturating_add(self.top_blocks)
     }
 
-    /// Height of the last block below the topmost busy ones.
+    /// Returns the height of the last block below the topmost busy ones.
     pub fn top_start(&self) -> u32 {
         let busy_end = self.quiet_blocks.saturating_add(self.busy_blocks);
         busy_end.saturating_add(self.empty_blocks_after)
     }
 
-    /// True if the block at `height` is filled with transactions.
+    /// Returns whether the block at `height` is filled with transactions.
     pub fn is_busy(&self, height: u32) -> bool {
         let below = height > self.quiet_blocks && height - self.quiet_blocks <= self.busy_blocks;
         below || (height > self.top_start() && height <= self.height())
@@ -116,7 +116,7 @@ pub struct Wide {
     txs: Vec<TxRow>,
     /// The number of all outputs made that could be spent.
     outputs: u32,
-    /// A bit for each of them.
+    /// A bit for each output, set if it is spent.
     spent: Vec<u64>,
     /// The outputs of the block whose coins the block being made spends, if it is a burst.
     burst_of: Option<Range<u32>>,
@@ -131,7 +131,7 @@ struct BlockRow {
     first_output: u32,
 }
 
-/// A transaction and its outputs, unspendable ones aside.
+/// A transaction and its outputs, without unspendable ones.
 struct TxRow {
     txid: [u8; 32],
     /// The sum of its outputs in satoshis.
@@ -147,7 +147,7 @@ struct Place {
     tx: usize,
 }
 
-/// The transactions of a block, its coinbase aside.
+/// The transactions of a block, without its coinbase.
 #[derive(Default)]
 struct Body {
     bytes: Vec<u8>,
@@ -156,14 +156,14 @@ struct Body {
 }
 
 impl Wide {
-    /// A generator that starts after the genesis block.
+    /// Creates a generator that starts after the genesis block.
     ///
     /// # Panics
     /// If the chain would reach into the future (more than 270,000 blocks), has fewer than 101
     /// quiet blocks, or an odd number of transactions or more than 1,000 in a block, or more than
     /// four billion outputs.
     pub fn new(spec: WideSpec) -> Self {
-        assert!(spec.height() <= HEIGHT_MAX, "the tip of {} blocks is not past", spec.height());
+        assert!(spec.height() <= HEIGHT_MAX, "{} blocks end in the future", spec.height());
         assert!(spec.quiet_blocks > 100, "no coin would be mature");
         assert!(spec.txs.is_multiple_of(2) && spec.txs <= 1_000, "{} transactions", spec.txs);
         let busy = u64::from(spec.busy_blocks) + u64::from(spec.top_blocks);
@@ -182,27 +182,27 @@ impl Wide {
         }
     }
 
-    /// The chain that is being made.
+    /// Returns the specification of the chain.
     pub fn spec(&self) -> &WideSpec {
         &self.spec
     }
 
-    /// The height of the last block made.
+    /// Returns the height of the last block made.
     pub fn height(&self) -> u32 {
         self.totals.blocks
     }
 
-    /// The hash of the last block made.
+    /// Returns the hash of the last block made.
     pub fn tip(&self) -> BlockHash {
         self.tip
     }
 
-    /// Sums over the blocks made.
+    /// Returns sums over the blocks made.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The UTXO set after the last block made, in no order.
+    /// Returns the UTXO set after the last block made, in no order.
     pub fn utxos(&self) -> impl Iterator<Item = Utxo> {
         (0..self.outputs).filter(|output| !self.is_spent(*output)).map(|output| {
             let place = self.place(output);
@@ -231,14 +231,14 @@ impl Wide {
         Place { block, tx: first + txs.partition_point(|tx| tx.first_output <= output) - 1 }
     }
 
-    /// The satoshis of an output of the transaction with index `tx`.
+    /// Returns the satoshis of an output of the transaction with index `tx`.
     fn amount(&self, tx: usize, output: u32) -> u64 {
         let row = &self.txs[tx];
         let end = self.txs.get(tx + 1).map_or(self.outputs, |next| next.first_output);
         share(row.amount, end - row.first_output, output - row.first_output, row.first_output)
     }
 
-    /// The outputs of which the next input spends one, if one is left.
+    /// Returns the outputs of which the next input spends one, if any is unspent.
     fn range(&mut self) -> Range<u32> {
         match self.spec.spends {
             Spends::Mixed if self.rng.percent(50) => {
@@ -250,7 +250,7 @@ impl Wide {
         }
     }
 
-    /// All outputs, or for a burst those of another block.
+    /// Returns all outputs, or for a burst those of another block.
     fn another_range(&mut self) -> Range<u32> {
         if self.burst_of.is_none() {
             return 0..self.outputs;
@@ -327,7 +327,7 @@ impl Wide {
         self.add_tx(txid, paid, outputs, false);
     }
 
-    /// The transactions of a busy block: pairs whose sizes differ and come to the average.
+    /// Returns the transactions of a busy block: pairs whose sizes differ and average out.
     fn body(&mut self) -> Body {
         let mut body = Body::default();
         let (inputs, outputs) = match self.spec.spends {
@@ -364,7 +364,7 @@ impl Wide {
         let mut coinbase = coinbase(height, &height.to_le_bytes(), txouts.collect());
         let leaves =
             |first| merkle_root(std::iter::once(first).chain(body.txids.iter().copied()).collect());
-        // Without witnesses, hashes with and without them are the same.
+        // Without witnesses, txids and wtxids are the same.
         commit(&mut coinbase, leaves([0; 32]));
         let txid = coinbase.compute_txid().to_byte_array();
         let time = block_time(self.spec.seed, height);
@@ -392,8 +392,9 @@ impl Iterator for Wide {
     }
 }
 
-/// The part of `amount` that the output `vout` of `count` gets: of two neighbours the first as
-/// much less than the average as the second more, and the last what is left over.
+/// Returns the part of `amount` that the output `vout` of `count` gets: of two neighbours, the
+/// first gets as much less than the average as the second gets more, and the last gets the
+/// remainder.
 fn share(amount: u64, count: u32, vout: u32, first_output: u32) -> u64 {
     let average = amount / u64::from(count);
     let rest = if vout + 1 == count { amount - average * u64::from(count) } else { 0 };

@@ -1,4 +1,4 @@
-//! Chains into files, in the format of Core's block files: magic, length, block.
+//! Writes chains into files, in the format of Core's block files: magic, length, block.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,12 +15,12 @@ pub const REGTEST_MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 /// Largest block file of Core (MAX_BLOCKFILE_SIZE).
 pub const BLK_FILE_BYTES_MAX: u64 = 128 << 20;
 
-/// Regtest's genesis block.
+/// Returns regtest's genesis block.
 pub fn genesis() -> Vec<u8> {
     serialize(&bitcoin::constants::genesis_block(Network::Regtest))
 }
 
-/// One block with its magic and length before it.
+/// Writes one block after its magic and length.
 pub fn write_block(out: &mut impl Write, block: &[u8]) -> io::Result<()> {
     let len = u32::try_from(block.len()).map_err(io::Error::other)?;
     out.write_all(&REGTEST_MAGIC)?;
@@ -28,21 +28,21 @@ pub fn write_block(out: &mut impl Write, block: &[u8]) -> io::Result<()> {
     out.write_all(block)
 }
 
-/// The genesis block and `blocks` into one file, which is replaced; `bitcoind -loadblock` reads
-/// it. Returns the size of the file.
+/// Writes the genesis block and `blocks` into one file, which is replaced; `bitcoind -loadblock`
+/// reads it. Returns the size of the file.
 ///
 /// # Errors
-/// What the file system says.
+/// The file cannot be written.
 pub fn write_framed(path: &Path, blocks: impl Iterator<Item = MadeBlock>) -> io::Result<u64> {
     write_split(blocks, u64::MAX, |_| File::create(path))
 }
 
-/// The genesis block and `blocks` into `blk00000.dat`, `blk00001.dat`, ... of `directory`, none
-/// above `file_bytes_max`, without obfuscation: a `blocks` directory that Core can reindex.
+/// Writes the genesis block and `blocks` into `blk00000.dat`, `blk00001.dat`, ... of `directory`,
+/// none above `file_bytes_max`, without obfuscation: a `blocks` directory that Core can reindex.
 /// Returns the size of all files.
 ///
 /// # Errors
-/// What the file system says.
+/// A file cannot be written.
 pub fn write_blk_files(
     directory: &Path,
     blocks: impl Iterator<Item = MadeBlock>,

@@ -34,7 +34,7 @@ fn class_of(rule: Break) -> BlockValidationResult {
     }
 }
 
-/// True if Core's log names `reason` as the one it refused a block for.
+/// Returns whether Core's log names `reason` as the one for which it refused a block.
 fn names(log: &str, reason: &str) -> bool {
     let said = ["AcceptBlock FAILED (", "Block validation error: "];
     said.iter().any(|said| {

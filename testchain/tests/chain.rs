@@ -1,4 +1,4 @@
-//! Bitcoin Core accepts the chains, and what the generator remembers is what the blocks say.
+//! Bitcoin Core accepts the chains, and the generator's records agree with the blocks.
 
 mod common;
 
@@ -164,7 +164,7 @@ fn files_hold_the_chain() {
     assert_eq!(joined, whole);
 }
 
-/// The UTXO set that the blocks say, found by playing them into a map.
+/// Returns the UTXO set of the blocks, computed by applying them to a map.
 fn replay(blocks: &[MadeBlock]) -> HashMap<OutPoint, Utxo> {
     let mut set = HashMap::new();
     for made in blocks {
@@ -191,7 +191,7 @@ fn replay(blocks: &[MadeBlock]) -> HashMap<OutPoint, Utxo> {
     set
 }
 
-/// For each block, the heights of the blocks that created the coins which it spends.
+/// Returns for each block the heights of the blocks that created the coins that it spends.
 fn spent_heights(blocks: &[MadeBlock]) -> Vec<Vec<u32>> {
     let mut heights = HashMap::new();
     let mut spent = Vec::new();
@@ -209,7 +209,7 @@ fn a_wide_chain_spends_new_coins_old_ones_or_those_of_one_block() {
     let spent = |spends| {
         let spec = WideSpec { busy_blocks: 220, spends, ..small_wide_spec() };
         let blocks: Vec<_> = Wide::new(spec).collect();
-        // From here on no coinbase is among the newest hundred that has many outputs.
+        // From here on, no coinbase with many outputs is among the newest hundred blocks.
         let spent: Vec<_> = (1..).zip(spent_heights(&blocks)).skip(240).take(100).collect();
         spent
     };
@@ -259,7 +259,7 @@ fn core_finds_the_same_coins(spec: WideSpec) {
     assert_eq!(judge.height(), 234);
     let set = replay(&blocks);
     let totals = wide.totals();
-    // Of the 109 busy blocks, those at a multiple of four spend more where there are bursts.
+    // Of the 109 busy blocks, those at a multiple of four spend more if there are bursts.
     let inputs = if spec.spends == Spends::Bursts { 27 * 400 + 82 * 20 } else { 109 * 100 };
     assert_eq!((totals.inputs, totals.unspent), (inputs, set.len() as u64));
     assert!(totals.inputs_in_block > 20 || spec.spends != Spends::Mixed, "{totals:?}");

@@ -7,29 +7,29 @@ pub struct ActiveChain {
 }
 
 impl ActiveChain {
-    /// The chain from the genesis block to `tip`.
+    /// Returns the chain from the genesis block to `tip`.
     pub fn to(tree: &Tree, tip: BlockId) -> Self {
         let mut by_height: Vec<BlockId> = tree.ancestors(tip).collect();
         by_height.reverse();
         Self { by_height }
     }
 
-    /// The last block; `None` before the genesis block is connected.
+    /// Returns the last block; `None` before the genesis block is connected.
     pub fn tip(&self) -> Option<BlockId> {
         self.by_height.last().copied()
     }
 
-    /// The height of the last block; `None` before the genesis block is connected.
+    /// Returns the height of the last block; `None` before the genesis block is connected.
     pub fn height(&self) -> Option<u32> {
         self.by_height.len().checked_sub(1).map(|height| height as u32)
     }
 
-    /// The block at `height`; `None` above the last block.
+    /// Returns the block at `height`; `None` above the last block.
     pub fn at(&self, height: u32) -> Option<BlockId> {
         self.by_height.get(height as usize).copied()
     }
 
-    /// Whether `id` is part of the chain.
+    /// Returns whether `id` is part of the chain.
     pub fn contains(&self, tree: &Tree, id: BlockId) -> bool {
         self.at(tree.node(id).height) == Some(id)
     }
@@ -45,7 +45,7 @@ impl ActiveChain {
         self.by_height.pop()
     }
 
-    /// The last block that this chain and the branch ending in `id` have in common.
+    /// Returns the last block that this chain and the branch ending in `id` have in common.
     pub fn fork(&self, tree: &Tree, id: BlockId) -> Option<BlockId> {
         tree.ancestors(id).find(|ancestor| self.contains(tree, *ancestor))
     }

@@ -1,6 +1,6 @@
-//! Which block ought to be the tip: what is said of blocks' bytes and of broken rules, and what
-//! follows from it. Nothing here but [`Tree::mark_available_in_order`] and [`Tree::settle_on`]
-//! takes time for every header.
+//! Chooses the block that should be the tip, from which blocks' bytes are available and which
+//! blocks break a rule. Only [`Tree::mark_available_in_order`] and [`Tree::settle_on`] take time
+//! for every header.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,22 +10,22 @@ use super::tree::{
 };
 
 impl Tree {
-    /// Notes that the bytes of `id` are available. From now on the block, and those that build on
+    /// Records that the bytes of `id` are available. From now on the block, and those that build on
     /// it and waited for it, may become the tip.
     pub fn mark_available(&mut self, id: BlockId) {
         self.link_available(id, None);
     }
 
-    /// [`Tree::mark_available`] for a block found in the data directory at start, which is part of
-    /// the active chain or not.
+    /// Like [`Tree::mark_available`], for a block found in the data directory at start, in the
+    /// active chain or not.
     pub fn mark_stored(&mut self, id: BlockId, is_active: bool) {
         let sequence = if is_active { SEQUENCE_ACTIVE } else { SEQUENCE_FROM_DISK };
         self.link_available(id, Some(sequence));
     }
 
-    /// Notes that the bytes of these blocks first became available in this order, which replaces
-    /// what was known of the order before. Blocks found in the data directory at start still come
-    /// first. Takes time for every header.
+    /// Records the order in which the bytes of these blocks first became available, in place of the
+    /// order recorded before. Blocks found in the data directory at start still come first. Takes
+    /// time for every header.
     pub fn mark_available_in_order(&mut self, order: &[BlockId]) {
         let from_disk = SEQUENCE_ACTIVE..SEQUENCE_FIRST_NEW;
         let is_new = |id: &BlockId| !from_disk.contains(&self.sequence(*id));
@@ -53,16 +53,17 @@ impl Tree {
         }
     }
 
-    /// Notes that the bytes of `id` are missing or damaged. Neither it nor a block that builds on
-    /// it may become the tip.
+    /// Records that the bytes of `id` are missing or damaged. Neither the block nor one that builds
+    /// on it may become the tip.
     pub fn mark_missing(&mut self, id: BlockId) {
         if self.clear_available(id) {
             self.unlink(id);
         }
     }
 
-    /// Notes that the branch ending in `tip` has become the active chain otherwise than block by
-    /// block. As after a start on it, no other branch of as much work ranks above it.
+    /// Records that the branch ending in `tip` has become the active chain in another way than
+    /// block by block. As after a start on this branch, no other branch with the same work ranks
+    /// above it.
     pub fn settle_on(&mut self, tip: BlockId) {
         if !self.is_linked(tip) {
             self.add_candidate(tip);
@@ -74,8 +75,8 @@ impl Tree {
         }
     }
 
-    /// Notes that the bytes of `id` are available. All blocks that become linked by this get
-    /// `sequence` or, without one, the next ones in turn (Core's `ReceivedBlockTransactions`).
+    /// Records that the bytes of `id` are available. All blocks that become linked by this get
+    /// `sequence` or, without one, the next numbers in turn (Core's `ReceivedBlockTransactions`).
     fn link_available(&mut self, id: BlockId, sequence: Option<u32>) {
         if self.set(id, AVAILABLE) {
             return;
@@ -119,19 +120,19 @@ impl Tree {
         self.put_back_candidate(id);
     }
 
-    /// The block that ought to be the tip: the one with the most work of all whose bytes and whose
-    /// ancestors' bytes are available and that are not marked as failed; of blocks with equal work,
-    /// the one that could be connected first (Core's `FindMostWorkChain`).
+    /// Returns the block that should be the tip. Of all blocks whose bytes and whose ancestors'
+    /// bytes are available and that are not marked as failed, it has the most work; of blocks with
+    /// equal work, it is the one that could be connected first (Core's `FindMostWorkChain`).
     pub fn best_candidate(&self) -> Option<BlockId> {
         self.candidates.iter().copied().max_by(|a, b| self.compare(*a, *b))
     }
 
-    /// Whether `id` may be the tip.
+    /// Returns whether `id` may be the tip.
     fn may_be_tip(&self, id: BlockId) -> bool {
         self.is_linked(id) && !self.is_failed(id)
     }
 
-    /// Notes that `id` is linked. It takes the place of its parent.
+    /// Adds `id`, which has become linked, to the candidates in place of its parent.
     fn add_candidate(&mut self, id: BlockId) {
         if !self.is_failed(id) {
             self.prev(id).map(|prev| self.candidates.remove(&prev));
@@ -139,8 +140,8 @@ impl Tree {
         }
     }
 
-    /// Notes that `id` and all that build on it may not be the tip: its parent is a candidate
-    /// again, unless another of its descendants is.
+    /// Makes the parent of `id` a candidate again, unless another of the parent's descendants is
+    /// one. Neither `id` nor a block that builds on it may be the tip any more.
     fn put_back_candidate(&mut self, id: BlockId) {
         let Some(prev) = self.prev(id).filter(|prev| self.may_be_tip(*prev)) else { return };
         let builds_on = |end: &BlockId| self.is_descendant(*end, prev);
@@ -149,17 +150,17 @@ impl Tree {
         }
     }
 
-    /// Whether `id` is `ancestor` or builds on it.
+    /// Returns whether `id` is `ancestor` or builds on it.
     fn is_descendant(&self, id: BlockId, ancestor: BlockId) -> bool {
         self.ancestor(id, self.block(ancestor).height) == Some(ancestor)
     }
 
-    /// `id` and all blocks that build on it, parents before children. Takes time for these, and a
-    /// little for every branch of the tree.
+    /// Returns `id` and all blocks that build on it, parents before children. Takes time for these,
+    /// and a little for every branch of the tree.
     fn descendants(&self, id: BlockId) -> BTreeSet<BlockId> {
         let mut found = BTreeSet::new();
         for end in self.ends.range(id..).filter(|end| self.is_descendant(**end, id)) {
-            // What is known already, and all below it, was found on another branch.
+            // A block found before, and all blocks below it, were found on another branch.
             for block in self.ancestors(*end).take_while(|block| *block >= id) {
                 if !found.insert(block) {
                     break;
@@ -169,9 +170,9 @@ impl Tree {
         found
     }
 
-    /// The blocks at `height` that are not marked as failed and whose bytes, and whose ancestors'
-    /// bytes, are available. They are in the order in which the best tips that build on them would
-    /// become active.
+    /// Returns the blocks at `height` that are not marked as failed and whose bytes, and whose
+    /// ancestors' bytes, are available. They are in the order in which the best tips that build on
+    /// them would become active.
     pub fn branches_at(&self, height: u32) -> Vec<BlockId> {
         let mut branches: Vec<(BlockId, BlockId)> = Vec::new();
         for tip in &self.candidates {
@@ -186,23 +187,23 @@ impl Tree {
         branches.into_iter().map(|(block, _)| block).collect()
     }
 
-    /// Whether the bytes of `id` and of all its ancestors are available.
+    /// Returns whether the bytes of `id` and of all its ancestors are available.
     pub fn is_linked(&self, id: BlockId) -> bool {
         self.sequence(id) != SEQUENCE_UNLINKED
     }
 
-    /// Whether the bytes of `id` can be had.
+    /// Returns whether the bytes of `id` are available.
     pub fn is_available(&self, id: BlockId) -> bool {
         self.block(id).state & AVAILABLE != 0
     }
 
-    /// The order of two blocks as tips: `Greater` if `a` is the better one.
+    /// Compares two blocks as tips: `Greater` if `a` is the better one.
     fn compare(&self, a: BlockId, b: BlockId) -> std::cmp::Ordering {
         let by_work = self.node(a).work.cmp(&self.node(b).work);
         by_work.then(self.sequence(b).cmp(&self.sequence(a))).then(b.cmp(&a))
     }
 
-    /// Whether `candidate` is a better tip than `tip`.
+    /// Returns whether `candidate` is a better tip than `tip`.
     pub fn is_better(&self, candidate: BlockId, tip: BlockId) -> bool {
         self.compare(candidate, tip).is_gt()
     }
@@ -224,8 +225,8 @@ impl Tree {
         marked
     }
 
-    /// The header with the most work that is not marked as failed: where a branch is, its last one
-    /// that is not.
+    /// Returns the header with the most work that is not marked as failed. On a branch that ends
+    /// with failed blocks, the last header before these counts.
     fn find_best_header(&self) -> BlockId {
         let sound = |end: &BlockId| self.ancestors(*end).find(|at| !self.is_failed(*at));
         let better =

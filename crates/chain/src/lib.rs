@@ -1,10 +1,10 @@
 //! Headers: tree, work, median time past, best chain. This crate knows neither peers nor files, and
 //! has no clock: the time is an argument.
 //!
-//! A block is named by its [`BlockId`], an index that never changes, so that any thread may keep
-//! one. The caller reports which blocks' bytes are available ([`Tree::mark_available`]). The
-//! candidates for the tip follow from that, in Core's order: the most work first, then the block
-//! that could be connected first (Core's `CBlockIndexWorkComparator`).
+//! A block is named by its [`BlockId`], an index that never changes, so any thread may keep one.
+//! The caller reports which blocks' bytes are available ([`Tree::mark_available`]). The candidates
+//! for the tip follow from that, in Core's order: the most work first, then the block that could be
+//! connected first (Core's `CBlockIndexWorkComparator`).
 
 mod active;
 mod candidates;

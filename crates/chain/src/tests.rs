@@ -1,4 +1,4 @@
-//! The tree compared with a model that looks at every block for every question.
+//! Compares the tree with a model that looks at every block for every query.
 
 use apus_rules::{Work, block_work};
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What happens to a tree. Numbers are taken modulo the number of blocks.
+/// A change to a tree. Numbers are taken modulo the number of blocks.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A header that builds on a block, with one of two difficulties.
@@ -46,7 +46,7 @@ struct ModelBlock {
 
 struct Model {
     blocks: Vec<ModelBlock>,
-    /// Blocks in the order in which they became available and wait for their ancestors.
+    /// Blocks that wait for their ancestors, in the order in which they became available.
     waiting: Vec<usize>,
     next_sequence: u32,
 }
@@ -143,7 +143,7 @@ fn id(tree: &Tree, index: usize) -> BlockId {
     tree.ids().nth(index).unwrap()
 }
 
-/// Does everything to both, and compares after each step.
+/// Applies the steps to the tree and to the model, and compares the two after each.
 fn compare(steps: &[Step]) {
     let network = Network::new(Chain::Regtest);
     let bytes = genesis_block(&network);
@@ -222,7 +222,7 @@ proptest! {
     }
 }
 
-/// Many headers, and as many questions: nothing may walk over all of them.
+/// With many headers and as many queries, no query may walk over all headers.
 #[test]
 fn a_long_chain_takes_no_time_for_each_header() {
     const HEADERS: u32 = 200_000;
@@ -238,8 +238,8 @@ fn a_long_chain_takes_no_time_for_each_header() {
         prev = header.hash();
         ids.push(tree.restore(prev, &header, false).unwrap());
     }
-    // Every other question costs a walk of 200,000 blocks if it is asked the slow way: 40 thousand
-    // million steps, which no test would finish.
+    // If queries walked the chain, every other one would take 200,000 steps: 40 billion in all,
+    // which no test would finish.
     for id in &ids {
         tree.mark_available(*id);
         assert_eq!(tree.best_candidate(), Some(*id));

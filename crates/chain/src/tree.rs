@@ -13,13 +13,13 @@ use hashbrown::HashTable;
 pub struct BlockId(u32);
 
 impl BlockId {
-    /// The index, for tables that are kept next to the tree.
+    /// Returns the index, for tables that are kept next to the tree.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What is known of a block without its transactions (Core's `CBlockIndex`).
+/// What is known about a block without its transactions (Core's `CBlockIndex`).
 #[derive(Clone, Copy, Debug)]
 pub struct BlockNode {
     /// The block's hash.
@@ -38,8 +38,8 @@ pub struct BlockNode {
     pub failed: bool,
 }
 
-/// A block as it is kept: a header takes 112 bytes here, and some 8 in [`Tree::by_hash`]. The hash
-/// of its parent is found there.
+/// A block as stored in the tree: it takes 112 bytes here, and some 8 in [`Tree::by_hash`]. The
+/// hash of its parent is stored with the parent.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     hash: Hash,
@@ -51,7 +51,7 @@ pub(super) struct Stored {
     bits: u32,
     nonce: u32,
     pub height: u32,
-    /// Index of the parent; of genesis, its own.
+    /// Index of the parent; for the genesis block, its own.
     prev: u32,
     /// Index of a distant ancestor, so that any ancestor is found in logarithmic time (Core's
     /// `pskip`).
@@ -66,12 +66,12 @@ const _: () = assert!(size_of::<Stored>() <= 112);
 
 /// Whether the block or one of its ancestors breaks a rule.
 pub(super) const FAILED: u32 = 1 << 31;
-/// Whether the block's bytes can be had, and are not known to be damaged.
+/// Whether the block's bytes are available, and not known to be damaged.
 pub(super) const AVAILABLE: u32 = 1 << 30;
 const SEQUENCE_MASK: u32 = AVAILABLE - 1;
 
-/// Sequence numbers are Core's and one more. Core gives 0 to the blocks of the best chain on disk
-/// and 1 to all others found there, and counts on from 2.
+/// Sequence numbers are Core's plus one. Core gives 0 to the blocks of the best chain on disk and 1
+/// to all others found there, and counts on from 2.
 pub(super) const SEQUENCE_UNLINKED: u32 = 0;
 pub(super) const SEQUENCE_ACTIVE: u32 = 1;
 pub(super) const SEQUENCE_FROM_DISK: u32 = 2;
@@ -84,16 +84,16 @@ pub struct Tree {
     by_hash: HashTable<u32>,
     /// Blocks without children.
     pub(super) ends: BTreeSet<BlockId>,
-    /// The best tip is one of these: blocks that may be the tip, and none of whose children may.
+    /// Blocks that may be the tip and have no child that may. The best tip is one of them.
     pub(super) candidates: BTreeSet<BlockId>,
-    /// Blocks whose bytes are available and those of some ancestor are not, by parent.
+    /// Blocks whose bytes are available, but not those of some ancestor, by parent.
     pub(super) unlinked: HashMap<BlockId, Vec<BlockId>>,
     pub(super) best_header: BlockId,
     pub(super) next_sequence: u32,
 }
 
 impl Tree {
-    /// The tree of `network` with nothing but its genesis block.
+    /// Creates the tree of `network`, with only its genesis block.
     pub fn new(network: Network, genesis: Header) -> Self {
         let mut tree = Self {
             by_hash: HashTable::new(),
@@ -110,37 +110,37 @@ impl Tree {
         tree
     }
 
-    /// The network that the headers belong to.
+    /// Returns the network that the headers belong to.
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// The genesis block.
+    /// Returns the genesis block.
     pub fn genesis(&self) -> BlockId {
         BlockId(0)
     }
 
-    /// The number of headers.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Always false: the tree has at least the genesis block.
+    /// Returns false: the tree has at least the genesis block.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// All blocks, parents before children.
+    /// Returns all blocks, parents before children.
     pub fn ids(&self) -> impl Iterator<Item = BlockId> + use<> {
         (0..self.blocks.len() as u32).map(BlockId)
     }
 
-    /// The blocks after the first `count`, parents before children.
+    /// Returns the blocks after the first `count`, parents before children.
     pub fn ids_after(&self, count: usize) -> impl Iterator<Item = BlockId> + use<> {
         (count as u32..self.blocks.len() as u32).map(BlockId)
     }
 
-    /// What is known of `id`.
+    /// Returns what is known about `id`.
     #[inline]
     pub fn node(&self, id: BlockId) -> BlockNode {
         let block = self.block(id);
@@ -155,7 +155,7 @@ impl Tree {
         }
     }
 
-    /// The header of `id`.
+    /// Returns the header of `id`.
     pub fn header(&self, id: BlockId) -> Header {
         let block = self.block(id);
         Header {
@@ -168,7 +168,7 @@ impl Tree {
         }
     }
 
-    /// The hash of the parent of `id`; zeros for the genesis block.
+    /// Returns the hash of the parent of `id`; zeros for the genesis block.
     pub fn prev_hash(&self, id: BlockId) -> Hash {
         self.prev(id).map_or(Hash::ZERO, |prev| self.block(prev).hash)
     }
@@ -214,23 +214,25 @@ impl Tree {
         before
     }
 
-    /// The block with this hash; `None` if its header is not known.
+    /// Returns the block with this hash; `None` if its header is not known.
     pub fn find(&self, hash: &Hash) -> Option<BlockId> {
         let is_it = |index: &u32| self.blocks[*index as usize].hash == *hash;
         self.by_hash.find(key_of(hash), is_it).map(|index| BlockId(*index))
     }
 
-    /// The header with the most work that is not known to be invalid (Core's `m_best_header`).
+    /// Returns the header with the most work that is not known to be invalid (Core's
+    /// `m_best_header`).
     pub fn best_header(&self) -> BlockId {
         self.best_header
     }
 
-    /// `id`, its parent, and so on to the genesis block.
+    /// Returns `id`, its parent, and so on to the genesis block.
     pub fn ancestors(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         std::iter::successors(Some(id), |at| self.prev(*at))
     }
 
-    /// The ancestor of `id`, or `id` itself, at `height`; `None` above it (Core's `GetAncestor`).
+    /// Returns the ancestor of `id`, or `id` itself, at `height`; `None` above it (Core's
+    /// `GetAncestor`).
     pub fn ancestor(&self, id: BlockId, height: u32) -> Option<BlockId> {
         let mut at = id;
         if height > self.block(at).height {
@@ -243,7 +245,7 @@ impl Tree {
         Some(at)
     }
 
-    /// The last block that the branches ending in `a` and `b` have in common (Core's
+    /// Returns the last block that the branches ending in `a` and `b` have in common (Core's
     /// `LastCommonAncestor`).
     pub fn fork(&self, a: BlockId, b: BlockId) -> Option<BlockId> {
         let height = self.block(a).height.min(self.block(b).height);
@@ -254,8 +256,8 @@ impl Tree {
         Some(a)
     }
 
-    /// `id` and some of its ancestors, ever farther from each other, down to the genesis block:
-    /// what is asked for headers with (Core's `LocatorEntries`).
+    /// Returns the blocks of a locator, for a request for headers: `id` and some of its ancestors,
+    /// at growing distances, down to the genesis block (Core's `LocatorEntries`).
     pub fn locator(&self, id: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         let mut step = 1;
         let mut next = Some(id);
@@ -270,13 +272,13 @@ impl Tree {
         })
     }
 
-    /// The median time past of a block (BIP113; Core's `GetMedianTimePast`).
+    /// Returns the median time past of a block (BIP113; Core's `GetMedianTimePast`).
     pub fn median_time_past(&self, id: BlockId) -> u32 {
         median_time_past(&Branch { tree: self, tip: id }) as u32
     }
 
-    /// Median time past of the block's parent, which locks in the block are compared with (BIP113);
-    /// 0 for genesis.
+    /// Returns the median time past of the block's parent, with which lock times in the block are
+    /// compared (BIP113); 0 for the genesis block.
     pub fn parent_median_time_past(&self, id: BlockId) -> i64 {
         self.prev(id).map_or(0, |parent| i64::from(self.median_time_past(parent)))
     }
@@ -305,8 +307,8 @@ impl Tree {
         Ok(self.add(hash, header, parent, false))
     }
 
-    /// Adds a header that was checked before, from the block index on disk; `None` if its parent is
-    /// not known. A header that is in the tree already is left as it is.
+    /// Adds a header from the block index on disk, which was checked before; returns `None` if its
+    /// parent is not known. A header that is in the tree already is left unchanged.
     pub fn restore(&mut self, hash: Hash, header: &Header, failed: bool) -> Option<BlockId> {
         if let Some(id) = self.find(&hash) {
             return Some(id);
@@ -361,7 +363,7 @@ impl Tree {
         id
     }
 
-    /// The branch that ends in `tip`, in the form that the rules for headers need.
+    /// Returns the branch that ends in `tip`, in the form that the rules for headers need.
     pub fn branch(&self, tip: BlockId) -> Branch<'_> {
         Branch { tree: self, tip }
     }
@@ -392,13 +394,14 @@ fn known_invalid(hash: &Hash) -> RuleError {
     RuleError::new(RuleClass::CachedInvalid, "duplicate-invalid", debug)
 }
 
-/// The key of a hash in a table: its first bytes, which its miner can choose only by work.
+/// Returns the key of a block's hash in a hash table: its first bytes, which a miner can choose
+/// only by work.
 fn key_of(hash: &Hash) -> u64 {
     u64::from_le_bytes(hash.0[..8].try_into().expect("a hash has 32 bytes"))
 }
 
-/// The height of [`Stored::skip`] for a block at `height` (Core's `GetSkipHeight`). Any lower
-/// height would be correct; this one makes walks logarithmic.
+/// Returns the height of [`Stored::skip`] for a block at `height` (Core's `GetSkipHeight`). Any
+/// lower height would be correct; this one makes walks logarithmic.
 fn skip_height(height: u32) -> u32 {
     let clear_lowest = |n: u32| n & n.wrapping_sub(1);
     match height {

@@ -1,9 +1,10 @@
-//! Batches of records: what one thread gathers for a part before it takes the part's lock. Each
-//! says where its records come from, so that they can be passed over if their source is given up.
+//! Batches of records that a thread gathers for a part before it takes the part's lock. Each batch
+//! names the source of its records, so that a reader can skip the records of a source that was
+//! given up.
 
 use apus_disk::{Parts, StoreError};
 
-/// The bytes before the records of a batch: its source and its length, 32 bits each, little endian.
+/// Bytes of a batch's header: its source and its length, 32 bits each, little endian.
 const HEAD_BYTES: usize = 8;
 
 /// Gathers the records of one thread and appends them to parts in batches. It must be flushed
@@ -19,13 +20,14 @@ pub struct BatchWriter<'a> {
 }
 
 impl<'a> BatchWriter<'a> {
-    /// A writer for the `count` parts from `first` on, which gathers up to `batch_bytes` for each.
+    /// Creates a writer for `count` parts from `first` on, which gathers up to about `batch_bytes`
+    /// bytes for each.
     pub fn new(parts: &'a Parts, first: usize, count: usize, batch_bytes: usize) -> Self {
         let batches = (0..count).map(|_| Vec::new()).collect();
         Self { parts, first, source: 0, batches, batch_bytes }
     }
 
-    /// Says where the records that follow come from.
+    /// Sets the source of the records that follow.
     ///
     /// # Errors
     /// As for [`BatchWriter::flush`].
@@ -37,7 +39,7 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// Adds a record to a part, counted from the writer's first.
+    /// Adds a record to a part, whose number is counted from the writer's first part.
     ///
     /// # Errors
     /// The disk fails.
@@ -52,7 +54,7 @@ impl<'a> BatchWriter<'a> {
         if batch.len() >= self.batch_bytes { self.flush_part(part) } else { Ok(()) }
     }
 
-    /// Hands over all records, and frees the memory that they were gathered in.
+    /// Appends all gathered records to their parts, and frees the memory of the batches.
     ///
     /// # Errors
     /// The disk fails.
@@ -79,7 +81,7 @@ impl<'a> BatchWriter<'a> {
     }
 }
 
-/// Begins a batch at the end of `out`, and returns where it begins.
+/// Begins a batch at the end of `out`, and returns its offset.
 pub(super) fn begin_batch(out: &mut Vec<u8>, source: u32) -> usize {
     let start = out.len();
     out.extend_from_slice(&source.to_le_bytes());
@@ -87,13 +89,13 @@ pub(super) fn begin_batch(out: &mut Vec<u8>, source: u32) -> usize {
     start
 }
 
-/// Ends the batch that begins at `start` of `out`, where it says from now on how long it is.
+/// Ends the batch that begins at offset `start` of `out`, by writing its length into its header.
 pub(super) fn end_batch(out: &mut [u8], start: usize) {
     let len = (out.len() - start - HEAD_BYTES) as u32;
     out[start + 4..start + HEAD_BYTES].copy_from_slice(&len.to_le_bytes());
 }
 
-/// The bytes are no whole batches.
+/// The error for bytes that are not a sequence of whole batches.
 #[derive(Debug)]
 pub struct NoBatch;
 
@@ -166,7 +168,7 @@ mod tests {
             let parts = Parts::new(&Disk::new(), path, FIRST + COUNT + 1, 4096, Caching::Direct);
             let mut random = Random(seed);
             let mut expected = Records::new();
-            // Two writers at a time, as two threads have them.
+            // Two writers at a time, like two threads.
             let writer = || BatchWriter::new(&parts, FIRST, COUNT, batch_bytes);
             let mut writers = [(writer(), 10), (writer(), 20)];
             for (writer, source) in &mut writers {

@@ -1,44 +1,44 @@
-//! How the join divides txids and heights into parts of the spill file, and memory among all that
-//! wants some.
+//! How the join divides txids and heights into parts of the spill file, and memory among its users.
 
 use apus_hash::Hash;
 
-/// The bytes of the pieces in which parts are written, at least.
+/// Minimum bytes of the pieces in which parts are written.
 const PIECE_BYTES_MIN: usize = 64 << 10;
-/// The bytes of the pieces in which parts are written, at most: more gains nothing on any disk.
+/// Maximum bytes of the pieces in which parts are written: larger ones gain nothing on any disk.
 const PIECE_BYTES_MAX: usize = 1 << 20;
-/// The least and the most partitions: enough that all workers have one, and no more than have room
-/// for pieces of a size that suits a spinning disk.
+/// Bounds on the number of partitions, as powers of two: enough that every worker has one, and few
+/// enough for pieces of a size that suits a spinning disk.
 const PARTITION_BITS_MIN: u32 = 5;
 const PARTITION_BITS_MAX: u32 = 12;
-/// The bytes of outputs in a partition where memory allows as many partitions: with its table it
-/// fits the second-level cache of most processors.
+/// Bytes of outputs in a partition, if memory allows that many partitions: with its table, such a
+/// partition fits the second-level cache of most processors.
 const PARTITION_BYTES: u64 = 3 << 20;
 /// Bytes of memory that matching a partition takes for each byte of its outputs' records.
 const MATCHING_FACTOR: u64 = 2;
-/// Bytes of memory that matching takes for each byte of spends that may be of coins that were there
-/// before.
+/// Bytes of memory that matching takes for each byte of spends whose coins may be older than the
+/// join.
 const BYTES_PER_SPEND_BYTE: u64 = 2;
-/// The least that a worker has to match a partition; more than one transaction is split.
+/// Minimum bytes of memory for a worker to match a partition; one transaction is never split.
 const MATCHING_BYTES_MIN: u64 = 16 << 10;
-/// The most: the outputs of a slice are then about 2 GiB, and their offsets have 32 bits.
+/// Maximum bytes of memory for a worker to match a partition: a slice then has about 2 GiB of
+/// outputs, and their offsets fit in 32 bits.
 const MATCHING_BYTES_MAX: u64 = 4 << 30;
-/// The bytes of a worker's own batch for each part, at least and at most.
+/// Minimum and maximum bytes of a worker's batch for each part.
 const BATCH_BYTES_MIN: usize = 512;
 const BATCH_BYTES_MAX: usize = 4096;
-/// The bytes of all batches of a worker.
+/// Bytes of all batches of a worker together.
 const BATCHES_BYTES: usize = 4 << 20;
-/// The bytes of spent coins in a bucket, two of which are in memory at a time in the last pass: at
-/// most, unless so many buckets would take more memory for their pieces.
+/// Bounds on the bytes of spent coins in a bucket; the last pass has two buckets in memory at a
+/// time. Buckets are larger if the pieces of that many buckets would take more memory.
 const BUCKET_BYTES_MAX: u64 = 32 << 20;
 const BUCKET_BYTES_MIN: u64 = 64 << 10;
-/// The memory divided by the memory for a bucket.
+/// A bucket's share of the memory is the memory divided by this.
 const BUCKET_SHARE: u64 = 8;
-/// Records of outputs that reach a partition, in bytes for 100 bytes of blocks; measured from 25 to
+/// Bytes of output records that reach a partition, for 100 bytes of blocks; measured from 25 to
 /// 130.
 const OUTPUTS_PERCENT: u64 = 60;
-/// Spent coins, in bytes for 100 bytes of blocks: on average, since a block of 1 MB may spend 240
-/// MB of coins with long scripts.
+/// Bytes of spent coins for 100 bytes of blocks, on average: a block of 1 MB may spend 240 MB of
+/// coins with long scripts.
 const COINS_PERCENT: u64 = 20;
 
 /// The memory that a join may take, and how many threads share it.
@@ -51,16 +51,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The most bytes of a bucket that are in memory at a time, where the bucket's blocks have
-    /// `block_bytes`: a share of the memory, or what buckets are made for and as much again. The
-    /// coins of one block are never divided.
+    /// Returns the most bytes of a bucket to hold in memory at a time, where the bucket's blocks
+    /// have `block_bytes`: a share of the memory, or twice the spent coins that such blocks have on
+    /// average if that is more. The coins of one block are never divided.
     pub fn bucket_bytes(&self, block_bytes: u64) -> u64 {
         (self.bytes as u64 / BUCKET_SHARE).max(block_bytes / 100 * 2 * COINS_PERCENT)
     }
 
-    /// The number of slices in which a worker matches a partition with so many bytes of outputs'
-    /// records, and with so many of spends that it may have to look up: each fits in its share of
-    /// the memory.
+    /// Returns the number of slices in which a worker matches a partition that has `outputs` bytes
+    /// of output records and `looked_up` bytes of spends that it may have to look up: each slice
+    /// fits in the worker's share of the memory.
     pub fn slices(&self, outputs: u64, looked_up: u64) -> u64 {
         let share = self.bytes as u64 * 3 / 5 / self.workers.max(1) as u64;
         let share = share.clamp(MATCHING_BYTES_MIN, MATCHING_BYTES_MAX);
@@ -68,20 +68,21 @@ impl Memory {
     }
 }
 
-/// The parts of the spill file: for each partition of the txids one of outputs and one of spends,
-/// and the spent coins of blocks in buckets of neighbouring heights.
+/// The parts of the spill file: one of outputs and one of spends for each partition of the txids,
+/// and one of spent coins for each bucket of neighbouring heights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// There are 2^`partition_bits` partitions.
+    /// The number of partitions is 2^`partition_bits`.
     pub partition_bits: u32,
     /// For each bucket, the first height after it.
     pub bucket_ends: Vec<u32>,
-    /// The first height of all.
+    /// The height of the first block.
     pub first_height: u32,
 }
 
 impl Layout {
-    /// The parts for blocks of these sizes in bytes, the first of which is at `first_height`.
+    /// Lays out the parts for blocks of these `sizes` in bytes, the first of which is at
+    /// `first_height`.
     pub fn new(first_height: u32, sizes: &[u64], memory: Memory) -> Self {
         let all: u64 = sizes.iter().sum();
         let outputs = all / 100 * OUTPUTS_PERCENT;
@@ -102,50 +103,50 @@ impl Layout {
         Self { partition_bits, bucket_ends, first_height }
     }
 
-    /// Number of partitions.
+    /// Returns the number of partitions.
     pub fn partitions(&self) -> usize {
         1 << self.partition_bits
     }
 
-    /// Number of buckets of blocks.
+    /// Returns the number of buckets of blocks.
     pub fn buckets(&self) -> usize {
         self.bucket_ends.len()
     }
 
-    /// Number of all parts.
+    /// Returns the number of all parts.
     pub fn parts(&self) -> usize {
         self.first_bucket() + self.buckets()
     }
 
-    /// The part of a partition's outputs.
+    /// Returns the part of a partition's outputs.
     pub fn outputs(&self, partition: usize) -> usize {
         partition
     }
 
-    /// The part of a partition's spends.
+    /// Returns the part of a partition's spends.
     pub fn spends(&self, partition: usize) -> usize {
         self.partitions() + partition
     }
 
-    /// The part of the first bucket; the others follow.
+    /// Returns the part of the first bucket; the others follow it.
     pub fn first_bucket(&self) -> usize {
         2 * self.partitions()
     }
 
-    /// The partition of a txid.
+    /// Returns the partition of a txid.
     #[inline]
     pub fn partition_of(&self, txid: &Hash) -> usize {
         let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
         usize::from(head) >> (u16::BITS - self.partition_bits)
     }
 
-    /// The bucket of a height.
+    /// Returns the bucket of a height.
     #[inline]
     pub fn bucket_of(&self, height: u32) -> usize {
         self.bucket_ends.partition_point(|end| *end <= height)
     }
 
-    /// The heights of a bucket.
+    /// Returns the heights of a bucket.
     pub fn heights(&self, bucket: usize) -> std::ops::Range<u32> {
         let first = match bucket {
             0 => self.first_height,
@@ -154,7 +155,8 @@ impl Layout {
         first..self.bucket_ends[bucket]
     }
 
-    /// Whether blocks from the first of these heights on have buckets, to the last or beyond.
+    /// Returns whether the layout begins at the first of these heights and has buckets for all of
+    /// them.
     pub fn covers(&self, heights: std::ops::Range<u32>) -> bool {
         let begins = std::iter::once(&self.first_height).chain(&self.bucket_ends);
         let is_ascending = begins.zip(&self.bucket_ends).all(|(begin, end)| begin < end);
@@ -162,12 +164,12 @@ impl Layout {
         is_ascending && reaches && self.first_height == heights.start
     }
 
-    /// The bytes of the pieces in which parts are written.
+    /// Returns the bytes of the pieces in which parts are written.
     pub fn piece_bytes(&self, memory: Memory) -> usize {
         (memory.bytes / 4 / self.parts().max(1)).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
     }
 
-    /// The bytes that a worker gathers for each of so many parts.
+    /// Returns the bytes that a worker gathers for each part if there are this many.
     pub fn batch_bytes(parts: usize) -> usize {
         (BATCHES_BYTES / parts.max(1)).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX)
     }

@@ -1,5 +1,6 @@
-//! The join: every output meets its spend in a partition of all txids, without hints and without
-//! looking coins up. This crate does not know consensus rules, blocks' files, or threads.
+//! The join: matches every output with the input that spends it, in partitions of the txids,
+//! without hints and without coin look-ups. This crate does not know consensus rules, block files
+//! or threads.
 //!
 //! ```text
 //!            ┌─ window of recent transactions ─► coins spent, by block ─────┐
@@ -8,11 +9,11 @@
 //!               records of other spends                   their spends ────► unspent coins, sorted
 //! ```
 //!
-//! Most spends come soon after the output that they spend: a `Window` of recent transactions
-//! meets these at once. All other outputs and spends become records in the partition of their
-//! txid's first bits (`Layout`), where a [`Matcher`] brings them together, one partition at a
-//! time. The records' forms are in `record` and `spent`, and docs/format.md has them for those who
-//! debug.
+//! Most outputs are spent soon after they are created: a `Window` of recent transactions matches
+//! these at once. All other outputs and spends become records in a partition, chosen by the first
+//! bits of the txid (`Layout`), where a [`Matcher`] matches them, one partition at a time. The
+//! records are encoded in `record` and `spent`; docs/format.md describes the encoding for
+//! debugging.
 
 mod batch;
 mod layout;

@@ -1,4 +1,4 @@
-//! Outputs and spends of one partition, brought together in memory.
+//! Matches the outputs and spends of one partition in memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -11,11 +11,11 @@ use super::batch::{NoBatch, begin_batch, end_batch, for_each_batch};
 use super::record::{Created, Spend, read_output, read_spend, read_tx_head};
 use super::replay::{BlockKind, Replay, Replayed};
 
-/// No spend has taken this output.
+/// Marks an output that no spend has taken.
 const UNTAKEN: u64 = u64::MAX;
-/// How many spends ahead of the one that takes its output memory is asked for.
+/// Memory is prefetched for the spend this many places ahead.
 const AHEAD: usize = 8;
-/// Outputs cannot be spent in their own block.
+/// Marks a transaction whose outputs cannot be spent in their own block.
 const NOT_READY: u32 = u32::MAX;
 
 /// The outputs of a partition, or of a slice of it, with the spend that takes each.
@@ -29,14 +29,14 @@ pub struct Matcher {
     sorted: Vec<(u64, u32)>,
 }
 
-/// A transaction with outputs left.
+/// A transaction with outputs to match.
 #[derive(Clone, Copy)]
 struct Tx {
-    /// Where its txid is.
+    /// Offset of its txid.
     at: u32,
     /// 2 × height + coinbase.
     code: u32,
-    /// The first place in its own block from which on its outputs can be spent.
+    /// The index, among the inputs of its own block, of the first one that can spend its outputs.
     ready: u32,
     first_output: u32,
     end_output: u32,
@@ -46,13 +46,13 @@ struct Tx {
 #[derive(Clone, Copy)]
 struct Output {
     vout: u32,
-    /// Where the length of amount and script is.
+    /// Offset of the length of its amount and script.
     at: u32,
-    /// Height and place of the spend.
+    /// Height and place of the spend that takes it.
     taker: u64,
 }
 
-/// Records that no writer has made.
+/// The error for bytes that are not valid records.
 #[derive(Debug, thiserror::Error)]
 #[error("the records of outputs and spends are damaged")]
 pub struct Damaged;
@@ -69,20 +69,20 @@ impl From<ParseError> for Damaged {
     }
 }
 
-/// What became of a spend.
+/// The outcome of a spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It has taken its output, or waits for the replay of its transaction.
     Met,
     /// No block of the join creates such an output.
     Unmet,
-    /// Only the block at this height creates the transaction, after the spend.
+    /// The block at this height creates the transaction, but only after the spend.
     TooEarly(u32),
     /// Another spend takes the same output; the later of the two is in the block at this height.
     Twice(u32),
 }
 
-/// An output with where it was created.
+/// An output and where it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchedOutput<'a> {
     /// 2 × height + coinbase.
@@ -98,7 +98,7 @@ impl Default for Matcher {
 }
 
 impl Matcher {
-    /// A matcher without outputs.
+    /// Creates a matcher without outputs.
     pub fn new() -> Self {
         Self {
             hasher: TxidHasher::random(),
@@ -118,16 +118,16 @@ impl Matcher {
         self.replays.clear();
     }
 
-    /// The slice that a transaction is in, of so many.
+    /// Returns the slice that a transaction is in, if there are `slices` of them.
     pub fn slice_of(&self, txid: &Hash, slices: u64) -> u64 {
         ((u128::from(self.hasher.hash(txid)) * u128::from(slices)) >> 64) as u64
     }
 
-    /// Takes in the outputs of all batches in `ranges` of `bytes`, but those of the sources in
+    /// Loads the outputs of all batches in `ranges` of `bytes`, except those of the sources in
     /// `dropped`.
     ///
     /// # Errors
-    /// The bytes are no records.
+    /// The bytes are not valid records.
     pub fn load(
         &mut self,
         bytes: &[u8],
@@ -149,11 +149,11 @@ impl Matcher {
         Ok(())
     }
 
-    /// Appends to `out` those records of outputs in `piece` that [`Matcher::load`] would take in
-    /// from one slice, as a batch.
+    /// Copies the output records of one slice from `piece` to `out`, batch by batch, except those
+    /// of the sources in `dropped`.
     ///
     /// # Errors
-    /// The bytes are no records.
+    /// The bytes are not valid records.
     pub fn keep_slice(
         &self,
         piece: &[u8],
@@ -209,7 +209,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Turns a transaction that is known already, and is created again, into one to be replayed.
+    /// Marks a known transaction that is created again for replay.
     fn repeat(&mut self, bytes: &[u8], txid: Hash, first: u32, again: Tx) {
         self.replay(bytes, txid, first);
         let outputs = self.owned_outputs(bytes, again);
@@ -219,7 +219,7 @@ impl Matcher {
         self.outputs.truncate(again.first_output as usize);
     }
 
-    /// Makes the transaction at `index` one to be replayed.
+    /// Marks the transaction at `index` for replay, and returns its replay.
     fn replay(&mut self, bytes: &[u8], txid: Hash, index: u32) -> &mut Replay {
         let tx = self.txs[index as usize];
         if !tx.is_replayed {
@@ -237,9 +237,9 @@ impl Matcher {
         outputs.iter().map(|o| (o.vout, output_bytes(bytes, o).to_vec())).collect()
     }
 
-    /// The outputs of transactions for which a coin with the same txid may exist already in the
-    /// UTXO set that the join began with: those of blocks that BIP30 is looked up for, and all
-    /// coinbases. Another transaction comes again only after a coinbase that it depends on has.
+    /// Returns the outputs of transactions that may exist already in the UTXO set that the join
+    /// began with: those of all coinbases, and of blocks for which BIP30 is looked up. Any other
+    /// transaction can be created again only after a coinbase that it depends on was.
     pub fn may_exist(&self, bytes: &[u8]) -> Vec<OutPoint> {
         let txs = self.txs.iter().filter(|tx| tx.ready != NOT_READY || tx.code & 1 == 1);
         let outpoints = txs.flat_map(|tx| {
@@ -250,20 +250,21 @@ impl Matcher {
         outpoints.collect()
     }
 
-    /// Says that a coin of [`Matcher::may_exist`] exists: 2 × height + coinbase, and amount and
-    /// script in compressed form.
+    /// Adds a coin of [`Matcher::may_exist`] that does exist: `code` is 2 × height + coinbase,
+    /// `output` is the amount and script in compressed form.
     pub fn add_base(&mut self, bytes: &[u8], outpoint: &OutPoint, code: u32, output: Vec<u8>) {
         if let Some(index) = self.find(bytes, &outpoint.txid) {
             self.replay(bytes, outpoint.txid, index).add_base(outpoint.vout, code, output);
         }
     }
 
-    /// Calls `each` with every spend in the batches of `spends`, but those of the sources in
-    /// `dropped` and of transactions in other slices than `slice`, given with their number; and
-    /// with what became of it. `bytes` are those that the outputs were loaded from.
+    /// Takes the outputs of all spends in the batches of `spends`, and calls `each` with every
+    /// spend and its outcome. Skips the sources in `dropped` and, if `slice` gives the number of a
+    /// slice and of all slices, the transactions of other slices. `bytes` are those that the
+    /// outputs were loaded from.
     ///
     /// # Errors
-    /// The bytes are no records.
+    /// The bytes are not valid records.
     pub fn take_all(
         &mut self,
         bytes: &[u8],
@@ -299,7 +300,7 @@ impl Matcher {
         })
     }
 
-    /// Asks the processor for the memory that taking an output of a transaction touches.
+    /// Prefetches the memory that taking an output of a transaction touches.
     #[inline]
     fn prefetch(&self, bytes: &[u8], hash: u64) {
         if let Some(slot) = self.table.candidate(hash) {
@@ -355,7 +356,8 @@ impl Matcher {
         })
     }
 
-    /// Replays the transactions that are created more than once. To be called after all spends.
+    /// Replays the transactions that are created more than once. It must be called after all
+    /// spends.
     pub fn replayed(
         &mut self,
         kind: impl Fn(u32) -> BlockKind,
@@ -364,7 +366,7 @@ impl Matcher {
         replays.into_iter().map(move |(txid, replay)| (txid, replay.run(&kind)))
     }
 
-    /// Calls `each` with height and place of every spend that has taken an output, and with the
+    /// Calls `each` with the height and place of every spend that has taken an output, and with the
     /// output.
     pub fn for_each_taken<E>(
         &self,
@@ -383,8 +385,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Calls `each` with every output that no spend has taken, in the order of coins' keys.
-    /// Transactions that are replayed are left out.
+    /// Calls `each` with every output that no spend has taken, in the order of coins' keys. Skips
+    /// replayed transactions.
     pub fn for_each_left<E>(
         &mut self,
         bytes: &[u8],
@@ -414,7 +416,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Sorts the transactions that have outputs which no spend has taken.
+    /// Sorts by txid the transactions with outputs that no spend has taken.
     fn sort(&mut self, bytes: &[u8]) {
         self.sorted.clear();
         for (index, tx) in (0..).zip(&self.txs) {
@@ -433,10 +435,10 @@ impl Matcher {
     }
 }
 
-/// An offset in what is loaded at a time.
+/// Converts an offset in the loaded bytes to 32 bits.
 ///
 /// # Panics
-/// It has more than 32 bits: [`Memory::slices`](super::Memory::slices) keeps slices smaller.
+/// The offset has more than 32 bits, which [`Memory::slices`](super::Memory::slices) prevents.
 #[inline]
 fn offset(at: usize) -> u32 {
     u32::try_from(at).expect("less than 4 GiB is loaded at a time")
@@ -453,7 +455,7 @@ fn txid_at(bytes: &[u8], at: u32) -> Hash {
     txid
 }
 
-/// Amount and script of an output, whose record was read before.
+/// Returns the amount and script of an output whose record was read before.
 #[inline]
 fn output_bytes<'a>(bytes: &'a [u8], output: &Output) -> &'a [u8] {
     let mut cursor = Cursor::at(bytes, output.at as usize);

@@ -1,5 +1,4 @@
-//! The records of outputs and spends, in the forms that they have in the spill file. Numbers are
-//! Core's VARINTs.
+//! The records of outputs and spends, as encoded in the spill file. Numbers are Core's VARINTs.
 
 use apus_hash::Hash;
 use apus_leveldb::append_short;
@@ -12,19 +11,19 @@ pub struct Created {
     pub height: u32,
     /// Whether it is the first transaction of its block.
     pub is_coinbase: bool,
-    /// The first place among the inputs of its own block from which on the transaction's outputs
-    /// can be spent there; `None` if all spends in its own block are met already.
+    /// The index, among the inputs of its own block, of the first one that can spend the
+    /// transaction's outputs; `None` if all spends in its own block are matched already.
     pub ready: Option<u32>,
 }
 
 impl Created {
-    /// 2 × height + coinbase, as coins have it.
+    /// Returns 2 × height + coinbase, as coins encode it.
     pub fn code(&self) -> u32 {
         self.height << 1 | u32::from(self.is_coinbase)
     }
 }
 
-/// A spend that has not met its output yet.
+/// A spend that is not matched with its output yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spend {
     /// The output that is spent.
@@ -73,7 +72,8 @@ pub(super) fn read_tx_head(cursor: &mut Cursor) -> Result<(Hash, Created, u32), 
     Ok((txid, created, number(cursor)?))
 }
 
-/// Reads an output of a transaction's record: its index, and where amount and script are.
+/// Reads an output of a transaction's record. Returns its index, and where its amount and script
+/// begin and end.
 #[inline]
 pub(super) fn read_output(cursor: &mut Cursor) -> Result<(u32, usize, usize), ParseError> {
     let vout = number(cursor)?;

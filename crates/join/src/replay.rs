@@ -1,5 +1,5 @@
-//! Transactions that are created more than once, as was possible before BIP34: their outputs are
-//! replayed in the order of the chain.
+//! Replays transactions that are created more than once, as was possible before BIP34, in the order
+//! of the chain.
 
 use std::collections::BTreeMap;
 
@@ -41,18 +41,18 @@ pub struct ReplayedCoin {
     pub is_base: bool,
 }
 
-/// What came of a replayed transaction.
+/// The outcome of a replay.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// The coins that were spent, each with height and place of its spend.
+    /// The coins that were spent, each with its index and the height and place of its spend.
     pub taken: Vec<(u32, u32, u32, ReplayedCoin)>,
     /// The coins that are unspent at the end, by their index.
     pub left: BTreeMap<u32, ReplayedCoin>,
-    /// Coins that a later one has replaced.
+    /// Number of coins that a later creation has replaced.
     pub overwritten: u64,
-    /// Those of them that the UTXO set had that the join began with, by their index.
+    /// The replaced coins that were in the UTXO set that the join began with, by their index.
     pub overwritten_base: Vec<u32>,
-    /// The height of the first block that cannot be right.
+    /// The height of the first invalid block.
     pub fault: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Replay {
         self.coins.insert(vout, ReplayedCoin { code, output, is_base: true });
     }
 
-    /// Adds a creation of the transaction, with those outputs that are not met already.
+    /// Adds a creation of the transaction, with those outputs that are not matched already.
     pub fn create(&mut self, created: Created, outputs: Vec<(u32, Vec<u8>)>) {
         self.creations.push(Creation { created, outputs });
     }
@@ -72,7 +72,7 @@ impl Replay {
         self.spends.push(spend);
     }
 
-    /// Replays everything by height and place.
+    /// Replays all creations and spends in order of height and place.
     pub fn run(mut self, kind: impl Fn(u32) -> BlockKind) -> Replayed {
         let mut replayed = Replayed::default();
         self.creations.sort_by_key(|creation| (creation.created.height, place_of(creation)));
@@ -82,7 +82,7 @@ impl Replay {
         for creation in self.creations {
             let height = creation.created.height;
             let at = (height, place_of(&creation));
-            // BIP30 looks at the set before the block.
+            // BIP30 is about the UTXO set before the block.
             while let Some(spend) = spends.next_if(|spend| spend.height < height) {
                 take(&mut self.coins, &spend, &mut replayed);
             }
@@ -124,7 +124,7 @@ impl Replayed {
     }
 }
 
-/// The place in its block from which on what was created can be spent.
+/// Returns the index of the first input of its block that can spend what the creation creates.
 fn place_of(creation: &Creation) -> u32 {
     creation.created.ready.unwrap_or(u32::MAX)
 }

@@ -1,6 +1,6 @@
-//! Spans of heights: the pieces of the chain that one worker goes through in order of height.
+//! Spans of heights: pieces of the chain, each of which one worker processes in order of height.
 
-/// Consecutive blocks, by their index among those of the join.
+/// A range of consecutive blocks, by their index among the blocks of the join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first block.
@@ -9,15 +9,15 @@ pub struct Span {
     pub end: usize,
 }
 
-/// The bytes of blocks that the last spans have, for a long chain. Shorter ones gain nothing: the
-/// window of recent transactions of each begins empty.
+/// Bytes of blocks in each of the last spans of a long chain. Shorter spans gain nothing, since
+/// each begins with an empty window of recent transactions.
 const SPAN_BYTES_MIN: u64 = 64 << 20;
-/// The spans that each worker has at most, if all were as short as the last ones.
+/// On a short chain, each of the last spans is a worker's share of the blocks divided by this.
 const SPANS_PER_WORKER: u64 = 16;
 
-/// Cuts blocks of these sizes in bytes into spans for `workers`: long ones first, which keep the
-/// window of recent transactions useful, and shorter ones at the end, so that all workers end at
-/// about the same time.
+/// Cuts blocks, given by their sizes in bytes, into spans for `workers`: long ones first, which
+/// make the most of the window of recent transactions, and shorter ones at the end, so that all
+/// workers finish at about the same time.
 pub fn cut(sizes: &[u64], workers: usize) -> Vec<Span> {
     let all: u64 = sizes.iter().sum();
     cut_with(sizes, workers, SPAN_BYTES_MIN.min(all / (SPANS_PER_WORKER * workers as u64)))
@@ -29,7 +29,7 @@ fn cut_with(sizes: &[u64], workers: usize, bytes_min: u64) -> Vec<Span> {
     while first < sizes.len() {
         let wanted = match workers {
             1 => u64::MAX,
-            // A span has a block, however many the workers are.
+            // A span has at least one block, however many workers there are.
             workers => (left / (2 * workers as u64)).max(bytes_min).max(1),
         };
         let (mut end, mut bytes) = (first, 0);

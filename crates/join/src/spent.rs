@@ -1,5 +1,5 @@
-//! The records of what blocks spend, in the forms that they have in the spill file. Numbers are
-//! Core's VARINTs.
+//! The records of the coins that blocks spend, as encoded in the spill file. Numbers are Core's
+//! VARINTs.
 
 use apus_coins::take_compressed;
 use apus_leveldb::append_short;
@@ -10,9 +10,9 @@ use super::record::number;
 /// Where the coin that an input spends comes from, as far as the first pass knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpendSource<'a> {
-    /// A partition: it comes later, as a [`LateCoin`].
+    /// A partition: the second pass finds the coin and adds it as a [`LateCoin`].
     Late,
-    /// The window.
+    /// The window of recent transactions.
     Early {
         /// 2 × height + coinbase.
         code: u32,
@@ -22,7 +22,7 @@ pub enum SpendSource<'a> {
 }
 
 impl<'a> SpendSource<'a> {
-    /// Appends the source.
+    /// Appends the source to `out`.
     #[inline]
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -37,7 +37,7 @@ impl<'a> SpendSource<'a> {
     /// Reads a source.
     ///
     /// # Errors
-    /// There is none.
+    /// The bytes hold no valid source.
     #[inline]
     pub fn read(cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
         let first = cursor.varint()?;
@@ -51,20 +51,20 @@ impl<'a> SpendSource<'a> {
     }
 }
 
-/// What is noted of a transaction whose block is not read again, before its inputs.
+/// Notes about a transaction whose block is not read again. The notes of its inputs follow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxNotes {
     /// Number of inputs.
     pub inputs: u32,
-    /// The sum of its outputs, in satoshi.
+    /// The sum of the values of its outputs, in satoshi.
     pub value_out: u64,
     /// The cost of the signature operations in its scriptSigs and scriptPubKeys.
     pub sigop_cost: u64,
-    /// Whether its inputs' sequence numbers are noted.
+    /// Whether the notes of its inputs include the sequence numbers.
     pub has_locks: bool,
 }
 
-/// What is noted of an input whose block is not read again.
+/// Notes about an input whose block is not read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputNotes<'a> {
     /// The sequence number; 0 unless [`TxNotes::has_locks`].
@@ -86,7 +86,7 @@ impl TxNotes {
     /// Reads what [`TxNotes::put`] wrote.
     ///
     /// # Errors
-    /// The bytes are no such notes.
+    /// The bytes hold no valid notes.
     #[inline]
     pub fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let head = cursor.varint()?;
@@ -116,7 +116,7 @@ impl<'a> InputNotes<'a> {
     /// Reads the notes of the next input of `tx`.
     ///
     /// # Errors
-    /// The bytes are no such notes.
+    /// The bytes hold no valid notes.
     #[inline]
     pub fn read(tx: &TxNotes, cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
         let sequence = if tx.has_locks { number(cursor)? } else { 0 };
@@ -128,7 +128,7 @@ impl<'a> InputNotes<'a> {
     }
 }
 
-/// What the first pass leaves of a block for the last.
+/// What the first pass keeps of a block for the last pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCoins<'a> {
     /// Height of the block.
@@ -136,12 +136,12 @@ pub struct BlockCoins<'a> {
     /// The keyed hash of the block's bytes if the last pass reads them again.
     pub digest: Option<[u8; 16]>,
     /// If the block is read again, a [`SpendSource`] for each input but the coinbase's, in order.
-    /// Else the number of transactions, and for each [`TxNotes`] and the [`InputNotes`] of its
-    /// inputs, of which the coinbase has none.
+    /// Otherwise the number of transactions, then for each its [`TxNotes`] and the [`InputNotes`]
+    /// of its inputs; the coinbase has no input notes.
     pub list: &'a [u8],
 }
 
-/// A coin that a partition has met with its spend.
+/// A coin that was matched with its spend in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateCoin<'a> {
     /// Height of the block that spends it.
@@ -152,12 +152,12 @@ pub struct LateCoin<'a> {
     pub coin: &'a [u8],
 }
 
-/// First numbers of the kinds of records.
+/// First bytes of the records, by kind.
 const BLOCK_READ_AGAIN: u8 = 0;
 const LATE_COIN: u8 = 1;
 const BLOCK_NOTED: u8 = 2;
 
-/// Appends what the first pass leaves of a block.
+/// Appends the record of what the first pass keeps of a block.
 pub fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
     out.push(if block.digest.is_some() { BLOCK_READ_AGAIN } else { BLOCK_NOTED });
     put_varint(out, block.height.into());
@@ -168,8 +168,8 @@ pub fn put_block_coins(out: &mut Vec<u8>, block: &BlockCoins) {
     out.extend_from_slice(block.list);
 }
 
-/// Appends a coin whose parts are given: 2 × height + coinbase, and amount and script in
-/// compressed form.
+/// Appends the record of a late coin: `code` is 2 × height + coinbase, `output` is the amount and
+/// script in compressed form.
 #[inline]
 pub fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u32, output: &[u8]) {
     out.push(LATE_COIN);
@@ -183,7 +183,7 @@ pub fn put_late_coin(out: &mut Vec<u8>, height: u32, place: u32, code: u32, outp
 
 /// A record of the spent coins of a block.
 pub enum BlockRecord<'a> {
-    /// What the first pass leaves of the block.
+    /// What the first pass keeps of the block.
     Block(BlockCoins<'a>),
     /// A coin that the second pass has found for the block.
     Late(LateCoin<'a>),
@@ -193,7 +193,7 @@ impl<'a> BlockRecord<'a> {
     /// Reads the next record.
     ///
     /// # Errors
-    /// There is none.
+    /// The bytes hold no valid record.
     #[inline]
     pub fn read(cursor: &mut Cursor<'a>) -> Result<Self, ParseError> {
         match cursor.u8()? {
@@ -207,13 +207,13 @@ impl<'a> BlockRecord<'a> {
                 let (height, place) = (number(cursor)?, number(cursor)?);
                 Ok(Self::Late(LateCoin { height, place, coin: sized(cursor)? }))
             }
-            _ => Err(cursor.error("neither what is left of a block nor a late coin")),
+            _ => Err(cursor.error("neither the record of a block nor a late coin")),
         }
     }
 }
 
 impl BlockRecord<'_> {
-    /// The height of the block.
+    /// Returns the height of the block.
     pub fn height(&self) -> u32 {
         match self {
             Self::Block(BlockCoins { height, .. }) | Self::Late(LateCoin { height, .. }) => *height,
@@ -221,7 +221,7 @@ impl BlockRecord<'_> {
     }
 }
 
-/// Reads as many bytes as a VARINT before them says.
+/// Reads a VARINT and as many bytes as it says.
 #[inline]
 fn sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {
     let len = usize::try_from(cursor.varint()?).unwrap_or(usize::MAX);

@@ -1,9 +1,9 @@
-//! The window of recent transactions: most spends come soon after the output that they spend, and
-//! meet it here without a record of either.
+//! The window of recent transactions: most outputs are spent soon after they are created, and are
+//! matched here, without a record of the output or the spend.
 //!
 //! It holds the transactions of consecutive blocks, whole blocks at a time, and forgets the oldest
-//! block when it needs room. The transactions of the present block are always in it, so that
-//! spends within a block are met here exactly, and their order is checked.
+//! block when it needs room. The transactions of the current block are always in it, so that every
+//! spend within a block is matched here, and its order is checked.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,27 +14,28 @@ use apus_wire::{OutPoint, VARINT_BYTES_MAX};
 
 use super::record::Created;
 
-/// The bytes of a transaction before the offsets of its outputs.
+/// Bytes of a transaction before the offsets of its outputs.
 const HEAD_BYTES: usize = 52;
 const CODE: usize = 32;
 const TX: usize = 36;
 const COUNT: usize = 40;
 const BYTES: usize = 44;
 const LEFT: usize = 48;
-/// The most bytes of an output next to its script: its amount in compressed form, and room for the
+/// Maximum bytes of an output besides its script: its amount in compressed form, and room for the
 /// script's length.
 const OUTPUT_BYTES: usize = 2 * VARINT_BYTES_MAX;
-/// The bit in an output's offset which says that the output is spent or never could be.
+/// The bit in an output's offset that marks the output as spent or unspendable.
 const GONE: u32 = 1 << 31;
-/// How many transactions ahead of the one that leaves memory of the table is asked for.
+/// When a transaction is removed from the table, memory is prefetched for the one this many places
+/// ahead.
 const AHEAD: usize = 8;
-/// The bytes that most outputs in compressed form do not exceed.
+/// Most outputs in compressed form have at most this many bytes.
 const OUTPUT_BYTES_MOST: usize = 32;
 /// Slots of the table are in units of this many bytes.
 const UNIT: usize = 8;
 /// The share of the window's memory that transactions take; the rest is for the table.
 const RING_PERCENT: usize = 85;
-/// The most bytes of transactions: slots have 32 bits.
+/// Maximum bytes of transactions: slots have 32 bits.
 const RING_BYTES_MAX: usize = 1 << 33;
 
 /// The transactions of the last blocks of a span.
@@ -43,7 +44,7 @@ pub struct Window {
     table: Table,
     ring: Vec<u8>,
     capacity: usize,
-    /// The bytes of each block in the window, the oldest first.
+    /// The range of bytes of each block in the window, the oldest first.
     blocks: VecDeque<Range<usize>>,
     /// Where the next transaction goes.
     head: usize,
@@ -52,12 +53,12 @@ pub struct Window {
 /// What a spend finds in the window.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Met<'a> {
-    /// The transaction is not here, or its output is not here any more.
+    /// The window does not have the transaction, or its output is spent or unspendable.
     Elsewhere,
-    /// The transaction is of the same block, and there is nothing to spend: it comes later in the
-    /// block, has no such output, or that is spent.
+    /// The transaction is in the same block, but there is nothing to spend: it comes later in the
+    /// block, has no such output, or the output is spent.
     Missing,
-    /// The output of the same block or an earlier one.
+    /// The output, from the same block or an earlier one.
     Output {
         /// 2 × height + coinbase.
         code: u32,
@@ -66,19 +67,19 @@ pub enum Met<'a> {
     },
 }
 
-/// A transaction that leaves the window with outputs that are not spent.
+/// A transaction with unspent outputs that leaves the window.
 pub struct TxLeft<'a> {
     /// Its txid.
     pub txid: Hash,
     /// Where it was created.
     pub created: Created,
-    /// Number of outputs left.
+    /// Number of unspent outputs.
     pub count: u32,
     entry: &'a [u8],
 }
 
 impl<'a> TxLeft<'a> {
-    /// The outputs left: index, and amount and script in compressed form.
+    /// Returns the unspent outputs: index, and amount and script in compressed form.
     pub fn outputs(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         let entry = self.entry;
         (0..u32_at(entry, COUNT)).filter_map(move |vout| {
@@ -90,7 +91,7 @@ impl<'a> TxLeft<'a> {
 }
 
 impl Window {
-    /// An empty window of about so many bytes, and never less than one block.
+    /// Creates an empty window of about `bytes` bytes, or of one block if that is larger.
     pub fn new(bytes: usize) -> Self {
         let capacity = (bytes / 100 * RING_PERCENT).min(RING_BYTES_MAX) / UNIT * UNIT;
         Self {
@@ -103,8 +104,8 @@ impl Window {
         }
     }
 
-    /// The bytes that a transaction takes at most, with so many outputs, whose scripts have
-    /// together so many bytes.
+    /// Returns the maximum bytes of a transaction with this many outputs, whose scripts have
+    /// `script_bytes` bytes together.
     #[inline]
     pub fn bytes_of_tx(outputs: usize, script_bytes: usize) -> usize {
         (HEAD_BYTES + 4 * (outputs + 1) + OUTPUT_BYTES * outputs + script_bytes)
@@ -112,7 +113,7 @@ impl Window {
     }
 
     /// Begins a block whose transactions take at most `room` bytes. Calls `leaves` with every
-    /// transaction that has to make room and has outputs left.
+    /// transaction that leaves the window to make room and has unspent outputs.
     pub fn begin_block<E>(
         &mut self,
         room: usize,
@@ -150,9 +151,9 @@ impl Window {
         Ok(())
     }
 
-    /// Adds a transaction of the present block, at position `tx`. `put` writes amount and script of
-    /// each output in compressed form to the start of the bytes given, and returns their number;
-    /// `None` if the output can never be spent. Returns how many outputs can be spent.
+    /// Adds a transaction of the current block, at position `tx`. `put` writes the amount and
+    /// script of each output in compressed form to the start of the given bytes and returns their
+    /// number, or `None` if the output is unspendable. Returns the number of spendable outputs.
     #[inline]
     pub fn push_tx(
         &mut self,
@@ -193,20 +194,20 @@ impl Window {
         left
     }
 
-    /// The hash under which a transaction is found.
+    /// Returns the hash by which a transaction is found.
     #[inline]
     pub fn hash(&self, txid: &Hash) -> u64 {
         self.hasher.hash(txid)
     }
 
-    /// Asks the processor for the memory that a look-up of `hash` touches first.
+    /// Prefetches the memory that a look-up of `hash` touches first.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Asks the processor for the memory that a look-up of `hash` touches next: the transaction
-    /// without its outputs.
+    /// Prefetches the memory that a look-up of `hash` touches next: the transaction without its
+    /// outputs.
     #[inline]
     pub fn prefetch_tx(&self, hash: u64, vout: u32) {
         if let Some(slot) = self.table.candidate(hash) {
@@ -216,7 +217,7 @@ impl Window {
         }
     }
 
-    /// Asks the processor for an output of the transaction, which it touches last.
+    /// Prefetches the output `vout` of the transaction, which a look-up of `hash` touches last.
     #[inline]
     pub fn prefetch_output(&self, hash: u64, vout: u32) {
         if let Some(slot) = self.table.candidate(hash) {
@@ -236,7 +237,7 @@ impl Window {
     }
 
     /// Spends an output for the transaction at position `spender` of the block at `height`. `hash`
-    /// is that of its txid.
+    /// is [`Window::hash`] of the outpoint's txid.
     #[inline]
     pub fn spend(&mut self, outpoint: &OutPoint, hash: u64, height: u32, spender: u32) -> Met<'_> {
         let ring = &self.ring;
@@ -263,7 +264,7 @@ impl Window {
         Met::Output { code, output: &entry[offset as usize..end as usize] }
     }
 
-    /// Forgets all blocks. Calls `leaves` with every transaction that has outputs left.
+    /// Forgets all blocks. Calls `leaves` with every transaction that has unspent outputs.
     pub fn clear<E>(&mut self, mut leaves: impl FnMut(&TxLeft) -> Result<(), E>) -> Result<(), E> {
         while !self.blocks.is_empty() {
             self.forget_oldest(&mut leaves)?;
@@ -327,10 +328,10 @@ mod tests {
 
     use super::*;
 
-    /// A window next to maps that hold the same, which it must agree with.
+    /// A window, and maps of the same coins that it must agree with.
     struct Pair {
         window: Window,
-        /// Amount and script of every output that was made and not met.
+        /// Every output that was created and not spent, with its amount and script.
         coins: HashMap<OutPoint, (u32, Vec<u8>)>,
         left: HashMap<OutPoint, (u32, Vec<u8>)>,
     }

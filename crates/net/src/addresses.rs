@@ -1,8 +1,8 @@
-//! Addresses of peers: those that were heard of, and what came of connecting to them (Core's
-//! `AddrMan`, with fewer tables). A pure function of what is heard and the time, in seconds since
+//! The address book of peers: known addresses, and the results of connecting to them (Core's
+//! `AddrMan`, with fewer tables). A pure function of its inputs and the time, in seconds since
 //! 1970.
 //!
-//! Whoever sends many addresses must not fill the book with his own: it holds at most
+//! An attacker who sends many addresses must not fill the book with his own: it holds at most
 //! [`FROM_GROUP_MAX`] of those that came from one part of the network and were never connected to,
 //! and no two connections go to the same part.
 
@@ -12,61 +12,62 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use apus_wire::message::{Host, NetAddress, Services};
 
-/// The most addresses that are kept.
+/// The most addresses in the book.
 const ADDRESSES_MAX: usize = 20_000;
 /// The most addresses from one part of the network that were never connected to.
 const FROM_GROUP_MAX: usize = 1_000;
-/// Addresses that nobody has seen for so long are of no use (Core's `ADDRMAN_HORIZON`).
+/// Seconds after which an address that was not seen again is useless (Core's `ADDRMAN_HORIZON`).
 const HORIZON: i64 = 30 * 24 * 60 * 60;
-/// Failures after which an address that never worked is of no use (Core's `ADDRMAN_RETRIES`).
+/// Failures after which an address that never worked is useless (Core's `ADDRMAN_RETRIES`).
 const FAILURES_NEW_MAX: u32 = 3;
-/// Failures after which one that did not work for [`FAILING_TIME`] is of no use (Core's
+/// Failures after which an address that has not worked for [`FAILING_TIME`] is useless (Core's
 /// `ADDRMAN_MAX_FAILURES`).
 const FAILURES_MAX: u32 = 10;
-/// Core's `ADDRMAN_MIN_FAIL`.
+/// Core's `ADDRMAN_MIN_FAIL`, in seconds.
 const FAILING_TIME: i64 = 7 * 24 * 60 * 60;
-/// The time from one attempt to the next.
+/// Seconds from one attempt to the next.
 const RETRY_TIME: i64 = 10 * 60;
-/// Seconds by which an address may have been seen in the future.
+/// Seconds that the time when an address was seen may lie in the future.
 const FUTURE_MAX: i64 = 10 * 60;
 /// The first line of a file of addresses.
 const FIRST_LINE: &str = "apus peers 1";
 
-/// Where a peer is.
+/// The host and port of a peer.
 pub type Place = (Host, u16);
 
-/// Addresses of peers.
+/// The address book of peers.
 #[derive(Default)]
 pub struct Addresses {
     known: BTreeMap<Place, Known>,
-    /// Addresses never connected to, by the part of the network that they came from.
+    /// Number of addresses that were never connected to, by the part of the network that they came
+    /// from.
     from_group: BTreeMap<Group, usize>,
 }
 
-/// What is known of an address.
+/// What is known about an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Known {
     services: Services,
-    /// When somebody last saw it.
+    /// When the address was last seen.
     seen: i64,
     tried: i64,
-    /// When it last worked; 0 for never.
+    /// When a connection to it last worked; 0 for never.
     worked: i64,
     /// Failures since then.
     failures: u32,
-    /// Bytes a second that it sent last.
+    /// Bytes a second that the peer sent last time.
     speed: u64,
-    /// Which part of the network it was heard of from.
+    /// The part of the network that the address came from.
     source: Group,
 }
 
-/// A part of the network that is probably in one hand (Core's `GetGroup`): 16 bits of IPv4, 32 of
-/// IPv6, four of an onion service.
+/// A part of the network that one party probably controls (Core's `GetGroup`): 16 bits of an IPv4
+/// address, 32 of an IPv6 address, four of the key of an onion service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Group([u8; 5]);
 
 impl Group {
-    /// The part that `host` is in.
+    /// Returns the part that `host` is in.
     pub fn of(host: &Host) -> Self {
         match host {
             Host::Ipv4(ip) => {
@@ -83,9 +84,9 @@ impl Group {
 }
 
 impl Known {
-    /// Whether it is of no use (Core's `IsTerrible`).
+    /// Returns whether the address is useless (Core's `IsTerrible`).
     fn is_terrible(&self, now: i64) -> bool {
-        // One that was just tried may yet work.
+        // An address that was just tried may still work.
         if now - self.tried <= 60 {
             return false;
         }
@@ -97,24 +98,24 @@ impl Known {
 }
 
 impl Addresses {
-    /// The number of addresses.
+    /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no addresses.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Adds addresses that `source` sent, or DNS or the user gave. Those of use to nobody are left
-    /// out. Returns how many were new.
+    /// Adds addresses that `source` sent or, without one, DNS or the user gave. Skips useless ones.
+    /// Returns how many were new.
     pub fn add(&mut self, list: &[NetAddress], source: Option<Host>, now: i64) -> usize {
         let source = source.as_ref().map_or(Group::default(), Group::of);
         let before = self.known.len();
         for address in list.iter().filter(|address| is_routable(&address.host)) {
             let place = (address.host, address.port);
-            // Others' clocks are theirs; what they have just seen may be a lie.
+            // The clocks of others may be wrong, and they may lie about what they have just seen.
             let seen = i64::from(address.time).min(now);
             if let Some(known) = self.known.get_mut(&place) {
                 known.seen = known.seen.max(seen);
@@ -122,7 +123,8 @@ impl Addresses {
                 continue;
             }
             let count = self.from_group.entry(source).or_default();
-            // Of those whom the user or DNS named, nobody can make many.
+            // Addresses that the user or DNS gave are not limited: an attacker cannot add many of
+            // them.
             if source != Group::default() && *count >= FROM_GROUP_MAX {
                 continue;
             }
@@ -141,7 +143,7 @@ impl Addresses {
         self.known.len().saturating_sub(before)
     }
 
-    /// Forgets a twentieth of all addresses: those of no use, and then those that never worked and
+    /// Removes a twentieth of all addresses: useless ones first, then those that never worked and
     /// were seen longest ago.
     fn forget_worst(&mut self, now: i64) {
         let rank = |known: &Known| (!known.is_terrible(now), known.worked != 0, known.seen);
@@ -170,12 +172,12 @@ impl Addresses {
         }
     }
 
-    /// Whether the peer at `place` is said to offer `services`.
+    /// Returns whether the peer at `place` is said to offer `services`.
     pub fn offers(&self, place: &Place, services: Services) -> bool {
         self.known.get(place).is_some_and(|known| known.services.has(services))
     }
 
-    /// Notes that somebody connects to `place`.
+    /// Records an attempt to connect to `place`.
     pub fn tried(&mut self, place: &Place, now: i64) {
         if let Some(known) = self.known.get_mut(place) {
             known.tried = now;
@@ -183,7 +185,7 @@ impl Addresses {
         }
     }
 
-    /// Notes that a handshake with the peer at `place` is complete.
+    /// Records that a handshake with the peer at `place` is complete.
     pub fn worked(&mut self, place: &Place, services: Services, now: i64) {
         let Some(known) = self.known.get_mut(place) else { return };
         let was_new = known.worked == 0;
@@ -195,16 +197,16 @@ impl Addresses {
         }
     }
 
-    /// Notes how many bytes a second the peer at `place` sends.
+    /// Records how many bytes a second the peer at `place` sends.
     pub fn speed(&mut self, place: &Place, speed: u64) {
         if let Some(known) = self.known.get_mut(place) {
             known.speed = speed;
         }
     }
 
-    /// The next peer to connect to: in a part of the network that none of `connected` is in, with
-    /// the services needed, of those that the user allows. Every other time one that has worked,
-    /// the fastest first. `random` is random.
+    /// Returns the next peer to connect to: one that is in a part of the network without a peer of
+    /// `connected`, offers the services needed, and is allowed by the user. Every other time this
+    /// is one that has worked, the fastest first. `random` is random.
     pub fn next(
         &self,
         needs: Services,
@@ -233,7 +235,7 @@ impl Addresses {
         }
     }
 
-    /// The addresses as a text, one a line.
+    /// Returns the addresses as a text, one a line.
     pub fn to_text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\n");
         for ((host, port), known) in &self.known {
@@ -245,8 +247,8 @@ impl Addresses {
         text
     }
 
-    /// Adds the addresses of [`Addresses::to_text`]. Lines that are none are left out, since
-    /// nothing here is needed: `None` if the text is none of these.
+    /// Adds the addresses from a text of [`Addresses::to_text`]. Skips damaged lines, since no
+    /// address is indispensable. Returns `None` if the text has another format.
     pub fn read(&mut self, text: &str, now: i64) -> Option<()> {
         let mut lines = text.lines();
         lines.next().filter(|first| *first == FIRST_LINE)?;
@@ -301,7 +303,7 @@ fn parse_host(text: &str) -> Option<Host> {
     is_hex.then(|| Host::TorV3(std::array::from_fn(byte)))
 }
 
-/// Whether a host may be anywhere on the internet (Core's `IsRoutable`).
+/// Returns whether a host may be reachable on the internet (Core's `IsRoutable`).
 fn is_routable(host: &Host) -> bool {
     match host {
         Host::Ipv4(ip) => is_routable_v4(ip),

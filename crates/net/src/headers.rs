@@ -1,4 +1,4 @@
-//! The headers of one peer: asked for, checked, and put into the tree (Core's
+//! Requests the headers of one peer, checks them and adds them to the tree (Core's
 //! `ProcessHeadersMessage`).
 
 use std::time::Duration;
@@ -12,19 +12,20 @@ use apus_wire::message::{GetHeaders, HEADERS_MAX, Hashes, HeaderList};
 use super::presync::{Presync, PresyncParams, PresyncStart, Presynced};
 use super::session::{Outgoing, PROTOCOL_VERSION};
 
-/// Core's `HEADERS_RESPONSE_TIME`: after this time, an announcement may make us ask again.
+/// Core's `HEADERS_RESPONSE_TIME`: after this time without an answer, an announcement may make us
+/// ask again.
 const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
-/// Time after which a question that was not answered is put again.
+/// Time after which a request that was not answered is repeated.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// Core's `HEADERS_DOWNLOAD_TIMEOUT_BASE`.
 const HEADERS_TIMEOUT_BASE: Duration = Duration::from_secs(15 * 60);
 /// Core's `HEADERS_DOWNLOAD_TIMEOUT_PER_HEADER`.
 const HEADERS_TIMEOUT_PER_HEADER: Duration = Duration::from_millis(1);
-/// Blocks below the tip whose work is not asked of a chain any more (Core's
+/// A chain may have less work than the tip by the work of this many blocks (Core's
 /// `GetAntiDoSWorkThreshold`).
 const NEAR_TIP_BLOCKS: u32 = 144;
 
-/// The tree that headers are put into, or only looked up in.
+/// The tree that headers are added to, or only looked up in.
 pub struct HeaderChain<'a> {
     tree: Lent<'a>,
     /// The last block of the active chain.
@@ -45,41 +46,41 @@ enum Lent<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeadersFault {
     /// A header does not have the proof of work that it claims.
-    #[error("a header without proof of work")]
+    #[error("it sent a header without proof of work")]
     ProofOfWork,
     /// A header does not build on the one before.
-    #[error("headers that do not build on each other")]
+    #[error("it sent headers that do not build on each other")]
     NotContinuous,
     /// A header breaks a rule.
-    #[error("an invalid header: {0}")]
+    #[error("it sent an invalid header: {0}")]
     Invalid(String),
-    /// The peer's chain has less work than it must have.
+    /// The peer's chain has too little work.
     #[error("{0}")]
     LowWork(&'static str),
     /// The headers take too long.
-    #[error("it does not send its headers")]
+    #[error("it did not send its headers in time")]
     Timeout,
 }
 
-/// The headers of one peer.
+/// The headers of one peer, and the state of the requests for them.
 #[derive(Default)]
 pub struct HeadersOf {
     stage: Stage,
     presync: Option<Box<Presync>>,
     best: Option<BlockId>,
-    /// When the first headers were asked for.
+    /// When the first headers were requested.
     begun: Duration,
-    /// When headers were asked for and not answered yet.
+    /// When headers were requested, if there is no answer yet.
     asked: Option<Duration>,
-    /// When the question was put last.
+    /// When the request was last repeated.
     asked_again: Duration,
-    /// When all of them are to be here.
+    /// When all headers must have arrived.
     deadline: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// Nothing was asked for.
+    /// Nothing was requested.
     #[default]
     New,
     /// There may be more headers.
@@ -89,20 +90,20 @@ enum Stage {
 }
 
 impl<'a> HeaderChain<'a> {
-    /// Puts new headers into `tree`. `tip` is the last block of the active chain; `secret` is
-    /// random.
+    /// Creates a chain that adds new headers to `tree`. `tip` is the last block of the active
+    /// chain; `secret` is random.
     pub fn growing(tree: &'a mut Tree, tip: BlockId, unix_time: i64, secret: [u8; 16]) -> Self {
         let minimum = threshold(tree, tip);
         Self { tree: Lent::Growing(tree), tip, minimum, unix_time, secret }
     }
 
-    /// Leaves the tree as it is: headers that are not in it are not looked at.
+    /// Creates a chain that leaves the tree unchanged: headers that are not in it are ignored.
     pub fn fixed(tree: &'a Tree, tip: BlockId) -> Self {
         let minimum = threshold(tree, tip);
         Self { tree: Lent::Fixed(tree), tip, minimum, unix_time: 0, secret: [0; 16] }
     }
 
-    /// The tree.
+    /// Returns the tree.
     pub fn tree(&self) -> &Tree {
         match &self.tree {
             Lent::Growing(tree) => tree,
@@ -115,7 +116,7 @@ impl<'a> HeaderChain<'a> {
         self.unix_time = unix_time;
     }
 
-    /// A request for the headers after `block`.
+    /// Returns a request for the headers after `block`, whose locator begins with `first`.
     fn request(&self, block: BlockId, first: Option<Hash>) -> Outgoing {
         let mut locator: Vec<Hash> = first.into_iter().collect();
         locator.extend(self.tree().locator(block).map(|id| self.tree().node(id).hash));
@@ -127,7 +128,8 @@ impl<'a> HeaderChain<'a> {
     }
 }
 
-/// Core's `GetAntiDoSWorkThreshold`: the minimum chain work, or that of a block near the tip.
+/// Returns Core's `GetAntiDoSWorkThreshold`: the minimum chain work, or the work of a block near
+/// the tip if that is more.
 fn threshold(tree: &Tree, tip: BlockId) -> Work {
     let node = tree.node(tip);
     let near = (0..NEAR_TIP_BLOCKS).fold(node.work, |work, _| {
@@ -138,46 +140,46 @@ fn threshold(tree: &Tree, tip: BlockId) -> Work {
 }
 
 impl HeadersOf {
-    /// The best block that the peer is known to have.
+    /// Returns the best block that the peer is known to have.
     pub fn best(&self) -> Option<BlockId> {
         self.best
     }
 
-    /// Whether the peer has said that it has no more headers.
+    /// Returns whether the peer has said that it has no more headers.
     pub fn is_at_end(&self) -> bool {
         self.stage == Stage::AtEnd
     }
 
-    /// Whether nothing was asked for yet.
+    /// Returns whether nothing was requested yet.
     pub fn is_to_be_asked(&self) -> bool {
         self.stage == Stage::New
     }
 
-    /// Whether the peer may be asked again, though it has not answered.
+    /// Returns whether the peer may be asked again, though it has not answered.
     fn is_slow(&self, now: Duration) -> bool {
         let last = self.asked.map(|asked| asked.max(self.asked_again));
         last.is_some_and(|last| now > last + HEADERS_RESPONSE_TIME)
     }
 
-    /// The time for which the peer keeps us waiting: since headers were asked for and have not
-    /// come, or, as long as its chain has too little work, since the first were asked for.
+    /// Returns how long the peer has kept us waiting: since the request that it has not answered
+    /// or, while its chain has too little work, since the first request.
     pub fn keeps_waiting(&self, now: Duration) -> Duration {
         let since = if self.presync.is_some() { Some(self.begun) } else { self.asked };
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// The time since headers were asked for and have not come.
+    /// Returns the time since the request that the peer has not answered; zero if there is none.
     pub fn waits_since(&self, now: Duration) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| now.saturating_sub(asked))
     }
 
-    /// Has it asked again from the best header.
+    /// Starts again, so that the peer is asked for headers from the best one on.
     pub fn begin_anew(&mut self) {
         *self = Self { best: self.best, ..Self::default() };
     }
 
-    /// The first request: from the parent of the best header, so that the answer is not empty and
-    /// shows what the peer has.
+    /// Returns the first request: from the parent of the best header, so that the answer is not
+    /// empty and shows what the peer has.
     pub fn begin(&mut self, chain: &HeaderChain, now: Duration) -> Outgoing {
         let tree = chain.tree();
         let best = tree.best_header();
@@ -191,8 +193,8 @@ impl HeadersOf {
         chain.request(start_of_request(tree), None)
     }
 
-    /// Puts the question again that the peer has not answered for long: one that is syncing itself
-    /// may have had nothing to say, and says so to nobody. Its time goes on.
+    /// Repeats the request if the peer has not answered it for long: a peer that is syncing may
+    /// have had no headers, and does not say so. Its time limit stays the same.
     pub fn ask_again(&mut self, chain: &HeaderChain, now: Duration) -> Option<Outgoing> {
         let asked = self.asked.filter(|_| self.stage == Stage::Asking && self.presync.is_none())?;
         if now < asked.max(self.asked_again) + ASK_AGAIN_AFTER {
@@ -202,7 +204,8 @@ impl HeadersOf {
         Some(chain.request(start_of_request(chain.tree()), None))
     }
 
-    /// A block was announced by its hash. If it is not known, its header is asked for.
+    /// Handles the announcement of a block by its hash. If the block is not known, requests its
+    /// header.
     pub fn announced(
         &mut self,
         hash: &Hash,
@@ -225,7 +228,7 @@ impl HeadersOf {
         }
     }
 
-    /// Asks for the headers after `block`, unless an answer is awaited.
+    /// Requests the headers after `block`, unless an answer is awaited.
     fn ask_after(
         &mut self,
         block: BlockId,
@@ -234,17 +237,17 @@ impl HeadersOf {
     ) -> Option<Outgoing> {
         match self.asked {
             Some(_) if !self.is_slow(now) => return None,
-            // It has been waited for since the first question.
+            // The wait counts from the first request.
             Some(_) => self.asked_again = now,
             None => self.asked = Some(now),
         }
         Some(chain.request(block, None))
     }
 
-    /// Takes a message of headers. Returns the next request.
+    /// Handles a message of headers. Returns the next request.
     ///
     /// # Errors
-    /// The peer is to be dropped.
+    /// The peer must be dropped.
     pub fn take(
         &mut self,
         list: &HeaderList,
@@ -287,10 +290,10 @@ impl HeadersOf {
         self.accept(&headers, is_full, chain, now)
     }
 
-    /// Headers while the tree must stay as it is: they only show what the peer has.
+    /// Handles headers while the tree must not change: they only show what the peer has.
     fn look_up(&mut self, headers: &[Header], tree: &Tree) {
         let known = headers.iter().rev().find_map(|header| tree.find(&header.hash()));
-        // A branch of its own: of the other blocks it has those below.
+        // On a branch of its own, the peer has the blocks below it.
         if let Some(known) = known.or_else(|| tree.find(&headers[0].prev)) {
             self.note_best(known, tree);
         }
@@ -332,7 +335,7 @@ impl HeadersOf {
         }
     }
 
-    /// Puts headers of a chain with enough work into the tree, and asks for more if there may be
+    /// Adds headers of a chain with enough work to the tree, and requests more if there may be
     /// more.
     fn accept(
         &mut self,
@@ -345,7 +348,7 @@ impl HeadersOf {
         let best = self.best.map(|best| chain.tree().node(best).work);
         let last = self.keep(headers, chain)?;
         let best_now = self.best.map(|best| chain.tree().node(best).work);
-        // Whoever sends the same again and again has no more.
+        // A peer that repeats its headers has no more.
         let has_news = chain.tree().len() > before || best_now > best;
         match (is_full && has_news, last) {
             (true, Some(last)) => {
@@ -359,7 +362,7 @@ impl HeadersOf {
         }
     }
 
-    /// Returns the last header that is in the tree.
+    /// Adds headers to the tree, and returns the last one.
     fn keep(
         &mut self,
         headers: &[Header],
@@ -381,10 +384,10 @@ impl HeadersOf {
         Ok(last)
     }
 
-    /// An error if the headers take too long, and the best header is old.
+    /// Checks that the headers do not take too long.
     ///
     /// # Errors
-    /// The peer is to be dropped.
+    /// The headers take too long and the best header is old: the peer must be dropped.
     pub fn tick(&self, chain: &HeaderChain, now: Duration) -> Result<(), HeadersFault> {
         let best = chain.tree().node(chain.tree().best_header());
         let is_old = i64::from(best.time) <= chain.unix_time - 24 * 60 * 60;
@@ -393,14 +396,14 @@ impl HeadersOf {
     }
 }
 
-/// The block after which headers are asked for first: below the best one, so that the answer is not
-/// empty.
+/// Returns the block after which headers are requested first: the parent of the best header, so
+/// that the answer is not empty.
 fn start_of_request(tree: &Tree) -> BlockId {
     let best = tree.best_header();
     tree.node(best).prev.unwrap_or(best)
 }
 
-/// Each header has the proof of work that it claims, and builds on the one before.
+/// Checks that each header has the proof of work that it claims, and builds on the one before.
 fn check_work(headers: &[Header], tree: &Tree) -> Result<(), HeadersFault> {
     let mut prev: Option<Hash> = None;
     for header in headers {
@@ -421,8 +424,8 @@ fn claimed_work(tree: &Tree, start: BlockId, headers: &[Header]) -> Work {
     headers.iter().fold(work, |sum, header| sum.plus(block_work(header.bits)))
 }
 
-/// Whether a block is on the branch of the best header or of the tip: its header uses no memory
-/// that is not used already.
+/// Returns whether a block is on the branch of the best header or of the tip, so that its header
+/// takes no further memory.
 fn is_on_best(chain: &HeaderChain, block: BlockId) -> bool {
     let tree = chain.tree();
     let height = tree.node(block).height;

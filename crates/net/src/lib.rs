@@ -1,6 +1,6 @@
-//! Peers: transport and protocol of one connection, the headers of one whose work is not known yet,
-//! and which block is asked of whom. Nothing here validates blocks, starts threads or looks at a
-//! clock: what comes in are bytes, messages and the time.
+//! Peers: the transport and protocol of a connection, the headers of a peer whose chain may have
+//! too little work, and the choice of the peer that each block is requested from. Nothing here
+//! validates blocks, starts threads or looks at a clock: bytes, messages and the time are inputs.
 
 mod addresses;
 mod headers;

@@ -1,5 +1,5 @@
 //! All connections together (Core's `PeerManager`): headers first, then blocks as the schedule
-//! wants them. A pure function of events and time: sockets, threads and clocks are the caller's.
+//! requests them. A pure function of events and time: sockets, threads and clocks are the caller's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::session::{Handled, Ourselves, Outgoing, Session, SessionFault, Themse
 
 /// Addresses that a peer may send each second (Core's `MAX_ADDR_RATE_PER_SECOND`).
 const ADDRESSES_PER_SECOND: f64 = 0.1;
-/// The most addresses that a peer may have saved up (Core's `MAX_ADDR_PROCESSING_TOKEN_BUCKET`),
-/// and those it may send more because we asked.
+/// The most address tokens that a peer may save up (Core's `MAX_ADDR_PROCESSING_TOKEN_BUCKET`), and
+/// the number that it gets when we ask it for addresses.
 const ADDRESS_TOKENS_MAX: f64 = 1000.0;
 
 /// Time after which another peer is asked for headers as well, if one does not answer.
@@ -30,42 +30,42 @@ pub enum PeerError {
     /// It broke the protocol, or took too long.
     #[error(transparent)]
     Session(#[from] SessionFault),
-    /// It sent something that is no message.
+    /// It sent bytes that are not a valid message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// It sent headers that are not valid, or none.
+    /// It sent invalid headers, or none.
     #[error(transparent)]
     Headers(#[from] HeadersFault),
     /// It holds up the download of blocks.
     #[error(transparent)]
     Download(#[from] Fault),
     /// It sent a block that was not asked for.
-    #[error("a block that was not asked for")]
+    #[error("it sent a block that was not asked for")]
     UnaskedBlock,
-    /// It sent a block whose bytes are not those of its hash.
-    #[error("a block that was changed on its way: {0}")]
+    /// It sent a block whose bytes do not match its hash.
+    #[error("it sent a block that was changed on its way: {0}")]
     ChangedBlock(String),
     /// It sent a block that breaks a rule.
-    #[error("an invalid block: {0}")]
+    #[error("it sent an invalid block: {0}")]
     InvalidBlock(String),
 }
 
-/// What the caller is to do.
+/// What the caller must do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Send a message.
     Send(PeerId, Outgoing),
-    /// Close a connection. The manager has forgotten it.
+    /// Close a connection. The manager has removed the peer.
     Disconnect(PeerId, PeerError),
-    /// The last message, which is a block, was asked for.
+    /// Take the block in the last message, which was requested.
     Block(PeerId, BlockId),
-    /// Addresses of other peers.
+    /// Take addresses of other peers.
     Addresses(PeerId, Vec<NetAddress>),
-    /// The handshake with a peer is complete.
+    /// Note that the handshake with a peer is complete.
     Ready(PeerId),
 }
 
-/// Why there is a connection, as far as it matters (Core's `ConnectionType`).
+/// Who opened a connection, and why (Core's `ConnectionType`, with fewer types).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectionType {
     /// The peer opened it.
@@ -76,23 +76,23 @@ pub enum ConnectionType {
     Automatic,
 }
 
-/// Constants of a manager.
+/// Settings of a manager.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What peers that we choose must offer.
+    /// Services that peers chosen by us must offer.
     pub needs: Services,
-    /// Bounds of the download of blocks.
+    /// Limits of the download of blocks.
     pub limits: Limits,
 }
 
-/// All peers, and what is asked of them.
+/// All peers, and what is requested from them.
 pub struct PeerManager {
     settings: Settings,
     peers: BTreeMap<PeerId, Peer>,
     schedule: Schedule,
-    /// The peer that headers are asked of while there are many to come.
+    /// The peer that headers are requested from while there are many to come.
     header_peer: Option<PeerId>,
-    /// The height below which blocks are asked for without their witnesses.
+    /// The height below which blocks are requested without their witnesses.
     stripped_below: u32,
 }
 
@@ -105,46 +105,46 @@ struct Peer {
 }
 
 impl PeerManager {
-    /// A manager without peers.
+    /// Creates a manager without peers.
     pub fn new(settings: Settings) -> Self {
         let schedule = Schedule::new(settings.limits);
         Self { settings, peers: BTreeMap::new(), schedule, header_peer: None, stripped_below: 0 }
     }
 
-    /// What is wanted of all peers.
+    /// Returns the schedule of the download of blocks.
     pub fn schedule(&mut self) -> &mut Schedule {
         &mut self.schedule
     }
 
-    /// From now on, asks for blocks below a height without their witnesses (BIP144).
+    /// Requests blocks below a height without their witnesses from now on (BIP144).
     pub fn strip_below(&mut self, height: u32) {
         self.stripped_below = height;
     }
 
-    /// The number of peers.
+    /// Returns the number of peers.
     pub fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no peers.
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty()
     }
 
-    /// What a peer said of itself.
+    /// Returns what a peer said about itself.
     pub fn them(&self, peer: PeerId) -> Option<&Themselves> {
         self.peers.get(&peer)?.session.them()
     }
 
-    /// The number of peers whose handshake is complete.
+    /// Returns the number of peers whose handshake is complete.
     pub fn ready(&self) -> usize {
         self.peers.values().filter(|peer| peer.session.is_ready()).count()
     }
 
-    /// Whether every peer has said that it has no more headers, and there is one. Once one has, a
-    /// peer that has not answered for `patience` is not waited for.
+    /// Returns whether there are peers and all have said that they have no more headers. Once one
+    /// has said so, a peer that has not answered for `patience` does not count.
     pub fn has_all_headers(&self, now: Duration, patience: Duration) -> bool {
-        // Whoever connects to us must not keep us waiting.
+        // Inbound peers must not keep us waiting.
         let ready = || self.peers.values().filter(|peer| peer.session.is_ready() && !peer.inbound);
         let is_asked = |peer: &Peer| !peer.headers.is_to_be_asked();
         ready().any(|peer| peer.headers.is_at_end())
@@ -154,13 +154,13 @@ impl PeerManager {
             })
     }
 
-    /// Has all peers asked for headers again.
+    /// Starts to request headers from all peers again.
     pub fn ask_for_headers(&mut self) {
         self.header_peer = None;
         self.peers.values_mut().for_each(|peer| peer.headers.begin_anew());
     }
 
-    /// A connection was made, on which we say this of ourselves.
+    /// Handles a new connection. `ourselves` is what we say about ourselves on it.
     pub fn connected(
         &mut self,
         id: PeerId,
@@ -182,7 +182,7 @@ impl PeerManager {
         self.peers.insert(id, peer);
     }
 
-    /// A connection was closed.
+    /// Handles the end of a connection.
     pub fn closed(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.schedule.remove_peer(id);
@@ -191,7 +191,7 @@ impl PeerManager {
         }
     }
 
-    /// A message came. One that is not in place costs the peer its connection.
+    /// Handles a message. A peer that breaks the protocol is dropped.
     pub fn received(
         &mut self,
         id: PeerId,
@@ -206,7 +206,7 @@ impl PeerManager {
         }
     }
 
-    /// Drops a peer whose block turned out to be other bytes than those of its hash.
+    /// Drops a peer that sent a block whose bytes do not match its hash.
     pub fn changed_block(
         &mut self,
         id: PeerId,
@@ -220,7 +220,7 @@ impl PeerManager {
         }
     }
 
-    /// Drops a peer that sent a block which breaks a rule.
+    /// Drops a peer that sent a block that breaks a rule.
     pub fn invalid_block(&mut self, id: PeerId, why: String, out: &mut Vec<Action>) {
         if self.peers.contains_key(&id) {
             self.drop_peer(id, PeerError::InvalidBlock(why), out);
@@ -248,7 +248,7 @@ impl PeerManager {
             Err(error @ MessageError::TooMany(..)) if peer.session.is_ready() => {
                 return Err(error.into());
             }
-            // As in Core, which looks at few messages before the handshake is complete.
+            // As in Core, which ignores most messages before the handshake is complete.
             Err(error) => {
                 tracing::debug!(target: "net", peer = id.0, %error, "a message is ignored");
                 return Ok(());
@@ -297,7 +297,7 @@ impl PeerManager {
             }
             Message::Inv(list) => {
                 let is_block = |item: &InventoryItem| item.kind == InventoryKind::BLOCK;
-                // The last is the best, as with Core.
+                // As in Core, the last is the best.
                 if let Some(item) = list.iter().filter(is_block).last() {
                     let request = peer.headers.announced(&item.hash, chain, now);
                     out.extend(request.map(|request| Action::Send(id, request)));
@@ -319,7 +319,7 @@ impl PeerManager {
                 match arrival {
                     Some((block, Arrival::Wanted)) => out.push(Action::Block(id, block)),
                     Some((_, Arrival::Late)) => {}
-                    // As in Core, which cannot decode it.
+                    // Core cannot decode such a block either, and ignores it.
                     _ if BlockView::parse(bytes).is_err() => {}
                     Some((_, Arrival::NotAsked)) | None => return Err(PeerError::UnaskedBlock),
                 }
@@ -348,7 +348,7 @@ impl PeerManager {
         }
     }
 
-    /// Asks for what is to be asked for, pings, and drops those that take too long. To be called
+    /// Sends requests and pings that are due, and drops peers that take too long. It must be called
     /// after every event, and several times a second. `random` is random.
     pub fn tick(
         &mut self,
@@ -381,7 +381,7 @@ impl PeerManager {
         self.request_blocks(chain.tree(), now, out);
     }
 
-    /// Asks one peer for headers while there are many to come, and all others after that.
+    /// Requests headers from one peer while there are many to come, and from all others after that.
     fn request_headers(&mut self, chain: &HeaderChain, now: Duration, out: &mut Vec<Action>) {
         let busy = self.header_peer.and_then(|id| self.peers.get(&id));
         let is_busy = |peer: &Peer| {
@@ -421,7 +421,7 @@ impl PeerManager {
 }
 
 impl Peer {
-    /// The addresses that the peer may send, the first ones; those of more than it may are left out
+    /// Returns the first of the addresses, as many as the peer may send now, and drops the rest
     /// (Core's `ProcessAddrs`).
     fn take_addresses(&mut self, list: &[NetAddress], now: Duration) -> Vec<NetAddress> {
         let passed = now.saturating_sub(self.tokens_at).as_secs_f64();

@@ -1,4 +1,4 @@
-//! How peers are found and used, by Core's names.
+//! The options for finding and using peers.
 
 use std::time::Duration;
 
@@ -15,47 +15,48 @@ const PATIENCE: Duration = Duration::from_secs(2 * 60);
 /// The default for [`PeerOptions::gone_after`].
 const GONE_AFTER: Duration = Duration::from_secs(30);
 
-/// How peers are found and used. Each option has the name of Core's.
+/// How peers are found and used. Each option has Core's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerOptions {
-    /// Connect to these alone; empty for whomever there is.
+    /// Connect only to these; empty to find peers.
     pub connect: Vec<Target>,
-    /// Connect to these, too.
+    /// Connect to these as well.
     pub addnode: Vec<Target>,
     /// Ask these for addresses.
     pub seednode: Vec<Target>,
     /// Ask DNS seeds for addresses.
     pub dnsseed: bool,
-    /// The SOCKS5 proxy through which connections go, but for those to onion services.
+    /// The SOCKS5 proxy for connections, except those to onion services.
     pub proxy: Option<Target>,
-    /// The SOCKS5 proxy through which connections to onion services go; without one there are none.
+    /// The SOCKS5 proxy for connections to onion services; `None` for no such connections.
     pub onion: Option<Target>,
-    /// The most connections.
+    /// The maximum number of connections.
     pub maxconnections: usize,
-    /// Connect to hosts of these kinds alone; empty for all.
+    /// Connect only to hosts of these kinds; empty for all.
     pub onlynet: Vec<NetKind>,
-    /// Whether others may connect to us.
+    /// Whether to accept connections from others.
     pub listen: bool,
-    /// The port that they connect to.
+    /// The port for connections from others.
     pub port: u16,
-    /// Time to open a connection.
+    /// Time limit for opening a connection.
     pub timeout: Duration,
     /// Whether the encrypted transport (BIP324) is tried first.
     pub v2transport: bool,
-    /// The most bytes that are downloaded in a second; not an option of Core's.
+    /// The most bytes to download in a second; not an option of Core.
     pub maxdownload: Option<u64>,
-    /// Whether to stay at the tip; not an option of Core's.
+    /// Whether to stay at the tip; not an option of Core.
     pub follow: bool,
     /// How long a sync that has connected everything waits for a peer that does not say whether it
-    /// has more; not an option of Core's.
+    /// has more; not an option of Core.
     pub patience: Duration,
-    /// Time after which a block that no peer has is given up or spoken of, while there are peers;
-    /// not an option of Core's.
+    /// Time after which a block that no peer has is given up or reported, while there are peers;
+    /// not an option of Core.
     pub gone_after: Duration,
 }
 
 impl PeerOptions {
-    /// Core's defaults, but that nobody may connect to us, since we serve nothing yet.
+    /// Returns Core's defaults, except that connections from others are refused, since we serve
+    /// nothing yet.
     pub fn new(port: u16) -> Self {
         Self {
             connect: Vec::new(),
@@ -79,13 +80,14 @@ impl PeerOptions {
 }
 
 impl PeerOptions {
-    /// Whether connections that the user did not ask for may go to hosts of this kind, and can.
+    /// Returns whether connections that the user did not ask for may go to hosts of this kind, and
+    /// can.
     pub fn reaches(&self, kind: NetKind) -> bool {
         let can = kind != NetKind::Onion || self.onion.is_some();
         can && (self.onlynet.is_empty() || self.onlynet.contains(&kind))
     }
 
-    /// [`PeerOptions::reaches`] for the kind of a host that has a name or an address.
+    /// Like [`PeerOptions::reaches`], for the kind of a host that is given by name or address.
     pub fn reaches_host(&self, target: &Target) -> bool {
         match target.kind() {
             HostKind::Ipv4 => self.reaches(NetKind::Ipv4),
@@ -96,7 +98,7 @@ impl PeerOptions {
         }
     }
 
-    /// Whether a host that the user names can be reached: directly, or through a proxy.
+    /// Returns whether a host that the user names can be reached, directly or through a proxy.
     pub fn has_way_to(&self, target: &Target) -> bool {
         match target.kind() {
             HostKind::Onion => self.onion.is_some(),
@@ -105,13 +107,13 @@ impl PeerOptions {
         }
     }
 
-    /// Whether DNS seeds are asked, which know peers of IPv4 and IPv6 alone.
+    /// Returns whether to ask DNS seeds, which only know IPv4 and IPv6 peers.
     pub fn asks_dns_seeds(&self) -> bool {
         self.dnsseed && (self.reaches(NetKind::Ipv4) || self.reaches(NetKind::Ipv6))
     }
 }
 
-/// A part of the internet, as Core's `-onlynet` names it.
+/// A kind of network, as Core's `-onlynet` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetKind {
     /// IPv4.
@@ -123,7 +125,7 @@ pub enum NetKind {
 }
 
 impl NetKind {
-    /// The part of the internet that a host of the address book is in.
+    /// Returns the kind of network that a host of the address book is in.
     pub fn of(host: &Host) -> Self {
         match host {
             Host::Ipv4(_) => Self::Ipv4,

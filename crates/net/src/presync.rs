@@ -1,10 +1,10 @@
 //! Headers of a peer whose chain is not known to have enough work (Core's `HeadersSyncState`).
 //!
-//! Headers are cheap to make where the difficulty is low, so they are not kept before their chain
-//! is known to have the minimum work. They are downloaded twice: the first time, one bit is kept of
+//! Headers are cheap to make where the difficulty is low, so they are not kept until their chain is
+//! known to have the minimum work. They are downloaded twice: the first time, one bit is kept of
 //! each header at some secret heights; the second time, headers are released once enough of the
-//! bits after them were found again. So a peer cannot show one chain first and another, cheaper one
-//! then.
+//! bits after them match. So a peer cannot send one chain the first time and a cheaper one the
+//! second time.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,22 +13,22 @@ use apus_hash::Hash;
 use apus_rules::{FUTURE_SECONDS_MAX, Work, block_work, permitted_difficulty_transition};
 use apus_wire::{Chain, Header, Network};
 
-/// Blocks that the chain's time can bear each second: the median time past must grow by a second
+/// The most blocks for each second of a chain's time: the median time past must grow by a second
 /// every six blocks.
 const BLOCKS_PER_SECOND_MAX: i64 = 6;
 
-/// How much is remembered of headers (Core's `HeadersSyncParams`).
+/// How much is kept of headers (Core's `HeadersSyncParams`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PresyncParams {
-    /// Headers from one bit that is kept to the next.
+    /// Number of headers from one bit that is kept to the next.
     pub commitment_period: u32,
-    /// Headers that are held back the second time: no header is released before as many after it
-    /// were seen.
+    /// Number of headers that are held back the second time: a header is released once this many
+    /// headers after it were seen.
     pub redownload_buffer_size: usize,
 }
 
 impl PresyncParams {
-    /// Core's parameters of a network.
+    /// Returns Core's parameters of a network.
     pub fn of(network: &Network) -> Self {
         let (commitment_period, redownload_buffer_size) = match network.chain {
             Chain::Main => (641, 15_218),
@@ -56,15 +56,15 @@ pub struct PresyncStart {
     pub median_time_past: u32,
 }
 
-/// What follows from a message of headers.
+/// The outcome of a message of headers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Presynced {
-    /// More are to be asked for, after [`Presync::last`]. The headers are on a chain with enough
-    /// work, and are to be checked and kept.
+    /// More headers must be requested, after [`Presync::last`]. The headers given here are on a
+    /// chain with enough work, and must be checked and kept.
     More(Vec<Header>),
-    /// The last headers of a chain with enough work, to be checked and kept.
+    /// The last headers of a chain with enough work, which must be checked and kept.
     Complete(Vec<Header>),
-    /// Nothing more is to be expected of this peer, and no headers are to be kept.
+    /// The download has failed for the given reason, and no headers are to be kept.
     Ended(&'static str),
 }
 
@@ -89,7 +89,7 @@ impl Compressed {
     }
 }
 
-/// Bits in the order in which they were put in.
+/// A queue of bits.
 #[derive(Default)]
 struct Bits {
     words: Vec<u64>,
@@ -121,12 +121,12 @@ pub struct Presync {
     params: PresyncParams,
     start: PresyncStart,
     minimum: Work,
-    /// Bits are kept at heights that leave this remainder.
+    /// A bit is kept of a header if its height, modulo the commitment period, is this.
     offset: u32,
     secret: [u8; 16],
     bits: Bits,
     bits_max: usize,
-    /// The last header seen, in the present pass.
+    /// The last header seen in the current pass.
     last: Hash,
     last_bits: u32,
     height: u32,
@@ -144,7 +144,7 @@ struct Second {
 }
 
 impl Presync {
-    /// Begins with headers that build on `start` and whose chain must have `minimum` work. `now` is
+    /// Starts with headers that build on `start` and whose chain must have `minimum` work. `now` is
     /// in seconds since 1970; `secret` is random.
     pub fn new(
         network: &Network,
@@ -175,26 +175,27 @@ impl Presync {
         }
     }
 
-    /// The header after which more are to be asked for.
+    /// Returns the header after which more must be requested.
     pub fn last(&self) -> Hash {
         self.last
     }
 
-    /// The known block that the headers build on.
+    /// Returns the known block that the headers build on.
     pub fn start(&self) -> Hash {
         self.start.hash
     }
 
-    /// The height of that header, and whether headers are downloaded for the second time.
+    /// Returns the height of the last header, and whether headers are downloaded for the second
+    /// time.
     pub fn progress(&self) -> (u32, bool) {
         (self.height, self.second.is_some())
     }
 
-    /// Takes the next headers, each of which builds on the one before and has the proof of work
-    /// that it claims. `is_full` says that there are as many as a message can have.
+    /// Handles the next headers, each of which builds on the one before and has the proof of work
+    /// that it claims. `is_full` says whether there are as many as a message can have.
     pub fn take(&mut self, headers: &[Header], is_full: bool) -> Presynced {
         if headers.first().is_none_or(|first| first.prev != self.last) {
-            return Presynced::Ended("headers that do not follow those before");
+            return Presynced::Ended("its headers do not follow those before");
         }
         let was_second = self.second.is_some();
         for header in headers {
@@ -207,7 +208,7 @@ impl Presync {
             return match (self.second.as_ref().is_some_and(|s| s.has_work), is_full) {
                 (true, _) => Presynced::Complete(headers),
                 (false, true) => Presynced::More(headers),
-                (false, false) => Presynced::Ended("the second time, its chain ended earlier"),
+                (false, false) => Presynced::Ended("its chain ended earlier the second time"),
             };
         }
         if self.work >= self.minimum {
@@ -229,10 +230,10 @@ impl Presync {
     fn take_one(&mut self, header: &Header) -> Result<(), &'static str> {
         let (hash, height) = (header.hash(), self.height + 1);
         if header.prev != self.last {
-            return Err("headers that do not follow those before");
+            return Err("its headers do not follow those before");
         }
         if !permitted_difficulty_transition(&self.network, height, self.last_bits, header.bits) {
-            return Err("headers whose difficulty changes more than it may");
+            return Err("its headers change the difficulty more than allowed");
         }
         self.work = self.work.plus(block_work(header.bits));
         (self.last, self.last_bits, self.height) = (hash, header.bits, height);
@@ -249,13 +250,13 @@ impl Presync {
         };
         second.has_work |= self.work >= self.minimum;
         if is_kept && !second.has_work && self.bits.take() != Some(bit) {
-            return Err("the second time, its chain is another");
+            return Err("it sent another chain the second time");
         }
         second.buffer.push_back(Compressed::of(header));
         Ok(())
     }
 
-    /// The headers that need not be held back.
+    /// Returns the headers that need not be held back.
     fn release(&mut self) -> Vec<Header> {
         let Some(second) = &mut self.second else { return Vec::new() };
         let held = if second.has_work { 0 } else { self.params.redownload_buffer_size };

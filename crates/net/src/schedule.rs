@@ -1,12 +1,14 @@
-//! Which block is asked of which peer: a pure function of events and time.
+//! Chooses the peer that each block is requested from: a pure function of events and time.
 //!
-//! Blocks are wanted in *lanes*, in each of which they are taken in order or nearly so: one lane
-//! for validation in order, one for each span of a join. Blocks that come early wait in memory,
-//! which [`Limits::bytes_max`] bounds; it is divided evenly among the lanes that are being read. A
-//! peer is asked for as many blocks as it sends in [`IN_FLIGHT_TIME`], so faster peers get more.
+//! The wanted blocks are divided into *lanes*, in each of which they are taken in order or nearly
+//! so: one lane for validation in order, one for each span of a join. Blocks that arrive early wait
+//! in memory, which [`Limits::bytes_max`] bounds; it is divided evenly among the lanes that are
+//! being read. A peer is asked for as many blocks as it sends in [`IN_FLIGHT_TIME`], so faster
+//! peers get more.
 //!
-//! A peer that holds up a lane while another could help is dropped, as is one far below the median;
-//! its blocks are asked of others. Nothing here knows sockets, clocks or the bytes of blocks.
+//! A peer that holds up a lane while another could help is dropped, as is one far slower than the
+//! median; its blocks are requested from others. Nothing here knows sockets, clocks or the bytes of
+//! blocks.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 
-/// A connection, by a number that is never used again.
+/// The number of a connection, which is never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub u64);
 
@@ -28,46 +30,46 @@ const IN_FLIGHT_MIN: usize = 4;
 const IN_FLIGHT_FIRST: usize = 16;
 /// The most blocks in flight from a peer.
 const IN_FLIGHT_MAX: usize = 256;
-/// The size that is reckoned with before any block has come: the largest, so that memory is not
-/// asked for twice.
+/// The expected size of a block before any has arrived: the largest, so that memory is not promised
+/// twice.
 const BLOCK_BYTES_FIRST: u64 = 4_000_000;
-/// The share of one block in the average size, as a power of two.
+/// One block counts for 1 / 2^`AVERAGE_SHIFT` in the average size.
 const AVERAGE_SHIFT: u32 = 4;
 
 /// The time for which a peer may hold up a lane (Core's `BLOCK_STALLING_TIMEOUT_DEFAULT`).
 const STALLING_TIMEOUT_FIRST: Duration = Duration::from_secs(2);
-/// The most that this time grows to: it doubles whenever a peer is dropped for it (Core's
+/// The longest stalling timeout: it doubles whenever a peer is dropped for stalling (Core's
 /// `BLOCK_STALLING_TIMEOUT_MAX`).
 const STALLING_TIMEOUT_MAX: Duration = Duration::from_secs(64);
-/// The fewest bytes that a peer sends in that time if it is only slow, where it holds up nothing
-/// but the end of a lane.
+/// A peer that holds up only the end of a lane is slow, and not stalling, if it sends at least this
+/// many bytes in the stalling timeout.
 const PROGRESS_BYTES: u64 = 16 << 10;
-/// How long a peer is measured before it is asked for blocks by its speed.
+/// How long a peer is measured before its speed decides how many blocks it is asked for.
 const SPEED_TIME_FIRST: Duration = Duration::from_millis(100);
 /// How long a peer is measured before it is compared with others.
 const SPEED_TIME: Duration = Duration::from_secs(20);
 /// Peers slower than the median by more than this factor are dropped.
 const SLOW_FACTOR: u64 = 10;
-/// The fewest peers of known speed that have a median.
+/// The fewest peers of known speed needed for a median.
 const MEDIAN_PEERS: usize = 3;
 
-/// The most blocks of its own chain that a peer may not have.
+/// The most blocks of its own chain that a peer may lack.
 const REFUSED_MAX: usize = 16;
 
-/// Core's `NODE_NETWORK_LIMITED_MIN_BLOCKS`, less two for what may come meanwhile: the depth to
-/// which a peer that prunes has blocks.
+/// The depth to which a peer that prunes has blocks: Core's `NODE_NETWORK_LIMITED_MIN_BLOCKS`,
+/// minus two for blocks that may come meanwhile.
 const LIMITED_DEPTH: u32 = 288 - 2;
 
-/// Bounds of a schedule.
+/// Limits of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of blocks that have come and are not taken, with those that are asked for.
+    /// The most bytes of blocks that have arrived and are not taken, together with those requested.
     pub bytes_max: u64,
-    /// Core's `nPowTargetSpacing`: what the time limit for one block is counted in.
+    /// Core's `nPowTargetSpacing`: the unit of the time limit for one block.
     pub block_interval: Duration,
 }
 
-/// What a peer has.
+/// Which blocks a peer has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Has {
     /// The best block that it is known to have.
@@ -76,10 +78,10 @@ pub struct Has {
     pub is_limited: bool,
 }
 
-/// Why a peer is to be dropped.
+/// Why a peer must be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// It holds up the others.
+    /// It holds up the download.
     #[error("it holds up the download")]
     Stalling,
     /// It does not send a block that it was asked for.
@@ -89,35 +91,37 @@ pub enum Fault {
     #[error("it does not have the blocks of its own chain")]
     Refuses,
     /// It is far slower than the others.
-    #[error("it sends {speed} bytes a second, where the median is {median}")]
+    #[error("it sends {speed} bytes a second; the median is {median}")]
     Slow {
-        /// Bytes a second.
+        /// The peer's bytes a second.
         speed: u64,
-        /// The median of all peers.
+        /// The median bytes a second of all peers.
         median: u64,
     },
 }
 
-/// What came of a block that arrived.
+/// The outcome of a block's arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// It was asked for, and waits to be taken.
+    /// It was requested, and waits to be taken.
     Wanted,
-    /// It was asked for, and has come from somebody else meanwhile.
+    /// It was requested, but is not kept: it is no longer expected from this peer, or memory has no
+    /// room.
     Late,
     /// This peer was not asked for it.
     NotAsked,
 }
 
-/// Blocks that are wanted, and who is asked for which.
+/// The wanted blocks, and which peer is asked for which.
 pub struct Schedule {
     limits: Limits,
     blocks: Arc<[BlockId]>,
     lanes: Vec<Lane>,
-    /// Where each block that is not taken and was asked for is.
+    /// The state of each block that was requested, until it and all before it in its lane are
+    /// taken.
     states: HashMap<BlockId, State>,
     peers: BTreeMap<PeerId, Peer>,
-    /// Bytes that have come and are not taken.
+    /// Bytes of blocks that have arrived and are not taken.
     arrived_bytes: u64,
     /// The average size of a block, times 2^[`AVERAGE_SHIFT`].
     average: u64,
@@ -128,45 +132,45 @@ pub struct Schedule {
 struct Lane {
     /// Blocks not taken, by index; some after the first may be taken.
     rest: Range<usize>,
-    /// Index of the first block that may not be asked for yet.
+    /// Index of the first block that may not have been requested yet.
     next: usize,
     is_read: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Asked of a peer.
+    /// Requested from a peer.
     InFlight(PeerId),
-    /// Here, with so many bytes.
+    /// Arrived, with this many bytes.
     Arrived(u64),
     Taken,
 }
 
 struct Peer {
     has: Has,
-    /// Blocks asked for, in order, and when.
+    /// Requested blocks, in order, and the time of each request.
     in_flight: VecDeque<(BlockId, Duration)>,
-    /// Blocks that were given to another peer meanwhile and may still come.
+    /// Blocks that are no longer expected from this peer and may still come.
     released: Vec<BlockId>,
-    /// Blocks that it did not send, or of which it sent other bytes.
+    /// Blocks that it did not send, or for which it sent other bytes.
     refused: HashSet<BlockId>,
-    /// Since when blocks have been in flight without a break, or the last one came.
+    /// When the peer became busy, or when its last block arrived.
     busy_since: Duration,
-    /// Since when it holds up a lane.
+    /// When it began to hold up a lane.
     stalling_since: Option<Duration>,
-    /// Bytes that came and the time that they took, in the present stretch of measuring.
+    /// Bytes that came and the time that they took, in the current measurement.
     measured: (u64, Duration),
     /// Bytes a second.
     speed: Option<u64>,
     /// Whether the speed was measured for [`SPEED_TIME`].
     is_settled: bool,
-    /// Bytes of all its messages, whole or not, at the time when it had last sent
+    /// Bytes of all its messages, complete or not, and the time, when it had last sent
     /// [`PROGRESS_BYTES`] more.
     heard: (u64, Duration),
 }
 
 impl Schedule {
-    /// A schedule without peers and wishes.
+    /// Creates a schedule without peers and wanted blocks.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -180,8 +184,8 @@ impl Schedule {
         }
     }
 
-    /// Wants these blocks instead of those before. Each lane is a range of `blocks`; lanes do not
-    /// overlap. What is in flight is forgotten, and may still come.
+    /// Replaces the wanted blocks. Each lane is a range of `blocks`; lanes do not overlap. Blocks
+    /// in flight are forgotten, and may still come.
     pub fn want(&mut self, blocks: Arc<[BlockId]>, lanes: impl IntoIterator<Item = Range<usize>>) {
         self.blocks = blocks;
         let lane = |rest: Range<usize>| Lane { next: rest.start, rest, is_read: false };
@@ -194,7 +198,7 @@ impl Schedule {
         }
     }
 
-    /// Adds a peer, or notes what it has now.
+    /// Adds a peer, or updates which blocks it has.
     pub fn set_peer(&mut self, id: PeerId, has: Has) {
         let new = || Peer {
             has,
@@ -211,7 +215,7 @@ impl Schedule {
         self.peers.entry(id).or_insert_with(new).has = has;
     }
 
-    /// Forgets a peer. Its blocks are asked of others.
+    /// Removes a peer. Its blocks are requested from others.
     pub fn remove_peer(&mut self, id: PeerId) {
         let Some(peer) = self.peers.remove(&id) else { return };
         for (block, _) in peer.in_flight {
@@ -220,12 +224,12 @@ impl Schedule {
         }
     }
 
-    /// Bytes a second that a peer sends, if known.
+    /// Returns the bytes a second that a peer sends, if known.
     pub fn speed(&self, id: PeerId) -> Option<u64> {
         self.peers.get(&id)?.speed
     }
 
-    /// Notes how many bytes have come from a peer in all, of messages whole or not.
+    /// Records how many bytes have come from a peer in all, in messages complete or not.
     pub fn heard(&mut self, id: PeerId, bytes: u64, now: Duration) {
         if let Some(peer) = self.peers.get_mut(&id)
             && bytes >= peer.heard.0 + PROGRESS_BYTES
@@ -234,12 +238,12 @@ impl Schedule {
         }
     }
 
-    /// What each peer has.
+    /// Returns which blocks each peer has.
     pub fn having(&self) -> impl Iterator<Item = Has> + '_ {
         self.peers.values().map(|peer| peer.has)
     }
 
-    /// A block that somebody waits for and that no peer has.
+    /// Returns a block that a reader waits for and that no peer has.
     pub fn missing(&self, tree: &Tree) -> Option<BlockId> {
         let read = self.lanes.iter().filter(|lane| lane.is_read);
         let mut first = read.filter_map(|lane| self.blocks[lane.rest.clone()].first().copied());
@@ -249,26 +253,26 @@ impl Schedule {
         })
     }
 
-    /// Whether all that was wanted is taken.
+    /// Returns whether all wanted blocks are taken.
     pub fn is_done(&self) -> bool {
         self.lanes.iter().all(|lane| lane.rest.is_empty())
     }
 
-    /// Bytes that have come and wait to be taken.
+    /// Returns the bytes of blocks that have arrived and wait to be taken.
     pub fn waiting_bytes(&self) -> u64 {
         self.arrived_bytes
     }
 
-    /// Notes that somebody waits for the next block of `lane`.
+    /// Records that a reader waits for the next block of `lane`.
     pub fn read(&mut self, lane: usize) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.is_read = true;
         }
     }
 
-    /// Notes that `block`, of lane `lane`, was taken, and found good.
+    /// Records that `block` of lane `lane` was taken, and found valid.
     pub fn taken(&mut self, lane: usize, block: BlockId) {
-        // Of a lane that was wanted before, the block may be wanted again.
+        // The lane may be one that was wanted before; its block may be wanted again.
         let Some(lane) = self.lanes.get_mut(lane) else { return };
         if let Some(State::Arrived(bytes)) = self.states.insert(block, State::Taken) {
             self.arrived_bytes -= bytes;
@@ -284,7 +288,7 @@ impl Schedule {
         lane.is_read &= !lane.rest.is_empty();
     }
 
-    /// Notes that `peer` sent `block`, of so many bytes.
+    /// Records that the peer `id` sent `block`, of this many bytes.
     pub fn arrived(&mut self, id: PeerId, block: BlockId, bytes: u64, now: Duration) -> Arrival {
         let Some(peer) = self.peers.get_mut(&id) else { return Arrival::NotAsked };
         let Some(at) = peer.in_flight.iter().position(|(asked, _)| *asked == block) else {
@@ -295,7 +299,7 @@ impl Schedule {
         let asked = peer.in_flight.remove(at).map_or(now, |(_, asked)| asked);
         peer.measure(bytes, asked, now);
         peer.stalling_since = None;
-        // Larger than was reckoned with: it is asked for again when its turn comes.
+        // It is larger than expected: it is requested again when its turn comes.
         if self.arrived_bytes + bytes > 2 * self.limits.bytes_max && !self.is_first(block) {
             self.states.remove(&block);
             self.ask_again(block);
@@ -308,8 +312,8 @@ impl Schedule {
         Arrival::Wanted
     }
 
-    /// Notes that `peer` does not have `block`, or sent other bytes in its place: it is asked of
-    /// somebody else, if somebody has it.
+    /// Records that the peer `id` does not have `block`, or sent other bytes for it. The block is
+    /// requested from another peer that has it, if there is one.
     pub fn refused(&mut self, id: PeerId, block: BlockId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.refused.insert(block);
@@ -324,7 +328,7 @@ impl Schedule {
         self.ask_again(block);
     }
 
-    /// [`Schedule::refused`], if `peer` was asked for `block`.
+    /// Like [`Schedule::refused`], but only if the peer was asked for `block`.
     pub fn refused_by(&mut self, id: PeerId, block: BlockId) {
         let asked = |peer: &Peer| peer.in_flight.iter().any(|(asked, _)| *asked == block);
         if self.peers.get(&id).is_some_and(asked) {
@@ -332,12 +336,12 @@ impl Schedule {
         }
     }
 
-    /// Whether `block` is the next of its lane.
+    /// Returns whether `block` is the next of its lane.
     fn is_first(&self, block: BlockId) -> bool {
         self.lanes.iter().any(|lane| self.blocks[lane.rest.clone()].first() == Some(&block))
     }
 
-    /// Has the lane of `block` look at it again.
+    /// Makes the lane of `block` consider it again.
     fn ask_again(&mut self, block: BlockId) {
         for lane in &mut self.lanes {
             let asked = lane.rest.start..lane.next;
@@ -347,7 +351,7 @@ impl Schedule {
         }
     }
 
-    /// Blocks to be asked of peers now.
+    /// Returns the blocks to request from peers now.
     pub fn requests(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Vec<BlockId>)> {
         let mut requests: BTreeMap<PeerId, Vec<BlockId>> = BTreeMap::new();
         while let Some((block, peer)) = self.next_request(tree) {
@@ -366,16 +370,16 @@ impl Schedule {
         (self.average >> AVERAGE_SHIFT).max(1)
     }
 
-    /// Whether memory allows for another block.
+    /// Returns whether memory allows for another block.
     fn has_room(&self) -> bool {
         let in_flight: usize = self.peers.values().map(|peer| peer.in_flight.len()).sum();
         let expected = (in_flight as u64 + 1) * self.average_bytes();
         self.arrived_bytes + expected <= self.limits.bytes_max
     }
 
-    /// The next block to be asked for, and of whom.
+    /// Returns the next block to request, and the peer to request it from.
     fn next_request(&mut self, tree: &Tree) -> Option<(BlockId, PeerId)> {
-        // The block that somebody waits for may always be asked for.
+        // The block that a reader waits for may always be requested.
         let has_room = self.has_room();
         let mut lanes: Vec<usize> = (0..self.lanes.len()).collect();
         let ahead = |lane: &Lane| lane.next - lane.rest.start;
@@ -400,7 +404,8 @@ impl Schedule {
         None
     }
 
-    /// The peer that has `block`, has not refused it, and has the most room for another request.
+    /// Returns the peer that has `block`, has not refused it, and has the most room for another
+    /// request.
     fn choose(&self, tree: &Tree, block: BlockId) -> Option<PeerId> {
         let average = self.average_bytes();
         let having = self.peers.iter().filter(|(_, peer)| peer.has.has(tree, block));
@@ -413,7 +418,7 @@ impl Schedule {
         with_room.min_by_key(busy).map(|(id, _)| *id)
     }
 
-    /// Peers to be dropped, and why.
+    /// Returns the peers to drop, and why.
     pub fn tick(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Fault)> {
         let mut faults = self.timeouts(now);
         faults.extend(self.stalling(tree, now));
@@ -425,7 +430,8 @@ impl Schedule {
         faults
     }
 
-    /// Core's limit for one block: block intervals, more where others send blocks too.
+    /// Returns the peers that exceed Core's time limit for one block: a block interval, and half of
+    /// one for each other peer that sends blocks.
     fn timeouts(&self, now: Duration) -> Vec<(PeerId, Fault)> {
         let sending = self.peers.values().filter(|peer| !peer.in_flight.is_empty()).count();
         let others = sending.saturating_sub(1) as u32;
@@ -435,11 +441,12 @@ impl Schedule {
         late.map(|(id, _)| (*id, Fault::BlockTimeout)).collect()
     }
 
-    /// Peers for whose block a lane waits, while memory has no room for others' blocks or they have
-    /// sent all that is wanted, if another peer has that block too. The latter is no matter as long
-    /// as something comes: where a line is slow, others are slow, too.
+    /// Returns the peers for whose block a lane waits, if another peer has that block too, while
+    /// memory has no room for other blocks or all blocks of the lane are requested. At the end of a
+    /// lane, a peer is tolerated as long as it sends bytes: if our line is slow, other peers would
+    /// be slow, too.
     fn stalling(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Fault)> {
-        // What was only asked for may yet come in time.
+        // Blocks that are only requested may still come in time.
         let is_full = self.arrived_bytes > self.limits.bytes_max / 2;
         let mut waited_for = Vec::new();
         for lane in self.lanes.iter().filter(|lane| lane.is_read) {
@@ -486,7 +493,7 @@ impl Schedule {
 }
 
 impl Has {
-    /// Whether the peer has `block`.
+    /// Returns whether the peer has `block`.
     pub fn has(&self, tree: &Tree, block: BlockId) -> bool {
         let (height, best) = (tree.node(block).height, tree.node(self.best).height);
         let is_kept = !self.is_limited || best.saturating_sub(height) < LIMITED_DEPTH;
@@ -495,14 +502,14 @@ impl Has {
 }
 
 impl Peer {
-    /// The most blocks in flight at the average size of a block.
+    /// Returns the most blocks in flight from the peer, for this average size of a block.
     fn in_flight_max(&self, average: u64) -> usize {
         let Some(speed) = self.speed else { return IN_FLIGHT_FIRST };
         let blocks = speed.saturating_mul(IN_FLIGHT_TIME.as_secs()) / average;
         (blocks as usize).clamp(IN_FLIGHT_MIN, IN_FLIGHT_MAX)
     }
 
-    /// Notes that bytes came which were asked for at `asked`.
+    /// Records the arrival of bytes that were requested at `asked`.
     fn measure(&mut self, bytes: u64, asked: Duration, now: Duration) {
         let begun = self.busy_since.max(asked);
         self.busy_since = now;

@@ -1,5 +1,5 @@
-//! The protocol of one connection but for headers, blocks and addresses: handshake, pings, and what
-//! a peer may not do. A pure function of messages and time.
+//! The protocol of one connection, except for headers, blocks and addresses: handshake, pings, and
+//! what a peer may not do. A pure function of messages and time.
 
 use std::time::Duration;
 
@@ -7,52 +7,52 @@ use apus_wire::message::{
     Command, InventoryKind, InventoryList, Message, Nonce, Payload, Raw, Services, Version,
 };
 
-/// The version of the protocol that we speak (Core's `PROTOCOL_VERSION`, less the `feature` message
-/// of its newest one).
+/// The version of the protocol that we speak (Core's `PROTOCOL_VERSION`, without the `feature`
+/// message of its newest one).
 pub const PROTOCOL_VERSION: i32 = 70_016;
 /// Core's `MIN_PEER_PROTO_VERSION`: older peers have no `getheaders`.
 const MIN_PEER_PROTO_VERSION: i32 = 31_800;
-/// Core's `WTXID_RELAY_VERSION`, and the version from which peers bear `sendaddrv2`.
+/// Core's `WTXID_RELAY_VERSION`, and the version from which peers accept `sendaddrv2`.
 const WTXID_RELAY_VERSION: i32 = 70_016;
 /// Core's `SENDHEADERS_VERSION` (BIP130).
 const SENDHEADERS_VERSION: i32 = 70_012;
 /// Core's `BIP0031_VERSION`: peers of a higher one answer a ping.
 const BIP0031_VERSION: i32 = 60_000;
 
-/// The time for a handshake, from the first byte to `verack` (Core's `-peertimeout`).
+/// The time limit for a handshake, from the first byte to `verack` (Core's `-peertimeout`).
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Core's `TIMEOUT_INTERVAL`: the time without a message, or without the answer to a ping.
+/// Core's `TIMEOUT_INTERVAL`: the longest time without a message, or without the answer to a ping.
 const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 /// Core's `PING_INTERVAL`: the time from one ping to the next.
 const PING_INTERVAL: Duration = Duration::from_secs(2 * 60);
 
-/// A message to be sent.
+/// A message to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// Its name.
+    /// The name of the message.
     pub command: Command,
-    /// Its payload.
+    /// The payload of the message.
     pub payload: Vec<u8>,
 }
 
 impl Outgoing {
-    /// The message with this payload.
+    /// Creates the message with this payload.
     pub fn new(payload: &impl Payload) -> Self {
         let mut bytes = Vec::with_capacity(payload.size());
         payload.put(&mut bytes);
         Self { command: payload.command(), payload: bytes }
     }
 
-    /// The message of this name, without payload.
+    /// Creates the message with this name, without payload.
     pub fn empty(command: Command) -> Self {
         Self::new(&Raw(command, &[]))
     }
 }
 
-/// What we say of ourselves on one connection.
+/// What we say about ourselves on one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ourselves {
-    /// A random number, another one for each connection, by which we notice that we connected to
+    /// A random number, different for each connection, by which we notice that we connected to
     /// ourselves.
     pub nonce: u64,
     /// Program and version (BIP14).
@@ -63,25 +63,25 @@ pub struct Ourselves {
     pub start_height: i32,
 }
 
-/// What a peer said of itself.
+/// What a peer said about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Themselves {
     /// The version of the protocol that both speak.
     pub version: i32,
     /// What the peer offers.
     pub services: Services,
-    /// Its program and version, without what is not printable.
+    /// Its program and version, without characters that are not printable.
     pub user_agent: String,
     /// The height of its best block when it connected.
     pub start_height: i32,
-    /// Its time less ours, in seconds.
+    /// Its time minus ours, in seconds.
     pub time_offset: i64,
 }
 
 /// Why a connection ends. Every fault ends it at once, as in Core since v24.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SessionFault {
-    /// The peer is us.
+    /// The connection leads to ourselves.
     #[error("it is ourselves")]
     Ourselves,
     /// The peer speaks a version of the protocol that is too old.
@@ -94,19 +94,19 @@ pub enum SessionFault {
     #[error("the handshake took more than a minute")]
     HandshakeTimeout,
     /// Nothing came for twenty minutes.
-    #[error("nothing came for twenty minutes")]
+    #[error("it sent nothing for twenty minutes")]
     Idle,
     /// A ping was not answered.
     #[error("it did not answer a ping for twenty minutes")]
     PingTimeout,
-    /// A message came that belongs into the handshake, after it.
-    #[error("`{0}` after the handshake")]
+    /// A handshake message came after the handshake.
+    #[error("it sent `{0}` after the handshake")]
     AfterHandshake(Command),
-    /// A transaction, or its announcement: we said that we want none.
-    #[error("a transaction, though we said that we want none")]
+    /// A transaction or its announcement came, though we said that we want none.
+    #[error("it sent a transaction, though we said that we want none")]
     Transaction,
     /// A `sendcmpct` that says neither yes nor no (BIP152).
-    #[error("a `sendcmpct` that says neither yes nor no")]
+    #[error("it sent a `sendcmpct` that says neither yes nor no")]
     SendCmpct,
 }
 
@@ -131,19 +131,19 @@ pub struct Session {
     last_ping: Duration,
 }
 
-/// What a message leads to.
+/// How a message was handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handled {
-    /// Nothing more.
+    /// Nothing more is to be done.
     Done,
     /// The handshake is complete.
     Ready,
-    /// The message is of the connection's business, not of its protocol: it is to be looked at.
+    /// The message is about headers, blocks or addresses: the caller must handle it.
     Pass,
 }
 
 impl Session {
-    /// A connection that begins now, and our first message if we opened it.
+    /// Creates the state of a connection that begins now, and our first message if we opened it.
     pub fn new(
         inbound: bool,
         ourselves: Ourselves,
@@ -165,7 +165,7 @@ impl Session {
         (session, version)
     }
 
-    /// Our time in seconds since 1970.
+    /// Returns our time in seconds since 1970.
     fn unix_time(&self, now: Duration) -> i64 {
         self.ourselves.time + now.saturating_sub(self.started).as_secs() as i64
     }
@@ -184,30 +184,30 @@ impl Session {
         })
     }
 
-    /// What the peer said of itself; `None` before it did.
+    /// Returns what the peer said about itself; `None` before it did.
     pub fn them(&self) -> Option<&Themselves> {
         self.them.as_ref()
     }
 
-    /// Whether the handshake is complete.
+    /// Returns whether the handshake is complete.
     pub fn is_ready(&self) -> bool {
         self.stage == Stage::Ready
     }
 
-    /// Whether we opened this connection with `nonce`, and its handshake is not complete.
+    /// Returns whether we opened this connection with `nonce`, and its handshake is not complete.
     pub fn opens_with(&self, nonce: u64) -> bool {
         !self.inbound && !self.is_ready() && self.ourselves.nonce == nonce
     }
 
-    /// Notes that a message came.
+    /// Records that a message came.
     pub fn heard(&mut self, now: Duration) {
         self.last_received = now;
     }
 
-    /// Handles a message, and puts answers into `out`.
+    /// Handles a message, and appends the answers to `out`.
     ///
     /// # Errors
-    /// The peer is to be disconnected.
+    /// The peer must be disconnected.
     pub fn handle(
         &mut self,
         message: &Message,
@@ -239,7 +239,7 @@ impl Session {
         now: Duration,
         out: &mut Vec<Outgoing>,
     ) -> Result<Handled, SessionFault> {
-        // The other side has said what we say.
+        // The peer has sent our own nonce.
         if self.opens_with(version.nonce) {
             return Err(SessionFault::Ourselves);
         }
@@ -285,12 +285,12 @@ impl Session {
                 Ok(Handled::Done)
             }
             Message::Pong(nonce) => {
-                // As with Core, a pong of another number or without one says nothing.
+                // As in Core, a pong with another number or without one is ignored.
                 self.ping.take_if(|(sent, _)| Some(*sent) == *nonce);
                 Ok(Handled::Done)
             }
-            // We serve nothing: as Core does while it has too little work, we say that we have no
-            // headers, and nothing else.
+            // We serve nothing. Like Core while its chain has too little work, we only say that we
+            // have no headers.
             Message::GetHeaders(_) => {
                 out.push(Outgoing { command: Command::HEADERS, payload: vec![0] });
                 Ok(Handled::Done)
@@ -311,7 +311,7 @@ impl Session {
         }
     }
 
-    /// Pings if it is time, with this random number.
+    /// Sends a ping with this random number, if one is due.
     ///
     /// # Errors
     /// The peer has kept us waiting for too long.
@@ -346,20 +346,20 @@ impl Session {
     }
 }
 
-/// Whether a peer with `services` has what we need: one that has only the last blocks will not do
-/// where all are needed.
+/// Returns whether a peer with `services` has what we need. Where all blocks are needed, a peer
+/// that has only the last ones does not.
 fn offers(services: Services, needs: Services) -> bool {
     let limited_will_do = needs.has(Services::NETWORK_LIMITED);
     let all = Services(needs.0 & !Services::NETWORK_LIMITED.0);
     services.has(needs) || (limited_will_do && services.has(all.with(Services::NETWORK)))
 }
 
-/// Whether a list names transactions.
+/// Returns whether a list names transactions.
 fn has_transactions(list: &InventoryList) -> bool {
     list.iter().any(|item| matches!(item.kind, InventoryKind::TX | InventoryKind::WTX))
 }
 
-/// The printable characters that Core leaves of a user agent (`SanitizeString`).
+/// Returns the characters of a user agent that Core keeps (`SanitizeString`).
 fn printable(bytes: &[u8]) -> String {
     let is_safe = |c: &char| c.is_ascii_alphanumeric() || " .,;-_/:?@()".contains(*c);
     bytes.iter().map(|byte| char::from(*byte)).filter(is_safe).collect()

@@ -1,4 +1,4 @@
-//! A connection through a SOCKS5 proxy, such as Tor (RFC 1928, RFC 1929). The crates for it know no
+//! Connects through a SOCKS5 proxy, such as Tor (RFC 1928, RFC 1929). The crates for it have no
 //! time limits, or are asynchronous.
 
 use std::io::{self, Read, Write};
@@ -12,39 +12,39 @@ const IPV4: u8 = 1;
 const DOMAIN_NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Why the proxy does not connect us.
+/// Why a connection through the proxy fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Socks5Error {
     /// The connection to the proxy is closed or broken.
     #[error("the proxy: {0}")]
     Io(#[from] io::Error),
-    /// What the proxy says is not SOCKS5.
+    /// The proxy's answer is not SOCKS5.
     #[error("the proxy does not speak SOCKS5")]
     Protocol,
-    /// The proxy takes neither of our ways to authenticate, or not our password.
-    #[error("the proxy wants another authentication")]
+    /// The proxy accepts neither of our authentication methods, or not our password.
+    #[error("the proxy does not accept our authentication")]
     Authentication,
     /// The host's name is longer than 255 bytes.
-    #[error("the name of the host is too long")]
+    #[error("the host's name is too long")]
     Name,
-    /// The proxy cannot connect.
+    /// The proxy cannot connect to the host.
     #[error("the proxy: {0}")]
     Refused(&'static str),
 }
 
-/// A name and a password. Tor isolates connections that have different ones from each other.
+/// A user name and a password. Tor isolates connections with different ones from each other.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The name.
+    /// The user name.
     pub username: String,
     /// The password.
     pub password: String,
 }
 
-/// Has the proxy at the other end of `stream` connect to a host, whose name it resolves itself.
+/// Asks the proxy at the other end of `stream` to connect to a host, whose name it resolves itself.
 ///
 /// # Errors
-/// The proxy does not.
+/// The proxy does not connect to the host, or the connection to the proxy fails.
 pub fn connect(
     stream: &mut (impl Read + Write),
     host: &str,
@@ -74,7 +74,7 @@ pub fn connect(
     if reply != 0 {
         return Err(Socks5Error::Refused(refusal(reply)));
     }
-    // The address from which the proxy connects, and its port.
+    // The address and port from which the proxy connects.
     let len = match kind {
         IPV4 => 4,
         IPV6 => 16,
@@ -110,7 +110,7 @@ fn read<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// What a reply says; those above 0xf0 are Tor's (its proposal 304).
+/// Returns the meaning of a reply; those from 0xf0 on are Tor's (its proposal 304).
 fn refusal(reply: u8) -> &'static str {
     match reply {
         1 => "general failure",

@@ -15,14 +15,14 @@ pub struct Target {
     port: u16,
 }
 
-/// The part of the internet that a host is in.
+/// The kind of network that a host is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostKind {
-    /// An address of IPv4.
+    /// An IPv4 address.
     Ipv4,
-    /// An address of IPv6.
+    /// An IPv6 address.
     Ipv6,
-    /// A name that DNS may know.
+    /// A name that DNS may resolve.
     Name,
     /// An onion service of Tor.
     Onion,
@@ -34,7 +34,7 @@ impl Target {
     /// Reads `HOST`, `HOST:PORT`, an IPv6 address, or `[IPV6]:PORT`.
     ///
     /// # Errors
-    /// Words for what is wrong.
+    /// Says what is wrong with the text.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, String> {
         if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
             return Ok(Self { host: ip.to_string(), port: default_port });
@@ -56,12 +56,12 @@ impl Target {
         }
     }
 
-    /// The host, an IPv6 address without brackets, and the port.
+    /// Returns the host, without brackets if it is an IPv6 address, and the port.
     pub fn name(&self) -> (String, u16) {
         (self.host.clone(), self.port)
     }
 
-    /// The part of the internet that the host is in.
+    /// Returns the kind of network that the host is in.
     pub fn kind(&self) -> HostKind {
         match self.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
             Ok(IpAddr::V4(_)) => HostKind::Ipv4,
@@ -78,12 +78,12 @@ impl Target {
         }
     }
 
-    /// Whether only a proxy reaches the host.
+    /// Returns whether the host can only be reached through a proxy.
     pub fn needs_a_proxy(&self) -> bool {
         matches!(self.kind(), HostKind::Onion | HostKind::I2p)
     }
 
-    /// Words for a host that only a proxy reaches, where there is none.
+    /// Returns the message for a host that can only be reached through a proxy, if none is set.
     pub fn words_on_proxy(&self) -> String {
         let host = &self.host;
         match self.kind() {
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// The address and the port, if the host is no name.
+    /// Returns the address and the port, unless the host is a name.
     pub fn place(&self) -> Option<Place> {
         Some((Host::from(self.host.parse::<IpAddr>().ok()?), self.port))
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Target {
 /// The version of onion services in their names.
 const ONION_VERSION: u8 = 3;
 
-/// The name of the onion service with this key (Tor's rend-spec-v3).
+/// Returns the name of the onion service with this key (Tor's rend-spec-v3).
 fn onion_name(key: &[u8; 32]) -> String {
     let mut hash = Sha3_256::new();
     hash.update(b".onion checksum");
@@ -142,7 +142,7 @@ fn onion_name(key: &[u8; 32]) -> String {
     base32(&bytes) + ".onion"
 }
 
-/// The digits of base 32 (RFC 4648), in lower case; `bytes` are a multiple of five.
+/// Encodes `bytes`, whose number is a multiple of five, in base 32 (RFC 4648) in lower case.
 fn base32(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::new();

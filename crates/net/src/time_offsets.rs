@@ -1,26 +1,26 @@
-//! Whether our clock is right, by those of the peers that we connected to (Core's `TimeOffsets`).
+//! Compares our clock with those of the peers that we connected to (Core's `TimeOffsets`).
 
 use std::collections::VecDeque;
 
 /// The most peers whose clocks count (Core's `MAX_SIZE`).
 const OFFSETS_MAX: usize = 50;
-/// The fewest peers whose clocks have a median.
+/// The fewest peers needed for a median.
 const OFFSETS_MIN: usize = 5;
 /// Seconds by which our clock may differ from theirs (Core's `WARN_THRESHOLD`).
 const DIFFERENCE_MAX: u64 = 10 * 60;
 
-/// The clocks of the last peers.
+/// The clocks of the last peers, compared with ours.
 #[derive(Default)]
 pub struct TimeOffsets {
-    /// Each peer's time less ours in seconds, in the order of the connections.
+    /// Each peer's time minus ours in seconds, in the order of the connections.
     offsets: VecDeque<i64>,
-    /// Whether ours was wrong after the last peer.
+    /// Whether our clock was wrong after the last peer.
     is_wrong: bool,
 }
 
 impl TimeOffsets {
-    /// Adds a peer's time less ours, in seconds. Returns a warning if our clock is wrong, and was
-    /// not after the peer before.
+    /// Adds a peer's time minus ours, in seconds. Returns a warning if our clock is wrong and was
+    /// not after the previous peer.
     pub fn add(&mut self, offset: i64) -> Option<String> {
         if self.offsets.len() == OFFSETS_MAX {
             self.offsets.pop_front();
@@ -40,7 +40,7 @@ impl TimeOffsets {
         })
     }
 
-    /// The median as Core takes it: the upper one of an even number, 0 of too few.
+    /// Returns the median as Core takes it: the upper one of an even number, 0 of too few.
     fn median(&self) -> i64 {
         if self.offsets.len() < OFFSETS_MIN {
             return 0;

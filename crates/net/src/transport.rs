@@ -1,5 +1,5 @@
-//! From a stream of bytes to messages and back: the v1 transport, which is plain, and the v2
-//! transport (BIP324), which is encrypted.
+//! Converts a stream of bytes to messages and back, with the plain v1 transport and the encrypted
+//! v2 transport (BIP324).
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -11,34 +11,34 @@ use apus_wire::message::{
 use bip324::io::{ProtocolError, ProtocolSessionReader};
 use bip324::{InboundCipher, OutboundCipher, PacketType, Role};
 
-/// Bytes by which the responder knows a v1 peer: the magic and the name of its first message.
+/// Bytes by which the responder recognises a v1 peer: the magic and the name of its first message.
 const V1_PREFIX_BYTES: usize = 16;
 /// The most bytes of garbage in a v2 handshake (BIP324).
 const GARBAGE_BYTES_MAX: u16 = 4095;
-/// Bytes that a v2 packet has besides its contents: header, and the tag that authenticates them.
+/// Bytes of a v2 packet besides its contents: the header, and the tag that authenticates both.
 const PACKET_OVERHEAD: usize = 1 + 16;
 /// The most bytes of a v2 packet: a message with the long form of its name.
 const PACKET_BYTES_MAX: usize = 13 + PAYLOAD_BYTES_MAX + PACKET_OVERHEAD;
 
-/// Which transport a connection has.
+/// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// The plain one.
+    /// The plain transport.
     V1,
-    /// The encrypted one (BIP324).
+    /// The encrypted transport (BIP324).
     V2,
 }
 
-/// Why no message can be read, or no transport be agreed on.
+/// Why a message cannot be read, or a transport not be agreed on.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The connection is closed or broken.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The bytes are no message.
+    /// The bytes are not a valid message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// The peer does not speak v2, or not as BIP324 has it.
+    /// The peer does not speak v2, or violates BIP324.
     #[error("v2 transport: {0}")]
     V2(String),
 }
@@ -52,21 +52,21 @@ impl From<ProtocolError> for TransportError {
     }
 }
 
-/// A stream of which some bytes were read already.
+/// A stream from which some bytes were read already; they are read again first.
 pub type Unread<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 /// The receiving half of a connection.
 pub enum Reader<R> {
-    /// Of the plain transport.
+    /// The plain transport.
     V1 {
         /// Where the bytes come from.
         from: R,
         /// The network's magic bytes.
         magic: [u8; 4],
     },
-    /// Of the encrypted transport.
+    /// The encrypted transport.
     V2 {
-        /// Where the bytes come from, those first that the handshake read too many.
+        /// Where the bytes come from, first those that the handshake read in excess.
         from: ProtocolSessionReader<R>,
         /// What decrypts them.
         cipher: Box<InboundCipher>,
@@ -84,11 +84,11 @@ enum WriteMode {
     V2 { cipher: Box<OutboundCipher> },
 }
 
-/// Begins a connection that we opened, with v2 if `transport` says so.
+/// Begins a connection that we opened, with the given transport.
 ///
 /// # Errors
-/// The connection is closed or broken, or the peer does not speak v2. A peer that speaks v1 alone
-/// closes the connection, and is to be tried again with v1.
+/// The connection is closed or broken, or the peer does not speak v2. A peer that speaks only v1
+/// closes the connection, and should be tried again with v1.
 pub fn initiate<R: Read>(
     transport: Transport,
     magic: [u8; 4],
@@ -114,8 +114,8 @@ pub fn respond<R: Read>(
     let mut v1 = [0; V1_PREFIX_BYTES];
     v1[..4].copy_from_slice(&magic);
     v1[4..].copy_from_slice(&Command::VERSION.padded());
-    // As few bytes are awaited as tell the transports apart: a v2 peer may send no more than its
-    // key before it hears of us.
+    // No more bytes are awaited than tell the transports apart: a v2 peer may send only its key
+    // before it hears from us.
     let mut prefix = Vec::with_capacity(V1_PREFIX_BYTES);
     while prefix.len() < V1_PREFIX_BYTES && v1.starts_with(&prefix) {
         let mut byte = [0];
@@ -154,13 +154,13 @@ fn encrypted<R: Read>(
 
 impl<R: Read> Reader<R> {
     /// Reads the next message into `buffer`, whose content is replaced. Returns its name, and which
-    /// part of the buffer is the payload. Memory is used for what has come, not for what a length
-    /// promises. As in Core, a message of a wrong checksum or a name that is none is passed over.
-    /// Of the v1 transport, the checksum of a block is not compared.
+    /// part of the buffer is the payload. Memory is used only for bytes that have arrived, whatever
+    /// length the peer announced. As in Core, a message with a wrong checksum or an invalid name is
+    /// skipped. In the v1 transport, the checksum of a block is not compared.
     ///
     /// # Errors
-    /// The connection is closed or broken, or the bytes are no message. Nothing more can be read
-    /// then.
+    /// The connection is closed or broken, or the bytes are not a valid message. Nothing more can
+    /// be read then.
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -178,7 +178,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A message, or why it is to be passed over.
+/// A message, or why it must be skipped.
 type Framed = Result<(Command, Range<usize>), MessageError>;
 
 fn read_v1(
@@ -244,7 +244,7 @@ impl Writer {
         }
     }
 
-    /// Which transport this is.
+    /// Returns the transport of this connection.
     pub fn transport(&self) -> Transport {
         match self.mode {
             WriteMode::V1 { .. } => Transport::V1,

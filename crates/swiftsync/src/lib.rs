@@ -1,6 +1,6 @@
 //! The data of SwiftSync: hints say which outputs are unspent at a height, and the aggregate proves
-//! that all others were spent, exactly once (draft BIPs 455 to 457). This crate knows neither the
-//! order of blocks nor files: however blocks are distributed over workers, the sum is the same.
+//! that all others were spent, exactly once (draft BIPs 455 to 457). This crate does not know files
+//! or the order of blocks: the sum is the same however blocks are distributed over workers.
 
 mod aggregate;
 pub mod hints;

@@ -1,6 +1,6 @@
 //! Chain data for tests: files that ship in `apus/data/`, and files that may not be shipped, which
-//! some machines have in a directory `shared/data` next to the repository. A test of the latter
-//! says `#[cfg_attr(not(shared_data), ignore = "...")]`; `build.rs` looks for them.
+//! some machines have in a directory `shared/data` next to the repository. A test that needs the
+//! latter has `#[cfg_attr(not(shared_data), ignore = "...")]`; `build.rs` looks for them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
-    #[expect(clippy::should_implement_trait, reason = "there is no end")]
+    /// Returns the next 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "numbers never run out")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,29 +19,29 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if `end` is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub fn below<N: TryInto<u64> + TryFrom<u64>>(&mut self, end: N) -> N {
         let end = end.try_into().ok().expect("not negative");
         N::try_from(self.next() % end.max(1)).ok().expect("below a number of this type")
     }
 
-    /// One of some choices, of which there is at least one.
+    /// Returns one of `choices`, which must not be empty.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
-    /// So many random bytes.
+    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 }
 
-/// The variable that is set in a process of [`memory_of`].
+/// The environment variable that is set in a child process of [`memory_of`].
 const ALONE: &str = "APUS_TEST_ALONE";
 
-/// The most bytes of memory that `work` has in use beyond those in use after `prepare`. They are
-/// measured in a process that runs nothing but the test function `test`, which calls this; the
-/// process that starts it does neither, and returns `None`.
+/// Returns the peak memory of `work`, in bytes beyond those in use after `prepare`. It is measured
+/// in a child process that runs only `test`, which is the test function that calls this. The parent
+/// process runs neither closure, and returns `None`.
 pub fn memory_of<T, P>(_test: T, prepare: impl FnOnce() -> P, work: impl FnOnce(P)) -> Option<u64> {
     let in_use = |field: &str| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -50,7 +50,7 @@ pub fn memory_of<T, P>(_test: T, prepare: impl FnOnce() -> P, work: impl FnOnce(
     };
     if std::env::var_os(ALONE).is_some() {
         let prepared = prepare();
-        // The peak so far is forgotten.
+        // Resets the peak.
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = in_use("VmRSS:");
         work(prepared);
@@ -65,24 +65,24 @@ pub fn memory_of<T, P>(_test: T, prepare: impl FnOnce() -> P, work: impl FnOnce(
     None
 }
 
-/// The path of a file that ships with the package.
+/// Returns the path of a file that ships with the package.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apus/data").join(name)
 }
 
-/// The path of a file that does not ship, for tests that are ignored where it is absent.
+/// Returns the path of a file that does not ship, for tests that are ignored where it is absent.
 #[cfg(shared_data)]
 pub fn shared(name: &str) -> PathBuf {
     Path::new(env!("APUS_SHARED_DATA")).join(name)
 }
 
-/// The path of a file that does not ship, for tests that are ignored where it is absent.
+/// Returns the path of a file that does not ship, for tests that are ignored where it is absent.
 #[cfg(not(shared_data))]
 pub fn shared(name: &str) -> PathBuf {
     panic!("{name}: the shared chain data is absent, and this test should have been ignored")
 }
 
-/// The blocks of a file that holds nothing but blocks, each after the network's magic and its
+/// Returns the blocks of a file that consists of blocks, each after the network's magic and its
 /// length.
 pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
@@ -95,14 +95,14 @@ pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// A file of vectors, which `vectors/README.md` lists.
+/// Reads a file of test vectors, which `vectors/README.md` lists.
 pub fn vectors(name: &str) -> serde_json::Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors").join(name);
     let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The bytes that hex digits stand for.
+/// Decodes hex digits.
 pub fn from_hex(digits: &str) -> Vec<u8> {
     let digit = |digit: u8| char::from(digit).to_digit(16).expect("a hex digit") as u8;
     let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { panic!("an odd digit: {digits}") };

@@ -77,8 +77,8 @@ fn whole(site: &Site<'_>, rule: Break) -> Option<Case> {
     Some(Case { sound, broken })
 }
 
-/// A block that comes as close to `limit` as a longer output script can take it, and one with a
-/// byte more.
+/// Returns a block that a longer output script takes as close to `limit` as possible, and one with
+/// a byte more.
 fn padded(
     site: &Site<'_>,
     txs: impl Fn() -> Builder,

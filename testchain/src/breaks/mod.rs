@@ -1,8 +1,8 @@
-//! Blocks that break one rule each, together with a block that differs little and breaks none: the
-//! sound twin.
+//! Blocks that break one rule each, together with the sound twin: a block that differs little and
+//! breaks no rule.
 //!
-//! A new [`Break`] gets a line in `breaks!` with Core's reject reason, and a case in the file that
-//! is about its part of a block:
+//! A new [`Break`] gets a line in `breaks!` with Core's reject reason, and a case in the file for
+//! its part of a block:
 //!
 //! - `blocks.rs`: the header, the block as a whole, its coinbase, transactions by themselves, the
 //!   witness commitment;
@@ -11,11 +11,10 @@
 //! - `unlocks.rs`: what spends the common kinds of outputs: signatures, keys, witnesses, locks;
 //! - `scripts.rs`: scripts that fail, of outputs made and spent in the block.
 //!
-//! From then on every test over [`Break::ALL`] has it, those against Bitcoin Core's engine
-//! included.
+//! Every test over [`Break::ALL`] then covers it, including those against Bitcoin Core's engine.
 //!
-//! The chains are of regtest, where every rule is in force from block 1. So nothing here shows that
-//! a rule is not in force below its height: that rests on `crates/rules/src/tests` alone.
+//! The chains are regtest chains, where every rule is active from block 1. So nothing here shows
+//! that a rule is inactive below its height: only `crates/rules/src/tests` does.
 
 mod blocks;
 mod scripts;
@@ -48,8 +47,8 @@ struct Case {
 }
 
 impl Chain {
-    /// A next block that breaks the given rule. The small chains of [`crate::Spec::small`] have all
-    /// coins that it needs.
+    /// Returns a next block that breaks the given rule. The small chains of [`crate::Spec::small`]
+    /// have all coins that it needs.
     ///
     /// # Panics
     /// If the chain lacks a coin of the kind that the rule is about.
@@ -92,7 +91,7 @@ macro_rules! breaks {
             /// All ways to break a rule.
             pub const ALL: &[Break] = &[$(Break::$name,)+];
 
-            /// Core's reject reason.
+            /// Returns Core's reject reason.
             pub fn reason(self) -> &'static str {
                 match self {
                     $(Break::$name => $reason,)+
@@ -105,7 +104,7 @@ macro_rules! breaks {
 breaks! {
     /// The hash is above the target.
     HighHash = "high-hash",
-    /// The target is not the one that the chain asks for.
+    /// The target is not the one that the chain requires.
     BadDiffbits = "bad-diffbits",
     /// The time is the median time past, not later.
     TimeTooOld = "time-too-old",
@@ -129,7 +128,7 @@ breaks! {
     BadBlkLengthEmpty = "bad-blk-length",
     /// More than a million bytes without witnesses.
     BadBlkLength = "bad-blk-length",
-    /// The coinbase is left out.
+    /// The coinbase is missing.
     BadCbMissing = "bad-cb-missing",
     /// A second coinbase.
     BadCbMultiple = "bad-cb-multiple",
@@ -195,11 +194,11 @@ breaks! {
     MissingNeverExisted = "bad-txns-inputs-missingorspent",
     /// Spends an output that its transaction does not have.
     MissingVout = "bad-txns-inputs-missingorspent",
-    /// Spends what an earlier block spent.
+    /// Spends a coin that an earlier block spent.
     SpentInEarlierBlock = "bad-txns-inputs-missingorspent",
     /// Two transactions of the block spend the same coin.
     SpentTwiceInBlock = "bad-txns-inputs-missingorspent",
-    /// Spends an output of a transaction further on in the block.
+    /// Spends an output of a later transaction in the block.
     SpendsLaterTx = "bad-txns-inputs-missingorspent",
     /// Spends an OP_RETURN output.
     SpendsOpReturn = "bad-txns-inputs-missingorspent",
@@ -207,14 +206,15 @@ breaks! {
     SpendsOversized = "bad-txns-inputs-missingorspent",
     /// Spends the genesis block's coinbase.
     SpendsGenesis = "bad-txns-inputs-missingorspent",
-    /// A transaction that an earlier block has, with an output that is unspent (BIP 30).
+    /// Repeats a transaction of an earlier block that has an unspent output (BIP 30).
     RepeatsUnspent = "bad-txns-BIP30",
-    /// The same after a transaction that spends a coinbase output 99 blocks old; BIP 30 is checked
-    /// first.
+    /// Repeats such a transaction after one that spends a coinbase output 99 blocks old; BIP 30 is
+    /// checked first.
     RepeatsUnspentAfterFault = "bad-txns-BIP30",
-    /// The same after a transaction that spends an output of a later one.
+    /// Repeats a transaction that has an unspent output after one that spends an output of a later
+    /// one.
     RepeatsUnspentAfterLater = "bad-txns-BIP30",
-    /// A transaction that an earlier block has, with every output spent.
+    /// Repeats a transaction of an earlier block that has no unspent output.
     RepeatsSpent = "bad-txns-inputs-missingorspent",
     /// Spends a coinbase output 99 blocks old.
     PrematureSpendOfCoinbase = "bad-txns-premature-spend-of-coinbase",
@@ -263,7 +263,7 @@ breaks! {
     P2trScriptSignature = script!("Invalid Schnorr signature"),
     /// P2PKH: a signature with a superfluous zero byte in R (BIP 66).
     P2pkhNotDer = script!("Non-canonical DER signature"),
-    /// P2WPKH: the same.
+    /// P2WPKH: a signature with a superfluous zero byte in R (BIP 66).
     P2wpkhNotDer = script!("Non-canonical DER signature"),
     /// P2PKH: another key.
     P2pkhKey = script!("Script failed an OP_EQUALVERIFY operation"),
@@ -271,9 +271,9 @@ breaks! {
     P2wpkhKey = script!("Script failed an OP_EQUALVERIFY operation"),
     /// Bare multisig: the extra item is not empty (BIP 147).
     MultisigNullDummy = script!("Dummy CHECKMULTISIG argument must be zero"),
-    /// P2SH multisig: the same.
+    /// P2SH multisig: the extra item is not empty (BIP 147).
     P2shMultisigNullDummy = script!("Dummy CHECKMULTISIG argument must be zero"),
-    /// P2WSH multisig: the same.
+    /// P2WSH multisig: the extra item is not empty (BIP 147).
     P2wshMultisigNullDummy = script!("Dummy CHECKMULTISIG argument must be zero"),
     /// P2SH: a redeem script with another hash.
     P2shRedeemScript = script!(
@@ -311,7 +311,7 @@ breaks! {
     P2trWitnessEmpty = script!("Witness program was passed an empty witness"),
     /// Taproot: a signature of 63 bytes.
     P2trSignatureSize = script!("Invalid Schnorr signature size"),
-    /// Taproot: a hash type that is the default spelt out.
+    /// Taproot: the default hash type, spelt out.
     P2trHashType = script!("Invalid Schnorr signature hash type"),
     /// Taproot: a control block with a byte too many.
     P2trControlSize = script!("Invalid Taproot control block size"),
@@ -320,7 +320,7 @@ breaks! {
     /// Taproot: a leaf that is not in the tree.
     P2trLeaf = script!("Witness program hash mismatch"),
 
-    /// A script runs into OP_RETURN.
+    /// A script executes OP_RETURN.
     ScriptOpReturn = script!("OP_RETURN was encountered"),
     /// OP_VERIFY of 0.
     ScriptVerify = script!("Script failed an OP_VERIFY operation"),
@@ -342,7 +342,7 @@ breaks! {
     ScriptUnbalanced = script!("Invalid OP_IF construction"),
     /// OP_CAT.
     ScriptDisabledOpcode = script!("Attempted to use a disabled opcode"),
-    /// OP_RESERVED is run.
+    /// A script executes OP_RESERVED.
     ScriptBadOpcode = script!("Opcode missing or not understood"),
     /// A push of 521 bytes.
     ScriptPushSize = script!("Push value size limit exceeded"),

@@ -1,4 +1,4 @@
-//! Failures inside scripts: outputs with odd scripts, made and spent in the block.
+//! Failures inside scripts: outputs with odd scripts, created and spent in the block.
 
 use bitcoin::ScriptBuf;
 use bitcoin::XOnlyPublicKey;
@@ -34,7 +34,7 @@ fn plain(script: impl Into<Vec<u8>>, script_sig: impl Into<Vec<u8>>) -> Lock {
     (script.into(), script_sig.into(), vec![])
 }
 
-/// The same script, spent with each of two input scripts.
+/// Returns the same script, spent with each of two input scripts.
 fn both(script: &[u8], sound: &[u8], broken: &[u8]) -> Option<(Lock, Lock)> {
     Some((plain(script, sound), plain(script, broken)))
 }
@@ -89,14 +89,14 @@ fn bare(rule: Break) -> Option<(Lock, Lock)> {
     }
 }
 
-/// A push of `len` bytes, 256 to 65,535.
+/// Returns a push of `len` bytes, 256 to 65,535.
 fn long_push(len: usize) -> Vec<u8> {
     let mut script = vec![OP_PUSHDATA2, len as u8, (len >> 8) as u8];
     script.resize(3 + len, 1);
     script
 }
 
-/// Pushes that fill `len` bytes, about 10,000, each followed by `after`.
+/// Returns pushes that fill `len` bytes, about 10,000, each followed by `after`.
 fn pushes(len: usize, after: &[u8]) -> Vec<u8> {
     let mut script = [long_push(520), after.to_vec()].concat().repeat(18);
     let rest = len - script.len() - 3 - after.len();
@@ -158,12 +158,13 @@ fn tapscript(site: &Site<'_>, rule: Break) -> Option<(Lock, Lock)> {
             let leaf = [OP_IF, OP_1, OP_ELSE, OP_1, OP_ENDIF];
             Some((lock(&leaf, &[&[1]]), lock(&leaf, &[&[2]])))
         }
-        // OP_0 <key> OP_CHECKSIG OP_DROP OP_1: a key of one byte is of a version to come.
+        // OP_0 <key> OP_CHECKSIG OP_DROP OP_1: a key of one byte is of an unknown type.
         Break::TapscriptEmptyPubkey => Some((
             lock(&[OP_0, OP_1, OP_CHECKSIG, OP_DROP, OP_1], &[]),
             lock(&[OP_0, OP_0, OP_CHECKSIG, OP_DROP, OP_1], &[]),
         )),
-        // OP_1 <key> OP_CHECKSIG OP_DROP, some times, OP_1: each costs 50, 6 bytes pay for it.
+        // OP_1 <key> OP_CHECKSIG OP_DROP, repeated, then OP_1: a check costs 50, more than its
+        // bytes pay for.
         Break::TapscriptValidationWeight => {
             let leaf =
                 |times| [[OP_1, OP_1, OP_CHECKSIG, OP_DROP].repeat(times), vec![OP_1]].concat();
@@ -174,7 +175,7 @@ fn tapscript(site: &Site<'_>, rule: Break) -> Option<(Lock, Lock)> {
     }
 }
 
-/// An output with one leaf, and the witness that spends it.
+/// Returns an output with one leaf, and the witness that spends it.
 fn taproot(site: &Site<'_>, leaf: &[u8], items: &[&[u8]]) -> Lock {
     let secp = Secp256k1::verification_only();
     let internal = XOnlyPublicKey::from_slice(&site.keys().ring().key(0).xonly()).expect("a key");

@@ -1,4 +1,4 @@
-//! The limit on signature operations: 80,000 in all, where those outside witnesses count four.
+//! The limit on signature operations: 80,000 in all, where each outside a witness counts as four.
 
 use bitcoin::ScriptBuf;
 
@@ -6,8 +6,8 @@ use super::site::{Site, spend};
 use super::{Break, Case};
 use crate::opcodes::{OP_0, OP_1, OP_CHECKMULTISIG, OP_CHECKSIG, OP_ENDIF, OP_IF, OP_PUSHDATA1};
 
-/// Most OP_CHECKMULTISIG in one script, as OP_IF and OP_ENDIF are operations too; each counts as
-/// 20 signature operations.
+/// Maximum number of OP_CHECKMULTISIG in one script, as OP_IF and OP_ENDIF are operations too; each
+/// counts as 20 signature operations.
 const MULTISIGS_MAX: usize = 199;
 
 pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
@@ -45,8 +45,8 @@ fn p2wsh(site: &Site<'_>, more: usize) -> bitcoin::Block {
     site.block([parent, child])
 }
 
-/// Scripts with `multisigs` OP_CHECKMULTISIG and `checksigs` OP_CHECKSIG together, none of which
-/// is ever run.
+/// Returns scripts that together have `multisigs` OP_CHECKMULTISIG and `checksigs` OP_CHECKSIG,
+/// none of which is ever executed.
 fn counting(mut multisigs: usize, checksigs: usize) -> Vec<Vec<u8>> {
     let mut scripts = Vec::new();
     while multisigs > 0 {

@@ -1,4 +1,4 @@
-//! What the cases are built from: the coins at the tip, payments, and blocks on it.
+//! What the cases are built from: the coins at the tip, payments, and blocks on the tip.
 
 use bitcoin::block::Block;
 use bitcoin::transaction::{OutPoint, Transaction, TxIn};
@@ -16,10 +16,10 @@ use crate::payment::Payment;
 /// The output script that everything here pays to.
 pub const OP_TRUE: [u8; 1] = [OP_1];
 
-/// The place after the tip of a chain.
+/// The place after the tip of a chain, where blocks are built.
 pub struct Site<'a> {
     pub chain: &'a Chain,
-    /// Height of the block to be made.
+    /// Height of the block to build.
     pub height: u32,
     /// Median time past of the tip.
     pub median_time_past: u32,
@@ -35,55 +35,57 @@ impl<'a> Site<'a> {
         self.chain.keys()
     }
 
-    /// The richest coin of a kind that may be spent.
+    /// Returns the most valuable spendable coin of a kind.
     pub fn coin(&self, kind: Kind) -> Coin {
         *self.chain.spendable(kind).first().expect("the chain has a coin of every kind")
     }
 
-    /// A key that does not lock the richest coin of a kind.
+    /// Returns a key that does not lock the most valuable coin of a kind.
     pub fn other_key(&self, kind: Kind) -> [u8; 33] {
         let lock = self.coin(kind).lock;
         self.keys().ring().key(lock.key.wrapping_add(kind.keys())).pk33()
     }
 
-    /// Spends a coin to OP_TRUE, without a fee, with a sequence number that allows lock times.
+    /// Returns a payment of a coin to OP_TRUE, without a fee, with a sequence number that allows
+    /// lock times.
     pub fn payment_of(&self, coin: Coin) -> Payment {
         let mut payment = Payment::new(&[coin], [(coin.amount, OP_TRUE.to_vec())]);
         payment.inputs[0].sequence = 0xffff_fffe;
         payment
     }
 
-    /// The same for the richest coin of a kind, signed.
+    /// Returns a signed payment of the most valuable coin of a kind to OP_TRUE.
     pub fn pay(&self, kind: Kind) -> Transaction {
         self.payment_of(self.coin(kind)).to_transaction(self.keys())
     }
 
-    /// Pays 100 satoshis to each script from an OP_TRUE coin, without a signature operation.
+    /// Returns a transaction that pays 100 satoshis to each script from an OP_TRUE coin, without a
+    /// signature operation.
     pub fn fund(&self, scripts: &[Vec<u8>]) -> Transaction {
         let coin = self.coin(Kind::OpTrue);
         let paid = 100 * scripts.len() as u64;
-        let change = coin.amount.checked_sub(paid).expect("the richest coin is not that poor");
+        let change = coin.amount.checked_sub(paid).expect("the most valuable coin is worth more");
         let outputs = scripts.iter().map(|script| (100, script.clone()));
         Payment::new(&[coin], outputs.chain([(change, OP_TRUE.to_vec())]))
             .to_transaction(self.keys())
     }
 
-    /// Two signed payments of different kinds.
+    /// Returns two signed payments of different kinds.
     pub fn ordinary(&self) -> Vec<Transaction> {
         [Kind::P2wpkh, Kind::P2trKey].map(|kind| self.pay(kind)).to_vec()
     }
 
-    /// A valid block of `txs` on the tip, if these are valid.
+    /// Returns a block of `txs` on the tip, which is valid if they are.
     pub fn block(&self, txs: impl IntoIterator<Item = Transaction>) -> Block {
         self.builder().txs(txs).finish()
     }
 
-    /// A block on the tip to be filled.
+    /// Returns the builder of a block on the tip.
     pub fn builder(&self) -> Builder {
         self.chain.next_block()
     }
 
-    /// A block of `sound`, and one of `broken`.
+    /// Returns a block of `sound`, and one of `broken`.
     pub fn case(
         &self,
         sound: impl IntoIterator<Item = Transaction>,
@@ -92,8 +94,8 @@ impl<'a> Site<'a> {
         Case { sound: self.block(sound), broken: self.block(broken) }
     }
 
-    /// A block of ordinary payments, and the same after `change`, with a new commitment, merkle
-    /// root and work.
+    /// Returns a block of ordinary payments, and the same after `change`, with a new commitment,
+    /// merkle root and proof of work.
     pub fn sealed(&self, change: impl FnOnce(&mut Block)) -> Case {
         let sound = self.block(self.ordinary());
         let mut broken = sound.clone();
@@ -106,8 +108,8 @@ impl<'a> Site<'a> {
 /// An output's index, and the input script and witness that spend it.
 pub type Unlock = (u32, Vec<u8>, Vec<Vec<u8>>);
 
-/// Spends outputs of `parent` to OP_TRUE, each with its own script and witness. Sequence number
-/// 0: a relative lock that is over at once.
+/// Returns a transaction that spends outputs of `parent` to OP_TRUE, each with its own script and
+/// witness. The sequence numbers are 0: relative locks that have passed at once.
 pub fn spend(parent: &Transaction, unlocks: &[Unlock]) -> Transaction {
     let txid = parent.compute_txid();
     let input = |(vout, script_sig, witness): &Unlock| TxIn {

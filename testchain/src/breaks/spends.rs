@@ -54,7 +54,7 @@ fn missing(site: &Site<'_>, rule: Break) -> Option<Case> {
         }
         Break::SpendsOpReturn => Some(spends_script(site, vec![OP_1], vec![OP_RETURN])),
         Break::SpendsOversized => {
-            // A script may have 201 operations, so the long one that may run is made of pushes.
+            // A script may have 201 operations, so the longest valid one consists of pushes.
             let filled = |len: usize| {
                 let mut script = [OP_PUSHDATA2, 8, 2].to_vec();
                 script.resize(523, 0);
@@ -90,8 +90,8 @@ fn repeats(site: &Site<'_>, rule: Break) -> Option<Case> {
     }
 }
 
-/// The latest payment of an earlier block that has an unspent output or, for `unspent` of false,
-/// that has none.
+/// Returns the latest payment of an earlier block that has an unspent output or, for `unspent` of
+/// false, that has none.
 fn earlier(site: &Site<'_>, unspent: bool) -> Transaction {
     let coins: HashSet<Txid> = site.chain.utxos().map(|utxo| utxo.outpoint.txid).collect();
     let blocks = (1..=site.chain.height()).rev().map(|height| site.chain.decoded(height));
@@ -100,14 +100,15 @@ fn earlier(site: &Site<'_>, unspent: bool) -> Transaction {
     found.expect("the chain has such payments")
 }
 
-/// An outpoint that the last block with payments spent.
+/// Returns an outpoint that the last block with payments spent.
 fn last_spent(site: &Site<'_>) -> OutPoint {
     let blocks = (1..=site.chain.height()).rev().map(|height| site.chain.decoded(height));
     let txs = blocks.filter_map(|block| block.txdata.into_iter().nth(1)).next();
     txs.expect("the chain has payments").input[0].previous_output
 }
 
-/// Creates and spends an output with each of two scripts that need no unlocking.
+/// Returns blocks that create and spend an output, each with one of two scripts that need no
+/// unlocking.
 fn spends_script(site: &Site<'_>, sound: Vec<u8>, broken: Vec<u8>) -> Case {
     let [sound, broken] = [sound, broken].map(|script| {
         let parent = site.fund(&[script]);
@@ -154,7 +155,7 @@ fn amounts(site: &Site<'_>, rule: Break) -> Option<Case> {
     }
 }
 
-/// An unspent coinbase output of the block at `height`, without a lock of its own.
+/// Returns an unspent coinbase output of the block at `height`, whose script has no lock time.
 fn coinbase_coin(site: &Site<'_>, height: u32) -> Coin {
     let fits =
         |kind: Kind| kind.is_spendable() && !matches!(kind, Kind::P2wshCltv | Kind::P2wshCsv);
@@ -196,7 +197,7 @@ fn locks(site: &Site<'_>, rule: Break) -> Option<Case> {
     }
 }
 
-/// Spends a coin with each of two sequence numbers.
+/// Returns blocks that spend a coin, each with one of two sequence numbers.
 fn relative(site: &Site<'_>, coin: Coin, sound: u32, broken: u32) -> Case {
     let [sound, broken]: [Transaction; 2] = [sound, broken].map(|sequence| {
         let mut payment: Payment = site.payment_of(coin);

@@ -15,7 +15,7 @@ pub fn case(site: &Site<'_>, rule: Break) -> Option<Case> {
         .or_else(|| locks(site, rule))
 }
 
-/// Pays a satoshi less than what was signed.
+/// Returns a payment, and the same with a satoshi less than was signed.
 fn signatures(site: &Site<'_>, rule: Break) -> Option<Case> {
     let kind = match rule {
         Break::P2pkhSignature => Kind::P2pkh,
@@ -33,7 +33,7 @@ fn signatures(site: &Site<'_>, rule: Break) -> Option<Case> {
     Some(tampered(site, kind, |tx| tx.output[0].value -= Amount::from_sat(1)))
 }
 
-/// A payment of a coin of `kind`, and the same after a change.
+/// Returns a payment of a coin of `kind`, and the same after a change.
 fn tampered(site: &Site<'_>, kind: Kind, change: impl FnOnce(&mut Transaction)) -> Case {
     let sound = site.pay(kind);
     let mut broken = sound.clone();
@@ -74,7 +74,7 @@ fn input_scripts(site: &Site<'_>, rule: Break) -> Option<Case> {
     }))
 }
 
-/// A DER signature with a superfluous zero byte before R.
+/// Returns a DER signature with a superfluous zero byte before R.
 fn padded_der(signature: &[u8]) -> Vec<u8> {
     let mut padded = signature.to_vec();
     padded[1] += 1;
@@ -117,7 +117,7 @@ fn witnesses(site: &Site<'_>, rule: Break) -> Option<Case> {
     }))
 }
 
-/// Absolute and relative lock times that a script demands.
+/// Absolute and relative lock times that a script requires.
 fn locks(site: &Site<'_>, rule: Break) -> Option<Case> {
     let payment = match rule {
         Break::CltvHeight | Break::CltvTimeForHeight | Break::CltvFinal => {

@@ -19,23 +19,23 @@ pub fn high_s(d: &mut Draft<'_>) {
     d.key(0).ops(&[OP_CHECKSIG]).sign_so(0, Separator::START, Make::HighS);
 }
 
-/// A key without compression, in witness scripts too.
+/// An uncompressed key, in witness scripts too.
 pub fn long_key(d: &mut Draft<'_>) {
     d.data(&d.long_key(0, false)).ops(&[OP_CHECKSIG]).sign(0);
 }
 
-/// A key that has both coordinates and the parity (0x06, 0x07).
+/// A hybrid key, which has both coordinates and the parity (0x06, 0x07).
 pub fn hybrid_key(d: &mut Draft<'_>) {
     d.data(&d.long_key(0, true)).ops(&[OP_CHECKSIG]).sign(0);
 }
 
-/// The hash of such a key.
+/// The hash of a hybrid key.
 pub fn hybrid_key_hash(d: &mut Draft<'_>) {
     let key = d.long_key(0, true);
     key_hash(d, &key);
 }
 
-/// Pushes with longer lengths than they need.
+/// The hash of a key, unlocked by pushes with longer length fields than they need.
 pub fn clumsy_key_hash(d: &mut Draft<'_>) {
     let key = d.ring.key(d.index(0)).pk33();
     key_hash(d, &key);
@@ -48,13 +48,13 @@ fn key_hash(d: &mut Draft<'_>, key: &[u8]) {
     d.sign(0).give(key);
 }
 
-/// The same with an empty item.
+/// Multisig, unlocked by pushes with longer length fields than they need, one of them empty.
 pub fn clumsy_multisig(d: &mut Draft<'_>) {
     d.multisig(2, 3);
     d.clumsy = true;
 }
 
-/// No signatures at all.
+/// Multisig without any signature.
 pub fn multisig_0_of_1(d: &mut Draft<'_>) {
     d.multisig(0, 1);
 }
@@ -82,7 +82,7 @@ pub fn multisig_of_20(d: &mut Draft<'_>) {
     d.multisig(m, 20);
 }
 
-/// 1-of-2 with a key without compression and a hybrid one.
+/// 1-of-2 multisig with an uncompressed key and a hybrid one.
 pub fn multisig_of_long_keys(d: &mut Draft<'_>) {
     let signer = d.choose(2) as u32;
     let (long, hybrid) = (d.long_key(0, false), d.long_key(1, true));
@@ -111,7 +111,7 @@ pub fn wrong_signature_not(d: &mut Draft<'_>) {
     d.key(0).ops(&[OP_CHECKSIG, OP_NOT]).sign_so(0, Separator::START, Make::Wrong);
 }
 
-/// True if the signature is not valid, and the key is none.
+/// True if the signature is not valid, and the key is no point of the curve.
 pub fn no_key_not(d: &mut Draft<'_>) {
     d.data(&[[2; 1].as_slice(), &[0xff; 32]].concat()).ops(&[OP_CHECKSIG, OP_NOT]).sign(0);
 }
@@ -192,7 +192,7 @@ pub fn if_of_two(d: &mut Draft<'_>) {
     d.ops(&[OP_IF]).key(0).ops(&[OP_ELSE, OP_RETURN, OP_ENDIF, OP_CHECKSIG]).sign(0).give(&[2]);
 }
 
-/// A result that waits on the other stack.
+/// A result that is kept on the alternate stack.
 pub fn altstack(d: &mut Draft<'_>) {
     d.ops(&[OP_TOALTSTACK]).key(0).ops(&[OP_CHECKSIGVERIFY, OP_FROMALTSTACK]);
     d.sign(0).give(&[1]);
@@ -246,7 +246,7 @@ pub fn juggling(d: &mut Draft<'_>) {
     d.key(0).ops(&[OP_CHECKSIG]).sign(0);
 }
 
-/// Opcodes that do nothing yet, and some that would fail if they were run.
+/// Opcodes that do nothing yet, and some that would fail if they were executed.
 pub fn nops(d: &mut Draft<'_>) {
     d.ops(&[OP_NOP, OP_NOP1]).ops(&(OP_NOP4..=OP_NOP10).collect::<Vec<_>>());
     d.number(0).ops(&[OP_IF, OP_RETURN, OP_RESERVED, OP_ENDIF]);
@@ -279,20 +279,21 @@ pub fn separator_not_run(d: &mut Draft<'_>) {
     d.ops(&[OP_ENDIF]).key(0).ops(&[OP_CHECKSIG]).sign(0);
 }
 
-/// A script that has its own signature, which is deleted from what it signs. The key is found
-/// when the rest is known.
+/// A script that contains its own signature, which is deleted from what it signs. The key is
+/// computed when the rest is known.
 pub fn find_and_delete(d: &mut Draft<'_>) {
     let key = d.own_signature(None);
     d.ops(&[OP_SWAP, OP_CHECKSIG]).items.push(key);
 }
 
-/// The same with OP_CHECKMULTISIG.
+/// A script with OP_CHECKMULTISIG that contains its own signature, which is deleted from what it
+/// signs.
 pub fn find_and_delete_multisig(d: &mut Draft<'_>) {
     let key = d.own_signature(None);
     d.ops(&[OP_SWAP, OP_1, OP_SWAP, OP_1, OP_CHECKMULTISIG]).give(&[]).items.push(key);
 }
 
-/// A witness script that has its own signature, of which nothing is deleted (BIP 143).
+/// A witness script that contains its own signature, from which nothing is deleted (BIP 143).
 pub fn find_and_keep(d: &mut Draft<'_>) {
     let key = d.own_signature(Some(0));
     d.ops(&[OP_SWAP, OP_CHECKSIG]).items.push(key);
@@ -304,7 +305,7 @@ pub fn annex(d: &mut Draft<'_>) {
     add_annex(d);
 }
 
-/// A leaf with an annex.
+/// A spend of a leaf with an annex.
 pub fn annex_of_leaf(d: &mut Draft<'_>) {
     one_key(d);
     add_annex(d);
@@ -374,7 +375,7 @@ pub fn nonsense(d: &mut Draft<'_>) {
     d.ops(&bytes).give(&bytes[..9]);
 }
 
-/// A witness program of a version that nothing is known of, 2 to 16.
+/// A witness program of an unknown version, 2 to 16.
 pub fn unknown_version(d: &mut Draft<'_>) {
     let version = 2 + d.choose(15) as u8;
     program(d, version);

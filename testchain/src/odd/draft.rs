@@ -17,7 +17,7 @@ pub enum Item {
         key: u32,
         /// The last OP_CODESEPARATOR that was run before it is checked.
         after: Separator,
-        /// Whether it is an ordinary one.
+        /// How it is made.
         how: Make,
     },
     /// The key for which the signature of [`Draft::own_signature`] is valid.
@@ -26,7 +26,7 @@ pub enum Item {
         nonce: u32,
         /// The index of the key whose secret is its S.
         s: u32,
-        /// Where the script code begins that is signed.
+        /// Where the script code that is signed begins.
         code: usize,
     },
 }
@@ -70,7 +70,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// An empty script of the lock whose first key has this index.
+    /// Creates an empty script of the lock whose first key has this index.
     pub fn new(ring: &'a Ring<'a>, first_key: u32, place: Place) -> Self {
         Draft {
             ring,
@@ -85,19 +85,19 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A number below `n` that the lock decides.
+    /// Returns a number below `n` that follows from the lock.
     pub fn choose(&mut self, n: u64) -> u64 {
         self.rng.below(n)
     }
 
-    /// Bytes that the lock decides.
+    /// Returns bytes that follow from the lock.
     pub fn random<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.rng.fill(&mut bytes);
         bytes
     }
 
-    /// The index of the lock's key number `n`.
+    /// Returns the index of the lock's key number `n`.
     pub fn index(&self, n: u32) -> u32 {
         self.first_key.wrapping_add(n)
     }
@@ -134,7 +134,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The lock's key number `n` without compression, as a hybrid one if asked for.
+    /// Returns the lock's key number `n` uncompressed, or hybrid if asked for.
     pub fn long_key(&self, n: u32, hybrid: bool) -> [u8; 65] {
         let mut bytes = self.ring.key(self.index(n)).pk65();
         if hybrid {
@@ -156,7 +156,7 @@ impl<'a> Draft<'a> {
         self
     }
 
-    /// Any `m` of the numbers below `n`, in order.
+    /// Returns any `m` of the numbers below `n`, in order.
     pub fn some(&mut self, m: u8, n: u8) -> Vec<u32> {
         let mut numbers: Vec<_> = (0..u32::from(n)).collect();
         while numbers.len() > usize::from(m) {
@@ -166,8 +166,8 @@ impl<'a> Draft<'a> {
         numbers
     }
 
-    /// Writes a signature with SIGHASH_ALL, of which nobody knows yet what it signs and with which
-    /// key. Returns that key, for a script code from byte `code` on, or from after the signature.
+    /// Writes a signature with SIGHASH_ALL whose message and key are not known yet. Returns that
+    /// key, for a script code from byte `code` on, or from after the signature.
     pub fn own_signature(&mut self, code: Option<usize>) -> Item {
         let (nonce, s) = (self.index(0), self.index(1));
         let s_bytes = self.ring.key(s).secret().secret_bytes();
@@ -183,18 +183,19 @@ impl<'a> Draft<'a> {
         Separator { start: self.script.len(), position }
     }
 
-    /// Unlocks with these bytes, on top of what was named before.
+    /// Unlocks with these bytes, on top of the items before.
     pub fn give(&mut self, bytes: &[u8]) -> &mut Self {
         self.items.push(Item::Bytes(bytes.to_vec()));
         self
     }
 
-    /// Unlocks with a signature of the lock's key number `n`, on top of what was named before.
+    /// Unlocks with a signature of the lock's key number `n`, on top of the items before.
     pub fn sign(&mut self, n: u32) -> &mut Self {
         self.sign_so(n, Separator::START, Make::Usual)
     }
 
-    /// The same for a signature after an OP_CODESEPARATOR, or of another make.
+    /// Unlocks with a signature after an OP_CODESEPARATOR, or of another make, on top of the items
+    /// before.
     pub fn sign_so(&mut self, n: u32, after: Separator, how: Make) -> &mut Self {
         self.items.push(Item::Signature { key: self.index(n), after, how });
         self

@@ -11,8 +11,7 @@ macro_rules! templates {
             body: bodies::$body,
         },)+)+];
 
-        /// The names of all templates of [`crate::Kind::Odd`]: what the script does, and where it
-        /// stands.
+        /// The names of all templates of [`crate::Kind::Odd`]: what the script does, and its place.
         pub const ODD_TEMPLATES: &[&str] =
             &[$($(concat!(stringify!($body), " in ", stringify!($place)),)+)+];
     };

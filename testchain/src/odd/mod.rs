@@ -1,5 +1,5 @@
-//! Scripts, and ways to spend them, that are rare on mainnet: each valid by consensus, many against
-//! what nodes relay.
+//! Scripts, and ways to spend them, that are rare on mainnet: all are valid by consensus, many are
+//! not relayed by nodes.
 //!
 //! A template is a function that writes a script and the list of what unlocks it (`bodies.rs`),
 //! and the place where the script stands: the output, a redeem script, a witness script, a leaf.
@@ -37,7 +37,7 @@ pub(crate) enum Place {
     P2wsh,
     /// Witness script of a program that is a redeem script.
     P2shP2wsh,
-    /// There is none: a Taproot output spent with its key.
+    /// No script: a Taproot output spent with its key.
     KeyPath,
     /// The only leaf of a Taproot output.
     Leaf0,
@@ -49,7 +49,7 @@ pub(crate) enum Place {
     Leaf3,
     /// A leaf of depth 4.
     Leaf4,
-    /// A leaf of depth 128, the most that there is.
+    /// A leaf of depth 128, the maximum.
     Leaf128,
     /// A leaf of an unknown version, which anyone can spend.
     UnknownLeaf,
@@ -79,13 +79,13 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// The template of the output whose first key has this index.
+    /// Returns the template of the output whose first key has this index.
     pub fn of(first_key: u32) -> &'static Template {
         let index = Rng::new(u64::from(first_key), 6).below(TEMPLATES.len() as u64);
         &TEMPLATES[index as usize]
     }
 
-    /// Whether the script has OP_CHECKLOCKTIMEVERIFY, of a height.
+    /// Returns whether the script has OP_CHECKLOCKTIMEVERIFY, of a height.
     pub fn is_cltv(&self) -> bool {
         self.name.starts_with("cltv")
     }
@@ -101,7 +101,7 @@ pub(crate) struct Odd {
     pub items: Vec<Item>,
     /// The annex of a Taproot spend.
     pub annex: Option<Vec<u8>>,
-    /// Pushes of the input's script have lengths of more bytes than they need.
+    /// Whether the pushes of the input's script have longer length fields than they need.
     pub clumsy: bool,
     /// What a Taproot spend of a leaf needs.
     pub leaf: Option<Leaf>,
@@ -109,7 +109,7 @@ pub(crate) struct Odd {
 }
 
 impl Odd {
-    /// The output whose first key has this index.
+    /// Returns the output whose first key has this index.
     pub fn of(first_key: u32, ring: &Ring<'_>) -> Odd {
         let template = Template::of(first_key);
         let mut draft = Draft::new(ring, first_key, template.place);
@@ -147,7 +147,7 @@ impl Odd {
         sha256::Hash::hash(&self.script).to_byte_array()
     }
 
-    /// The redeem script of [`Place::P2shP2wsh`].
+    /// Returns the redeem script of [`Place::P2shP2wsh`].
     pub fn redeem_program(&self) -> Vec<u8> {
         let mut program = Vec::with_capacity(34);
         put_program(0, &self.witness_hash(), &mut program);

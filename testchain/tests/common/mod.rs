@@ -76,7 +76,7 @@ impl Judge {
         Judge { manager, verdict, _directory: directory, _alone: alone }
     }
 
-    /// Shows Core a block.
+    /// Passes a block to Core.
     pub fn process(&self, bytes: &[u8]) -> Verdict {
         *self.verdict.lock().unwrap() = Verdict::default();
         log().0.lock().unwrap().clear();
@@ -91,7 +91,7 @@ impl Judge {
         self.manager.active_chain().height()
     }
 
-    /// The hash of the tip, in the order of the wire.
+    /// Returns the hash of the tip, in the byte order of the wire.
     pub fn tip(&self) -> [u8; 32] {
         self.manager.active_chain().tip().block_hash().to_bytes()
     }

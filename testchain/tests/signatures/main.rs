@@ -27,7 +27,7 @@ fn few_signatures_have_a_key_seen_before_and_none_a_nonce() {
         if found.is_empty() {
             continue;
         }
-        // Of multisig, a single key seen before counts.
+        // For multisig, one key seen before is enough.
         let before = keys.len();
         let shown: HashSet<_> = spend.keys().into_iter().collect();
         assert!(!shown.is_empty());
@@ -37,16 +37,16 @@ fn few_signatures_have_a_key_seen_before_and_none_a_nonce() {
         }
         signatures += found.len();
         for signature in found {
-            assert!(nonces.insert(r_of(&signature)), "a nonce comes twice");
+            assert!(nonces.insert(r_of(&signature)), "a nonce is used twice");
         }
     }
     eprintln!("{signatures} signatures, {seen} by keys seen before, {} keys", keys.len());
     assert!(signatures > 30_000, "{signatures}");
     assert!(seen * 3 <= signatures, "{seen} of {signatures}");
-    assert!(seen * 10 >= signatures, "mainnet has keys that are used again: {seen}");
+    assert!(seen * 10 >= signatures, "too few keys are used again: {seen}");
 }
 
-/// The templates of odd outputs by their scripts.
+/// Returns the templates of odd outputs by their scripts.
 fn templates(chain: &Chain) -> HashMap<ScriptBuf, &'static str> {
     let last = chain.coins().map(|coin| coin.lock.key).max().unwrap();
     let locks = (0..=last).into_par_iter().map(|key| Lock { kind: Kind::Odd, key });

@@ -1,4 +1,4 @@
-//! What the inputs of a chain are made of, read from its blocks.
+//! The contents of a chain's inputs, read from its blocks.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct Spend {
     pub index: usize,
 }
 
-/// Every input of a chain, coinbases aside, in order.
+/// Returns every input of a chain, without coinbases, in order.
 pub fn spends(chain: &Chain) -> Vec<Spend> {
     let (mut scripts, mut spends) = (HashMap::new(), Vec::new());
     for (n, tx) in
@@ -32,18 +32,18 @@ pub fn spends(chain: &Chain) -> Vec<Spend> {
 }
 
 impl Spend {
-    /// The pushes of the input's script, then the witness.
+    /// Returns the pushes of the input's script, then the witness.
     pub fn items(&self) -> Vec<Vec<u8>> {
         let input = &self.tx.input[self.index];
         pushes(input.script_sig.as_bytes()).into_iter().chain(input.witness.to_vec()).collect()
     }
 
-    /// All signatures, without their hash types: DER, or 64 bytes.
+    /// Returns all signatures, without their hash types: DER, or 64 bytes.
     pub fn signatures(&self) -> Vec<Vec<u8>> {
         self.signed().into_iter().map(|(signature, _)| signature).collect()
     }
 
-    /// The hash types of all signatures.
+    /// Returns the hash types of all signatures.
     pub fn hash_types(&self) -> Vec<u8> {
         self.signed().into_iter().map(|(_, hash_type)| hash_type).collect()
     }
@@ -66,8 +66,8 @@ impl Spend {
         items.into_iter().filter_map(split).collect()
     }
 
-    /// All keys: of the output's script, of the input, and of the scripts in it. A key that is
-    /// only hashed or tweaked is found where the input shows it.
+    /// Returns all keys: of the output's script, of the input, and of the scripts in it. A key that
+    /// is only hashed or tweaked is found where the input shows it.
     pub fn keys(&self) -> Vec<Vec<u8>> {
         let items = self.items();
         let inner = items.iter().flat_map(|item| pushes(item));
@@ -77,7 +77,7 @@ impl Spend {
     }
 }
 
-/// The first number of a signature: the nonce's point.
+/// Returns the first number of a signature, which is the nonce's point.
 pub fn r_of(signature: &[u8]) -> Vec<u8> {
     match signature.len() {
         64 => signature[..32].to_vec(),
@@ -88,13 +88,13 @@ pub fn r_of(signature: &[u8]) -> Vec<u8> {
     }
 }
 
-/// True if S of a DER signature is above half the group order, or very nearly.
+/// Returns whether S of a DER signature is above half the group order, or very nearly.
 pub fn is_high(signature: &[u8]) -> bool {
     let s = &signature[6 + usize::from(signature[3])..];
     s.len() == 33 || (s.len() == 32 && s[..16] > [&[0x7f][..], &[0xff; 15]].concat()[..])
 }
 
-/// The pushes of a script up to where it can no longer be read.
+/// Returns the pushes of a script up to where it can no longer be read.
 fn pushes(script: &[u8]) -> Vec<Vec<u8>> {
     let instructions = ScriptBuf::from(script.to_vec());
     let read = instructions.instructions().map_while(Result::ok);

@@ -1,4 +1,4 @@
-//! The matcher next to a plain map that random histories are played into.
+//! Compares the matcher with a plain map on random histories.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use crate::replay::ReplayedCoin;
 /// 2 × height + coinbase, and amount and script in compressed form.
 type Coin = (u32, Vec<u8>);
 
-/// The source of records that do not count.
+/// The source of the records to drop.
 const DROPPED: u32 = 9;
 
-/// What a matcher has to come to.
+/// The result that a matcher must reach.
 #[derive(Default, Debug, PartialEq)]
 struct Found {
     /// By height and place of the spend.
     taken: BTreeMap<(u32, u32), (OutPoint, Coin)>,
     left: BTreeMap<OutPoint, Coin>,
-    /// Coins that were there before and are neither spent nor replaced.
+    /// Coins that existed before and are neither spent nor replaced.
     base: BTreeMap<OutPoint, Coin>,
     overwritten: u64,
     fault: Option<u32>,
@@ -33,10 +33,10 @@ impl Found {
     }
 }
 
-/// A random history: the records that the first pass would make of it, and what it comes to.
+/// A random history: the records that the first pass would write for it, and the expected result.
 struct History {
     random: Random,
-    /// By height; whatever is higher, too.
+    /// The kind of the block at each height.
     kinds: Vec<BlockKind>,
     base: BTreeMap<OutPoint, Coin>,
     txs: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ struct History {
     coins: BTreeMap<OutPoint, Coin>,
     /// Txids that blocks have created.
     known: BTreeSet<Hash>,
-    /// One spend or creation in so many is wrong; 0 for none.
+    /// One in this many spends and creations is wrong; 0 for none.
     wrong_of: u32,
     result: Found,
 }
@@ -99,12 +99,12 @@ impl History {
         Hash(self.random.bytes(32).try_into().unwrap())
     }
 
-    /// One of the txids that blocks have created.
+    /// Returns one of the txids that blocks have created.
     fn known_txid(&mut self) -> Hash {
         self.random.one_of(&self.known.iter().copied().collect::<Vec<_>>())
     }
 
-    /// A coin to be spent that was created below `height`.
+    /// Returns a coin to spend that was created below `height`.
     fn wanted(&mut self, height: u32) -> OutPoint {
         if self.is_wrong() {
             return match self.random.below(3u32) {
@@ -145,7 +145,7 @@ impl History {
         self.known.insert(txid);
     }
 
-    /// A block whose outputs and spends within it are met elsewhere.
+    /// Adds a block whose spends of its own outputs are matched elsewhere.
     fn met_block(&mut self, height: u32) {
         for place in 0..self.random.below(6u32) {
             if self.coins.iter().any(|(_, coin)| coin.0 >> 1 < height) {
@@ -165,7 +165,7 @@ impl History {
         }
     }
 
-    /// A block that goes to the partitions with all that it creates and spends.
+    /// Adds a block that puts all that it creates and spends into the partitions.
     fn spilled_block(&mut self, height: u32, kind: BlockKind) {
         // BIP30 looks at the set before the block.
         let before: BTreeSet<Hash> = self.coins.keys().map(|outpoint| outpoint.txid).collect();
@@ -215,7 +215,7 @@ impl History {
         }
     }
 
-    /// Records in batches, some of which are of a source that does not count.
+    /// Returns the records in batches, some of which are of the source to drop.
     fn batches(&mut self, records: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let mut records = records.to_vec();
         for i in (1..records.len()).rev() {
@@ -237,7 +237,7 @@ impl History {
         batches
     }
 
-    /// What a matcher comes to, in so many slices; `None` for all at once.
+    /// Returns the result of a matcher that works in this many slices; `None` for all at once.
     fn matched(&mut self, slices: Option<u64>) -> Found {
         let (txs, spends) = (self.txs.clone(), self.spends.clone());
         let (txs, spends) = (self.batches(&txs), self.batches(&spends));
@@ -272,7 +272,7 @@ impl History {
                 None => bytes.extend_from_slice(batch),
             }
             ranges.push(start..bytes.len());
-            // Whatever lies between the ranges does not count.
+            // Bytes between the ranges are ignored.
             let len = self.random.below(20usize);
             bytes.extend_from_slice(&self.random.bytes(len));
         }
@@ -346,10 +346,10 @@ impl History {
     }
 }
 
-/// Adds what was taken, and what is left in the order of keys.
+/// Adds the outputs that were taken, and those that are left, in the order of keys.
 fn collect(matcher: &mut Matcher, bytes: &[u8], result: &mut Found) {
     let mut add = |height, place, output: MatchedOutput| {
-        // Which outpoint it was follows from the bytes, which are random.
+        // The outpoint follows from the bytes, which are random.
         let coin = (OutPoint::default(), (output.code, output.output.to_vec()));
         match result.taken.insert((height, place), coin).is_none() {
             true => Ok(()),
@@ -367,8 +367,8 @@ fn collect(matcher: &mut Matcher, bytes: &[u8], result: &mut Found) {
     matcher.for_each_left(bytes, add).unwrap();
 }
 
-/// The outputs of a transaction, which are the same whenever it comes again: one to four with gaps,
-/// rarely with indices that sort in another order as keys.
+/// Returns the outputs of a transaction, the same each time that it is created: one to four with
+/// gaps, rarely with indices that sort in another order as keys.
 fn outputs(txid: &Hash) -> Vec<(u32, Vec<u8>)> {
     let mut random = Random(u64::from_le_bytes(txid.0[..8].try_into().unwrap()));
     let mut vout = if random.below(20u32) == 0 { 16_510 } else { 0 };
@@ -387,7 +387,7 @@ fn out(txid: Hash, vout: u32) -> OutPoint {
 }
 
 impl Found {
-    /// The coins that were taken, without their outpoints.
+    /// Returns the coins that were taken, without their outpoints.
     fn taken_coins(&self) -> BTreeMap<(u32, u32), &Coin> {
         self.taken.iter().map(|(at, (_, coin))| (*at, coin)).collect()
     }
@@ -413,10 +413,10 @@ fn it_comes_to_what_a_map_comes_to() {
         overwritten += replaced;
         from_base += all.values().filter(|(_, coin)| coin.0 >> 1 < 10).count();
     }
-    assert!(taken > 2000 && overwritten > 30 && from_base > 500, "it was tried");
+    assert!(taken > 2000 && overwritten > 30 && from_base > 500, "enough cases were tried");
 }
 
-/// A block in which no transaction of a valid chain comes again.
+/// These blocks are of the kind in which no valid chain creates a transaction again.
 #[test]
 fn what_the_set_below_has_and_a_later_block_creates_is_a_fault() {
     let (coinbase, payment) = (Hash([1; 32]), Hash([2; 32]));

@@ -122,7 +122,7 @@ fn a_file_holds_what_is_known() {
     again.read(&text, NOW).unwrap();
     assert_eq!(again.to_text(), text);
     assert_eq!(again.len(), 3);
-    // A damaged file loses what is damaged.
+    // Only the damaged lines of a file are lost.
     let damaged = text.replace("8333", "83333").replace("2600::1 83333", "2600::1 8333");
     let mut rest = Addresses::default();
     rest.read(&damaged, NOW).unwrap();
@@ -131,7 +131,7 @@ fn a_file_holds_what_is_known() {
     assert_eq!(Addresses::default().read("", NOW), None);
     let mut late = Addresses::default();
     late.read(&text, NOW + 32 * 24 * 3600).unwrap();
-    assert!(late.is_empty(), "nobody has seen them for a month");
+    assert!(late.is_empty(), "not seen for a month");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Connections of each type: which peers may lack services, and which are ourselves.
+//! Connections of each type: which peers may lack services, and connections to ourselves.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::manager::{Habit, OUR_NONCE, SERVICES, World, mine, version};
 use super::regtest;
 use crate::{ConnectionType, PeerError, SessionFault};
 
-/// As in Core: what a peer offers decides what it is asked for, and not whether it may stay.
+/// As in Core, what a peer offers decides what it is asked for, and not whether it may stay.
 #[test]
 fn a_named_peer_may_lack_services() {
     let (network, genesis) = regtest();
@@ -38,8 +38,8 @@ fn a_named_peer_may_lack_services() {
     }
 }
 
-/// On both sides of a connection to ourselves there is another nonce; the side that was called
-/// knows the one with which the other side opens a connection (Core's `CheckIncomingNonce`).
+/// The two sides of a connection to ourselves have different nonces; the inbound side knows the one
+/// with which the other side opened the connection (Core's `CheckIncomingNonce`).
 #[test]
 fn a_connection_from_ourselves_is_noticed() {
     let (network, genesis) = regtest();
@@ -47,7 +47,7 @@ fn a_connection_from_ourselves_is_noticed() {
     for (opening, nonce, is_noticed) in [
         (Habit::Silent, OUR_NONCE, true),
         (Habit::Silent, OUR_NONCE + 1, false),
-        // Nobody learns from us which connections we have made, as with Core.
+        // As in Core, peers cannot learn from us which connections we have made.
         (Habit::Honest, OUR_NONCE, false),
     ] {
         let mut world = World::new(0);

@@ -1,5 +1,5 @@
-//! What a schedule bears: words that come too late, blocks that nobody has, and blocks that are
-//! larger than was reckoned with.
+//! What a schedule tolerates: reports that come too late, blocks that no peer has, and blocks that
+//! are larger than expected.
 
 use std::collections::HashSet;
 use std::iter::once;
@@ -14,7 +14,8 @@ use crate::{Arrival, Has, Limits, PeerId, Schedule};
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(2);
 
-/// A schedule with room for so many bytes and [`PEER`], who has a chain of so many blocks.
+/// Returns a schedule with room for `bytes_max` bytes and with [`PEER`], which has a chain of
+/// `count` blocks.
 fn schedule(count: u32, bytes_max: u64) -> (Schedule, Tree, Arc<[BlockId]>) {
     let (_, genesis) = regtest();
     let chain = headers_on(&genesis, count, 1);
@@ -27,12 +28,12 @@ fn schedule(count: u32, bytes_max: u64) -> (Schedule, Tree, Arc<[BlockId]>) {
     (schedule, tree, plan)
 }
 
-/// All of the plan.
+/// Returns what a peer has that has the whole plan.
 fn has(plan: &[BlockId]) -> Has {
     Has { best: plan[plan.len() - 1], is_limited: false }
 }
 
-/// What is asked of whom, in the order of the plan.
+/// Returns the blocks to request from each peer, in the order of the plan.
 fn requests(schedule: &mut Schedule, tree: &Tree) -> Vec<(PeerId, Vec<BlockId>)> {
     schedule.requests(tree, Duration::ZERO)
 }
@@ -46,7 +47,7 @@ fn words_of_lanes_that_are_gone_do_no_harm() {
     assert_eq!(schedule.arrived(PEER, plan[7], 100, Duration::ZERO), Arrival::Wanted);
     schedule.want(plan[..8].into(), once(0..8));
     assert_eq!(schedule.waiting_bytes(), 0);
-    // Of the second lane, which there is no more, and of one that there never was.
+    // These are about the second lane, which no longer exists, and about one that never did.
     schedule.read(1);
     schedule.taken(1, plan[7]);
     schedule.read(99);
@@ -74,11 +75,12 @@ fn a_block_that_nobody_has_is_asked_of_each_peer_once() {
     schedule.refused_by(PEER, lacking);
     for _ in 0..3 {
         assert_eq!(requests(&mut schedule, &tree), []);
-        // It has said so, and is asked no more; others do not count either.
+        // The peer has said so, and is not asked again; refusals of blocks not asked for do not
+        // count.
         schedule.refused_by(PEER, lacking);
         schedule.refused_by(OTHER, lacking);
     }
-    assert_eq!(schedule.missing(&tree), None, "nobody waits for it yet");
+    assert_eq!(schedule.missing(&tree), None, "no reader waits for it yet");
     for block in [plan[0], plan[1]] {
         schedule.arrived(PEER, block, 100, Duration::ZERO);
         schedule.taken(0, block);
@@ -91,14 +93,14 @@ fn a_block_that_nobody_has_is_asked_of_each_peer_once() {
     schedule.refused_by(OTHER, lacking);
     assert_eq!(requests(&mut schedule, &tree), []);
     assert_eq!(schedule.missing(&tree), Some(lacking));
-    // Whoever connects anew is asked anew.
+    // A peer that connects again is asked again.
     schedule.remove_peer(PEER);
     schedule.set_peer(PEER, has(&plan));
     let asked = requests(&mut schedule, &tree);
     assert_eq!(asked.iter().filter(|(_, blocks)| blocks.contains(&lacking)).count(), 1);
 }
 
-/// Blocks come the first one last, and each has many times the size that was reckoned with.
+/// Blocks arrive in reverse order, and each has many times the expected size.
 #[test]
 fn what_has_no_room_is_thrown_away_and_asked_for_again() {
     const BYTES_MAX: u64 = 40_000_000;

@@ -1,4 +1,4 @@
-//! The manager against peers that exist in memory only: honest ones, and one for each fault.
+//! The manager with peers that exist only in memory: honest ones, and one for each fault.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::once;
@@ -25,7 +25,7 @@ pub(super) const SERVICES: Services = Services::NETWORK.with(Services::WITNESS);
 const UNIX_TIME: i64 = 1_700_000_000;
 pub(super) const OUR_NONCE: u64 = 99;
 
-/// `count` mined headers on `first`.
+/// Mines `count` headers on `first`.
 pub(super) fn mine(network: &Network, first: &Header, count: u32, seed: u32) -> Vec<Header> {
     let mut prev = *first;
     let next = |number: u32| {
@@ -42,7 +42,7 @@ pub(super) fn mine(network: &Network, first: &Header, count: u32, seed: u32) -> 
     (0..count).map(next).collect()
 }
 
-/// What a peer sends by itself or instead of the right answer.
+/// What a peer sends unasked or instead of the right answer.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Habit {
     Honest,
@@ -52,9 +52,9 @@ pub(super) enum Habit {
     SendsFirst(Outgoing),
     /// Answers every request for headers with these.
     Headers(Vec<Header>),
-    /// Sends ever more headers of no work.
+    /// Sends endless headers of no work.
     EndlessHeaders,
-    /// Says this of itself.
+    /// Says this about itself.
     Version(i32, Services),
     /// Never answers requests for headers.
     NoHeaders,
@@ -62,7 +62,7 @@ pub(super) enum Habit {
     Silent,
     /// Says nothing after the handshake.
     Mute,
-    /// Sends blocks nobody asked for.
+    /// Sends blocks that were not requested.
     OtherBlocks,
     /// Says that it has no blocks.
     NotFound,
@@ -72,11 +72,11 @@ struct FakePeer {
     habit: Habit,
     chain: Vec<Header>,
     inbox: VecDeque<Outgoing>,
-    /// Messages of endless headers.
+    /// Number of messages of endless headers.
     count: u32,
 }
 
-/// A manager and its peers, with a clock of their own.
+/// A manager and its peers, with a simulated clock.
 pub(super) struct World {
     network: Network,
     pub(super) tree: Tree,
@@ -173,7 +173,7 @@ impl World {
         self.carry_out(actions);
     }
 
-    /// Lets everybody talk until nobody has anything to say; `false` if that takes too long.
+    /// Delivers messages until there are none left; `false` if that takes too long.
     pub(super) fn talk(&mut self) -> bool {
         for _ in 0..20_000 {
             self.tick();
@@ -259,7 +259,7 @@ impl FakePeer {
         match &self.habit {
             Habit::NoHeaders => Vec::new(),
             Habit::Headers(headers) => vec![Outgoing::new(&Headers(headers))],
-            // Always new ones.
+            // Always new headers.
             Habit::EndlessHeaders => {
                 let (network, genesis) = regtest();
                 let last = self.chain.last().filter(|last| locator[0] == last.hash());
@@ -310,7 +310,7 @@ fn headers_come_from_one_peer_and_then_from_all() {
     assert_eq!(world.best_height(), 4598);
     assert_eq!(world.tree.len(), 1 + 4500 + 200);
     assert!(world.dropped.is_empty(), "{:?}", world.dropped);
-    // Three messages of the first, and what the others have that the first has not.
+    // Three messages of the first peer, and what the others have that the first lacks.
     assert!(world.headers_sent <= 3 + 2 + 2, "{} messages of headers", world.headers_sent);
     assert_eq!(world.manager.them(second).unwrap().user_agent, "/fake/");
 }
@@ -340,20 +340,20 @@ fn endless_headers_are_not_kept() {
     assert_eq!(world.tree.len(), 1);
 }
 
-/// Whoever answers every question with the same headers has no more, however many they are.
+/// A peer that answers each request with the same headers has no more, however many they are.
 #[test]
 fn the_same_headers_again_and_again_come_to_an_end() {
     for (minimum, count) in [(0, 20), (0, 2000), (1500, 2000)] {
         let mut world = World::new(minimum);
         let chain = mine(&world.network, &world.genesis(), 2000, 1);
         world.connect(Habit::Headers(chain[..count].to_vec()), &chain);
-        assert!(world.talk(), "{count} headers: the questions never end");
+        assert!(world.talk(), "{count} headers: the requests never end");
         assert!(world.manager.has_all_headers(world.now, Duration::MAX), "{count} headers");
         assert_eq!(world.best_height() as usize, count);
-        // Once for the answer, once to see that it is the same, and of little work twice.
+        // Once for the answer, once to see that it is the same, and twice if the work is low.
         assert!(world.headers_sent <= 4, "{} messages of headers", world.headers_sent);
     }
-    // Of too little work, the same again does not follow what came before.
+    // With too little work, repeated headers do not follow those before.
     let mut world = World::new(3000);
     let chain = mine(&world.network, &world.genesis(), 2000, 1);
     let low = world.connect(Habit::Headers(chain.clone()), &chain);
@@ -361,7 +361,7 @@ fn the_same_headers_again_and_again_come_to_an_end() {
     assert!(matches!(world.dropped[&low], PeerError::Headers(HeadersFault::LowWork(_))));
 }
 
-/// Announcements of blocks that nobody knows are no answer, and do not begin the wait anew.
+/// Announcements of unknown blocks are no answers, and do not restart the wait.
 #[test]
 fn announcements_do_not_put_off_the_end() {
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -377,7 +377,7 @@ fn announcements_do_not_put_off_the_end() {
         world.wait(1);
         world.receive(evasive, &announcement);
         let is_over = world.manager.has_all_headers(world.now, PATIENCE);
-        assert!(second > 110 || !is_over, "it was waited for {second} s alone");
+        assert!(second > 110 || !is_over, "it waited for only {second} s");
     }
     assert!(world.manager.has_all_headers(world.now, PATIENCE));
     assert!(world.dropped.is_empty(), "{:?}", world.dropped);
@@ -483,7 +483,7 @@ fn each_fault_costs_the_connection() {
     }
 }
 
-/// A payload of so many items, each of so many bytes.
+/// Returns a payload of this many items, each of this many bytes.
 fn too_many(items: u16, bytes: usize) -> Vec<u8> {
     [&[0xfd][..], &items.to_le_bytes(), &vec![0; usize::from(items) * bytes]].concat()
 }
@@ -512,7 +512,7 @@ fn what_core_ignores_is_ignored() {
         Habit::Sends(raw(Command::SENDCMPCT, &[1, 2, 0, 0, 0, 0, 0, 0, 0])),
         Habit::Sends(raw(Command::NOTFOUND, &[0])),
         Habit::Sends(raw(Command::ADDR, &[0])),
-        // What cannot be decoded.
+        // Messages that cannot be decoded.
         Habit::SendsFirst(raw(Command::VERSION, &[0; 20])),
         Habit::SendsFirst(long_user_agent),
         Habit::Sends(raw(Command::HEADERS, &[1, 2, 3])),
@@ -525,7 +525,7 @@ fn what_core_ignores_is_ignored() {
         Habit::Sends(raw(Command::SENDCMPCT, &[1])),
         Habit::Sends(raw(Command::BLOCK, &[0; 79])),
         Habit::Sends(raw(Command::BLOCK, &[0; 80])),
-        // What Core does not look at before the handshake, or has no limit for.
+        // Messages that Core ignores before the handshake, or has no limit for.
         Habit::SendsFirst(raw(Command::INV, &too_many(50_001, 36))),
         Habit::Sends(raw(Command::NOTFOUND, &too_many(50_001, 36))),
     ] {
@@ -545,7 +545,7 @@ fn those_who_say_nothing_are_dropped_when_core_would() {
     for (habit, seconds, error) in [
         (Habit::Silent, 60, session(SessionFault::HandshakeTimeout)),
         (Habit::Mute, 20 * 60, session(SessionFault::Idle)),
-        // 20 minutes for the tenth of the chain's headers that a minute a block makes missing.
+        // 15 minutes, and a millisecond for each header that seems to be missing.
         (Habit::NoHeaders, 15 * 60, PeerError::Headers(HeadersFault::Timeout)),
     ] {
         let mut world = World::new(0);
@@ -573,7 +573,7 @@ fn a_peer_without_headers_holds_up_nobody_for_long() {
 }
 
 #[test]
-fn a_block_that_was_changed_costs_the_peer_and_comes_from_another() {
+fn a_changed_block_costs_the_peer_and_comes_from_another() {
     let (network, genesis) = regtest();
     let chain = mine(&network, &genesis, 5, 1);
     let mut world = World::new(0);

@@ -11,7 +11,7 @@ mod transport;
 use apus_chain::Tree;
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 
-/// Regtest, and the header of its genesis block.
+/// Returns regtest, and the header of its genesis block.
 fn regtest() -> (Network, Header) {
     let network = Network::new(Chain::Regtest);
     let bytes = genesis_block(&network);
@@ -19,7 +19,8 @@ fn regtest() -> (Network, Header) {
     (network, genesis)
 }
 
-/// `count` headers that build on `first`; other ones for another `seed`. None has proof of work.
+/// Returns `count` headers that build on `first`, different ones for each `seed`. None has proof of
+/// work.
 fn headers_on(first: &Header, count: u32, seed: u32) -> Vec<Header> {
     let mut prev = first.hash();
     let next = |number| {
@@ -30,7 +31,7 @@ fn headers_on(first: &Header, count: u32, seed: u32) -> Vec<Header> {
     (0..count).map(next).collect()
 }
 
-/// A tree of these headers.
+/// Returns a tree of these headers.
 fn tree_of(branches: &[Vec<Header>]) -> Tree {
     let (network, genesis) = regtest();
     let mut tree = Tree::new(network, genesis);

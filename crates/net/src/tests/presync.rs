@@ -7,7 +7,7 @@ use crate::{Presync, PresyncParams, PresyncStart, Presynced};
 const MESSAGE: usize = 2000;
 const PARAMS: PresyncParams = PresyncParams { commitment_period: 60, redownload_buffer_size: 1200 };
 
-/// The work of so many blocks on genesis.
+/// Returns the work of this many blocks on the genesis block.
 fn work_of(genesis: &Header, blocks: u32) -> Work {
     (0..=blocks).fold(Work::ZERO, |sum, _| sum.plus(block_work(genesis.bits)))
 }
@@ -25,7 +25,7 @@ fn begin(minimum_blocks: u32, now: i64, secret: u8) -> (Presync, Header) {
     (Presync::new(&network, PARAMS, start, minimum, now, [secret; 16]), genesis)
 }
 
-/// A time long after that of genesis.
+/// Returns a time long after that of the genesis block.
 fn later(genesis: &Header) -> i64 {
     i64::from(genesis.time) + 1_000_000
 }
@@ -49,7 +49,7 @@ fn serve(presync: &mut Presync, chain: &[Header]) -> (Vec<Header>, Result<(), &'
 }
 
 #[test]
-fn a_chain_with_enough_work_comes_twice_and_is_released_in_order() {
+fn a_chain_with_enough_work_is_released_in_order() {
     for (count, minimum) in [(1, 1), (1999, 1999), (2000, 2000), (2001, 2000), (9000, 8500)] {
         for secret in 0..3 {
             let (_, genesis) = regtest();
@@ -74,8 +74,8 @@ fn a_chain_with_too_little_work_is_never_released() {
     }
 }
 
-/// The second time, another chain comes, which parts from the first at some height. What is
-/// released is of the first chain, but for what a few lucky bits let through.
+/// The second time, the peer sends another chain, which forks from the first at some height. Only
+/// headers of the first chain are released, except for those that a few lucky bits let through.
 #[test]
 fn another_chain_the_second_time_is_found_out() {
     let mut found_out = 0;
@@ -130,8 +130,8 @@ fn headers_that_do_not_follow_end_it() {
     assert!(matches!(presync.take(&[], false), Presynced::Ended(_)));
 }
 
-/// Where the difficulty may not fall at once, it may not fall here either: an attacker cannot make
-/// headers cheaper than the rules for a whole chain would let him.
+/// The difficulty may not fall faster here than the rules for a whole chain allow, so that an
+/// attacker cannot make cheaper headers.
 #[test]
 fn the_difficulty_may_not_change_faster_than_the_rules_allow() {
     let network = Network::new(Chain::Main);

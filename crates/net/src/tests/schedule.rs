@@ -1,5 +1,5 @@
 //! Random swarms of peers, some of which stall, die, crawl, lie or lack blocks: whatever they do,
-//! every block arrives, memory stays within its bound, and nobody who serves well is dropped.
+//! every block arrives, memory stays within its bound, and no good peer is dropped.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter::once;
@@ -21,9 +21,9 @@ enum Nature {
     Good,
     /// A twentieth as fast as the others.
     Slow,
-    /// Sends nothing more after so many blocks.
+    /// Sends nothing more after this many blocks.
     Stalls(u32),
-    /// Goes away after so many blocks.
+    /// Disconnects after this many blocks.
     Dies(u32),
     /// Sends other bytes than those asked for.
     Corrupt,
@@ -121,7 +121,7 @@ impl Swarm {
         self.peers.remove(&id);
     }
 
-    /// A step of time.
+    /// Simulates a step of time.
     fn step(&mut self, lanes: &[Range<usize>], taken: &mut [usize]) {
         self.now += STEP;
         for (id, blocks) in self.schedule.requests(&self.tree, self.now) {
@@ -153,7 +153,7 @@ impl Swarm {
         }
     }
 
-    /// Has a peer send for a step.
+    /// Lets a peer send for a step.
     fn send(&mut self, id: PeerId) {
         let peer = self.peers.get_mut(&id).unwrap();
         let bytes = peer.speed * STEP.as_millis() as u64 / 1000;
@@ -189,8 +189,8 @@ impl Swarm {
                 }
                 _ => {
                     let arrival = self.schedule.arrived(id, block, size, self.now);
-                    assert_eq!(arrival, Arrival::Wanted, "asked of one at a time");
-                    assert!(self.here.insert(block), "nothing comes twice");
+                    assert_eq!(arrival, Arrival::Wanted, "requested from one peer at a time");
+                    assert!(self.here.insert(block), "no block arrives twice");
                 }
             }
         }
@@ -238,7 +238,7 @@ fn a_thousand_swarms_deliver_every_block() {
     for seed in 0..1000 {
         let swarm = run(seed);
         assert_eq!(swarm.here.len(), swarm.plan.len());
-        // What is in flight was counted at the average size, not at its own.
+        // Blocks in flight were counted at the average size, not at their own.
         assert!(swarm.most_waiting <= 2 * BYTES_MAX, "{seed}: {}", swarm.most_waiting);
         for (nature, fault) in &swarm.dropped {
             let is_right = match nature {
@@ -253,11 +253,11 @@ fn a_thousand_swarms_deliver_every_block() {
                 1;
         }
     }
-    // Each kind of fault was met.
+    // Each kind of fault occurred.
     assert!(dropped.len() >= 2, "{dropped:?}");
 }
 
-/// One peer alone is never dropped for stalling: there is nobody else to ask.
+/// A single peer is never dropped for stalling: there is no other to ask.
 #[test]
 fn a_lone_peer_may_take_its_time() {
     let (_, genesis) = regtest();
@@ -271,7 +271,7 @@ fn a_lone_peer_may_take_its_time() {
     let (peer, has) = (PeerId(1), Has { best: plan[9], is_limited: false });
     schedule.set_peer(peer, has);
     schedule.read(0);
-    // Memory is too small even for one block: the first is asked for all the same.
+    // Memory is too small even for one block: the first is requested all the same.
     assert_eq!(schedule.requests(&tree, Duration::ZERO), [(peer, vec![plan[0]])]);
     assert!(schedule.tick(&tree, Duration::from_secs(599)).is_empty());
     assert_eq!(schedule.tick(&tree, Duration::from_secs(601)), [(peer, Fault::BlockTimeout)]);
@@ -296,13 +296,13 @@ fn a_block_that_was_not_asked_for_is_noticed() {
     assert_eq!(schedule.arrived(second, plan[0], 100, now), Arrival::NotAsked);
     assert_eq!(schedule.arrived(first, plan[0], 100, now), Arrival::Wanted);
     assert_eq!(schedule.arrived(first, plan[0], 100, now), Arrival::NotAsked);
-    // What is on its way when others are wanted is no fault.
+    // Blocks in flight are no fault when other blocks are wanted.
     schedule.want(plan, []);
     let fresh = tree.ids().nth(2).unwrap();
     assert_eq!(schedule.arrived(first, fresh, 100, now), Arrival::Late);
 }
 
-/// At the end, where nothing else is wanted, a peer may be slow, but not silent.
+/// At the end, when nothing else is wanted, a peer may be slow, but not silent.
 #[test]
 fn a_slow_line_is_no_stall() {
     let (_, genesis) = regtest();

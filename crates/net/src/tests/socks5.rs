@@ -3,7 +3,7 @@ use std::io::{self, Read, Write};
 
 use crate::{Credentials, Socks5Error, socks5_connect as connect};
 
-/// A proxy that says this, and what was said to it.
+/// A proxy that sends these bytes, and the bytes that were sent to it.
 struct Proxy {
     says: VecDeque<u8>,
     heard: Vec<u8>,
@@ -32,7 +32,7 @@ fn run(says: &[u8], credentials: Option<&Credentials>) -> (Result<(), Socks5Erro
 }
 
 const CONNECTED_IPV4: [u8; 10] = [5, 0, 0, 1, 127, 0, 0, 1, 0x1f, 0x90];
-/// What the host and port look like.
+/// The request for the host and port of the tests.
 const REQUEST: &[u8] = b"\x05\x01\x00\x03\x0cseed.example\x20\x8d";
 
 #[test]
@@ -41,7 +41,7 @@ fn without_authentication() {
     let (result, proxy) = run(&says, None);
     result.unwrap();
     assert_eq!(proxy.heard, [b"\x05\x01\x00", REQUEST].concat());
-    assert_eq!(proxy.says, b"more", "what the host says is left");
+    assert_eq!(proxy.says, b"more", "the host's bytes are left unread");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn with_a_name_and_a_password() {
         assert_eq!(proxy.heard, [b"\x05\x02\x00\x02\x01\x01a\x02bc", REQUEST].concat());
         assert!(proxy.says.is_empty());
     }
-    // The proxy may do without.
+    // The proxy need not ask for authentication.
     run(&[&[5, 0][..], &CONNECTED_IPV4].concat(), Some(&credentials)).0.unwrap();
 }
 

@@ -1,6 +1,6 @@
 use crate::TimeOffsets;
 
-/// Adds these, and returns after which of them there were warnings.
+/// Adds these offsets, and returns after which of them there were warnings.
 fn warnings(offsets: &[i64]) -> Vec<usize> {
     let mut all = TimeOffsets::default();
     (1..).zip(offsets).filter_map(|(number, offset)| all.add(*offset).map(|_| number)).collect()
@@ -20,7 +20,7 @@ fn the_median_of_five_peers_says_that_our_clock_is_wrong() {
     assert_eq!(warnings(&[i64::MIN; 5]), [5]);
     // The upper median of six.
     assert_eq!(warnings(&[0, 0, 0, 900, 900, 900]), [6]);
-    // Fifty right ones take the place of those before, and then it may be wrong again.
+    // Fifty right clocks take the place of those before, and then there may be a new warning.
     let [wrong, right] = [[3600; 50], [0; 50]];
     assert_eq!(warnings(&[wrong, right, wrong].concat()), [5, 125]);
 }

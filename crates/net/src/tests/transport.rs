@@ -31,7 +31,7 @@ fn connect(transport: Transport, accept_v2: bool) -> Result<Sides, TransportErro
     let mut to_them = ours.try_clone().unwrap();
     let (reader, mut writer) = initiate(transport, MAGIC, ours, &mut to_them)?;
     if transport == Transport::V1 {
-        // The responder knows v1 by the first message.
+        // The responder recognises v1 by the first message.
         send(&mut writer, &mut to_them, Command::VERSION, &[1, 2, 3]);
     }
     let (mut their_reader, their_writer) = responder.join().unwrap()?;
@@ -84,7 +84,7 @@ fn both_transports_carry_messages_both_ways() {
     }
 }
 
-/// A peer that speaks v1 alone closes the connection when it reads our key.
+/// A peer that speaks only v1 closes the connection when it reads our key.
 #[test]
 fn a_peer_without_v2_is_noticed() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -178,7 +178,7 @@ fn unknown_names_of_v2_cost_the_message_alone() {
     peer.join().unwrap();
 }
 
-/// Memory is taken for what comes, not for what a length says.
+/// Memory is used for bytes that arrive, not for the length that was announced.
 #[test]
 fn a_length_alone_costs_no_memory() {
     let mut head = Vec::new();
@@ -216,7 +216,7 @@ fn a_packet_that_was_changed_is_refused() {
         let mut bytes = Vec::new();
         sides.theirs.1.encode(&Raw(Command::BLOCK, &[5; 40]), &mut bytes);
         bytes[at] ^= 1;
-        // Enough to read whatever the length has become, and the end.
+        // Enough to read whatever the length has become, and then the end of the stream.
         bytes.extend_from_slice(&[0; 70_000]);
         let mut to_us = sides.to_us;
         let reader = &mut sides.ours.0;

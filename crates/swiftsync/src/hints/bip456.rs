@@ -16,23 +16,23 @@ pub(super) const HEAD_BYTES: usize = 9;
 pub struct Bip456<B> {
     bytes: B,
     order: BitOrder,
-    /// The offset of each block, from height 1, and at last the end of the file.
+    /// The offset of each block, from height 1, and finally the end of the file.
     offsets: Offsets,
 }
 
 impl<B: AsRef<[u8]>> Bip456<B> {
-    /// Opens a file of these bytes, which are walked once, without decoding, for the offsets of its
-    /// blocks and its bit order.
+    /// Opens a file of these bytes, which are walked once, without decoding, to find the offsets of
+    /// the blocks and the bit order.
     ///
     /// # Errors
     /// The file is not of this format and version, is cut short, has bytes after its end, or has a
-    /// block whose number of indices, last index or bits cannot be right.
+    /// block whose number of indices, last index or bits are invalid.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
         let (order, offsets) = walk(bytes.as_ref())?;
         Ok(Self { bytes, order, offsets })
     }
 
-    /// The order of the bits in each byte.
+    /// Returns the order of the bits in each byte.
     pub fn bit_order(&self) -> BitOrder {
         self.order
     }
@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Bip456<B> {
     }
 }
 
-/// Reads the head, which this format shares with that of Core PR 34004, and returns the height.
+/// Reads the head, which is the same as in Core PR 34004, and returns the height.
 pub(super) fn read_head(bytes: &[u8]) -> Result<u32, HintsError> {
     let Some((head, _)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
         return Err(HintsError::new("the hints file ends inside its head"));
@@ -84,8 +84,8 @@ pub(super) fn put_head(height: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&height.to_le_bytes());
 }
 
-/// Checks all that can be checked without decoding, and returns the bit order and the offset of
-/// each block.
+/// Checks everything that can be checked without decoding, and returns the bit order and the offset
+/// of each block.
 fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
     let height = read_head(bytes)?;
     let mut at = HEAD_BYTES;

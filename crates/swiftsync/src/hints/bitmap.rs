@@ -14,18 +14,18 @@ pub(super) struct Bitmap<'a> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// The bitmap of `outputs` bits that `bytes` begin with.
+    /// Reads the bitmap of `outputs` bits at the start of `bytes`.
     pub fn first(bytes: &'a [u8], outputs: u32) -> Result<Self, Wrong> {
         let bytes = bytes.get(..bytes_of(outputs)).ok_or(CUT_SHORT)?;
         Ok(Self { outputs, bytes })
     }
 
-    /// The number of outputs.
+    /// Returns the number of outputs.
     pub fn outputs(&self) -> u32 {
         self.outputs
     }
 
-    /// The bytes that it takes.
+    /// Returns the length of the bitmap, in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -73,8 +73,8 @@ pub(super) fn put(unspent: &[u32], outputs: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// An opened hints file of a format with a bitmap for each block; [`Hints`] are read from it in
-/// one way.
+/// An opened hints file of a format with a bitmap for each block. All such formats share one
+/// implementation of [`Hints`].
 pub(super) trait BitmapFile: Send + Sync {
     /// The file's format.
     const FORMAT: Format;

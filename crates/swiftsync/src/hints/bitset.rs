@@ -3,9 +3,9 @@
 //! of outputs (u32) and its bitmap. All numbers are little endian, and blocks start at height 1.
 //!
 //! The bits stand for *all* outputs of a block ([`super::Numbering::All`]). The format has the
-//! magic and version of BIP 456. Its index tells the two apart: it begins with 01 00 00, which as
-//! BIP 456 would be one index without any bits. A file without blocks has no index, and counts as
-//! one of BIP 456.
+//! magic and version of BIP 456. Its index tells the two apart: it begins with 01 00 00, which in
+//! BIP 456 would be one index without any bits. A file without blocks has no index, and is taken
+//! for one of BIP 456.
 
 use super::bip456::{self, HEAD_BYTES};
 use super::bitmap::{self, Bitmap, BitmapFile};
@@ -13,18 +13,18 @@ use super::blocks::{CUT_SHORT, OUTPUTS_MAX, Wrong, check_block, check_end, no_su
 use super::error::HintsError;
 use super::format::{Format, HintsEncoder};
 
-/// Height and offset of one block.
+/// The bytes of an index entry: height and offset of one block.
 const ENTRY_BYTES: usize = 12;
-/// The first block's height, where BIP 456 has the first block.
+/// The height of the first block, in the place where BIP 456 has the first block.
 const FIRST_HEIGHT: [u8; 4] = [1, 0, 0, 0];
 
-/// Whether a file that begins with BIP 456's magic is of this format.
+/// Returns whether a file that begins with BIP 456's magic is of this format.
 pub(super) fn is_bitset(bytes: &[u8]) -> bool {
     bytes.get(HEAD_BYTES..).is_some_and(|rest| rest.starts_with(&FIRST_HEIGHT))
 }
 
-/// An opened hints file of Core PR 34004. The file contains its own index, so that no memory is
-/// needed for one.
+/// An opened hints file of Core PR 34004. The file contains its own index, so none is kept in
+/// memory.
 pub struct Bitset<B> {
     bytes: B,
     height: u32,
@@ -64,7 +64,7 @@ impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Bitset<B> {
     }
 }
 
-/// What the file's index says of a block.
+/// The entry of a block in the file's index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct IndexEntry {
     height: u32,
@@ -83,12 +83,12 @@ impl IndexEntry {
     }
 }
 
-/// The offset at which the index of this many blocks ends.
+/// Returns the offset at which the index of this many blocks ends.
 fn index_end(blocks: u32) -> u64 {
     HEAD_BYTES as u64 + u64::from(blocks) * ENTRY_BYTES as u64
 }
 
-/// The bitmap of the block at offset `at`.
+/// Reads the bitmap of the block at offset `at`.
 fn block_at(bytes: &[u8], at: u64) -> Result<Bitmap<'_>, Wrong> {
     let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).ok_or(CUT_SHORT)?;
     let (outputs, rest) = rest.split_first_chunk().ok_or(CUT_SHORT)?;

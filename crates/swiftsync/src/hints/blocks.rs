@@ -1,11 +1,11 @@
 //! What the formats share: the limits of a block, the checks of its indices, and its place in a
-//! file that holds one block after the other.
+//! file of consecutive blocks.
 
 use super::error::HintsError;
 use super::offsets::Offsets;
 
-/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without witness)
-/// of 4,000,000.
+/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without
+/// witness), and a block at most 4,000,000.
 pub const OUTPUTS_MAX: u32 = 4_000_000 / 36;
 
 /// A description of what is wrong with a block's hints, for the user.
@@ -27,14 +27,15 @@ pub(super) fn check_block(unspent: &[u32], outputs: u32) -> Result<(), HintsErro
     Ok(())
 }
 
-/// Whether each index is larger than the one before. All are compared, so that the compiler can
-/// compare many at a time.
+/// Returns whether each index is larger than the one before. All are compared, without an early
+/// end, so that the compiler can compare many at a time.
 pub(super) fn ascends(indices: &[u32]) -> bool {
     let next = indices.iter().skip(1);
     indices.iter().zip(next).fold(true, |so_far, (a, b)| so_far & (a < b))
 }
 
-/// The bytes of the block at `height` in a file whose first block is the one at `first_height`.
+/// Returns the bytes of the block at `height` in a file whose first block is the one at
+/// `first_height`.
 pub(super) fn block_of<'a>(
     bytes: &'a [u8],
     offsets: &Offsets,
@@ -52,10 +53,10 @@ pub(super) fn block_of<'a>(
 }
 
 pub(super) fn no_such_height(height: u32, last: u32) -> HintsError {
-    HintsError::at(height, format!("the hints file has no hints for it, only up to block {last}"))
+    HintsError::at(height, format!("the hints file has hints only up to block {last}"))
 }
 
-/// Refuses a file that goes on after `end`, the end of its last part.
+/// Refuses a file with bytes after `end`, the end of its last part.
 pub(super) fn check_end(bytes: &[u8], end: u64) -> Result<(), HintsError> {
     match bytes.len() as u64 - end {
         0 => Ok(()),

@@ -2,9 +2,9 @@
 //! outputs (u16, little endian) and its bitmap; two zero bytes at the end.
 //!
 //! The bits stand for *all* outputs of a block ([`super::Numbering::All`]), as in IBD Booster's
-//! generator and in the Core branch that reads its files. A block has at least one output, so that
-//! a count of zero can mark the end. The file has no magic. It begins with block 0, whose one
-//! output is in no UTXO set; its bytes 01 00 00 serve to recognise the format.
+//! generator and in the Core branch that reads its files. A block has at least one output, so a
+//! count of zero marks the end. The file has no magic. It begins with block 0, whose one output is
+//! in no UTXO set; its bytes 01 00 00 serve to recognise the format.
 
 use super::bitmap::{self, Bitmap, BitmapFile};
 use super::blocks::{CUT_SHORT, Wrong, block_of, check_block, check_end};
@@ -12,14 +12,14 @@ use super::error::HintsError;
 use super::format::{Format, HintsEncoder};
 use super::offsets::Offsets;
 
-/// Block 0 of each network: one output, which nobody can spend.
+/// Block 0 of each network: one output, which is never in the UTXO set.
 pub(super) const GENESIS: [u8; 3] = [1, 0, 0];
 const END: [u8; 2] = [0, 0];
 
 /// An opened hints file of IBD Booster. Its index takes 4 1/8 bytes of memory for each block.
 pub struct Booster<B> {
     bytes: B,
-    /// The offset of each block, from height 0, and at last that of the end.
+    /// The offset of each block, from height 0, and finally that of the end.
     offsets: Offsets,
 }
 
@@ -53,7 +53,7 @@ impl<B: AsRef<[u8]> + Send + Sync> BitmapFile for Booster<B> {
     }
 }
 
-/// The bitmap of the block that `bytes` begin with; an empty one at the end of the file.
+/// Reads the bitmap of the block at the start of `bytes`, which is empty at the end of the file.
 fn first_block(bytes: &[u8]) -> Result<Bitmap<'_>, Wrong> {
     let (outputs, rest) = bytes.split_first_chunk().ok_or(CUT_SHORT)?;
     Bitmap::first(rest, u16::from_le_bytes(*outputs).into())

@@ -2,10 +2,10 @@
 //!
 //! The code is CompactSize n, the number of indices; if n > 0, CompactSize m, the last index; then
 //! two bit strings, each padded to a byte. The first has the low l = floor(log2((m + 1) / n)) bits
-//! of each index. The second has the other bits in unary: for each index as many zeros as these
-//! bits exceed those of the index before, and a one.
+//! of each index. The second has the other bits in unary: for each index, as many zeros as its
+//! other bits exceed those of the index before, and a one.
 //!
-//! The low bits of eight indices take exactly l bytes. The loops below are made for such groups.
+//! The low bits of eight indices take exactly l bytes. The loops below work on such groups.
 
 use apus_wire::put_compact_size;
 
@@ -27,7 +27,7 @@ pub enum BitOrder {
 /// Appends the code of `unspent`, in the bit order [`BitOrder::Lsb`].
 ///
 /// # Errors
-/// `unspent` does not ascend, or has an index that no block has.
+/// `unspent` does not ascend, or has an index that no block can have.
 pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     let Some(&last) = unspent.last() else {
         out.push(0);
@@ -49,11 +49,11 @@ pub fn encode(unspent: &[u32], out: &mut Vec<u8>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Decodes the indices whose code `bytes` begin with, replaces the contents of `unspent` by them,
-/// and returns the length of the code.
+/// Decodes the indices at the start of `bytes`, which replace the contents of `unspent`, and
+/// returns the length of their code.
 ///
 /// # Errors
-/// No list of ascending indices that ends with m has this code.
+/// The code is not that of ascending indices of which m is the last.
 pub fn decode(bytes: &[u8], order: BitOrder, unspent: &mut Vec<u32>) -> Result<usize, Wrong> {
     let (head, shape) = Shape::read(bytes)?;
     let Some(shape) = shape else {
@@ -113,25 +113,25 @@ impl Shape {
         (self.n as usize * self.low_bits() as usize).div_ceil(8)
     }
 
-    /// The number of bits of the unary part: a one for each index, and as many zeros as the high
-    /// bits of the last index say.
+    /// Returns the number of bits of the unary part: a one for each index, and as many zeros as the
+    /// high bits of the last index say.
     fn high_len(&self) -> usize {
         self.n as usize + (self.m >> self.low_bits()) as usize
     }
 
-    /// The length of both bit strings, in bytes.
+    /// Returns the length of both bit strings, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.low_bytes() + self.high_len().div_ceil(8)
     }
 
-    /// Whether the unary part has one 1 for each index.
+    /// Returns whether the unary part has one 1 for each index.
     pub(super) fn counts_right(&self, code: &[u8]) -> bool {
         let (words, rest) = code[self.low_bytes()..].as_chunks();
         let ones: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
         ones + rest.iter().map(|byte| byte.count_ones()).sum::<u32>() == self.n
     }
 
-    /// Whether the last index is m if the bits of `code` are in this order.
+    /// Returns whether the last index is m if the bits of `code` are in this order.
     pub(super) fn ends_right(&self, code: &[u8], order: BitOrder) -> bool {
         let (low, high) = code.split_at(self.low_bytes());
         let bit_0_first = |byte: u8| match order {
@@ -212,8 +212,7 @@ const fn ones() -> [u8; 256] {
 
 /// Stores the high bits of each index, shifted into place, in `unspent`, and returns the number of
 /// ones, or `usize::MAX` if there are more than `unspent` has room for. Each byte stores eight
-/// indices, and the next one overwrites those that were too many, so that no branch depends on the
-/// data.
+/// indices, and the next byte overwrites those in excess, so that no branch depends on the data.
 fn read_high<const MSB: bool>(high: &[u8], low_bits: u32, unspent: &mut [u32]) -> usize {
     let (mut found, mut zeros) = (0, 0);
     for byte in high {
@@ -272,7 +271,7 @@ fn read_low_of<const BITS: usize, const MSB: bool>(low: &[u8], unspent: &mut [u3
     }
 }
 
-/// At most 16 bytes as one number, whose lowest bit is the first one.
+/// Returns at most 16 bytes as one number, whose lowest bit is the first bit.
 #[inline]
 fn low_word<const MSB: bool>(bytes: &[u8]) -> u128 {
     let mut padded = [0; 16];
@@ -301,7 +300,7 @@ fn put_low_of<const BITS: usize>(unspent: &[u32], low: &mut [u8]) {
     }
 }
 
-/// Stores the unary part in `high`, which is zeroed and has a word more than the part needs.
+/// Stores the unary part in `high`, which is zeroed and has one word more than the part needs.
 fn put_high(unspent: &[u32], low_bits: u32, high: &mut [u8]) {
     let mut store = |at: usize, word: u64| {
         if let Some(bytes) = high.get_mut(at * WORD_BYTES..(at + 1) * WORD_BYTES) {

@@ -1,5 +1,5 @@
-/// Hints that cannot be right. They cannot change what is valid: SwiftSync stops, and a sync in
-/// order works without them.
+/// The error for invalid hints. They cannot change which blocks are valid: SwiftSync stops, and a
+/// sync in block order works without hints.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{what}", at(*height))]
 pub struct HintsError {
@@ -10,12 +10,12 @@ pub struct HintsError {
 }
 
 impl HintsError {
-    /// Wrong hints for the block at `height`.
+    /// Creates an error for the hints of the block at `height`.
     pub fn at(height: u32, what: impl Into<String>) -> Self {
         Self { height: Some(height), what: what.into() }
     }
 
-    /// A file that is wrong as a whole.
+    /// Creates an error for the whole file.
     pub fn new(what: impl Into<String>) -> Self {
         Self { height: None, what: what.into() }
     }

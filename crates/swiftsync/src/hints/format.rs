@@ -10,16 +10,16 @@ pub enum Format {
     Booster,
     /// The bitmaps of Core PR 34004.
     Bitset,
-    /// The smallest, entropy-coded for distribution; our own.
+    /// Apus' own format, the smallest: entropy-coded for distribution.
     Compressed,
 }
 
 impl Format {
     /// The formats that are written block by block, which `apus hints create` and `convert` offer.
-    /// A compressed file is made of another hints file instead.
+    /// A compressed file is made from another hints file instead.
     pub const WRITTEN: [Self; 3] = [Self::Bip456, Self::Booster, Self::Bitset];
 
-    /// The name that users know the format by.
+    /// Returns the name by which users know the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bip456 => "bip456",
@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// Which outputs have an index in files of this format.
+    /// Returns which outputs have an index in files of this format.
     pub fn numbering(self) -> Numbering {
         match self {
             Self::Bip456 | Self::Compressed => Numbering::Spendable,
@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    /// Whether files of this format say how many outputs each block has.
+    /// Returns whether files of this format say how many outputs each block has.
     pub fn holds_counts(self) -> bool {
         match self {
             Self::Bip456 | Self::Compressed => false,
@@ -46,20 +46,20 @@ impl Format {
     }
 }
 
-/// An opened hints file: random access by height, from many threads at once.
+/// An opened hints file, which many threads can read at once, at any height.
 pub trait Hints: Send + Sync {
-    /// The file's format.
+    /// Returns the file's format.
     fn format(&self) -> Format;
 
-    /// The bytes of the whole file.
+    /// Returns the bytes of the whole file.
     fn bytes(&self) -> &[u8];
 
-    /// The height at which the outputs are unspent. The file has hints for each block from height 1
-    /// to this one.
+    /// Returns the height at which the outputs are unspent. The file has hints for each block from
+    /// height 1 to this one.
     ///
-    /// It is at most the file's length in bytes, since each block takes at least one; a file whose
-    /// head says more is not opened. In compressed files up to 65,535 blocks share a frame, for
-    /// which the index has ten bytes.
+    /// The height is at most the file's length in bytes, since each block takes at least one; a
+    /// file whose head says more is not opened. In compressed files up to 65,535 blocks share a
+    /// frame, whose index entry takes ten bytes.
     fn height(&self) -> u32;
 
     /// Replaces the contents of `unspent` by the indices of the outputs of the block at `height`
@@ -67,20 +67,19 @@ pub trait Hints: Send + Sync {
     /// that a block can have.
     ///
     /// # Errors
-    /// The file's bytes for this block cannot be right, or `height` is 0 or above
-    /// [`Hints::height`]. The error carries `height`, or, where a frame of a compressed file is
-    /// damaged, the height of the frame's first block. The contents of `unspent` are then
-    /// arbitrary.
+    /// The file's bytes for this block are invalid, or `height` is 0 or above [`Hints::height`].
+    /// The error carries `height` or, if a frame of a compressed file is damaged, the height of the
+    /// frame's first block. The contents of `unspent` are then arbitrary.
     fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), HintsError>;
 
-    /// The number of outputs of the block at `height`, counted as [`Format::numbering`] says;
-    /// `None` if the format does not hold it ([`Format::holds_counts`]), or the file has no such
-    /// block.
+    /// Returns the number of outputs of the block at `height`, counted according to
+    /// [`Format::numbering`]; `None` if the format does not hold it ([`Format::holds_counts`]), or
+    /// the file has no such block.
     fn output_count(&self, height: u32) -> Option<u32>;
 }
 
-/// Writes a hints file, block by block: a head, the blocks from height 1 on, a tail. In a format
-/// that has block 0, it belongs to the head.
+/// Writes a hints file, block by block: a head, the blocks from height 1 on, a tail. If the format
+/// has block 0, that is part of the head.
 ///
 /// Blocks may be encoded independently of each other and in any order.
 pub trait HintsEncoder: Send + Sync {
@@ -88,7 +87,7 @@ pub trait HintsEncoder: Send + Sync {
     fn put_head(&self, height: u32, out: &mut Vec<u8>);
 
     /// Appends a block of `outputs` outputs, of which those at the ascending indices `unspent` are
-    /// unspent; both are counted as [`Format::numbering`] says.
+    /// unspent; both are counted according to [`Format::numbering`].
     ///
     /// # Errors
     /// The format cannot hold such a block.
@@ -98,9 +97,9 @@ pub trait HintsEncoder: Send + Sync {
     /// Appends the part of the file after the last block.
     fn put_tail(&self, out: &mut Vec<u8>);
 
-    /// The head with the offset of each block, of the same length as that of
-    /// [`HintsEncoder::put_head`], to be written over it once the length of each block, from height
-    /// 1 on, is known; `None` for formats whose head holds no offsets.
+    /// Returns the head with the offset of each block, to be written over the equally long one of
+    /// [`HintsEncoder::put_head`] once the length of each block, from height 1 on, is known; `None`
+    /// for formats whose head holds no offsets.
     fn final_head(&self, block_bytes: &[u32]) -> Option<Vec<u8>> {
         let _ = block_bytes;
         None

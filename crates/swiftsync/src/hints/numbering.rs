@@ -6,11 +6,11 @@ use apus_wire::{BlockView, is_unspendable};
 /// of its transactions and of their outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbering {
-    /// Those that become coins. Without an index are outputs that cannot be spent
-    /// (`is_unspendable`) and those of the two coinbases that were overwritten before BIP30.
+    /// Outputs that become coins. Unspendable outputs (`is_unspendable`) and those of the two
+    /// coinbases that were overwritten before BIP30 have no index.
     Spendable,
-    /// All. An output that cannot be spent has an index that is never hinted. Core PR 34004 does
-    /// hint the two overwritten coinbases: their outpoints exist again later.
+    /// All outputs. The index of an unspendable output is never hinted. Core PR 34004 does hint the
+    /// two overwritten coinbases, because their outpoints exist again later.
     All,
 }
 
@@ -19,9 +19,9 @@ pub enum Numbering {
 pub enum OutputFate {
     /// It becomes a coin.
     Coin,
-    /// Nothing: its script can never be satisfied ([`is_unspendable`]).
+    /// No coin: its script can never be satisfied ([`is_unspendable`]).
     Unspendable,
-    /// Nothing that lasts: it belongs to one of the two coinbases that a later one overwrote
+    /// A coin that is lost: it belongs to one of the two coinbases that a later one overwrote
     /// (BIP30).
     Overwritten,
 }
@@ -29,7 +29,7 @@ pub enum OutputFate {
 /// The index by which hints name an output, and what becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputNumber {
-    /// The index; `None` if the numbering passes over the output.
+    /// The index; `None` if the numbering skips the output.
     pub index: Option<u32>,
     /// What becomes of the output.
     pub fate: OutputFate,
@@ -40,7 +40,7 @@ pub struct OutputNumber {
 pub struct NumberedOutput {
     /// The position of its transaction in the block.
     pub tx: usize,
-    /// Its own position in the transaction.
+    /// The position of the output in the transaction.
     pub vout: u32,
     /// Its index and its fate.
     pub number: OutputNumber,
@@ -48,7 +48,7 @@ pub struct NumberedOutput {
 
 /// Assigns indices to the outputs of one block, one after the other.
 ///
-/// This is the one place that says which outputs hints count, and in which order.
+/// This is the only place that decides which outputs hints count, and in which order.
 #[derive(Clone, Debug)]
 pub struct OutputCounter {
     numbering: Numbering,
@@ -57,16 +57,16 @@ pub struct OutputCounter {
 }
 
 impl OutputCounter {
-    /// Starts at the first output of a block. `coinbase_is_overwritten` is what
-    /// [`is_bip30_unspendable`] says of the block.
+    /// Creates a counter at the first output of a block. `coinbase_is_overwritten` is the result of
+    /// [`is_bip30_unspendable`] for the block.
     ///
     /// [`is_bip30_unspendable`]: apus_rules::is_bip30_unspendable
     pub fn new(numbering: Numbering, coinbase_is_overwritten: bool) -> Self {
         Self { numbering, coinbase_is_overwritten, counted: 0 }
     }
 
-    /// The index and the fate of the block's next output, which has this script and belongs to the
-    /// transaction at position `tx`.
+    /// Returns the index and the fate of the block's next output, which has this script and belongs
+    /// to the transaction at position `tx`.
     #[inline]
     pub fn next(&mut self, tx: usize, script: &[u8]) -> OutputNumber {
         let fate = if self.coinbase_is_overwritten && tx == 0 {
@@ -83,14 +83,15 @@ impl OutputCounter {
         OutputNumber { index: Some(self.counted - 1), fate }
     }
 
-    /// The number of outputs that have an index so far; after the last output, that of the block.
+    /// Returns the number of outputs that have an index so far; after the last output, that of the
+    /// whole block.
     pub fn counted(&self) -> u32 {
         self.counted
     }
 }
 
-/// All outputs of a block, in order, with their indices. `coinbase_is_overwritten` is as for
-/// [`OutputCounter::new`].
+/// Returns all outputs of a block, in order, with their indices. `coinbase_is_overwritten` is as
+/// for [`OutputCounter::new`].
 pub fn numbered_outputs<B: AsRef<[u8]>>(
     block: &BlockView<B>,
     numbering: Numbering,

@@ -10,14 +10,15 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// No offsets yet, with room for `blocks`, which must not exceed the file's length.
+    /// Creates an empty list with room for `blocks` offsets. `blocks` must not exceed the file's
+    /// length.
     pub fn with_capacity(blocks: usize) -> Self {
         let groups = Vec::with_capacity(blocks.div_ceil(GROUP));
         Self { groups, within: Vec::with_capacity(blocks) }
     }
 
-    /// Adds the offset of the next block, which is not below that of the block before. Returns
-    /// false if the two are farther apart than in any file of hints.
+    /// Adds the offset of the next block, which must not be below that of the block before. Returns
+    /// false if the two are farther apart than in any hints file.
     #[must_use]
     pub fn push(&mut self, offset: usize) -> bool {
         let offset = offset as u64;
@@ -30,13 +31,13 @@ impl Offsets {
         true
     }
 
-    /// The offset of block `i`.
+    /// Returns the offset of block `i`.
     pub fn get(&self, i: usize) -> Option<usize> {
         let within = u64::from(*self.within.get(i)?);
         usize::try_from(self.groups.get(i / GROUP)? + within).ok()
     }
 
-    /// The number of offsets.
+    /// Returns the number of offsets.
     pub fn len(&self) -> usize {
         self.within.len()
     }

@@ -4,10 +4,11 @@ use super::error::HintsError;
 use super::format::{Format, Hints, HintsEncoder};
 use super::{Bip456, Bitset, Booster, Compressed, bip456, bitset, booster, compressed};
 
-/// The format of a hints file, by its first bytes.
+/// Returns the format of a hints file, by its first bytes.
 ///
-/// A magic is looked for first: bip456 and bitset share one, and what follows their head tells them
-/// apart. Booster's files have none, and are recognised by their first block, so they come last.
+/// The magic is checked first: bip456 and bitset share one, and the bytes after their head tell
+/// them apart. Booster's files have no magic and are recognised by their first block, so they come
+/// last.
 ///
 /// # Errors
 /// No format begins with these bytes.
@@ -32,8 +33,8 @@ pub fn recognise(bytes: &[u8]) -> Result<Format, HintsError> {
 /// heap.
 ///
 /// # Errors
-/// The file is not a hints file, is cut short, has bytes after its end, or has a block that cannot
-/// be right. Mistakes that only decoding can find are left to [`Hints::unspent`].
+/// The file is not a hints file, is cut short, has bytes after its end, or has an invalid block.
+/// Errors that only decoding can find are left to [`Hints::unspent`].
 pub fn open<B>(bytes: B) -> Result<Box<dyn Hints>, HintsError>
 where
     B: AsRef<[u8]> + Send + Sync + 'static,
@@ -46,8 +47,8 @@ where
     })
 }
 
-/// The encoder of a format. Compressed hints are written by [`compressed::Compressor`], and not
-/// block by block: the encoder that this gives for them writes nothing and refuses each block.
+/// Returns the encoder of a format. Compressed hints are not written block by block but by
+/// [`compressed::Compressor`]: their encoder here writes nothing and refuses each block.
 pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
     match format {
         Format::Bip456 => Box::new(bip456::Encoder),
@@ -59,7 +60,8 @@ pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
 
 const NO_BLOCKS: &str = "compressed hints are not written block by block";
 
-/// Stands for the encoder of compressed hints: it has no head and no tail, and refuses each block.
+/// Stands in for the encoder of compressed hints: it has no head and no tail, and refuses each
+/// block.
 struct NoEncoder;
 
 impl HintsEncoder for NoEncoder {

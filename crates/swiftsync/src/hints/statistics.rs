@@ -25,16 +25,16 @@ pub struct Statistics {
     pub bound_bits: f64,
 }
 
-/// Computes the statistics of a file of `bytes` bytes, for which each block is decoded.
+/// Decodes each block, and computes the statistics of a file of `bytes` bytes.
 ///
 /// # Errors
-/// A block's hints cannot be right.
+/// A block's hints are invalid.
 pub fn statistics(hints: &dyn Hints, bytes: u64) -> Result<Statistics, HintsError> {
-    Ok(statistics_watched(hints, bytes, |_| true)?.expect("it goes on to the end"))
+    Ok(statistics_watched(hints, bytes, |_| true)?.expect("decoding never stops early"))
 }
 
-/// [`statistics`], which calls `goes_on` with the height of each block that is decoded; `None` if
-/// that returns false.
+/// Like [`statistics`], but calls `goes_on` with the height of each block that is decoded, and
+/// returns `None` if that returns false.
 pub fn statistics_watched(
     hints: &dyn Hints,
     bytes: u64,
@@ -56,8 +56,8 @@ pub fn statistics_watched(
     Ok(Some(Statistics { height, blocks, unspent, bytes, bits_per_output, bound_bits }))
 }
 
-/// The lower bound for the hints of one block, in bits. `outputs` is the number of its outputs, if
-/// it is known.
+/// Returns the lower bound for the hints of one block, in bits. `outputs` is the number of its
+/// outputs, if it is known.
 pub fn block_bound_bits(unspent: &[u32], outputs: Option<u32>) -> f64 {
     match (outputs, unspent.last()) {
         (_, None) => 0.0,
@@ -67,7 +67,7 @@ pub fn block_bound_bits(unspent: &[u32], outputs: Option<u32>) -> f64 {
     }
 }
 
-/// log2 C(n, k); 0 where k > n.
+/// Returns log2 C(n, k), or 0 if k > n.
 pub fn log2_choose(n: u32, k: u32) -> f64 {
     if k >= n {
         return 0.0;
@@ -75,8 +75,8 @@ pub fn log2_choose(n: u32, k: u32) -> f64 {
     (ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)) / LN_2
 }
 
-/// ln n! with 12 correct digits: computed directly up to 20!, and by Stirling's series from there
-/// on.
+/// Returns ln n! with 12 correct digits: computed directly up to 20!, and by Stirling's series from
+/// there on.
 fn ln_factorial(n: u32) -> f64 {
     if n <= 20 {
         return ((1..=u64::from(n)).product::<u64>() as f64).ln();

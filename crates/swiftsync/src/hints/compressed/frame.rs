@@ -1,9 +1,9 @@
 //! A frame: consecutive blocks that are decoded together, independently of all others.
 //!
 //! Its numbers are, for each block, the count of indices and the first index, on lane 0; then all
-//! gaps between indices, which are divided into four lanes of equal length. One gap of each lane
-//! follows after the other, and those left over follow on the last lane. Each lane has its own
-//! state and history, so that a core can work on four numbers at once.
+//! gaps between indices, which are divided into four lanes of equal length. The lanes take turns,
+//! one gap each; the gaps left over follow on the last lane. Each lane has its own state and
+//! history, so that a core can work on four numbers at once.
 
 use super::model::{Census, Decoder, History, Kind, Model};
 use super::rans::{self, STATE_START, Share, Words};
@@ -19,7 +19,7 @@ pub const FRAME_BLOCKS_MAX: usize = 1 << 12;
 /// The number of numbers that are decoded at once.
 pub const LANES: usize = 4;
 const STATES_BYTES: usize = 4 * LANES;
-/// The length of the field with the number of bytes of bits.
+/// The length of the field that gives the length of the bits, in bytes.
 const BITS_HEAD_BYTES: usize = 4;
 
 /// The indices of consecutive blocks.
@@ -39,14 +39,14 @@ impl Frame {
         self.indices.len()
     }
 
-    /// The indices of block `i` of the frame.
+    /// Returns the indices of block `i` of the frame.
     pub fn block(&self, i: usize) -> Option<&[u32]> {
         let end = *self.ends.get(i)? as usize;
         let start = i.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         self.indices.get(start..end)
     }
 
-    /// Whether a block with this many indices does not fit into the frame.
+    /// Returns whether a block with this many indices does not fit into the frame.
     pub fn is_full(&self, indices: usize) -> bool {
         self.blocks() == FRAME_BLOCKS_MAX || self.indices.len() + indices > FRAME_INDICES_MAX
     }
@@ -62,7 +62,7 @@ impl Frame {
         self.indices.clear();
     }
 
-    /// Hands all numbers of the frame to `each`, in the order in which they are decoded.
+    /// Calls `each` with all numbers of the frame, in the order in which they are decoded.
     fn for_each_number(&self, mut each: impl FnMut(Numbered)) {
         let (mut counts, mut firsts) = (History::NEW, History::NEW);
         let mut gaps = Vec::with_capacity(self.indices.len());
@@ -91,7 +91,7 @@ impl Frame {
         });
     }
 
-    /// Appends the code of the frame. `model` must be made from a census that includes it.
+    /// Appends the code of the frame. `model` must be made from a census that includes the frame.
     pub fn encode(&self, model: &Model, shares: &[[Share; TOKENS]], out: &mut Vec<u8>) {
         let mut symbols: Vec<(usize, Share)> = Vec::with_capacity(self.indices.len() * 2);
         let mut bits = BitWriter::default();
@@ -115,7 +115,7 @@ impl Frame {
     /// Decodes a frame of this many blocks into the memory of `old`.
     ///
     /// # Errors
-    /// No frame of this many blocks has this code.
+    /// The code is not that of a frame of this many blocks.
     pub fn decode(
         old: Self,
         bytes: &[u8],
@@ -129,7 +129,7 @@ impl Frame {
     }
 }
 
-/// A number of a frame, and what decides about its code.
+/// A number of a frame, and what its code depends on.
 struct Numbered {
     lane: usize,
     context: usize,
@@ -154,7 +154,7 @@ fn push(history: &mut History, number: u32) {
     history.push(token::weight(token), token::class(token));
 }
 
-/// The lanes and indices of this many gaps, in the order in which they are decoded.
+/// Returns the lanes and indices of this many gaps, in the order in which they are decoded.
 fn gap_order(gaps: usize) -> impl Iterator<Item = GapPlace> {
     let lane_gaps = gaps / LANES;
     let together = (0..lane_gaps).flat_map(move |i| {
@@ -193,8 +193,8 @@ impl BitWriter {
 /// Reads a frame's code.
 struct Input<'a> {
     decoder: &'a Decoder,
-    /// The bits and the states after them, so that eight bytes can be read from any byte of bits
-    /// on.
+    /// The bits and the states after them, so that eight bytes can be read from any byte of the
+    /// bits.
     bits: &'a [u8],
     /// The number of bits.
     bits_len: usize,
@@ -220,7 +220,7 @@ impl<'a> Input<'a> {
         odd.is_empty().then_some(Self { decoder, bits, bits_len, bits_at: 0, states, words })
     }
 
-    /// The next bits of the code, at least 57.
+    /// Returns the next bits of the code, at least 57.
     #[inline(always)]
     fn peek(&self) -> u64 {
         let bytes = self.bits.get(self.bits_at / 8..).and_then(|rest| rest.first_chunk());
@@ -300,7 +300,7 @@ impl<'a> Input<'a> {
         rest.iter_mut().for_each(|gap| *gap = self.next(LANES - 1, Kind::Gap, last));
     }
 
-    /// Whether exactly the whole code has been read.
+    /// Returns whether the whole code has been read, and nothing after it.
     fn is_used_up(&self) -> bool {
         self.bits_at <= self.bits_len
             && self.bits_at + 8 > self.bits_len
@@ -311,8 +311,8 @@ impl<'a> Input<'a> {
 
 /// Computes all indices from the first index of each block and the gaps, which are the last `gaps`
 /// elements of `indices`. Returns false if an index is larger than a block can have. A gap is read
-/// before its element is overwritten: the gaps are ahead by as many elements as first indices
-/// follow.
+/// before its element is overwritten: the gaps are ahead by the number of first indices still to
+/// come.
 fn add_up(ends: &[u32], first_of: &[u32], gaps: usize, indices: &mut [u32]) -> bool {
     let mut ahead = indices.len() - gaps;
     let (mut start, mut are_right) = (0, true);

@@ -53,7 +53,8 @@ impl History {
         self.classes = (self.classes << 3 | class) & 0x3f;
     }
 
-    /// This history with the class of another token in the place of the one before the last.
+    /// Returns this history with the class of `token` in the place of that of the token before the
+    /// last.
     pub fn after(self, token: usize) -> Self {
         Self { classes: self.classes & 7 | token::class(token) << 3, ..self }
     }
@@ -97,7 +98,7 @@ impl Model {
         Self { map, tables: clusters.iter().map(|cluster| rans::shares(&cluster.counts)).collect() }
     }
 
-    /// The share of each token, for each table.
+    /// Returns the share of each token, for each table.
     pub fn shares(&self) -> Vec<[Share; TOKENS]> {
         let shares_of = |table: &Vec<u16>| {
             let (mut start, mut shares) = (0, [Share::default(); TOKENS]);
@@ -114,7 +115,7 @@ impl Model {
         &self.map
     }
 
-    /// Whether there are no tables, because there was nothing to encode.
+    /// Returns whether there are no tables, because there was nothing to encode.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
@@ -257,7 +258,7 @@ impl Decoder {
         Self { map: model.map.clone(), tables: model.shares().iter().map(expand).collect() }
     }
 
-    /// The slot that a state is in, in the table of a context. There must be tables.
+    /// Returns the slot that a state is in, in the table of a context. The model must have tables.
     #[inline(always)]
     pub fn entry(&self, context: usize, state: u32) -> TableEntry {
         let table = &self.tables[usize::from(self.map[context])];
@@ -270,7 +271,7 @@ const TABLE_BITS: f64 = 500.0;
 /// The number of times that contexts are assigned to their nearest clusters.
 const ROUNDS: usize = 4;
 
-/// The sum of contexts that share a table.
+/// The contexts that share a table, with their counts added up.
 struct Cluster {
     counts: [u32; TOKENS],
     bits: f64,
@@ -281,7 +282,7 @@ impl Cluster {
         Self { bits: entropy_bits(&counts), counts }
     }
 
-    /// The number of bits that are lost if two clusters share a table.
+    /// Returns the number of bits that are lost if two clusters share a table.
     fn distance(&self, other: &Self) -> f64 {
         let mut sum = self.counts;
         sum.iter_mut().zip(&other.counts).for_each(|(a, b)| *a += b);
@@ -289,7 +290,7 @@ impl Cluster {
     }
 }
 
-/// The number of bits that tokens with these counts take if they have a table of their own.
+/// Returns the number of bits that tokens with these counts take if they have a table of their own.
 fn entropy_bits(counts: &[u32]) -> f64 {
     let n_log_n = |n: f64| if n > 0.0 { n * n.log2() } else { 0.0 };
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
@@ -335,7 +336,7 @@ fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
     (map, clusters)
 }
 
-/// The clusters of a map, from which clusters without contexts are removed.
+/// Removes clusters without contexts from a map, and returns the others.
 fn added_up(used: &[usize], counts: &[[u32; TOKENS]], map: &mut [u8]) -> Vec<Cluster> {
     let (mut sums, mut number): (Vec<[u32; TOKENS]>, _) = (Vec::new(), [None; 256]);
     for i in used {

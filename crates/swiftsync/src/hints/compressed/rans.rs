@@ -31,8 +31,8 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
     };
     let mut shares: Vec<u16> = counts.iter().map(share).collect();
     let mut sum: usize = shares.iter().map(|share| usize::from(*share)).sum();
-    // Rounding has made them too many or too few. Each change is made where it costs the fewest
-    // bits.
+    // Rounding may have given too many or too few slots. Each change is made where it costs the
+    // fewest bits.
     while sum != SLOTS {
         let add = sum < SLOTS;
         let cost = |(count, share): (&u32, &u16)| {
@@ -63,16 +63,16 @@ pub fn put(state: &mut u32, share: Share, words: &mut Vec<u16>) {
     *state = ((*state / slots) << SLOT_BITS) + *state % slots + start;
 }
 
-/// The state after decoding a symbol from `state`. The symbol has this number of `slots`, of which
-/// `state` is in the one at index `within`.
+/// Returns the state after decoding a symbol from `state`. The symbol has this number of `slots`,
+/// of which `state` is in the one at index `within`.
 #[inline(always)]
 pub fn take(state: u32, slots: u32, within: u32) -> u32 {
     // With the tables of a valid model, this cannot exceed 32 bits.
     slots.wrapping_mul(state >> SLOT_BITS).wrapping_add(within)
 }
 
-/// The words that refill states which have become too small. After their end zeros are read, and
-/// [`Words::is_used_up`] returns false.
+/// The words that refill states that have become too small. After the last word, zeros are read,
+/// and [`Words::is_used_up`] returns false.
 pub struct Words<'a> {
     words: &'a [[u8; 2]],
     next: usize,
@@ -92,7 +92,7 @@ impl<'a> Words<'a> {
         if is_small { state << 16 | u32::from(word) } else { state }
     }
 
-    /// Whether exactly the words that exist have been read.
+    /// Returns whether all words have been read, and nothing after them.
     pub fn is_used_up(&self) -> bool {
         self.next == self.words.len()
     }

@@ -10,8 +10,8 @@ use super::model::{Decoder, Model};
 use crate::hints::blocks::no_such_height;
 use crate::hints::{Format, Hints, HintsError};
 
-/// The number of decoded frames that are kept, for workers that are a thousand blocks and more
-/// apart: 8.5 MiB at most.
+/// The number of decoded frames to keep, for workers that are a thousand blocks or more apart: at
+/// most 8.5 MiB.
 const FRAMES_HELD: usize = 16;
 
 /// An opened compressed hints file. It takes at most 0.5 MiB of memory for tables and 9 MiB for
@@ -60,8 +60,8 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         Ok(Self { bytes, height, decoder, frames, held })
     }
 
-    /// Decodes the frame at `index`, unless it is kept. A thread that needs the same frame at the
-    /// same time waits for it.
+    /// Returns the frame at `index`, which is decoded unless it is kept. A thread that needs a
+    /// frame while another thread decodes it waits.
     fn frame(&self, index: usize) -> Result<Arc<Frame>, HintsError> {
         let slot = &self.held[index % FRAMES_HELD];
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         }
         let old = slot.take().and_then(|held| Arc::into_inner(held.frame)).unwrap_or_default();
         let (here, next) = (&self.frames[index], &self.frames[index + 1]);
-        // All frames are within the file, or it would not have been opened.
+        // All frames are within the file, since `walk` has checked the index.
         let bytes = &self.bytes.as_ref()[here.offset as usize..next.offset as usize];
         let blocks = (next.first_height - here.first_height) as usize;
         let decoded = Frame::decode(old, bytes, blocks, &self.decoder);
@@ -111,9 +111,9 @@ impl<B: AsRef<[u8]> + Send + Sync> Hints for Compressed<B> {
     }
 }
 
-const DAMAGED: &str = "the hints file is damaged: download it or make it again";
+const DAMAGED: &str = "the hints file is damaged: download or create it again";
 
-/// Checks the whole file but for the codes in its frames.
+/// Checks the whole file, except for the codes in its frames.
 fn walk(bytes: &[u8]) -> Result<Opened, HintsError> {
     let cut_short = || HintsError::new("the hints file is cut short, or has bytes after its end");
     let (head, rest) = bytes.split_first_chunk::<COMPRESSED_HEAD_BYTES>().ok_or_else(cut_short)?;
@@ -149,8 +149,8 @@ fn walk(bytes: &[u8]) -> Result<Opened, HintsError> {
     Ok(Opened { height, decoder: Decoder::new(&model), frames: starts })
 }
 
-/// Checks the frames against the index. Returns the start of each, of which that of the first is
-/// `start`, and the end of the last.
+/// Checks the frames, of which the first begins at `start`, against the index. Returns the start of
+/// each frame, and the end of the last.
 fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<FrameStart>, HintsError> {
     let mut starts = Vec::with_capacity(index.len() / COMPRESSED_ENTRY_BYTES + 1);
     let (mut first_height, mut at) = (1u32, 0);

@@ -1,5 +1,5 @@
-//! Hints are read as they were before they were compressed, by any thread and in any order; damage
-//! is an error.
+//! Compressed hints are read back unchanged, by any thread and in any order, and damage is an
+//! error.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -21,7 +21,7 @@ fn compressed(blocks: &[Block]) -> Vec<u8> {
     compress(hints.as_ref()).unwrap()
 }
 
-/// The file that these hints were compressed from.
+/// Returns the file that these hints were compressed from.
 fn expanded(hints: &dyn Hints) -> Vec<u8> {
     let (encoder, mut file, mut unspent) = (encoder(Format::Bip456), Vec::new(), Vec::new());
     encoder.put_head(hints.height(), &mut file);
@@ -82,7 +82,7 @@ fn blocks_with_the_most_outputs_fill_frames() {
 }
 
 #[test]
-fn clustered_outputs_take_fewer_bits_than_the_bound_of_scattered_ones() {
+fn clustered_outputs_take_fewer_bits_than_the_bound() {
     let mut random = Random(12);
     let mut block = |_| {
         let (mut unspent, mut at) = (Vec::new(), 0);

@@ -9,7 +9,7 @@ pub const TOKENS: usize = (EXACT + (VALUE_BITS - EXACT.ilog2()) * 4) as usize;
 
 const EXACT: u32 = 16;
 
-/// The token of `value`, which must be below 2^17.
+/// Returns the token of `value`, which must be below 2^17.
 pub fn token(value: u32) -> usize {
     if value < EXACT {
         return value as usize;
@@ -19,7 +19,7 @@ pub fn token(value: u32) -> usize {
     (EXACT + (octave - EXACT.ilog2()) * 4 + quarter) as usize
 }
 
-/// The smallest number with this token, and the number of low bits that follow the token.
+/// Returns the smallest number with this token, and the number of low bits that follow the token.
 pub const fn range(token: usize) -> (u32, u32) {
     let token = token as u32;
     if token < EXACT {
@@ -29,7 +29,7 @@ pub const fn range(token: usize) -> (u32, u32) {
     ((4 + quarter) << (octave - 2), octave - 2)
 }
 
-/// The class of a token, from 0 to 7 by its size, which is part of the context of the next two
+/// Returns the class of a token, from 0 to 7 by size, which is part of the context of the next two
 /// numbers.
 pub const fn class(token: usize) -> u32 {
     match range(token).0 {
@@ -41,11 +41,11 @@ pub const fn class(token: usize) -> u32 {
     }
 }
 
-/// The weight of a token, below 256: the logarithm of its numbers, 15 for each power of two.
-/// Contexts depend on the average of the last weights.
+/// Returns the weight of a token, below 256: the logarithm of its numbers, 15 for each power of
+/// two. Contexts depend on the average of the last weights.
 pub const fn weight(token: usize) -> u32 {
     let (least, bits) = range(token);
-    // One is added so that 0 has a logarithm. Between two powers of two the line is straight.
+    // One is added so that 0 has a logarithm. It is linear between two powers of two.
     let middle = least + (1 << bits) / 2 + if bits == 0 { 1 } else { 0 };
     let octave = middle.ilog2();
     octave * 15 + (((middle - (1 << octave)) * 15) >> octave)

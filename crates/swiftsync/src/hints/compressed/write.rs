@@ -1,5 +1,5 @@
-//! Writing compressed hints, in two steps: a survey of all blocks, and their encoding with the
-//! model that the survey leads to.
+//! Writes compressed hints, in two steps: a survey of all blocks, and their encoding with the model
+//! that results from the survey.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use super::token::TOKENS;
 use crate::hints::blocks::{OUTPUTS_MAX, check_block};
 use crate::hints::{Hints, HintsError, Numbering};
 
-/// The ranges of heights that are compressed together. No frame reaches from one range into the
-/// next, so that ranges can be compressed independently.
+/// Returns the ranges of heights that are compressed together. No frame extends from one range into
+/// the next, so ranges can be compressed independently.
 pub fn ranges(height: u32) -> impl ExactSizeIterator<Item = Range<u32>> + Send {
     let blocks = FRAME_BLOCKS_MAX as u32;
     (0..height.div_ceil(blocks)).map(move |i| {
@@ -30,7 +30,7 @@ impl Survey {
     /// Adds the blocks of one of the [`ranges`].
     ///
     /// # Errors
-    /// The hints cannot be right, or their format counts outputs that cannot be spent.
+    /// The hints are invalid, or their format counts unspendable outputs.
     pub fn add(&mut self, hints: &dyn Hints, range: Range<u32>) -> Result<(), HintsError> {
         for_each_frame(hints, range, |frame| frame.count(&mut self.0))
     }
@@ -51,7 +51,7 @@ pub struct Compressor {
 /// The part of the file for one range of heights.
 #[derive(Default)]
 pub struct CompressedRange {
-    /// The code, which follows that of the range before.
+    /// The code, which follows the code of the previous range in the file.
     pub bytes: Vec<u8>,
     /// The entries for the file's index.
     pub entries: Vec<FrameEntry>,
@@ -60,13 +60,14 @@ pub struct CompressedRange {
 }
 
 impl Compressor {
-    /// A compressor of the hints that were surveyed, all ranges of them.
+    /// Creates a compressor for the hints that were surveyed. All their ranges must be in the
+    /// survey.
     pub fn new(survey: &Survey) -> Self {
         let model = Model::new(&survey.0);
         Self { shares: model.shares(), model }
     }
 
-    /// The part of the file before the frames.
+    /// Returns the part of the file before the frames.
     pub fn head(&self, height: u32) -> Vec<u8> {
         let mut model = Vec::new();
         self.model.write(&mut model);
@@ -99,7 +100,7 @@ impl Compressor {
         Ok(done)
     }
 
-    /// The part of the file after the frames. `entries` are those of all ranges, in order.
+    /// Returns the part of the file after the frames. `entries` are those of all ranges, in order.
     pub fn tail(&self, height: u32, entries: &[FrameEntry]) -> Vec<u8> {
         let mut tail = Vec::new();
         entries.iter().for_each(|entry| entry.write(&mut tail));
@@ -135,8 +136,7 @@ fn for_each_frame(
     mut work: impl FnMut(&Frame),
 ) -> Result<(), HintsError> {
     if hints.format().numbering() != Numbering::Spendable {
-        let what =
-            "the format counts outputs that nobody can spend: convert the file to bip456 first";
+        let what = "the format counts unspendable outputs: convert the file to bip456 first";
         return Err(HintsError::new(what));
     }
     let (mut frame, mut unspent) = (Frame::default(), Vec::new());

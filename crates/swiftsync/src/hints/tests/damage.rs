@@ -147,7 +147,7 @@ fn a_mistake_that_only_decoding_finds_is_an_error_of_its_block() {
 }
 
 #[test]
-fn numbers_in_a_longer_form_than_needed_are_read_as_the_crate_reads_them() {
+fn overlong_numbers_are_read_as_the_crate_reads_them() {
     let code = [0xfd, 3, 0, 0xfe, 12, 0, 0, 0, 0x0f, 0x25];
     let theirs = hintsfile::EliasFano::from_reader(&mut &code[..]).unwrap().decompress();
     let mut ours = Vec::new();

@@ -1,4 +1,4 @@
-//! Files of each format, which are written and read again, and helpers of the other test files.
+//! Writes and reads files of each format, and has helpers of the other test files.
 
 mod damage;
 mod reference;
@@ -12,10 +12,10 @@ pub type Block = (Vec<u32>, u32);
 
 /// Random blocks.
 pub trait RandomBlocks {
-    /// A block of which each output is unspent with a probability of `density` in 2^16.
+    /// Returns a block of which each output is unspent with a probability of `density` in 2^16.
     fn block(&mut self, outputs: u32, density: u64) -> Block;
 
-    /// A block of up to `outputs_max` outputs, often few of them, with any density.
+    /// Returns a block of up to `outputs_max` outputs, often few of them, with any density.
     fn any_block(&mut self, outputs_max: u32) -> Block;
 }
 
@@ -36,7 +36,7 @@ impl RandomBlocks for Random {
     }
 }
 
-/// A file of these blocks, from height 1.
+/// Returns a file of these blocks, from height 1.
 pub fn file_of(format: Format, blocks: &[Block]) -> Vec<u8> {
     let encoder = encoder(format);
     let mut file = Vec::new();
@@ -74,8 +74,8 @@ pub fn check_file(file: &[u8], format: Format, blocks: &[Block]) {
 /// Heights of a file that [`try_all`] reads; a damaged head may announce millions.
 const HEIGHTS_TRIED: usize = 20_000;
 
-/// Opens a file and reads its blocks. Whatever its bytes are, no list may be longer than those of
-/// the largest block or frame.
+/// Opens a file and reads its blocks. Whatever its bytes are, no list may be longer than in the
+/// largest block or frame.
 pub fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
     let len = file.len() as u64;
     let hints = open(file)?;
@@ -95,7 +95,7 @@ pub fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
     result
 }
 
-/// Blocks of sizes and densities at which the length of their codes changes.
+/// Returns blocks of sizes and densities at which the length of their codes changes.
 pub fn edge_blocks() -> Vec<Block> {
     let mut blocks = vec![
         (vec![], 1),

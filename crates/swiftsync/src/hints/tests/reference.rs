@@ -1,5 +1,5 @@
-//! Comparison with the crate `hintsfile`: version 0.2.1, and 0.1.1, in which bit 7 of a byte is
-//! first.
+//! Compares our code with the crate `hintsfile`: version 0.2.1, and 0.1.1, in which bit 7 of a byte
+//! is first.
 
 use std::io::Cursor;
 
@@ -15,7 +15,7 @@ fn encoded(unspent: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The crate's code of the indices, in both orders.
+/// Returns the crate's code of the indices, in both orders.
 fn reference(unspent: &[u32]) -> [(BitOrder, Vec<u8>); 2] {
     let (mut lsb, mut msb) = (Vec::new(), Vec::new());
     hintsfile::EliasFano::compress(unspent).write(&mut lsb).unwrap();
@@ -40,7 +40,7 @@ fn check_block_both_ways(unspent: &[u32]) {
     }
 }
 
-/// The files that both versions of the crate write.
+/// Returns the files that both versions of the crate write.
 fn reference_files(blocks: &[Block]) -> [Vec<u8>; 2] {
     let (mut lsb, mut msb) = (Vec::new(), Vec::new());
     let height = blocks.len() as u32;
