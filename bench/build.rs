@@ -1,6 +1,5 @@
-//! Two things that the compiler needs to be told: where chain data is that may not ship with the
-//! repository, and that the program starts without the engine's random generator, as `apus` does
-//! (see its build.rs).
+//! Tells the compiler where chain data is that may not ship with the repository, and that programs
+//! start without the engine's random generator, as `apus` does (see its build.rs).
 
 use std::path::Path;
 

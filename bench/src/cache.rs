@@ -1,5 +1,5 @@
 //! The cost of a sync of the coins cache, which depends on what changed and not on what is cached
-//! (Bitcoin Core PR 28280), and the memory of a cached coin, of which Core takes 154 bytes.
+//! (Bitcoin Core PR 28280), and the memory of a cached coin, of which Core needs 154 bytes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::report::{Cell, Report, Table, duration};
 use crate::svg::{Lines, Series};
 use crate::{Result, machine};
 
-/// What Core takes for a cached coin, all included (docs/design.md, 5).
+/// The memory that Core needs for a cached coin, all included, in bytes (docs/design.md, 5).
 const CORE_BYTES_PER_COIN: f64 = 154.0;
 /// Coins given to the cache in one call, about as many as a block creates.
 const BATCH: usize = 3_000;
@@ -31,18 +31,18 @@ pub struct Size {
 }
 
 impl Size {
-    /// The size for published figures.
+    /// Returns the size for published figures.
     pub fn full() -> Self {
         let cached = vec![10_000, 100_000, 1_000_000, 10_000_000];
         Self { effort: Effort::FULL, cached, changed: 1_000 }
     }
 
-    /// A tenth of the full size, for a first look.
+    /// Returns a tenth of the full size, for a first look.
     pub fn quick() -> Self {
         Self { cached: vec![1_000, 10_000, 100_000, 1_000_000], ..Self::full() }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         Self { effort: Effort::SMALL, cached: vec![200, 2_000], changed: 100 }
     }
@@ -61,7 +61,7 @@ struct Figure {
 /// Measures a sync for each number of cached coins.
 ///
 /// # Errors
-/// A sync handed out something other than what had changed.
+/// The sync did not hand out what had changed.
 pub fn run(size: &Size) -> Result<Report> {
     let figures: Vec<Figure> =
         size.cached.iter().map(|cached| figure(size, *cached)).collect::<Result<_>>()?;
@@ -79,8 +79,8 @@ pub fn run(size: &Size) -> Result<Report> {
         ("sync_s", "sync"),
         ("scan_s", "scan of everything"),
         ("scan_times_sync", "×"),
-        ("bytes_per_coin", "bytes a coin"),
-        ("resident_per_coin", "of RAM a coin"),
+        ("bytes_per_coin", "bytes per coin"),
+        ("resident_per_coin", "RAM per coin"),
         ("core_times", "Core's 154 ×"),
         ("digest", "digest of the changes"),
     ];
@@ -160,7 +160,7 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
     drop(cache);
     let (scan_s, scanned) = scan(size.effort, cached, &changed);
     if scanned != digest {
-        return Err("the sync handed out something other than what had changed".into());
+        return Err("the sync did not hand out what had changed".into());
     }
     Ok(Figure {
         cached,
@@ -172,7 +172,7 @@ fn figure(size: &Size, cached: usize) -> Result<Figure> {
     })
 }
 
-/// The plain way to compare with: a hash map with marks, all of which is walked.
+/// Measures the plain way for comparison: a hash map with marks, all of which is scanned.
 fn scan(effort: Effort, cached: usize, changed: &[(OutPoint, Coin)]) -> (f64, u64) {
     let entries = (0..cached).map(coin).map(|(outpoint, coin)| (outpoint, (coin, false)));
     let map: RefCell<HashMap<OutPoint, (Coin, bool)>> = RefCell::new(entries.collect());
@@ -193,7 +193,7 @@ fn scan(effort: Effort, cached: usize, changed: &[(OutPoint, Coin)]) -> (f64, u6
     (time.as_secs_f64(), sum)
 }
 
-/// The `i`-th coin, which pays to a witness key hash. Three coins share a transaction.
+/// Returns the `i`-th coin, which pays to a witness key hash. Three coins share a transaction.
 fn coin(i: usize) -> (OutPoint, Coin) {
     let mut random = Rng::from_state(i as u64 / 3);
     let mut txid = Hash::ZERO;

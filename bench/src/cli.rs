@@ -15,7 +15,7 @@ use crate::{
     trials,
 };
 
-/// Measures Apus and what it is compared with; writes tables, JSON and plots.
+/// Measure Apus and the programs that it is compared with; write tables, JSON and plots.
 #[derive(Parser)]
 #[command(name = "apus-bench", version)]
 struct Cli {
@@ -27,22 +27,22 @@ struct Cli {
 
 #[derive(Args, Clone)]
 struct Common {
-    /// Directory for chains and data directories; chains are kept there for the next time
+    /// Directory for chains and data directories; chains are kept there for later runs
     #[arg(long, global = true, default_value = "target/bench", value_name = "DIR")]
     dir: PathBuf,
     /// Directory for JSON and plots
     #[arg(long, global = true, default_value = "docs/bench", value_name = "DIR")]
     out: PathBuf,
-    /// Measure a tenth of everything, in some minutes, and write into DIR/quick instead of --out
+    /// Measure a tenth of everything, which takes minutes, and write to DIR/quick instead of --out
     #[arg(long, global = true)]
     quick: bool,
-    /// Another `apus` than the one built into this program
+    /// Use this `apus` instead of the one built into this program
     #[arg(long, global = true, value_name = "PATH")]
     apus: Option<PathBuf>,
     /// Runs of each reindex without scripts
     #[arg(long, global = true, default_value_t = 3, value_name = "N")]
     runs: usize,
-    /// Runs of each reindex with every script; 0 for none, of Core's engine either
+    /// Runs of each reindex with every script; 0 for none, and no run of Core's engine
     #[arg(long, global = true, default_value_t = 1, value_name = "N")]
     full_runs: usize,
 }
@@ -62,7 +62,7 @@ enum Command {
         /// Hints files in the format bip456 whose sizes are reported too
         files: Vec<PathBuf>,
     },
-    /// A sync of the coins cache, and the memory of a cached coin
+    /// The time of a sync of the coins cache, and the memory of a cached coin
     Cache,
     /// A whole chain by Apus and by Core's engine, and its scripts alone
     Chain {
@@ -73,7 +73,7 @@ enum Command {
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         dbcache: Option<Vec<usize>>,
     },
-    /// The cost of longer and longer chains
+    /// The cost of chains of growing length
     Growth {
         /// MB of blocks of the longest chain
         #[arg(long, value_name = "MB")]
@@ -82,17 +82,17 @@ enum Command {
     /// Bitcoin Core, validation in order, SwiftSync and the join, on chains with few and with many
     /// coins
     Join(JoinArgs),
-    /// Chains with 11 to 175 million coins, in order and by SwiftSync, and Bitcoin Core beside
+    /// Chains with 11 to 175 million coins, in order and by SwiftSync, and by Bitcoin Core
     Coins {
         /// Bitcoin Core's program to compare with
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
     },
-    /// In order with smaller and smaller caches, on chains that spend new coins, old ones, and
-    /// those of one block at a time
+    /// In order with smaller and smaller caches, on chains that spend new coins, old ones, or those
+    /// of one block at a time
     Curve(CurveArgs),
-    /// Every script of a chain: by Bitcoin Core, by each way of Apus and each engine, and the cost
-    /// of an input by what it spends
+    /// Every script of a chain: by Bitcoin Core, by each way and each script engine of Apus, and
+    /// the cost of an input by the type of output that it spends
     Scripts {
         /// MB of blocks
         #[arg(long, value_name = "MB")]
@@ -110,19 +110,19 @@ enum Command {
         /// MiB for cached coins, as a list
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         dbcache: Option<Vec<usize>>,
-        /// MiB that blocks may have, as a list; 0 for any number
+        /// MiB of block and undo files to keep, as a list; 0 for no limit
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         prune: Option<Vec<u64>>,
     },
-    /// UTXO snapshots: made, proved, and synced from, with few and with many coins
+    /// UTXO snapshots: created, verified, and synced from, with few and with many coins
     Snapshot {
-        /// MB of blocks of the chain with few coins; that with many is about as large
+        /// MB of blocks of the chain with few coins; the one with many is about as large
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
         /// The kinds of chains, as a list [default: both]
         #[arg(long, value_enum, value_delimiter = ',')]
         coins: Option<Vec<Coins>>,
-        /// A bitcoind, to compare with its validation in order
+        /// Bitcoin Core's program to compare with, validating in order
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
     },
@@ -133,21 +133,21 @@ enum Command {
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
     },
-    /// Random trials of kills, full disks, flipped bits or cut files; exit status 1 if anything
-    /// committed was lost or silently wrong
+    /// Random trials with kills, full disks, flipped bits or truncated files; exit status 1 if
+    /// anything committed was lost or silently wrong
     Trials {
         #[arg(value_enum)]
         kind: trials::Kind,
-        /// Minutes after which no further trial begins
+        /// Minutes after which no new trial begins
         #[arg(long, default_value_t = 10.0, value_name = "N")]
         minutes: f64,
-        /// Seed of the first trial; each further one has the next
+        /// Seed of the first trial; each later trial uses the next seed
         #[arg(long, default_value_t = 1, value_name = "N")]
         seed: u64,
         /// Seed of the chain that all trials use
         #[arg(long, default_value_t = 1, value_name = "N")]
         chain: u64,
-        /// How many trials at most; --seed N --tries 1 repeats one
+        /// Maximum number of trials; --seed N --tries 1 repeats a trial
         #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_name = "N")]
         tries: u64,
     },
@@ -156,10 +156,10 @@ enum Command {
     Survivors {
         #[arg(long, default_value_t = 5_400_000)]
         count: u64,
-        /// MiB
+        /// Memory for coins, in MiB
         #[arg(long, default_value_t = 400)]
         memory: usize,
-        /// Threads that write tables
+        /// Number of threads that write tables
         #[arg(long, default_value_t = 2)]
         writers: usize,
         /// Reads the result back
@@ -228,13 +228,13 @@ struct JoinArgs {
     /// with many]
     #[arg(long, value_name = "MB", value_delimiter = ',')]
     size: Option<Vec<u64>>,
-    /// Busy blocks on top of these
+    /// Busy blocks on top of the chain
     #[arg(long, value_name = "N", default_value_t = made::TOP_DEFAULT)]
     top: u32,
     /// MiB for Apus, as a list; one run of each way for each
     #[arg(long, value_name = "MIB", value_delimiter = ',', default_value = "450")]
     dbcache: Vec<usize>,
-    /// Ways to go, as a list [default: all]
+    /// Ways to build the UTXO set, as a list [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     method: Option<Vec<join::Way>>,
     /// Bitcoin Core's program to compare with
@@ -249,7 +249,7 @@ struct JoinArgs {
     /// Directory that the join spills into
     #[arg(long, value_name = "DIR")]
     spilldir: Option<PathBuf>,
-    /// Further options of every `apus reindex`, after --
+    /// Further options for every `apus reindex`, after --
     #[arg(last = true)]
     options: Vec<OsString>,
 }

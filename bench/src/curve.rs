@@ -1,5 +1,5 @@
-//! What a small cache costs in order: the same chains with less and less memory for cached coins,
-//! and Bitcoin Core beside. The chains differ in which coins blocks spend.
+//! The cost of a small cache for validation in order: the same chains with less and less memory for
+//! cached coins, compared with Bitcoin Core. The chains differ in which coins blocks spend.
 
 use std::path::{Path, PathBuf};
 
@@ -16,18 +16,18 @@ use crate::svg::{Lines, Series};
 pub struct Size {
     /// The chains.
     pub shapes: Vec<Shape>,
-    /// The amounts of memory for cached coins, in MiB. The others are compared with the last.
+    /// The amounts of memory for cached coins, in MiB. Times are compared with that of the last.
     pub dbcaches: Vec<usize>,
-    /// The number of runs of each, of which the median counts.
+    /// The number of runs of each, of which the median is reported.
     pub runs: usize,
-    /// Bitcoin Core's program, to run beside.
+    /// Bitcoin Core's program to compare with.
     pub bitcoind: Option<PathBuf>,
     /// The amounts of memory for Core's coins, in MiB.
     pub core_dbcaches: Vec<usize>,
 }
 
 impl Size {
-    /// The size for published figures: chains of 2.2 GB, `bytes` each if given.
+    /// Returns the size for published figures: chains of 2.2 GB, or of `bytes` each.
     pub fn full(bytes: Option<u64>) -> Self {
         let shape = |coins| Shape { coins, ..Shape::of_size(bytes.unwrap_or(made::SIZE_MANY)) };
         Self {
@@ -39,7 +39,7 @@ impl Size {
         }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         Self { dbcaches: vec![4, 100], ..Self::full(Some(8_000_000)) }
     }
@@ -53,17 +53,17 @@ struct Row {
     run: Run,
 }
 
-/// Makes the chains, or takes them from `dir`, and rebuilds the UTXO set of each.
+/// Generates the chains, or takes them from `dir`, and rebuilds the UTXO set of each.
 ///
 /// # Errors
-/// A run fails, or ends with another UTXO set than the others.
+/// A run fails, or ends with a different UTXO set.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let mut report = Report::new("curve");
     report.notes.push(
-        "apus reindex --method order, scripts skipped, of blocks in the page cache whose newest \
-         undo data alone is there; × is the time by that with the largest cache; looked up are \
+        "apus reindex --method order, scripts skipped, of blocks in the page cache with only the \
+         newest undo data; × is the time divided by that with the largest cache; looked up are \
          coins read from the tables; connecting is the time in which the thread that connects \
-         blocks takes and adds coins; a stall is a time without a block since coins are written"
+         blocks takes and adds coins; a stall is a time without a block after coins were written"
             .to_string(),
     );
     let mut rows = Vec::new();
@@ -102,7 +102,7 @@ fn in_order(base: &Base, dbcache: usize, programs: &Programs) -> Result<Run> {
 }
 
 fn core(base: &Base, dbcache: usize, bitcoind: Option<&Path>, programs: &Programs) -> Result<Run> {
-    let bitcoind = bitcoind.ok_or("no bitcoind to run beside")?;
+    let bitcoind = bitcoind.ok_or("no bitcoind to compare with")?;
     let datadir = base.fresh(Undo::Newest)?;
     let command = core_command(bitcoind, datadir, dbcache, base.text("below_top"));
     let (_, usage) = runs::run(&format!("Bitcoin Core, dbcache {dbcache}"), command)?;

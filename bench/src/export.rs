@@ -1,4 +1,4 @@
-//! `apus export`: rows and bytes a second of each table in each format.
+//! `apus export`: rows and bytes per second of each table in each format.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 use crate::svg::Bars;
 
-/// The tables, and the fact of a chain that counts the rows of each, if there is one.
+/// The tables, each with the chain's fact that is its number of rows, if there is one.
 const TABLES: [(&str, Option<&str>); 5] = [
     ("coins", Some("unspent")),
     ("blocks", None),
@@ -18,7 +18,7 @@ const TABLES: [(&str, Option<&str>); 5] = [
     ("outputs", None),
 ];
 
-/// The formats and forms: a name, the ending of the file's name, and further options.
+/// The formats and forms: a name, the file extension, and further options.
 const FORMATS: [(&str, &str, &[&str]); 4] = [
     ("Parquet", "parquet", &[]),
     ("Parquet, raw bytes", "parquet", &["--txid", "rawle", "--spk", "raw"]),
@@ -31,19 +31,19 @@ const FORMATS: [(&str, &str, &[&str]); 4] = [
 pub struct Size {
     /// The chains.
     pub shapes: Vec<Shape>,
-    /// The number of runs of each export, of which the median counts.
+    /// The number of runs of each export, of which the median is reported.
     pub runs: usize,
 }
 
 impl Size {
-    /// The size for published figures, or one with so many bytes of blocks in each chain.
+    /// Returns the size for published figures, or one with `bytes` of blocks in each chain.
     pub fn full(bytes: Option<u64>) -> Self {
         let many = Shape { coins: Coins::Many, ..Shape::of_size(bytes.unwrap_or(made::SIZE_MANY)) };
         let few = Shape::of_size(bytes.unwrap_or(made::SIZE_DEFAULT));
         Self { shapes: vec![few, many], runs: 3 }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         Self { shapes: vec![Shape::small(1_500_000)], runs: 1 }
     }
@@ -58,10 +58,11 @@ struct Row {
     run: Run,
 }
 
-/// Makes the chains, or takes them from `dir`, syncs each, and exports each table in each format.
+/// Generates the chains, or takes them from `dir`, syncs each, and exports each table in each
+/// format.
 ///
 /// # Errors
-/// A run fails, or two exports of a table have another number of rows.
+/// A run fails, or two exports of a table differ in their number of rows.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let mut report = Report::new("export");
     let mut rows = Vec::new();
@@ -94,7 +95,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// The exports of one table, which must have the same number of rows.
+/// Exports one table in each format; all exports must have the same number of rows.
 fn of_table(
     size: &Size,
     chain: &MadeChain,
@@ -114,7 +115,7 @@ fn of_table(
             std::fs::remove_file(&file)?;
             let found = run.json["rows"].as_u64();
             if *expected.get_or_insert(found.unwrap_or(0)) != found.unwrap_or(0) {
-                return Err(format!("{table}: {found:?} rows, not {expected:?}").into());
+                return Err(format!("{table}: expected {expected:?} rows, found {found:?}").into());
             }
             runs.push(run);
         }

@@ -1,5 +1,5 @@
-//! The cost of longer and longer beginnings of one chain, with a cache that holds every coin and
-//! with one that holds a tenth of them.
+//! The cost of longer and longer parts of one chain from its start, with a cache that holds every
+//! coin and with one that holds a tenth of them.
 
 use std::path::Path;
 
@@ -10,31 +10,31 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table, three_digits};
 use crate::svg::{Lines, Series};
 
-/// The most memory of a cached coin in bytes (`apus_coins`).
+/// The largest size of a cached coin in bytes (`apus_coins`).
 const COIN_BYTES: u64 = 104;
-/// The least memory for cached coins that is measured, in MiB.
+/// The smallest memory for cached coins that is measured, in MiB.
 const DBCACHE_MIN: usize = 8;
-/// The beginnings of the chain, as shares of its busy blocks.
+/// The ends of the measured parts of the chain, as shares of its busy blocks.
 const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
 
 /// The chain and the runs on it.
 #[derive(Clone, Debug)]
 pub struct Size {
-    /// The chain whose beginnings are used.
+    /// The chain whose parts are measured.
     pub shape: Shape,
-    /// The number of runs of each without scripts, of which the median counts.
+    /// The number of runs of each part without scripts, of which the median is reported.
     pub runs: usize,
-    /// The number of runs of each with every script. 0 leaves them out.
+    /// The number of runs of each part with every script. 0 leaves them out.
     pub full_runs: usize,
 }
 
 impl Size {
-    /// The size for published figures: 0.5, 1, 2 and 4 GB.
+    /// Returns the size for published figures: 0.5, 1, 2 and 4 GB.
     pub fn full() -> Self {
         Self { shape: Shape::of_size(4_000_000_000), runs: 3, full_runs: 1 }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         Self { shape: Shape::small(1_500_000), runs: 1, full_runs: 1 }
     }
@@ -48,7 +48,7 @@ struct Point {
     run: Run,
 }
 
-/// Makes the chain, or takes it from `dir`, and rebuilds the UTXO set up to each height.
+/// Generates the chain, or takes it from `dir`, and rebuilds the UTXO set up to each height.
 ///
 /// # Errors
 /// A run fails, or two runs end with different UTXO sets at the same height.
@@ -87,7 +87,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// The MiB for so many coins, and at least [`DBCACHE_MIN`].
+/// Converts bytes to MiB, at least [`DBCACHE_MIN`].
 fn mib(bytes: u64) -> usize {
     usize::try_from(bytes.div_ceil(1 << 20)).unwrap_or(usize::MAX).max(DBCACHE_MIN)
 }

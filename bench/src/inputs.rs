@@ -1,5 +1,5 @@
-//! Every script of a chain: whole runs by Bitcoin Core and by each way of Apus, and what one input
-//! costs, by what it spends.
+//! Every script of a chain: whole runs by Bitcoin Core and by each way of Apus, and the cost of one
+//! input, by the type of output that it spends.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -16,24 +16,24 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 use crate::{Result, join};
 
-/// Blocks whose inputs are measured one kind after the other, from the last on.
+/// The number of blocks, from the last one down, whose inputs are measured by kind.
 const BLOCKS: usize = 40;
-/// Inputs of a kind whose signatures are verified together.
+/// The number of inputs of a kind whose signatures are verified together.
 const TOGETHER: u64 = 2048;
 
-/// What the inputs of one kind cost on one core.
+/// The cost of the inputs of one kind, on one core.
 #[derive(Default)]
 struct Cost {
     inputs: u64,
     left: u64,
-    /// Running scripts and hashing messages.
+    /// The time to run scripts and hash messages.
     scripts: Duration,
-    /// All of the fast way, but what it leaves.
+    /// The time of the fast path, without the inputs that it leaves to the engine.
     fast: Duration,
     engine: Duration,
 }
 
-/// The inputs of one kind, and those whose signatures are yet to be verified.
+/// The inputs of one kind, and those whose signatures still have to be verified.
 struct Kind {
     cost: Cost,
     preimages: Preimages,
@@ -41,7 +41,7 @@ struct Kind {
     waiting: u64,
 }
 
-/// Runs everything on the chain, and measures the inputs of some of its blocks.
+/// Does all runs on the chain, and measures the inputs of some of its blocks.
 ///
 /// # Errors
 /// A run fails, or an input is invalid.
@@ -82,8 +82,8 @@ fn measure(blocks: &Blocks) -> Result<BTreeMap<&'static str, Cost>> {
     Ok(kinds.into_iter().map(finish).collect())
 }
 
-/// Measures the inputs of a transaction, those of each kind together. What they share is hashed
-/// already, in the time `each`.
+/// Measures the inputs of a transaction, those of each kind together. The hashes that they share
+/// are already computed, in the time `each`.
 fn measure_tx(
     kinds: &mut BTreeMap<&'static str, Kind>,
     (tx, shared, each): (TxView, Option<SharedHashes>, Duration),
@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-/// What an input spends, and how.
+/// Returns the kind of an input, by the output and the way it is spent.
 fn kind_of(input: &InputView, script: &[u8]) -> &'static str {
     let has_witness = input.witness().len() > 0;
     match (script, script.len()) {

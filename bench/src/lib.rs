@@ -1,24 +1,24 @@
-//! Benchmarks of Apus against other programs and libraries, which only this crate depends on.
+//! Benchmarks of Apus against other programs and libraries, on which only this crate depends.
 //!
 //! `cargo run --release -p apus-bench` measures everything and writes `docs/bench/`; each benchmark
 //! has a small size that the tests run. Every measured way to compute a result reports a digest of
-//! it, and two digests for the same work are an error, so that nothing is fast by being wrong.
+//! it, and two different digests for the same work are an error, so that nothing is fast by being
+//! wrong.
 
 /// The command line.
 pub mod cli;
 
-/// Single operations: done in the way Bitcoin Core left behind, as Apus does them, and by other
-/// crates.
+/// Single operations: in Bitcoin Core's former way, in Apus' way, and by other crates.
 pub mod kernels;
 /// The time of a sync of the coins cache, and the memory of a cached coin.
 pub mod cache;
-/// The coins that SwiftSync finds unspent, from the workers to the tables.
+/// The unspent coins that SwiftSync finds, from the workers to the tables.
 pub mod survivors;
 /// A whole chain by Apus and by Bitcoin Core's engine, and its scripts alone.
 pub mod chain;
-/// The cost of longer and longer chains.
+/// The cost of chains of growing length.
 pub mod growth;
-/// Validation in order with smaller and smaller caches, and Bitcoin Core beside.
+/// Validation in order with smaller and smaller caches, compared with Bitcoin Core.
 pub mod curve;
 /// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
 pub mod join;
@@ -26,7 +26,7 @@ pub mod join;
 pub mod inputs;
 /// Pruning, with each way to sync the coins cache.
 pub mod prune;
-/// UTXO snapshots: made, proved, and synced from.
+/// UTXO snapshots: created, verified, and synced from.
 pub mod snapshot;
 /// Tables for analysis, in each format.
 pub mod export;
@@ -47,5 +47,5 @@ pub mod svg;
 
 /// An error, which ends the benchmark and is shown to the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
-/// The result of whatever may fail in a benchmark.
+/// The result of an operation that may fail in a benchmark.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -3,7 +3,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// What a reader must know to compare figures with another machine's, as JSON: processor, cores,
+/// Returns what is needed to compare figures with another machine's, as JSON: processor, cores,
 /// memory, system, load when the benchmark began, date (UTC) and commit.
 pub fn facts() -> Value {
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_string());
@@ -23,7 +23,7 @@ pub fn facts() -> Value {
     })
 }
 
-/// The result of [`facts`] in one line.
+/// Returns the result of [`facts`] in one line.
 pub fn line(facts: &Value) -> String {
     let text = |key: &str| facts[key].as_str().unwrap_or("?").to_string();
     format!(
@@ -39,27 +39,27 @@ pub fn line(facts: &Value) -> String {
     )
 }
 
-/// The number of cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The resident memory of this process in bytes, or 0 where the system does not report it.
+/// Returns the resident memory of this process in bytes, or 0 if the system does not report it.
 pub fn resident_bytes() -> u64 {
     let kib = field("/proc/self/status", "VmRSS")
         .and_then(|text| text.trim_end_matches("kB").trim().parse::<u64>().ok());
     kib.unwrap_or(0) << 10
 }
 
-/// Today's date in the form 2025-11-20.
+/// Returns today's date in the form 2025-11-20.
 fn date() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (year, month, day) = civil((since.as_secs() / 86_400) as i64);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The year, month and day that are so many days after 1970-01-01, by 400-year eras that begin in
-/// March.
+/// Returns the year, month and day that are this many days after 1970-01-01, by 400-year eras that
+/// begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -71,7 +71,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day_of_month)
 }
 
-/// The commit that is checked out, and whether the sources differ from it.
+/// Returns the commit that is checked out, and whether the sources differ from it.
 fn commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;
@@ -84,7 +84,7 @@ fn commit() -> String {
     }
 }
 
-/// The text after `name` and a colon, in a file of such lines.
+/// Returns the text after `name` and a colon, in a file of such lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {

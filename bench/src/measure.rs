@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 /// The number of runs of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// The number of runs before those that count.
+    /// The number of runs before those that are measured.
     pub warm_up: usize,
     /// The least number of runs.
     pub runs_min: usize,
@@ -22,12 +22,13 @@ impl Effort {
     pub const SMALL: Self =
         Self { warm_up: 0, runs_min: 1, runs_max: 2, budget: Duration::from_millis(5) };
 
-    /// The median time of `run`, and the result of its last run.
+    /// Returns the median time of `run`, and the result of its last run.
     pub fn time<T>(&self, mut run: impl FnMut() -> T) -> (Duration, T) {
         self.time_with(|| (), |()| run())
     }
 
-    /// The same, with an input that `prepare` makes before each run; its time does not count.
+    /// Does what [`Effort::time`] does, with an input that `prepare` creates before each run, which
+    /// is not measured.
     pub fn time_with<I, T>(
         &self,
         mut prepare: impl FnMut() -> I,
@@ -51,19 +52,19 @@ impl Effort {
     }
 }
 
-/// The middle one of some durations, or zero if there are none.
+/// Returns the median of some durations, or zero if there are none.
 pub fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// A digest of bytes. Digests are added, so that their order does not matter.
+/// Returns a digest of bytes. Digests are added up, so that their order does not matter.
 pub fn digest(bytes: &[u8]) -> u64 {
     let hash = apus_hash::sha256(bytes);
     u64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
 }
 
-/// `sum` with a cheap digest of a short byte string added, for where hashing would take most of the
+/// Adds a cheap digest of a short byte string to `sum`, where hashing would take most of the
 /// measured time.
 #[inline]
 pub fn quick_digest(sum: u64, bytes: &[u8]) -> u64 {

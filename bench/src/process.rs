@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// An environment variable with which this program acts as `apus`, so that both are always of the
+/// An environment variable that makes this program act as `apus`, so that both always come from the
 /// same build.
 pub const AS_APUS: &str = "APUS_BENCH_AS_APUS";
 
@@ -22,14 +22,14 @@ pub struct Usage {
     pub cpu: Duration,
     /// Peak resident memory in bytes.
     pub peak_bytes: u64,
-    /// The part of resident memory that is no file's, which the system cannot drop: its peak in
-    /// bytes, looked at every 20 ms. Zero where the system does not report it.
+    /// The part of resident memory that belongs to no file, which the system cannot drop: its peak
+    /// in bytes, sampled every 20 ms. Zero if the system does not report it.
     pub peak_anonymous_bytes: u64,
-    /// Bytes written to files, as far as they are on a disk: what the system had to write or would
-    /// have, had the file lived longer.
+    /// Bytes written to files on a disk: what the system wrote, or would have written if the file
+    /// had lived longer.
     pub written_bytes: u64,
-    /// CPU time of everything else on the machine meanwhile. Where it is large, the figures are of
-    /// little use. Zero where the system does not report it.
+    /// CPU time of everything else on the machine meanwhile. If it is large, the figures are of
+    /// little use. Zero if the system does not report it.
     pub others_cpu: Duration,
 }
 
@@ -43,20 +43,20 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// This program, with the given `apus` if there is one.
+    /// Uses this program, with the given `apus` if there is one.
     pub fn new(apus: Option<PathBuf>) -> Result<Self> {
-        // The file that is running, even if a newer build replaces it meanwhile.
+        // The running file, even if a newer build replaces it meanwhile.
         let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
         let own = if running.exists() { running } else { std::env::current_exe()? };
         Ok(Self { own, apus })
     }
 
-    /// The same with `own` as this program, for tests, which are other programs.
+    /// Uses `own` as this program, for tests, which are other programs.
     pub fn of(own: &Path) -> Self {
         Self { own: own.to_path_buf(), apus: None }
     }
 
-    /// A command that runs `apus`, without arguments.
+    /// Returns a command that runs `apus`, without arguments.
     pub fn apus(&self) -> Command {
         match &self.apus {
             Some(path) => Command::new(path),
@@ -68,7 +68,7 @@ impl Programs {
         }
     }
 
-    /// A command that runs this program, without arguments.
+    /// Returns a command that runs this program, without arguments.
     pub fn own(&self) -> Command {
         let mut command = Command::new(&self.own);
         command.env_remove(AS_APUS);
@@ -78,11 +78,11 @@ impl Programs {
 
 /// Runs `command` and returns what it printed on standard output, with its cost.
 ///
-/// The calling process should be small, because its own memory counts towards the child's peak from
-/// the fork on.
+/// The calling process should be small, because its own memory counts towards the child's peak
+/// after the fork.
 ///
 /// # Errors
-/// The command cannot be started, or does not end with success.
+/// The command cannot be started, or does not end successfully.
 pub fn run(mut command: Command) -> Result<(String, Usage)> {
     let file = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
@@ -113,7 +113,7 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
     Ok((output, usage))
 }
 
-/// The most anonymous memory of the process `pid` until `ended` is set.
+/// Returns the peak of anonymous memory of the process `pid` until `ended` is set.
 fn peak_anonymous_bytes(pid: u32, ended: &AtomicBool) -> u64 {
     let path = format!("/proc/{pid}/status");
     let mut peak_kib = 0;
@@ -131,7 +131,7 @@ fn peak_anonymous_bytes(pid: u32, ended: &AtomicBool) -> u64 {
 fn wait4(pid: u32) -> Result<(ExitStatus, Usage)> {
     let pid = libc::pid_t::try_from(pid)?;
     let mut status = 0;
-    // SAFETY: rusage is plain numbers, for which zeros are a value.
+    // SAFETY: rusage consists of plain numbers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
         // SAFETY: both pointers are to live values of the types that wait4 writes.
@@ -157,7 +157,7 @@ fn wait4(pid: u32) -> Result<(ExitStatus, Usage)> {
     Ok((ExitStatus::from_raw(status), usage))
 }
 
-/// The time that all cores together were not idle since the machine started.
+/// Returns the time that all cores together were not idle since the machine started.
 fn busy() -> Duration {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
@@ -168,7 +168,7 @@ fn busy() -> Duration {
     Duration::from_millis(counted.map(|(_, ticks)| ticks * 10).sum())
 }
 
-/// The CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_child_is_accounted_for_and_its_failure_told() {
         let mut command = Command::new("sh");
-        // It is there long enough for several looks at its memory, on a busy machine too.
+        // It runs long enough for several samples of its memory, even on a busy machine.
         let count = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.5; echo $i";
         command.args(["-c", count]);
         let (output, usage) = run(command).unwrap();

@@ -1,6 +1,6 @@
-//! Pruning while blocks are connected in order: each time that block files go, the changed coins
-//! are written before. What that costs with the list of changed entries, with a scan of the whole
-//! cache, and with a cache that is emptied, as Bitcoin Core had it before its pull request 28280.
+//! Pruning while blocks are connected in order: before block files are deleted, the changed coins
+//! are written. This measures the cost with the list of changed entries, with a scan of the whole
+//! cache, and with a cache that is emptied, as in Bitcoin Core before its pull request 28280.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 use crate::svg::Bars;
 
-/// The ways to sync the cache, as `--cachesync` takes them, and what they are.
+/// The ways to sync the cache, as values of `--cachesync`, and what they do.
 const CACHE_SYNCS: [(&str, &str); 3] = [
     ("changed", "the list of changed entries"),
     ("scanned", "a scan of the whole cache"),
@@ -25,23 +25,23 @@ pub struct Size {
     pub shape: Shape,
     /// The amounts of memory for cached coins, in MiB.
     pub dbcaches: Vec<usize>,
-    /// What block and undo files may have, in MiB; 0 for any number.
+    /// The limits for block and undo files, in MiB; 0 for no limit.
     pub targets: Vec<u64>,
-    /// Whether block files are small, so that short chains are pruned.
+    /// Whether block files are small, so that even short chains are pruned.
     pub fast: bool,
-    /// The number of runs of each, of which the median counts.
+    /// The number of runs of each, of which the median is reported.
     pub runs: usize,
 }
 
 impl Size {
-    /// The size for published figures.
+    /// Returns the size for published figures.
     pub fn full() -> Self {
         let shape = Shape::with_top(Coins::Many, made::SIZE_MANY);
         let (dbcaches, targets) = (vec![50, 450, 4000], vec![0, 550]);
         Self { shape, dbcaches, targets, fast: false, runs: 3 }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         let (dbcaches, targets) = (vec![16], vec![0, 550]);
         Self { shape: Shape::small(1_500_000), dbcaches, targets, fast: true, runs: 1 }
@@ -57,24 +57,24 @@ struct Row {
     run: Run,
 }
 
-/// Makes the chain, or takes it from `dir`, and syncs it with each combination of options.
+/// Generates the chain, or takes it from `dir`, and syncs it with each combination of options.
 ///
 /// # Errors
-/// A run fails, or ends with another UTXO set than the others.
+/// A run fails, or ends with a different UTXO set.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let chain = MadeChain::make(&size.shape, programs, dir)?;
     let mut rows = Vec::new();
     let mut digest = None;
     for &target in &size.targets {
         for &dbcache in &size.dbcaches {
-            // By turns, so that a machine that drifts does so for all.
+            // In turns, so that a slow change of the machine's speed affects all of them.
             let mut runs: [Vec<Run>; CACHE_SYNCS.len()] = Default::default();
             for _ in 0..size.runs.max(1) {
                 for (runs, (cache_sync, _)) in runs.iter_mut().zip(CACHE_SYNCS) {
                     let run = one(size, &chain, target, dbcache, cache_sync, programs, dir)?;
                     let known = digest.get_or_insert_with(|| run.digest.clone());
                     if *known != run.digest {
-                        return Err(format!("{:?} and {known:?}", run.digest).into());
+                        return Err(format!("UTXO set {:?}, expected {known:?}", run.digest).into());
                     }
                     runs.push(run);
                 }
@@ -87,7 +87,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let mut report = Report::new("prune");
     report.notes.push(format!(
         "{}: apus sync --method order --from FILE into an empty directory, scripts skipped; \
-         commits are written beside validation with each of the three; {} coins are left; hits are \
+         commits are written in parallel to validation in each way; {} coins are left; hits are \
          inputs whose coin was not read from the tables",
         chain.name,
         Cell::Count(chain.count("unspent")).text()
@@ -97,7 +97,7 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Syncs the chain into an empty directory, which is removed again.
+/// Syncs the chain into an empty directory, which is removed afterwards.
 fn one(
     size: &Size,
     chain: &MadeChain,
@@ -119,7 +119,7 @@ fn one(
     let name = format!("prune {target}, dbcache {dbcache}, {cache_sync}");
     let mut run = run_json(&name, command)?;
     if run.json["coins"].as_u64() != Some(chain.count("unspent")) {
-        return Err(format!("{name}: {} coins", run.json["coins"]).into());
+        return Err(format!("{name}: wrong number of coins: {}", run.json["coins"]).into());
     }
     run.digest = Some(utxo_set(apus(programs, &["txoutset", "info"], &work))?.1);
     remove(&work)?;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Result, machine};
 
-/// The content of a cell. JSON gets the plain number.
+/// The content of a cell. JSON contains the plain number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// An empty cell.
@@ -17,7 +17,7 @@ pub enum Cell {
     Count(u64),
     /// An amount of memory or disk space in bytes.
     Bytes(u64),
-    /// A measure in the unit that the column's head names.
+    /// A number in the unit that the column's head names.
     Number(f64),
     /// The ratio to another value.
     Ratio(f64),
@@ -46,13 +46,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report with the facts of this machine.
+    /// Creates an empty report with the facts of this machine.
     pub fn new(name: &'static str) -> Self {
         let facts = machine::facts();
         Self { name, facts, notes: Vec::new(), tables: Vec::new(), plots: Vec::new() }
     }
 
-    /// The report as text for a terminal.
+    /// Formats the report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = format!("# {}\n{}\n", self.name, machine::line(&self.facts));
         for note in &self.notes {
@@ -64,7 +64,7 @@ impl Report {
         out
     }
 
-    /// The report as JSON. Each table is a list of objects.
+    /// Formats the report as JSON. Each table is a list of objects.
     pub fn json(&self) -> Value {
         let tables: Map<String, Value> =
             self.tables.iter().map(|table| (table.title.clone(), table.json())).collect();
@@ -89,7 +89,7 @@ impl Report {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(title: &str, columns: &[(&str, &str)]) -> Self {
         let columns = columns.iter().map(|(key, head)| (key.to_string(), head.to_string()));
         Self { title: title.to_string(), columns: columns.collect(), rows: Vec::new() }
@@ -101,7 +101,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table's rows.
+    /// Returns the table's rows.
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
@@ -142,17 +142,17 @@ impl Table {
 }
 
 impl Cell {
-    /// A text cell.
+    /// Creates a text cell.
     pub fn text_of(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// A digest, as hex digits.
+    /// Creates a cell with a digest, as hex digits.
     pub fn digest(digest: u64) -> Self {
         Self::Text(format!("{digest:016x}"))
     }
 
-    /// The cell as it is shown in a table.
+    /// Formats the cell as it is shown in a table.
     pub fn text(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -175,7 +175,7 @@ impl Cell {
     }
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 pub fn duration(seconds: f64) -> String {
     let (factor, unit) = match seconds {
         s if s < 1e-6 => (1e9, "ns"),
@@ -186,7 +186,7 @@ pub fn duration(seconds: f64) -> String {
     format!("{} {unit}", three_digits(seconds * factor))
 }
 
-/// Bytes in the unit that suits them.
+/// Formats bytes in a suitable unit.
 fn size(bytes: u64) -> String {
     match bytes as f64 {
         b if b < 1e6 => format!("{} kB", three_digits(b / 1e3)),
@@ -195,7 +195,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// A number with three significant digits.
+/// Formats a number with three significant digits.
 pub fn three_digits(number: f64) -> String {
     match number.abs() {
         n if n >= 99.95 => format!("{number:.0}"),

@@ -1,6 +1,6 @@
-//! UTXO snapshots: made, described, proved by the blocks, and synced from, next to the proof of
-//! hints, a sync in order, and Bitcoin Core's own validation of the same blocks, which is what it
-//! does in the background after loading a snapshot.
+//! UTXO snapshots: created, described, verified by the blocks, and synced from, compared with
+//! hints, with a sync in order, and with Bitcoin Core's own validation of the same blocks, which is
+//! what it does in the background after loading a snapshot.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,25 +18,25 @@ use crate::svg::Bars;
 pub struct Size {
     /// The chains.
     pub shapes: Vec<Shape>,
-    /// MiB for cached coins.
+    /// The memory for cached coins, in MiB.
     pub dbcache: usize,
-    /// How far below the tip a snapshot is made, too.
+    /// How many blocks below the tip another snapshot is created.
     pub below: u64,
-    /// The number of runs of each, of which the median counts.
+    /// The number of runs of each, of which the median is reported.
     pub runs: usize,
     /// Bitcoin Core's program; `None` leaves it out.
     pub bitcoind: Option<PathBuf>,
 }
 
 impl Size {
-    /// The size for published figures.
+    /// Returns the size for published figures.
     pub fn full() -> Self {
         let many = Shape { coins: Coins::Many, ..Shape::of_size(made::SIZE_MANY) };
         let shapes = vec![Shape::of_size(made::SIZE_DEFAULT), many];
         Self { shapes, dbcache: 450, below: 1000, runs: 3, bitcoind: None }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         let shapes = vec![Shape::small(1_000_000)];
         Self { shapes, dbcache: 16, below: 1000, runs: 1, bitcoind: None }
@@ -50,10 +50,10 @@ struct Row {
     run: Run,
 }
 
-/// Makes the chains, or takes them from `dir`, and does everything with each of them.
+/// Generates the chains, or takes them from `dir`, and does all work on each of them.
 ///
 /// # Errors
-/// A run fails, or ends with another UTXO set than the others.
+/// A run fails, or ends with a different UTXO set.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let (mut rows, mut report) = (Vec::new(), Report::new("snapshot"));
     for (chain, shape) in size.shapes.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Chain<'_> {
                 Run { usage, json: serde_json::Value::Null, digest: None, runs: 1 },
             );
         }
-        // The last of them leaves the directory that all that follows is done on.
+        // The last of them leaves the directory for all that follows.
         add("sync by hints", self.rebuild(&["--hints"], Some(&self.base.hints))?);
         add("sync in order", self.rebuild(&["--method", "order"], None)?);
         add("snapshot create", self.create(0)?);
@@ -122,7 +122,7 @@ impl Chain<'_> {
         Ok(())
     }
 
-    /// The median of several runs, each of a new command.
+    /// Returns the median of several runs, each of a new command.
     fn times(&self, name: &str, command: impl Fn() -> Result<Command>) -> Result<Run> {
         let mut all = Vec::new();
         for _ in 0..self.size.runs.max(1) {
@@ -147,7 +147,7 @@ impl Chain<'_> {
         median(all)
     }
 
-    /// Makes the snapshot of so many blocks below the tip.
+    /// Creates the snapshot at this many blocks below the tip.
     fn create(&self, below: u64) -> Result<Run> {
         let height = self.base.count("height").saturating_sub(below);
         self.times("snapshot create", || {
@@ -160,7 +160,7 @@ impl Chain<'_> {
         })
     }
 
-    /// Asks about a file, and checks the number of coins in the answer.
+    /// Runs a command on a file, and checks the number of coins in its answer.
     fn ask(&self, args: &[&str], file: &Path) -> Result<Run> {
         let name = args.join(" ");
         let run = self.times(&name, || {
@@ -178,7 +178,7 @@ impl Chain<'_> {
         self.with_all_coins(&name, run)
     }
 
-    /// Proves the snapshot and every script by blocks that lack their undo data.
+    /// Verifies the snapshot and every script with blocks that lack their undo data.
     fn verify_without_undo(&self) -> Result<Run> {
         let name = "snapshot verify --full --from";
         let run = self.times(name, || {
@@ -191,12 +191,12 @@ impl Chain<'_> {
         self.with_all_coins(name, run)
     }
 
-    /// A run that has found the coins of the chain.
+    /// Returns the run if it has found all coins of the chain.
     fn with_all_coins(&self, name: &str, run: Run) -> Result<Run> {
         let found = run.json["coins"].as_u64();
         match found == Some(self.base.count("unspent")) {
             true => Ok(run),
-            false => Err(format!("{name}: {found:?} coins").into()),
+            false => Err(format!("{name}: wrong number of coins: {found:?}").into()),
         }
     }
 

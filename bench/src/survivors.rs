@@ -1,5 +1,4 @@
-//! SwiftSync's survivors, the coins that stay unspent: gathered by all cores, sorted, and written
-//! as tables.
+//! The coins that SwiftSync finds unspent: gathered by all cores, sorted, and written as tables.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -21,7 +20,7 @@ use crate::measure::quick_digest;
 pub struct Size {
     /// The number of coins.
     pub count: u64,
-    /// The memory that they may take before they go to files, in bytes.
+    /// The memory that the coins may take before they go to files, in bytes.
     pub memory_bytes: usize,
     /// The number of threads that write tables.
     pub writers: usize,
@@ -35,7 +34,7 @@ const OUTPUTS: u64 = 3;
 /// Gathers and writes coins in a new directory below `dir`, and returns the time of each step.
 ///
 /// # Errors
-/// The disk fails, or what was written is not what was gathered.
+/// The disk fails, or the result differs from what was gathered.
 pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     std::fs::create_dir_all(dir)?;
     let place = tempfile::tempdir_in(dir)?;
@@ -45,7 +44,7 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let parts: Vec<_> = (0..threads).map(|i| i * size.count / threads).collect();
     let part = |i: &u64| (*i, (*i + size.count.div_ceil(threads)).min(size.count));
 
-    // The time of making the coins alone, to be subtracted.
+    // The time of generating the coins alone, to be subtracted.
     let (start, begun) = (Instant::now(), cpu_time());
     let made: u64 = parts
         .par_iter()
@@ -91,7 +90,7 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let peak = memory_peak()?;
     let digest = if size.check { read_back(&chainstate)? } else { made };
     if digest != made {
-        return Err("the chainstate holds something other than was gathered".into());
+        return Err("the chainstate does not hold what was gathered".into());
     }
     let each_ns = |time: Duration| (time.as_secs_f64() * 1e9 / count as f64).round();
     let writers = size.writers.max(1) as f64;
@@ -110,14 +109,14 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     }))
 }
 
-/// The CPU time of this process so far.
+/// Returns the CPU time of this process so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Hands out the coins numbered `from` to `to`, shaped like today's. The result is a digest that
-/// does not depend on their order.
+/// Generates the coins numbered `from` to `to`, like today's, and passes them to `take`. Returns a
+/// digest that does not depend on their order.
 fn make(
     (from, to): (u64, u64),
     mut take: impl FnMut(&Hash, u32, &CoinParts) -> Result<()>,
@@ -130,7 +129,7 @@ fn make(
             Rng::from_state(i / OUTPUTS).fill(&mut txid.0);
         }
         random.fill(&mut script);
-        // P2WPKH three times of four, else P2PKH or P2TR.
+        // P2WPKH in three of four cases, otherwise P2PKH or P2TR.
         let (kind, len) = match random.below(8) {
             0 => (0, 21),
             1 => (40, 35),
@@ -165,7 +164,7 @@ fn read_back(chainstate: &Chainstate) -> Result<u64> {
     Ok(digest)
 }
 
-/// The most memory that this process had at any time, in bytes.
+/// Returns the peak memory of this process so far, in bytes.
 fn memory_peak() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! Plots as SVG. They follow the page's colour scheme, with a background and colours for light and
+//! Plots as SVG. They follow the page's colour scheme, with colours and backgrounds for light and
 //! for dark pages.
 
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Adds a point to the series of this name, which is made if there is none.
+    /// Adds a point to the series of this name, which is created if it does not exist.
     pub fn add_to(all: &mut Vec<Self>, name: String, point: (f64, f64)) {
         match all.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
@@ -37,7 +37,7 @@ pub struct Lines<'a> {
     pub x_label: fn(f64) -> String,
     /// Formats a number on the y axis.
     pub y_label: fn(f64) -> String,
-    /// At most six lines.
+    /// The series, at most six.
     pub series: Vec<Series>,
 }
 
@@ -67,7 +67,7 @@ pub struct Bars<'a> {
 }
 
 const WIDTH: f64 = 760.0;
-/// Where rows of dots begin: below title and one line of legend.
+/// Where rows of dots begin: below the title and one line of legend.
 const TOP: f64 = 64.0;
 const ROW: f64 = 24.0;
 const COLORS: usize = 6;
@@ -86,7 +86,7 @@ const STYLE_DARK: &str =
 ";
 
 impl Lines<'_> {
-    /// The SVG document.
+    /// Returns the SVG document.
     pub fn svg(&self) -> String {
         let (left, right, height) = (70.0, WIDTH - 20.0, 420.0);
         let mut out = start(self.title, height);
@@ -135,7 +135,7 @@ impl Lines<'_> {
 }
 
 impl Dots<'_> {
-    /// The SVG document.
+    /// Returns the SVG document.
     pub fn svg(&self) -> String {
         let (left, right) = (290.0, WIDTH - 30.0);
         let bottom = TOP + ROW * self.rows.len() as f64 + 8.0;
@@ -162,7 +162,7 @@ impl Dots<'_> {
 }
 
 impl Bars<'_> {
-    /// The SVG document.
+    /// Returns the SVG document.
     pub fn svg(&self) -> String {
         let (left, right, top) = (290.0, WIDTH - 70.0, 40.0);
         let bottom = top + ROW * self.bars.len() as f64 + 4.0;
@@ -220,7 +220,7 @@ impl Axis {
         self.places.0 + share * (self.places.1 - self.places.0)
     }
 
-    /// The marks of an axis: powers of ten, or about five round numbers from zero.
+    /// Returns the marks of an axis: powers of ten, or about five round numbers from zero.
     fn ticks(&self) -> Vec<f64> {
         if self.log {
             let (first, last) = (self.ends.0.ceil() as i32, self.ends.1.floor() as i32);
@@ -256,7 +256,7 @@ fn style() -> String {
     format!("{STYLE_LIGHT}{light}@media (prefers-color-scheme:dark){{\n{STYLE_DARK}{dark}}}")
 }
 
-/// Draws the legend below the title, and returns the place where it ends.
+/// Draws the legend below the title, and returns where it ends.
 fn legend<'a>(out: &mut String, names: impl Iterator<Item = (&'a str, bool)>) -> f64 {
     let (left, mut x, mut y) = (18.0, 18.0, 44.0);
     for (color, (name, filled)) in names.enumerate().filter(|(_, (name, _))| !name.is_empty()) {

@@ -1,5 +1,5 @@
-//! Each benchmark in a small size: it runs, and all ways to do the same have the same result.
-//! No time is asserted.
+//! Runs each benchmark in a small size: all ways to do the same must have the same result. No time
+//! is asserted.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn programs() -> Programs {
     Programs::of(Path::new(env!("CARGO_BIN_EXE_apus-bench")))
 }
 
-/// The rows of a table as JSON objects.
+/// Returns the rows of a table as JSON objects.
 fn rows(report: &Report, table: &str) -> Vec<serde_json::Value> {
     let json = report.json();
     json["tables"][table].as_array().unwrap_or_else(|| panic!("no table {table}: {json}")).clone()
@@ -121,7 +121,7 @@ fn longer_beginnings_of_a_chain_are_reindexed_with_two_caches() {
 }
 
 #[test]
-fn every_way_comes_to_the_same_utxo_set_of_few_and_of_many_coins() {
+fn every_way_builds_the_same_utxo_set() {
     let dir = tempfile::tempdir().unwrap();
     let report = join::run(&join::Size::small(), &programs(), dir.path()).unwrap();
     assert!(report.notes.iter().any(|note| note.starts_with("Bitcoin Core left out")));
@@ -150,7 +150,7 @@ fn whatever_blocks_spend_a_small_cache_reads_no_coin_twice() {
 }
 
 #[test]
-fn every_script_is_checked_by_each_engine_in_each_way_with_the_same_result() {
+fn each_engine_checks_every_script_in_each_way() {
     let dir = tempfile::tempdir().unwrap();
     let size = join::Size::scripts_small();
     let report = inputs::run(&size, &programs(), dir.path()).unwrap();

@@ -75,7 +75,7 @@ pub(crate) struct Values {
     pub has_value: Option<Vec<bool>>,
 }
 
-/// The values of a column; where there is none, a zero or no bytes.
+/// The values of a column; a missing value is stored as zero or as no bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
     Numbers(Vec<i64>),
@@ -88,7 +88,7 @@ pub(crate) enum Data {
 }
 
 impl Batch {
-    /// An empty batch of a table.
+    /// Creates an empty batch for a table.
     pub fn new(table: &Table) -> Self {
         let values = |column: &crate::Column| Values {
             data: match column.kind.is_number() {
@@ -100,12 +100,12 @@ impl Batch {
         Self { rows: 0, bytes: 0, columns: table.columns.iter().map(values).collect() }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The bytes of all values, of which a number has eight.
+    /// Returns the size of all values in bytes; a number counts as eight.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -113,7 +113,7 @@ impl Batch {
     /// Adds a row.
     ///
     /// # Panics
-    /// The values are not those of the table's columns.
+    /// The values do not match the table's columns.
     #[inline]
     pub fn push<const N: usize>(&mut self, row: &[Value; N]) {
         assert_eq!(N, self.columns.len(), "a row has a value for each column");
@@ -123,7 +123,7 @@ impl Batch {
         self.rows += 1;
     }
 
-    /// All rows, which are gone from this batch.
+    /// Removes all rows from this batch and returns them.
     pub fn take(&mut self) -> Self {
         let columns = self.columns.iter().map(Values::emptied).collect();
         std::mem::replace(self, Self { rows: 0, bytes: 0, columns })
@@ -144,7 +144,7 @@ impl Batch {
 }
 
 impl Values {
-    /// No values of the same column.
+    /// Returns a list without values for the same column.
     fn emptied(&self) -> Self {
         let data = match &self.data {
             Data::Numbers(_) => Data::Numbers(Vec::new()),
@@ -153,7 +153,7 @@ impl Values {
         Self { data, has_value: self.has_value.as_ref().map(|_| Vec::new()) }
     }
 
-    /// Adds a value; returns the bytes that it takes.
+    /// Adds a value, and returns the number of bytes that it takes.
     #[inline]
     fn push(&mut self, value: Value) -> usize {
         match &mut self.has_value {
@@ -191,14 +191,14 @@ impl Values {
                 bytes.append(more);
                 ends.extend(more_ends.iter().map(|end| start + end));
             }
-            _ => panic!("the batches are of different tables"),
+            _ => panic!("the batches belong to different tables"),
         }
         if let (Some(has_value), Some(more)) = (&mut self.has_value, &mut other.has_value) {
             has_value.append(more);
         }
     }
 
-    /// The value of a row.
+    /// Returns the value of a row.
     #[inline]
     pub fn get(&self, row: usize) -> Value<'_> {
         if self.has_value.as_ref().is_some_and(|has_value| !has_value[row]) {

@@ -17,24 +17,25 @@ pub enum Format {
     Parquet,
     /// A database of SQLite 3 with one table, without an index.
     Sqlite,
-    /// Comma-separated values (RFC 4180) with a line of names; no value is an empty field.
+    /// Comma-separated values (RFC 4180) with a line of column names; no value is an empty field.
     Csv,
 }
 
-/// Where a file is written to.
+/// Where a file is written.
 pub enum Target<'a> {
-    /// A stream of bytes: for Parquet and CSV, which are written from the start to the end.
+    /// A stream of bytes: for Parquet and CSV, which are written from start to end.
     Stream(Box<dyn Write + Send + 'a>),
-    /// A path, where an SQLite database is empty or missing, and another file is made anew.
+    /// A path, where an SQLite database must be empty or missing, and any other file is
+    /// overwritten.
     Path(&'a Path),
 }
 
-/// Turns batches of one table into pieces of one file, on any thread.
+/// An encoder that turns batches of one table into pieces of one file, on any thread.
 pub struct Encoder {
     table: &'static Table,
     forms: Forms,
     format: Format,
-    /// For Parquet alone.
+    /// The schema of a Parquet file.
     schema: Option<Schema>,
 }
 
@@ -47,7 +48,7 @@ enum Encoded {
     Rows(Batch),
 }
 
-/// Writes pieces one after the other.
+/// A writer that puts the pieces of a file one after the other.
 pub struct Writer<'a>(Output<'a>);
 
 enum Output<'a> {
@@ -57,11 +58,11 @@ enum Output<'a> {
 }
 
 impl Encoder {
-    /// An encoder of a table. Each of `facts` is a name and a value that a Parquet file's footer is
-    /// to hold, next to the columns' descriptions; other formats have no place for them.
+    /// Creates an encoder for a table. Each of `facts` is a name and a value for a Parquet file's
+    /// footer, in addition to the columns' descriptions; other formats have no place for them.
     ///
     /// # Errors
-    /// The format holds text alone, and the forms are not.
+    /// The format can only hold text, but the forms are not all text.
     pub fn new(
         table: &'static Table,
         format: Format,
@@ -69,7 +70,7 @@ impl Encoder {
         facts: &[(&str, String)],
     ) -> Result<Self, Error> {
         if format == Format::Csv && !forms.are_text() {
-            let what = "CSV is text, which raw bytes are not: write them as hex digits";
+            let what = "CSV is text and cannot hold raw bytes: write them as hex digits";
             return Err(Error::Usage(what.to_string()));
         }
         let schema = match format {
@@ -82,7 +83,7 @@ impl Encoder {
     /// Encodes a batch. It takes about as much memory again.
     ///
     /// # Errors
-    /// The batch is not of the table.
+    /// The batch belongs to another table.
     pub fn encode(&self, mut batch: Batch) -> Result<Piece, Error> {
         self.forms.apply(self.table, &mut batch);
         Ok(Piece(match (&self.schema, self.format) {
@@ -95,7 +96,7 @@ impl Encoder {
     /// Begins a file.
     ///
     /// # Errors
-    /// The file cannot be made, or a database is to be a stream.
+    /// The file cannot be created, or the target of a database is a stream.
     pub fn writer<'a>(&self, target: Target<'a>) -> Result<Writer<'a>, Error> {
         let stream = match (self.format, target) {
             (Format::Sqlite, Target::Path(path)) => {
@@ -103,7 +104,7 @@ impl Encoder {
                 return Ok(Writer(Output::Database(database)));
             }
             (Format::Sqlite, Target::Stream(_)) => {
-                let what = "an SQLite database is no stream: name a file";
+                let what = "an SQLite database cannot be a stream: give a path";
                 return Err(Error::Usage(what.to_string()));
             }
             (_, Target::Stream(stream)) => stream,
@@ -124,17 +125,17 @@ impl Writer<'_> {
     /// Writes a piece.
     ///
     /// # Errors
-    /// The file cannot be written, or the piece is of another encoder.
+    /// The file cannot be written, or the piece comes from another encoder.
     pub fn append(&mut self, piece: Piece) -> Result<(), Error> {
         match (&mut self.0, piece.0) {
             (Output::Parquet(file), Encoded::RowGroup(group)) => file.append(group),
             (Output::Text(stream), Encoded::Text(text)) => Ok(stream.write_all(&text)?),
             (Output::Database(database), Encoded::Rows(rows)) => database.insert(&rows),
-            _ => Err(Error::Usage("the piece is of another format".to_string())),
+            _ => Err(Error::Usage("the piece has another format".to_string())),
         }
     }
 
-    /// Ends the file. Nothing is synced.
+    /// Finishes the file, without a sync to disk.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let error = write(Format::Sqlite, Forms::default(), Target::Stream(Box::new(Vec::new())));
-        assert!(error.unwrap_err().to_string().contains("no stream"));
+        assert!(error.unwrap_err().to_string().contains("cannot be a stream"));
         for forms in [
             Forms { hash: HashForm::Raw, ..Forms::default() },
             Forms { bytes: BytesForm::Raw, ..Forms::default() },

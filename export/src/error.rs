@@ -12,13 +12,13 @@ pub enum Error {
     /// SQLite has failed.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
 }
 
 impl Error {
-    /// Whether the disk is full.
+    /// Returns whether the disk is full.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Io(error) => error.kind() == io::ErrorKind::StorageFull,

@@ -32,27 +32,27 @@ pub enum BytesForm {
     Raw,
 }
 
-/// What is written for a column.
+/// What is written for the values of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     /// A number of the column's kind.
     Number,
     /// ASCII text.
     Text,
-    /// Bytes; this many, if it is the same number in every row.
+    /// Bytes, with their number if it is the same in every row.
     Blob(Option<usize>),
 }
 
-/// Bytes of a hash.
+/// The size of a hash in bytes.
 const HASH_BYTES: usize = 32;
 
 impl Forms {
-    /// Whether everything is text.
+    /// Returns whether everything is text.
     pub fn are_text(self) -> bool {
         self == Self::default()
     }
 
-    /// What is written for a column of this kind.
+    /// Returns what is written for a column of this kind.
     pub(crate) fn shape(self, kind: Kind) -> Shape {
         match kind {
             Kind::Bool | Kind::I32 | Kind::U32 | Kind::I64 => Shape::Number,
@@ -64,7 +64,7 @@ impl Forms {
         }
     }
 
-    /// Brings all values of a batch into their forms.
+    /// Converts all values of a batch to their forms.
     pub(crate) fn apply(self, table: &Table, batch: &mut Batch) {
         for (column, values) in table.columns.iter().zip(&mut batch.columns) {
             let Data::Bytes { bytes, ends } = &mut values.data else { continue };
@@ -80,7 +80,7 @@ impl Forms {
     }
 }
 
-/// The hex digits of bytes.
+/// Returns the hex digits of bytes.
 fn hex(bytes: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = vec![0; 2 * bytes.len()];

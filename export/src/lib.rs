@@ -1,9 +1,9 @@
 //! Tables of numbers and bytes, batch by batch, as Parquet, SQLite or CSV files.
 //!
-//! The columns of a [`Table`] have names, kinds and descriptions. Rows are gathered in a [`Batch`];
-//! an [`Encoder`] turns a batch into a [`Piece`] of the file, on any thread and without knowing of
-//! other batches; one [`Writer`] puts the pieces one after the other. This crate starts no threads,
-//! and does not know what the rows are about.
+//! The columns of a [`Table`] have names, kinds and descriptions. Rows are collected in a
+//! [`Batch`]; an [`Encoder`] turns a batch into a [`Piece`] of the file, on any thread and
+//! independently of other batches; one [`Writer`] writes the pieces one after the other. This crate
+//! starts no threads, and does not know what the rows mean.
 //!
 //! ```
 //! use apus_export::{Batch, Column, Encoder, Format, Forms, Kind, Table, Target, Value};

@@ -1,4 +1,4 @@
-//! Parquet: batches become row groups, each by itself, and are put one after the other into a file.
+//! Parquet: each batch becomes a row group of its own, and row groups are joined into a file.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::error::Error;
 use crate::forms::{Forms, Shape};
 use crate::table::{Column, Kind, Table};
 
-/// What all row groups of a file have in common.
+/// The properties that all row groups of a file share.
 pub struct Schema {
     columns: SchemaDescPtr,
     properties: WriterPropertiesPtr,
 }
 
-/// An encoded batch: the bytes of each column, and what the file's footer says of them.
+/// An encoded batch: the bytes of each column, and its metadata for the file's footer.
 pub struct RowGroup(Vec<(Bytes, ColumnCloseResult)>);
 
 impl Schema {
-    /// The schema of a table. Each of `facts` is a name and a value for the footer, where the
-    /// columns' descriptions are too, as `column.NAME`.
+    /// Creates the schema of a table. Each of `facts` is a name and a value for the footer, which
+    /// also contains the columns' descriptions, as `column.NAME`.
     pub fn new(table: &Table, forms: Forms, facts: &[(&str, String)]) -> Result<Self, Error> {
         let fields = table.columns.iter().map(|column| field(column, forms));
         let fields: Vec<TypePtr> = fields.collect::<Result<_, _>>()?;
@@ -42,13 +42,13 @@ impl Schema {
         let mut properties = WriterProperties::builder()
             .set_created_by(concat!("apus-export ", env!("CARGO_PKG_VERSION")).to_string())
             .set_compression(Compression::SNAPPY)
-            // The least and the most of a row group let readers pass over it; of pages, they would
-            // make the footer large.
+            // With the minimum and maximum of a row group, readers can skip it; those of pages
+            // would make the footer large.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
             .set_key_value_metadata(Some(pairs.collect()));
         for column in table.columns {
-            // Hashes and scripts seldom repeat, so that a dictionary would be all of them.
+            // Hashes and scripts seldom repeat, so a dictionary would contain nearly all of them.
             if matches!(column.kind, Kind::Hash | Kind::Bytes) {
                 let path = ColumnPath::from(column.name);
                 properties = properties.set_column_dictionary_enabled(path, false);
@@ -58,7 +58,7 @@ impl Schema {
         Ok(Self { columns, properties: Arc::new(properties.build()) })
     }
 
-    /// Encodes a batch whose values are in their forms.
+    /// Encodes a batch whose values have their forms already.
     pub fn encode(&self, batch: &Batch) -> Result<RowGroup, Error> {
         let columns = self.columns.columns().iter().zip(&batch.columns);
         let encoded = columns.map(|(column, values)| {
@@ -101,7 +101,7 @@ impl<'a> ParquetFile<'a> {
     }
 }
 
-/// The Parquet type of a column.
+/// Returns the Parquet type of a column.
 fn field(column: &Column, forms: Forms) -> Result<TypePtr, Error> {
     let shape = forms.shape(column.kind);
     let physical = match (shape, column.kind) {
@@ -132,7 +132,7 @@ fn write(writer: &mut ColumnWriter, values: &Values) -> Result<(), Error> {
         (ColumnWriter::BoolColumnWriter(writer), Data::Numbers(numbers)) => {
             writer.write_batch(&present(values, numbers, |number| number != 0), levels, None)?
         }
-        // An unsigned number lies in the same bits.
+        // An unsigned number has the same bits.
         (ColumnWriter::Int32ColumnWriter(writer), Data::Numbers(numbers)) => {
             writer.write_batch(&present(values, numbers, |number| number as i32), levels, None)?
         }
@@ -147,19 +147,19 @@ fn write(writer: &mut ColumnWriter, values: &Values) -> Result<(), Error> {
             let slices: Vec<FixedLenByteArray> = slices.map(FixedLenByteArray::from).collect();
             writer.write_batch(&slices, levels, None)?
         }
-        _ => return Err(Error::Usage("the batch is of another table".to_string())),
+        _ => return Err(Error::Usage("the batch belongs to another table".to_string())),
     };
     Ok(())
 }
 
-/// The numbers of those rows that have one.
+/// Returns the numbers of the rows that have one.
 fn present<T>(values: &Values, numbers: &[i64], convert: impl Fn(i64) -> T) -> Vec<T> {
     let row_has = |row: usize| values.has_value.as_ref().is_none_or(|has_value| has_value[row]);
     let numbers = numbers.iter().enumerate().filter(|(row, _)| row_has(*row));
     numbers.map(|(_, number)| convert(*number)).collect()
 }
 
-/// The bytes of those rows that have some.
+/// Returns the bytes of the rows that have some.
 fn slices(values: &Values, bytes: &[u8], ends: &[usize]) -> Vec<ByteArray> {
     let row_has = |row: usize| values.has_value.as_ref().is_none_or(|has_value| has_value[row]);
     let all = Bytes::copy_from_slice(bytes);

@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::forms::{Forms, Shape};
 use crate::table::Table;
 
-/// KiB of a database's pages that are kept in memory.
+/// The size of the cache for database pages, in KiB.
 const CACHE_KIB: i32 = 16 << 10;
 
-/// A database that a table is written to. Until it is finished, nothing is synced and no journal
-/// is kept: if the writing is interrupted, the file is of no use.
+/// A database to which a table is written. Until it is finished, nothing is synced and no journal
+/// is kept: the file is useless if writing is interrupted.
 pub struct Database {
     connection: Connection,
     /// The statement that adds a row.
@@ -24,7 +24,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens or makes the database at `path`, and makes an empty table in it.
+    /// Opens or creates the database at `path`, and creates an empty table in it.
     pub fn create(path: &Path, table: &Table, forms: Forms) -> Result<Self, Error> {
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "OFF")?;
@@ -71,7 +71,7 @@ impl Database {
         Ok(transaction.commit()?)
     }
 
-    /// Ends the writing.
+    /// Closes the database.
     pub fn finish(self) -> Result<(), Error> {
         self.connection.close().map_err(|(_, error)| error.into())
     }

@@ -3,7 +3,7 @@
 pub struct Table {
     /// The name of the table in a database.
     pub name: &'static str,
-    /// What a row is, and in which order rows are, in full sentences.
+    /// What a row is, and the order of rows, in full sentences.
     pub about: &'static str,
     /// The columns, from left to right.
     pub columns: &'static [Column],
@@ -42,19 +42,20 @@ pub enum Kind {
 }
 
 impl Column {
-    /// A column that has a value in each row.
+    /// Creates a column that has a value in each row.
     pub const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
         Self { name, kind, is_nullable: false, about }
     }
 
-    /// The column, with rows that have no value in it.
+    /// Returns the column, but nullable.
     pub const fn nullable(self) -> Self {
         Self { is_nullable: true, ..self }
     }
 }
 
 impl Kind {
-    /// Whether values are numbers: [`crate::Value::Number`] and not [`crate::Value::Bytes`].
+    /// Returns whether values are numbers: [`crate::Value::Number`] and not
+    /// [`crate::Value::Bytes`].
     pub fn is_number(self) -> bool {
         match self {
             Self::Bool | Self::I32 | Self::U32 | Self::I64 => true,

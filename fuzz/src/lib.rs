@@ -3,7 +3,7 @@
 mod limit;
 pub mod targets;
 
-/// Gives `data` to the target of this name.
+/// Passes `data` to the target of this name.
 pub fn run(name: &str, data: &[u8]) {
     let (_, body) = targets::TARGETS.iter().find(|(target, _)| *target == name).expect("a target");
     body(data);

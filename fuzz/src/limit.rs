@@ -1,10 +1,10 @@
-//! A memory allocator that ends the program where one allocation is larger than any input of a fuzz
-//! target can explain. libFuzzer's own limit counts memory only once it is written to.
+//! A memory allocator that ends the program if one allocation is larger than any input of a fuzz
+//! target can explain. libFuzzer's own limit counts memory only once it is written.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// The largest allocation that is granted, in bytes. Inputs have some kilobytes; the largest buffer
-/// of a fixed size is the decoder of compressed hints, with 9 MiB.
+/// of a fixed size is in the decoder of compressed hints, with 9 MiB.
 const ALLOCATION_BYTES_MAX: usize = 64 << 20;
 
 struct Limited;
@@ -12,8 +12,8 @@ struct Limited;
 #[global_allocator]
 static LIMITED: Limited = Limited;
 
-// SAFETY: every call is handed on to the system's allocator, or answered with the null pointer, by
-// which an allocator refuses.
+// SAFETY: every call is passed on to the system's allocator, or answered with the null pointer,
+// with which an allocator refuses.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match layout.size() <= ALLOCATION_BYTES_MAX {

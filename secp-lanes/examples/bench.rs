@@ -1,5 +1,5 @@
-//! Nanoseconds a signature, by kernel and kind, beside libsecp256k1 in the same run; with names of
-//! kernels (Avx512, Avx2, Library, Portable) those alone.
+//! Prints nanoseconds per signature, by kernel and kind, beside libsecp256k1 in the same run. With
+//! names of kernels (Avx512, Avx2, Library, Portable) as arguments, it measures only those.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use secp_lanes::{Batch, Kernel, Options, Verdict};
 use secp256k1::{Keypair, Message, SECP256K1, Scalar, SecretKey};
 
-/// Signatures of each kind.
+/// Number of signatures of each kind.
 const COUNT: usize = 4096;
 
 struct Signed {
@@ -53,7 +53,7 @@ fn push(batch: &mut Batch, signed: &Signed, kind: &str) {
 
 fn main() -> ExitCode {
     match table(&mut io::stdout()) {
-        // With a broken pipe, whoever reads has read enough.
+        // With a broken pipe, the reader has read enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("{error}");
             ExitCode::FAILURE
@@ -62,12 +62,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the table of the kernels that are named.
+/// Writes the table of the kernels named by the arguments.
 fn table(out: &mut impl Write) -> io::Result<()> {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let kernels = Kernel::ALL.map(|kernel| (kernel, format!("{kernel:?}")));
     if let Some(unknown) = named.iter().find(|name| !kernels.iter().any(|(_, k)| k == *name)) {
-        let error = format!("no kernel {unknown}: there are Avx512, Avx2, Library and Portable");
+        let error = format!("no kernel {unknown}: expected Avx512, Avx2, Library or Portable");
         return Err(io::Error::new(ErrorKind::InvalidInput, error));
     }
     let all: Vec<Signed> = (0..COUNT).map(signed).collect();
@@ -95,12 +95,12 @@ fn table(out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The best of five runs.
+/// Writes the best of five runs.
 fn measure(out: &mut impl Write, kernel: Kernel, kind: &str, signed: &[Signed]) -> io::Result<()> {
     let mut best = (Duration::MAX, Duration::ZERO, [Duration::ZERO; 4]);
     for _ in 0..5 {
         let mut batch = Batch::new(Options { kernel: Some(kernel), ..Options::default() });
-        // Memory is made in the first batch.
+        // The first batch allocates the memory.
         signed.iter().take(1024).for_each(|signed| push(&mut batch, signed, kind));
         batch.verify();
         let before = batch.stages();

@@ -16,7 +16,7 @@ fn main() {
         let pair = Keypair::from_secret_key(SECP256K1, &key);
         let schnorr = SECP256K1.sign_schnorr_no_aux_rand(&digest, &pair);
         let public = pair.x_only_public_key().0.serialize();
-        // The message of the last one is not the one that was signed.
+        // The message of the last signature is not the one that was signed.
         let message = if i == 5 { [0; 32] } else { message };
         batch.push_schnorr(&public, &schnorr.serialize(), &message);
     }

@@ -1,10 +1,10 @@
-//! Additions of affine points with one inversion for all of a round: the ladder's tables, and the
+//! Additions of affine points with a single inversion per round: the ladder's tables, and the
 //! points of the comb, which are added in a tree.
 //!
-//! In each round every addition puts its denominator into a running product (`chain`), and gets its
-//! inverse on the way back. A denominator of zero, in a lane, would spoil that lane of the whole
-//! round: then the round is run again with every denominator looked at, and lanes with such a one
-//! are marked as exceptional.
+//! In each round every addition multiplies its denominator into a running product (`chain`), and
+//! gets its inverse on the way back. A zero denominator in a lane would spoil that lane of the
+//! whole round: if there is one, the round is run again with a check of every denominator, and
+//! lanes with a zero are marked as exceptional.
 
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ enum TableJob {
 
 use TableJob::{Add, Double, MinusW, MinusW2};
 
-/// What makes the ladder's table, round by round, with the index that each job fills.
+/// The jobs that fill the ladder's table, round by round, each with the index that it fills.
 const TABLE_ROUNDS: [&[(usize, TableJob)]; 3] = [
     // 1 - w, 2
     &[(1, MinusW(0, 0)), (2, Double(0))],
@@ -45,7 +45,7 @@ const TABLE_ROUNDS: [&[(usize, TableJob)]; 3] = [
     &[(7, MinusW(5, 0)), (8, MinusW2(5, 0)), (10, MinusW(5, 2))],
 ];
 
-/// Fills the ladder's tables and adds up the points of the comb.
+/// The stage that fills the ladder's tables and adds up the points of the comb.
 pub struct Rounds<'a> {
     /// The batch.
     pub work: &'a mut Work,
@@ -56,13 +56,13 @@ pub struct Rounds<'a> {
 /// An addition of a round.
 #[derive(Clone, Copy)]
 enum Job {
-    /// In the ladder's table, and the index that it fills.
+    /// In the ladder's table, with the index that it fills.
     Table(usize, TableJob),
-    /// Of two points of the comb that follow each other, by the number of their pair.
+    /// Of two adjacent points of the comb, by the number of the pair.
     Comb(usize),
 }
 
-/// What an addition is made of; limbs of y are signed.
+/// The operands of an addition; limbs of y are signed.
 struct Operands<'a> {
     x1: &'a Group,
     y1: &'a Group,
@@ -74,12 +74,12 @@ struct Operands<'a> {
     same: bool,
 }
 
-/// Memory for what an addition needs on the way.
+/// Memory for intermediate results of an addition.
 #[derive(Default)]
 struct Memory {
     /// x and y of two points of the comb.
     rows: [[Group; 2]; 2],
-    /// The second x, where it is in no table.
+    /// The second x, if it is in no table.
     x2: Group,
     denominator: Group,
     inverse: Group,
@@ -87,7 +87,7 @@ struct Memory {
     slope: Group,
 }
 
-/// Where a sum goes; beta x too, in the ladder's table.
+/// Where a sum is written; in the ladder's table, beta x too.
 struct Sum<'a> {
     x: &'a mut Group,
     y: &'a mut Group,
@@ -103,7 +103,7 @@ steps! {
     MinusSum(a, b; _mask) => Fe::small(0).sub(a.add(b));
     /// x^3 + 7, from x^2 and x
     CurveConstant(square, x; _mask) => square.product(x).fold().finish().add(Fe::small(7));
-    /// (y2 - y1) a, or (-y2 - y1) a in the lanes of the mask, good for products alone
+    /// (y2 - y1) a, or (-y2 - y1) a in the lanes of the mask, usable only in products
     Slope(y2, y1, a; mask) => {
         y2.signed_if(mask).sub_signed(y1).product(a).fold().finish_factor()
     };
@@ -125,7 +125,7 @@ impl Op for Rounds<'_> {
         let Self { work, comb } = self;
         let mut memory = Memory::default();
         first_points::<V>(work, &mut memory);
-        // The points of the comb that are left, by their places, of which one is not in use.
+        // The remaining points of the comb, by their places, and a place that is free.
         let mut places: [usize; COMB_PLACES] = std::array::from_fn(|i| i);
         let (mut count, mut spare) = (comb.windows() / 2, comb.windows() / 2);
         let plan = Plan { table: TABLE_ROUNDS[0], operands: None, sums: &places[..count], comb };
@@ -136,7 +136,7 @@ impl Op for Rounds<'_> {
             if table.is_empty() && pairs == 0 {
                 break;
             }
-            // Pairs are added last to first, each to a place that the one before has left.
+            // Pairs are added last to first, each into the place that the previous one freed.
             let mut sums = [0; COMB_PLACES];
             for pair in (0..pairs).rev() {
                 sums[pair] = std::mem::replace(&mut spare, places[2 * pair]);
@@ -152,7 +152,7 @@ impl Op for Rounds<'_> {
     }
 }
 
-/// The first points of the ladder's tables: (c x, c^2) with c = x^3 + 7.
+/// Computes the first points of the ladder's tables: (c x, c^2) with c = x^3 + 7.
 #[inline(always)]
 fn first_points<V: Vector>(work: &mut Work, memory: &mut Memory) {
     let beta = splat(Fe::<V>::constant(BETA));
@@ -167,7 +167,7 @@ fn first_points<V: Vector>(work: &mut Work, memory: &mut Memory) {
     }
 }
 
-/// The keys' x, x^2, and x^3 + 7.
+/// Computes the keys' x, x^2, and x^3 + 7.
 #[inline(always)]
 pub fn curve_constants<V: Vector>(
     steps: Steps<V>,
@@ -184,9 +184,9 @@ pub fn curve_constants<V: Vector>(
 
 /// The jobs of a round.
 struct Plan<'a> {
-    /// Those in the ladder's table; all that they need comes before what they fill.
+    /// The jobs in the ladder's table; the operands of each come before the index that it fills.
     table: &'a [(usize, TableJob)],
-    /// The places of the comb's points that are added in pairs; none where they are looked up.
+    /// The places of the comb's points that are added in pairs; `None` if they are looked up.
     operands: Option<&'a [usize; COMB_PLACES]>,
     /// The places of the sums, one for each pair.
     sums: &'a [usize],
@@ -213,7 +213,7 @@ impl Plan<'_> {
         work.chain = chain;
     }
 
-    /// What is to be done for a group.
+    /// Returns the jobs of a group.
     #[inline(always)]
     fn jobs(&self, signatures: bool) -> impl DoubleEndedIterator<Item = Job> {
         let table = if signatures { self.table } else { &[] };
@@ -276,7 +276,7 @@ impl Plan<'_> {
                 };
                 let mut number = operands.denominator();
                 if careful {
-                    // Their lanes are marked already.
+                    // The lanes of zeros are marked already.
                     number.without_zeros(steps, denominator, &mut [0; GROUP]);
                     number = Number::Itself(denominator);
                 }
@@ -298,8 +298,8 @@ impl Plan<'_> {
         }
     }
 
-    /// What an addition of two points of the comb needs and fills; the points are those that were
-    /// looked up, if they are.
+    /// Returns the operands of an addition of two points of the comb, and where its sum is written.
+    /// The operands are the given points if they were looked up.
     #[inline(always)]
     fn comb_operands<'a>(
         &self,
@@ -320,8 +320,8 @@ impl Plan<'_> {
         (Operands { x1, y1, x2, y2, negate: 0, same: false }, Sum { x, y, beta_x: None })
     }
 
-    /// Looks up the comb's points that a job needs, if it does: x, and signed limbs of y where
-    /// `with_y` says so.
+    /// Looks up the comb's points that a job needs, if any: x, and with `with_y` the signed limbs
+    /// of y.
     #[inline(always)]
     fn look_up<V: Vector>(
         &self,
@@ -347,7 +347,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Part 0 (x) or 1 (y) of the points of a window's digits.
+    /// Returns part 0 (x) or 1 (y) of the points of a window's digits.
     #[inline(always)]
     fn gather<V: Vector, const PART: usize>(&self, at: usize, digits: &CombDigits) -> Fe<V> {
         let comb = self.comb;
@@ -364,8 +364,8 @@ impl Plan<'_> {
         ]))
     }
 
-    /// Asks for the points of the comb that a group needs for a job, if there is such a group: a
-    /// few at a time, between which the processor has something else to do.
+    /// Prefetches the points of the comb that a group needs for a job, if there is such a group: a
+    /// few at a time, so that the processor computes in between.
     #[inline(always)]
     fn prefetch<V: Vector>(&self, work: &Work, group: Option<usize>, job: Job) {
         let (None, Some(group), Job::Comb(pair)) = (self.operands, group, job) else { return };
@@ -379,7 +379,7 @@ impl Plan<'_> {
     }
 }
 
-/// All groups.
+/// Returns all groups.
 #[inline(always)]
 pub fn places(work: &Work) -> impl DoubleEndedIterator<Item = Place> + use<> {
     let signatures = groups(&work.signatures).map(|(group, vectors)| (group, vectors, true));
@@ -387,14 +387,14 @@ pub fn places(work: &Work) -> impl DoubleEndedIterator<Item = Place> + use<> {
 }
 
 impl Operands<'_> {
-    /// What the slope of the line through the points is divided by.
+    /// Returns the denominator of the slope of the line through the points.
     #[inline(always)]
     fn denominator(&self) -> Number<'_> {
         if self.same { Number::Twice(self.y1) } else { Number::Difference(self.x2, self.x1) }
     }
 }
 
-/// What an addition in the ladder's table needs and fills.
+/// Returns the operands of an addition in the ladder's table, and where its sum is written.
 #[inline(always)]
 fn table_operands<'a, V: Vector>(
     steps: Steps<V>,
@@ -412,7 +412,7 @@ fn table_operands<'a, V: Vector>(
         Add(_, b) => (b, &table[b][0], 0),
         MinusW(_, b) => (b, &table[b][1], ALL),
         MinusW2(_, b) => {
-            // The three roots of unity sum up to zero.
+            // The three roots of unity sum to zero.
             steps.run(MinusSum, [&table[b][0], &table[b][1]], memory);
             (b, &*memory, ALL)
         }

@@ -1,4 +1,4 @@
-//! Batches: what users see.
+//! Batches, the interface of the crate.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -14,25 +14,26 @@ use crate::scalars::Scalars;
 use crate::vector::{LANES, Words};
 use crate::work::{Inputs, Outcome, Work};
 
-/// What is said of a signature.
+/// The result of verifying a signature.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
     /// libsecp256k1 would accept it.
     Valid,
     /// libsecp256k1 would refuse it.
     Invalid,
-    /// Not known: an encoding that the batch does not read, or an exceptional case of the
-    /// arithmetic, which nobody meets by chance.
+    /// Not known: the encoding is one that the batch does not read, or the signature meets an
+    /// exceptional case of the arithmetic, which does not happen by chance.
     Undecided,
 }
 
 /// How a batch works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The kernel; the fastest where there is none.
+    /// The kernel; `None` for the fastest.
     pub kernel: Option<Kernel>,
-    /// Bits of a window of the table for multiples of G, from 8 (0.3 MB) to 13 (5.2 MB): the
-    /// larger, the fewer additions, as long as it fits into the processor's last cache.
+    /// Bits of a window of the table for multiples of G, from 8 (0.3 MB) to 13 (5.2 MB). Larger
+    /// windows need fewer additions, as long as the table fits into the processor's last-level
+    /// cache.
     pub window_bits: u32,
 }
 
@@ -42,9 +43,9 @@ impl Default for Options {
     }
 }
 
-/// About how many signatures are run through the lanes at once, with one inversion for all of them
-/// in each step that needs one: at most half as many again. Eight take 30 KB, so that these fit
-/// into a second cache of 1 MB, which counts for more than fewer inversions.
+/// About how many signatures go through the lanes at once, with one inversion for all of them in
+/// each step that needs one; at most half as many more. Eight take 30 KB, so a chunk fits into a
+/// second-level cache of 1 MB, which matters more than fewer inversions.
 pub const CHUNK: usize = 256;
 
 /// Signatures that are verified together.
@@ -63,7 +64,7 @@ pub struct Batch {
     stages: [Duration; 4],
 }
 
-/// Which lane has which entry.
+/// Which lane holds which entry.
 #[derive(Default)]
 struct Slots {
     signatures: Vec<usize>,
@@ -77,8 +78,8 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch. Where the kernel asked for cannot be used, the batch uses libsecp256k1, and
-    /// [`Batch::unusable`] says why.
+    /// Creates an empty batch. If the requested kernel cannot be used, the batch uses libsecp256k1,
+    /// and [`Batch::unusable`] says why.
     pub fn new(options: Options) -> Self {
         let asked = options.kernel.unwrap_or_else(Kernel::best);
         let unusable = asked.check().err();
@@ -86,7 +87,7 @@ impl Batch {
         Self { unusable, ..Self::unchecked(kernel, options.window_bits) }
     }
 
-    /// A batch with a kernel that the processor has, whatever its answers.
+    /// Creates a batch with a kernel that the processor supports, without checking its answers.
     pub(crate) fn unchecked(kernel: Kernel, window_bits: u32) -> Self {
         Self {
             kernel,
@@ -102,43 +103,44 @@ impl Batch {
         }
     }
 
-    /// What the lanes are to verify.
+    /// Returns what the lanes verify.
     #[cfg(test)]
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The kernel that is used.
+    /// Returns the kernel that is used.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// Why the kernel asked for is not used.
+    /// Returns why the requested kernel is not used; `None` if it is.
     pub fn unusable(&self) -> Option<Unusable> {
         self.unusable
     }
 
-    /// Time since the batch was made in each stage of the lanes: scalars, tables and comb, ladder,
-    /// equation. For benchmarks.
+    /// Returns the time spent since the batch was created in each stage of the lanes: scalars,
+    /// tables and comb, ladder, equation. For benchmarks.
     pub fn stages(&self) -> [Duration; 4] {
         self.stages
     }
 
-    /// Number of signatures and commitments since the last verdicts.
+    /// Returns the number of signatures and commitments added since the last verdicts.
     pub fn len(&self) -> usize {
         if self.done { 0 } else { self.verdicts.len() }
     }
 
-    /// Whether there are none.
+    /// Returns whether nothing was added since the last verdicts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds an ECDSA signature as Bitcoin's consensus sees it, and returns the index of its
+    /// Adds an ECDSA signature under Bitcoin's consensus rules, and returns the index of its
     /// verdict.
     ///
-    /// The key has 33 or 65 bytes (no hybrid ones), the signature is strict DER (BIP66) without the
-    /// byte for the sighash type; both high and low S are good. The message is the sighash.
+    /// The key has 33 or 65 bytes (hybrid ones are not supported), and the signature is strict DER
+    /// (BIP66) without the byte for the sighash type; both high and low S are allowed. The message
+    /// is the sighash.
     pub fn push_ecdsa(&mut self, key: &[u8], der: &[u8], message: &[u8; 32]) -> usize {
         let entry = parse::ecdsa(key, der, message);
         let library = self.kernel == Kernel::Library && entry.is_ok();
@@ -154,9 +156,9 @@ impl Batch {
         })
     }
 
-    /// Adds a commitment of Taproot (BIP341): that `output` is the x coordinate of the key
-    /// `internal` plus `tweak` times G, and that its y is odd, or even, as `odd` says. Returns the
-    /// index of its verdict.
+    /// Adds a Taproot commitment (BIP341): `output` is the x coordinate of the key `internal` plus
+    /// `tweak` times G, and its y is odd if and only if `odd` is true. Returns the index of its
+    /// verdict.
     pub fn push_tweak(
         &mut self,
         internal: &[u8; 32],
@@ -171,8 +173,8 @@ impl Batch {
         })
     }
 
-    /// Verifies all that was added since the last call; the verdicts, by index. What is added next
-    /// starts a new batch, in the same memory.
+    /// Verifies all that was added since the last call, and returns the verdicts by index. The next
+    /// addition starts a new batch in the same memory.
     pub fn verify(&mut self) -> &[Verdict] {
         if self.done {
             self.clear();
@@ -245,8 +247,8 @@ impl Batch {
     }
 }
 
-/// The size of the chunks that so many signatures are cut into: all of the same size, of about
-/// [`CHUNK`], and none of a few signatures, for which an inversion would take as long as for many.
+/// Returns the size of the chunks that `count` signatures are cut into: all of about [`CHUNK`], and
+/// none much smaller, since an inversion takes as long for a few signatures as for many.
 fn chunk_size(count: usize) -> usize {
     let chunks = ((count + CHUNK / 2) / CHUNK).max(1);
     count.div_ceil(chunks).next_multiple_of(LANES).max(LANES)
@@ -259,7 +261,7 @@ fn decide(entry: Result<Entry, Refusal>) -> Result<Entry, Verdict> {
     })
 }
 
-/// What lanes without a signature compute: anything that is not exceptional.
+/// What lanes without a signature compute: any equation that is not exceptional.
 const FILLER: Entry = Entry {
     x: crate::comb::GENERATOR[0],
     key: Root::Odd(false),
@@ -271,7 +273,7 @@ const FILLER: Entry = Entry {
     s: [1, 0, 0, 0],
 };
 
-/// Puts the entries at `slots` into the vectors.
+/// Writes the entries at `slots` into the vectors.
 fn load(work: &mut Work, entries: &[Entry], slots: &[usize], vectors: Range<usize>) {
     let from = vectors.start;
     for vector in vectors {
@@ -289,7 +291,7 @@ fn load(work: &mut Work, entries: &[Entry], slots: &[usize], vectors: Range<usiz
     }
 }
 
-/// The verdict of a lane.
+/// Returns the verdict of a lane.
 fn judge(entry: &Entry, outcome: &Outcome, lane: usize) -> Verdict {
     let bit = |mask: u8| mask >> lane & 1 == 1;
     if bit(outcome.exceptional) {

@@ -1,9 +1,9 @@
 //! Inverses of many numbers by one inversion (Montgomery): every number is multiplied into a
-//! running product, and each product is kept; from the inverse of the last, each number's own
-//! inverse comes back, last to first.
+//! running product, and each product is kept; the inverse of the last one then yields each number's
+//! inverse, last to first.
 //!
-//! A number that is zero, in a lane, would spoil that lane of all inverses. [`Chain::invert`] says
-//! so before anything is inverted: then everything is multiplied once more, with zeros replaced.
+//! A zero in a lane would spoil that lane of all inverses. [`Chain::invert`] reports it before
+//! anything is inverted: then everything is multiplied once more, with zeros replaced.
 
 use crate::affine::{Minus, Twice};
 use crate::field::{Fe, ProductFactor, steps};
@@ -12,7 +12,7 @@ use crate::point::Double;
 use crate::vector::{Mask, Vector};
 use crate::work::grow;
 
-/// A number that is to be inverted.
+/// A number to invert.
 #[derive(Clone, Copy)]
 pub enum Number<'a> {
     /// The number itself.
@@ -24,12 +24,12 @@ pub enum Number<'a> {
 }
 
 steps! {
-    /// a (b - c), good for products alone
+    /// a (b - c), usable only in products
     TimesDifference(a, b, c; _mask) => a.product(b.sub(c)).fold().finish_factor();
 }
 
 impl Number<'_> {
-    /// Puts the product with it, good for products alone.
+    /// Writes the product with the number, usable only in products.
     #[inline(always)]
     fn times<V: Vector>(self, steps: Steps<V>, other: &Group, to: &mut Group) {
         match self {
@@ -39,7 +39,7 @@ impl Number<'_> {
         }
     }
 
-    /// Puts it with zeros replaced by ones, and marks their lanes.
+    /// Writes the number with zeros replaced by ones, and marks their lanes.
     #[inline(always)]
     pub fn without_zeros<V: Vector>(self, steps: Steps<V>, to: &mut Group, marks: &mut [Mask]) {
         match self {
@@ -56,19 +56,20 @@ impl Number<'_> {
     }
 }
 
-/// Running products of groups of numbers, a vector of a group each by itself.
+/// Running products of groups of numbers, each vector of a group by itself.
 #[derive(Default)]
 pub struct Chain {
-    /// The products, good for products alone; the first is that of no numbers.
+    /// The products, usable only in products; the first is the empty product.
     products: Vec<Group>,
-    /// Number of groups that were multiplied.
+    /// Number of groups that were multiplied in.
     len: usize,
-    /// The inverse of the product of the first `len`, at index `len % 2`, and memory for the next.
+    /// The inverse of the product of the first `len` groups, at index `len % 2`, and room for the
+    /// next.
     inverses: [Group; 2],
 }
 
 impl Chain {
-    /// Starts again, with room for so many groups of numbers.
+    /// Starts again, with room for this many groups of numbers.
     #[inline(always)]
     pub fn clear<V: Vector>(&mut self, groups: usize) {
         grow(&mut self.products, groups + 1, Group::default());
@@ -76,7 +77,7 @@ impl Chain {
         self.len = 0;
     }
 
-    /// Multiplies numbers into the product.
+    /// Multiplies a group of numbers into the product.
     #[inline(always)]
     pub fn push<V: Vector>(&mut self, steps: Steps<V>, numbers: Number<'_>) {
         let (before, after) = self.products.split_at_mut(self.len + 1);
@@ -87,7 +88,7 @@ impl Chain {
         self.len += 1;
     }
 
-    /// Inverts the product, if it is not zero in any lane.
+    /// Inverts the product. Returns false, without inverting, if it is zero in any lane.
     #[inline(always)]
     pub fn invert<V: Vector>(&mut self) -> bool {
         let [a, b, c, d] = &self.products[self.len];
@@ -106,8 +107,8 @@ impl Chain {
         true
     }
 
-    /// Puts the inverses of the numbers that were multiplied last, good for products alone, and
-    /// takes the numbers off.
+    /// Writes the inverses of the group that was multiplied in last, usable only in products, and
+    /// removes the group.
     #[inline(always)]
     pub fn pop<V: Vector>(&mut self, steps: Steps<V>, numbers: Number<'_>, to: &mut Group) {
         let [even, odd] = &mut self.inverses;

@@ -1,7 +1,7 @@
 //! The table for multiples of the generator G.
 //!
 //! A factor u is written as the sum of +-2^j over all bits j: the bit j of (u + 2^bits - 1) / 2
-//! says which sign. A window of w bits then stands for an odd number of absolute value below 2^w,
+//! gives the sign. A window of w bits then stands for an odd number of absolute value below 2^w,
 //! never for zero, and the table has the odd multiples of each window's power of two.
 
 use std::sync::OnceLock;
@@ -19,9 +19,9 @@ pub const GENERATOR: Row = [
     [0x9c47_d08f_fb10_d4b8, 0xfd17_b448_a685_5419, 0x5da4_fbfc_0e11_08a8, 0x483a_da77_26a3_c465],
 ];
 
-/// The most windows that a table has, those of 8 bits.
+/// The largest number of windows: those of 8 bits.
 pub const WINDOWS_MAX: usize = 32;
-/// Places for sums of the points of two windows, and one that is free.
+/// Places for sums of the points of two windows, and one free place.
 pub const COMB_PLACES: usize = WINDOWS_MAX / 2 + 1;
 /// The fewest bits of a window.
 pub const BITS_MIN: u32 = 8;
@@ -49,7 +49,8 @@ pub struct Comb {
 struct Aligned(Row);
 
 impl Comb {
-    /// The table with windows of so many bits, made by this kernel when it is asked for first.
+    /// Returns the table with windows of this many bits. The first call computes it with this
+    /// kernel.
     pub fn shared(bits: u32, kernel: Kernel) -> &'static Self {
         static TABLES: [OnceLock<Comb>; (BITS_MAX - BITS_MIN + 1) as usize] =
             [const { OnceLock::new() }; (BITS_MAX - BITS_MIN + 1) as usize];
@@ -68,12 +69,12 @@ impl Comb {
         Self { bits, windows, offset: words::half_modulo_n(&offset), rows }
     }
 
-    /// Number of windows.
+    /// Returns the number of windows.
     pub fn windows(&self) -> usize {
         self.windows
     }
 
-    /// Takes a factor below n apart: `put` gets each window and its bits.
+    /// Splits a factor below n into digits, and calls `put` with each window and its bits.
     #[inline(always)]
     pub fn digits(&self, u: &Words, mut put: impl FnMut(usize, u16)) {
         let [w0, w1, w2, w3] = words::add_modulo_n(&words::half_modulo_n(u), &self.offset);
@@ -88,7 +89,7 @@ impl Comb {
         }
     }
 
-    /// The point of a window's bits, and whether it has to be negated.
+    /// Returns the point of a window's bits, and whether it must be negated.
     #[inline(always)]
     pub fn row(&self, window: usize, digit: u16) -> (&Row, bool) {
         let half = 1 << (self.bits - 1);
@@ -104,7 +105,7 @@ impl Comb {
     }
 }
 
-/// Computes the rows of a table.
+/// The computation of a table's rows.
 struct Build {
     bits: u32,
     windows: usize,
@@ -138,7 +139,7 @@ impl Op for Build {
     }
 }
 
-/// 2^j * G, for all j below `count`.
+/// Returns 2^j * G for all j below `count`.
 #[inline(always)]
 fn powers<V: Vector>(count: usize) -> Vec<Row> {
     let steps = Steps::<V>::new(1);
@@ -151,7 +152,7 @@ fn powers<V: Vector>(count: usize) -> Vec<Row> {
     let mut rows = Vec::with_capacity(count);
     for _ in 0..count {
         let [x, y, z] = [&power.x, &power.y, &power.z].map(|part| Fe::<V>::load(&part[0]));
-        // Z is good for products alone.
+        // Z is usable only in products.
         let inverse = z.mul(Fe::small(1)).inverse();
         let square = inverse.sqr();
         let (x, y) = (x.mul(square), y.mul(square.mul(inverse)));
@@ -162,7 +163,7 @@ fn powers<V: Vector>(count: usize) -> Vec<Row> {
     rows
 }
 
-/// x and y of eight points; of the last one, where there are fewer.
+/// Loads x and y of eight points; if there are fewer, the last one is repeated.
 #[inline(always)]
 fn load_chunk<V: Vector>(points: &[Row], chunk: usize) -> [Fe<V>; 2] {
     macro_rules! part {
@@ -174,7 +175,7 @@ fn load_chunk<V: Vector>(points: &[Row], chunk: usize) -> [Fe<V>; 2] {
     [Fe::from_words(V::from_rows(x)), Fe::from_words(V::from_rows(y))]
 }
 
-/// Adds a point to each of many, none of which has the same x.
+/// Adds a point to each of the points, none of which has the same x.
 #[inline(always)]
 fn add_to_all<V: Vector>(points: &[Row], other: &Row, sums: &mut [Row]) {
     let [x2, y2] = other.map(Fe::<V>::constant);

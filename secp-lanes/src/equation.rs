@@ -1,19 +1,18 @@
-//! The end: whether the sum of both multiples has the x that it must have.
+//! The last stage: checks whether the sum of both multiples has the required x.
 //!
 //! # A point without its square root
 //!
-//! Of the key P = (x, y) only x is given, and which of the two roots y is: even or odd. With
-//! c = x^3 + 7, which is y^2, the map (X, Y) -> (y^2 X, y^3 Y) takes the curve Y^2 = X^3 + 7 to the
-//! isomorphic one Y^2 = X^3 + 7c^3, and P to (c x, c^2). That point is known without y, and the
-//! formulas for additions are the same on both curves. So the ladder multiplies (c x, c^2) by u2;
-//! let the result be (X / Z^2, Y / Z^3). Back on the first curve, with s = c Z^2, the multiple of P
-//! is
+//! Of the key P = (x, y) only x is known, and whether the root y is even or odd. With c = x^3 + 7,
+//! which is y^2, the map (X, Y) -> (y^2 X, y^3 Y) takes the curve Y^2 = X^3 + 7 to the isomorphic
+//! one Y^2 = X^3 + 7c^3, and P to (c x, c^2). That point is known without y, and the formulas for
+//! additions are the same on both curves. So the ladder multiplies (c x, c^2) by u2; let the result
+//! be (X / Z^2, Y / Z^3). Back on the first curve, with s = c Z^2, the multiple of P is
 //!
 //! ```text
 //! Q = (X / s, y * w),   w = Y / (Z c s)
 //! ```
 //!
-//! Its x is known, its y but for the factor y. Let A = (xa, ya) be the multiple of G, and
+//! Its x is known, and its y up to the factor y. Let A = (xa, ya) be the multiple of G, and
 //! h = xa - X / s, which must not be zero. The sum A + Q has the x coordinate r if and only if
 //!
 //! ```text
@@ -27,17 +26,17 @@
 //! y = N / D,   N = ya^2 s^3 + Y^2 - (xa s + X + r s) H^2,   D = 2 ya Y Z s
 //! ```
 //!
-//! If the point with the root y fulfils the equation, N / D is that root. If, the other way round,
-//! the square of N / D is c, then x is on the curve, N / D is one of its roots, and the point with
-//! this root fulfils the equation. So the signature is valid exactly if (N / D)^2 = c and N / D is
-//! the root that is odd or even as the key says. A wrong parity means the key -P, and is refused.
+//! If the point with the root y satisfies the equation, N / D is that root. Conversely, if the
+//! square of N / D is c, then x is on the curve, N / D is one of its roots, and the point with this
+//! root satisfies the equation. So the signature is valid if and only if (N / D)^2 = c and N / D is
+//! odd or even as the key requires. A wrong parity means the key -P, and is refused.
 //!
-//! Where x is not on the curve, (c x, c^2) lies on the twist, and (N / D)^2 = c cannot hold, as c
-//! has no root. The denominator inverted is D * H; it is zero where A = Q or A = -Q, where u2 * P
-//! is infinity, and where the ladder met an exceptional case (Z = 0): all those are told apart as
+//! If x is not on the curve, (c x, c^2) lies on the twist, and (N / D)^2 = c cannot hold, as c has
+//! no root. The inverted denominator is D * H. It is zero if A = Q or A = -Q, if u2 * P is
+//! infinity, and if the ladder met an exceptional case (Z = 0): all of these are reported as
 //! exceptional.
 //!
-//! BIP340 and Taproot ask for the y of the sum too, which is (ya - y w) / h * (xa - r) - ya, where
+//! BIP340 and Taproot also need the y of the sum, which is (ya - y w) / h * (xa - r) - ya, where
 //! (ya - y w) / h = (ya s c Z - y Y) / (c Z H) and 1 / (c Z H) = (2 ya Y Z^2) / (D H).
 
 use std::ops::Range;
@@ -51,13 +50,13 @@ use crate::vector::{Mask, Op, Vector};
 use crate::words::N;
 use crate::work::{Outcome, Work};
 
-/// Solves the equation in every lane.
+/// The stage that solves the equation in every lane.
 pub struct Equation<'a> {
     /// The batch.
     pub work: &'a mut Work,
 }
 
-/// What the equation is made of; the names are those of the module's description.
+/// The terms of the equation, named as in the description of the module.
 #[derive(Default)]
 struct Terms {
     c: Group,
@@ -78,7 +77,7 @@ struct Terms {
     /// 1 / (D H)
     inverse: Group,
     r: Group,
-    /// What is needed on the way.
+    /// Memory for intermediate results.
     memory: [Group; 4],
 }
 
@@ -113,7 +112,7 @@ impl Op for Equation<'_> {
             let Terms { dh, inverse, memory: [other, ..], .. } = &mut terms;
             let mut number = Number::Itself(dh);
             if careful {
-                // Their lanes are marked already.
+                // The lanes of zeros are marked already.
                 number.without_zeros(steps, other, &mut [0; GROUP]);
                 number = Number::Itself(other);
             }
@@ -141,7 +140,7 @@ fn forward<V: Vector>(work: &mut Work, terms: &mut Terms, careful: bool, chain: 
 }
 
 impl Terms {
-    /// The terms of a group, but for `inverse` and `r`.
+    /// Computes the terms of a group, except `inverse` and `r`.
     #[inline(always)]
     fn set<V: Vector>(&mut self, steps: Steps<V>, work: &Work, (group, vectors, ladder): &Place) {
         let Self { c, x, y, z, s, xa, ya, xas, h, m, dh, memory: [other, key, square, _], .. } =
@@ -203,9 +202,9 @@ fn solve<V: Vector>(steps: Steps<V>, work: &mut Work, vectors: Range<usize>, ter
 struct Roots {
     /// Below p.
     y: Group,
-    /// The lanes where its square is c.
+    /// The lanes in which its square is c.
     holds: [Mask; GROUP],
-    /// The lanes where it is odd.
+    /// The lanes in which it is odd.
     odd: [Mask; GROUP],
 }
 
@@ -241,7 +240,7 @@ impl Roots {
     }
 }
 
-/// The lanes in which the y of the sum is odd, given the y of the key.
+/// Returns the lanes in which the y of the sum is odd, given the y of the key.
 #[inline(always)]
 fn sum_is_odd<V: Vector>(steps: Steps<V>, terms: &mut Terms, key_y: &Group) -> [Mask; GROUP] {
     let Terms { c, y, z, s, xa, ya, m, inverse, r, memory: [a, b, d, _], .. } = terms;

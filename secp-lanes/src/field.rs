@@ -1,9 +1,9 @@
 //! Numbers modulo p = 2^256 - 2^32 - 977, eight side by side.
 //!
-//! A number is five limbs of 52 bits, least significant first, a vector for each limb. It is any
-//! number of its class below 2^260; a product is below 1.01 * 2^256, or below 2.01 * 2^256 where
-//! something is subtracted. The *size* of a number, in the comments below, is a bound in units of
-//! 2^256: factors may have sizes up to 15.
+//! A number is five limbs of 52 bits, least significant first, with a vector for each limb. It is
+//! any representative of its residue class below 2^260; a product is below 1.01 * 2^256, or below
+//! 2.01 * 2^256 if something is subtracted. The *size* of a number, in the comments below, is a
+//! bound in units of 2^256: factors may have sizes up to 15.
 
 use crate::inverse::{Prime, of_lanes};
 use crate::vector::{
@@ -32,26 +32,26 @@ pub struct Fe<V>(pub [V; 5]);
 pub struct Wide<V>(pub [V; 10]);
 
 /// A number before its last carries: five signed columns, and a last one of weight 2^260 that is
-/// at least zero and below 2^47.
+/// not negative and below 2^47.
 #[derive(Clone, Copy)]
 pub struct Loose<V>([V; 5], V);
 
 impl<V: Numbers> Fe<V> {
-    /// The number, which is below 2^52, in every lane.
+    /// Returns a number below 2^52 in every lane.
     #[inline(always)]
     pub fn small(number: u64) -> Self {
         let zero = V::splat(0);
         Self([V::splat(number), zero, zero, zero, zero])
     }
 
-    /// The number in every lane.
+    /// Returns the number in every lane.
     #[inline(always)]
     pub fn constant(words: Words) -> Self {
         let [w0, w1, w2, w3] = words;
         Self::from_words([V::splat(w0), V::splat(w1), V::splat(w2), V::splat(w3)])
     }
 
-    /// From words of 64 bits, least significant first: any number below 2^256.
+    /// Converts from 64-bit words, least significant first: any number below 2^256.
     #[inline(always)]
     pub fn from_words([w0, w1, w2, w3]: [V; 4]) -> Self {
         let low = V::splat(LOW52);
@@ -64,7 +64,7 @@ impl<V: Numbers> Fe<V> {
         ])
     }
 
-    /// The words of a number below 2^256, as [`Fe::below_2_256`] makes it.
+    /// Returns the words of a number below 2^256, such as [`Fe::below_2_256`] returns.
     #[inline(always)]
     pub fn to_words(self) -> [V; 4] {
         let [l0, l1, l2, l3, l4] = self.0;
@@ -76,7 +76,7 @@ impl<V: Numbers> Fe<V> {
         ]
     }
 
-    /// The sum; its size is the sum of the sizes.
+    /// Returns the sum; its size is the sum of the sizes.
     #[inline(always)]
     pub fn add(self, other: Self) -> Self {
         let mut sum = self;
@@ -86,26 +86,27 @@ impl<V: Numbers> Fe<V> {
         sum.carried()
     }
 
-    /// Twice the number; twice the size.
+    /// Returns twice the number; the size doubles.
     #[inline(always)]
     pub fn double(self) -> Self {
         self.add(self)
     }
 
-    /// The difference, for a subtrahend of size 4 or less; the size grows by 4.
+    /// Returns the difference, for a subtrahend of size 4 or less; the size grows by 4.
     #[inline(always)]
     pub fn sub(self, other: Self) -> Self {
         self.minus(other).plus_p(4).carried()
     }
 
-    /// Zero minus the number in the lanes of the mask, for a size of 4 or less; size 8 at most.
+    /// Negates the number in the lanes of the mask, for a size of 4 or less; the result has size 8
+    /// at most.
     #[inline(always)]
     pub fn negate_if(self, mask: Mask) -> Self {
         self.signed_if(mask).plus_p(4).carried()
     }
 
-    /// The limbs, negated in the lanes of the mask, so that they are signed: for
-    /// [`Fe::sub_signed`] and [`Loose::sub`] only.
+    /// Negates the limbs in the lanes of the mask, so that they are signed: for [`Fe::sub_signed`]
+    /// and [`Loose::sub`] only.
     #[inline(always)]
     pub fn signed_if(self, mask: Mask) -> Self {
         let mut negated = self;
@@ -115,13 +116,14 @@ impl<V: Numbers> Fe<V> {
         negated
     }
 
-    /// The difference of numbers of size 4 with signed limbs; of size 16 at most.
+    /// Returns the difference of numbers of size 4 with signed limbs; the result has size 16 at
+    /// most.
     #[inline(always)]
     pub fn sub_signed(self, other: Self) -> Self {
         self.minus(other).plus_p(8).carried()
     }
 
-    /// The differences of the limbs, which are signed.
+    /// Returns the differences of the limbs, which are signed.
     #[inline(always)]
     pub fn minus(self, other: Self) -> Self {
         let mut difference = self;
@@ -131,7 +133,7 @@ impl<V: Numbers> Fe<V> {
         difference
     }
 
-    /// The lanes of `yes` where the mask has a one, those of `no` elsewhere.
+    /// Takes the lanes of `yes` where the mask has a one, and those of `no` elsewhere.
     #[inline(always)]
     pub fn select(mask: Mask, yes: Self, no: Self) -> Self {
         let mut chosen = no;
@@ -149,7 +151,8 @@ impl<V: Numbers> Fe<V> {
         self
     }
 
-    /// The limbs below 2^52 of a number of signed columns that is at least zero.
+    /// Carries the columns of a number that is not negative, whose columns are signed, into limbs
+    /// below 2^52.
     #[inline(always)]
     pub fn carried(self) -> Self {
         let low = V::splat(LOW52);
@@ -157,24 +160,25 @@ impl<V: Numbers> Fe<V> {
         Self([l0.and(low), l1.and(low), l2.and(low), l3.and(low), l4])
     }
 
-    /// The same as [`Fe::carried`], with limbs that are good for products alone.
+    /// Does what [`Fe::carried`] does, with limbs that are usable only in products.
     #[inline(always)]
     fn carried_factor(self) -> Self {
         let [l0, l1, l2, l3, l4] = V::carries(self.0);
         Self([l0.factor(), l1.factor(), l2.factor(), l3.factor(), l4])
     }
 
-    /// The product before any reduction.
+    /// Returns the product before any reduction.
     #[inline(always)]
     pub fn product(self, other: Self) -> Wide<V> {
         Wide(V::product(starts(), self.0, other.0))
     }
 
-    /// The product minus `2^SHIFT * less`, where both stand for products of sizes whose product is
-    /// below 16 and 16 / 2^SHIFT: 2^260 * p is added, so that the number is positive.
+    /// Returns the product minus `2^SHIFT * less`. The sizes of the factors have a product below
+    /// 16, and those of `less` one below 16 / 2^SHIFT; 2^260 * p is added, so that the number is
+    /// positive.
     #[inline(always)]
     pub fn product_minus<const SHIFT: u32>(self, other: Self, less: Wide<V>) -> Wide<V> {
-        // What the product starts with is what is subtracted, so that it needs fewer registers.
+        // The product starts from the subtrahend, which needs fewer registers.
         let mut columns: [V; 10] = starts();
         columns[9] = columns[9].add(V::splat(1 << 48));
         columns[5] = columns[5].sub(V::splat(R256));
@@ -184,7 +188,7 @@ impl<V: Numbers> Fe<V> {
         Wide(V::product(columns, self.0, other.0))
     }
 
-    /// The square before any reduction.
+    /// Returns the square before any reduction.
     #[inline(always)]
     pub fn square(self) -> Wide<V> {
         let a = self.0;
@@ -192,7 +196,7 @@ impl<V: Numbers> Fe<V> {
         for (c, (lows, highs)) in c.iter_mut().zip(COUNTS) {
             *c = V::splat(half_start::<V>(lows, highs));
         }
-        // These two are not doubled.
+        // These two columns are not doubled.
         c[0] = c[0].add(c[0]);
         c[9] = c[9].add(c[9]);
         macro_rules! low {
@@ -217,15 +221,15 @@ impl<V: Numbers> Fe<V> {
         Wide(c)
     }
 
-    /// The same class, below 2^256; for sizes up to 15.
+    /// Returns the same residue class, below 2^256; for sizes up to 15.
     #[inline(always)]
     pub fn below_2_256(self) -> Self {
-        // After the first pass a number is below 2^256 + 2^37, and where it is 2^256 or more it is
-        // so small without that bit that the second pass leaves no further one.
+        // After the first pass a number is below 2^256 + 2^37. If it is 2^256 or more, the rest is
+        // so small that the second pass leaves nothing above 2^256.
         self.cut().cut()
     }
 
-    /// Replaces what is above 2^256.
+    /// Reduces the part above 2^256.
     #[inline(always)]
     fn cut(mut self) -> Self {
         let above = self.0[4].shr::<48>();
@@ -235,11 +239,11 @@ impl<V: Numbers> Fe<V> {
         self.carried()
     }
 
-    /// The one number of the class that is below p.
+    /// Returns the representative of the residue class below p.
     #[inline(always)]
     pub fn canonical(self) -> Self {
         let number = self.below_2_256();
-        // Adding 2^256 - p passes 2^256 exactly where the number is p or more.
+        // Adding 2^256 - p reaches 2^256 if and only if the number is p or more.
         let mut trial = number;
         trial.0[0] = trial.0[0].add(V::splat(R256));
         let trial = trial.carried();
@@ -249,14 +253,14 @@ impl<V: Numbers> Fe<V> {
         Self::select(reached, number, reduced)
     }
 
-    /// The lanes that are zero modulo p.
+    /// Returns the lanes that are zero modulo p.
     #[inline(always)]
     pub fn zeros(self) -> Mask {
         let [l0, l1, l2, l3, l4] = self.canonical().0;
         l0.or(l1).or(l2).or(l3).or(l4).zeros()
     }
 
-    /// The lanes whose canonical number is odd.
+    /// Returns the lanes whose canonical number is odd.
     #[inline(always)]
     pub fn odd(self) -> Mask {
         !self.canonical().0[0].and(V::splat(1)).zeros()
@@ -264,7 +268,7 @@ impl<V: Numbers> Fe<V> {
 }
 
 impl<V: Vector> Fe<V> {
-    /// The numbers of eight rows, each below 2^256.
+    /// Loads eight rows, each a number below 2^256.
     #[inline(always)]
     pub fn from_rows([r0, r1, r2, r3, r4, r5, r6, r7]: &[Words; LANES]) -> Self {
         Self::from_words(V::from_rows([r0, r1, r2, r3, r4, r5, r6, r7]))
@@ -282,19 +286,19 @@ impl<V: Vector> Fe<V> {
         store(&self.0, to);
     }
 
-    /// The product; in [`Steps`](crate::group::Steps) of many vectors it takes less time.
+    /// Returns the product; in [`Steps`](crate::group::Steps) of many vectors it takes less time.
     #[inline(always)]
     pub fn mul(self, other: Self) -> Self {
         Self(V::step::<Product, 2>([self.0, other.0]))
     }
 
-    /// The square.
+    /// Returns the square.
     #[inline(always)]
     pub fn sqr(self) -> Self {
         Self(V::step::<Square, 1>([self.0]))
     }
 
-    /// The number of lane 0, below p.
+    /// Returns the number of lane 0, below p.
     #[inline(always)]
     pub fn first(self) -> Words {
         let mut rows = [[0; 4]; LANES];
@@ -302,7 +306,7 @@ impl<V: Vector> Fe<V> {
         rows[0]
     }
 
-    /// Each lane moved down by so many; the lowest ones come to the top.
+    /// Rotates the lanes down by this many; the lowest ones move to the top.
     #[inline(always)]
     pub fn rotated(self, by: usize) -> Self {
         let mut rows = [[0; 4]; LANES];
@@ -311,7 +315,7 @@ impl<V: Vector> Fe<V> {
         Self::from_rows(&rows)
     }
 
-    /// The inverse; zero for zero.
+    /// Returns the inverse; zero for zero.
     #[inline(always)]
     pub fn inverse(self) -> Self {
         const PRIME: Prime = Prime::new(P);
@@ -322,7 +326,7 @@ impl<V: Vector> Fe<V> {
     }
 }
 
-/// Defines steps by their names, inputs and results.
+/// Defines steps by name, inputs and result.
 macro_rules! steps {
     ($($(#[$doc:meta])* $name:ident($($input:ident),* ; $mask:ident) => $value:expr;)*) => {$(
         $(#[$doc])*
@@ -347,19 +351,19 @@ steps! {
     Product(a, b; _mask) => a.product(b).fold().finish();
     /// a^2
     Square(a; _mask) => a.square().fold().finish();
-    /// a b, good for products alone
+    /// a b, usable only in products
     ProductFactor(a, b; _mask) => a.product(b).fold().finish_factor();
-    /// a^2, good for products alone
+    /// a^2, usable only in products
     SquareFactor(a; _mask) => a.square().fold().finish_factor();
 }
 
 impl<V: Numbers> Wide<V> {
-    /// Plus 64 p, where low halves may be negative, so that none of the lower columns is.
+    /// Adds 64 p if low halves may be negative, so that none of the lower columns is.
     ///
-    /// A low half is -2^51 at least, and a column gets at most six of them: five here and one in
+    /// A low half is at least -2^51, and a column gets at most six of them: five here and one in
     /// [`Wide::fold`] (the lowest: one here, one there, and one in [`Loose::finish`]). So
     /// 2^262 = 4 * 2^260 is added, of which every column keeps 4 * 2^52 and takes 4 from the next;
-    /// and subtracted 64 (2^32 + 977). `Loose::replaced` takes 64 * 2^256 off again.
+    /// and 64 (2^32 + 977) is subtracted. `Loose::replaced` takes 64 * 2^256 off again.
     #[inline(always)]
     fn raised(mut self) -> Self {
         if V::ROUNDS {
@@ -371,7 +375,7 @@ impl<V: Numbers> Wide<V> {
         self
     }
 
-    /// Replaces 2^260 by its remainder, once.
+    /// Reduces the part above 2^260, once.
     #[inline(always)]
     pub fn fold(self) -> Loose<V> {
         let [mut c0, mut c1, mut c2, mut c3, mut c4, c5, c6, c7, c8, c9] = self.raised().0;
@@ -397,7 +401,7 @@ impl<V: Numbers> Wide<V> {
 }
 
 impl<V: Numbers> Loose<V> {
-    /// This times `2^SHIFT`, for shifts of 3 at most.
+    /// Multiplies by `2^SHIFT`, for shifts of at most 3.
     #[inline(always)]
     pub fn shifted<const SHIFT: u32>(mut self) -> Self {
         for column in &mut self.0 {
@@ -406,7 +410,7 @@ impl<V: Numbers> Loose<V> {
         Self(self.0, self.1.shl::<SHIFT>())
     }
 
-    /// Three times this.
+    /// Multiplies by three.
     #[inline(always)]
     pub fn tripled(mut self) -> Self {
         for column in &mut self.0 {
@@ -415,7 +419,7 @@ impl<V: Numbers> Loose<V> {
         Self(self.0, self.1.add(self.1).add(self.1))
     }
 
-    /// This minus `2^SHIFT * number`. Ends in [`Loose::finish_signed`].
+    /// Subtracts `2^SHIFT * number`. Must be followed by [`Loose::finish_signed`].
     #[inline(always)]
     pub fn sub<const SHIFT: u32>(mut self, number: Fe<V>) -> Self {
         for i in 0..5 {
@@ -424,7 +428,8 @@ impl<V: Numbers> Loose<V> {
         self
     }
 
-    /// Zero minus this in the lanes of the mask. Ends in [`Loose::finish_negated_factor`].
+    /// Negates the number in the lanes of the mask. Must be followed by
+    /// [`Loose::finish_negated_factor`].
     #[inline(always)]
     pub fn negate_if(mut self, mask: Mask) -> Self {
         for column in &mut self.0 {
@@ -433,19 +438,19 @@ impl<V: Numbers> Loose<V> {
         Self(self.0, self.1.negate_if(mask))
     }
 
-    /// The number, of size 1.01, where no column is negative.
+    /// Returns the number, of size 1.01, if no column is negative.
     #[inline(always)]
     pub fn finish(self) -> Fe<V> {
         self.replaced(0).carried()
     }
 
-    /// The number, of size 2.01, where columns are above -2^60 and the last is not negative.
+    /// Returns the number, of size 2.01, if columns are above -2^60 and the last is not negative.
     #[inline(always)]
     pub fn finish_signed(self) -> Fe<V> {
         self.replaced_signed().carried()
     }
 
-    /// The same with limbs that are good for products alone.
+    /// Does what [`Loose::finish_signed`] does, with limbs that are usable only in products.
     #[inline(always)]
     pub fn finish_signed_factor(self) -> Fe<V> {
         self.replaced_signed().carried_factor()
@@ -453,30 +458,31 @@ impl<V: Numbers> Loose<V> {
 
     #[inline(always)]
     fn replaced_signed(mut self) -> Fe<V> {
-        // (2^15 + 1) * p, of which 2^15 * 2^256 is replaced by its remainder.
+        // Adds (2^15 + 1) * p, of which 2^15 * 2^256 is replaced by its remainder.
         self.0[4] = self.0[4].add(V::splat(1 << 63));
         self.0[0] = self.0[0].sub(V::splat(((1 << 15) + 1) * R256));
         self.replaced(1 << 48)
     }
 
-    /// The number with limbs that are good for products alone ([`Numbers::factor`]).
+    /// Does what [`Loose::finish`] does, with limbs that are usable only in products
+    /// ([`Numbers::factor`]).
     #[inline(always)]
     pub fn finish_factor(self) -> Fe<V> {
         self.replaced(0).carried_factor()
     }
 
-    /// The number, of size 2.01, where columns are above -2^60 and the last above -2^40, with limbs
-    /// that are good for products alone.
+    /// Returns the number, of size 2.01, if columns are above -2^60 and the last above -2^40, with
+    /// limbs that are usable only in products.
     #[inline(always)]
     pub fn finish_negated_factor(mut self) -> Fe<V> {
-        // 2^40 * 2^260 = 2^44 * 2^256, minus its remainder 2^44 * (2^32 + 977).
+        // Adds 2^40 * 2^260 = 2^44 * 2^256, minus its remainder 2^44 * (2^32 + 977).
         self.1 = self.1.add(V::splat(1 << 40));
         self.0[0] = self.0[0].sub(V::splat(977 << 44));
         self.0[1] = self.0[1].sub(V::splat(1 << (44 + 32 - 52)));
         self.finish_signed_factor()
     }
 
-    /// Replaces 2^256 by its remainder, and adds `extra` at 2^208, without carries.
+    /// Reduces the part above 2^256, and adds `extra` at 2^208, without carries.
     #[inline(always)]
     fn replaced(self, extra: u64) -> Fe<V> {
         let [mut c0, c1, c2, c3, c4] = self.0;

@@ -1,10 +1,10 @@
-//! How a multiple u * P is taken apart for the ladder.
+//! Splits the factor of a multiple u * P for the ladder.
 //!
-//! With the third root of unity w, the map (x, y) -> (beta x, y) is multiplication by lambda, and
-//! u = a + b lambda with a and b of half as many bits ([`split`]). The number a + b w of the
+//! With the third root of unity w, the map (x, y) -> (beta x, y) is multiplication by lambda, and u
+//! = a + b lambda with a and b of half as many bits ([`split`]). The number a + b w of the
 //! Eisenstein integers `Z[w]` is then written in base 8 ([`digits`]): each of 43 digits is zero, or
-//! one of [`POINTS`] times one of the six units 1, w, w^2, -1, -w, -w^2. So one addition a digit is
-//! enough for both halves, and the table has 11 points.
+//! one of [`POINTS`] times one of the six units 1, w, w^2, -1, -w, -w^2. So one addition per digit
+//! serves both halves, and the table has 11 points.
 
 use std::sync::LazyLock;
 
@@ -13,8 +13,8 @@ use crate::vector::{LANES, Mask, Words};
 /// Number of digits.
 pub const DIGITS: usize = 43;
 
-/// The digits up to units: (a, b) stands for a + b w. Every element of `Z[w]` is modulo 8 zero or a
-/// unit times one of these, and every element of norm 16 or less is a unit times one of these.
+/// The digits up to units: (a, b) stands for a + b w. Every element of `Z[w]` is, modulo 8, zero or
+/// a unit times one of these, and every element of norm 16 or less is a unit times one of these.
 pub const POINTS: [(i8, i8); 11] =
     [(1, 0), (1, -1), (2, 0), (2, -1), (3, 1), (3, 0), (2, -2), (3, -1), (4, 1), (4, 0), (3, -2)];
 
@@ -31,10 +31,10 @@ struct Halves {
     b: [u64; 3],
 }
 
-/// Splits a number below n into halves of which each is below 2.6 * 2^126, in absolute value.
+/// Splits a number below n into halves, each below 2.6 * 2^126 in absolute value.
 ///
 /// The lattice of (a, b) with a + b lambda = 0 (mod n) has the basis (A, -B), (A + B, A). The
-/// vector nearest to (u, 0), but for rounding, is subtracted from it.
+/// vector nearest to (u, 0), up to rounding, is subtracted from it.
 fn split(u: &Words) -> Halves {
     const A: [u64; 2] = [0xe86c_90e4_9284_eb15, 0x3086_d221_a7d4_6bcd];
     const B: [u64; 2] = [0x6f54_7fa9_0abf_e4c3, 0xe443_7ed6_010e_8828];
@@ -58,7 +58,7 @@ fn split(u: &Words) -> Halves {
     Halves { a: sub(&sub(&sub(&low, &ca), &da), &db), b: sub(&cb, &da) }
 }
 
-/// The product divided by 2^384, rounded.
+/// Returns the product divided by 2^384, rounded.
 fn above_384(a: &Words, b: &Words) -> [u64; 2] {
     let mut product = [0; 8];
     for i in 0..4 {
@@ -73,7 +73,7 @@ fn above_384(a: &Words, b: &Words) -> [u64; 2] {
     halves(rounded)
 }
 
-/// The low 192 bits of the product.
+/// Returns the low 192 bits of the product.
 fn low_product(a: &[u64; 2], b: &[u64; 2]) -> [u64; 3] {
     let mut product = [0; 3];
     let carry;
@@ -86,18 +86,18 @@ fn low_product(a: &[u64; 2], b: &[u64; 2]) -> [u64; 3] {
     product
 }
 
-/// The words of `a * b + c + d`, low and high.
+/// Returns the words of `a * b + c + d`, low and high.
 fn mad(a: u64, b: u64, c: u64, d: u64) -> (u64, u64) {
     let [low, high] = halves(u128::from(a) * u128::from(b) + u128::from(c) + u128::from(d));
     (low, high)
 }
 
-/// The words of a number, low and high.
+/// Returns the words of a number, low and high.
 fn halves(number: u128) -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
 
-/// The difference modulo 2^192.
+/// Returns the difference modulo 2^192.
 fn sub(a: &[u64; 3], b: &[u64; 3]) -> [u64; 3] {
     let (d0, under) = a[0].overflowing_sub(b[0]);
     let (d1, under_one) = a[1].overflowing_sub(b[1]);
@@ -106,11 +106,11 @@ fn sub(a: &[u64; 3], b: &[u64; 3]) -> [u64; 3] {
     [d0, d1, d2]
 }
 
-/// The digits of numbers below n in base 8, least significant first. Returns the lanes in which
-/// they do not suffice, which cannot happen.
+/// Computes the digits of numbers below n in base 8, least significant first. Returns the lanes in
+/// which 43 digits do not suffice, which cannot happen.
 ///
-/// A digit says what is carried to the next one of its number, so that one number alone would keep
-/// the processor waiting: all go side by side.
+/// Each digit determines the carry into the next one, so the processor would have to wait for it if
+/// numbers were converted one by one: all are converted side by side.
 pub fn digits(numbers: &[Words; LANES], digits: &mut [[Digit; LANES]; DIGITS]) -> Mask {
     let table = &*RECODING;
     let halves = numbers.each_ref().map(split);
@@ -144,15 +144,16 @@ pub fn digits(numbers: &[Words; LANES], digits: &mut [[Digit; LANES]; DIGITS]) -
     failed
 }
 
-/// So many digits are taken out of a word.
+/// The number of digits that are taken from one word.
 const PART: usize = 14;
 const _: () = assert!((DIGITS - 1).is_multiple_of(PART) && 3 * PART + 3 <= 64);
 
-/// What the lowest three bits of both halves, and the carries into them, are replaced by.
+/// The digit for the lowest three bits of both halves and the carries into them, and the next
+/// carries.
 #[derive(Clone, Copy, Default)]
 struct Step {
     digit: Digit,
-    /// The carries: 64 for one of a, 128 for one of b.
+    /// The carries: 64 for a carry of a, 128 for a carry of b.
     state: u8,
 }
 
@@ -161,14 +162,15 @@ const TOP_MAX: i64 = 5;
 const TOP: usize = 11;
 
 struct Recoding {
-    /// By the bits of a, those of b, and the carries.
+    /// The steps, by the bits of a, those of b, and the carries.
     steps: [Step; 256],
     /// The highest digit, by a and b plus [`TOP_MAX`].
     top: [[Option<Digit>; TOP]; TOP],
 }
 
 impl Recoding {
-    /// The highest digit, of what is left: a and b divided by 2^126, rounded down, and the carries.
+    /// Returns the highest digit, for the rest: a and b divided by 2^126, rounded down, and the
+    /// carries.
     fn highest(&self, a: &[u64; 3], b: &[u64; 3], state: usize) -> Option<Digit> {
         let rest = |half: &[u64; 3], carry: usize| {
             let top = (half[2] << 2 | half[1] >> 62).cast_signed();

@@ -1,23 +1,23 @@
 //! Groups of vectors in memory, and steps that are done for all vectors of a group.
 //!
-//! A product is a chain of instructions of which each waits for the one before: some 90 cycles,
-//! while the processor needs 31 to 61 to start them all. So a step takes one vector after another,
-//! none of which waits for any other: the processor begins with the next while the last ends. The
-//! loop over them is a function of its own, short enough to stay where instructions are kept
-//! decoded; compiled into the code around them, the steps of one addition would not fit there.
+//! A product is a chain of dependent instructions: it takes some 90 cycles, while the processor
+//! needs 31 to 61 to start them all. So a step takes one vector after another, and since none
+//! depends on another, the processor begins with the next while the last ends. The loop over them
+//! is a function of its own, short enough to stay in the cache of decoded instructions; inlined
+//! into the code around them, the steps of one addition would not fit there.
 
 use std::marker::PhantomData;
 
 use crate::field::Fe;
 use crate::vector::{Limbs, Mask, Step, Vector};
 
-/// Vectors of a group.
+/// Number of vectors in a group.
 pub const GROUP: usize = 4;
 
-/// Numbers of a group.
+/// A group of numbers in memory.
 pub type Group = [Limbs; GROUP];
 
-/// A group of which every vector is the same.
+/// Returns a group with the same number in every vector.
 #[inline(always)]
 pub fn splat<V: Vector>(number: Fe<V>) -> Group {
     let mut group = Group::default();
@@ -27,7 +27,7 @@ pub fn splat<V: Vector>(number: Fe<V>) -> Group {
     group
 }
 
-/// Does steps for the first so many vectors of a group.
+/// A way to compute steps for the first vectors of a group.
 pub struct Steps<V> {
     vectors: usize,
     kind: PhantomData<V>,
@@ -43,13 +43,13 @@ impl<V> Clone for Steps<V> {
 impl<V> Copy for Steps<V> {}
 
 impl<V: Vector> Steps<V> {
-    /// For so many vectors, [`GROUP`] at most.
+    /// Computes steps for this many vectors, at most [`GROUP`].
     #[inline(always)]
     pub fn new(vectors: usize) -> Self {
         Self { vectors, kind: PhantomData }
     }
 
-    /// Number of vectors.
+    /// Returns the number of vectors.
     #[inline(always)]
     pub fn vectors(self) -> usize {
         self.vectors

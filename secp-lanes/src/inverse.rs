@@ -1,18 +1,19 @@
-//! Inverses modulo p and modulo n: one for the product of eight lanes, from which each lane gets
-//! its own back (Montgomery).
+//! Inverses modulo p and modulo n: a single inversion of the product of eight lanes, from which the
+//! inverse of each lane is derived (Montgomery).
 //!
-//! The one inverse is computed outside the lanes, by division steps (Bernstein and Yang, "Fast
-//! constant-time gcd computation and modular inversion", 2019), and not in constant time. By
-//! Fermat's little theorem, in lanes, it takes three times as long, since every square waits for
-//! the one before.
+//! The inversion is computed outside the lanes, by division steps (Bernstein and Yang, "Fast
+//! constant-time gcd computation and modular inversion", 2019), but not in constant time. By
+//! Fermat's little theorem, in lanes, it would take three times as long, since every square waits
+//! for the one before.
 
 use crate::vector::Words;
 
-/// Division steps that are made on the lowest bits of f and g alone.
+/// Number of division steps that need only the lowest bits of f and g.
 const STEPS: u32 = 62;
 /// The lowest 62 bits.
 const LOW62: u64 = (1 << STEPS) - 1;
-/// After so many times 62 division steps g is zero, for numbers below 2^256: 741 are enough.
+/// After this many times 62 division steps g is zero, for numbers below 2^256: 741 steps are
+/// enough.
 const ROUNDS_MAX: usize = 12;
 
 /// A signed number in limbs of 62 bits, of which the highest is signed.
@@ -34,9 +35,9 @@ struct Matrix {
 }
 
 impl Prime {
-    /// For this prime.
+    /// Prepares inversions modulo this prime.
     pub const fn new(words: Words) -> Self {
-        // Each step doubles the number of bits that are right, of which an odd number has three.
+        // Each step doubles the number of correct bits; an odd number starts with three.
         let mut inverse = words[0];
         let mut step = 0;
         while step < 5 {
@@ -47,7 +48,7 @@ impl Prime {
         Self { limbs: limbs(&words), minus_inverse: inverse.wrapping_neg() & LOW62 }
     }
 
-    /// The inverse of a number below the prime; zero for zero.
+    /// Returns the inverse of a number below the prime; zero for zero.
     pub fn inverse(&self, number: &Words) -> Words {
         let (mut f, mut g) = (self.limbs, limbs(number));
         let (mut d, mut e): (Limbs, Limbs) = ([0; 5], [1, 0, 0, 0, 0]);
@@ -66,7 +67,7 @@ impl Prime {
         self.below(d, f[4] < 0)
     }
 
-    /// (a x + b y) / 2^62 modulo the prime, larger by less than the prime than x and y are.
+    /// Returns (a x + b y) / 2^62 modulo the prime, larger than x and y by less than the prime.
     fn reduced(&self, (a, x): (i64, &Limbs), (b, y): (i64, &Limbs)) -> Limbs {
         let low = (a as u64).wrapping_mul(x[0] as u64);
         let low = low.wrapping_add((b as u64).wrapping_mul(y[0] as u64));
@@ -74,7 +75,7 @@ impl Prime {
         quotient((a, x), (b, y), (times.cast_signed(), &self.limbs))
     }
 
-    /// The number, negated or not, from zero to the prime. It is less than 16 times as large.
+    /// Returns the number, negated if `negate`, reduced below the prime; it is less than 16 primes.
     fn below(&self, mut number: Limbs, negate: bool) -> Words {
         if negate {
             number = quotient((-(1 << STEPS), &number), (0, &number), (0, &number));
@@ -92,13 +93,13 @@ impl Prime {
     }
 }
 
-/// Makes 62 division steps. `delta` counts on from one call to the next.
+/// Makes 62 division steps. `delta` continues from one call to the next.
 #[inline(always)]
 fn steps(delta: &mut i64, mut f: u64, mut g: u64) -> Matrix {
     let (mut u, mut v, mut q, mut r) = (1i64, 0i64, 0i64, 1i64);
     let mut left = STEPS;
     loop {
-        // While g is even it is halved, which doubles what the others count for.
+        // While g is even it is halved, which doubles the weight of the other factors.
         let zeros = (g | 1 << left).trailing_zeros();
         g >>= zeros;
         u <<= zeros;
@@ -120,7 +121,7 @@ fn steps(delta: &mut i64, mut f: u64, mut g: u64) -> Matrix {
     }
 }
 
-/// (a x + b y + c z) / 2^62 where nothing remains, with factors of at most 2^62.
+/// Returns (a x + b y + c z) / 2^62, a division without remainder, with factors of at most 2^62.
 #[inline(always)]
 fn quotient((a, x): (i64, &Limbs), (b, y): (i64, &Limbs), (c, z): (i64, &Limbs)) -> Limbs {
     let column = |i: usize| {
@@ -138,7 +139,7 @@ fn quotient((a, x): (i64, &Limbs), (b, y): (i64, &Limbs), (c, z): (i64, &Limbs))
     result
 }
 
-/// x plus `times` y.
+/// Returns x plus `times` y.
 fn sum(x: &Limbs, y: &Limbs, times: i64) -> Limbs {
     let mut carry = 0;
     let mut result = [0; 5];
@@ -150,7 +151,7 @@ fn sum(x: &Limbs, y: &Limbs, times: i64) -> Limbs {
     result
 }
 
-/// The limbs of a number below 2^256.
+/// Returns the limbs of a number below 2^256.
 const fn limbs([w0, w1, w2, w3]: &Words) -> Limbs {
     [
         (*w0 & LOW62).cast_signed(),
@@ -161,16 +162,16 @@ const fn limbs([w0, w1, w2, w3]: &Words) -> Limbs {
     ]
 }
 
-/// The reverse of [`limbs`].
+/// Converts limbs back to words, the inverse of [`limbs`].
 fn words(limbs: &Limbs) -> Words {
     let [l0, l1, l2, l3, l4] = limbs.map(i64::cast_unsigned);
     [l0 | l1 << 62, l1 >> 2 | l2 << 60, l2 >> 4 | l3 << 58, l3 >> 6 | l4 << 56]
 }
 
-/// The inverse in each lane of a number that has no zeros, from the inverse of the product of all
-/// lanes, which comes in each.
+/// Computes the inverse in each lane of a number without zeros, given the inverse of the product of
+/// all lanes in every lane.
 ///
-/// Not a function, since a function that is handed over is compiled without the vectors' features.
+/// This is a macro because a closure would be compiled without the vector features.
 macro_rules! of_lanes {
     ($number:expr, |$all:ident| $inverse:expr) => {{
         let number = $number;

@@ -14,7 +14,7 @@ pub enum Kernel {
     Avx512,
     /// Eight lanes with AVX2, and products of 52 bits by multiplications in double precision (FMA).
     Avx2,
-    /// Eight lanes in plain Rust. Slow: what the others are tested against.
+    /// Eight lanes in plain Rust. Slow: a reference for testing the others.
     Portable,
     /// libsecp256k1, one signature after another.
     Library,
@@ -24,7 +24,7 @@ impl Kernel {
     /// All kernels, the fastest first.
     pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Library, Self::Portable];
 
-    /// A name of one word, for programs.
+    /// Returns a name of one word, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
@@ -34,7 +34,7 @@ impl Kernel {
         }
     }
 
-    /// What it is, in words.
+    /// Returns a description in words, for messages.
     pub fn words(self) -> &'static str {
         match self {
             Self::Avx512 => "in lanes of AVX-512 IFMA",
@@ -44,16 +44,16 @@ impl Kernel {
         }
     }
 
-    /// The fastest kernel that this processor has and that gave the right answers.
+    /// Returns the fastest kernel that the processor supports and that answers correctly.
     pub fn best() -> Self {
         Self::ALL.into_iter().find(|kernel| kernel.check().is_ok()).unwrap_or(Self::Library)
     }
 
-    /// Whether this kernel can be used. The first call verifies a few signatures whose verdicts are
-    /// known, in less than a millisecond, after the table for multiples of G is made.
+    /// Checks whether this kernel can be used. The first call computes the table for multiples of
+    /// G, and then verifies a few signatures with known verdicts in less than a millisecond.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason why it cannot be used.
     pub fn check(self) -> Result<(), Unusable> {
         static CHECKED: [OnceLock<Result<(), Unusable>>; 4] = [const { OnceLock::new() }; 4];
         if !self.is_supported() {
@@ -63,7 +63,7 @@ impl Kernel {
         *CHECKED[self as usize].get_or_init(check)
     }
 
-    /// Whether the processor has its instructions.
+    /// Returns whether the processor has the kernel's instructions.
     pub fn is_supported(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -76,7 +76,7 @@ impl Kernel {
         }
     }
 
-    /// Runs a computation with the kernel's vectors; with portable ones where it has none.
+    /// Runs a computation with the kernel's vectors, or with portable ones if it has none.
     pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
         {
@@ -94,10 +94,10 @@ impl Kernel {
 /// Why a kernel cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
-    /// The processor lacks its instructions.
+    /// The processor lacks the kernel's instructions.
     NotSupported,
-    /// It gave a wrong answer to a signature whose verdict is known: a fault of the processor, the
-    /// compiler or this crate.
+    /// The kernel gave a wrong answer for a signature whose verdict is known: a fault of the
+    /// processor, the compiler or this crate.
     WrongAnswers,
 }
 
@@ -105,7 +105,7 @@ impl std::fmt::Display for Unusable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::NotSupported => "the processor lacks the kernel's instructions",
-            Self::WrongAnswers => "the kernel gave a wrong answer to a known signature",
+            Self::WrongAnswers => "the kernel gave a wrong answer for a known signature",
         })
     }
 }

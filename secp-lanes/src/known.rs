@@ -1,4 +1,4 @@
-//! Signatures whose verdicts are known, which each kernel has to answer before it is used.
+//! Signatures with known verdicts, which each kernel must reproduce before it is used.
 
 use crate::batch::{Batch, Verdict};
 use crate::comb::BITS_MAX;
@@ -22,7 +22,7 @@ struct Known {
     third: &'static str,
 }
 
-/// Valid ones, computed by a program of a few lines with the formulas of a textbook.
+/// Valid signatures, computed by a short program with textbook formulas.
 const KNOWN: [Known; 12] = [
     Known {
         kind: Kind::Ecdsa,
@@ -116,18 +116,18 @@ struct Unusual {
     r: &'static str,
     s: &'static str,
     message: &'static str,
-    /// What lanes say of it, and what libsecp256k1 says.
+    /// The verdict of the lanes, and that of libsecp256k1.
     verdicts: [Verdict; 2],
 }
 
 const VALID: [Verdict; 2] = [Verdict::Valid; 2];
 const INVALID: [Verdict; 2] = [Verdict::Invalid; 2];
-/// A lane that is exceptional, whose equation may hold for each r.
+/// The verdict of an exceptional lane, whose equation may hold for each r.
 const EXCEPTIONAL: Verdict = Verdict::Undecided;
 
-/// Computed by the same program.
+/// Unusual signatures, computed by the same program as `KNOWN`.
 const UNUSUAL: [Unusual; 12] = [
-    // An uncompressed key, with its y and with the other one.
+    // An uncompressed key with its y, and with the other y.
     Unusual {
         key: "04ecf185f85115c2bcd36d128b40b0576ef507890da40d98c87ffd75ea9e4ff403\
               d512a58164ab39e22975cd5b62290279bcdc86e2337df820aaccfb30764ee350",
@@ -221,14 +221,15 @@ const UNUSUAL: [Unusual; 12] = [
     },
 ];
 
-/// What is done to a known signature, so that it is no longer valid.
+/// The number of ways to make a known signature invalid.
 const SPOILERS: usize = 4;
 
-/// Whether a kernel gives the right answer to every known signature: valid as it is, invalid where
-/// a bit of one of its parts is changed, and exceptional where the arithmetic is.
+/// Returns whether a kernel gives the right answer for every known signature: valid as it is,
+/// invalid with a changed bit in one of its parts, and undecided where the arithmetic is
+/// exceptional.
 ///
-/// One exceptional lane takes its whole batch another way, so that there is a batch without any,
-/// which fills a group and begins another, and a small one with them.
+/// A single exceptional lane changes the path of its whole batch. So one batch has none, and fills
+/// a group and begins another; a small batch has them.
 pub fn answers(kernel: Kernel) -> bool {
     let mut batch = Batch::unchecked(kernel, BITS_MAX);
     [false, true].into_iter().all(|with_exceptional| {
@@ -237,8 +238,8 @@ pub fn answers(kernel: Kernel) -> bool {
     })
 }
 
-/// Adds one of the two batches, and returns its verdicts. Valid and invalid signatures take turns,
-/// so that all vectors have both.
+/// Adds one of the two batches, and returns the expected verdicts. Valid and invalid signatures
+/// alternate, so that all vectors have both.
 fn fill(batch: &mut Batch, with_exceptional: bool) -> Vec<Verdict> {
     let by_library = usize::from(batch.kernel() == Kernel::Library);
     let mut expected = Vec::new();
@@ -286,7 +287,7 @@ fn array<const LEN: usize>(bytes: &[u8]) -> &[u8; LEN] {
     bytes.try_into().expect("the lengths of known signatures fit")
 }
 
-/// The signature in strict DER.
+/// Returns the signature in strict DER.
 fn der(r: &[u8; 32], s: &[u8; 32]) -> Vec<u8> {
     let mut der = vec![0x30, 0];
     for number in [r, s] {
@@ -306,7 +307,7 @@ fn parse(digits: &str) -> Vec<u8> {
     pairs.iter().map(|[high, low]| nibble(*high) << 4 | nibble(*low)).collect()
 }
 
-/// A number of at most 32 bytes.
+/// Parses a hexadecimal number of at most 32 bytes.
 fn number(digits: &str) -> [u8; 32] {
     let digits = parse(digits);
     let mut number = [0; 32];

@@ -1,4 +1,4 @@
-//! The multiple u2 * P, by a ladder: for each digit of u2 three doublings and one addition.
+//! The multiple u2 * P, by a ladder: three doublings and one addition for each digit of u2.
 
 use crate::field::Fe;
 use crate::glv::{DIGITS, Digit, POINTS, ZERO};
@@ -7,12 +7,12 @@ use crate::point::{Affine, Jacobian, Terms};
 use crate::vector::{LANES, Mask, Op, Vector};
 use crate::work::{Rows, TablePoint, Work, groups};
 
-/// The highest digits in whose places the sum so far may still be infinity. One digit in 64 is
-/// zero: among random signatures one in some 2^20 has four zero digits at the top, and one in some
-/// 2^50 so many that the sum stays at infinity.
+/// The number of highest digits at which the sum may still be infinity. One digit in 64 is zero:
+/// among random signatures one in some 2^20 has four zero digits at the top, and one in some 2^50
+/// has so many that the sum stays at infinity.
 const LATE_START: usize = 8;
 
-/// Computes the multiples of all vectors of signatures.
+/// The stage that computes the multiples of all vectors of signatures.
 pub struct Ladder<'a> {
     /// The batch.
     pub work: &'a mut Work,
@@ -22,7 +22,7 @@ pub struct Ladder<'a> {
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Table {
-    /// x of each point times 1, beta, beta^2.
+    /// x of each point times 1, beta and beta^2.
     x: [Rows; 3 * POINTS.len()],
     y: [Rows; POINTS.len()],
 }
@@ -53,7 +53,7 @@ impl Op for Ladder<'_> {
     }
 }
 
-/// What a ladder works with.
+/// Memory of a ladder.
 #[derive(Default)]
 struct Memory {
     /// The sum so far, and the next one.
@@ -61,11 +61,11 @@ struct Memory {
     /// The points of a digit.
     points: Affine,
     terms: Terms,
-    /// Points with which lanes start late.
+    /// Points for the lanes that start late.
     starts: Jacobian,
 }
 
-/// Writes the table of one vector of the group by lanes.
+/// Writes the table of one vector of the group, by lanes.
 #[inline(always)]
 fn fill<V: Vector>(points: &[TablePoint; POINTS.len()], vector: usize, table: &mut Table) {
     for (i, [x, beta_x, y]) in points.iter().enumerate() {
@@ -78,7 +78,7 @@ fn fill<V: Vector>(points: &[TablePoint; POINTS.len()], vector: usize, table: &m
     }
 }
 
-/// The multiples of a group of vectors, of which there are as many as digits.
+/// Computes the multiples of a group, which has as many vectors as `digits`.
 #[inline(always)]
 fn multiple<'a, V: Vector>(
     tables: &[Table],
@@ -112,8 +112,8 @@ fn multiple<'a, V: Vector>(
     sum
 }
 
-/// Puts the points of a digit, negated in the lanes of the masks, and infinity (Z = 0) in the lanes
-/// of others.
+/// Writes the points of a digit, negated in the lanes of `negate`, and infinity (Z = 0) in the
+/// lanes of `infinity`.
 #[inline(always)]
 fn start<V: Vector>(
     points: &Affine,
@@ -128,7 +128,7 @@ fn start<V: Vector>(
     }
 }
 
-/// Puts the points of a digit; returns the lanes to be negated, and those whose digit is zero.
+/// Writes the points of a digit. Returns the lanes to negate, and those whose digit is zero.
 #[inline(always)]
 fn look_up<V: Vector>(
     tables: &[Table],
@@ -147,14 +147,14 @@ fn look_up<V: Vector>(
     (negate, zero)
 }
 
-/// The row of each lane's digit: of the points times powers of w, or of the points alone.
+/// Returns the row of each lane's digit: of the points times powers of w, or of the points alone.
 #[inline(always)]
 fn gather<V: Vector>(rows: &[Rows], digits: [Digit; LANES], points: bool) -> Fe<V> {
     macro_rules! row {
         ($($lane:literal)*) => {
             [$({
                 let index = usize::from(digits[$lane] >> 1) & 0x3f;
-                // The factor makes a third of it, for indices up to 63.
+                // The factor divides by three, for indices up to 63.
                 let index = if points { index * 171 >> 9 } else { index };
                 &rows[index][$lane]
             }),*]
@@ -163,7 +163,7 @@ fn gather<V: Vector>(rows: &[Rows], digits: [Digit; LANES], points: bool) -> Fe<
     Fe::from_words(V::from_rows(row!(0 1 2 3 4 5 6 7)))
 }
 
-/// The lowest bit of each byte, that of byte 0 lowest.
+/// Returns the lowest bit of each byte, with that of byte 0 lowest.
 #[inline(always)]
 fn lowest_bits(bytes: u64) -> Mask {
     // The factor moves bit 8i to bit 56 + i, and no two bits to the same place.

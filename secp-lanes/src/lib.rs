@@ -1,9 +1,9 @@
-//! Batches of secp256k1 signature verifications, ECDSA and BIP340, in vector lanes.
+//! Batch verification of secp256k1 signatures, ECDSA and BIP340, in vector lanes.
 //!
-//! Signatures go into a [`Batch`], and a [`Verdict`] for each comes out. Eight of them are verified
-//! side by side, in the lanes of vectors (AVX-512 IFMA, or AVX2). [`Verdict::Valid`] is said only
-//! of what libsecp256k1 accepts, as Bitcoin's consensus uses it; what is exceptional is
-//! [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are
+//! Signatures go into a [`Batch`], which returns a [`Verdict`] for each. Eight of them are verified
+//! side by side, in the lanes of vectors (AVX-512 IFMA or AVX2). The verdict is [`Verdict::Valid`]
+//! only for signatures that libsecp256k1 accepts, as Bitcoin's consensus uses it; exceptional cases
+//! are [`Verdict::Undecided`]. Nothing here takes constant time: keys, messages and signatures are
 //! public.
 //!
 //! ```
@@ -24,8 +24,8 @@
 //! - `comb`: the table for multiples of G
 //! - `work`: the memory of a batch
 //! - `scalars`, `affine`, `ladder`, `equation`: the stages that a batch goes through
-//! - `parse`, `library`: what signatures are made of; libsecp256k1
-//! - `batch`, `known`, `kernel`: what users see, and which instructions are used
+//! - `parse`, `library`: the parts of signatures; libsecp256k1
+//! - `batch`, `known`, `kernel`: the interface, and which instructions are used
 
 mod affine;
 mod batch;

@@ -11,7 +11,7 @@ fn verdict(valid: Option<()>) -> Verdict {
     if valid.is_some() { Verdict::Valid } else { Verdict::Invalid }
 }
 
-/// An ECDSA signature in strict DER, with a compressed or uncompressed key.
+/// Verifies an ECDSA signature in strict DER, with a compressed or uncompressed key.
 pub fn ecdsa(key: &[u8], der: &[u8], message: &[u8; 32]) -> Verdict {
     let Some((r, s)) = der_numbers(der) else { return Verdict::Undecided };
     let mut compact = [0; 64];
@@ -25,7 +25,7 @@ pub fn ecdsa(key: &[u8], der: &[u8], message: &[u8; 32]) -> Verdict {
     })())
 }
 
-/// A BIP340 signature; undecided for messages of another length than 32 bytes.
+/// Verifies a BIP340 signature; undecided for messages that are not 32 bytes long.
 pub fn schnorr(key: &[u8; 32], signature: &[u8; 64], message: &[u8]) -> Verdict {
     let Ok(message) = message.try_into() else { return Verdict::Undecided };
     verdict((|| {
@@ -35,7 +35,7 @@ pub fn schnorr(key: &[u8; 32], signature: &[u8; 64], message: &[u8]) -> Verdict 
     })())
 }
 
-/// A commitment of Taproot.
+/// Verifies a Taproot commitment.
 pub fn tweak(internal: &[u8; 32], tweak: &[u8; 32], output: &[u8; 32], odd: bool) -> Verdict {
     verdict((|| {
         let internal = XOnlyPublicKey::from_slice(internal).ok()?;

@@ -1,4 +1,4 @@
-//! What signatures and keys are made of, taken from their bytes.
+//! Extracts numbers from the bytes of signatures and keys.
 
 use sha2::{Digest, Sha256};
 
@@ -12,13 +12,13 @@ use crate::words::{self, N, P_MINUS_N};
 pub struct Entry {
     /// The key's x, below p.
     pub x: Words,
-    /// Which of the two points with that x.
+    /// Which of the two points with that x is the key.
     pub key: Root,
     /// The x of the sum, below p.
     pub r: Words,
-    /// Whether r + n will do as well; it is below p.
+    /// Whether r + n is valid too; it is below p.
     pub plus_n: bool,
-    /// Whether the y of the sum must be odd or even.
+    /// Whether the y of the sum must be odd (true) or even; `None` if it does not matter.
     pub sum_odd: Option<bool>,
     /// The factor of G, below n.
     pub a: Words,
@@ -31,28 +31,28 @@ pub struct Entry {
 /// Which of two points with one x coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// The one whose y is odd (true) or even.
+    /// The point whose y is odd (true) or even.
     Odd(bool),
-    /// The one with this y, if it has one.
+    /// The point with this y, if it exists.
     Y(Words),
 }
 
-/// Why there is nothing for the lanes to do.
+/// Why the lanes need not verify a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A number is out of its range, so that the signature is invalid for certain.
+    /// A number is out of range, so that the signature is certainly invalid.
     Invalid,
-    /// An encoding for which other rules hold.
+    /// An encoding to which other rules apply.
     Undecided,
 }
 
 use Refusal::{Invalid, Undecided};
 
-/// An ECDSA signature: `u1 = z / s`, `u2 = r / s` (SEC 1, section 4.1.4).
+/// Parses an ECDSA signature: `u1 = z / s`, `u2 = r / s` (SEC 1, section 4.1.4).
 ///
 /// # Errors
-/// Invalid where r or s is zero or not below n, or a coordinate is not below p; undecided where the
-/// signature is not strict DER (BIP66) or the key neither compressed nor uncompressed.
+/// Invalid if r or s is zero or not below n, or a coordinate is not below p; undecided if the
+/// signature is not strict DER (BIP66) or the key is neither compressed nor uncompressed.
 pub fn ecdsa(key: &[u8], der: &[u8], message: &[u8; 32]) -> Result<Entry, Refusal> {
     let (r, s) = der_numbers(der).ok_or(Undecided)?;
     let (x, root) = match key.split_first() {
@@ -73,10 +73,10 @@ pub fn ecdsa(key: &[u8], der: &[u8], message: &[u8; 32]) -> Result<Entry, Refusa
     Ok(Entry { x, key: root, r, plus_n, sum_odd: None, a, b: Some(r), s })
 }
 
-/// A BIP340 signature: R = s G - e P, where both R and P have an even y.
+/// Parses a BIP340 signature: R = s G - e P, where both R and P have an even y.
 ///
 /// # Errors
-/// Invalid where the key or r is not below p, or s not below n.
+/// Invalid if the key or r is not below p, or s is not below n.
 pub fn schnorr(key: &[u8; 32], signature: &[u8; 64], message: &[u8]) -> Result<Entry, Refusal> {
     let (r_bytes, s_bytes) = signature.split_at(32);
     let [r_bytes, s_bytes]: [&[u8; 32]; 2] =
@@ -100,10 +100,10 @@ pub fn schnorr(key: &[u8; 32], signature: &[u8; 64], message: &[u8]) -> Result<E
     })
 }
 
-/// Taproot's commitment: Q = P + t G, where P has an even y, and Q one of the parity given.
+/// Parses a Taproot commitment: Q = P + t G, where P has an even y, and Q the given parity.
 ///
 /// # Errors
-/// Invalid where a key is not below p, or the tweak not below n.
+/// Invalid if a key is not below p, or the tweak is not below n.
 pub fn tweak(
     internal: &[u8; 32],
     tweak: &[u8; 32],
@@ -122,7 +122,7 @@ pub fn tweak(
     })
 }
 
-/// SHA-256 after the two tags of BIP340's challenge.
+/// Returns the state of SHA-256 after the two tags of BIP340's challenge.
 fn challenge_tag() -> &'static Sha256 {
     static START: std::sync::OnceLock<Sha256> = std::sync::OnceLock::new();
     START.get_or_init(|| {
@@ -141,8 +141,8 @@ fn below_n(bytes: &[u8; 32]) -> Result<Words, Refusal> {
     if words::below(&number, &N) { Ok(number) } else { Err(Invalid) }
 }
 
-/// r and s of a signature in strict DER, without the byte for the sighash type; `None` for anything
-/// else, and for numbers of more than 32 bytes.
+/// Returns r and s of a signature in strict DER, without the byte for the sighash type; `None` for
+/// anything else, and for numbers of more than 32 bytes.
 pub fn der_numbers(der: &[u8]) -> Option<([u8; 32], [u8; 32])> {
     let [0x30, len, rest @ ..] = der else { return None };
     if usize::from(*len) != rest.len() || *len >= 0x80 {
@@ -153,7 +153,7 @@ pub fn der_numbers(der: &[u8]) -> Option<([u8; 32], [u8; 32])> {
     rest.is_empty().then_some((r, s))
 }
 
-/// A number that is not negative, encoded as short as possible, and what follows it.
+/// Parses a number that is not negative, in its shortest encoding, and returns the rest too.
 fn der_number(der: &[u8]) -> Option<([u8; 32], &[u8])> {
     let [0x02, len, rest @ ..] = der else { return None };
     let (number, rest) = rest.split_at_checked(usize::from(*len))?;

@@ -1,26 +1,26 @@
 //! Points of a curve y^2 = x^3 + b, eight side by side.
 //!
-//! No formula here uses b, so that they hold on every curve that is isomorphic to secp256k1. None
-//! is complete: where one meets a case that it does not cover, the Z coordinate of the result is
-//! zero, and stays zero in all that follows.
+//! No formula here uses b, so they hold on every curve that is isomorphic to secp256k1. None is
+//! complete: in a case that a formula does not cover, the Z coordinate of the result is zero, and
+//! stays zero in all further results.
 
 use crate::field::{Fe, Product, ProductFactor, SquareFactor, steps};
 use crate::group::{GROUP, Group, Steps};
 use crate::vector::{Mask, Vector};
 
-/// The points (X / Z^2, Y / Z^3) of a group; sizes of X up to 2.01, of Y up to 6.01, of Z up to
-/// 1.01.
+/// The points (X / Z^2, Y / Z^3) of a group, with sizes of X up to 2.01, of Y up to 6.01, and of Z
+/// up to 1.01.
 #[derive(Clone, Default)]
 pub struct Jacobian {
     /// X
     pub x: Group,
     /// Y
     pub y: Group,
-    /// Z, good for products alone.
+    /// Z, usable only in products.
     pub z: Group,
 }
 
-/// Points of a group that are not infinity; sizes up to 2.01.
+/// Points of a group that are not infinity, with sizes up to 2.01.
 #[derive(Default)]
 pub struct Affine {
     /// x
@@ -29,14 +29,14 @@ pub struct Affine {
     pub y: Group,
 }
 
-/// Memory for what the formulas need on the way.
+/// Memory for intermediate results of the formulas.
 #[derive(Default)]
 pub struct Terms([Group; 5]);
 
 steps! {
-    /// 3 a^2, good for products alone
+    /// 3 a^2, usable only in products
     TripleSquare(a; _mask) => a.square().fold().tripled().finish_factor();
-    /// 2 a b, good for products alone
+    /// 2 a b, usable only in products
     Double(a, b; _mask) => a.product(b).fold().shifted::<1>().finish_factor();
     /// 4 a b
     Quadruple(a, b; _mask) => a.product(b).fold().shifted::<2>().finish();
@@ -47,9 +47,9 @@ steps! {
         let difference = d.sub(x);
         e.product_minus::<3>(difference, b.square()).fold().finish_signed()
     };
-    /// a b - c, good for products alone
+    /// a b - c, usable only in products
     Difference(a, b, c; _mask) => a.product(b).fold().sub::<0>(c).finish_signed_factor();
-    /// a b - c, or -a b - c in the lanes of the mask, good for products alone
+    /// a b - c, or -a b - c in the lanes of the mask, usable only in products
     SignedDifference(a, b, c; mask) => {
         a.product(b).fold().negate_if(mask).sub::<0>(c).finish_negated_factor()
     };
@@ -63,7 +63,7 @@ steps! {
 }
 
 impl Jacobian {
-    /// Puts twice the point. Z stays zero where it is.
+    /// Writes twice the point. Z stays zero where it is zero.
     ///
     /// With B = Y^2, D = 4XB, E = 3X^2: X' = E^2 - 2D, Y' = E(D - X') - 8B^2, Z' = 2YZ. There is no
     /// point with Y = 0, as the order of the group is odd.
@@ -78,8 +78,8 @@ impl Jacobian {
         steps.run(DoubledY, [b, e, d, &to.x], &mut to.y);
     }
 
-    /// Puts the sum with a point, negated in the lanes of the masks. Z is zero where it was, and
-    /// where the two points have the same x.
+    /// Writes the sum with a point, negated in the lanes of the masks. Z is zero where it was zero,
+    /// and where the two points have the same x.
     ///
     /// With H = xZ^2 - X, R = yZ^3 - Y, V = XH^2: X' = R^2 - H^3 - 2V, Y' = R(V - X') - YH^3,
     /// Z' = ZH.
@@ -98,7 +98,7 @@ impl Jacobian {
         steps.run(ProductFactor, [&self.z, square], cube);
         steps.run(SquareFactor, [h], hh);
         steps.run_masked(SignedDifference, [&other.y, cube, &self.y], negate, r);
-        // Powers of Z are no longer needed.
+        // The powers of Z are no longer needed.
         let (hhh, v) = (cube, square);
         steps.run(Product, [h, hh], hhh);
         steps.run(Product, [&self.x, hh], v);
@@ -107,10 +107,10 @@ impl Jacobian {
         steps.run(SumY, [&self.y, hhh, r, v, &to.x], &mut to.y);
     }
 
-    /// Takes over the lanes of the mask of one vector.
+    /// Replaces the lanes of the mask in one vector by those of `other`.
     #[inline(always)]
     pub fn take<V: Vector>(&mut self, vector: usize, mask: Mask, other: &Self) {
-        // Mostly there are none.
+        // Mostly there are no such lanes.
         if mask == 0 {
             return;
         }

@@ -6,7 +6,7 @@ use crate::scalar::{ONE, Scalar};
 use crate::vector::{LANES, Op, Vector, Words};
 use crate::work::Work;
 
-/// Computes the digits of all factors.
+/// The stage that computes the digits of all factors.
 pub struct Scalars<'a> {
     /// The batch.
     pub work: &'a mut Work,
@@ -25,8 +25,8 @@ impl Op for Scalars<'_> {
             product.store(&mut work.scalar_prefix[vector]);
             product = product.mul(Scalar::from_rows(&work.inputs[vector].s));
         }
-        // With numbers x standing for x * 2^260 in `mul`, what is inverted is s / 2^260, and the
-        // inverse of it is 2^520 / s; the product with 1 leaves 2^260 / s, by which a and b are
+        // In `mul` a number x stands for x * 2^260, so what is inverted is s / 2^260, and its
+        // inverse is 2^520 / s; the product with 1 leaves 2^260 / s, by which a and b are
         // multiplied.
         let mut inverse = product.inverse().mul(Scalar::constant([1, 0, 0, 0]));
         for vector in work.signatures.clone().rev() {
@@ -39,7 +39,7 @@ impl Op for Scalars<'_> {
             V::to_rows(a.mul(one).canonical().to_words(), &mut u1);
             V::to_rows(b.mul(one).canonical().to_words(), &mut u2);
             put_comb_digits::<V>(work, comb, vector, &u1);
-            // Where they fail, the highest is one of an earlier batch, and counts for nothing.
+            // In lanes that fail, the highest digit is one of an earlier batch, and is ignored.
             work.exceptional[vector] |= glv::digits(&u2, &mut work.ladder_digits[vector]);
         }
         for vector in work.tweaks.clone() {
@@ -49,7 +49,7 @@ impl Op for Scalars<'_> {
     }
 }
 
-/// Puts the digits of u1, and asks for the points that they stand for, which are far apart in
+/// Writes the digits of u1, and prefetches the points that they stand for, which are far apart in
 /// memory.
 fn put_comb_digits<V: Vector>(
     work: &mut Work,

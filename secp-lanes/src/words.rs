@@ -1,4 +1,4 @@
-//! Numbers of 256 bits as four words, one at a time: what is done once a signature.
+//! Numbers of 256 bits as four words, one at a time: for what is done once per signature.
 
 use crate::vector::Words;
 
@@ -9,7 +9,7 @@ pub const N: Words =
 /// p - n.
 pub const P_MINUS_N: Words = [0x402d_a172_2fc9_baee, 0x4551_2319_50b7_5fc4, 1, 0];
 
-/// The number with these bytes, most significant first.
+/// Returns the number with these bytes, most significant first.
 pub fn from_bytes(bytes: &[u8; 32]) -> Words {
     let mut words = [0; 4];
     for (word, bytes) in words.iter_mut().rev().zip(bytes.as_chunks().0) {
@@ -18,12 +18,12 @@ pub fn from_bytes(bytes: &[u8; 32]) -> Words {
     words
 }
 
-/// Whether `a` is below `b`.
+/// Returns whether `a` is below `b`.
 pub fn below(a: &Words, b: &Words) -> bool {
     sub(a, b).1
 }
 
-/// The sum modulo 2^256, and whether it is 2^256 or more.
+/// Returns the sum modulo 2^256, and whether it is 2^256 or more.
 pub fn add(a: &Words, b: &Words) -> (Words, bool) {
     let mut carry = false;
     let sum = std::array::from_fn(|i| {
@@ -35,7 +35,7 @@ pub fn add(a: &Words, b: &Words) -> (Words, bool) {
     (sum, carry)
 }
 
-/// The difference modulo 2^256, and whether it is negative.
+/// Returns the difference modulo 2^256, and whether it is negative.
 pub fn sub(a: &Words, b: &Words) -> (Words, bool) {
     let mut borrow = false;
     let difference = std::array::from_fn(|i| {
@@ -47,25 +47,25 @@ pub fn sub(a: &Words, b: &Words) -> (Words, bool) {
     (difference, borrow)
 }
 
-/// The remainder modulo n of any number below 2^256.
+/// Returns the remainder modulo n of any number below 2^256.
 pub fn modulo_n(number: &Words) -> Words {
     let (reduced, negative) = sub(number, &N);
     if negative { *number } else { reduced }
 }
 
-/// The sum modulo n of two numbers below n.
+/// Returns the sum modulo n of two numbers below n.
 pub fn add_modulo_n(a: &Words, b: &Words) -> Words {
     let (sum, over) = add(a, b);
     let (reduced, negative) = sub(&sum, &N);
     if over || !negative { reduced } else { sum }
 }
 
-/// n minus a number below n, zero for zero.
+/// Returns n minus a number below n; zero for zero.
 pub fn negate_modulo_n(number: &Words) -> Words {
     if *number == [0; 4] { *number } else { sub(&N, number).0 }
 }
 
-/// Half of a number modulo n, for a number below n.
+/// Returns half of a number modulo n, for a number below n.
 pub fn half_modulo_n(number: &Words) -> Words {
     let (sum, over) = if number[0] & 1 == 1 { add(number, &N) } else { (*number, false) };
     let above = [sum[1], sum[2], sum[3], u64::from(over)];

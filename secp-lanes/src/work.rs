@@ -1,4 +1,4 @@
-//! The memory of a batch: what each stage leaves for the next, a vector of lanes each.
+//! The memory of a batch: what each stage passes on to the next, one vector of lanes each.
 
 use std::ops::Range;
 
@@ -9,34 +9,34 @@ use crate::group::{GROUP, Group};
 use crate::ladder::Table;
 use crate::vector::{LANES, Limbs, Mask, Words};
 
-/// Eight numbers, a row each.
+/// Eight numbers, one row each.
 pub type Rows = [Words; LANES];
 
 /// A point of the ladder's table: x, beta x, y.
 pub type TablePoint = [Group; 3];
 
-/// A digit of u1 in each lane: its bits.
+/// A digit of u1 in each lane, as its bits.
 pub type CombDigits = [u16; LANES];
 
-/// What the lanes need to know of a signature.
+/// The inputs of the lanes, one signature each.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs {
     /// The key's x, below p.
     pub x: Rows,
-    /// What the x of the sum must be, below p.
+    /// The required x of the sum, below p.
     pub r: Rows,
     /// The factor of G times `s`.
     pub a: Rows,
     /// The factor of the key times `s`.
     pub b: Rows,
-    /// What both are divided by, not zero modulo n.
+    /// The divisor of both factors, not zero modulo n.
     pub s: Rows,
 }
 
-/// What the equation says, a bit a lane.
+/// The results of the equation, one bit per lane.
 #[derive(Clone, Copy, Default)]
 pub struct Outcome {
-    /// Something exceptional happened: nothing of the others counts.
+    /// Something exceptional happened: the other fields are meaningless.
     pub exceptional: Mask,
     /// There is a point with the key's x for which the equation holds, with `r`.
     pub holds: Mask,
@@ -46,27 +46,27 @@ pub struct Outcome {
     pub sum_odd: Mask,
     /// That point's y, below p.
     pub y: Rows,
-    /// As `holds`, with r + n in place of r; only lanes that asked for it.
+    /// Like `holds`, with r + n in place of r; only for lanes that asked for it.
     pub holds_plus_n: Mask,
-    /// As `key_odd`, with r + n.
+    /// Like `key_odd`, with r + n.
     pub key_odd_plus_n: Mask,
-    /// As `y`, with r + n.
+    /// Like `y`, with r + n.
     pub y_plus_n: Rows,
 }
 
-/// The memory of a batch. Vectors of signatures come first, then vectors of tweaks, whose first one
-/// begins a group.
+/// The memory of a batch. Vectors of signatures come first, then vectors of tweaks, which begin
+/// with a new group.
 #[derive(Default)]
 pub struct Work {
     /// Vectors of signatures, which have a ladder.
     pub signatures: Range<usize>,
     /// Vectors of tweaks.
     pub tweaks: Range<usize>,
-    /// Lanes whose equation is to be tried with r + n too, for each vector.
+    /// For each vector, the lanes whose equation is tried with r + n too.
     pub plus_n: Vec<Mask>,
     /// The inputs.
     pub inputs: Vec<Inputs>,
-    /// Products of all `s` before a vector's.
+    /// The products of all `s` before each vector.
     pub scalar_prefix: Vec<Limbs>,
     /// Digits of u1, least significant first.
     pub comb_digits: Vec<[CombDigits; WINDOWS_MAX]>,
@@ -74,13 +74,13 @@ pub struct Work {
     pub ladder_digits: Vec<[[Digit; LANES]; DIGITS]>,
     /// The table of the ladder.
     pub table: Vec<[TablePoint; POINTS.len()]>,
-    /// The same of one group, by lanes.
+    /// The tables of one group, by lanes.
     pub ladder_tables: Vec<Table>,
-    /// Points of the comb, which become one: x and y.
+    /// Points of the comb, x and y, which are added up into one.
     pub comb: Vec<[[Group; 2]; COMB_PLACES]>,
-    /// The place of the last of these points.
+    /// The place of their sum.
     pub sum: usize,
-    /// The ladder's result: X, Y, and Z, which is good for products alone.
+    /// The ladder's result: X, Y, and Z, which is usable only in products.
     pub multiple: Vec<[Group; 3]>,
     /// Products of denominators.
     pub chain: Chain,
@@ -91,7 +91,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Makes room for so many signatures and tweaks.
+    /// Makes room for this many signatures and tweaks.
     pub fn resize(&mut self, signatures: usize, tweaks: usize) {
         self.signatures = 0..signatures.div_ceil(LANES);
         let first = self.signatures.end.next_multiple_of(GROUP);
@@ -114,7 +114,7 @@ impl Work {
     }
 }
 
-/// The groups of vectors, first to last, with the vectors of each.
+/// Returns the groups of vectors, first to last, with the vectors of each.
 pub fn groups(
     vectors: &Range<usize>,
 ) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
@@ -123,7 +123,7 @@ pub fn groups(
     first.map(move |first| (first / GROUP, first..end.min(first + GROUP)))
 }
 
-/// Makes a list at least so long.
+/// Makes a list at least this long.
 pub fn grow<T: Clone>(list: &mut Vec<T>, len: usize, fill: T) {
     if list.len() < len {
         list.resize(len, fill);

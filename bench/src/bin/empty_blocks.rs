@@ -1,5 +1,5 @@
-//! Writes a regtest chain of blocks with nothing but a coinbase that pays nobody, a minute apart:
-//! for `bench/peers.sh` with as many headers as mainnet has.
+//! Writes a regtest chain of blocks a minute apart that contain only a coinbase, which pays
+//! nothing: for `bench/peers.sh`, with as many headers as mainnet has.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -49,13 +49,13 @@ fn main() -> std::io::Result<()> {
     file.flush()
 }
 
-/// A coinbase with its height (BIP34), whose output nobody can spend.
+/// Returns a coinbase with its height (BIP34), whose output nobody can spend.
 fn coinbase(height: u32) -> Vec<u8> {
     let mut number = height.to_le_bytes().to_vec();
     while number.last() == Some(&0) {
         number.pop();
     }
-    // The highest bit is a sign.
+    // The highest bit is the sign.
     if number.last().is_some_and(|last| last & 0x80 != 0) {
         number.push(0);
     }
@@ -70,7 +70,7 @@ fn coinbase(height: u32) -> Vec<u8> {
     tx.push(script.len() as u8);
     tx.extend_from_slice(&script);
     tx.extend_from_slice(&[0xff; 4]);
-    // One output of nothing to OP_RETURN.
+    // One output of zero satoshi to OP_RETURN.
     tx.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x6a]);
     tx.extend_from_slice(&[0; 4]);
     tx

@@ -1,5 +1,5 @@
-//! Messages between peers, encoded and decoded: time, allocations and bytes allocated of one, by
-//! Apus and by the crate `bitcoin`. A program of its own, since it counts what is allocated, which
+//! Encodes and decodes messages between peers: time, allocations and allocated bytes per message,
+//! for Apus and for the crate `bitcoin`. This is a program of its own, since counting allocations
 //! would slow down everything else.
 
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::p2p::message::RawNetworkMessage;
 
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
-/// Operations in one measurement.
+/// Bytes of messages in one measurement.
 const BATCH_BYTES: usize = 200_000;
 
 /// What dcrd's authors measured for the genesis coinbase on their machine (its `wire` package).
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The first transaction of all, as dcrd's benchmark has it.
+/// Measures the coinbase of the genesis block, as dcrd's benchmark does.
 fn coinbase(effort: Effort, genesis: &BlockView<&[u8]>) {
     let tx = genesis.tx(0);
     let (input, output) = (tx.input(0), tx.output(0));
@@ -78,14 +78,14 @@ fn version(effort: Effort) {
     measure(effort, "version", &version);
 }
 
-/// Headers that build on each other.
+/// Returns headers that build on each other.
 fn chain(first: &Header, count: usize) -> Vec<Header> {
     std::iter::successors(Some(*first), |last| Some(Header { prev: last.hash(), ..*last }))
         .take(count)
         .collect()
 }
 
-/// A block with its only transaction again and again.
+/// Returns a block with its only transaction repeated.
 fn large_block(genesis: &[u8], len: usize) -> Vec<u8> {
     let tx = &genesis[81..];
     let count = len / tx.len();
@@ -95,7 +95,7 @@ fn large_block(genesis: &[u8], len: usize) -> Vec<u8> {
     block
 }
 
-/// Shows what encoding and decoding a message takes.
+/// Prints the cost of encoding and decoding a message.
 fn measure(effort: Effort, what: &str, payload: &impl Payload) {
     let mut bytes = Vec::new();
     encode(payload, MAGIC, &mut bytes);

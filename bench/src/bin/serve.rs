@@ -1,4 +1,4 @@
-//! Serves a file of regtest blocks, lowest first, to whoever connects: the other end of
+//! Serves a file of regtest blocks, lowest first, to any peer that connects: the other end of
 //! `bench/peers.sh`.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ struct Options {
     /// Number of servers
     #[arg(long, default_value_t = 1)]
     servers: usize,
-    /// Speak the encrypted transport, too (BIP324)
+    /// Speak the encrypted transport too (BIP324)
     #[arg(long)]
     v2: bool,
 }
@@ -53,7 +53,7 @@ fn serve(options: &Options) -> Result<(), String> {
     }
 }
 
-/// The chain of the blocks in a file, each of which builds on one before it.
+/// Returns the chain of the blocks in a file, in which each block follows its parent.
 fn chain_in(file: &std::path::Path, network: &Network) -> Result<ServedChain, String> {
     let source = BlockSource::open(file, network).map_err(|error| error.to_string())?;
     let genesis = genesis_block(network);

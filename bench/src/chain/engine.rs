@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::{Result, machine};
 
-/// The number of script threads in addition to the main one, as Core chooses it (`-par=0`).
+/// Returns the number of script threads besides the main one, as Core chooses it (`-par=0`).
 pub fn worker_threads() -> i32 {
     i32::try_from(machine::cores()).unwrap_or(i32::MAX).saturating_sub(1).min(15)
 }
 
-/// Rebuilds the chainstate of a regtest directory (Core's `-reindex-chainstate`), every script
-/// checked. Afterwards everything is on disk.
+/// Rebuilds the chainstate of a regtest directory (Core's `-reindex-chainstate`) with every script
+/// checked. When it returns, everything is on disk.
 pub fn reindex(datadir: &Path) -> Result<Value> {
     bitcoinkernel::disable_logging();
     let context = ContextBuilder::new().chain_type(ChainType::Regtest).build()?;

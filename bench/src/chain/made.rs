@@ -1,4 +1,4 @@
-//! Generated chains, which are kept in files for the next time.
+//! Generated chains, which are kept in files for later runs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,15 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::process::{self, Programs};
 
-/// Bytes of the chain that docs/design.md's figures are of.
+/// Bytes of the chain for the figures of docs/design.md.
 pub const SIZE_DEFAULT: u64 = 2_100_000_000;
-/// Bytes of the chain with many coins that figures are of: it leaves 44 million below its top.
+/// Bytes of the chain with many coins for published figures; it leaves 44 million below its top.
 pub const SIZE_MANY: u64 = 2_200_000_000;
 /// The number of busy blocks of the chain with few coins. Chains of other sizes have blocks of the
 /// same size.
 const BUSY_DEFAULT: u64 = 1_800;
 
-/// The number of busy blocks on top of a chain for the join: as many as it leaves to validation in
-/// order.
+/// The number of busy blocks on top of a chain for the join: as many as a join validates in order.
 pub const TOP_DEFAULT: u32 = 144;
 
 /// The kind of a chain, by the coins that it leaves.
@@ -30,14 +29,14 @@ pub enum Coins {
     /// Payments without signatures, which leave 20 million coins a GB. Half of the coins that they
     /// spend are new.
     Many,
-    /// As many coins, of which blocks spend any: hardly ever a new one.
+    /// As many coins, of which blocks spend any: almost never a new one.
     Old,
     /// As many coins, of which every fourth block spends 20,000 of one earlier block.
     Bursts,
 }
 
 impl Coins {
-    /// Which coins the blocks of a chain with many spend.
+    /// Returns which coins the blocks of a chain with many coins spend.
     fn spends(self) -> Option<Spends> {
         match self {
             Self::Few => None,
@@ -59,31 +58,31 @@ pub struct Shape {
     pub coins: Coins,
     /// The size of all busy blocks below the empty ones together, in bytes.
     pub bytes: u64,
-    /// The number of these blocks, which come after 150 quiet ones and before 2,100 empty ones. Of
-    /// chains with many coins the size alone decides.
+    /// The number of these blocks, which come after 150 quiet ones and before 2,100 empty ones. In
+    /// chains with many coins the size alone determines it.
     pub busy: u32,
     /// The number of busy blocks on top of the empty ones.
     pub top: u32,
-    /// The number of keys that outputs are locked with. Chains with many coins have none.
+    /// The number of keys that outputs are locked with; chains with many coins have none.
     pub keys: u32,
     /// The seed of everything random.
     pub seed: u64,
 }
 
 impl Shape {
-    /// A chain of blocks like mainnet's, about 1.17 MB each and `bytes` together.
+    /// Returns the shape of a chain like mainnet: blocks of about 1.17 MB each, `bytes` together.
     pub fn of_size(bytes: u64) -> Self {
         let busy = (bytes * BUSY_DEFAULT).div_ceil(SIZE_DEFAULT).max(20);
         let busy = u32::try_from(busy).unwrap_or(u32::MAX);
         Self { coins: Coins::Few, bytes, busy, top: 0, keys: KEYS_MAX, seed: 1 }
     }
 
-    /// A chain of `bytes`, and busy blocks on top of them.
+    /// Returns the shape of a chain of `bytes` with busy blocks on top.
     pub fn with_top(coins: Coins, bytes: u64) -> Self {
         Self { coins, top: TOP_DEFAULT, ..Self::of_size(bytes) }
     }
 
-    /// A chain for tests, with 25 busy blocks and few keys.
+    /// Returns the shape of a chain for tests, with 25 busy blocks and few keys.
     pub fn small(bytes: u64) -> Self {
         Self { coins: Coins::Few, bytes, busy: 25, top: 0, keys: 16, seed: 1 }
     }
@@ -93,12 +92,12 @@ impl Shape {
         Spec { top_blocks: self.top, keys: self.keys, mix: Mix::mainnet(), ..spec }
     }
 
-    /// The height at which `share` of the busy blocks have come.
+    /// Returns the height that includes `share` of the busy blocks.
     pub fn height_at(&self, share: f64) -> u32 {
         self.spec().quiet_blocks + (f64::from(self.busy) * share).round() as u32
     }
 
-    /// The name of the chain's files.
+    /// Returns the name of the chain's files.
     pub fn name(&self) -> String {
         let Self { coins, bytes, busy, top, keys, seed } = self;
         let top = if *top > 0 { format!("-top{top}") } else { String::new() };
@@ -109,26 +108,26 @@ impl Shape {
     }
 }
 
-/// A chain in a file of framed blocks, with what its generator knows of it.
+/// A chain in a file of framed blocks, with the facts that its generator knows.
 #[derive(Clone, Debug)]
 pub struct MadeChain {
     /// The name of the chain's file.
     pub name: String,
     /// The path of the chain's file.
     pub path: PathBuf,
-    /// Tip, last block below those on top, height, bytes, inputs, outputs, unspent coins and their
-    /// amount.
+    /// Tip, last block below those on top, height, bytes, inputs, outputs, number of unspent coins
+    /// and their amount.
     pub facts: Value,
 }
 
 impl MadeChain {
-    /// The chain in `dir`. Where it is missing, a child process makes it.
+    /// Opens the chain in `dir`. If it is missing, a child process generates it.
     pub fn make(shape: &Shape, programs: &Programs, dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
         let name = shape.name();
         let (path, facts) = (dir.join(format!("{name}.dat")), dir.join(format!("{name}.json")));
         if !(path.is_file() && facts.is_file()) {
-            eprintln!("making {}", path.display());
+            eprintln!("generating {}", path.display());
             let mut command = programs.own();
             command.arg("make-chain").arg("--file").arg(&path).arg("--facts").arg(&facts);
             command.arg("--coins").arg(shape.coins.name());
@@ -147,29 +146,28 @@ impl MadeChain {
         Ok(Self { name, path, facts })
     }
 
-    /// The hash of the last block.
+    /// Returns the hash of the last block.
     pub fn tip(&self) -> &str {
         self.facts["tip"].as_str().unwrap_or_default()
     }
 
-    /// The hash of the last block below those on top, which is the tip where there are none.
+    /// Returns the hash of the last block below those on top; without any on top, that of the tip.
     pub fn below_top(&self) -> &str {
         self.facts["below_top"].as_str().unwrap_or(self.tip())
     }
 
-    /// The size of all blocks in bytes.
+    /// Returns the size of all blocks in bytes.
     pub fn bytes(&self) -> u64 {
         self.count("bytes")
     }
 
-    /// One of the facts, which is a number.
+    /// Returns a fact that is a number.
     pub fn count(&self, key: &str) -> u64 {
         self.facts[key].as_u64().unwrap_or(0)
     }
 }
 
-/// Makes a chain in this process, and writes its blocks to `file` and what is known of it to
-/// `facts`.
+/// Generates a chain in this process, and writes its blocks to `file` and its facts to `facts`.
 pub fn make(shape: &Shape, file: &Path, facts: &Path) -> Result<()> {
     let unfinished = file.with_extension("unfinished");
     let mut below_top = String::new();

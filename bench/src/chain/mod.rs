@@ -25,21 +25,21 @@ pub struct Size {
     pub shape: Shape,
     /// The amounts of memory for cached coins, in MiB.
     pub dbcaches: Vec<usize>,
-    /// The number of runs of each reindex without scripts, of which the median counts.
+    /// The number of runs of each reindex without scripts, of which the median is reported.
     pub runs: usize,
-    /// The number of runs of each reindex that checks every script. 0 leaves those out, and Core's
+    /// The number of runs of each reindex that checks every script. 0 leaves these out, and Core's
     /// engine and the scripts alone too.
     pub full_runs: usize,
 }
 
 impl Size {
-    /// For figures: the chain of docs/design.md, section 7.
+    /// Returns the size for published figures: the chain of docs/design.md, section 7.
     pub fn full() -> Self {
         let dbcaches = vec![50, 450, 4000];
         Self { shape: Shape::of_size(made::SIZE_DEFAULT), dbcaches, runs: 3, full_runs: 1 }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         Self { shape: Shape::small(1_500_000), dbcaches: vec![16, 450], runs: 1, full_runs: 1 }
     }
@@ -63,7 +63,7 @@ struct Measured {
     scripts: Option<Run>,
 }
 
-/// Makes the chain, or takes it from `dir`, and runs everything on it.
+/// Generates the chain, or takes it from `dir`, and does all runs on it.
 ///
 /// # Errors
 /// A run fails, or two runs end with different UTXO sets.
@@ -137,7 +137,8 @@ fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
     Ok(Measured { chain, sync, hints, swift, swift_full, skipped, full, engine, scripts })
 }
 
-/// What Core v31.99 took for this chain's shape without scripts, by dbcache (docs/design.md, 7).
+/// Returns the time of Core v31.99 for this chain's shape without scripts, by dbcache
+/// (docs/design.md, 7).
 fn core_without_scripts(chain: &MadeChain, dbcache: usize) -> Option<f64> {
     match (chain.bytes() / 100_000_000, dbcache) {
         (20..=21, 450) => Some(51.0),
@@ -147,7 +148,7 @@ fn core_without_scripts(chain: &MadeChain, dbcache: usize) -> Option<f64> {
 }
 
 impl Measured {
-    /// All runs: name, dbcache, run, and the time that Core takes for the same.
+    /// Returns all runs: name, dbcache, run, and Core's time for the same.
     fn runs(&self) -> Vec<(&'static str, Option<usize>, &Run, Option<f64>)> {
         let engine = self.engine.as_ref().map(Run::seconds);
         let mut all =
@@ -174,7 +175,7 @@ impl Measured {
         all
     }
 
-    /// The time of the scripts alone if no core ever waited, in seconds.
+    /// Returns the time of the scripts alone if no core ever waited, in seconds.
     fn floor_s(&self) -> Option<f64> {
         let scripts = self.scripts.as_ref()?;
         Some(scripts.json["script_cpu_seconds"].as_f64()? / machine::cores() as f64)

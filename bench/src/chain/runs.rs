@@ -1,4 +1,4 @@
-//! The runs: each a process of its own, its UTXO set compared with that of the others.
+//! Runs, each in a process of its own; each must end with the same UTXO set.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::Result;
 use crate::process::{self, Programs, Usage};
 use crate::report::Cell;
 
-/// MiB for cached coins while the data directory is made.
+/// The memory for cached coins while the data directory is created, in MiB.
 pub const SYNC_DBCACHE: usize = 450;
 
 /// A run, or the median one of several.
 pub struct Run {
-    /// What it took.
+    /// The cost of the run.
     pub usage: Usage,
     /// The summary that the program printed at its end.
     pub json: Value,
-    /// The hash of the UTXO set that it left (`hash_serialized_3`).
+    /// The hash of the resulting UTXO set (`hash_serialized_3`).
     pub digest: Option<String>,
     /// The number of runs that this is the median of.
     pub runs: usize,
 }
 
 impl Run {
-    /// Seconds from start to end.
+    /// Returns the seconds from start to end.
     pub fn seconds(&self) -> f64 {
         self.usage.elapsed.as_secs_f64()
     }
@@ -43,7 +43,7 @@ pub struct How<'a> {
     pub dbcache: usize,
     /// The height to stop at, or `None` for the tip.
     pub stop: Option<u32>,
-    /// Whether to use the hints that [`Runner::hints`] made.
+    /// Whether to use the hints that [`Runner::hints`] created.
     pub hints: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// A runner on a new data directory in `dir`.
+    /// Creates a runner on a new data directory in `dir`.
     pub fn new(programs: &'a Programs, chain: &'a MadeChain, dir: &Path) -> Result<Self> {
         let datadir = dir.join(format!("{}-datadir", chain.name));
         let copy = dir.join(format!("{}-datadir-core", chain.name));
@@ -79,7 +79,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Makes the data directory from the chain's file, with scripts skipped.
+    /// Syncs the data directory from the chain's file, with scripts skipped.
     pub fn sync(&mut self) -> Result<Run> {
         let mut command = self.apus(&["sync", "--json"]);
         command.arg("--from").arg(&self.chain.path);
@@ -89,13 +89,13 @@ impl<'a> Runner<'a> {
         self.check(&mut run)?;
         let (tip, coins) = (run.json["bestblock"].as_str(), run.json["coins"].as_u64());
         if tip != Some(self.chain.tip()) || coins != Some(self.chain.count("unspent")) {
-            let what = format!("{tip:?} with {coins:?} coins is not what the chain's maker knows");
+            let what = format!("expected the chain's tip and coins, found {tip:?} and {coins:?}");
             return Err(what.into());
         }
         Ok(run)
     }
 
-    /// Makes hints for the tip of the data directory.
+    /// Creates hints for the tip of the data directory.
     pub fn hints(&mut self) -> Result<Run> {
         let mut command = self.apus(&["hints", "create", "--json", "--force"]);
         command.arg("-o").arg(&self.hints);
@@ -130,7 +130,7 @@ impl<'a> Runner<'a> {
         median(all)
     }
 
-    /// Checks all scripts, and nothing else, `runs` times.
+    /// Runs a check of all scripts, and nothing else, `runs` times.
     pub fn scripts_alone(&self, runs: usize) -> Result<Run> {
         let mut all = Vec::new();
         for _ in 0..runs.max(1) {
@@ -145,8 +145,8 @@ impl<'a> Runner<'a> {
         median(all)
     }
 
-    /// Has Core's engine rebuild the UTXO set `runs` times, of a copy, because it writes to the
-    /// directory that it is given.
+    /// Rebuilds the UTXO set with Core's engine `runs` times. This uses a copy, because the engine
+    /// writes to its directory.
     pub fn engine(&mut self, runs: usize) -> Result<Run> {
         copy_dir(&self.datadir, &self.copy)?;
         let mut all = Vec::new();
@@ -172,20 +172,22 @@ impl<'a> Runner<'a> {
         run_json(name, command)
     }
 
-    /// Asks for the hash of the UTXO set. It is an error if an earlier run left another set at the
-    /// same height.
+    /// Records the hash of the UTXO set of a run.
+    ///
+    /// # Errors
+    /// An earlier run left another set at the same height.
     fn check(&mut self, run: &mut Run) -> Result<()> {
         let (height, hash) = utxo_set(self.apus(&["txoutset", "info"]))?;
         let known = self.digests.entry(height).or_insert_with(|| hash.clone());
         if *known != hash {
-            return Err(format!("another UTXO set at height {height}: {hash}, not {known}").into());
+            return Err(format!("UTXO set {hash} at height {height}, expected {known}").into());
         }
         run.digest = Some(hash);
         Ok(())
     }
 }
 
-/// An `apus` with its first arguments and its data directory.
+/// Returns a command that runs `apus` with its first arguments and its data directory.
 pub(crate) fn apus(programs: &Programs, args: &[&str], datadir: &Path) -> Command {
     let mut command = programs.apus();
     command.args(args).arg("--regtest").arg("--datadir").arg(datadir);
@@ -208,15 +210,15 @@ pub(crate) fn run_json(name: &str, command: Command) -> Result<Run> {
     Ok(Run { usage, json, digest: None, runs: 1 })
 }
 
-/// The longest time for which no block was connected since coins were being written, as an `apus`
-/// tells it.
+/// Returns the longest time without a connected block since the first write of coins, as `apus`
+/// reports it.
 pub(crate) fn longest_stall(run: &Run) -> Cell {
     run.json["waits"]["longest_stall"].as_f64().map_or(Cell::text_of("-"), Cell::Seconds)
 }
 
-/// Runs a program and says on standard error what it took.
+/// Runs a program, and prints its cost to standard error.
 pub(crate) fn run(name: &str, command: Command) -> Result<(String, Usage)> {
-    // What earlier runs wrote is synced now, so that this run does not pay for it.
+    // Sync the writes of earlier runs now, so that this run does not pay for them.
     rustix::fs::sync();
     let (output, usage) = process::run(command)?;
     eprintln!(
@@ -228,7 +230,7 @@ pub(crate) fn run(name: &str, command: Command) -> Result<(String, Usage)> {
     Ok((output, usage))
 }
 
-/// The height and the hash of a UTXO set, as `command`, an `apus txoutset info`, tells them.
+/// Returns the height and the hash of a UTXO set from `command`, an `apus txoutset info`.
 pub(crate) fn utxo_set(command: Command) -> Result<(u64, String)> {
     let (output, _) = process::run(command)?;
     let info: Value = serde_json::from_str(&output)?;
@@ -237,7 +239,7 @@ pub(crate) fn utxo_set(command: Command) -> Result<(u64, String)> {
     Ok((height, hash.to_string()))
 }
 
-/// The run with the median time.
+/// Returns the run with the median time.
 pub(crate) fn median(mut all: Vec<Run>) -> Result<Run> {
     all.sort_by_key(|run| run.usage.elapsed);
     let runs = all.len();

@@ -1,5 +1,5 @@
-//! The least time that a full check can take: every script of a chain is checked, with blocks and
-//! undo data read from files, and nothing else is done.
+//! The floor for a full check: every script of a chain is checked, with blocks and undo data read
+//! from files, and nothing else is done.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use crate::process::thread_cpu;
 #[derive(Clone, Copy, Default)]
 struct Checked {
     inputs: u64,
-    /// The time in the scripts themselves, on all cores.
+    /// The CPU time of the scripts themselves, on all cores.
     cpu: Duration,
 }
 
-/// The blocks of a regtest directory, with undo data.
+/// The blocks of a regtest directory, with their undo data.
 pub struct Blocks {
     files: BlockFiles,
     entries: Vec<IndexEntry>,
     network: Network,
 }
 
-/// A block, and the coins that it spends.
+/// A block and the coins that it spends.
 pub struct SpendingBlock {
     /// The block.
     pub view: BlockView<Vec<u8>>,
@@ -40,17 +40,17 @@ pub struct SpendingBlock {
 }
 
 impl SpendingBlock {
-    /// The coins that the block spends, in the order of its inputs.
+    /// Returns the coins that the block spends, in the order of its inputs.
     pub fn prevouts(&self) -> Vec<Prevout<'_>> {
         self.spent.iter().map(prevout).collect()
     }
 }
 
 impl Blocks {
-    /// The blocks in a directory, by their place in the files.
+    /// Opens the blocks in a directory, in the order of the files.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn open(datadir: &Path) -> Result<Self> {
         let network = Network::new(Chain::Regtest);
         let dir = DataDir::open(&Disk::new(), datadir, &network, DataDirOptions::default())?;
@@ -61,7 +61,7 @@ impl Blocks {
         Ok(Self { files, entries, network })
     }
 
-    /// The last so many blocks that spend coins.
+    /// Returns the last `count` blocks that spend coins.
     pub fn busiest(&self, count: usize) -> impl Iterator<Item = &IndexEntry> {
         self.entries.iter().rev().filter(|entry| entry.record.tx_count > 1).take(count)
     }
@@ -69,7 +69,7 @@ impl Blocks {
     /// Reads a block and its undo data.
     ///
     /// # Errors
-    /// One is missing or broken, or they do not fit together.
+    /// The block or its undo data is missing or damaged, or they do not match.
     pub fn read(&self, entry: &IndexEntry) -> Result<SpendingBlock> {
         let pos = entry.block_pos().ok_or("a block is not stored")?;
         let undo_pos = entry.undo_pos().ok_or("a block has no undo data")?;
@@ -78,12 +78,12 @@ impl Blocks {
         let flags = script_flags(&self.network, entry.height, &entry.hash);
         let mut cursor = Cursor::new(&undo);
         if cursor.compact_size()? + 1 != view.tx_count() {
-            return Err("undo data of another block".into());
+            return Err("the undo data belongs to another block".into());
         }
         let mut spent = Vec::with_capacity(view.input_count());
         for tx in view.txs().skip(1) {
             if cursor.compact_size()? != tx.input_count() {
-                return Err("undo data of another transaction".into());
+                return Err("the undo data belongs to another transaction".into());
             }
             for _ in 0..tx.input_count() {
                 let coin = Coin::decode_undo(&mut cursor)?;
@@ -95,11 +95,11 @@ impl Blocks {
     }
 }
 
-/// Checks every script of a regtest directory in Core's engine on all cores, with blocks in any
+/// Checks every script of a regtest directory with Core's engine on all cores, with blocks in any
 /// order.
 ///
 /// # Errors
-/// A block or its undo data is missing or broken, or a script fails.
+/// A block or its undo data is missing or damaged, or a script fails.
 pub fn run(datadir: &Path) -> Result<Value> {
     let blocks = Blocks::open(datadir)?;
     let start = Instant::now();

@@ -1,5 +1,5 @@
-//! The data directories that every run begins with: blocks and their index, without a UTXO set, so
-//! that each run makes all of it.
+//! The data directories from which every run starts: blocks and their index without a UTXO set, so
+//! that each run builds all of it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,38 +12,38 @@ use crate::chain::made::{MadeChain, Shape};
 use crate::chain::runs::{SYNC_DBCACHE, apus, remove, run_json, utxo_set};
 use crate::process::Programs;
 
-/// Which undo data there is at the beginning of a run.
+/// The undo data that exists at the start of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
-    /// That of the newest 288 blocks only, as SwiftSync leaves it: a run writes the rest anew.
+    /// Undo data of the newest 288 blocks only, as after a SwiftSync: a run writes the rest again.
     Newest,
-    /// That of all blocks.
+    /// Undo data of all blocks.
     All,
 }
 
-/// The blocks of a chain in data directories that are kept for the next time. The chain's own file
-/// is not needed any more.
+/// The blocks of a chain in data directories that are kept for later runs. The chain's own file is
+/// no longer needed.
 pub struct Base {
     /// A hints file for the last block below those on top.
     pub hints: PathBuf,
-    /// What the chain's generator knows of it.
+    /// The facts that the chain's generator knows.
     pub facts: Value,
     newest: PathBuf,
     all: PathBuf,
     work: PathBuf,
 }
 
-/// The directory of a chain with undo data of all blocks.
+/// Returns the directory of a chain with undo data of all blocks.
 pub fn dir_with_undo(shape: &Shape, dir: &Path) -> PathBuf {
     dir.join(format!("{}-blocks-undo", shape.name()))
 }
 
 impl Base {
-    /// The directories in `dir`. What is missing is made, with undo data of all blocks if
+    /// Opens the directories in `dir`. Missing ones are created, with undo data of all blocks if
     /// `all_undo`.
     ///
     /// # Errors
-    /// A run fails, or ends with another UTXO set than the generator knows or than another run.
+    /// A run fails, or its UTXO set differs from the generator's or from that of another run.
     pub fn make(shape: &Shape, all_undo: bool, programs: &Programs, dir: &Path) -> Result<Self> {
         let name = shape.name();
         let known = dir.join(format!("{name}-blocks.json"));
@@ -64,18 +64,18 @@ impl Base {
         Ok(base)
     }
 
-    /// One of the facts, which is a number.
+    /// Returns a fact that is a number.
     pub fn count(&self, key: &str) -> u64 {
         self.facts[key].as_u64().unwrap_or(0)
     }
 
-    /// One of the facts, which is a text.
+    /// Returns a fact that is a text.
     pub fn text(&self, key: &str) -> &str {
         self.facts[key].as_str().unwrap_or_default()
     }
 
-    /// The directory for one run, new. Its block files are links to those of the base, and in the
-    /// page cache.
+    /// Creates the directory for one run. Its block files are links to those of the base, and in
+    /// the page cache.
     pub fn fresh(&self, undo: Undo) -> Result<&Path> {
         remove(&self.work)?;
         let from = if undo == Undo::All { &self.all } else { &self.newest };
@@ -83,17 +83,20 @@ impl Base {
         Ok(&self.work)
     }
 
-    /// It is an error if the UTXO set of the last run is not that of the chain.
+    /// Checks that the UTXO set of the last run is that of the chain.
+    ///
+    /// # Errors
+    /// It is not, or it cannot be read.
     pub fn check(&self, programs: &Programs) -> Result<()> {
         let (height, hash) = utxo_set(info(programs, &self.work))?;
         if (height, hash.as_str()) != (self.count("height"), self.text("hash_serialized_3")) {
             let expected = self.text("hash_serialized_3");
-            return Err(format!("another UTXO set: {hash} at {height}, not {expected}").into());
+            return Err(format!("UTXO set {hash} at {height}, expected {expected}").into());
         }
         Ok(())
     }
 
-    /// The directory of the last run.
+    /// Returns the directory of the last run.
     pub fn work(&self) -> &Path {
         &self.work
     }
@@ -115,14 +118,14 @@ impl Base {
         let in_order = run_json("apus sync", sync(programs, chain, &self.all))?;
         let found = (in_order.json["bestblock"].as_str(), in_order.json["coins"].as_u64());
         if found != (Some(chain.tip()), Some(chain.count("unspent"))) {
-            return Err(format!("{found:?} is not what the chain's maker knows").into());
+            return Err(format!("expected the chain's tip and coins, found {found:?}").into());
         }
         let (_, hash) = utxo_set(info(programs, &self.all))?;
         let mut command = apus(programs, &["hints", "create", "--json", "--force"], &self.all);
         let height = chain.count("height").saturating_sub(top.into());
         command.arg("-o").arg(&self.hints).arg("--height").arg(height.to_string());
         run_json("apus hints create", command)?;
-        // 9 GB of blocks leave 11 GB of coins: no more than one such set at a time.
+        // 9 GB of blocks leave 11 GB of coins, so only one such set exists at a time.
         match all_undo {
             true => remove(&self.all.join("regtest/chainstate"))?,
             false => remove(&self.all)?,
@@ -132,7 +135,7 @@ impl Base {
         run_json("apus sync, SwiftSync", command)?;
         let (height, same) = utxo_set(info(programs, &self.newest))?;
         if same != hash {
-            return Err(format!("another UTXO set by SwiftSync: {same}, not {hash}").into());
+            return Err(format!("UTXO set {same} by SwiftSync, expected {hash}").into());
         }
         remove(&self.newest.join("regtest/chainstate"))?;
         self.facts = chain.facts.clone();
@@ -153,7 +156,7 @@ fn sync(programs: &Programs, chain: &MadeChain, datadir: &Path) -> Command {
     command
 }
 
-/// A copy of a directory whose blk files, which no run changes, are links. They are read once.
+/// Copies a directory; blk files, which no run changes, become links and are read once.
 fn link_dir(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

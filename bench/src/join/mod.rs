@@ -1,6 +1,6 @@
-//! The ways to a UTXO set on chains with few and with many coins, side by side: Bitcoin Core's own
+//! The ways to a UTXO set on chains with few and with many coins, compared: Bitcoin Core's own
 //! program, validation in order, SwiftSync, and the join. Each rebuilds the UTXO set of the same
-//! blocks, in a process of its own, and writes undo data anew.
+//! blocks, in a process of its own, and writes undo data again.
 
 mod base;
 
@@ -34,16 +34,16 @@ pub enum Way {
 /// Every way, in the order of the table.
 pub const WAYS: [Way; 4] = [Way::Core, Way::Order, Way::Swiftsync, Way::Join];
 
-/// Which scripts are checked, and by whom.
+/// Which scripts are checked, and by which code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scripts {
-    /// They are assumed valid.
+    /// No script: all are assumed valid.
     Skipped,
-    /// Every script, as `apus` does it by default.
+    /// Every script, as `apus` checks it by default.
     Every,
-    /// Every script, with signatures verified in lanes of AVX2, as where there is no AVX-512.
+    /// Every script, with signatures verified in AVX2 lanes, as on machines without AVX-512.
     ByAvx2,
-    /// Every script, with signatures verified by libsecp256k1, as where lanes are missing.
+    /// Every script, with signatures verified by libsecp256k1, as on machines without lanes.
     ByLibrary,
     /// Every script, by Bitcoin Core's engine.
     ByCore,
@@ -70,14 +70,14 @@ impl Scripts {
     }
 }
 
-/// A chain, and how often it is run.
+/// A chain and the runs on it.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The chain.
     pub shape: Shape,
-    /// The amounts of memory for each of Apus's ways, in MiB.
+    /// The amounts of memory for each way of Apus, in MiB.
     pub dbcaches: Vec<usize>,
-    /// Whether Core runs on it, too.
+    /// Whether Core runs on it too.
     pub with_core: bool,
 }
 
@@ -90,39 +90,40 @@ pub struct Size {
     pub chains: Vec<Wanted>,
     /// The ways to run.
     pub ways: Vec<Way>,
-    /// The number of runs of each of Apus's ways with scripts skipped, of which the median counts.
+    /// The number of runs of each way of Apus with scripts skipped, of which the median is
+    /// reported.
     pub runs: usize,
-    /// Whether scripts are skipped in the runs of each amount of memory; else there are none but
-    /// those with every script.
+    /// Whether there are runs with scripts skipped for each amount of memory; otherwise all runs
+    /// check every script.
     pub skipped: bool,
-    /// The number of runs of each way with every script, of the chains with few coins and the first
-    /// amount of memory. 0 leaves them out.
+    /// The number of runs of each way with every script, on the chains with few coins and with the
+    /// first amount of memory. 0 leaves them out.
     pub full_runs: usize,
-    /// The ways that run with every script, Core's among them.
+    /// The ways that run with every script, including Core's.
     pub full_ways: Vec<Way>,
-    /// Who checks every script, for each of Apus's ways.
+    /// How every script is checked, for each way of Apus.
     pub full_scripts: Vec<Scripts>,
-    /// Bitcoin Core's program. Without it the other ways have nothing to be compared with.
+    /// Bitcoin Core's program. Without it, the other ways are not compared with Core.
     pub bitcoind: Option<PathBuf>,
     /// The memory for Core's coins, in MiB.
     pub core_dbcache: usize,
     /// The number of Core's runs.
     pub core_runs: usize,
-    /// The directory that the join spills into, if not its own choice.
+    /// The directory that the join spills into; `None` for its default.
     pub spilldir: Option<PathBuf>,
-    /// Further options of every `apus reindex`.
+    /// Further options for every `apus reindex`.
     pub options: Vec<OsString>,
 }
 
 impl Wanted {
-    /// With Core, and as much memory as it has by default.
+    /// Returns a chain on which Core runs too, with Core's default memory.
     pub fn usual(shape: Shape) -> Self {
         Self { shape, dbcaches: vec![450], with_core: true }
     }
 }
 
 impl Size {
-    /// The size for published figures.
+    /// Returns the size for published figures.
     pub fn full() -> Self {
         let few = Shape::with_top(Coins::Few, made::SIZE_DEFAULT);
         let many = Shape::with_top(Coins::Many, made::SIZE_MANY);
@@ -143,7 +144,7 @@ impl Size {
         }
     }
 
-    /// The size for tests.
+    /// Returns the size for tests.
     pub fn small() -> Self {
         let few = Shape { top: 3, ..Shape::small(1_500_000) };
         let many = Shape { top: 2, ..Shape::with_top(Coins::Many, 2_000_000) };
@@ -151,15 +152,15 @@ impl Size {
         Self { chains: [few, many].map(wanted).into(), runs: 1, ..Self::full() }
     }
 
-    /// [`Size::scripts`] for tests.
+    /// Returns a small [`Size::scripts`] for tests.
     pub fn scripts_small() -> Self {
         let shape = Shape { top: 0, ..Shape::small(1_500_000) };
         let chains = vec![Wanted { shape, dbcaches: vec![100], with_core: false }];
         Self { chains, ..Self::scripts() }
     }
 
-    /// Every script of a chain like mainnet's, by Core and by each way of Apus, for published
-    /// figures.
+    /// Returns the size with every script of a chain like mainnet's, by Core and by each way of
+    /// Apus, for published figures.
     pub fn scripts() -> Self {
         let shape = Shape { top: 0, ..Shape::with_top(Coins::Few, made::SIZE_DEFAULT) };
         Self {
@@ -177,8 +178,9 @@ impl Size {
         }
     }
 
-    /// Chains with more and more coins, in order and by SwiftSync, for published figures. Core runs
-    /// on the one that the others are compared with, since it takes long.
+    /// Returns the size with chains of more and more coins, in order and by SwiftSync, for
+    /// published figures. Core takes long, so it runs only on the chain that the others are
+    /// compared with.
     pub fn coins() -> Self {
         let wanted = |tenths| {
             let shape = Shape::with_top(Coins::Many, made::SIZE_MANY / 4 * tenths);
@@ -209,14 +211,14 @@ struct Contest<'a> {
     wanted: &'a Wanted,
     programs: &'a Programs,
     base: &'a Base,
-    /// Whether `apus` knows the option that chooses a way.
+    /// Whether `apus` has the option that chooses a way.
     knows_methods: bool,
 }
 
-/// Makes the chains, or takes them from `dir`, and goes every way on each.
+/// Generates the chains, or takes them from `dir`, and runs every way on each.
 ///
 /// # Errors
-/// A run fails, or ends with another UTXO set than the others.
+/// A run fails, or ends with a different UTXO set.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let mut report = Report::new(size.name);
     let knows_methods = knows_methods(programs)?;
@@ -240,7 +242,8 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-/// Older ones choose by `--hints` alone, and cannot join.
+/// Returns whether `apus` has `--method`. Older versions choose by `--hints` alone, and cannot
+/// join.
 fn knows_methods(programs: &Programs) -> Result<bool> {
     let mut command = programs.apus();
     command.args(["reindex", "--help"]);
@@ -301,7 +304,8 @@ fn chain_note(shape: &Shape, base: &Base) -> String {
     )
 }
 
-/// Bitcoin Core, which rebuilds the UTXO set, ends and has everything on disk then.
+/// Returns the command of a Bitcoin Core that rebuilds the UTXO set and ends with everything on
+/// disk.
 pub(crate) fn core_command(
     bitcoind: &Path,
     datadir: &Path,
@@ -368,13 +372,13 @@ impl Contest<'_> {
         median(all)
     }
 
-    /// The block up to which scripts are skipped.
+    /// Returns the block up to which scripts are skipped.
     fn assumevalid(&self, scripts: Scripts) -> &str {
         if scripts == Scripts::Skipped { self.base.text("below_top") } else { "0" }
     }
 
     fn apus(&self, way: Way, dbcache: usize, scripts: Scripts, runs: usize) -> Result<Run> {
-        // SwiftSync checks everything only where it finds the coins that were spent.
+        // SwiftSync checks everything only if it finds the spent coins.
         let needs_undo = scripts != Scripts::Skipped && way == Way::Swiftsync;
         let undo = if needs_undo { Undo::All } else { Undo::Newest };
         let name = format!("{}, dbcache {dbcache}", title(way, scripts));
@@ -407,24 +411,24 @@ impl Contest<'_> {
         command
     }
 
-    /// It is an error if a run has not done what its row says.
+    /// Checks that a run has done what its row says.
     fn check_summary(&self, name: &str, run: &Run, way: Way, scripts: Scripts) -> Result<()> {
         let checked = run.json["scripts_checked"].as_u64();
         if scripts != Scripts::Skipped && checked != Some(self.base.count("inputs")) {
-            return Err(format!("{name}: {checked:?} scripts were checked").into());
+            return Err(format!("{name}: wrong number of checked scripts: {checked:?}").into());
         }
         if let Some(other) = run.json["method"].as_str().filter(|chosen| *chosen != method(way)) {
-            return Err(format!("{name}: it went the way '{other}' instead").into());
+            return Err(format!("{name}: it used the method '{other}' instead").into());
         }
         let undo_from = run.json["undo_from"].as_u64();
         if way != Way::Swiftsync && undo_from != Some(1) {
-            return Err(format!("{name}: undo data begins at {undo_from:?}").into());
+            return Err(format!("{name}: undo data begins at {undo_from:?}, not at 1").into());
         }
         Ok(())
     }
 }
 
-/// The name of a way in options and summaries of `apus`.
+/// Returns the name of a way in options and summaries of `apus`.
 fn method(way: Way) -> String {
     let value = clap::ValueEnum::to_possible_value(&way);
     value.map_or_else(String::new, |value| value.get_name().to_string())
@@ -445,7 +449,7 @@ fn chain_title(base: &Base) -> String {
     format!("{}, {millions:.1} million coins", Cell::Bytes(base.count("bytes")).text())
 }
 
-/// The time that Core took for the same, if it ran.
+/// Returns the time that Core took for the same, if it ran.
 fn core_seconds(rows: &[Row], row: &Row) -> Option<f64> {
     let same = |other: &&Row| {
         let is_skipped = |row: &Row| row.scripts == Scripts::Skipped;
@@ -519,7 +523,8 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
         (label, row.run.seconds(), color)
     };
     let title = format!("blocks to a UTXO set, {} cores", machine::cores());
-    // Where both are there, every script takes ten times as long, and the others could not be seen.
+    // If there are runs of both kinds, only those that skip scripts are shown: every script takes
+    // ten times as long.
     let is_skipped = |row: &&Row| row.scripts == Scripts::Skipped;
     let some_skipped = rows.iter().any(|row| is_skipped(&row));
     let shown = rows.iter().filter(|row| !some_skipped || is_skipped(row));
@@ -527,7 +532,7 @@ fn plot(bases: &[Base], rows: &[Row]) -> String {
     Bars { title: &title, x: "seconds, less is better", bars }.svg()
 }
 
-/// Seconds over the coins that are left, where a way was run with the same memory on several
+/// Plots seconds by the number of coins left, for each way that ran with the same memory on several
 /// chains.
 fn growth(bases: &[Base], rows: &[Row]) -> String {
     let mut series: Vec<Series> = Vec::new();
@@ -536,7 +541,7 @@ fn growth(bases: &[Base], rows: &[Row]) -> String {
         let at = (bases[row.chain].count("unspent").max(1) as f64 / 1e6, row.run.seconds());
         Series::add_to(&mut series, name, at);
     }
-    // The plot has six colours; single points come after lines.
+    // The plot has six colours, so lines come before single points.
     series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
     series.truncate(6);
     Lines {

@@ -1,5 +1,5 @@
-//! Blocks and undo data read and written field by field, as Bitcoin Core did before PR 31551: each
-//! integer, hash and script by a call of its own, which also obfuscates it.
+//! Reads and writes blocks and undo data field by field, as Bitcoin Core did before PR 31551: each
+//! integer, hash and script in a call of its own, which also obfuscates it.
 
 use apus_coins::{Coin, CompactScript, compress_amount};
 use apus_hash::{Hash, Sha256d};
@@ -16,7 +16,7 @@ pub struct Hidden<T> {
 }
 
 impl<T> Hidden<T> {
-    /// A stream over `inner`, whose next byte is at `position` of its file.
+    /// Creates a stream over `inner`, whose next byte is at `position` of its file.
     pub fn new(inner: T, obfuscation: Obfuscation, position: u64) -> Self {
         Self { inner, obfuscation, position, scratch: Vec::new() }
     }
@@ -146,13 +146,13 @@ impl<T: Write> Hashed<&mut T> {
     }
 }
 
-/// The number of bytes of a compressed script after its leading VARINT.
+/// Returns the number of bytes of a compressed script after its leading VARINT.
 fn script_tail(script: &[u8]) -> usize {
     let head = script.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
     script.len().saturating_sub(head)
 }
 
-/// Reads a record's magic and its length, each by a call.
+/// Reads a record's magic and its length, in one call each.
 pub fn read_frame(from: &mut impl Read, magic: [u8; 4]) -> Result<u32> {
     let (mut found, mut len) = ([0; 4], [0; 4]);
     from.read_exact(&mut found)?;
@@ -163,7 +163,7 @@ pub fn read_frame(from: &mut impl Read, magic: [u8; 4]) -> Result<u32> {
     Ok(u32::from_le_bytes(len))
 }
 
-/// Writes a record's magic and its length, each by a call.
+/// Writes a record's magic and its length, in one call each.
 pub fn write_frame(to: &mut impl Write, magic: [u8; 4], len: usize) -> Result<()> {
     to.write_all(&magic)?;
     to.write_all(&(len as u32).to_le_bytes())

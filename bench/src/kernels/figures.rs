@@ -4,14 +4,14 @@ use crate::Result;
 use crate::report::{Cell, Table, duration, three_digits};
 use crate::svg::Dots;
 
-/// Who performs an operation, in the order of the plot's legend.
+/// The kind of code that performs an operation, in the order of the plot's legend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Apus.
     Apus,
-    /// The former way: field by field or byte by byte.
+    /// The old way: field by field or byte by byte.
     Small,
-    /// Another crate, or another way to use one.
+    /// Another crate, or another way to use a crate.
     Other,
     /// A figure that was not measured here.
     Core,
@@ -20,11 +20,11 @@ pub enum Kind {
 /// The amount of work in one run of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// A single operation, for which a rate says nothing.
+    /// A single operation, for which a rate makes no sense.
     One,
     /// A number of bytes.
     Bytes(usize),
-    /// A number of records. The time shown is that of one.
+    /// A number of records. The time shown is per record.
     Records(u64),
 }
 
@@ -37,7 +37,7 @@ struct Figure {
     digest: Option<u64>,
 }
 
-/// The times of operations, each performed in several ways.
+/// The times of operations, each done in several ways.
 #[derive(Default)]
 pub struct Figures {
     figures: Vec<Figure>,
@@ -47,7 +47,7 @@ impl Figures {
     /// Adds the time of the operation `what` done in the way `by`, with a digest of its result.
     ///
     /// # Errors
-    /// Another way to do the same had another result.
+    /// The result differs from that of another way to do the same.
     pub fn add(
         &mut self,
         what: &'static str,
@@ -59,7 +59,7 @@ impl Figures {
         let same = self.figures.iter().filter(|figure| figure.what == what);
         for other in same {
             if other.digest.is_some_and(|theirs| theirs != digest) {
-                let error = format!("{what}: {by} came to another result than {}", other.by);
+                let error = format!("{what}: {by} has another result than {}", other.by);
                 return Err(error.into());
             }
         }
@@ -79,7 +79,7 @@ impl Figures {
         self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
     }
 
-    /// All times as a table, with the ways to do the same in rows next to each other.
+    /// Returns all times as a table, with the ways to do the same in adjacent rows.
     pub fn table(&self, title: &str) -> Table {
         let columns = [
             ("what", "what"),
@@ -107,7 +107,7 @@ impl Figures {
         table
     }
 
-    /// All times as a plot with a row of dots for each operation.
+    /// Returns all times as a plot with a row of dots for each operation.
     pub fn plot(&self, title: &str, x: &str) -> String {
         let row = |what: &'static str| {
             let same = self.figures.iter().filter(|figure| figure.what == what);
@@ -135,7 +135,7 @@ impl Figures {
         whats
     }
 
-    /// The time of the first of Apus' ways, in seconds.
+    /// Returns the time of the first of Apus' ways, in seconds.
     fn apus(&self, what: &str) -> Option<f64> {
         let ours = |figure: &&Figure| figure.what == what && figure.kind == Kind::Apus;
         self.figures.iter().find(ours).map(|figure| figure.seconds)

@@ -13,21 +13,21 @@ use crate::measure::{Effort, digest};
 const APUS: (Kind, &str) = (Kind::Apus, "Apus (sha2, or its own)");
 const BITCOIN: (Kind, &str) = (Kind::Other, "bitcoin_hashes 0.14 (of bitcoin 0.32)");
 const LONG_BYTES: usize = 1 << 20;
-/// Short messages that are timed together.
+/// The number of short messages that are timed together.
 const PAIRS: usize = 4096;
-/// Elements that are added to MuHash together: about as many as the statistics add at once.
+/// The number of elements added to MuHash together, about as many as the statistics add at once.
 const ELEMENTS: u64 = 2048;
 /// The length of outpoint, height, amount and a short script, as in Core's MuHash of the UTXO set.
 const ELEMENT_BYTES: usize = 80;
-/// The length of outpoint, height and coinbase flag, amount and a usual script.
+/// The length of outpoint, height and coinbase flag, amount and a typical script.
 const COIN_BYTES: usize = 70;
-/// Outpoints that a busy block creates.
+/// The number of outpoints that a busy block creates.
 const OUTPOINTS: usize = 8192;
 const SUM_WHATS: [&str; 2] = ["SHA-256 aggregate: outpoint", "SHA-256 aggregate: coin of 70 bytes"];
 const MUHASH_WHATS: [&str; 2] =
     ["MuHash aggregate: outpoint", "MuHash aggregate: coin of 70 bytes"];
 
-/// Measures SHA-256 of long and of short messages, and MuHash.
+/// Measures SHA-256 of long and short messages, and MuHash.
 pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let mut long = vec![0; LONG_BYTES];
     Rng::from_state(1).fill(&mut long);

@@ -11,10 +11,10 @@ use super::hints::{blocks, encode_file};
 use crate::Result;
 use crate::report::{Cell, Table};
 
-/// Synthetic hints that resemble mainnet's: blocks of up to 7,000 outputs, of which 2 to 10 % are
-/// unspent, a share that changes slowly along the chain. Some unspent outputs stand together: in
-/// runs, as batches of payments leave them, and as every second or third output of a run, as
-/// inscriptions do.
+/// Generates hints that resemble mainnet's: blocks of up to 7,000 outputs, of which 2 to 10 % are
+/// unspent, a share that changes slowly along the chain. Some unspent outputs are clustered: in
+/// runs, as after batches of payments, or as every second or third output of a run, as after
+/// inscriptions.
 pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
     let mut random = Rng::from_state(10);
     let (mut percent, mut clusters) = (500i64, 60i64);
@@ -49,7 +49,7 @@ pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
     (0..count).map(|_| block()).collect()
 }
 
-/// A table of the sizes of several hints in all formats, in bytes.
+/// Returns a table of the sizes of several hints in all formats, in bytes.
 pub fn table(count: u64, files: &[PathBuf]) -> Result<Table> {
     let columns = [
         ("hints", "hints"),
@@ -62,7 +62,7 @@ pub fn table(count: u64, files: &[PathBuf]) -> Result<Table> {
         ("gaps_xz", "gaps, xz -9"),
         ("gaps_zstd", "gaps, zstd -19"),
         ("compressed", "compressed"),
-        ("bits_per_index", "bits an index"),
+        ("bits_per_index", "bits per index"),
     ];
     let mut table = Table::new("sizes of hints", &columns);
     let mut add = |name: String, elias_fano: Vec<u8>| -> Result<()> {
@@ -105,8 +105,8 @@ fn row(name: String, elias_fano: Vec<u8>) -> Result<Vec<Cell>> {
     ])
 }
 
-/// The plainest form to compare with: for each block the number of indices, and for each index its
-/// distance from the one before, all as CompactSize.
+/// Encodes hints in the simplest form, for comparison: for each block the number of indices, and
+/// for each index its distance from the previous one, all as CompactSize.
 fn gaps(hints: &dyn Hints) -> Result<Vec<u8>> {
     let (mut out, mut unspent) = (Vec::new(), Vec::new());
     for height in 1..=hints.height() {
@@ -121,7 +121,7 @@ fn gaps(hints: &dyn Hints) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The length of these bytes as a command line program compresses them, or `None` where that
+/// Returns the length of these bytes after compression by a command line program, or `None` if the
 /// program is missing.
 fn packed_bytes(program: &str, level: &str, bytes: &[u8]) -> Option<u64> {
     let mut input = tempfile::tempfile().ok()?;

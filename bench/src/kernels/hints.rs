@@ -15,7 +15,7 @@ use crate::measure::{Effort, digest};
 const APUS: (Kind, &str) = (Kind::Apus, "Apus");
 const CRATE: (Kind, &str) = (Kind::Other, "hintsfile 0.2.1");
 
-/// Hints of blocks like today's: up to 7,000 outputs, of which one in twenty is unspent.
+/// Generates hints of blocks like today's: up to 7,000 outputs, of which one in twenty is unspent.
 pub fn blocks(count: u64) -> Vec<Vec<u32>> {
     let mut random = Rng::from_state(9);
     let mut block = || {
@@ -71,7 +71,7 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
         [("expand hints, one index", Records(indices)), ("expand hints, as Elias-Fano", bytes)]
     {
         for (by, threads) in [("Apus", 1), ("Apus, 2 threads", 2)] {
-            // Opened anew for each run, so that nothing is decoded before.
+            // Opened again for each run, so that nothing is decoded yet.
             let open = || Compressed::open(&file);
             let (time, sum) = effort.time_with(open, |hints| sum_of_all(&hints?, threads));
             figures.add(what, (Kind::Apus, by), amount, time, sum?)?;
@@ -81,7 +81,7 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
     figures.add("open compressed hints", APUS, Bytes(file.len()), time, u64::from(height?))
 }
 
-/// The sum of all indices, by threads that each read their own part of the blocks.
+/// Returns the sum of all indices, computed by threads that each read their own part of the blocks.
 fn sum_of_all(hints: &dyn Hints, threads: u32) -> Result<u64> {
     let part = &|thread: u32| {
         let (mut sum, mut unspent) = (0, Vec::new());
@@ -128,7 +128,7 @@ fn encode_file_with_crate(blocks: &[Vec<u32>]) -> Result<Vec<u8>> {
 /// The length of the head: magic, version, height.
 const HEAD_BYTES: usize = 9;
 
-/// The sum of all indices.
+/// Returns the sum of all indices.
 fn decode_file(file: &[u8]) -> Result<u64> {
     let (mut at, mut sum, mut unspent) = (HEAD_BYTES, 0, Vec::new());
     while at < file.len() {

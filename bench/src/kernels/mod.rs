@@ -1,5 +1,5 @@
-//! Single operations: in the ways Bitcoin Core worked before and after PR 31551, in Apus' way, and
-//! by other crates.
+//! Single operations: in the ways of Bitcoin Core before and after PR 31551, in Apus' way, and by
+//! other crates.
 
 mod fields;
 mod figures;
@@ -43,7 +43,7 @@ impl Size {
 /// Measures everything on `sample`, with files in a new directory below `dir`.
 ///
 /// # Errors
-/// The disk fails, or two ways to do the same had different results.
+/// The disk fails, or two ways to do the same have different results.
 pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
     std::fs::create_dir_all(dir)?;
     let scratch = tempfile::tempdir_in(dir)?;
@@ -97,7 +97,7 @@ pub fn run(size: Size, sample: &Sample, dir: &Path) -> Result<Report> {
 /// `files`.
 ///
 /// # Errors
-/// Two ways to do the same had different results, or a file does not hold hints.
+/// Two ways to do the same have different results, or a file does not contain hints.
 pub fn run_hints(size: Size, files: &[PathBuf]) -> Result<Report> {
     let mut report = Report::new("hints");
     report.notes.push(
@@ -116,7 +116,7 @@ fn hints_tables(size: Size, files: &[PathBuf]) -> Result<[Table; 2]> {
     Ok([figures.table("hints"), sizes])
 }
 
-/// The gain of PR 31551 on this block, as Bitcoin Core's authors measured it on their machines.
+/// Returns the gain of PR 31551 on this block, as measured by Bitcoin Core's authors.
 fn core_pr_31551() -> Table {
     let columns = [
         ("what", "what"),

@@ -11,10 +11,10 @@ use crate::measure::{Effort, digest};
 const KEY: [u8; 8] = [0x1f, 0x8b, 0xe6, 0x42, 0x90, 0x3c, 0x77, 0xd5];
 /// The offset of the buffer in its file.
 const OFFSET: u64 = 3;
-/// A buffer that fits the processor's first cache, in bytes.
+/// The size of a buffer that fits into the processor's first-level cache, in bytes.
 const CACHED_BYTES: usize = 16 << 10;
-/// Passes over the small buffer that are timed together, because one is shorter than the clock's
-/// resolution.
+/// The number of passes over the small buffer that are timed together, since one pass is shorter
+/// than the clock's resolution.
 const PASSES: usize = 64;
 
 /// Obfuscates the block and a small buffer, each byte by byte and in one pass.
@@ -45,7 +45,7 @@ fn one_pass(bytes: &mut [u8]) {
     Obfuscation::new(KEY).apply(bytes, OFFSET);
 }
 
-/// Byte by byte with a key whose length is known only at run time, as Core did it before.
+/// Obfuscates byte by byte with a key whose length is known only at run time, as Core did before.
 fn byte_by_byte(bytes: &mut [u8]) {
     let key = black_box(KEY.to_vec());
     let mut at = OFFSET as usize % key.len();

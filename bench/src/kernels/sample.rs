@@ -21,12 +21,12 @@ pub struct Sample {
     pub height: u32,
     /// The hash of the block's parent.
     pub prev: Hash,
-    /// The coins that each transaction but the coinbase spends.
+    /// The coins that each transaction spends, except the coinbase.
     pub spent: Vec<Vec<Coin>>,
 }
 
 impl Sample {
-    /// Mainnet's block 413567 or, where its file is missing, a generated block of 1 MB.
+    /// Loads mainnet's block 413567 or, if its file is missing, generates a block of 1 MB.
     pub fn large() -> Result<Self> {
         match option_env!("APUS_SHARED_DATA").map(Path::new) {
             Some(data) if data.join("block413567.raw").is_file() => Self::block_413567(data),
@@ -34,12 +34,12 @@ impl Sample {
         }
     }
 
-    /// The last block of a generated chain of 60 kB blocks.
+    /// Returns the last block of a generated chain of 60 kB blocks.
     pub fn small() -> Result<Self> {
         Self::generated(Spec { busy_blocks: 5, ..Spec::small(1) })
     }
 
-    /// The block's undo data (Core's `CBlockUndo`).
+    /// Encodes the block's undo data (Core's `CBlockUndo`).
     pub fn encode_undo(&self) -> Vec<u8> {
         let mut undo = Vec::new();
         put_compact_size(&mut undo, self.spent.len() as u64);
@@ -61,7 +61,7 @@ impl Sample {
             .map(|sample| Self { is_413567: true, ..sample })
     }
 
-    /// The last busy block of a generated chain.
+    /// Returns the last busy block of a generated chain.
     fn generated(spec: Spec) -> Result<Self> {
         let busy = spec.busy_end();
         let blocks: Vec<_> = Generator::new(spec).take(busy as usize).collect();
@@ -77,7 +77,7 @@ impl Sample {
                 }
             }
         }
-        let last = blocks.into_iter().next_back().ok_or("a chain without blocks")?;
+        let last = blocks.into_iter().next_back().ok_or("the generated chain has no blocks")?;
         let name = format!(
             "a generated one of {} bytes, since block 413567 is not available",
             last.bytes.len()
@@ -86,7 +86,7 @@ impl Sample {
         let inputs = view.txs().skip(1).flat_map(|tx| tx.inputs().collect::<Vec<_>>());
         let spent: Option<Vec<Coin>> =
             inputs.map(|input| coins.get(&input.outpoint()).cloned()).collect();
-        let spent = spent.ok_or("a generated block spends what is not there")?;
+        let spent = spent.ok_or("a generated block spends a missing coin")?;
         Self::new(name, last.bytes, last.height, spent.into_iter())
     }
 

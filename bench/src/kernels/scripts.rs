@@ -9,10 +9,11 @@ use crate::Result;
 use crate::measure::{Effort, digest};
 
 const APUS: (Kind, &str) = (Kind::Apus, "Apus");
-/// Scripts that are timed together. One with an uncompressed key takes a hundred times as long.
+/// The number of scripts that are timed together. One with an uncompressed key takes a hundred
+/// times as long.
 const SCRIPTS: u64 = 512;
 
-/// Measures the compression of scripts to the form in which the chainstate holds them, and back.
+/// Measures the compression of scripts to their form in the chainstate, and back.
 pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let key = SecretKey::from_slice(&[1; 32])?;
     let key = key.public_key(&Secp256k1::new()).serialize_uncompressed();
@@ -47,7 +48,7 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
         });
         figures.add(decompress, APUS, Records(SCRIPTS), time, digest(&out))?;
         if out != script {
-            return Err(format!("{decompress}: another script came back").into());
+            return Err(format!("{decompress}: the script has changed").into());
         }
     }
     Ok(())

@@ -37,7 +37,7 @@ enum Record {
     Undo,
 }
 
-/// The same records in a file written field by field and in Apus' block files.
+/// The same records in a file written field by field, and in Apus' block files.
 struct Place<'a> {
     sample: &'a Sample,
     block: Block,
@@ -102,7 +102,7 @@ impl Place<'_> {
         figures.add(what, APUS, amount, time, digest(&buffer))
     }
 
-    /// The position of the block that Apus wrote.
+    /// Writes the undo data, and returns the position of Apus' record.
     fn write_undo(&self, effort: Effort, figures: &mut Figures) -> Result<FlatFilePos> {
         let Sample { prev, height, .. } = self.sample;
         let (what, amount) = ("write undo", Bytes(self.undo.len()));
@@ -134,7 +134,7 @@ impl Place<'_> {
         figures.add(what, by, amount, time, digest_of_coins(&spent?))
     }
 
-    /// Writes one record after another, field by field, without and with stdio's buffer.
+    /// Writes records field by field, one after another, without and with stdio's buffer.
     fn write_fields(&self, effort: Effort, record: Record, figures: &mut Figures) -> Result<()> {
         let (what, bytes) = match record {
             Record::Block => ("write block", &self.sample.block),
@@ -146,7 +146,7 @@ impl Place<'_> {
             written?;
             let found = self.digest_of_record(bytes.len())?;
             if found != digest(bytes) {
-                return Err(format!("{what}, {}: the file holds something else", by.1).into());
+                return Err(format!("{what}, {}: the file holds other bytes", by.1).into());
             }
             figures.add(what, by, Bytes(bytes.len()), time, found)?;
         }
@@ -205,7 +205,8 @@ impl Place<'_> {
         Ok(File::create(&self.path).map(|_| ())?)
     }
 
-    /// The first `len` bytes of the first record's content in the file of fields.
+    /// Returns the digest of the first `len` bytes of the first record's content in the file of
+    /// fields.
     fn digest_of_record(&self, len: usize) -> Result<u64> {
         let mut bytes = vec![0; len + STORAGE_HEADER_BYTES as usize];
         std::io::Read::read_exact(&mut File::open(&self.path)?, &mut bytes)?;

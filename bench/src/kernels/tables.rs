@@ -17,14 +17,14 @@ use crate::measure::{Effort, quick_digest};
 
 const APUS: (Kind, &str) = (Kind::Apus, "Apus");
 const RUSTY: (Kind, &str) = (Kind::Other, "rusty-leveldb 4");
-/// Look-ups in one call, about as many as a block needs.
+/// Number of look-ups in one call, about as many as a block needs.
 const TOGETHER: usize = 5_000;
 /// The number of runs that are merged.
 const RUNS: usize = 4;
 /// A key of 37 and a value of 30 bytes, like a coin's.
 type Record = ([u8; 37], [u8; 30]);
 
-/// The records to write, and the keys to look up.
+/// The records to write and the keys to look up.
 struct Data {
     records: Vec<Record>,
     /// Keys of a quarter of the records, in random order.
@@ -33,7 +33,7 @@ struct Data {
     digest: u64,
 }
 
-/// Writes, merges, looks up and scans.
+/// Measures writes, merges, look-ups and scans.
 pub fn run(size: Size, dir: &Path, figures: &mut Figures) -> Result<()> {
     let data = Data::new(size.records);
     let few = Effort { warm_up: 0, runs_min: 1, runs_max: 5, budget: Duration::from_secs(2) };
@@ -59,13 +59,14 @@ impl Data {
         Records(self.records.len() as u64)
     }
 
-    /// The records of each of [`RUNS`] runs, distributed so that the runs overlap everywhere.
+    /// Returns the records of one of [`RUNS`] runs, distributed so that the runs overlap
+    /// everywhere.
     fn run(&self, index: usize) -> impl Iterator<Item = (&[u8; 37], Option<&[u8; 30]>)> {
         self.records.iter().skip(index).step_by(RUNS).map(|(key, value)| (key, Some(value)))
     }
 }
 
-/// The `i`-th record in the order of keys.
+/// Returns the `i`-th record in the order of keys.
 fn record(i: u64) -> Record {
     let mut random = Rng::from_state(i);
     let (mut key, mut value) = ([0; 37], [0; 30]);
@@ -189,8 +190,8 @@ fn read_apus(effort: Effort, data: &Data, dir: &Path, figures: &mut Figures) -> 
 
 fn read_rusty(effort: Effort, data: &Data, dir: &Path, figures: &mut Figures) -> Result<()> {
     let place = tempfile::tempdir_in(dir)?;
-    // Its own tables: it does not find a key that ends a block and is the block's key in the index
-    // where the entry has the newest sequence number, as LevelDB does.
+    // It gets its own tables: it does not find a key that ends a block and is the block's key in
+    // the index, if the entry there has the newest sequence number, as in LevelDB.
     let mut db = theirs(place.path())?;
     put_all(&mut db, data.records.iter())?;
     db.flush()?;
@@ -212,7 +213,7 @@ fn read_rusty(effort: Effort, data: &Data, dir: &Path, figures: &mut Figures) ->
     figures.add("get_many of 5000", by, wanted, time, sum)?;
     match scan_rusty(&mut db)? == data.digest {
         true => Ok(()),
-        false => Err("the tables hold something other than was written".into()),
+        false => Err("the tables do not hold what was written".into()),
     }
 }
 
@@ -221,7 +222,8 @@ fn ours(place: &Path) -> Result<Db> {
     Ok(Db::open(Disk::new(), place, options)?)
 }
 
-/// The options that Bitcoin Core gives LevelDB: no compression, files of 32 MiB.
+/// Opens a database with the options that Bitcoin Core gives LevelDB: no compression, files of 32
+/// MiB.
 fn theirs(place: &Path) -> Result<rusty_leveldb::DB> {
     let options = rusty_leveldb::Options {
         compressor: 0,

@@ -18,7 +18,7 @@ const BITCOIN: (Kind, &str) = (Kind::Other, "bitcoin 0.32");
 const SLICES: (Kind, &str) = (Kind::Other, "bitcoin_slices 0.10");
 const SLICES_SHA2: (Kind, &str) = (Kind::Other, "bitcoin_slices 0.10 with sha2");
 
-/// Measures the way from a block's bytes to amounts, txids and the merkle root.
+/// Measures parsing a block's bytes into amounts, txids and the merkle root.
 pub fn run(effort: Effort, sample: &Sample, figures: &mut Figures) -> Result<()> {
     let bytes = &sample.block[..];
     let amount = Bytes(bytes.len());
@@ -51,7 +51,7 @@ pub fn run(effort: Effort, sample: &Sample, figures: &mut Figures) -> Result<()>
     let root = root.map_or([0; 32], |root| root.to_byte_array());
     figures.add("merkle root of txids", BITCOIN, amount, time, digest(&root))?;
     if root != view.header().merkle_root.0 {
-        return Err("the header has another merkle root".into());
+        return Err("the header has a different merkle root".into());
     }
     Ok(())
 }

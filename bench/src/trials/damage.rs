@@ -1,4 +1,4 @@
-//! Trials with flipped bits and cut files, in each kind of file.
+//! Trials with flipped bits and truncated files, in each kind of file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -74,7 +74,7 @@ pub fn trial(world: &World, rng: &mut Rng, damage: Damage) -> Result<Trial> {
     Ok((name, verdict))
 }
 
-/// A random file; each kind is as likely as any other.
+/// Picks a random file; each kind is equally likely.
 fn pick(rng: &mut Rng, target: &Path, inputs: &Path) -> Result<(String, PathBuf)> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for root in [target, inputs] {
@@ -90,7 +90,7 @@ fn pick(rng: &mut Rng, target: &Path, inputs: &Path) -> Result<(String, PathBuf)
     Ok((kind, file))
 }
 
-/// All files that are not empty, with their kind: directory, and name without numbers.
+/// Lists all files that are not empty with their kind: directory, and name without numbers.
 fn list(directory: &Path, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -108,9 +108,9 @@ fn list(directory: &Path, files: &mut Vec<(String, PathBuf)>) -> Result<()> {
     Ok(())
 }
 
-/// The bytes with one bit flipped, or with the end cut off.
+/// Returns the bytes with one bit flipped, or with the end cut off.
 fn damaged(rng: &mut Rng, damage: Damage, kind: &str, good: &[u8]) -> Vec<u8> {
-    // Most of a block file is reserved for later blocks, so damage goes to the part in use.
+    // Most of a block file is reserved for later blocks, so only the used part is damaged.
     let is_roomy = kind.ends_with("blk.dat") || kind.ends_with("rev.dat");
     let used = good.iter().rposition(|byte| *byte != 0).map_or(good.len(), |last| last + 1);
     let end = if is_roomy && rng.percent(95) { used } else { good.len() } as u64;
@@ -127,7 +127,7 @@ fn damaged(rng: &mut Rng, damage: Damage, kind: &str, good: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A command that reads the file and that the state allows.
+/// Returns a command that reads the file and that the state allows.
 fn meeting(rng: &mut Rng, state: State, kind: &str) -> Meeting {
     let all = match kind {
         _ if kind.ends_with("chain.hints") => {
@@ -155,7 +155,7 @@ fn meeting(rng: &mut Rng, state: State, kind: &str) -> Meeting {
     all[rng.below(all.len() as u64) as usize]
 }
 
-/// The arguments of a command, which takes hints and source from `inputs`.
+/// Returns the arguments of a command, with hints and source from `inputs`.
 fn args(world: &World, meeting: Meeting, target: &Path, inputs: &Path) -> Vec<OsString> {
     let args = match meeting {
         Meeting::Goes(way) => world.args(way, target),
@@ -178,7 +178,7 @@ fn args(world: &World, meeting: Meeting, target: &Path, inputs: &Path) -> Vec<Os
     args.into_iter().map(input).collect()
 }
 
-/// Whether an error names a file or, for files whose numbers change, its directory.
+/// Returns whether an error names a file or, for files with changing numbers, its directory.
 fn names(ended: &Ended, file: &Path) -> bool {
     let has = |part: Option<&std::ffi::OsStr>| {
         part.is_some_and(|part| ended.text.contains(&*part.to_string_lossy()))
@@ -186,7 +186,7 @@ fn names(ended: &Ended, file: &Path) -> bool {
     has(file.file_name()) || has(file.parent().and_then(Path::file_name))
 }
 
-/// The height at which a directory must be after a command that ended well.
+/// Returns the height that a directory must have after a command that ended well.
 fn least(world: &World, state: State, meeting: Meeting) -> u64 {
     match meeting {
         Meeting::Goes(Way::Sync | Way::Swift | Way::SwiftChecked) => world.truth.height(),
@@ -195,20 +195,20 @@ fn least(world: &World, state: State, meeting: Meeting) -> u64 {
     }
 }
 
-/// The verdict on a command that ended well although a file was damaged, because it did not read
-/// the damaged part or repaired it. The set must be right, and a reindex must come to the same set
-/// or name the damage.
+/// Returns the verdict on a command that ended well although a file was damaged, because it did not
+/// read the damaged part or repaired it. The UTXO set must be right, and a reindex must yield the
+/// same set or name the damage.
 fn went_well(world: &World, meeting: Meeting, least: u64, target: &Path) -> Result<Verdict> {
     if meeting == Meeting::Goes(Way::HintsCreate) {
         let made = fs::read(world.made_hints(target)).unwrap_or_default();
         if made != fs::read(&world.hints)? {
-            return Ok(Verdict::Wrong("hints that are not those of the chain".to_string()));
+            return Ok(Verdict::Wrong("the hints are not those of the chain".to_string()));
         }
     }
     match world.read(target)? {
         Found::Right(height) if height >= least => {}
         Found::Right(height) => {
-            return Ok(Verdict::Lost(format!("it was at {least}, and now it is at {height}")));
+            return Ok(Verdict::Lost(format!("the tip was at {least}, and is now at {height}")));
         }
         Found::Wrong(what) => return Ok(Verdict::Wrong(what)),
         // The command did not read the damaged part. A reindex does, and must say so.
@@ -236,14 +236,14 @@ fn went_well(world: &World, meeting: Meeting, least: u64, target: &Path) -> Resu
 struct Damaged<'a> {
     /// The data directory.
     target: &'a Path,
-    /// The directory of hints and source.
+    /// The directory of the hints and the source.
     inputs: &'a Path,
     file: &'a Path,
     /// The content before the damage.
     good: &'a [u8],
 }
 
-/// Leads to the right set after an error: by a reindex and a sync, with a new block index if
+/// Tries to get the right set after an error: by a reindex and a sync, with a new block index if
 /// that is damaged, or with a good copy of the file.
 fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Result<Verdict> {
     let Damaged { target, inputs, file, good } = *damaged;
@@ -278,7 +278,7 @@ fn repair(world: &World, damaged: &Damaged, args: &[OsString], least: u64) -> Re
     }
     Ok(match world.read(target)? {
         Found::Right(height) if height >= least => Verdict::Right,
-        Found::Right(height) => Verdict::Lost(format!("with a good copy it is at {height}")),
+        Found::Right(height) => Verdict::Lost(format!("with a good copy the tip is at {height}")),
         Found::Wrong(what) => Verdict::Wrong(what),
         Found::Unreadable(ended) => Verdict::Stuck(ended.short()),
     })

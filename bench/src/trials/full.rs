@@ -1,4 +1,4 @@
-//! Trials with a full disk: a tmpfs that only the trial sees, which another file fills at a random
+//! Trials with a full disk: a tmpfs of the trial's own, which another file fills at a random
 //! moment.
 
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use super::world::{Ended, Found, State, WAYS, Way, World};
 use super::{Trial, Verdict};
 use crate::Result;
 
-/// A script that runs a command while the disk becomes full, and once more with room. Its
+/// A script that runs a command while the disk becomes full, and again when there is room. Its
 /// arguments: directory to mount on, state to copy (or nothing), size of the disk in MiB, bytes to
 /// leave, seconds to wait before filling it, directory for results; then the command.
 const SCRIPT: &str = r#"
@@ -46,7 +46,7 @@ cp "$disk/d.hints" "$results/d.hints" 2>/dev/null
 exit 0
 "#;
 
-/// Runs a command while the disk becomes full, and again when it has room.
+/// Runs a command while the disk becomes full, and again when there is room.
 pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let way = WAYS[rng.below(WAYS.len() as u64) as usize];
     let name = format!("full disk: {}", way.name());
@@ -72,7 +72,7 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"]);
     command.arg(&disk).arg(state).args(["400", &left.to_string(), &wait]).arg(&results);
-    // In a namespace of its own, a process cannot run a file in another process's /proc.
+    // In its own namespace, a process cannot run a file in another process's /proc.
     let program = Path::new(apus.get_program());
     let program = if program.starts_with("/proc") { &std::env::current_exe()? } else { program };
     command.arg(program).args(apus.get_args());
@@ -80,7 +80,7 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     command.envs(variables);
     let script = world.run_command(command)?;
     if script.code != Some(0) {
-        return Err(format!("no disk of its own: {}", script.short()).into());
+        return Err(format!("cannot mount a disk for the trial: {}", script.short()).into());
     }
     Ok((name, verdict(world, way, from, &results)?))
 }
@@ -102,12 +102,12 @@ fn verdict(world: &World, way: Way, from: Option<State>, results: &Path) -> Resu
     if let Some(state) = from.filter(|_| after.exists()) {
         let before = match world.read(&world.state(state))? {
             Found::Right(height) => height,
-            _ => return Err("a state of the world is not readable any more".into()),
+            _ => return Err("a state of the world is no longer readable".into()),
         };
         match world.read(&after)? {
             Found::Right(height) if height >= before => {}
             Found::Right(height) => {
-                return Ok(Verdict::Lost(format!("{before} was committed, now it is {height}")));
+                return Ok(Verdict::Lost(format!("the tip fell from {before} to {height}")));
             }
             Found::Wrong(what) => return Ok(Verdict::Wrong(what)),
             Found::Unreadable(ended) => return Ok(Verdict::Stuck(ended.short())),

@@ -10,7 +10,7 @@ use super::world::{Found, State, WAYS, Way, World};
 use super::{Trial, Verdict};
 use crate::Result;
 
-/// Kills a command up to four times, then lets it end.
+/// Kills a command up to four times, and then lets it finish.
 pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let way = WAYS[rng.below(WAYS.len() as u64) as usize];
     let target = world.fresh("killed")?;
@@ -25,7 +25,7 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     let name = format!("kill -9: {}", way.name());
     // What is committed by now must not be lost later.
     let mut committed = match from {
-        // Nothing has been committed yet that could be read.
+        // Nothing readable has been committed yet.
         None | Some(State::SwiftUnfinished) => 0,
         Some(_) => match world.read(&target)? {
             Found::Right(height) => height,
@@ -43,7 +43,7 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
                 Found::Right(height) if height >= committed => committed = height,
                 Found::Right(height) => return Ok((name, lost(committed, height))),
                 Found::Wrong(what) => return Ok((name, Verdict::Wrong(what))),
-                // Before the first commit there is nothing to be read.
+                // Before the first commit there is nothing to read.
                 Found::Unreadable(ended) if committed == 0 && !ended.is_crash() => {}
                 Found::Unreadable(ended) => return Ok((name, Verdict::Stuck(ended.short()))),
             }
@@ -53,10 +53,10 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
 }
 
 fn lost(committed: u64, height: u64) -> Verdict {
-    Verdict::Lost(format!("height {committed} was committed, and now it is {height}"))
+    Verdict::Lost(format!("height {committed} was committed, and the tip is now {height}"))
 }
 
-/// Runs a way to its end, after which everything must be right.
+/// Runs a command to its end, after which everything must be right.
 pub fn end(world: &World, way: Way, target: &Path) -> Result<Verdict> {
     let ended = world.run(&world.args(way, target))?;
     if ended.is_crash() {
@@ -68,12 +68,12 @@ pub fn end(world: &World, way: Way, target: &Path) -> Result<Verdict> {
     right(world, way, target)
 }
 
-/// The verdict on what a way left that ended well.
+/// Returns the verdict on the result of a command that ended well.
 pub fn right(world: &World, way: Way, target: &Path) -> Result<Verdict> {
     if way == Way::HintsCreate {
         let made = fs::read(world.made_hints(target)).unwrap_or_default();
         if made != fs::read(&world.hints)? {
-            return Ok(Verdict::Wrong("hints that are not those of the chain".to_string()));
+            return Ok(Verdict::Wrong("the hints are not those of the chain".to_string()));
         }
     }
     Ok(match world.read(target)? {

@@ -1,9 +1,11 @@
-//! Random trials of the real program: killed, on a full disk, with flipped bits and cut files.
+//! Random trials of the real program: killed, on a full disk, with flipped bits and truncated
+//! files.
 //!
 //! In each trial, either the UTXO set is right, or the program ends with an error that names the
-//! file, and the documented repair or a good copy then leads to the right set. The right sets come
-//! from the generated chain, block by block, and not from the program. Each trial follows from its
-//! own seed, which is printed when the trial fails; `--seed N --tries 1` repeats it.
+//! file, and then the documented repair or a good copy leads to the right set. The right sets are
+//! computed from the generated chain, block by block, and not by the program. Each trial is
+//! determined by its own seed, which is printed when the trial fails; `--seed N --tries 1` repeats
+//! it.
 
 mod damage;
 mod full;
@@ -25,24 +27,24 @@ pub use world::World;
 /// The kind of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Kind {
-    /// kill -9 at random moments of every command that writes
+    /// kill -9 at random moments during every command that writes
     Kill,
-    /// A disk that is full at random moments, with random room left
+    /// A disk that becomes full at random moments, with random room left
     Full,
-    /// A flipped bit in any file of a data directory, in hints, in a source
+    /// A flipped bit in any file of a data directory, in hints or in a source
     Flip,
-    /// Any of these files cut short
+    /// Any of these files truncated
     Cut,
 }
 
 /// The number of trials, and their seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// The time after which no further trial begins.
+    /// The time after which no new trial begins.
     pub time: Duration,
     /// The largest number of trials.
     pub tries: u64,
-    /// The seed of the first trial. Each further trial has the next.
+    /// The seed of the first trial. Each later trial uses the next seed.
     pub seed: u64,
     /// The seed of the chain that all trials use.
     pub chain: u64,
@@ -57,7 +59,7 @@ pub enum Verdict {
     Told,
     /// An error did not name the file; the repair worked.
     Unnamed(String),
-    /// After an error the documented repairs did not work; a good copy in a new directory did.
+    /// The documented repairs did not work after an error; a good copy in a new directory did.
     Stuck(String),
     /// Committed coins were lost without a message.
     Lost(String),
@@ -106,14 +108,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether a trial failed: committed coins were lost, anything was wrong without a message, the
-    /// program crashed, or it could not carry on although no file was damaged.
+    /// Returns whether a trial failed: committed coins were lost, anything was wrong without a
+    /// message, the program crashed, or it could not continue although no file was damaged.
     pub fn failed(&self) -> bool {
         let first = if self.undamaged { 3 } else { 4 };
         self.total()[first..].iter().any(|count| *count > 0)
     }
 
-    /// The number of trials.
+    /// Returns the number of trials.
     pub fn tries(&self) -> u64 {
         self.total().iter().sum()
     }
@@ -126,7 +128,7 @@ impl Tally {
         total
     }
 
-    /// The verdicts as a table.
+    /// Returns the verdicts as a table.
     pub fn text(&self) -> String {
         let line = |name: &str, row: &[u64]| {
             let cells: String = row.iter().map(|count| format!("{count:>9}")).collect();
@@ -141,7 +143,7 @@ impl Tally {
 /// Runs trials of one kind in a new directory below `dir`.
 ///
 /// # Errors
-/// The world cannot be made, or a trial cannot be run.
+/// The world cannot be created, or a trial cannot be run.
 pub fn run(kind: Kind, size: &Size, programs: &Programs, dir: &Path) -> Result<Tally> {
     let started = Instant::now();
     let world = World::new(programs.clone(), dir, size.chain)?;

@@ -1,4 +1,4 @@
-//! The right UTXO set after each block, found by playing the blocks into a map.
+//! The right UTXO set after each block, found by applying the blocks to a map.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ pub struct Set {
     pub block: String,
     /// The number of coins.
     pub coins: u64,
-    /// The MuHash, not finalised, because that takes longer than everything before.
+    /// The MuHash, not finalised, since that would take longer than everything before.
     hash: MuHash,
 }
 
 impl Set {
-    /// The set's hash (Core's `muhash`).
+    /// Returns the set's hash (Core's `muhash`).
     pub fn muhash(&self) -> String {
         self.hash.finalize().to_string()
     }
@@ -28,10 +28,10 @@ impl Set {
 pub struct Truth(Vec<Set>);
 
 impl Truth {
-    /// Plays a chain; its last set must be the generator's.
+    /// Applies a chain's blocks; the last set must be the generator's.
     ///
     /// # Panics
-    /// If the generator knows another last set.
+    /// If the generator has a different last set.
     pub fn of(chain: &Chain) -> Self {
         let (mut coins, mut hash) = (HashMap::<OutPoint, Vec<u8>>::new(), MuHash::new());
         let mut sets = Vec::new();
@@ -60,17 +60,17 @@ impl Truth {
         Self(sets)
     }
 
-    /// The set after the block at a height. `None` if the chain is not that high.
+    /// Returns the set after the block at a height, or `None` if the chain is shorter.
     pub fn at(&self, height: u64) -> Option<&Set> {
         self.0.get(usize::try_from(height).ok()?)
     }
 
-    /// The height of the tip.
+    /// Returns the height of the tip.
     pub fn height(&self) -> u64 {
         self.0.len() as u64 - 1
     }
 
-    /// The set after the last block.
+    /// Returns the set after the last block.
     pub fn tip(&self) -> &Set {
         &self.0[self.0.len() - 1]
     }
@@ -81,7 +81,7 @@ fn is_coin(output: &TxOut) -> bool {
     !script.is_op_return() && script.len() <= 10_000
 }
 
-/// The bytes of one coin that the hash is computed from (Core's `TxOutSer`).
+/// Returns the bytes of one coin that the hash is computed from (Core's `TxOutSer`).
 fn element(outpoint: &OutPoint, output: &TxOut, code: u32) -> Vec<u8> {
     let mut bytes = serialize(outpoint);
     bytes.extend_from_slice(&code.to_le_bytes());

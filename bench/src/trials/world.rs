@@ -1,4 +1,5 @@
-//! The world that all trials share: a chain in a file, hints, and data directories in each state.
+//! The shared environment of all trials: a chain in a file, hints, and data directories in each
+//! state.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,12 +17,12 @@ use super::truth::Truth;
 use crate::Result;
 use crate::process::Programs;
 
-/// The time after which a command counts as hanging. No command takes a hundredth of it.
+/// The time after which a command counts as hanging. No command needs a hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The number of interrupts at random moments, one of which must leave something unfinished.
 const INTERRUPTS_MAX: u64 = 60;
 
-/// A command that makes a UTXO set, or hints of one.
+/// A command that builds a UTXO set, or hints of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     Sync,
@@ -37,7 +38,7 @@ pub const WAYS: [Way; 6] =
     [Way::Sync, Way::Reindex, Way::Swift, Way::SwiftChecked, Way::SwiftReindex, Way::HintsCreate];
 
 impl Way {
-    /// The name that the table of verdicts shows.
+    /// Returns the name in the table of verdicts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
@@ -49,7 +50,7 @@ impl Way {
         }
     }
 
-    /// The state of the directory that this way starts from, if it needs one.
+    /// Returns the state of the directory that this way starts from, if it needs one.
     pub fn starts_from(self) -> Option<State> {
         match self {
             Self::Sync | Self::Swift | Self::SwiftChecked => None,
@@ -77,24 +78,24 @@ pub enum State {
 pub const STATES: [State; 5] =
     [State::Whole, State::Half, State::SwiftUnfinished, State::ReindexUnfinished, State::ByCore];
 
-/// The end of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status. `None` if a signal ended the command, or if it did not end in time.
+    /// The exit status, or `None` if a signal ended the command, or it did not end in time.
     pub code: Option<i32>,
     /// Standard error followed by standard output.
     pub text: String,
 }
 
 impl Ended {
-    /// The lines that say what is wrong, for a report.
+    /// Returns the last lines, which say what is wrong, for a report.
     pub fn short(&self) -> String {
         let lines: Vec<&str> = self.text.lines().filter(|line| !line.is_empty()).collect();
         let last = lines.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join(" | ");
         format!("exit status {:?}: {last}", self.code)
     }
 
-    /// Whether the command ended neither well nor with an error message.
+    /// Returns whether the command ended neither well nor with an error message.
     pub fn is_crash(&self) -> bool {
         !matches!(self.code, Some(0..=3)) || self.text.contains("panicked at")
     }
@@ -114,7 +115,7 @@ pub enum Found {
 pub struct World {
     place: tempfile::TempDir,
     programs: Programs,
-    /// What is right, from the blocks alone.
+    /// The right UTXO sets, computed from the blocks alone.
     pub truth: Truth,
     /// The height of `State::Half`.
     pub half: u64,
@@ -127,10 +128,10 @@ pub struct World {
 }
 
 impl World {
-    /// Makes the chain of a seed, and the files and directories that come of it.
+    /// Creates the chain of a seed, with its files and directories.
     ///
     /// # Errors
-    /// A command fails, or its result is not what the generator knows of the chain.
+    /// A command fails, or its result differs from what the generator knows about the chain.
     pub fn new(programs: Programs, dir: &Path, seed: u64) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let dir = dir.canonicalize()?;
@@ -152,7 +153,7 @@ impl World {
         Ok(world)
     }
 
-    /// The world in one line, for the report.
+    /// Describes the world in one line, for the report.
     pub fn describe(&self) -> String {
         let (height, coins) = (self.truth.height(), self.truth.tip().coins);
         format!("{height} blocks, {coins} coins, in {}", self.place.path().display())
@@ -199,7 +200,7 @@ impl World {
         Ok(())
     }
 
-    /// Interrupts a way at random moments until it leaves something unfinished.
+    /// Interrupts a command at random moments until it leaves something unfinished.
     fn interrupt(
         &self,
         way: Way,
@@ -221,7 +222,7 @@ impl World {
         Err(format!("{}: no interrupt leaves anything unfinished", way.name()).into())
     }
 
-    /// A moment while a way is running, or shortly after.
+    /// Returns a random moment while a command runs, or shortly after.
     pub fn moment(&self, way: Way, rng: &mut Rng) -> Duration {
         let index = WAYS.iter().position(|known| *known == way).unwrap_or(0);
         let time = self.times.get(index).copied().unwrap_or(Duration::from_millis(500));
@@ -229,12 +230,12 @@ impl World {
         Duration::from_micros(rng.below(micros + micros / 10 + 1))
     }
 
-    /// The directory in a state, which must not be changed.
+    /// Returns the directory of a state, which must not be changed.
     pub fn state(&self, state: State) -> PathBuf {
         self.place.path().join(format!("{state:?}"))
     }
 
-    /// An empty place for one trial's files.
+    /// Returns an unused path for one trial's files.
     pub fn fresh(&self, name: &str) -> Result<PathBuf> {
         let path = self.place.path().join(name);
         if path.exists() {
@@ -243,7 +244,7 @@ impl World {
         Ok(path)
     }
 
-    /// Replaces `target` by a copy of a state, or by nothing.
+    /// Replaces `target` by a copy of a state, or removes it.
     pub fn start_from(&self, state: Option<State>, target: &Path) -> Result<()> {
         if target.exists() {
             fs::remove_dir_all(target)?;
@@ -254,12 +255,12 @@ impl World {
         Ok(())
     }
 
-    /// The hints file that `Way::HintsCreate` makes of a directory.
+    /// Returns the hints file that `Way::HintsCreate` creates for a directory.
     pub fn made_hints(&self, datadir: &Path) -> PathBuf {
         datadir.with_extension("hints")
     }
 
-    /// The arguments of `apus` for a way in a directory.
+    /// Returns the arguments of `apus` for a way and a directory.
     pub fn args(&self, way: Way, datadir: &Path) -> Vec<OsString> {
         let commands: &[&str] = match way {
             Way::Sync | Way::Swift | Way::SwiftChecked => &["sync"],
@@ -294,14 +295,14 @@ impl World {
         args
     }
 
-    /// A command that runs `apus` with arguments.
+    /// Returns a command that runs `apus` with arguments.
     pub fn command(&self, args: &[OsString]) -> Command {
         let mut command = self.programs.apus();
         command.args(args);
         command
     }
 
-    /// Starts `apus` with both its outputs going to `output`.
+    /// Starts `apus` with standard error going to `output`.
     pub fn spawn(&self, args: &[OsString], output: Stdio) -> Result<Child> {
         let mut command = self.command(args);
         Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn()?)
@@ -334,7 +335,7 @@ impl World {
         Ok(Ended { code: status.code(), text: text(&err)? + &text(&out)? })
     }
 
-    /// The result of `apus txoutset info` on a directory, compared with the truth.
+    /// Runs `apus txoutset info` on a directory, and compares the result with the truth.
     pub fn read(&self, datadir: &Path) -> Result<Found> {
         let args = ["txoutset", "info", "--regtest", "--hash", "muhash", "--datadir"];
         let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
@@ -342,7 +343,7 @@ impl World {
         Ok(self.judge(self.run(&args)?))
     }
 
-    /// The output of `apus txoutset info`, compared with the truth.
+    /// Compares the output of `apus txoutset info` with the truth.
     pub fn judge(&self, ended: Ended) -> Found {
         if ended.code != Some(0) {
             return Found::Unreadable(ended);
@@ -367,7 +368,7 @@ impl World {
     /// Checks that the index names each block of the chain, and that each is stored where it says.
     ///
     /// # Errors
-    /// The index is wrong, with what is wrong in it.
+    /// The index is wrong; the error says what is wrong.
     pub fn check_index(&self, datadir: &Path) -> Result<()> {
         let (disk, network) = (Disk::new(), Network::new(NetworkName::Regtest));
         let dir = DataDir::open(&disk, datadir, &network, DataDirOptions::default())?;
@@ -377,10 +378,10 @@ impl World {
             let set = self.truth.at(u64::from(entry.height));
             let is_known = set.is_some_and(|set| set.block == entry.hash.to_string());
             let Some(pos) = entry.block_pos().filter(|_| is_known) else {
-                return Err(format!("block {} is not as it should be", entry.hash).into());
+                return Err(format!("block {} is unknown or not stored", entry.hash).into());
             };
             if apus_hash::sha256d(&files.read_block(pos)?[..80]) != entry.hash {
-                return Err(format!("another block is where {} should be", entry.hash).into());
+                return Err(format!("block {} is not where the index says", entry.hash).into());
             }
             if let Some(pos) = entry.undo_pos() {
                 files.read_undo(pos, &entry.header.prev)?;
@@ -388,6 +389,6 @@ impl World {
             found += 1;
         }
         let all = self.truth.height() + 1;
-        if found == all { Ok(()) } else { Err(format!("{found} of {all} blocks").into()) }
+        if found == all { Ok(()) } else { Err(format!("found {found} of {all} blocks").into()) }
     }
 }

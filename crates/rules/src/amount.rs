@@ -8,13 +8,13 @@ pub const COIN: i64 = 100_000_000;
 /// The largest amount, in satoshi (Core's `MAX_MONEY`).
 pub const MONEY_MAX: i64 = 21_000_000 * COIN;
 
-/// Whether an amount is from 0 to [`MONEY_MAX`] (Core's `MoneyRange`).
+/// Returns whether an amount is from 0 to [`MONEY_MAX`] (Core's `MoneyRange`).
 pub(super) fn money_range(amount: i64) -> bool {
     (0..=MONEY_MAX).contains(&amount)
 }
 
-/// The amount in satoshi that the coinbase of a block at this height may claim on top of fees
-/// (Core's `GetBlockSubsidy`).
+/// Returns the amount in satoshi that the coinbase of a block at this height may claim on top of
+/// fees (Core's `GetBlockSubsidy`).
 pub fn subsidy(height: u32, network: &Network) -> i64 {
     (50 * COIN).checked_shr(height / network.halving_interval).unwrap_or(0)
 }

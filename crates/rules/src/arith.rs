@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// An unsigned number of 256 bits, least significant limb first, whose arithmetic wraps (Core's
+/// A 256-bit unsigned integer with wrapping arithmetic, least significant limb first (Core's
 /// `arith_uint256`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct U256([u64; 4]);
@@ -55,7 +55,7 @@ impl U256 {
         }
     }
 
-    /// The compact form, rounded down to 23 or 24 bits of mantissa (Core's `GetCompact`).
+    /// Returns the compact form, rounded down to 23 or 24 bits of mantissa (Core's `GetCompact`).
     pub fn to_compact(self) -> u32 {
         let mut size = self.bits().div_ceil(8);
         let mut compact = if size <= 3 {
@@ -70,7 +70,7 @@ impl U256 {
         compact | size << 24
     }
 
-    /// The position of the highest bit that is set, counted from 1; 0 for zero.
+    /// Returns the position of the highest bit that is set, counted from 1; 0 for zero.
     pub fn bits(self) -> u32 {
         (0..4)
             .rev()
@@ -78,7 +78,7 @@ impl U256 {
             .map_or(0, |i| 64 * i as u32 + 64 - self.0[i].leading_zeros())
     }
 
-    /// The number as its lower and its upper 64 bits; `None` if it has more.
+    /// Returns the number as its lower and upper 64 bits, or `None` if it needs more than 128.
     pub fn to_halves(self) -> Option<[u64; 2]> {
         let [low, high, rest @ ..] = self.0;
         (rest == [0; 2]).then_some([low, high])
@@ -88,7 +88,7 @@ impl U256 {
         Self([low, high, 0, 0])
     }
 
-    /// The lowest 64 bits.
+    /// Returns the lowest 64 bits.
     pub fn low_u64(self) -> u64 {
         self.0[0]
     }
@@ -144,7 +144,7 @@ impl U256 {
         }))
     }
 
-    /// The quotient, rounded down; `None` for a divisor of zero.
+    /// Returns the quotient, rounded down; `None` for a divisor of zero.
     pub fn checked_div(self, divisor: Self) -> Option<Self> {
         if divisor == Self::ZERO {
             return None;

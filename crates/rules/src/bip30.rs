@@ -28,7 +28,7 @@ struct Twins {
     repeat: BlockAt,
 }
 
-/// All blocks that the rule excepts.
+/// All pairs of blocks that BIP30 exempts.
 const TWINS: [Twins; 2] = [
     Twins {
         overwritten: BlockAt::new(
@@ -52,32 +52,33 @@ const TWINS: [Twins; 2] = [
     },
 ];
 
-/// The first height whose BIP34 push may already be in the coinbase of a block from before BIP34,
-/// so that BIP34 no longer implies BIP30 (Core's `BIP34_IMPLIES_BIP30_LIMIT`).
+/// The lowest height that a coinbase from before BIP34 may already state, so that from here on
+/// BIP34 no longer implies BIP30 (Core's `BIP34_IMPLIES_BIP30_LIMIT`).
 const BIP34_IMPLIES_BIP30_LIMIT: u32 = 1_983_702;
 
 /// How to find out whether a block creates a coin that exists, which it MUST NOT (BIP30;
 /// [`RuleError::bip30`]). Core does so before it checks any other rule on coins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bip30Check {
-    /// Not at all: Core does not check this block.
+    /// Do not check: Core exempts this block.
     Exempt,
     /// Core looks up each output, but no valid block can break the rule at this height of this
-    /// network. An invalid one that repeats a transaction spends a coin that is missing, or depends
+    /// network. An invalid block that repeats a transaction also spends a missing coin, or depends
     /// on a transaction that does. To refuse it for Core's reason, outputs need to be looked up
     /// only where a coin is missing.
     ///
-    /// A transaction can be repeated only if those that it spends are, and so in the end a
-    /// coinbase. Where BIP34 is active from block 1, each coinbase but that of the genesis block
-    /// (which creates no coin) begins with a push of its block's height, and so differs from all
-    /// others.
+    /// A transaction can be repeated only if the transactions that it spends are repeated, and so,
+    /// in the end, a coinbase. Where BIP34 is active from block 1, each coinbase except that of the
+    /// genesis block (which creates no coin) begins with a push of its block's height, and so
+    /// differs from all others.
     Implied,
     /// Look up each output before any coin is spent.
     LookUp,
 }
 
-/// How to find out whether a block keeps BIP30. `bip34_ancestor_matches` says whether the block's
-/// parent is or has an ancestor at [`Network::bip34_height`] whose hash is [`Network::bip34_hash`].
+/// Returns how to find out whether a block obeys BIP30. `bip34_ancestor_matches` says whether the
+/// block's parent is, or descends from, a block at [`Network::bip34_height`] with the hash
+/// [`Network::bip34_hash`].
 pub fn bip30_check(
     network: &Network,
     height: u32,
@@ -94,20 +95,21 @@ pub fn bip30_check(
     }
 }
 
-/// Whether this is one of the two blocks whose coinbase overwrites an earlier one (Core's
+/// Returns whether this is one of the two blocks whose coinbase overwrites an earlier one (Core's
 /// `IsBIP30Repeat`).
 pub fn is_bip30_repeat(height: u32, hash: &Hash) -> bool {
     TWINS.iter().any(|twins| twins.repeat.is(height, hash))
 }
 
-/// Whether this is one of the two blocks whose coinbase is overwritten later (Core's
+/// Returns whether this is one of the two blocks whose coinbase is overwritten later (Core's
 /// `IsBIP30Unspendable`).
 pub fn is_bip30_unspendable(height: u32, hash: &Hash) -> bool {
     TWINS.iter().any(|twins| twins.overwritten.is(height, hash))
 }
 
-/// The heights of two blocks with the same coinbase, of which `height` has only the first;
-/// `hash_at` tells the blocks of the chain. At this height that coinbase is a coin like any other.
+/// Returns the heights of two blocks with the same coinbase if the chain has only the first of them
+/// up to `height`, where its coinbase is still a coin like any other. `hash_at` returns the hash of
+/// the chain's block at a height.
 pub fn bip30_overwritten_after(
     height: u32,
     hash_at: impl Fn(u32) -> Option<Hash>,
@@ -122,7 +124,7 @@ pub fn bip30_overwritten_after(
 }
 
 impl RuleError {
-    /// The error of a block that creates a coin which exists: `bad-txns-BIP30`.
+    /// Returns the error for a block that creates a coin which already exists: `bad-txns-BIP30`.
     #[cold]
     pub fn bip30() -> Self {
         Self::consensus("bad-txns-BIP30", "tried to overwrite transaction")

@@ -9,7 +9,7 @@ use super::signet::has_signet_solution;
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
 
-/// A block that passed every rule that needs nothing but the block: [`check_block`] makes one.
+/// A block that has passed every rule that depends on the block alone; [`check_block`] returns one.
 pub struct CheckedBlock<B> {
     view: BlockView<B>,
     hash: Hash,
@@ -18,36 +18,37 @@ pub struct CheckedBlock<B> {
 }
 
 impl<B: AsRef<[u8]>> CheckedBlock<B> {
-    /// A block whose bytes have passed [`check_block`] and [`check_block_in_context`] before, which
-    /// the caller vouches for. It is not hashed again: its txids are left out.
+    /// Wraps a block that the caller knows to have passed [`check_block`] and
+    /// [`check_block_in_context`] before. Its transactions are not hashed again, so txids are left
+    /// out.
     pub fn known(view: BlockView<B>, hash: Hash) -> Self {
         let legacy_sigops = view.txs().map(|tx| legacy_sigops(&tx)).collect();
         Self { view, hash, txids: Vec::new(), legacy_sigops }
     }
 
-    /// The block.
+    /// Returns the block.
     pub fn view(&self) -> &BlockView<B> {
         &self.view
     }
 
-    /// The block's hash.
+    /// Returns the block's hash.
     pub fn hash(&self) -> &Hash {
         &self.hash
     }
 
-    /// The txids of all transactions, in order; none for a block that was only
-    /// [known](CheckedBlock::known).
+    /// Returns the txids of all transactions, in order; none for a [known](CheckedBlock::known)
+    /// block.
     pub fn txids(&self) -> &[Hash] {
         &self.txids
     }
 
-    /// The txid of the transaction at `index`, which is hashed if need be.
+    /// Returns the txid of the transaction at `index`, and hashes it if necessary.
     pub fn txid(&self, index: usize) -> Hash {
         self.txids.get(index).copied().unwrap_or_else(|| self.view.tx(index).txid())
     }
 
-    /// The number of signature operations of each transaction, in order, without those in P2SH
-    /// and witness scripts ([`legacy_sigops`]).
+    /// Returns the number of signature operations of each transaction, in order, without those in
+    /// P2SH and witness scripts ([`legacy_sigops`]).
     pub fn legacy_sigops(&self) -> &[u32] {
         &self.legacy_sigops
     }
@@ -82,7 +83,7 @@ pub fn check_block<B: AsRef<[u8]>>(
     check_header(view.header(), &hash, network)?;
     let txids = view.txids();
     let committed = merkle_root_matches(&view, &txids);
-    // What the header does not commit to says nothing about the block's hash.
+    // If the header does not commit to these bytes, they say nothing about the block's hash.
     signet_solution(&view, &hash, &txids, network).map_err(|error| match committed {
         Ok(()) => error,
         Err(_) => RuleError { class: RuleClass::Mutated, ..error },
@@ -113,12 +114,13 @@ pub fn check_block_in_context<B: AsRef<[u8]>>(
     weight_in_limit(view)
 }
 
-/// [`check_block_in_context`] for a block that a peer was asked for without its witnesses: whether
-/// they are those that the block commits to, and its weight, cannot be checked. One that has come
-/// with witnesses is checked in full.
+/// Does what [`check_block_in_context`] does for a block that was requested from a peer without its
+/// witnesses: its weight, and its commitment to the witnesses, cannot be checked. A block that
+/// arrives with witnesses is checked in full.
 ///
 /// # Errors
-/// `bad-txns-nonfinal`, `bad-cb-height`; with witnesses those of [`check_block_in_context`]
+/// `bad-txns-nonfinal`, `bad-cb-height`; for a block with witnesses, those of
+/// [`check_block_in_context`]
 pub fn check_stripped_block_in_context<B: AsRef<[u8]>>(
     block: &CheckedBlock<B>,
     context: &BlockContext,
@@ -236,8 +238,8 @@ fn coinbase_has_height<B: AsRef<[u8]>>(
     Err(RuleError::consensus("bad-cb-height", "block height mismatch in coinbase"))
 }
 
-/// The height that the coinbase states (BIP34); `None` if it states none. Blocks from before BIP34
-/// may state any.
+/// Returns the height that the coinbase states (BIP34), or `None` if it states none. In blocks from
+/// before BIP34 it may be any number.
 pub fn stated_height<B: AsRef<[u8]>>(view: &BlockView<B>) -> Option<u32> {
     let script = view.txs().next()?.inputs().next()?.script_sig();
     let height = match *script.first()? {
@@ -254,8 +256,8 @@ pub fn stated_height<B: AsRef<[u8]>>(view: &BlockView<B>) -> Option<u32> {
     script.starts_with(&push[..len]).then_some(height)
 }
 
-/// The script that pushes a height in the only form that BIP34 allows (Core's
-/// `CScript() << nHeight`): the first bytes of the array, and how many of them.
+/// Returns the script that pushes a height in the only form that BIP34 allows (Core's
+/// `CScript() << nHeight`), padded to six bytes, and its length.
 fn push_height(height: u32) -> ([u8; 6], usize) {
     let mut push = [0; 6];
     match height {

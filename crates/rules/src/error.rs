@@ -10,11 +10,11 @@ pub struct RuleError {
     pub reason: Cow<'static, str>,
     /// Core's debug message, which may be empty: the transaction or input, and the values.
     pub debug: String,
-    /// What the broken rule says of the block's hash.
+    /// What the broken rule says about the block's hash.
     pub class: RuleClass,
 }
 
-/// Core's `BlockValidationResult`: what a broken rule says of the block's hash.
+/// Core's `BlockValidationResult`: what a broken rule says about the block's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleClass {
     /// The block is invalid, now and forever (`BLOCK_CONSENSUS`).
@@ -24,7 +24,7 @@ pub enum RuleClass {
     Mutated,
     /// The header is invalid, now and forever (`BLOCK_INVALID_HEADER`).
     InvalidHeader,
-    /// The header is too far in the future; later it may be valid (`BLOCK_TIME_FUTURE`).
+    /// The header is too far in the future; it may become valid later (`BLOCK_TIME_FUTURE`).
     TimeFuture,
     /// The parent is unknown (`BLOCK_MISSING_PREV`).
     MissingPrev,
@@ -37,7 +37,7 @@ pub enum RuleClass {
 }
 
 impl RuleError {
-    /// An error of the given class.
+    /// Returns an error of the given class.
     #[cold]
     pub fn new(
         class: RuleClass,
@@ -47,26 +47,27 @@ impl RuleError {
         Self { reason: reason.into(), debug: debug.into(), class }
     }
 
-    /// An error of [`RuleClass::Consensus`].
+    /// Returns an error of [`RuleClass::Consensus`].
     #[cold]
     pub fn consensus(reason: &'static str, debug: impl Into<String>) -> Self {
         Self::new(RuleClass::Consensus, reason, debug)
     }
 
-    /// An error of [`RuleClass::Mutated`].
+    /// Returns an error of [`RuleClass::Mutated`].
     #[cold]
     pub fn mutated(reason: &'static str, debug: impl Into<String>) -> Self {
         Self::new(RuleClass::Mutated, reason, debug)
     }
 
-    /// An error of [`RuleClass::InvalidHeader`].
+    /// Returns an error of [`RuleClass::InvalidHeader`].
     #[cold]
     pub fn header(reason: impl Into<Cow<'static, str>>, debug: impl Into<String>) -> Self {
         Self::new(RuleClass::InvalidHeader, reason, debug)
     }
 
-    /// Whether the block's hash is to be remembered as invalid. Mutated bytes say nothing about the
-    /// hash, and a header from the future or without a known parent may become valid later.
+    /// Returns whether the block's hash should be remembered as invalid. Mutated bytes say nothing
+    /// about the hash, and a header from the future or without a known parent may become valid
+    /// later.
     pub fn condemns_hash(&self) -> bool {
         match self.class {
             RuleClass::Consensus

@@ -4,16 +4,16 @@ use apus_wire::{Header, Network};
 use super::arith::U256;
 use super::error::{RuleClass, RuleError};
 
-/// A block and its ancestors, as far as the rules for a header that builds on it need them.
+/// A block and its ancestors, as far as the rules for the header of its child need them.
 pub trait Ancestry {
-    /// The height of the block itself.
+    /// Returns the height of the block itself.
     fn height(&self) -> u32;
 
-    /// The facts about the ancestor at `height`; at [`Ancestry::height`], which `height` does not
-    /// exceed, those about the block itself.
+    /// Returns the facts about the ancestor at `height`; at [`Ancestry::height`], which `height`
+    /// must not exceed, those about the block itself.
     fn at(&self, height: u32) -> HeaderFacts;
 
-    /// The median time past of the block ([`median_time_past`]).
+    /// Returns the median time past of the block ([`median_time_past`]).
     fn median_time_past(&self) -> i64 {
         median_time_past(self)
     }
@@ -28,14 +28,14 @@ pub struct HeaderFacts {
     pub time: u32,
 }
 
-/// Seconds that a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
+/// Seconds by which a header may be ahead of our clock (Core's `MAX_FUTURE_BLOCK_TIME`).
 pub const FUTURE_SECONDS_MAX: i64 = 2 * 60 * 60;
 
-/// Seconds that the first block of a difficulty period may be earlier than the last block of the
-/// period before under BIP94 (Core's `MAX_TIMEWARP`).
+/// Seconds by which, under BIP94, the first block of a difficulty period may be earlier than the
+/// last block of the period before (Core's `MAX_TIMEWARP`).
 const TIMEWARP_SECONDS_MAX: i64 = 600;
 
-/// The number of blocks over whose times the median time past is taken (Core's `nMedianTimeSpan`).
+/// The number of blocks that the median time past is taken over (Core's `nMedianTimeSpan`).
 const MEDIAN_TIME_SPAN: u32 = 11;
 
 /// A header's hash MUST meet the target that it claims (Core's `CheckBlockHeader`).
@@ -134,8 +134,8 @@ fn version(header: &Header, network: &Network, height: u32) -> Result<(), RuleEr
     Ok(())
 }
 
-/// Whether `hash` meets the compact target, which must itself be positive, fit 256 bits and be no
-/// easier than the network's limit (Core's `CheckProofOfWork`).
+/// Returns whether `hash` meets the compact target, which must itself be positive, fit 256 bits and
+/// be no easier than the network's limit (Core's `CheckProofOfWork`).
 pub fn proof_of_work(hash: &Hash, bits: u32, network: &Network) -> bool {
     let target = U256::from_compact(bits);
     !target.negative
@@ -145,8 +145,8 @@ pub fn proof_of_work(hash: &Hash, bits: u32, network: &Network) -> bool {
         && U256::from_le_bytes(&hash.0) <= target.value
 }
 
-/// The compact target that a child of `parent` with the time `header_time` must have (Core's
-/// `GetNextWorkRequired`).
+/// Returns the compact target that a child of `parent` with the time `header_time` must have
+/// (Core's `GetNextWorkRequired`).
 pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time: u32) -> u32 {
     let interval = network.difficulty_adjustment_interval();
     let last = parent.at(parent.height());
@@ -169,8 +169,8 @@ pub fn next_work_required(network: &Network, parent: &impl Ancestry, header_time
     bits
 }
 
-/// Whether a block at `height` may have the compact target `bits` if that of its parent is
-/// `parent_bits`, whatever the times of all blocks are (Core's `PermittedDifficultyTransition`).
+/// Returns whether a block at `height` may have the compact target `bits` after a parent with
+/// `parent_bits`, without regard to block times (Core's `PermittedDifficultyTransition`).
 pub fn permitted_difficulty_transition(
     network: &Network,
     height: u32,
@@ -191,7 +191,8 @@ pub fn permitted_difficulty_transition(
     (least..=most).contains(&target)
 }
 
-/// The compact target after a difficulty period that took `actual` seconds at the target `bits`.
+/// Returns the compact target after a difficulty period that took `actual` seconds at the target
+/// `bits`.
 fn retargeted(network: &Network, bits: u32, actual: u32) -> u32 {
     let limit = U256::from_le_bytes(&network.pow_limit);
     let scaled = U256::from_compact(bits).value.wrapping_mul(actual);
@@ -199,8 +200,8 @@ fn retargeted(network: &Network, bits: u32, actual: u32) -> u32 {
     target.min(limit).to_compact()
 }
 
-/// The compact target of the first block after a difficulty period, of which `parent` is the last
-/// block (Core's `CalculateNextWorkRequired`).
+/// Returns the compact target of the first block after a difficulty period, of which `parent` is
+/// the last block (Core's `CalculateNextWorkRequired`).
 fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
     let last = parent.at(parent.height());
     if network.pow_no_retargeting {
@@ -210,14 +211,14 @@ fn retarget(network: &Network, parent: &impl Ancestry, interval: u32) -> u32 {
     let timespan = network.pow_target_timespan;
     let actual = (i64::from(last.time) - i64::from(first.time))
         .clamp(i64::from(timespan / 4), i64::from(timespan) * 4) as u32;
-    // The first block of a period cannot use the exception for minimum difficulty, so that its
-    // target is the real one (BIP94).
+    // The first block of a period cannot use the exception for minimum difficulty, so its target is
+    // the real one (BIP94).
     let bits = if network.enforce_bip94 { first.bits } else { last.bits };
     retargeted(network, bits, actual)
 }
 
-/// The median of the times of a block and its last ten ancestors, or as many as there are (BIP113;
-/// Core's `GetMedianTimePast`).
+/// Returns the median of the times of a block and its last ten ancestors, or of as many as there
+/// are (BIP113; Core's `GetMedianTimePast`).
 pub fn median_time_past<A: Ancestry + ?Sized>(block: &A) -> i64 {
     let height = block.height();
     let count = (height + 1).min(MEDIAN_TIME_SPAN);

@@ -1,13 +1,13 @@
 //! One function for each consensus rule. This crate does not know where coins come from: it is
 //! handed the coins that a block spends.
 //!
-//! The list of rules is the specification. A rule is Bitcoin Core's, in Core's order and with
-//! Core's reject reason, or it is a bug; `tests/core.rs` compares with a whole Bitcoin Core
-//! over thousands of blocks that break one to three rules each. A block that breaks several rules
-//! is refused for the first of them in this list. `apus/tests/layers/rule_list.rs` holds that the
-//! list has exactly the reasons that the code gives, and that a test yields each that can occur.
-//! Only the class of rule 2 differs from Core's: a block that breaks rule 3 or 4 as well is
-//! mutated, since a bit that flips in a stored block can break all of them.
+//! The list of rules is the specification. Each rule must be Bitcoin Core's, in Core's order and
+//! with Core's reject reason; anything else is a bug. `tests/core.rs` compares with a whole Bitcoin
+//! Core over thousands of blocks that break one to three rules each. A block that breaks several
+//! rules is refused for the first of them in this list. `apus/tests/layers/rule_list.rs` checks
+//! that the list has exactly the reasons that the code gives, and that a test yields each that can
+//! occur. Only the class of rule 2 differs from Core's: a block that breaks rule 3 or 4 as well
+//! counts as mutated, since one flipped bit in a stored block can break all of them.
 //!
 //! The last column names the field of `Network`, or the function, that says in which blocks a rule
 //! is in force; a rule without one is in force in every block. CONTRIBUTING.md says how to add a
@@ -61,9 +61,10 @@
 //!
 //! The rules on a transaction alone, from `has_inputs_and_outputs` to `inputs_spend_something`, are
 //! checked for one transaction after the other; so are those on the coins that it spends, from
-//! whether they exist to `TxScripts`. Where several threads check scripts, as in Core and here,
-//! `TxScripts` comes after `coinbase_amount_in_limit`. Where a block's coins
-//! are known only after its bytes were dropped, `FactSpends` checks 31 to 37 and 39 with notes.
+//! their existence to `TxScripts`. Where several threads check scripts, as in Core and here,
+//! `TxScripts` comes after `coinbase_amount_in_limit`. Where a block's coins become known only
+//! after its bytes were dropped, `FactSpends` checks rules 31 to 37 and 39 with facts noted from
+//! the bytes.
 
 pub mod script;
 pub mod sighash;

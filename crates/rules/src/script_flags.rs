@@ -1,9 +1,9 @@
 use apus_hash::Hash;
 use apus_wire::{Network, ScriptFlags, flags};
 
-/// The flags with which a block's scripts are checked (Core's `GetBlockScriptFlags`): P2SH, segwit
-/// and taproot in each block but the exceptions, which violated them; the others from the heights
-/// of their deployments on.
+/// Returns the flags with which a block's scripts are checked (Core's `GetBlockScriptFlags`): P2SH,
+/// segwit and taproot in each block except those that violated them; the others from the heights of
+/// their deployments on.
 pub fn script_flags(network: &Network, height: u32, hash: &Hash) -> ScriptFlags {
     let exception = network.script_flag_exceptions.iter().find(|(block, _)| block == hash);
     let mut script_flags =

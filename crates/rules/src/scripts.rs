@@ -8,7 +8,7 @@ use bitcoinkernel::{
 use super::error::RuleError;
 
 /// A transaction prepared for libbitcoinkernel, so that any number of threads can check its inputs
-/// independently, and what their signatures share is hashed only once.
+/// independently, while the hashes that its signatures share are computed only once.
 pub struct TxScripts {
     tx: Transaction,
     spent: Vec<TxOut>,
@@ -46,7 +46,7 @@ impl TxScripts {
         Ok(Self { tx, spent, shared, flags })
     }
 
-    /// The number of inputs.
+    /// Returns the number of inputs.
     pub fn input_count(&self) -> usize {
         self.spent.len()
     }

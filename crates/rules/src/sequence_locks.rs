@@ -1,14 +1,14 @@
-//! The relative locks that sequence numbers are (BIP68).
+//! Relative locks in sequence numbers (BIP68).
 
 use apus_wire::{SEQUENCE_LOCK_DISABLED, SEQUENCE_LOCK_IN_SECONDS, SEQUENCE_LOCK_MASK, TxView};
 
 use super::block::BlockContext;
 
-/// A time is in units of two to this power in seconds.
+/// Relative lock times are in units of two to this power seconds.
 const GRANULARITY: u32 = 9;
 
-/// Whether the relative locks of all inputs have passed (BIP68; Core's `SequenceLocks`). `heights`
-/// are those of the coins spent, in the order of the inputs.
+/// Returns whether the relative locks of all inputs have passed (BIP68; Core's `SequenceLocks`).
+/// `heights` are those of the spent coins, in the order of the inputs.
 pub(super) fn sequence_locks_passed(
     tx: &TxView,
     heights: impl Iterator<Item = u32>,
@@ -21,15 +21,15 @@ pub(super) fn sequence_locks_passed(
         })
 }
 
-/// Whether the sequence number of any input of a transaction is a lock in this block.
+/// Returns whether the sequence number of any input is a relative lock in this block.
 pub(super) fn has_sequence_locks(tx: &TxView, context: &BlockContext) -> bool {
     context.height >= context.network.csv_height
         && tx.version() >= 2
         && tx.inputs().any(|input| input.sequence() & SEQUENCE_LOCK_DISABLED == 0)
 }
 
-/// Whether the lock of an input with this sequence number has passed, which spends a coin of a
-/// block at `coin_height`.
+/// Returns whether the relative lock of an input with this sequence number has passed, if the input
+/// spends a coin of the block at `coin_height`.
 pub(super) fn sequence_lock_passed(
     sequence: u32,
     coin_height: u32,

@@ -14,7 +14,7 @@ const SIGNET_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 /// The flags with which a solution is checked.
 const SIGNET_FLAGS: ScriptFlags = flags::P2SH | flags::WITNESS | flags::DERSIG | flags::NULLDUMMY;
 
-/// Whether the block solves `challenge` (BIP325; Core's `CheckSignetBlockSolution`).
+/// Returns whether the block solves `challenge` (BIP325; Core's `CheckSignetBlockSolution`).
 pub(super) fn has_signet_solution<B: AsRef<[u8]>>(
     view: &BlockView<B>,
     txids: &[Hash],
@@ -27,9 +27,9 @@ pub(super) fn has_signet_solution<B: AsRef<[u8]>>(
         .is_ok()
 }
 
-/// The serialised virtual transaction whose only input spends an output with the challenge (Core's
-/// `SignetTxs::Create`); `None` if the block has no witness commitment, or the solution in it does
-/// not parse.
+/// Returns the serialised virtual transaction whose only input spends an output with the challenge
+/// (Core's `SignetTxs::Create`), or `None` if the block has no witness commitment, or the solution
+/// in it does not parse.
 fn transaction_to_sign<B: AsRef<[u8]>>(
     view: &BlockView<B>,
     txids: &[Hash],
@@ -69,7 +69,7 @@ fn transaction_to_sign<B: AsRef<[u8]>>(
     Some(tx)
 }
 
-/// The index of the last output that commits to the witnesses (Core's
+/// Returns the index of the last output that commits to the witnesses (Core's
 /// `GetWitnessCommitmentIndex`).
 fn commitment_index(coinbase: &TxView) -> Option<usize> {
     coinbase.outputs().rposition(|output| {
@@ -77,8 +77,8 @@ fn commitment_index(coinbase: &TxView) -> Option<usize> {
     })
 }
 
-/// The script without its solution, and the solution; `None` if there is none (Core's
-/// `FetchAndClearCommitmentSection`). Pushes are written anew in their shortest form.
+/// Splits a script into the script without its solution, and the solution; `None` if there is none
+/// (Core's `FetchAndClearCommitmentSection`). Pushes are rewritten in their shortest form.
 fn clear_solution(script: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut solution = None;
     let mut cleared = Vec::with_capacity(script.len());
@@ -114,7 +114,7 @@ fn put_push(script: &mut Vec<u8>, data: &[u8]) {
     script.extend(data);
 }
 
-/// The serialised scriptSig and the serialised witness stack of a solution.
+/// Splits a solution into the serialised scriptSig and the serialised witness stack.
 fn split_solution(solution: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     let mut cursor = Cursor::new(solution);
     cursor.compact_bytes()?;
@@ -128,7 +128,7 @@ fn split_solution(solution: &[u8]) -> Result<(&[u8], &[u8]), ParseError> {
     Ok(solution.split_at(script_sig_end))
 }
 
-/// The txid of the coinbase with another script in the output at `at`.
+/// Returns the txid of the coinbase with another script in the output at `at`.
 fn txid_with_script(coinbase: &TxView, at: usize, script: &[u8]) -> Hash {
     let mut tx = Vec::with_capacity(coinbase.base_size());
     tx.extend(coinbase.version().to_le_bytes());
@@ -150,8 +150,8 @@ fn txid_with_script(coinbase: &TxView, at: usize, script: &[u8]) -> Hash {
     sha256d(&tx)
 }
 
-/// The txid of the virtual transaction that creates the output with the challenge. It commits to
-/// the header's version, parent and time, and to the merkle root without the solution.
+/// Returns the txid of the virtual transaction that creates the output with the challenge. It
+/// commits to the header's version, parent and time, and to the merkle root without the solution.
 fn txid_to_spend(header: &[u8; 80], root: &Hash, challenge: &[u8]) -> Hash {
     let mut tx = vec![0; 4];
     tx.push(1);

@@ -1,33 +1,33 @@
 use apus_wire::opcodes::*;
 use apus_wire::{InputView, Op, Ops, ScriptFlags, TxView, flags};
 
-/// The signature operations that a CHECKMULTISIG counts as where its number of keys is unknown
-/// (Core's `MAX_PUBKEYS_PER_MULTISIG`).
+/// How many signature operations a CHECKMULTISIG counts as if its number of keys is unknown (Core's
+/// `MAX_PUBKEYS_PER_MULTISIG`).
 const MULTISIG_KEYS_MAX: u32 = 20;
 
 /// BIP141's `WITNESS_SCALE_FACTOR`.
 pub(super) const WITNESS_SCALE: u32 = 4;
 
-/// What a CHECKMULTISIG counts as.
+/// How many signature operations a CHECKMULTISIG counts as.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MultisigCount {
     /// [`MULTISIG_KEYS_MAX`], as in legacy scripts.
     Maximum,
-    /// The number of keys that the opcode before it pushes, if it does, as in P2SH and witness
+    /// The number of keys, if the opcode before it pushes that number, as in P2SH and witness
     /// scripts.
     Announced,
 }
 
-/// The number of signature operations in a transaction's scriptSigs and scriptPubKeys, where a
-/// CHECKMULTISIG counts as 20 (Core's `GetLegacySigOpCount`).
+/// Returns the number of signature operations in a transaction's scriptSigs and scriptPubKeys,
+/// where a CHECKMULTISIG counts as 20 (Core's `GetLegacySigOpCount`).
 pub fn legacy_sigops(tx: &TxView) -> u32 {
     let inputs: u32 = tx.inputs().map(|input| script_sig_sigops(input.script_sig())).sum();
     let outputs: u32 = tx.outputs().map(|output| output_sigops(output.script())).sum();
     inputs + outputs
 }
 
-/// [`script_sigops`] of a scriptSig, with a short way for most of them, which are empty or one or
-/// two pushes.
+/// Returns the [`script_sigops`] of a scriptSig, with a shortcut for most of them: an empty one, or
+/// one or two pushes.
 #[inline]
 fn script_sig_sigops(script: &[u8]) -> u32 {
     let Some(&first) = script.first() else { return 0 };
@@ -44,8 +44,8 @@ fn script_sig_sigops(script: &[u8]) -> u32 {
     script_sigops(script, MultisigCount::Maximum)
 }
 
-/// [`script_sigops`] of an output's script, with a short way for the usual forms. The processor
-/// cannot predict which form comes next, so the script is compared with all of them and there is a
+/// Returns the [`script_sigops`] of an output's script, with a shortcut for the usual forms. The
+/// processor cannot predict which form comes next, so the script is compared with all of them in a
 /// single branch.
 #[inline]
 fn output_sigops(script: &[u8]) -> u32 {
@@ -67,8 +67,8 @@ fn output_sigops(script: &[u8]) -> u32 {
     }
 }
 
-/// The cost of the signature operations in an input's P2SH and witness scripts, which comes on top
-/// of the legacy operations of its transaction (Core's `GetP2SHSigOpCount` and
+/// Returns the cost of the signature operations in an input's P2SH and witness scripts, which is
+/// added to the legacy operations of its transaction (Core's `GetP2SHSigOpCount` and
 /// `CountWitnessSigOps`). The unit is BIP141's, in which a legacy operation costs 4.
 pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptFlags) -> u32 {
     match SpentAs::by(prevout_script) {
@@ -79,10 +79,10 @@ pub fn input_sigop_cost(input: &InputView, prevout_script: &[u8], flags: ScriptF
     }
 }
 
-/// How an output's script is spent, as far as signature operations go.
+/// How an output is spent, as far as signature operations are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpentAs {
-    /// By a scriptSig alone, or by a witness of which no operations are counted.
+    /// By a scriptSig alone, or by a witness whose operations are not counted.
     Script,
     /// By a script in the scriptSig, perhaps with a witness (BIP16).
     P2sh,
@@ -93,7 +93,7 @@ pub enum SpentAs {
 }
 
 impl SpentAs {
-    /// How an output with this script is spent.
+    /// Returns how an output with this script is spent.
     pub fn by(script: &[u8]) -> Self {
         match witness_program(script) {
             Some(program) => program.spent_as(),
@@ -103,23 +103,23 @@ impl SpentAs {
     }
 }
 
-/// What [`input_sigop_cost`] is for an input whose coin is not known yet.
+/// The possible results of [`input_sigop_cost`] for an input whose coin is not known yet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SigopCosts {
-    /// If the coin is [`SpentAs::P2sh`].
+    /// The cost if the coin is [`SpentAs::P2sh`].
     pub p2sh: u32,
-    /// If it is [`SpentAs::WitnessScriptHash`].
+    /// The cost if the coin is [`SpentAs::WitnessScriptHash`].
     pub witness_script_hash: u32,
 }
 
 impl SigopCosts {
-    /// The costs of an input in a block with these flags.
+    /// Computes the costs of an input in a block with these flags.
     pub fn of(input: &InputView, flags: ScriptFlags) -> Self {
         let (p2sh, witness) = (p2sh_cost(input, flags), witness_script_hash_cost(input, flags));
         Self { p2sh, witness_script_hash: witness }
     }
 
-    /// The cost that counts if it is known how the coin is spent; the other one is 0.
+    /// Computes only the cost for a coin that is spent this way; the other one is 0.
     pub fn of_spent_as(input: &InputView, spent_as: SpentAs, flags: ScriptFlags) -> Self {
         match spent_as {
             SpentAs::Script | SpentAs::WitnessKeyHash => Self::default(),
@@ -131,7 +131,8 @@ impl SigopCosts {
         }
     }
 
-    /// The cost of the input, in a block with these flags, once it is known how its coin is spent.
+    /// Returns the cost of the input in a block with these flags, once it is known how its coin is
+    /// spent.
     pub fn cost(&self, spent_as: SpentAs, flags: ScriptFlags) -> u32 {
         match spent_as {
             SpentAs::Script => 0,
@@ -142,7 +143,7 @@ impl SigopCosts {
     }
 }
 
-/// The cost of an input that spends a P2SH output.
+/// Returns the cost of an input that spends a P2SH output.
 fn p2sh_cost(input: &InputView, flags: ScriptFlags) -> u32 {
     let Some(redeem_script) = last_push(input.script_sig()) else { return 0 };
     let legacy = match flags & flags::P2SH {
@@ -157,12 +158,12 @@ fn p2sh_cost(input: &InputView, flags: ScriptFlags) -> u32 {
     legacy + witness
 }
 
-/// The cost of an input that spends a P2WPKH output (Core's `WitnessSigOps`).
+/// Returns the cost of an input that spends a P2WPKH output (Core's `WitnessSigOps`).
 fn witness_key_hash_cost(flags: ScriptFlags) -> u32 {
     u32::from(flags & flags::WITNESS != 0)
 }
 
-/// The cost of an input that spends a P2WSH output (Core's `WitnessSigOps`).
+/// Returns the cost of an input that spends a P2WSH output (Core's `WitnessSigOps`).
 fn witness_script_hash_cost(input: &InputView, flags: ScriptFlags) -> u32 {
     if flags & flags::WITNESS == 0 {
         return 0;
@@ -171,7 +172,7 @@ fn witness_script_hash_cost(input: &InputView, flags: ScriptFlags) -> u32 {
     script.map_or(0, |script| script_sigops(script, MultisigCount::Announced))
 }
 
-/// The number of signature operations in a script (Core's `CScript::GetSigOpCount`).
+/// Returns the number of signature operations in a script (Core's `CScript::GetSigOpCount`).
 fn script_sigops(script: &[u8], multisig: MultisigCount) -> u32 {
     let mut count = 0;
     let mut last = 0xff;
@@ -193,8 +194,8 @@ fn script_sigops(script: &[u8], multisig: MultisigCount) -> u32 {
     count
 }
 
-/// The bytes that the last opcode of a scriptSig pushes, empty for an empty script; `None` for a
-/// script that does more than push.
+/// Returns the bytes that the last opcode of a scriptSig pushes, empty for an empty script; `None`
+/// for a script that does more than push.
 fn last_push(script: &[u8]) -> Option<&[u8]> {
     let mut ops = Ops::new(script);
     let mut last: &[u8] = &[];
@@ -229,7 +230,7 @@ impl WitnessProgram<'_> {
     }
 }
 
-/// The witness program that a script is; `None` if it is none (Core's `IsWitnessProgram`).
+/// Returns the witness program, if the script is one (Core's `IsWitnessProgram`).
 fn witness_program(script: &[u8]) -> Option<WitnessProgram<'_>> {
     if !(4..=42).contains(&script.len()) || usize::from(script[1]) + 2 != script.len() {
         return None;
@@ -278,7 +279,7 @@ mod tests {
             |(mut script, changes, longer, byte)| {
                 let len = script.len();
                 for (place, byte) in changes.into_iter().filter(|_| len > 0) {
-                    // At the ends, where the forms differ.
+                    // Changes near the ends, where the forms differ.
                     let back = len - 1 - place / 2 % len;
                     script[if place % 2 == 0 { place / 2 % len } else { back }] = byte;
                 }

@@ -16,13 +16,14 @@ const COINBASE_MATURITY: i64 = 100;
 /// The rules on what a block spends and creates, checked transaction by transaction and in order
 /// (Core's `ConnectBlock`).
 ///
-/// A SwiftSync of blocks that are assumed valid checks these rules of its last blocks alone: each
-/// rule must belong to a group of `sync::RuleGroup`, by which reports name what was not checked.
+/// A SwiftSync checks these rules only in the last of the blocks that are assumed valid. Each rule
+/// must belong to a group of `node::RuleGroup`, by which reports name what was not checked.
 ///
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
-/// block keeps BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
+/// block obeys BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
 ///
-/// [`FactSpends`](super::FactSpends) checks the same rules without the block, with notes of it.
+/// [`FactSpends`](super::FactSpends) checks the same rules without the block, with facts noted from
+/// it.
 ///
 /// [`bip30_check`]: super::bip30_check
 /// [`TxScripts`]: super::TxScripts
@@ -31,8 +32,8 @@ const COINBASE_MATURITY: i64 = 100;
 /// use apus_rules::{BlockContext, BlockSpends, CheckedBlock, RuleError};
 /// use apus_wire::Prevout;
 ///
-/// /// Checks what a block spends. `prevouts` are the coins that each transaction spends, of which
-/// /// the first is the coinbase and spends none.
+/// /// Checks the spends of a block. `prevouts` are the coins that each transaction spends; the
+/// /// first transaction is the coinbase and spends none.
 /// fn check_spends(
 ///     block: &CheckedBlock<Vec<u8>>,
 ///     context: BlockContext,
@@ -60,15 +61,15 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
         Self { block, context, flags, sums: BlockSums::new(legacy_sigop_cost(block, 0)) }
     }
 
-    /// The flags with which the block's scripts are checked ([`script_flags`]).
+    /// Returns the flags with which the block's scripts are checked ([`script_flags`]).
     pub fn script_flags(&self) -> ScriptFlags {
         self.flags
     }
 
-    /// Checks the transaction at `index`, which is the next one and not the coinbase, and returns
-    /// its fee. `prevouts` are the coins that it spends, in the order of its inputs;
-    /// `median_time_past_at` is the median time past of an ancestor of the block by height, and is
-    /// called only for relative locks in time.
+    /// Checks the transaction at `index`, which must be the next one and not the coinbase, and
+    /// returns its fee. `prevouts` are the coins that it spends, in the order of its inputs.
+    /// `median_time_past_at` returns the median time past of an ancestor of the block by height,
+    /// and is called only for relative locks in time.
     ///
     /// # Errors
     /// `bad-txns-premature-spend-of-coinbase`, `bad-txns-inputvalues-outofrange`,
@@ -129,14 +130,14 @@ impl<'a, B: AsRef<[u8]>> BlockSpends<'a, B> {
     }
 }
 
-/// What is summed up over a block's transactions, with the rules on it.
+/// The sums over a block's transactions, with the rules on them.
 pub(super) struct BlockSums {
     fees: i64,
     sigop_cost: u64,
 }
 
 impl BlockSums {
-    /// The sums of a block's coinbase, whose signature operations cost this.
+    /// Starts the sums with a coinbase whose signature operations cost this much.
     pub fn new(sigop_cost: u64) -> Self {
         Self { fees: 0, sigop_cost }
     }
@@ -163,12 +164,12 @@ impl BlockSums {
     }
 }
 
-/// What a transaction's inputs are worth together, with the rules on it (Core's `CheckTxInputs`).
+/// The total value of a transaction's inputs, with the rules on it (Core's `CheckTxInputs`).
 #[derive(Default)]
 pub(super) struct ValueIn(i64);
 
 impl ValueIn {
-    /// Adds a coin that is spent in a block of this height.
+    /// Adds a coin that is spent in a block at this height.
     pub fn add(
         &mut self,
         amount: i64,
@@ -183,7 +184,7 @@ impl ValueIn {
         input_amounts_in_range(amount, self.0)
     }
 
-    /// The fee of a transaction that creates so much.
+    /// Returns the fee of a transaction whose outputs have the sum `value_out`.
     pub fn fee(self, value_out: i64) -> Result<i64, RuleError> {
         inputs_cover_outputs(self.0, value_out)?;
         let fee = self.0 - value_out;
@@ -192,7 +193,7 @@ impl ValueIn {
     }
 }
 
-/// Checks the amounts of a transaction that spends these coins in a block of this height, and
+/// Checks the amounts of a transaction that spends these coins in a block at this height, and
 /// returns its fee.
 fn check_tx_inputs(tx: &TxView, prevouts: &[Prevout], height: u32) -> Result<i64, RuleError> {
     let mut value_in = ValueIn::default();
@@ -202,8 +203,8 @@ fn check_tx_inputs(tx: &TxView, prevouts: &[Prevout], height: u32) -> Result<i64
     value_in.fee(value_out(tx))
 }
 
-/// The cost of the signature operations that a block's transaction has in its scriptSigs and
-/// scriptPubKeys.
+/// Returns the cost of the signature operations in the scriptSigs and scriptPubKeys of a block's
+/// transaction.
 pub(super) fn legacy_sigop_cost<B: AsRef<[u8]>>(block: &CheckedBlock<B>, index: usize) -> u64 {
     u64::from(block.legacy_sigops()[index]) * u64::from(WITNESS_SCALE)
 }
@@ -277,7 +278,7 @@ fn coinbase_amount_in_limit(claimed: i64, limit: i64) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// The sum of a transaction's outputs, whose range [`check_block`] has checked.
+/// Returns the sum of a transaction's outputs, whose range [`check_block`] has checked.
 ///
 /// [`check_block`]: super::check_block
 pub(super) fn value_out(tx: &TxView) -> i64 {
@@ -285,7 +286,7 @@ pub(super) fn value_out(tx: &TxView) -> i64 {
 }
 
 impl RuleError {
-    /// The error of a block that spends a coin which does not exist, or no longer exists:
+    /// Returns the error for a block that spends a coin that does not exist, or is already spent:
     /// `bad-txns-inputs-missingorspent`.
     #[cold]
     pub fn missing_or_spent(txid: &Hash, outpoint: &OutPoint) -> Self {

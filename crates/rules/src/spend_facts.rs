@@ -1,5 +1,6 @@
-//! The rules on spends for a block whose coins come later than its bytes: what the rules ask of the
-//! bytes is noted, and checked with the coins when the bytes are no longer in memory.
+//! The rules on spends for a block whose coins become known later than its bytes: the facts that
+//! the rules need are noted from the bytes, and checked with the coins after the bytes were
+//! dropped.
 
 use apus_hash::Hash;
 use apus_wire::ScriptFlags;
@@ -11,10 +12,11 @@ use super::sequence_locks::{has_sequence_locks, sequence_lock_passed};
 use super::sigops::{SigopCosts, SpentAs};
 use super::spend::{BlockSums, ValueIn, legacy_sigop_cost, value_out};
 
-/// What [`BlockSpends`](super::BlockSpends) asks of one transaction's bytes, next to its inputs.
+/// The facts that [`BlockSpends`](super::BlockSpends) needs from one transaction's bytes, without
+/// its inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxFacts {
-    /// The sum of its outputs, in satoshi; of a coinbase, what it claims.
+    /// The sum of the outputs, in satoshi; for a coinbase, the amount that it claims.
     pub value_out: i64,
     /// The cost of the signature operations in scriptSigs and scriptPubKeys.
     pub sigop_cost: u64,
@@ -23,7 +25,7 @@ pub struct TxFacts {
 }
 
 impl TxFacts {
-    /// The facts of the transaction at `index` of a block.
+    /// Collects the facts about the transaction at `index` of a block.
     pub fn of<B: AsRef<[u8]>>(
         block: &CheckedBlock<B>,
         index: usize,
@@ -38,29 +40,29 @@ impl TxFacts {
     }
 }
 
-/// What the rules ask of an input's bytes.
+/// The facts that the rules need from an input's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InputFacts {
-    /// The sequence number, where [`TxFacts::has_locks`]; else it does not count.
+    /// The sequence number; it counts only with [`TxFacts::has_locks`].
     pub sequence: u32,
     /// The cost of the signature operations in P2SH and witness scripts.
     pub sigops: SigopCosts,
 }
 
-/// What the rules ask of a coin that is spent.
+/// The facts that the rules need about a spent coin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpentCoin {
     /// Amount in satoshi.
     pub amount: i64,
-    /// Height of the block that created it.
+    /// Height of the block that created the coin.
     pub height: u32,
-    /// Whether a coinbase created it.
+    /// Whether a coinbase created the coin.
     pub is_coinbase: bool,
     /// How its script is spent.
     pub spent_as: SpentAs,
 }
 
-/// The rules of [`BlockSpends`](super::BlockSpends), checked with facts: the same blocks pass, and
+/// The rules of [`BlockSpends`](super::BlockSpends), checked with facts: the same blocks pass, but
 /// errors do not name transactions.
 pub struct FactSpends<'a> {
     context: BlockContext<'a>,
@@ -78,12 +80,12 @@ impl<'a> FactSpends<'a> {
         Self { context, flags, sums, claimed }
     }
 
-    /// Checks the next transaction, whose inputs come in order, each with its coin.
-    /// `median_time_past_at` is as for [`BlockSpends::tx`](super::BlockSpends::tx).
+    /// Checks the next transaction, given its inputs in order, each with its coin.
+    /// `median_time_past_at` is the same as for [`BlockSpends::tx`](super::BlockSpends::tx).
     ///
     /// # Errors
-    /// Those of [`BlockSpends::tx`](super::BlockSpends::tx), if the transaction breaks several
-    /// rules perhaps another one of them.
+    /// Those of [`BlockSpends::tx`](super::BlockSpends::tx); if the transaction breaks several
+    /// rules, perhaps the error of another one.
     pub fn tx(
         &mut self,
         tx: &TxFacts,

@@ -5,7 +5,7 @@ use super::error::RuleError;
 use super::limits::WEIGHT_MAX;
 use super::sigops::WITNESS_SCALE;
 
-/// The largest number of inputs of which comparing each with each is cheaper than sorting.
+/// The largest number of inputs for which comparing each with each is cheaper than sorting.
 const QUADRATIC_INPUTS_MAX: usize = 12;
 
 /// Checks the rules that need nothing but the transaction, in order (Core's `CheckTransaction`).
@@ -88,8 +88,8 @@ fn inputs_spend_something(tx: &TxView) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether a transaction's lock time allows it in a block of this height (Core's `IsFinalTx`).
-/// `cutoff` is the block's time or, under BIP113, the median time past of its parent.
+/// Returns whether a transaction's lock time allows it in a block of this height (Core's
+/// `IsFinalTx`). `cutoff` is the block's time or, under BIP113, the median time past of its parent.
 pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
     let lock_time = tx.lock_time();
     if lock_time == 0 {
@@ -100,10 +100,10 @@ pub(super) fn is_final(tx: &TxView, height: u32, cutoff: i64) -> bool {
 }
 
 impl RuleError {
-    /// The error of a block whose transaction `txid` breaks a context-free rule.
+    /// Returns the error for a block whose transaction `txid` breaks a context-free rule.
     #[cold]
     pub(super) fn in_transaction(reason: &'static str, txid: &apus_hash::Hash) -> Self {
-        // The blank at the end is Core's: the transaction's own debug message, which would follow
+        // The space at the end is Core's: the transaction's own debug message, which would follow
         // it, is always empty.
         Self::consensus(reason, format!("Transaction check failed (tx hash {txid}) "))
     }

@@ -14,29 +14,29 @@ impl Work {
     /// No work.
     pub const ZERO: Self = Self(U256::ZERO);
 
-    /// The work given as a 256-bit number in the form of a hash, as in
+    /// Returns the work given as a 256-bit number in the form of a hash, as in
     /// [`Network::minimum_chain_work`].
     pub fn from_hash(number: &Hash) -> Self {
         Self(U256::from_le_bytes(&number.0))
     }
 
-    /// The work as its lower and its upper 64 bits; the most that fits into them if it is more, for
-    /// which no miner has the time.
+    /// Returns the work as its lower and upper 64 bits, or the largest such number if it is more,
+    /// which no miner can reach.
     pub fn to_halves(self) -> [u64; 2] {
         self.0.to_halves().unwrap_or([u64::MAX; 2])
     }
 
-    /// The work of [`Work::to_halves`].
+    /// Restores the work from [`Work::to_halves`].
     pub fn from_halves(halves: [u64; 2]) -> Self {
         Self(U256::from_halves(halves))
     }
 
-    /// The work as 32 bytes, big endian, so that they sort as the work does.
+    /// Returns the work as 32 bytes, big endian, so that they sort as the work does.
     pub fn to_be_bytes(self) -> [u8; 32] {
         self.0.to_be_bytes()
     }
 
-    /// The logarithm of the work to the base 2, as Core's log has it.
+    /// Returns the base-2 logarithm of the work, as in Core's log.
     pub fn log2(self) -> f64 {
         let [low, high] = self.to_halves();
         let words = [low & 0xffff_ffff, low >> 32, high & 0xffff_ffff, high >> 32];
@@ -48,13 +48,13 @@ impl Work {
         f64::ln(sum) / f64::ln(2.0)
     }
 
-    /// The sum of both works.
+    /// Returns the sum of both works.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// The work without that of `other`.
+    /// Returns the work minus that of `other`.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0.wrapping_sub(other.0))
@@ -73,8 +73,8 @@ impl fmt::Debug for Work {
     }
 }
 
-/// The work of one block with this compact target: 2^256 / (target + 1), zero if the target is
-/// negative, too large or zero (Core's `GetBlockProof`).
+/// Returns the work of one block with this compact target: 2^256 / (target + 1), zero if the target
+/// is negative, too large or zero (Core's `GetBlockProof`).
 pub fn block_work(bits: u32) -> Work {
     let target = U256::from_compact(bits);
     if target.negative || target.overflow || target.value == U256::ZERO {
@@ -85,9 +85,9 @@ pub fn block_work(bits: u32) -> Work {
     Work(hashes.unwrap_or(U256::ZERO).wrapping_add(U256::ONE))
 }
 
-/// The seconds that it takes to do the work from `from` to `to` at the difficulty of `tip_bits`,
-/// negative if `to` has less work (Core's `GetBlockProofEquivalentTime`). Scripts below assumevalid
-/// are skipped only if this is more than two weeks from the block to the best header.
+/// Returns the seconds that it takes to do the work from `from` to `to` at the difficulty of
+/// `tip_bits`, negative if `to` has less work (Core's `GetBlockProofEquivalentTime`). Scripts below
+/// assumevalid are skipped only if this is more than two weeks from the block to the best header.
 pub fn equivalent_time(to: Work, from: Work, tip_bits: u32, network: &Network) -> i64 {
     let (difference, sign) = if to > from { (to.minus(from), 1) } else { (from.minus(to), -1) };
     let seconds = difference.0.wrapping_mul(network.pow_target_spacing);

@@ -1,11 +1,12 @@
-//! Blocks as Apus walks them, judged by Bitcoin Core's own deserialisation and by rust-bitcoin.
+//! Blocks as Apus reads them, compared with Bitcoin Core's own deserialisation and with
+//! rust-bitcoin.
 
 use apus_hash::Hash;
 use apus_wire::{BlockView, TxView, merkle_root};
 use bitcoin::consensus::deserialize_partial;
 use bitcoin::hashes::Hash as _;
 
-/// Reads `data` as a block that other bytes may follow.
+/// Reads `data` as a block, which other bytes may follow.
 ///
 /// Core and Apus accept the same bytes, and find the same block in them. So does rust-bitcoin,
 /// except for transactions without inputs, which Core reads differently and no valid block has.
@@ -29,7 +30,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Visits every part of a block, and holds its counts and sizes against each other.
+/// Visits every part of a block, and compares its counts and sizes with each other.
 fn walk(view: &BlockView<&[u8]>) {
     assert_eq!(view.txs().map(|tx| tx.input_count()).sum::<usize>(), view.input_count());
     assert_eq!(view.txs().map(|tx| tx.output_count()).sum::<usize>(), view.output_count());
@@ -45,7 +46,7 @@ fn walk(view: &BlockView<&[u8]>) {
     }
 }
 
-/// Holds all that a view says against rust-bitcoin.
+/// Compares all that a view returns with rust-bitcoin.
 fn compare(view: &BlockView<&[u8]>, other: &bitcoin::Block) {
     assert_eq!(view.hash().0, other.block_hash().to_byte_array());
     assert_eq!(view.header().to_bytes()[..], bitcoin::consensus::serialize(&other.header)[..]);

@@ -1,6 +1,6 @@
 //! Databases in LevelDB's format: tables, manifests and logs.
 //!
-//! Each target puts one file of the fuzzer's into a database whose other files are good.
+//! Each target puts one file from the fuzzer into a database whose other files are valid.
 
 use std::fs;
 
@@ -14,20 +14,20 @@ use tempfile::TempDir;
 
 use super::input::{flags, scratch};
 
-/// Tables that Apus made once, under the numbers that stored manifests name.
+/// Tables that Apus once wrote, under the numbers that stored manifests name.
 const TABLES: [(u64, &[u8]); 3] = [
     (3, include_bytes!("../../../apus/tests/golden/regtest-20/blocks/index/000003.ldb")),
     (4, include_bytes!("../../../apus/tests/golden/regtest-20/blocks/index/000004.ldb")),
     (5, include_bytes!("../../../apus/tests/golden/regtest-20/chainstate/000005.ldb")),
 ];
 
-/// Entries that are compared; a forged table can name one block many times.
+/// The largest number of entries that are compared; a forged table can name one block many times.
 const ENTRIES_MAX: usize = 20_000;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads `data` as a table, after its first byte: bit 0 says whether checksums are to be made
-/// right, bits 1 and 2 name the level at which the table lies.
+/// Reads `data` after its first byte as a table. Of that byte, bit 0 says whether checksums are
+/// corrected, and bits 1 and 2 are the level of the table.
 pub fn table(data: &[u8]) {
     let (flags, table) = file_of(data, mend_table);
     let dir = scratch();
@@ -40,8 +40,8 @@ pub fn table(data: &[u8]) {
     check_database(&dir);
 }
 
-/// Reads `data` as a manifest, after its first byte, whose lowest bit says whether checksums are to
-/// be made right. The tables that it may name exist.
+/// Reads `data` after its first byte as a manifest. The lowest bit of that byte says whether
+/// checksums are corrected. The tables that the manifest may name exist.
 pub fn manifest(data: &[u8]) {
     let (_, manifest) = file_of(data, mend_log);
     let dir = scratch();
@@ -52,8 +52,8 @@ pub fn manifest(data: &[u8]) {
     check_database(&dir);
 }
 
-/// Reads `data` as the log of a database without tables, after its first byte, whose lowest bit
-/// says whether checksums are to be made right.
+/// Reads `data` after its first byte as the log of a database without tables. The lowest bit of
+/// that byte says whether checksums are corrected.
 pub fn log(data: &[u8]) {
     let (_, log) = file_of(data, mend_log);
     let dir = scratch();
@@ -62,7 +62,7 @@ pub fn log(data: &[u8]) {
     check_database(&dir);
 }
 
-/// The flags of an input and its file, whose checksums `mend` makes right if bit 0 is set.
+/// Splits an input into its flags and its file, whose checksums `mend` corrects if bit 0 is set.
 fn file_of(data: &[u8], mend: fn(&mut [u8])) -> (u8, Vec<u8>) {
     let (flags, file) = flags(data);
     let mut file = file.to_vec();
@@ -76,10 +76,10 @@ fn write(dir: &TempDir, name: &str, bytes: &[u8]) {
     fs::write(dir.path().join(name), bytes).expect("a temporary file can be written");
 }
 
-/// Opens the database and reads all of it, as it is and once it was opened for writing, which
-/// writes its manifest anew; then adds to it and merges it.
+/// Opens the database and reads all of it, first as it is and then after it was opened for writing,
+/// which rewrites its manifest; then adds to it and merges it.
 ///
-/// What a database holds stays the same. One that is damaged is refused in both ways.
+/// The content of a database stays the same. A damaged one is refused both times.
 fn check_database(dir: &TempDir) {
     let read_only = Options { read_only: true, lock: false, ..Options::default() };
     let opened = Db::open(Disk::new(), dir.path(), read_only.clone());
@@ -99,10 +99,11 @@ fn check_database(dir: &TempDir) {
     change(&db);
 }
 
-/// Writes to a database, and merges it. A damaged table may be found only now.
+/// Writes to a database, and merges it. A damaged table may be detected only now.
 fn change(db: &Db) {
     if let Err(error) = db.apply([(b"apus", Some(b"flies"))]) {
-        // It is added whatever the other tables hold, unless their sequence numbers end here.
+        // It is added whatever the other tables contain, unless their sequence numbers are
+        // exhausted.
         assert!(error.to_string().contains("sequence numbers"), "{error}");
         return;
     }
@@ -116,7 +117,7 @@ fn change(db: &Db) {
     }
 }
 
-/// The entries in order, looked up in all the ways that there are; the first error ends it.
+/// Returns the entries in order, looked up in every way; the first error ends it.
 fn read_all(db: &Db) -> Result<Entries, StoreError> {
     let snapshot = db.snapshot();
     let _ = (db.verify(), snapshot.split(4));
@@ -144,7 +145,7 @@ fn assert_same(one: &Result<Entries, StoreError>, other: &Result<Entries, StoreE
     }
 }
 
-/// A manifest of one record, with what every manifest states and then `more`.
+/// Returns a manifest of one record, with what every manifest contains and then `more`.
 fn manifest_with(more: &[u8]) -> Vec<u8> {
     let mut record = vec![TAG_COMPARATOR as u8];
     put_slice(&mut record, COMPARATOR);
@@ -164,7 +165,8 @@ fn write_manifest(dir: &TempDir, manifest: &[u8]) {
     write(dir, "CURRENT", b"MANIFEST-000002\n");
 }
 
-/// A user key as tables and manifests hold it: with a sequence number, 1, and its kind, a value.
+/// Returns a user key in the form of tables and manifests: with a sequence number, 1, and its kind,
+/// a value.
 fn internal_key(user: &[u8]) -> Vec<u8> {
     [user, &[1, 1, 0, 0, 0, 0, 0, 0]].concat()
 }
@@ -195,12 +197,12 @@ fn get_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
-/// A checksum as it is stored.
+/// Returns a checksum in its stored form.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(MASK_DELTA).to_le_bytes()
 }
 
-/// Makes the checksum of every piece of a log right, as far as lengths lead from one to the next.
+/// Corrects the checksum of every piece of a log, as far as lengths lead from one to the next.
 fn mend_log(log: &mut [u8]) {
     for block in log.chunks_mut(LOG_BLOCK_BYTES) {
         let mut rest = block;
@@ -214,7 +216,7 @@ fn mend_log(log: &mut [u8]) {
     }
 }
 
-/// Makes the checksum of every block of a table right to which its footer and index lead.
+/// Corrects the checksum of every block of a table that its footer and index lead to.
 fn mend_table(table: &mut [u8]) {
     let Some(footer) = table.len().checked_sub(FOOTER_BYTES) else { return };
     let mut at = footer;
@@ -226,8 +228,8 @@ fn mend_table(table: &mut [u8]) {
     }
 }
 
-/// Makes the checksum of the block right whose handle is at `at`, and moves after the handle. Where
-/// the block is.
+/// Corrects the checksum of the block whose handle is at `at`, and moves `at` after the handle.
+/// Returns the range of the block.
 fn mend_block(table: &mut [u8], at: &mut usize) -> Option<std::ops::Range<usize>> {
     let start = usize::try_from(get_varint(table, at)?).ok()?;
     let end = start.checked_add(usize::try_from(get_varint(table, at)?).ok()?)?;
@@ -236,7 +238,7 @@ fn mend_block(table: &mut [u8], at: &mut usize) -> Option<std::ops::Range<usize>
     Some(start..end)
 }
 
-/// Where the values of a block's entries start.
+/// Returns where the values of a block's entries start.
 fn values(table: &[u8], block: std::ops::Range<usize>) -> Vec<usize> {
     let (mut values, mut at) = (Vec::new(), block.start);
     while at < block.end {

@@ -12,13 +12,13 @@ use apus_wire::{Chain, HEADER_BYTES, Network};
 
 use super::input::{flags, scratch};
 
-/// The key under which files are obfuscated where the input wants it.
+/// The key with which files are obfuscated if the input says so.
 const KEY: [u8; 8] = [3, 1, 4, 1, 5, 9, 2, 0xf9];
-/// The parent of every block whose undo data has its checksum made right.
+/// The parent of every block whose undo data has its checksum corrected.
 const PARENT: Hash = Hash([5; 32]);
 
-/// Reads `data` as a blk file, or as a rev file, of regtest, after its first byte: bit 0 chooses
-/// which, and bit 1 obfuscation.
+/// Reads `data` after its first byte as a blk file or a rev file of regtest. Of that byte, bit 0
+/// chooses between them, and bit 1 chooses obfuscation.
 pub fn run(data: &[u8]) {
     let (flags, file) = flags(data);
     let obfuscation = match flags & 2 {
@@ -31,8 +31,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Checks that blocks come in order and as they are in the file, that a scan for headers finds the
-/// same ones, and that the blocks are found again once framed anew.
+/// Checks that blocks are returned in order and as they are in the file, that a scan for headers
+/// finds the same ones, and that the blocks are found again after they were framed again.
 fn blocks(plain: &[u8], obfuscation: Obfuscation) {
     let (dir, network) = (scratch(), Network::new(Chain::Regtest));
     let path = dir.path().join("blk00000.dat");
@@ -78,8 +78,8 @@ fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("a temporary file can be written");
 }
 
-/// Checks that undo data comes in order and inside the file, and is read as it is there if its
-/// checksum fits the parent.
+/// Checks that undo data is returned in order and inside the file, and is read unchanged if its
+/// checksum matches the parent.
 fn undo(mut plain: Vec<u8>, obfuscation: Obfuscation) {
     let (dir, magic) = (scratch(), Network::new(Chain::Regtest).magic);
     mend_checksums(&mut plain, magic);
@@ -105,7 +105,7 @@ fn undo(mut plain: Vec<u8>, obfuscation: Obfuscation) {
     }
 }
 
-/// Makes the checksums of all records right to which frames lead.
+/// Corrects the checksums of all records that frames lead to.
 fn mend_checksums(rev: &mut [u8], magic: [u8; 4]) {
     let mut rest = rev;
     while rest.starts_with(&magic) && rest.len() >= UNDO_DATA_DISK_OVERHEAD as usize {

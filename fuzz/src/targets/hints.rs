@@ -12,10 +12,11 @@ use apus_swiftsync::{Format, Hints, HintsError, Numbering, open};
 
 use super::input::flags;
 
-/// Blocks that a file may have to be compressed, which takes milliseconds even for few.
+/// The largest number of blocks in a file that is compressed, which takes milliseconds even for
+/// few.
 const COMPRESSED_BLOCKS_MAX: u32 = 64;
 
-/// The unspent outputs of a block, and the number of its outputs where the format holds it.
+/// The unspent outputs of a block, and its number of outputs if the format stores it.
 #[derive(Debug, PartialEq)]
 struct Block {
     unspent: Vec<u32>,
@@ -25,7 +26,7 @@ struct Block {
 /// Reads `data` as a file of BIP 456 (or another that is written block by block), and as the code
 /// of one block, in both bit orders.
 ///
-/// What is accepted says the same once written again, and to the crate `hintsfile`.
+/// An accepted file has the same content after it is written again, and for the crate `hintsfile`.
 pub fn bip456(data: &[u8]) {
     code(data);
     let Ok(hints) = open(data.to_vec()) else { return };
@@ -49,7 +50,7 @@ pub fn bip456(data: &[u8]) {
     }
 }
 
-/// The Elias-Fano code of one block, which other bytes may follow.
+/// Reads the Elias-Fano code of one block, which other bytes may follow.
 fn code(data: &[u8]) {
     let mut unspent = Vec::new();
     for order in [BitOrder::Lsb, BitOrder::Msb] {
@@ -67,8 +68,8 @@ fn code(data: &[u8]) {
     }
 }
 
-/// Reads `data` as a file of bitmaps (IBD Booster's, or that of Core PR 34004). There is one way to
-/// write these: what is accepted is the same, byte for byte, once written again.
+/// Reads `data` as a file of bitmaps (IBD Booster's, or that of Core PR 34004). Their encoding is
+/// unique: an accepted file is the same, byte for byte, after it is written again.
 pub fn bitmap(data: &[u8]) {
     let Ok(hints) = open(data.to_vec()) else { return };
     let blocks = read(&*hints);
@@ -79,8 +80,8 @@ pub fn bitmap(data: &[u8]) {
     assert_eq!(file_of(hints.format(), &blocks), data);
 }
 
-/// Reads `data` as a compressed file, after its first byte, whose lowest bit says whether checksums
-/// are to be made right. What is accepted says the same once compressed again.
+/// Reads `data` after its first byte as a compressed file. The lowest bit of that byte says whether
+/// checksums are corrected. An accepted file has the same content after it is compressed again.
 pub fn compressed(data: &[u8]) {
     let (flags, file) = flags(data);
     let mut file = file.to_vec();
@@ -94,7 +95,7 @@ pub fn compressed(data: &[u8]) {
     }
 }
 
-/// Reads all blocks up to the first that cannot be right. No list is longer than a block can be.
+/// Reads all blocks up to the first invalid one. No list may be longer than a block allows.
 fn read(hints: &dyn Hints) -> Result<Vec<Block>, HintsError> {
     let (mut blocks, mut unspent) = (Vec::new(), vec![7]);
     for height in 1..=hints.height() {
@@ -116,7 +117,7 @@ fn check_list(unspent: &[u32]) {
     assert!(unspent.last().is_none_or(|last| *last < OUTPUTS_MAX));
 }
 
-/// A file that says this of its blocks.
+/// Writes a file with these blocks.
 fn file_of(format: Format, blocks: &[Block]) -> Vec<u8> {
     let (encoder, mut file, mut lens) = (encoder(format), Vec::new(), Vec::new());
     encoder.put_head(blocks.len() as u32, &mut file);
@@ -146,8 +147,8 @@ fn check_compression(hints: &dyn Hints, blocks: &[Block]) {
     assert!(again.iter().map(|b| &b.unspent).eq(blocks.iter().map(|b| &b.unspent)));
 }
 
-/// Makes the checksums of a compressed file's frames, and of all the rest, right, as far as it has
-/// the lengths that lead to them.
+/// Corrects the checksums of a compressed file's frames, and the one of all the rest, as far as the
+/// file has the lengths that lead to them.
 fn mend_checksums(file: &mut [u8]) -> Option<()> {
     let number = |bytes: &[u8]| bytes.first_chunk().map(|n| u32::from_le_bytes(*n) as usize);
     let model_len = number(file.get(9..COMPRESSED_HEAD_BYTES)?)?;

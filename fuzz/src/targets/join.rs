@@ -1,4 +1,5 @@
-//! What a join writes: records in partitions, the spent coins of blocks, and its progress.
+//! The files that a join writes: records in partitions, the spent coins of blocks, and its
+//! progress.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,11 +13,11 @@ use apus_wire::{Cursor, OutPoint};
 
 use super::input::flags;
 
-/// Number of a source whose records do not count.
+/// The number of a source whose records are ignored.
 const DROPPED: u32 = 7;
 
-/// Reads `data` as records, after its first byte: bit 0 chooses between those of a partition and
-/// those of blocks, and bit 1 says that a partition's batches have heads already.
+/// Reads `data` after its first byte as records. Of that byte, bit 0 chooses between those of a
+/// partition and those of blocks, and bit 1 says that a partition's batches already have heads.
 pub fn records(data: &[u8]) {
     let (flags, rest) = flags(data);
     match flags & 1 {
@@ -25,8 +26,8 @@ pub fn records(data: &[u8]) {
     }
 }
 
-/// Reads `data` as saved progress, after its first byte, whose lowest bit says whether the checksum
-/// is to be made right.
+/// Reads `data` after its first byte as saved progress. The lowest bit of that byte says whether
+/// the checksum is corrected.
 pub fn progress(data: &[u8]) {
     let (flags, file) = flags(data);
     let mut file = file.to_vec();
@@ -39,7 +40,7 @@ pub fn progress(data: &[u8]) {
     assert!(again == written);
 }
 
-/// Everything that comes of a partition, in an order of its own.
+/// All results of a partition, sorted.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Found {
     spends: Vec<(OutPoint, u32, u32, String)>,
@@ -48,8 +49,8 @@ struct Found {
     replayed: BTreeMap<Hash, Replayed>,
 }
 
-/// Matches a partition at once, and slice by slice. A byte tells the number of slices, and two how
-/// many bytes of outputs come before the spends.
+/// Matches a partition at once, and slice by slice. One byte is the number of slices, and two are
+/// the number of bytes of outputs before the spends.
 fn partition(data: &[u8], is_framed: bool) {
     let Some(([slices, low, high], rest)) = data.split_first_chunk() else { return };
     let outputs = usize::from(u16::from_le_bytes([*low, *high]));
@@ -89,7 +90,7 @@ fn in_slices(
     Ok(all.sorted())
 }
 
-/// What comes of the outputs that `matcher` has loaded from `bytes`.
+/// Returns the results of the outputs that `matcher` has loaded from `bytes`.
 fn found(
     matcher: &mut Matcher,
     bytes: &[u8],
@@ -119,7 +120,7 @@ fn found(
     })?;
     matcher.for_each_left(bytes, |outpoint, MatchedOutput { code, output }| {
         let is_next = found.left.last().is_none_or(|(last, ..)| last.txid <= outpoint.txid);
-        assert!(is_next, "what is left comes in the order of the tables");
+        assert!(is_next, "remaining outputs are in the order of the tables");
         found.left.push((*outpoint, code, output.to_vec()));
         Ok::<(), Damaged>(())
     })?;
@@ -142,7 +143,7 @@ impl Found {
     }
 }
 
-/// Checks that the records of blocks are the same bytes once written again.
+/// Checks that the records of blocks are the same bytes after they were written again.
 fn blocks(data: &[u8]) {
     let mut cursor = Cursor::new(data);
     while cursor.remaining() > 0 {
@@ -168,7 +169,7 @@ fn blocks(data: &[u8]) {
     }
 }
 
-/// Checks that the sources of a block's coins are the same bytes once written again.
+/// Checks that the sources of a block's coins are the same bytes after they were written again.
 fn sources(list: &[u8]) {
     let mut cursor = Cursor::new(list);
     while cursor.remaining() > 0 {
@@ -180,7 +181,7 @@ fn sources(list: &[u8]) {
     }
 }
 
-/// Checks that what is noted of a block comes back once it is written again.
+/// Checks that the notes of a block are the same after they were written again.
 fn notes(list: &[u8]) {
     let mut cursor = Cursor::new(list);
     let Ok(txs) = cursor.varint() else { return };

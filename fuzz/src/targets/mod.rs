@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets: one function for each, which panics where Apus breaks a promise.
+//! The bodies of the fuzz targets: one function each, which panics if Apus breaks a promise.
 //!
 //! They are plain functions of a byte string, so that the same code runs under cargo-fuzz
 //! (`fuzz_targets/`) and, over the stored corpus, in the tests (`apus/tests/it/fuzz.rs`).

@@ -11,14 +11,14 @@ use super::input::scratch;
 
 /// The byte between two parts of the input. UTF-8 never contains it.
 const END_OF_PART: u8 = 0xff;
-/// The files that the parts after the first one are the content of.
+/// The files whose content is in the parts after the first one.
 const FILES: [&str; 3] = ["bitcoin.conf", "included.conf", "regtest/settings.json"];
 
-/// Reads `data` as the arguments of `apus sync`, one in each line, and as the files of settings in
-/// its data directory.
+/// Reads `data` as the arguments of `apus sync`, one per line, and as the settings files in its
+/// data directory.
 ///
-/// Whatever they say, it is refused in words or gives options inside their limits, the same ones
-/// each time.
+/// Any input is refused with a message, or gives options within their limits, the same ones each
+/// time.
 pub fn run(data: &[u8]) {
     let mut parts = data.splitn(1 + FILES.len(), |byte| *byte == END_OF_PART);
     let lines = parts.next().unwrap_or_default().split(|byte| *byte == b'\n');

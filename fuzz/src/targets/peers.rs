@@ -21,9 +21,9 @@ use bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 
-/// The first byte says whether length and checksum of the first message are made right; the rest is
-/// what a peer sends by the v1 transport. What is accepted is the same once written again, and the
-/// crate `bitcoin` reads the same.
+/// Reads `data` after its first byte as what a peer sends by the v1 transport. The first byte says
+/// whether length and checksum of the first message are corrected. An accepted message is the same
+/// after it is written again, and the crate `bitcoin` reads the same.
 pub fn messages(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else { return };
     let mut bytes = bytes.to_vec();
@@ -91,7 +91,7 @@ fn encoded(payload: &impl Payload) -> Vec<u8> {
     out
 }
 
-/// Takes bytes from the start of the input; zeros after its end.
+/// The rest of the input, from which bytes are taken; after its end come zeros.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -106,7 +106,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Commands by the number that a script has for them.
+/// Commands, by their number in a script.
 const COMMANDS: [Command; 14] = [
     Command::VERSION,
     Command::VERACK,
@@ -124,9 +124,9 @@ const COMMANDS: [Command; 14] = [
     Command::TX,
 ];
 
-/// The input is a script of what peers do. Whatever it is, nobody gets messages after he was
-/// dropped or before he came, nothing is asked of two at once, and every block that is given was
-/// asked for.
+/// Reads the input as a script of what peers do. Whatever it is, no peer gets messages before it
+/// connects or after it was dropped, nothing is requested from two peers at once, and every block
+/// that is handed over was requested.
 pub fn peers(data: &[u8]) {
     let mut script = Script(data);
     let network = Network::new(Chain::Regtest);
@@ -168,7 +168,7 @@ pub fn peers(data: &[u8]) {
                 let payload = script.bytes(len);
                 manager.received(peer, command, payload, &mut chain, now, &mut out);
             }
-            // Messages that take a peer further than random bytes would.
+            // Messages that lead further than random bytes would.
             5 => {
                 let version = encoded(&version(script.byte()));
                 let payload = &version[ENVELOPE_BYTES..];
@@ -199,7 +199,7 @@ pub fn peers(data: &[u8]) {
     }
 }
 
-/// Of which type a connection is, and what is said on it.
+/// Returns the type of a connection, and what Apus says on it.
 fn greeting(kind: u8, nonce: u64) -> (ConnectionType, Ourselves) {
     let connection = match kind & 0x60 {
         0 => ConnectionType::Automatic,
@@ -210,7 +210,7 @@ fn greeting(kind: u8, nonce: u64) -> (ConnectionType, Ourselves) {
     (connection, Ourselves { nonce, user_agent, time, start_height: 0 })
 }
 
-/// Looks at all actions, and takes them.
+/// Checks all actions, and removes them.
 fn settle(out: &mut Vec<Action>, live: &mut BTreeSet<PeerId>) {
     for action in out.drain(..) {
         match action {
@@ -218,7 +218,7 @@ fn settle(out: &mut Vec<Action>, live: &mut BTreeSet<PeerId>) {
             Action::Send(peer, _)
             | Action::Block(peer, _)
             | Action::Addresses(peer, _)
-            | Action::Ready(peer) => assert!(live.contains(&peer), "{peer:?} is not there"),
+            | Action::Ready(peer) => assert!(live.contains(&peer), "{peer:?} is not connected"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts, run as Core's engine runs them.
+//! Scripts, compared with Core's engine.
 
 use apus_rules::sighash::TxSighash;
 use apus_rules::{FastScripts, FastVerdict, TxScripts};
@@ -15,20 +15,21 @@ use bitcoin::{
 
 use super::input::flags as choices;
 
-/// The most bytes of an element that a spend puts on the stack.
+/// The largest size of an element that a spend puts on the stack, in bytes.
 const ELEMENT_BYTES_MAX: usize = 600;
 
-/// The internal key of outputs with a leaf: the x coordinate of the base point.
+/// The internal key of outputs with a leaf, which is the x coordinate of the base point.
 const INTERNAL_KEY: [u8; 32] = [
     0x79, 0xbe, 0x66, 0x7e, 0xf9, 0xdc, 0xbb, 0xac, 0x55, 0xa0, 0x62, 0x95, 0xce, 0x87, 0x0b, 0x07,
     0x02, 0x9b, 0xfc, 0xdb, 0x2d, 0xce, 0x28, 0xd9, 0x59, 0xf2, 0x81, 0x5b, 0x16, 0xf8, 0x17, 0x98,
 ];
 
-/// The first byte says how the output commits to the script, and under which rules; the second, how
-/// many elements the spend puts on the stack. Each has two bytes for its length. What follows is
-/// the script. Or else a whole transaction comes from the input, with the output that it spends.
+/// Reads `data` as a script and the stack that it runs on. The first byte says how the output
+/// commits to the script, and under which rules; the second is the number of elements that the
+/// spend puts on the stack. Each element has two bytes for its length. The rest is the script. If
+/// bit 6 of the first byte is set, the rest is a whole transaction with the outputs that it spends.
 ///
-/// What is valid on the fast way is valid for Core's engine.
+/// What is valid on the fast path must be valid for Core's engine.
 pub fn run(data: &[u8]) {
     let (kind, data) = choices(data);
     if kind & 0x40 != 0 {
@@ -58,7 +59,7 @@ pub fn run(data: &[u8]) {
     judge(kind, &tx, &[TxOut { value: Amount::from_sat(1000), script_pubkey: output }]);
 }
 
-/// The output's script, the scriptSig and the witness that lead to a script.
+/// Returns the output's script, the scriptSig and the witness that lead to a script.
 fn spend(
     kind: u8,
     mut elements: Vec<Vec<u8>>,
@@ -96,7 +97,7 @@ fn spend(
     }
 }
 
-/// A scriptSig that pushes these elements.
+/// Returns a scriptSig that pushes these elements.
 fn pushes(elements: &[Vec<u8>]) -> ScriptBuf {
     let mut script = Vec::new();
     for element in elements {
@@ -109,7 +110,7 @@ fn pushes(elements: &[Vec<u8>]) -> ScriptBuf {
     ScriptBuf::from(script)
 }
 
-/// Two bytes for the length of the outputs that are spent, these, and a transaction.
+/// Reads two bytes for the length of the spent outputs, these outputs, and a transaction.
 fn run_transaction(kind: u8, data: &[u8]) {
     let Some((len, rest)) = data.split_first_chunk::<2>() else { return };
     let len = usize::from(u16::from_le_bytes(*len)).min(rest.len());
@@ -124,7 +125,7 @@ fn run_transaction(kind: u8, data: &[u8]) {
     judge(kind, &tx, &spent);
 }
 
-/// Holds the fast way against the engine.
+/// Compares the fast path with the engine.
 fn judge(kind: u8, tx: &Transaction, spent: &[TxOut]) {
     let optional =
         flags::DERSIG | flags::NULLDUMMY | flags::CHECKLOCKTIMEVERIFY | flags::CHECKSEQUENCEVERIFY;

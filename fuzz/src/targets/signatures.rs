@@ -5,11 +5,11 @@ use bitcoin::secp256k1::{
 };
 use secp_lanes::{Batch, Kernel, Options, Verdict};
 
-/// The most signatures of a batch: more than the lanes of a vector.
+/// The largest number of signatures in a batch: more than the lanes of a vector.
 const BATCH_MAX: usize = 20;
 
-/// Reads `data` as a signature in DER. What the batch reads is what BIP66 allows, if its numbers
-/// have at most 32 bytes; and libsecp256k1 finds the same numbers in it.
+/// Reads `data` as a signature in DER. The batch accepts what BIP66 allows, if its numbers have at
+/// most 32 bytes, and libsecp256k1 finds the same numbers in it.
 pub fn der(data: &[u8]) {
     let secp = Secp256k1::new();
     let key = PublicKey::from_secret_key(&secp, &secret(1)).serialize();
@@ -20,7 +20,7 @@ pub fn der(data: &[u8]) {
     if let Some((r, s)) = numbers_if_strict(data).filter(|_| is_read) {
         let theirs = ecdsa::Signature::from_der(data).expect("libsecp256k1 reads it too");
         let theirs = theirs.serialize_compact();
-        // A number that is n or more counts as zero.
+        // libsecp256k1 reads a number of n or more as zero.
         let is_read_as = |number: &[u8], theirs: &[u8]| {
             let digits = |bytes: &[u8]| {
                 let first = bytes.iter().position(|byte| *byte != 0);
@@ -32,15 +32,15 @@ pub fn der(data: &[u8]) {
     }
 }
 
-/// Whether a number has at most 32 bytes but for the zero of its sign.
+/// Returns whether a number has at most 32 bytes, apart from the zero for its sign.
 fn fits(number: &[u8]) -> bool {
     number.len() <= 32 || number.len() == 33 && number[0] == 0
 }
 
-/// r and s of a signature without the byte for its type, if it is as BIP66 demands; its function
+/// Returns r and s of a signature without its sighash type if BIP66 allows it; this is its function
 /// `IsValidSignatureEncoding`, step by step.
 fn numbers_if_strict(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    // With the byte for the type, from 9 to 73 bytes.
+    // With the sighash type, 9 to 73 bytes.
     if !(8..=72).contains(&der.len()) || der[0] != 0x30 || usize::from(der[1]) != der.len() - 2 {
         return None;
     }
@@ -57,8 +57,8 @@ fn numbers_if_strict(der: &[u8]) -> Option<(&[u8], &[u8])> {
     (is_strict(r) && is_strict(s)).then_some((r, s))
 }
 
-/// Each eight bytes of the input are a signature: its kind, its key, its message, what of it is
-/// spoiled, where, and how. A batch of them says of each what libsecp256k1 says.
+/// Reads each eight bytes of the input as a signature: its kind, its key, its message, which part
+/// is spoiled, where, and how. The verdicts of a batch must be those of libsecp256k1.
 pub fn batch(data: &[u8]) {
     let secp = Secp256k1::new();
     let mut batch = Batch::default();

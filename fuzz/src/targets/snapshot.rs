@@ -6,14 +6,14 @@ use apus_coins::{
 };
 use apus_wire::OutPoint;
 
-/// The largest amount that compression gives back exactly; there is far less money than this.
+/// The largest amount that compression restores exactly; there is far less money than this.
 const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;
 
 /// Reads `data` as a snapshot.
 ///
-/// What is read has as many coins as its head says, is recognised as sorted or not, comes in groups
-/// as coin by coin, and comes back the same once it is written again; cut short or made longer,
-/// that is refused.
+/// An accepted snapshot has as many coins as its head says, is recognised as sorted or not, has the
+/// same coins in groups as one by one, and is the same after it is written again; truncated or
+/// extended, it is refused.
 pub fn run(data: &[u8]) {
     let Ok(head) = SnapshotHead::parse(data) else { return };
     assert!(data.starts_with(&head.to_bytes()));
@@ -56,7 +56,7 @@ fn read(data: &[u8], head: &SnapshotHead) -> Result<Vec<(OutPoint, Coin)>, Snaps
     Ok(coins)
 }
 
-/// A group has the same coins; where it is in the form that Core writes, its bytes too.
+/// Checks that a group has the same coins and, in the form that Core writes, the same bytes.
 fn compare(group: &SnapshotGroup, coins: &[(OutPoint, Coin)]) {
     let of_group = |(vout, coin)| (OutPoint { txid: group.txid, vout }, coin);
     assert!(group.decoded().into_iter().map(of_group).eq(coins.iter().cloned()));

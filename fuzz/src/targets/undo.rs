@@ -3,13 +3,13 @@
 use apus_coins::{BlockUndo, Coin, CompactScript};
 use apus_wire::{Cursor, ParseError, is_unspendable, put_compact_size};
 
-/// The largest amount that compression gives back exactly; there is far less money than this.
+/// The largest amount that compression restores exactly; there is far less money than this.
 const EXACT_AMOUNT_MAX: u64 = u64::MAX / 10;
 
-/// Reads `data` as the undo data of a block that fits it.
+/// Reads `data` as the undo data of a block with the right shape.
 ///
-/// What a plain walk over the coins accepts, [`BlockUndo`] accepts with the same coins, and so it
-/// does what is written of them again. A block of another shape is refused.
+/// [`BlockUndo`] accepts what a plain walk over the coins accepts, with the same coins, also after
+/// they were written again. A block of another shape is refused.
 pub fn run(data: &[u8]) {
     let _ = read(data, &[1, 2, 1]);
     let Ok((shape, len)) = shape_of(data) else { return };
@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// How many inputs each transaction has that the undo data is for, and where it ends.
+/// Returns the number of inputs of each transaction in undo data, and where the undo data ends.
 fn shape_of(undo: &[u8]) -> Result<(Vec<usize>, usize), ParseError> {
     let (mut cursor, mut shape) = (Cursor::new(undo), Vec::new());
     for _ in 0..cursor.compact_size()? {
@@ -44,7 +44,7 @@ fn shape_of(undo: &[u8]) -> Result<(Vec<usize>, usize), ParseError> {
     Ok((shape, cursor.position()))
 }
 
-/// The coins of undo data for a block whose transactions have so many inputs.
+/// Returns the coins of undo data for a block whose transactions have this many inputs.
 fn read(undo: &[u8], shape: &[usize]) -> Result<Vec<Vec<Coin>>, ParseError> {
     let mut reader = BlockUndo::new(undo, shape.len() + 1)?;
     let mut txs = Vec::new();
@@ -66,7 +66,7 @@ fn write(txs: &[Vec<Coin>]) -> Vec<u8> {
     undo
 }
 
-/// Holds the forms of a coin and of its script against each other.
+/// Compares the forms of a coin and of its script with each other.
 fn check_coin(coin: &Coin) {
     let mut bytes = Vec::new();
     coin.encode(&mut bytes);

@@ -9,7 +9,7 @@ use crate::vector::{ALL, LANES, Lanes, Op, Vector, Words};
 use crate::words::{self as one_by_one, N};
 use crate::work::Rows;
 
-/// Every operation on pairs of numbers, and what comes out, in a fixed order.
+/// Every operation on pairs of numbers; returns the results in a fixed order.
 struct FieldOps {
     a: Rows,
     b: Rows,
@@ -67,7 +67,7 @@ impl Op for FieldOps {
     }
 }
 
-/// The same with a big-integer crate, for one pair.
+/// Computes the same results for one pair, with a big-integer crate.
 fn field_expected(a: &Words, b: &Words, chosen: bool) -> Vec<Words> {
     let p = big(&P);
     let [a, b] = [big(a) % &p, big(b) % &p];
@@ -136,7 +136,7 @@ fn field_operations_on_random_numbers() {
     }
 }
 
-/// The halves of products, low and high, without what is added to them too much.
+/// The halves of products, low and high, without the extra terms.
 struct Halves {
     a: u64,
     b: [u64; LANES],
@@ -179,7 +179,7 @@ fn halves_of_products() {
     }
 }
 
-/// Limbs that no other test reaches: all ones, which is the largest factor.
+/// Limbs that no other test reaches: all ones, the largest factor.
 struct Largest;
 
 impl Op for Largest {

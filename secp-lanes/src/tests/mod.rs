@@ -1,4 +1,4 @@
-//! Arithmetic in lanes against a big-integer crate.
+//! Compares the arithmetic in lanes with a big-integer crate.
 
 mod arithmetic;
 mod encodings;
@@ -19,7 +19,7 @@ fn kernels() -> Vec<Kernel> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Vectors {
     Of(Kernel),
-    /// Portable ones with the products of AVX2.
+    /// Portable vectors with the products of AVX2.
     Rounding,
 }
 
@@ -35,13 +35,13 @@ impl Vectors {
         }
     }
 
-    /// How many random numbers a test takes.
+    /// Returns how many random numbers a test takes.
     fn rounds(self, default: usize) -> usize {
         rounds(if let Self::Of(kernel) = self { kernel } else { Kernel::Portable }, default)
     }
 }
 
-/// How many random numbers a test takes; the portable kernel takes fewer.
+/// Returns how many random numbers a test takes; the portable kernel takes fewer.
 fn rounds(kernel: Kernel, default: usize) -> usize {
     let asked = std::env::var("APUS_TEST_ROUNDS");
     let factor = asked.map_or(1, |text| text.parse().expect("APUS_TEST_ROUNDS is a number"));
@@ -72,7 +72,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Any number below 2^256; half of them made of long runs of zeros and ones.
+    /// Any number below 2^256; half of them consist of long runs of zeros and ones.
     fn words(&mut self) -> Words {
         let mut words: Words = std::array::from_fn(|_| self.next());
         if self.next() & 1 == 0 {

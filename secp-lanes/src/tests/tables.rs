@@ -34,7 +34,7 @@ fn digits_stand_for_their_number() {
     let mut random = Random(1);
     let mut numbers: Vec<_> = edges().iter().map(modulo_n).collect();
     numbers.extend((0..20_000).map(|_| modulo_n(&random.words())));
-    // The corners of what the halves can be.
+    // The extreme values of the halves.
     let halves = [
         BigUint::parse_bytes(b"3086d221a7d46bcde86c90e49284eb15", 16).unwrap(),
         BigUint::parse_bytes(b"e4437ed6010e88286f547fa90abfe4c3", 16).unwrap(),
@@ -116,7 +116,7 @@ fn the_combs_digits_stand_for_their_number() {
 
 #[test]
 fn no_limb_of_a_factor_is_too_large() {
-    // The portable vectors look at each factor, in these tests; the answers are checked elsewhere.
+    // The portable vectors check each factor in these tests; the verdicts are checked elsewhere.
     let options = Options { kernel: Some(Kernel::Portable), window_bits: 8 };
     let mut batch = Batch::new(options);
     assert_eq!(batch.kernel(), Kernel::Portable);

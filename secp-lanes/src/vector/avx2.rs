@@ -1,5 +1,5 @@
-//! Vectors of AVX2, with products of 52-bit numbers by its fused multiplication (FMA).
-#![allow(unsafe_code)] // Vector instructions that not every processor has.
+//! Vectors of AVX2, with products of 52-bit numbers by fused multiply-add (FMA).
+#![allow(unsafe_code)] // Vector instructions, which not every processor has.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -16,19 +16,19 @@ use crate::group::GROUP;
 
 use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
 
-// A product in two halves, by arithmetic in double precision, which has 53 bits and rounds to the
+// A product in two halves, by double-precision arithmetic, which has 53 bits and rounds to the
 // nearest number (a program that changes that has undefined behaviour). The factors a and b are
-// whole and below 2^52, and so is every step exact but the first, whose error is the low half:
+// integers below 2^52, so every step is exact but the first, whose error is the low half:
 //
 // - 2^104 + a b is at least 2^104 and below 2^105, where doubles are 2^52 apart: it is rounded to
 //   2^104 + 2^52 high. The bits of doubles from 2^104 to 2^105, both included, count those steps,
 //   so that they are the bits of 2^104 plus `high`.
 // - 2^104 minus that is -2^52 high, exactly.
-// - a b - 2^52 high = low, whole and from -2^51 to 2^51: exactly.
-// - low + 1.5 * 2^52 is whole, and from 2^52 to 2^53, where doubles are 1 apart: its bits are those
+// - a b - 2^52 high = low, an integer from -2^51 to 2^51, exactly.
+// - low + 1.5 * 2^52 is an integer from 2^52 to 2^53, where doubles are 1 apart: its bits are those
 //   of 1.5 * 2^52 plus `low`.
 //
-// Rounding up or down would save the last addition; but rounding is a mode of the processor, which
+// Rounding up or down would save the last addition, but rounding is a mode of the processor that
 // compilers take for granted. With rounding to nearest, 2^104 + 1.5 * 2^52 in place of 2^104 in the
 // second step would save it, if it were a double.
 
@@ -40,14 +40,14 @@ const LOW52: u64 = (1 << 52) - 1;
 
 /// A vector register of 256 bits: four lanes.
 ///
-/// Safety of every `unsafe` block below: values are made and used only inside [`dispatch`], which
-/// runs after the processor's features were detected.
+/// Safety of every `unsafe` block below: values are created and used only inside [`dispatch`],
+/// which runs after the processor's features were detected.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Quad(__m256i);
 
-/// Two registers: eight lanes, whose steps are done side by side. At the end of each product is a
-/// chain of carries, and what one register waits for there leaves time for the other.
+/// Two registers: eight lanes, whose steps are done side by side. Each product ends in a chain of
+/// carries, and while one register waits there, the other one is processed.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Avx2([Quad; 2]);
@@ -56,7 +56,7 @@ pub struct Avx2([Quad; 2]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
 
-/// Whether this processor has the instructions.
+/// Returns a proof if this processor has the instructions.
 pub fn detect() -> Option<Proof> {
     let found = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
@@ -76,8 +76,8 @@ fn with_features<O: Op>(op: O) -> O::Output {
     op.run::<Avx2>()
 }
 
-/// Runs a step for the vectors of a group. It needs no features itself: of a function that does,
-/// the compiler (Rust 1.95) forgets that it must not be compiled into others.
+/// Runs a step for the vectors of a group. This function needs no features itself: the compiler
+/// (Rust 1.95) ignores `inline(never)` on a function that does.
 #[inline(never)]
 fn each_apart<S: Step<N>, const N: usize>(
     inputs: &[&[Limbs]; N],
@@ -97,7 +97,7 @@ fn each_with_features<S: Step<N>, const N: usize>(
     super::each::<Avx2, S, N>(inputs, masks, results);
 }
 
-/// Makes a number depend on others, without an instruction.
+/// Makes a number depend on others, without any instruction.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn depend(mut number: __m256i, others: [__m256i; 6]) -> __m256i {
@@ -120,7 +120,8 @@ fn depend(mut number: __m256i, others: [__m256i; 6]) -> __m256i {
 }
 
 impl Quad {
-    /// A number below 2^52 in double precision: its bits are the lowest 52 of 2^52 plus the number.
+    /// Converts a number below 2^52 to double precision: its bits are the lowest 52 of 2^52 plus
+    /// the number.
     #[inline(always)]
     fn double(self) -> __m256d {
         let power = Self::splat(BITS_52);
@@ -140,14 +141,14 @@ impl Quad {
         Self(unsafe { _mm256_castpd_si256(double) })
     }
 
-    /// 2^104 plus the product, to a multiple of 2^52.
+    /// Returns 2^104 plus the product, rounded to a multiple of 2^52.
     #[inline(always)]
     fn high(a: Self, b: Self) -> __m256d {
         // SAFETY: the features were detected (see the type).
         unsafe { _mm256_fmadd_pd(a.double(), b.double(), Self::splat(BITS_104).bits()) }
     }
 
-    /// All ones in the lanes of the mask's four lowest bits.
+    /// Returns all ones in the lanes of the mask's four lowest bits.
     #[inline(always)]
     fn spread(mask: Mask) -> __m256i {
         // SAFETY: the features were detected (see the type).
@@ -157,7 +158,7 @@ impl Quad {
         }
     }
 
-    /// Word `i` of each of four rows, as vector `i`; and the reverse, which is the same.
+    /// Transposes four rows: word `i` of each becomes vector `i`. It is its own inverse.
     #[inline(always)]
     fn transposed([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
         // SAFETY: the features were detected (see the type).
@@ -224,9 +225,9 @@ impl Numbers for Quad {
 
     #[inline(always)]
     fn carries<const N: usize>(mut columns: [Self; N]) -> [Self; N] {
-        // AVX2 has no shift of 64-bit numbers that keeps the sign. Plus 2^63 a column is not
+        // AVX2 has no arithmetic right shift of 64-bit numbers. With 2^63 added, a column is not
         // negative (columns are between -2^60 and 2^60), and has 2^11 more above its lowest 52
-        // bits, which stay as they are; the next column takes 2^11 off.
+        // bits, which do not change; the next column takes 2^11 off.
         for i in 0..N {
             let from_below = if i == 0 { 0 } else { 1 << 11 };
             let offset = if i == N - 1 { 0 } else { 1 << 63 };
@@ -284,7 +285,7 @@ impl Numbers for Quad {
 }
 
 impl Avx2 {
-    /// The number as it is, which the compiler must not use before it has computed the columns.
+    /// Returns the number unchanged, but the compiler must compute the columns before it uses it.
     #[inline(always)]
     fn after_row(self, [a, b, c, d, e, f]: [Self; 6]) -> Self {
         let half = |i: usize| [a.0[i].0, b.0[i].0, c.0[i].0, d.0[i].0, e.0[i].0, f.0[i].0];
@@ -350,10 +351,10 @@ impl Numbers for Avx2 {
         Self([self.0[0].factor(), self.0[1].factor()])
     }
 
-    /// The columns, row by row.
+    /// Adds up the columns, row by row.
     ///
-    /// Left alone the compiler computes all halves first, and stores them until it adds them up:
-    /// so a row's factor is made to depend on the columns as they are after the row before.
+    /// By itself the compiler computes all halves first, and stores them until it adds them up. So
+    /// a row's factor is made to depend on the columns after the row before.
     #[inline(always)]
     fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
         macro_rules! row {

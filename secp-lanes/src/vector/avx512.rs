@@ -1,5 +1,5 @@
 //! Vectors of AVX-512 with its multiplication of 52-bit numbers (IFMA).
-#![allow(unsafe_code)] // Vector instructions that not every processor has.
+#![allow(unsafe_code)] // Vector instructions, which not every processor has.
 
 use std::arch::x86_64::{
     __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_add_epi64,
@@ -17,8 +17,8 @@ use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
 
 /// A vector register of 512 bits.
 ///
-/// Safety of every `unsafe` block below: values are made and used only inside [`dispatch`], which
-/// runs after the processor's features were detected.
+/// Safety of every `unsafe` block below: values are created and used only inside [`dispatch`],
+/// which runs after the processor's features were detected.
 #[derive(Clone, Copy)]
 pub struct Avx512(__m512i);
 
@@ -26,7 +26,7 @@ pub struct Avx512(__m512i);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
 
-/// Whether this processor has the instructions.
+/// Returns a proof if this processor has the instructions.
 pub fn detect() -> Option<Proof> {
     let found = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512dq")
@@ -49,8 +49,8 @@ fn with_features<O: Op>(op: O) -> O::Output {
     op.run::<Avx512>()
 }
 
-/// Runs a step for the vectors of a group. It needs no features itself: of a function that does,
-/// the compiler (Rust 1.95) forgets that it must not be compiled into others.
+/// Runs a step for the vectors of a group. This function needs no features itself: the compiler
+/// (Rust 1.95) ignores `inline(never)` on a function that does.
 #[inline(never)]
 fn each_apart<S: Step<N>, const N: usize>(
     inputs: &[&[Limbs]; N],
@@ -200,7 +200,7 @@ impl Vector for Avx512 {
                 let high = _mm256_loadu_si256(std::ptr::from_ref(high).cast());
                 _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
             };
-            // Words 0 to 3 of one row, then those of the row four further.
+            // Words 0 to 3 of one row, then those of the fourth row after it.
             let [a, b] = [pair(rows[0], rows[4]), pair(rows[1], rows[5])];
             let [c, d] = [pair(rows[2], rows[6]), pair(rows[3], rows[7])];
             // Words 0 and 2, or 1 and 3, of two rows next to each other.

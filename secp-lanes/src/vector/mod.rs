@@ -1,7 +1,7 @@
-//! Eight unsigned 64-bit numbers side by side: the operations that all arithmetic is made of.
+//! Eight unsigned 64-bit numbers side by side: the operations that all arithmetic is built on.
 //!
-//! Algorithms are generic over [`Vector`]; each is an [`Op`], run by a kernel with the processor's
-//! features switched on for everything that is inlined into it.
+//! Algorithms are generic over [`Vector`]; each is an [`Op`], which a kernel runs with the
+//! processor's features enabled for everything that is inlined into it.
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
@@ -25,7 +25,7 @@ pub type Limbs = [Lanes; 5];
 /// 256 bits, least significant word first.
 pub type Words = [u64; 4];
 
-/// One bit a lane, lane 0 lowest.
+/// One bit per lane, lane 0 lowest.
 pub type Mask = u8;
 
 /// All lanes.
@@ -33,44 +33,45 @@ pub const ALL: Mask = 0xff;
 
 /// Unsigned 64-bit numbers side by side; every operation works on each lane by itself, modulo 2^64.
 ///
-/// A product of two factors, numbers below 2^52, is made in two halves, `low + 2^52 * high`.
-/// Kernels differ in how they round: `low` is at least zero and below 2^52, or, where
-/// [`Numbers::ROUNDS`] says so, from -2^51 to 2^51; `high` is at least zero, and below 2^52.
+/// A product of two factors, numbers below 2^52, is computed in two halves, `low + 2^52 * high`.
+/// Kernels differ in how they round: `low` is at least zero and below 2^52, or from -2^51 to 2^51
+/// if [`Numbers::ROUNDS`]; `high` is at least zero and below 2^52.
 ///
 /// Types of a processor feature may only be used inside that kernel's `dispatch`, which checks the
 /// feature. That is why the types are private to the crate.
 pub trait Numbers: Copy {
-    /// Whether the high half of a product is rounded to the nearest number, and not down.
+    /// Whether the high half of a product is rounded to the nearest number instead of down.
     const ROUNDS: bool;
-    /// What [`Numbers::mad_low`] adds too much; even.
+    /// The extra term that [`Numbers::mad_low`] adds; even.
     const LOW_EXTRA: u64;
-    /// What [`Numbers::mad_high`] adds too much; even.
+    /// The extra term that [`Numbers::mad_high`] adds; even.
     const HIGH_EXTRA: u64;
-    /// The same number in every lane.
+    /// Returns the same number in every lane.
     fn splat(number: u64) -> Self;
-    /// Sum modulo 2^64.
+    /// Returns the sum modulo 2^64.
     fn add(self, other: Self) -> Self;
-    /// Difference modulo 2^64.
+    /// Returns the difference modulo 2^64.
     fn sub(self, other: Self) -> Self;
-    /// Bits that are set in both.
+    /// Returns the bits that are set in both.
     fn and(self, other: Self) -> Self;
-    /// Bits that are set in either.
+    /// Returns the bits that are set in either.
     fn or(self, other: Self) -> Self;
-    /// Bits shifted up.
+    /// Shifts bits up.
     fn shl<const BITS: u32>(self) -> Self;
-    /// Bits shifted down, zeros from above.
+    /// Shifts bits down, with zeros from above.
     fn shr<const BITS: u32>(self) -> Self;
-    /// Carries of signed columns of weight 2^52 each: to every column is added what the one before
-    /// it has above its lowest 52 bits, of which it does not lose them. All but the last are right
-    /// in their lowest 52 bits only.
+    /// Carries between signed columns of weight 2^52 each: to every column is added what the
+    /// previous one has above its lowest 52 bits. The previous one is not reduced, so all columns
+    /// but the last are correct in their lowest 52 bits only.
     fn carries<const N: usize>(columns: [Self; N]) -> [Self; N];
-    /// The lowest 52 bits as a factor; the number as it is where products take no other bits.
+    /// Returns the lowest 52 bits as a factor, or the number as it is if products ignore other
+    /// bits.
     fn factor(self) -> Self;
-    /// The product of numbers of five limbs below 2^52, added to ten columns of weight 2^52 each
-    /// and to what is in them: [`starts`], or less.
+    /// Adds the product of two numbers of five limbs below 2^52 to ten columns of weight 2^52 each,
+    /// which contain [`starts`] or less.
     #[inline(always)]
     fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
-        // Five independent instructions lie between two that add to the same column.
+        // Five independent instructions separate two that add to the same column.
         macro_rules! row {
             ($($j:literal),*) => {$(
                 c[$j] = Self::mad_low(c[$j], a[0], b[$j]);
@@ -88,21 +89,21 @@ pub trait Numbers: Copy {
         row!(0, 1, 2, 3, 4);
         c
     }
-    /// The sum plus the low half of a product of factors, and [`Numbers::LOW_EXTRA`].
+    /// Returns the sum plus the low half of a product of factors, and [`Numbers::LOW_EXTRA`].
     fn mad_low(sum: Self, a: Self, b: Self) -> Self;
-    /// The sum plus the high half of a product of factors, and [`Numbers::HIGH_EXTRA`].
+    /// Returns the sum plus the high half of a product of factors, and [`Numbers::HIGH_EXTRA`].
     fn mad_high(sum: Self, a: Self, b: Self) -> Self;
-    /// The lanes of `yes` where the mask has a one, those of `no` elsewhere.
+    /// Takes the lanes of `yes` where the mask has a one, and those of `no` elsewhere.
     fn select(mask: Mask, yes: Self, no: Self) -> Self;
-    /// Zero minus the number in the lanes of the mask, the number elsewhere.
+    /// Negates the number in the lanes of the mask.
     fn negate_if(self, mask: Mask) -> Self;
-    /// The lanes that are zero.
+    /// Returns the lanes that are zero.
     fn zeros(self) -> Mask;
 }
 
 /// Eight 64-bit numbers.
 pub trait Vector: Numbers {
-    /// Runs a step for each vector of the results, [`GROUP`] at most, in a function of its own.
+    /// Runs a step for each vector of the results, at most [`GROUP`], in a function of its own.
     fn each<S: Step<N>, const N: usize>(
         inputs: [&[Limbs]; N],
         masks: &[Mask; GROUP],
@@ -125,11 +126,11 @@ pub trait Vector: Numbers {
     fn load(from: &Lanes) -> Self;
     /// Writes a vector.
     fn store(self, to: &mut Lanes);
-    /// Asks for memory that is about to be read.
+    /// Prefetches memory that is about to be read.
     fn prefetch<T>(from: &T);
-    /// Word `i` of each of eight rows, as vector `i`.
+    /// Loads eight rows: word `i` of each becomes vector `i`.
     fn from_rows(rows: [&Words; LANES]) -> [Self; 4];
-    /// The reverse of [`Vector::from_rows`].
+    /// Stores eight rows, the inverse of [`Vector::from_rows`].
     fn to_rows(words: [Self; 4], rows: &mut [Words; LANES]);
 }
 
@@ -158,14 +159,14 @@ pub fn store<V: Vector>(limbs: &[V; 5], to: &mut Limbs) {
     }
 }
 
-/// Runs a step for each vector of the results: what [`Vector::each`] does.
+/// Runs a step for each vector of the results, as [`Vector::each`] does.
 #[inline(always)]
 pub fn each<V: Vector, S: Step<N>, const N: usize>(
     inputs: &[&[Limbs]; N],
     masks: &[Mask; GROUP],
     results: &mut [Limbs],
 ) {
-    // One look at the lengths, and none in the loop.
+    // Check the lengths once, and not in the loop.
     let mut inputs = *inputs;
     for input in &mut inputs {
         *input = &input[..results.len()];
@@ -183,7 +184,7 @@ pub fn each<V: Vector, S: Step<N>, const N: usize>(
 pub const COUNTS: [(u64, u64); 10] =
     [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (4, 5), (3, 4), (2, 3), (1, 2), (0, 1)];
 
-/// What the columns of a product have to start with.
+/// Returns the start values of the columns of a product.
 #[inline(always)]
 pub fn starts<V: Numbers>() -> [V; 10] {
     let mut columns = [V::splat(0); 10];
@@ -193,12 +194,12 @@ pub fn starts<V: Numbers>() -> [V; 10] {
     columns
 }
 
-/// What a column has to start with, so that it ends as the sum of so many low and high halves.
+/// Returns the start value with which a column ends as the sum of this many low and high halves.
 pub fn start<V: Numbers>(lows: u64, highs: u64) -> u64 {
     half_start::<V>(lows, highs).wrapping_mul(2)
 }
 
-/// The same for a column that is doubled on the way.
+/// Returns the start value of a column that is doubled on the way.
 pub fn half_start<V: Numbers>(lows: u64, highs: u64) -> u64 {
     let low = (V::LOW_EXTRA / 2).wrapping_mul(lows);
     low.wrapping_add((V::HIGH_EXTRA / 2).wrapping_mul(highs)).wrapping_neg()

@@ -6,16 +6,16 @@ use super::{LANES, Lanes, Limbs, Mask, Numbers, Op, Step, Vector, Words};
 
 const LOW52: u64 = (1 << 52) - 1;
 
-/// A vector that any processor has, which rounds the high halves of products, or does not.
+/// A vector for any processor; `ROUNDS` says whether it rounds the high halves of products.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable<const ROUNDS: bool>([u64; LANES]);
 
-/// Runs a computation on [`Portable`] vectors, with products as AVX-512 makes them.
+/// Runs a computation on [`Portable`] vectors, with products like those of AVX-512.
 pub fn dispatch<O: Op>(op: O) -> O::Output {
     op.run::<Portable<false>>()
 }
 
-/// The same with products as AVX2 makes them.
+/// Runs a computation on [`Portable`] vectors, with products like those of AVX2.
 #[cfg(test)]
 pub fn dispatch_rounding<O: Op>(op: O) -> O::Output {
     op.run::<Portable<true>>()
@@ -33,8 +33,8 @@ impl<const ROUNDS: bool> Portable<ROUNDS> {
     }
 }
 
-/// The halves of a product, low and high. In the tests it panics where a factor has more than 52
-/// bits: other vectors would lose them.
+/// Returns the halves of a product, low and high. In the tests it panics if a factor has more than
+/// 52 bits, which other vectors would ignore.
 #[inline(always)]
 fn halves<const ROUNDS: bool>(a: u64, b: u64) -> (u64, u64) {
     if cfg!(any(test, debug_assertions)) {
@@ -43,7 +43,7 @@ fn halves<const ROUNDS: bool>(a: u64, b: u64) -> (u64, u64) {
     let product = u128::from(a) * u128::from(b);
     let mut high = (product >> 52) as u64;
     let low = product as u64 & LOW52;
-    // To the nearest number, to the even one of two.
+    // Round to the nearest number, and ties to even.
     high += u64::from(ROUNDS && (low > 1 << 51 || low == 1 << 51 && high & 1 == 1));
     ((product as u64).wrapping_sub(high << 52), high)
 }

@@ -1,4 +1,4 @@
-//! What the tests share: random numbers, signers, and a list of checks with libsecp256k1's
+//! Shared parts of the tests: random numbers, signers, and a list of checks with libsecp256k1's
 //! verdicts.
 
 pub mod cheap;
@@ -39,7 +39,8 @@ impl Random {
     }
 }
 
-/// `default` times what `APUS_TEST_ROUNDS` says, as in all tests of the workspace.
+/// Returns `default` times the environment variable `APUS_TEST_ROUNDS`, as in all tests of the
+/// workspace.
 pub fn rounds(default: usize) -> usize {
     let Ok(text) = std::env::var("APUS_TEST_ROUNDS") else { return default };
     let factor: usize = text.parse().expect("APUS_TEST_ROUNDS is a whole number");
@@ -79,7 +80,7 @@ impl Check {
         }
     }
 
-    /// What a signature signs.
+    /// Returns the message that a signature signs.
     pub fn message_mut(&mut self) -> &mut [u8; 32] {
         match self {
             Self::Ecdsa { message, .. } | Self::Schnorr { message, .. } => message,
@@ -87,7 +88,7 @@ impl Check {
         }
     }
 
-    /// A valid one of any kind.
+    /// Returns a valid check of any kind.
     pub fn valid(random: &mut Random) -> Self {
         match random.below(8) {
             0..=2 => Self::ecdsa(random, true),
@@ -136,7 +137,7 @@ impl Check {
         }
     }
 
-    /// libsecp256k1's answer; `None` for what it must not be asked, because other rules read it.
+    /// Returns libsecp256k1's answer; `None` for encodings that other rules apply to.
     pub fn expected(&self) -> Option<bool> {
         use secp256k1::{PublicKey, ecdsa, schnorr};
         Some(match self {
@@ -172,7 +173,7 @@ impl Check {
     }
 }
 
-/// The same signature with n - s in place of s.
+/// Returns the same signature with n - s in place of s.
 pub fn high_s(signature: &secp256k1::ecdsa::Signature) -> secp256k1::ecdsa::Signature {
     let mut bytes = signature.serialize_compact();
     let s = SecretKey::from_slice(&bytes[32..]).unwrap().negate();

@@ -1,4 +1,4 @@
-//! Random signatures, good and spoiled, against libsecp256k1.
+//! Random signatures, valid and spoiled, compared with libsecp256k1.
 
 use super::common::{Check, Random, batch, cheap::Pool, compare, kernels, rounds};
 use secp_lanes::{Batch, CHUNK, Kernel, Options, Verdict};
@@ -8,7 +8,7 @@ fn share(kernel: Kernel, count: usize) -> usize {
     if kernel == Kernel::Portable { count.div_ceil(40) } else { count }
 }
 
-/// A long run shows with `--nocapture` how far it has come.
+/// In a long run, `--nocapture` shows the progress.
 fn note_done(kernel: Kernel, count: usize) {
     println!("{kernel:?}: {count} signatures, as expected");
 }
@@ -205,8 +205,8 @@ fn the_library_as_a_kernel() {
     compare(&mut batch, &checks);
 }
 
-/// A hundred times as many as libsecp256k1 could judge in the same time, of which each eighth signs
-/// another message.
+/// A hundred times as many signatures as libsecp256k1 could verify in the same time; one in eight
+/// has another message.
 #[test]
 fn cheaply_made_signatures_are_what_they_were_made_to_be() {
     for kernel in kernels() {

@@ -1,5 +1,5 @@
-//! Signatures made to meet each exceptional case: any u1 and u2 can be given to a valid ECDSA
-//! signature, as its r is the x of u1 G + u2 P, s is r / u2, and the message u1 s.
+//! Signatures that meet each exceptional case. A valid ECDSA signature can be made for any u1 and
+//! u2: its r is the x of u1 G + u2 P, s is r / u2, and the message is u1 s.
 
 use num_bigint::BigUint;
 use secp_lanes::{Batch, Verdict};
@@ -39,7 +39,7 @@ fn der(r: &BigUint, s: &BigUint) -> Vec<u8> {
     secp256k1::ecdsa::Signature::from_compact(&compact).unwrap().serialize_der().to_vec()
 }
 
-/// The signature with these factors, by the key that is d times G.
+/// Returns the signature with these factors, by the key d G.
 fn signature(d: &BigUint, u1: &BigUint, u2: &BigUint) -> Check {
     let sum = (u1 + u2 * d) % n();
     let x = secret(&sum).public_key(SECP256K1).x_only_public_key().0.serialize();
@@ -56,7 +56,7 @@ fn verdicts(batch: &mut Batch, checks: &[Check]) -> Vec<Verdict> {
     batch.verify().to_vec()
 }
 
-/// Asserts a verdict for each, alone and among ordinary ones.
+/// Asserts a verdict for each check, alone and among ordinary ones.
 fn assert_all(checks: &[Check], verdict: Verdict) {
     for check in checks {
         assert_eq!(check.expected(), Some(true), "they are valid: {check:?}");
@@ -89,7 +89,7 @@ fn both_multiples_are_equal() {
         })
         .collect();
     assert_all(&checks, Verdict::Undecided);
-    // Whatever r is: H is zero, and N / D fulfils the equation for each.
+    // H is zero whatever r is, and N / D satisfies the equation for each r.
     for kernel in kernels() {
         let mut spoiled = checks.clone();
         for check in &mut spoiled {
@@ -156,7 +156,7 @@ fn small_multiples_of_the_generator() {
 
 #[test]
 fn small_multiples_of_the_key() {
-    // The ladder starts too late for them.
+    // The ladder starts too late for these factors.
     let mut next = random(6);
     let mut checks = Vec::new();
     for u2 in (1..40u32).chain([511, 512, 4096, 262_144]) {
@@ -181,8 +181,8 @@ fn the_ladder_starts_at_each_digit() {
 
 #[test]
 fn the_ladder_meets_its_table() {
-    // The sum so far is T, and T or -T is added: with digits that are no digits of ours this needs
-    // a multiple of the order, so that it is met from the top only, where u2 is n minus little.
+    // The sum so far is T, and T or -T is added. With digits that are not digits of ours this needs
+    // a multiple of the order, so that it is met only at the top, where u2 is slightly below n.
     let mut next = random(8);
     let half = inverse(&BigUint::from(2u32));
     let eighth = half.modpow(&BigUint::from(3u32), &n());

@@ -1,4 +1,4 @@
-//! Verdicts of the crate against libsecp256k1 and published vectors.
+//! Compares the verdicts of the crate with libsecp256k1 and published vectors.
 
 mod common;
 mod differential;

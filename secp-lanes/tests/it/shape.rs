@@ -1,4 +1,4 @@
-//! The shape of the code: `unsafe` in its file only, and nothing has outgrown its size.
+//! Checks the shape of the code: `unsafe` only in its files, and nothing exceeds its size.
 
 use std::fs;
 use std::path::Path;

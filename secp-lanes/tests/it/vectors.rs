@@ -66,14 +66,14 @@ fn bip341() {
     }
 }
 
-/// Valid cases whose u1 or u2 is made so special that the arithmetic meets an exceptional case:
-/// numbers of a few bits, and multiples that cancel each other in the ladder or the comb.
+/// Valid cases with a special u1 or u2 that leads to an exceptional case of the arithmetic: numbers
+/// of a few bits, and multiples that cancel each other in the ladder or the comb.
 const EXCEPTIONAL: [usize; 22] = [
     355, 358, 359, 363, 368, 391, 392, 395, 396, 412, 415, 416, 417, 418, 419, 420, 421, 422, 423,
     424, 425, 427,
 ];
 
-/// The plain vectors, not those for Bitcoin, which want a low S.
+/// The plain vectors, not those for Bitcoin, which require a low S.
 #[test]
 fn wycheproof() {
     let mut cases = 0;

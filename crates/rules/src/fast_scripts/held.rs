@@ -1,4 +1,4 @@
-//! Checks that wait until all that they are about is hashed.
+//! Checks that wait until their messages and hashes are computed.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use apus_hash::hash160_many;
 use crate::script::Check;
 use crate::sighash::Message;
 
-/// Checks with copies of what they are about, each with the index of its input.
+/// Checks with copies of the bytes that they refer to, each with the index of its input.
 #[derive(Default)]
 pub(super) struct Held {
     /// Keys, redeem scripts and signatures.
@@ -17,14 +17,14 @@ pub(super) struct Held {
     count: usize,
 }
 
-/// That HASH160 of some bytes is what it must be.
+/// The check that the HASH160 of some bytes has the expected value.
 struct HeldHash {
     input: usize,
     bytes: Range<usize>,
     hash: [u8; 20],
 }
 
-/// A signature, CHECKMULTISIG or commitment, as in [`Check`]; ranges are of [`Held::bytes`].
+/// A signature, CHECKMULTISIG or commitment, as in [`Check`]; ranges refer to [`Held::bytes`].
 pub(super) enum HeldSignature {
     Ecdsa { key: Range<usize>, signature: Range<usize>, message: Message },
     Multisig { keys: Vec<Box<[u8]>>, signatures: Vec<(Box<[u8]>, Message)> },
@@ -33,7 +33,8 @@ pub(super) enum HeldSignature {
 }
 
 impl Held {
-    /// Number of hashes, signatures and commitments, with each signature of a CHECKMULTISIG.
+    /// Returns the number of hashes, signatures and commitments; each signature of a CHECKMULTISIG
+    /// counts.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -73,8 +74,8 @@ impl Held {
         start..self.bytes.len()
     }
 
-    /// Computes all hashes side by side. `each` is called with the input of each, and whether it is
-    /// what it must be.
+    /// Computes all hashes side by side. Calls `each` with the input of each hash, and whether the
+    /// hash has the expected value.
     pub fn decide_hashes(&self, mut each: impl FnMut(usize, bool)) {
         let bytes = |i: usize| &self.bytes[self.hashes[i].bytes.clone()];
         let found = hash160_many(self.hashes.len(), bytes);
@@ -83,7 +84,7 @@ impl Held {
         }
     }
 
-    /// Drops all, for the next batch.
+    /// Drops all checks, before the next batch.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.hashes.clear();

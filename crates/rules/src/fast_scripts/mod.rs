@@ -1,4 +1,4 @@
-//! Scripts whose signatures are verified many at a time.
+//! Checks scripts in batches, whose signatures are verified together.
 
 mod held;
 mod multisig;
@@ -11,30 +11,31 @@ use crate::sighash::{Preimages, TxSighash};
 use held::{Held, HeldSignature};
 use multisig::Multisig;
 
-/// What is known of an input's scripts.
+/// The verdict on an input's scripts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FastVerdict {
     /// The spend is valid: Core's engine would say so too.
     Valid,
-    /// Core's engine has to be asked.
+    /// Core's engine has to decide, for this reason.
     Left(Left),
 }
 
-/// The most signatures that are verified together, and the most messages and hashes that wait for
-/// them. Crafted inputs have hundreds each.
+/// The number of signatures, or of messages and hashes that wait for them, at which a batch is
+/// verified. A crafted input has hundreds.
 const TOGETHER_MAX: usize = 4096;
 
-/// Checks the scripts of many inputs at once: `script` says which hashes and signatures they ask
-/// for. What signatures sign and what outputs commit to is hashed together, and then the signatures
-/// are verified together. Says only that a spend is valid, or that Core's engine has to be asked.
+/// A checker for the scripts of many inputs at once. The module `script` collects the hashes and
+/// signatures that they ask for. Messages and commitments are hashed together, and then the
+/// signatures are verified together. The verdict is only that a spend is valid, or that Core's
+/// engine has to decide.
 ///
-/// The memory stays from one batch to the next: 7 MB, for at most 4,096 signatures.
+/// The memory is kept from one batch to the next: 7 MB, for at most 4,096 signatures.
 pub struct FastScripts {
     preimages: Preimages,
-    /// Checks that no verdict of the batch is about yet, since their messages may not be hashed.
+    /// Checks that are not in the batch yet, since their messages may not be hashed.
     held: Held,
     batch: Batch,
-    /// What each verdict of the batch is about.
+    /// What each verdict of the batch refers to.
     places: Vec<Place>,
     multisigs: Vec<Multisig>,
     inputs: Vec<Input>,
@@ -44,11 +45,11 @@ pub struct FastScripts {
 /// An input that was added.
 struct Input {
     left: Option<Left>,
-    /// Checks that are not known to hold.
+    /// The number of checks that are not known to hold.
     open: usize,
 }
 
-/// What a verdict is about.
+/// What a verdict refers to.
 #[derive(Clone, Copy)]
 enum Place {
     /// An input, which is valid only if all its checks hold.
@@ -58,7 +59,8 @@ enum Place {
 }
 
 impl FastScripts {
-    /// For signatures that are verified with this kernel, or with the fastest one.
+    /// Creates an empty batch, whose signatures are verified with this kernel, or with the fastest
+    /// one.
     pub fn new(kernel: Option<Kernel>) -> Self {
         Self {
             preimages: Preimages::default(),
@@ -71,7 +73,7 @@ impl FastScripts {
         }
     }
 
-    /// Adds the input at `input` of a transaction.
+    /// Adds the input at index `input` of a transaction.
     pub fn add(&mut self, messages: &mut TxSighash, input: usize, flags: ScriptFlags) {
         let mut checks = Checks::new();
         let left = signature_checks(messages, input, flags, &mut self.preimages, &mut checks).err();
@@ -86,7 +88,7 @@ impl FastScripts {
         }
     }
 
-    /// Hashes what the checks are about that are held, and adds their signatures to the batch.
+    /// Computes the hashes and messages of the held checks, and adds their signatures to the batch.
     fn release(&mut self) {
         let Self { preimages, held, batch, places, multisigs, inputs, .. } = self;
         held.decide_hashes(|input, holds| match holds {
@@ -129,7 +131,8 @@ impl FastScripts {
         }
     }
 
-    /// Adds the signatures of a CHECKMULTISIG that are not known to be valid, each with its key.
+    /// Adds the signatures of a CHECKMULTISIG that are not known to be valid, each with the key to
+    /// try.
     fn push_untried(&mut self, multisig: usize) {
         let Multisig { keys, signatures, .. } = &self.multisigs[multisig];
         for (index, signature) in signatures.iter().enumerate() {
@@ -140,10 +143,11 @@ impl FastScripts {
         }
     }
 
-    /// The verdicts on all inputs that were added since the last call, in the order in which they
-    /// were. What is added next starts a new batch.
+    /// Returns the verdicts on all inputs that were added since the last call, in the same order,
+    /// and starts a new batch.
     pub fn decide(&mut self) -> Vec<FastVerdict> {
-        // A key that does not fit only suggests the next one, so there are more rounds than one.
+        // If a signature does not match the key that was tried, the next key is tried in another
+        // round.
         while !self.places.is_empty() || self.held.len() > 0 {
             self.round();
         }
@@ -157,7 +161,7 @@ impl FastScripts {
         self.inputs.drain(..).map(verdict).collect()
     }
 
-    /// Hashes and verifies what waits, and adds the next keys of each CHECKMULTISIG.
+    /// Hashes and verifies all that waits, and adds the next keys to try of each CHECKMULTISIG.
     fn round(&mut self) {
         self.release();
         let verdicts = self.batch.verify();
@@ -192,7 +196,7 @@ impl FastScripts {
         }
     }
 
-    /// The number of signatures and commitments that were verified so far.
+    /// Returns the number of signatures and commitments that were verified so far.
     pub fn signatures(&self) -> u64 {
         self.signatures
     }

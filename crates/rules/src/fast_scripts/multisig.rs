@@ -1,42 +1,41 @@
-//! CHECKMULTISIG, for whose signatures keys are looked for.
+//! CHECKMULTISIG, and the search for the key of each signature.
 
-/// A CHECKMULTISIG: an assignment of keys to its signatures is looked for, in which both are in the
-/// same order.
+/// A CHECKMULTISIG whose keys are assigned to its signatures, both in the same order.
 ///
-/// The lower half of the signatures try their keys from the first one on, the others from the last
-/// one back. Signers being any of the keys, that takes fewer attempts than one direction for all,
-/// as Core has it: 8/3 for 2 of 3, which is the least possible, and 5 for 3 of 5, in place of 3 and
-/// 6. Of the pairs of a signature and a key that an attempt refutes, none is tried again.
+/// The first half of the signatures try the keys from the first one up, the others from the last
+/// one down. If all sets of signers are equally likely, this takes fewer attempts than Core's
+/// single direction: for 2 of 3, 8/3 instead of 3, which is the least possible, and for 3 of 5, 5
+/// instead of 6. No pair of signature and key is tried again after it has failed.
 pub(super) struct Multisig {
-    /// The input that it is in.
+    /// The index of its input.
     pub input: usize,
-    /// The keys; empty where there is none of a form that is read here.
+    /// The keys, where a key in an encoding that is not supported here is empty.
     pub keys: Vec<Box<[u8]>>,
-    /// The signatures, with the keys that they are tried with.
+    /// The signatures, each with the key to try.
     pub signatures: Vec<Signature>,
-    /// Whether its result is counted.
+    /// Whether its result has been counted.
     pub is_done: bool,
 }
 
 /// A signature of a CHECKMULTISIG.
 pub(super) struct Signature {
-    /// Without the byte for its type.
+    /// The DER encoding, without the sighash type.
     pub der: Box<[u8]>,
-    /// What it signs.
+    /// The message that it signs.
     pub message: [u8; 32],
-    /// The index of the key that it is tried with.
+    /// The index of the key to try.
     pub key: usize,
-    /// Whether it was found to be by that key.
+    /// Whether it was found to be valid for that key.
     pub is_valid: bool,
-    /// The first key that it may be by.
+    /// The first key that it may be valid for.
     first: usize,
-    /// The end of the keys that it may be by.
+    /// The end of the keys that it may be valid for.
     end: usize,
 }
 
 impl Multisig {
-    /// No key has been tried. Each signature comes without the byte for its type and with what it
-    /// signs.
+    /// Creates a CHECKMULTISIG of which no key has been tried. Each signature comes without its
+    /// sighash type, and with the message that it signs.
     pub fn new(
         input: usize,
         keys: Vec<Box<[u8]>>,
@@ -48,12 +47,12 @@ impl Multisig {
         Self { input, keys, signatures: signatures.map(untried).collect(), is_done: false }
     }
 
-    /// Has no other key tried.
+    /// Ends the search: no other key is tried.
     pub fn give_up(&mut self) {
         self.keys.clear();
     }
 
-    /// Takes note whether a signature is by the key that it was tried with.
+    /// Records whether a signature is valid for the key that was tried.
     pub fn answer(&mut self, signature: usize, is_valid: bool) {
         let goes_up = self.goes_up(signature);
         let signature = &mut self.signatures[signature];
@@ -65,14 +64,14 @@ impl Multisig {
         }
     }
 
-    /// Whether each signature is by a key, and these are in the order of the signatures.
+    /// Returns whether each signature is valid for a key, and these keys are in the order of the
+    /// signatures.
     pub fn holds(&self) -> bool {
         let is_in_order = self.signatures.is_sorted_by(|one, next| one.key < next.key);
         is_in_order && self.signatures.iter().all(|signature| signature.is_valid)
     }
 
-    /// Chooses a key for each signature that is not known to be valid. Returns whether there are
-    /// keys enough.
+    /// Chooses the key to try for each signature. Returns whether there are enough keys left.
     pub fn advance(&mut self) -> bool {
         let Self { keys, signatures, .. } = self;
         let is_key = |key: &usize| keys.get(*key).is_some_and(|key| !key.is_empty());
@@ -107,8 +106,8 @@ mod tests {
 
     use super::*;
 
-    /// Looks for an assignment, where `is_by` says which signature is by which key, and returns
-    /// whether there is one and how many pairs were tried.
+    /// Searches for an assignment, where `is_by` says whether a signature is by a key. Returns
+    /// whether there is one, and how many pairs were tried.
     fn search(needed: usize, keys: &[bool], is_by: impl Fn(usize, usize) -> bool) -> (bool, usize) {
         let key = |is_key: &bool| Box::from(if *is_key { &[2][..] } else { &[] });
         let signatures = (0..needed).map(|_| (Box::from(&[][..]), [0; 32]));
@@ -130,7 +129,7 @@ mod tests {
         (true, pairs)
     }
 
-    /// Each choice of signers: the bits of a number.
+    /// Returns each choice of signers.
     fn choices(needed: usize, keys: usize) -> impl Iterator<Item = Vec<usize>> {
         let signers = move |bits: u32| (0..keys).filter(|key| bits >> key & 1 == 1).collect();
         (0..1 << keys).map(signers).filter(move |signers: &Vec<usize>| signers.len() == needed)
@@ -159,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Which signature is by which key is random, so that signatures are by several keys or none.
+    /// Each signature is by random keys: several, one or none.
     #[test]
     fn what_is_found_is_an_assignment() {
         let mut random = Random(1);
@@ -180,7 +179,7 @@ mod tests {
             neither += u32::from(!exists);
             missed += u32::from(exists && !found);
         }
-        // One that is missed costs the time of the engine.
+        // A missed assignment only costs a run of the engine.
         assert!(both > 20_000 && neither > 20_000 && missed < 5_000, "{both} {neither} {missed}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a script runs on: the stacks, the branches that it is in, and what it counts.
+//! The state that a script runs on: stacks, branches and counters.
 
 use apus_wire::ScriptFlags;
 use smallvec::SmallVec;
@@ -7,64 +7,64 @@ use super::item::Item;
 use super::{Checks, Left};
 use crate::sighash::{Message, Preimages, TxSighash};
 
-/// The most bytes of an element (Core's `MAX_SCRIPT_ELEMENT_SIZE`).
+/// The largest size of a stack element, in bytes (Core's `MAX_SCRIPT_ELEMENT_SIZE`).
 pub(super) const ELEMENT_BYTES_MAX: usize = 520;
-/// The most elements on both stacks together (Core's `MAX_STACK_SIZE`).
+/// The largest number of elements on both stacks together (Core's `MAX_STACK_SIZE`).
 pub(super) const STACK_MAX: usize = 1000;
-/// The most opcodes but pushes in a script, with the keys of its CHECKMULTISIGs (Core's
-/// `MAX_OPS_PER_SCRIPT`).
+/// The largest number of opcodes in a script, without pushes but with the keys of CHECKMULTISIGs
+/// (Core's `MAX_OPS_PER_SCRIPT`).
 const OPERATIONS_MAX: usize = 201;
 
-/// The most messages that are made for one input; one of a usual spend has one or two.
+/// The largest number of messages made for one input; a usual spend has one or two.
 const MESSAGES_MAX: usize = 16;
 
-/// Under which rules a script runs (Core's `SigVersion`).
+/// The rules under which a script runs (Core's `SigVersion`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// Bare scripts, scriptSigs and P2SH.
     Base,
     /// Witness scripts of version 0.
     V0,
-    /// Leaves of Taproot.
+    /// Taproot leaves.
     Tapscript,
 }
 
-/// Runs scripts of one input, one after the other, on the same stack.
+/// An interpreter that runs the scripts of one input, one after the other, on the same stack.
 pub(super) struct Interpreter<'r, 'a> {
     pub messages: &'r mut TxSighash<'a>,
     pub input: usize,
     pub flags: ScriptFlags,
     pub preimages: &'r mut Preimages,
     pub checks: &'r mut Checks<'a>,
-    /// Most scripts need no more than a few.
+    /// The main stack; most scripts need only a few elements.
     pub stack: SmallVec<[Item<'a>; 6]>,
     pub altstack: Vec<Item<'a>>,
     pub branches: Branches,
-    /// Opcodes but pushes so far, with the keys of CHECKMULTISIGs.
+    /// The number of opcodes so far, without pushes but with the keys of CHECKMULTISIGs.
     pub operations: usize,
     pub leaf: Leaf,
-    /// The messages that the script has asked for so far, by the type of their signatures.
+    /// The messages that the script has asked for so far, by sighash type.
     pub signed: SmallVec<[(u8, Message); 2]>,
-    /// How many messages all scripts of the input have asked for.
+    /// The number of messages that all scripts of the input have asked for.
     messages_made: usize,
 }
 
 /// The branches that a script is in, the outermost first (Core's `ConditionStack`).
 #[derive(Default)]
 pub(super) struct Branches {
-    /// Whether each is taken.
+    /// Whether each branch is taken.
     all: Vec<bool>,
-    /// How many are not. A script of 4 MB may be in a million.
+    /// The number of branches that are not taken. A script of 4 MB may be in a million branches.
     not_taken: usize,
 }
 
 impl Branches {
-    /// Whether opcodes are executed here.
+    /// Returns whether all branches are taken, so that opcodes are executed.
     pub fn is_taken(&self) -> bool {
         self.not_taken == 0
     }
 
-    /// Whether the script is in none.
+    /// Returns whether the script is in no branch.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -81,12 +81,12 @@ impl Branches {
     }
 }
 
-/// What is known of a leaf of Taproot that is run.
+/// The Taproot leaf that is being run.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Leaf {
     pub hash: [u8; 32],
     pub annex: Option<[u8; 32]>,
-    /// The weight that is left for signatures (BIP342).
+    /// The weight left for signatures (BIP342).
     pub weight_left: i64,
 }
 
@@ -114,9 +114,9 @@ impl<'r, 'a> Interpreter<'r, 'a> {
         }
     }
 
-    /// The message for signatures of this type: the one that the script has asked for before, or
-    /// what `make` makes. A script may ask for as many messages of a megabyte as it has signatures,
-    /// of which Core makes no more than one for each kind of type.
+    /// Returns the message for signatures of this type: the one that the script has asked for
+    /// before, or else the one that `make` computes. A script may ask for a message of a megabyte
+    /// for each of its signatures; like Core, this computes only one for each type.
     pub fn message(
         &mut self,
         hash_type: u8,
@@ -143,7 +143,7 @@ impl<'r, 'a> Interpreter<'r, 'a> {
         self.stack.pop().ok_or(Left::Limit)
     }
 
-    /// The element so many below the top.
+    /// Returns the element `depth` places below the top.
     pub fn peek(&self, depth: usize) -> Result<Item<'a>, Left> {
         let index = self.stack.len().checked_sub(depth + 1).ok_or(Left::Limit)?;
         Ok(self.stack[index])

@@ -1,6 +1,6 @@
 //! The elements of the stack.
 
-/// An element of the stack: bytes of the transaction or of the script that it spends, or a result
+/// A stack element: bytes of the transaction or of the script that it spends, or a computed result
 /// of at most 32 bytes.
 #[derive(Clone, Copy)]
 pub(super) enum Item<'a> {
@@ -11,19 +11,19 @@ pub(super) enum Item<'a> {
 impl<'a> Item<'a> {
     pub const EMPTY: Self = Item::Found(&[]);
 
-    /// An element of at most 32 bytes.
+    /// Creates an element from a result of at most 32 bytes.
     pub fn made(result: &[u8]) -> Self {
         let mut bytes = [0; 32];
         bytes[..result.len()].copy_from_slice(result);
         Item::Made { bytes, len: result.len() as u8 }
     }
 
-    /// What an opcode pushes for true and false.
+    /// Returns what an opcode pushes for true or false.
     pub fn of_bool(value: bool) -> Self {
         if value { Item::Found(&[1]) } else { Item::EMPTY }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Item::Found(bytes) => bytes,
@@ -31,7 +31,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The bytes, if they are not a result.
+    /// Returns the bytes, or `None` if they are a computed result.
     pub fn found(&self) -> Option<&'a [u8]> {
         match self {
             Item::Found(bytes) => Some(bytes),
@@ -39,7 +39,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the element counts as true: it is not zero, nor negative zero (Core's `CastToBool`).
+    /// Returns whether the element counts as true: neither zero nor negative zero (Core's
+    /// `CastToBool`).
     pub fn is_true(&self) -> bool {
         match self.bytes() {
             [] => false,

@@ -1,16 +1,16 @@
-//! Which signatures a spend asks for. The module knows neither blocks nor where coins come from,
-//! and verifies no signature.
+//! Collects the signatures that a spend asks for. The module knows neither blocks nor where coins
+//! come from, and verifies no signature.
 //!
 //! [`signature_checks`] runs the scripts of an input as if each signature in them were valid, and
-//! the hash of a key or redeem script what the output commits to, and returns these as [`Check`]s.
-//! If all of them hold, each step was Core's, and so is the result: the spend is valid. Nothing
-//! here ever says that a spend is invalid. What a script could do otherwise, if it is rare or its
-//! rules are subtle, is [`Left`] to Core's engine; so is a script that ends false or breaks a rule,
-//! since another branch might have been taken with a signature that is not valid.
+//! as if each key and redeem script had the hash that the output commits to, and returns these
+//! assumptions as [`Check`]s. If all of them hold, each step was Core's, and so is the result: the
+//! spend is valid. Nothing here ever says that a spend is invalid. Rare or subtle cases are
+//! [`Left`] to Core's engine; so is a script that ends false or breaks a rule, since with an
+//! invalid signature it might have taken another branch.
 //!
-//! Where a rule depends on flags, they are those that each block has since the latest soft fork
-//! that changes the meaning of any script, with few exceptions; scripts under fewer flags are left
-//! to the engine ([`flags_allow`]), but for those that only forbid.
+//! Scripts run under the flags that Core gives to each block, with few exceptions, since the latest
+//! soft fork that changes the meaning of any script. Scripts under fewer flags are left to the
+//! engine ([`flags_allow`]), unless the missing flags only forbid something.
 
 mod interpreter;
 mod item;
@@ -29,50 +29,50 @@ use smallvec::SmallVec;
 
 use crate::sighash::Message;
 
-/// What must hold for one spend. P2WPKH and P2PKH have two checks: the hash of the key, and the
-/// signature.
+/// What must hold for a spend to be valid. P2WPKH and P2PKH have two checks: the hash of the key,
+/// and the signature.
 pub type Checks<'a> = SmallVec<[Check<'a>; 2]>;
 
-/// Something that must hold for a spend to be valid.
+/// A condition that must hold for a spend to be valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Check<'a> {
-    /// That HASH160 of some bytes, a key or a redeem script, is what the output commits to.
+    /// The HASH160 of a key or redeem script is the one that the output commits to.
     Hash160 {
-        /// The bytes.
+        /// The key or redeem script.
         bytes: &'a [u8],
-        /// The hash.
+        /// The hash in the output's script.
         hash: &'a [u8; 20],
     },
-    /// An ECDSA signature, without the byte for its type.
+    /// An ECDSA signature is valid.
     Ecdsa {
         /// The key.
         key: &'a [u8],
-        /// The signature, in whatever encoding.
+        /// The signature in any encoding, without the sighash type.
         signature: &'a [u8],
-        /// What it signs.
+        /// The message that it signs.
         message: Message,
     },
-    /// As many ECDSA signatures, each by another one of the keys, in the same order.
+    /// Each ECDSA signature is valid for another one of the keys, in the same order.
     Multisig {
-        /// The keys; empty where there is none of a form that is read here.
+        /// The keys, where a key in an encoding that is not supported here is empty.
         keys: Vec<&'a [u8]>,
-        /// Signatures without the byte for their type, and what they sign.
+        /// The signatures without their sighash types, each with the message that it signs.
         signatures: Vec<(&'a [u8], Message)>,
     },
-    /// A BIP340 signature.
+    /// A BIP340 signature is valid.
     Schnorr {
         /// The x coordinate of the key.
         key: &'a [u8; 32],
         /// The signature.
         signature: &'a [u8; 64],
-        /// What it signs.
+        /// The message that it signs.
         message: Message,
     },
-    /// That an output key is an internal key plus `tweak` times the base point (BIP341).
+    /// An output key is the internal key plus `tweak` times the base point (BIP341).
     Tweak {
         /// The x coordinate of the internal key.
         internal: &'a [u8; 32],
-        /// Big-endian.
+        /// The tweak, big-endian.
         tweak: [u8; 32],
         /// The x coordinate of the output key.
         output: &'a [u8; 32],
@@ -88,18 +88,18 @@ pub enum Left {
     Flags,
     /// An opcode that is not interpreted here.
     Opcode(u8),
-    /// A limit was passed, or an opcode found what it cannot work with.
+    /// A limit was exceeded, or an opcode found operands that it cannot work with.
     Limit,
-    /// A script ended false, or what had to be true was not.
+    /// A script ended false, or a value that had to be true was false.
     False,
-    /// The output is spent in another way than its kind demands, or its version is unknown.
+    /// The output is not spent as its type demands, or its version is unknown.
     Program,
-    /// A signature or key in an encoding, or with a type, that is not read here.
+    /// A signature or key has an encoding or type that is not supported here.
     Encoding,
-    /// Signatures that are empty beside others that are not, in one CHECKMULTISIG.
+    /// A CHECKMULTISIG has both empty and non-empty signatures.
     EmptySignature,
-    /// A signature that its own script contains (FindAndDelete).
+    /// A script contains its own signature (FindAndDelete).
     SignatureInScript,
-    /// A check does not hold, or is not decided.
+    /// A check does not hold, or could not be decided.
     Signature,
 }

@@ -3,23 +3,23 @@
 use super::Left;
 use super::item::Item;
 
-/// The most bytes that an operand of arithmetic has.
+/// The largest size of an arithmetic operand, in bytes.
 const OPERAND_BYTES: usize = 4;
-/// The most bytes that an operand of CHECKLOCKTIMEVERIFY and CHECKSEQUENCEVERIFY has.
+/// The largest size of an operand of CHECKLOCKTIMEVERIFY and CHECKSEQUENCEVERIFY, in bytes.
 const TIME_BYTES: usize = 5;
 
 impl<'a> Item<'a> {
-    /// The element as an operand of arithmetic. Consensus does not demand the shortest form.
+    /// Returns the element as an arithmetic operand. Consensus does not require the shortest form.
     pub fn number(&self) -> Result<i64, Left> {
         number(self.bytes(), OPERAND_BYTES)
     }
 
-    /// The element as a time.
+    /// Returns the element as an operand of CHECKLOCKTIMEVERIFY or CHECKSEQUENCEVERIFY.
     pub fn time(&self) -> Result<i64, Left> {
         number(self.bytes(), TIME_BYTES)
     }
 
-    /// A number in its shortest form.
+    /// Returns a number in its shortest form.
     pub fn of_number(value: i64) -> Self {
         let mut bytes = [0; 9];
         bytes[..8].copy_from_slice(&value.unsigned_abs().to_le_bytes());
@@ -27,7 +27,7 @@ impl<'a> Item<'a> {
         if used == 0 {
             return Item::EMPTY;
         }
-        // The sign takes a byte of its own if the highest bit is taken.
+        // The sign needs a byte of its own if the highest bit is set.
         let len = used + usize::from(bytes[used - 1] & 0x80 != 0);
         if value < 0 {
             bytes[len - 1] |= 0x80;

@@ -1,4 +1,4 @@
-//! The opcodes that work on the stack: constants, stack, arithmetic, hashes, and locks.
+//! The opcodes that work on the stack: constants, stack, arithmetic, hashes and locks.
 
 use apus_hash::{hash160, ripemd160, sha1, sha256, sha256d};
 use apus_wire::opcodes::*;
@@ -12,7 +12,7 @@ use super::interpreter::Interpreter;
 use super::item::Item;
 
 impl<'a> Interpreter<'_, 'a> {
-    /// An opcode of a branch that is taken.
+    /// Executes an opcode of a branch that is taken.
     pub(super) fn operation(&mut self, code: u8) -> Result<(), Left> {
         match code {
             OP_HASH160 | OP_RIPEMD160..=OP_HASH256 => return self.hash(code),
@@ -43,12 +43,12 @@ impl<'a> Interpreter<'_, 'a> {
         self.stack.push(item);
     }
 
-    /// Takes the top, which must be true.
+    /// Pops the top element, which must be true.
     pub(super) fn verify(&mut self) -> Result<(), Left> {
         if self.pop()?.is_true() { Ok(()) } else { Err(Left::False) }
     }
 
-    /// The opcodes that move, copy and drop elements.
+    /// Executes the opcodes that move, copy and drop elements.
     fn rearrange(&mut self, code: u8) -> Result<(), Left> {
         match code {
             OP_TOALTSTACK => {
@@ -97,7 +97,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(())
     }
 
-    /// Copies `count` elements to the top, of which the first is `depth` below it.
+    /// Copies `count` elements to the top, starting with the one `depth` places below it.
     fn copy(&mut self, depth: usize, count: usize) -> Result<(), Left> {
         for _ in 0..count {
             let item = self.peek(depth)?;
@@ -106,7 +106,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(())
     }
 
-    /// Moves `count` elements to the top, of which the first is `depth` below it.
+    /// Moves `count` elements to the top, starting with the one `depth` places below it.
     fn raise(&mut self, depth: usize, count: usize) -> Result<(), Left> {
         for _ in 0..count {
             let item = self.take(depth)?;
@@ -115,7 +115,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(())
     }
 
-    /// Takes the element that is `depth` below the top.
+    /// Removes the element `depth` places below the top.
     fn take(&mut self, depth: usize) -> Result<Item<'a>, Left> {
         let index = self.stack.len().checked_sub(depth + 1).ok_or(Left::Limit)?;
         Ok(self.stack.remove(index))
@@ -174,7 +174,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(())
     }
 
-    /// BIP65 (Core's `CheckLockTime`).
+    /// Executes CHECKLOCKTIMEVERIFY (BIP65; Core's `CheckLockTime`).
     fn check_lock_time(&mut self) -> Result<(), Left> {
         if self.flags & flags::CHECKLOCKTIMEVERIFY == 0 {
             return Err(Left::Opcode(OP_CHECKLOCKTIMEVERIFY));
@@ -191,7 +191,7 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// BIP112 (Core's `CheckSequence`).
+    /// Executes CHECKSEQUENCEVERIFY (BIP112; Core's `CheckSequence`).
     fn check_sequence(&mut self) -> Result<(), Left> {
         if self.flags & flags::CHECKSEQUENCEVERIFY == 0 {
             return Err(Left::Opcode(OP_CHECKSEQUENCEVERIFY));
@@ -200,7 +200,7 @@ impl<'a> Interpreter<'_, 'a> {
         if asked < 0 {
             return Err(Left::False);
         }
-        // Five bytes with their sign have less than 40 bits; those above the lock do not count.
+        // Five bytes with a sign hold less than 40 bits; those above the lower 32 do not count.
         let asked = asked as u32;
         if asked & SEQUENCE_LOCK_DISABLED != 0 {
             return Ok(());

@@ -8,7 +8,7 @@ use super::interpreter::{ELEMENT_BYTES_MAX, Interpreter, STACK_MAX, Version};
 use super::item::Item;
 
 impl<'a> Interpreter<'_, 'a> {
-    /// Runs a script on the stack as it is.
+    /// Runs a script on the current stack.
     pub fn run(&mut self, script: &'a [u8], version: Version) -> Result<(), Left> {
         let is_limited = version != Version::Tapscript;
         if is_limited && script.len() > MAX_SCRIPT_BYTES {
@@ -29,7 +29,7 @@ impl<'a> Interpreter<'_, 'a> {
                 return Err(Left::Limit);
             }
         }
-        // Each script has a stack for the opcodes that set aside of its own.
+        // Each script has its own altstack.
         self.altstack.clear();
         match ops.truncated || !self.branches.is_empty() {
             true => Err(Left::Limit),
@@ -37,9 +37,9 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// One opcode. What is not named here is left to the engine even in a branch that is not taken:
-    /// some of it fails there, some makes every script valid that contains it (OP_SUCCESS of
-    /// BIP342), and OP_CODESEPARATOR changes what signatures sign.
+    /// Executes one opcode. Opcodes that are not named here are left to the engine even in a branch
+    /// that is not taken: some fail there, some make every script that contains them valid
+    /// (OP_SUCCESS of BIP342), and OP_CODESEPARATOR changes what signatures sign.
     fn step(&mut self, op: Op<'a>, script: &'a [u8], version: Version) -> Result<(), Left> {
         let is_taken = self.branches.is_taken();
         match op.code {
@@ -96,7 +96,7 @@ impl<'a> Interpreter<'_, 'a> {
     }
 }
 
-/// The opcodes that work on the stack alone, and the two that look at times.
+/// Returns whether an opcode works on the stack alone, or is one of the two that check locks.
 fn is_operation(code: u8) -> bool {
     matches!(
         code,

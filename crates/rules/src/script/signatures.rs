@@ -8,17 +8,18 @@ use super::item::Item;
 use super::{Check, Left};
 use crate::sighash::{Message, TaprootExtra};
 
-/// The most keys of a CHECKMULTISIG (Core's `MAX_PUBKEYS_PER_MULTISIG`).
+/// The largest number of keys of a CHECKMULTISIG (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 const MULTISIG_KEYS_MAX: i64 = 20;
-/// Bytes of the shortest and the longest signature in strict DER (BIP66), without its type.
+/// The smallest and the largest size of a strict DER signature (BIP66) without its sighash type, in
+/// bytes.
 const DER_BYTES_MIN: usize = 8;
 const DER_BYTES_MAX: usize = 72;
-/// The weight that a signature in a leaf takes of its budget (BIP342's
+/// The weight that each signature takes from the budget of a leaf (BIP342's
 /// `VALIDATION_WEIGHT_PER_SIGOP_PASSED`).
 const SIGNATURE_WEIGHT: i64 = 50;
 
 impl<'a> Interpreter<'_, 'a> {
-    /// An opcode of a branch that is taken. A signature that is not empty counts as valid.
+    /// Executes an opcode of a branch that is taken. A signature that is not empty counts as valid.
     pub(super) fn signature_operation(
         &mut self,
         code: u8,
@@ -51,7 +52,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(())
     }
 
-    /// A signature of a legacy script or a witness script of version 0.
+    /// Adds the check of a signature in a legacy or version 0 script. Returns false if it is empty.
     pub(super) fn ecdsa(
         &mut self,
         signature: Item<'a>,
@@ -68,7 +69,8 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(true)
     }
 
-    /// An ECDSA signature without its type, and the message of that type.
+    /// Splits an ECDSA signature from its sighash type, and returns it with the message of that
+    /// type.
     fn signed(
         &mut self,
         signature: Item<'a>,
@@ -77,7 +79,7 @@ impl<'a> Interpreter<'_, 'a> {
     ) -> Result<(&'a [u8], Message), Left> {
         let whole = signature.found().ok_or(Left::Encoding)?;
         let (hash_type, signature) = whole.split_last().ok_or(Left::EmptySignature)?;
-        // Core hashes no message for what cannot be a signature.
+        // Core hashes no message for bytes that cannot be a signature.
         if !(DER_BYTES_MIN..=DER_BYTES_MAX).contains(&signature.len()) {
             return Err(Left::Encoding);
         }
@@ -116,7 +118,7 @@ impl<'a> Interpreter<'_, 'a> {
             let all_are = empty == signatures.len();
             return if all_are { Ok(false) } else { Err(Left::EmptySignature) };
         }
-        // No signature is by what is not a key.
+        // No signature is valid for bytes that are not a key.
         let keys = keys.into_iter().map(|key| ecdsa_key(key).unwrap_or(&[])).collect();
         let signatures = signatures.iter().map(|item| self.signed(*item, script, version));
         let signatures = signatures.collect::<Result<Vec<_>, _>>()?;
@@ -126,13 +128,14 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(true)
     }
 
-    /// The `count` elements at the top, the lowest first.
+    /// Pops the `count` elements at the top, and returns the lowest first.
     fn pop_many(&mut self, count: usize) -> Result<Vec<Item<'a>>, Left> {
         let from = self.stack.len().checked_sub(count).ok_or(Left::Limit)?;
         Ok(self.stack.drain(from..).collect())
     }
 
-    /// A signature of a leaf of Taproot (Core's `EvalChecksigTapscript`).
+    /// Adds the check of a signature in a Taproot leaf. Returns false if it is empty (Core's
+    /// `EvalChecksigTapscript`).
     fn leaf_signature(&mut self, signature: Item<'a>, key: Item<'a>) -> Result<bool, Left> {
         let key: &[u8; 32] = match key {
             Item::Found(key) => key.try_into().map_err(|_| Left::Encoding)?,
@@ -151,7 +154,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(true)
     }
 
-    /// A BIP340 signature, of 64 bytes or with a byte for its type.
+    /// Adds the check of a BIP340 signature: 64 bytes, perhaps with a sighash type after them.
     pub(super) fn schnorr(
         &mut self,
         signature: &'a [u8],
@@ -172,7 +175,8 @@ impl<'a> Interpreter<'_, 'a> {
     }
 }
 
-/// A key of a form that is read here: compressed or uncompressed, and not a result.
+/// Returns a key in an encoding that is supported here: compressed or uncompressed, and not a
+/// computed result.
 fn ecdsa_key(key: Item<'_>) -> Result<&[u8], Left> {
     let key = key.found().ok_or(Left::Encoding)?;
     match (key.first(), key.len()) {
@@ -181,7 +185,8 @@ fn ecdsa_key(key: Item<'_>) -> Result<&[u8], Left> {
     }
 }
 
-/// Whether the bytes occur anywhere in a script, which they do wherever Core would find their push.
+/// Returns whether the bytes occur anywhere in a script, as they do wherever Core would find their
+/// push.
 fn contains(script: &[u8], bytes: &[u8]) -> bool {
     script.windows(bytes.len()).any(|window| window == bytes)
 }

@@ -1,4 +1,4 @@
-//! Which scripts of a spend run (Core's `VerifyScript` and `VerifyWitnessProgram`).
+//! Decides which scripts of a spend run (Core's `VerifyScript` and `VerifyWitnessProgram`).
 
 use apus_hash::sha256;
 use apus_wire::opcodes::*;
@@ -12,23 +12,23 @@ use crate::sighash::{Preimages, TaprootExtra, TxSighash, annex_hash};
 
 /// The first byte of an annex (BIP341).
 const ANNEX_TAG: u8 = 0x50;
-/// The weight that a leaf may spend on signatures without a witness (BIP342's
+/// The weight that a leaf may spend on signatures in addition to that of its witness (BIP342's
 /// `VALIDATION_WEIGHT_OFFSET`).
 const WEIGHT_OFFSET: i64 = 50;
 
-/// Whether scripts under these flags can be run here. Core gives all of them to each block but the
-/// few that violated them.
+/// Returns whether scripts under these flags can be run here. Core gives all flags that this needs
+/// to each block except the few that violated them.
 pub fn flags_allow(flags: ScriptFlags) -> bool {
     const NEEDED: ScriptFlags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
     flags & NEEDED == NEEDED
 }
 
-/// Runs the scripts of the input at `input` as if each signature in them were valid, and appends
-/// what must hold to `checks`, and what signatures sign to `preimages`. If all of that holds, the
-/// spend is valid.
+/// Runs the scripts of the input at `input` as if each signature in them were valid. Appends what
+/// must hold to `checks`, and what signatures sign to `preimages`. If all checks hold, the spend is
+/// valid.
 ///
 /// # Errors
-/// Why the input is left to Core's engine. What was appended then has no meaning.
+/// The reason why the input is left to Core's engine. What was appended is meaningless then.
 pub fn signature_checks<'a>(
     messages: &mut TxSighash<'a>,
     input: usize,
@@ -77,7 +77,7 @@ struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// The program that a script is.
+    /// Returns the witness program, if the script is one.
     fn of(script: &'a [u8]) -> Option<Self> {
         let &[first, second, ref bytes @ ..] = script else { return None };
         let version = match first {
@@ -92,11 +92,11 @@ impl<'a> Program<'a> {
 
 /// The hash that an output's script commits to.
 enum Commitment<'a> {
-    /// Of a key: the script is P2PKH.
+    /// The hash of a key: the script is P2PKH.
     Key(&'a [u8; 20]),
-    /// Of a redeem script (BIP16; Core's `IsPayToScriptHash`).
+    /// The hash of a redeem script (BIP16; Core's `IsPayToScriptHash`).
     Redeem(&'a [u8; 20]),
-    /// None that is known here.
+    /// No hash: the script is neither of these.
     None,
 }
 
@@ -115,9 +115,10 @@ impl<'a> Commitment<'a> {
 }
 
 impl<'a> Interpreter<'_, 'a> {
-    /// What a scriptSig that was run has left on the stack for P2SH with this hash.
+    /// Pops the redeem script that a scriptSig has left on the stack, and adds the check of its
+    /// hash.
     fn redeem_script(&mut self, script_sig: &[u8], hash: &'a [u8; 20]) -> Result<&'a [u8], Left> {
-        // The output's script puts the hash on the stack for a moment.
+        // The output's script pushes the hash too.
         if self.stack.len() + 1 > STACK_MAX {
             return Err(Left::Limit);
         }
@@ -129,9 +130,9 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// Runs what a witness program stands for, on the input's witness.
+    /// Runs a witness program on the input's witness.
     fn program(&mut self, program: Program<'a>, input: &InputView<'a>) -> Result<(), Left> {
-        // As a script it leaves the program on the stack, which must be true.
+        // Run as a script, the program leaves its bytes on the stack, which must be true.
         if !Item::Found(program.bytes).is_true() {
             return Err(Left::False);
         }
@@ -146,9 +147,9 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// P2PKH: what its script does, on what scriptSig has left.
+    /// Does what a P2PKH script does with the elements that the scriptSig has left.
     fn p2pkh(&mut self, script: &[u8], hash: &'a [u8; 20]) -> Result<(), Left> {
-        // The script puts the key and the hash on the stack for a moment.
+        // The script pushes the key and the hash too.
         if self.stack.len() + 2 > STACK_MAX {
             return Err(Left::Limit);
         }
@@ -159,7 +160,7 @@ impl<'a> Interpreter<'_, 'a> {
         Ok(())
     }
 
-    /// P2WPKH: a signature and a key with this hash.
+    /// Adds the checks of a P2WPKH witness: a signature and a key with this hash.
     fn p2wpkh(&mut self, hash: &'a [u8; 20]) -> Result<(), Left> {
         let &[signature, key] = &self.stack[..] else { return Err(Left::Program) };
         self.elements_are_short()?;
@@ -173,7 +174,8 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// A signature by a key with this hash.
+    /// Adds the checks of a key with this hash and of a signature by it. Returns false if the
+    /// signature is empty.
     fn by_key_hash(
         &mut self,
         signature: Item<'a>,
@@ -187,7 +189,7 @@ impl<'a> Interpreter<'_, 'a> {
         self.ecdsa(signature, key, script, version)
     }
 
-    /// P2WSH: a script with this hash, on what is below it.
+    /// Runs a P2WSH script, which must have this hash, on the witness elements below it.
     fn script_hash(&mut self, hash: &[u8]) -> Result<(), Left> {
         let script = self.witness_item()?;
         if sha256(script) != *hash {
@@ -196,7 +198,7 @@ impl<'a> Interpreter<'_, 'a> {
         self.execute(script, Version::V0)
     }
 
-    /// Taproot: a signature by the output's key, or a leaf that it commits to.
+    /// Checks a Taproot spend: a signature by the output's key, or a leaf that the key commits to.
     fn taproot(&mut self, output: &'a [u8; 32], input: &InputView<'a>) -> Result<(), Left> {
         let mut annex = None;
         if let [.., _, last] = &self.stack[..]
@@ -222,7 +224,7 @@ impl<'a> Interpreter<'_, 'a> {
         self.execute(script, Version::Tapscript)
     }
 
-    /// Runs a witness's script, which must leave one element, a true one.
+    /// Runs a witness script, which must leave a single element that is true.
     fn execute(&mut self, script: &'a [u8], version: Version) -> Result<(), Left> {
         self.elements_are_short()?;
         self.run(script, version)?;
@@ -232,19 +234,19 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// The elements of a witness are bound like those that scripts push.
+    /// Checks that witness elements are no longer than those that scripts may push.
     fn elements_are_short(&self) -> Result<(), Left> {
         let is_short = |element: &Item| element.bytes().len() <= ELEMENT_BYTES_MAX;
         if self.stack.iter().all(is_short) { Ok(()) } else { Err(Left::Limit) }
     }
 
-    /// The element of the witness at the top.
+    /// Pops the witness element at the top.
     fn witness_item(&mut self) -> Result<&'a [u8], Left> {
         self.pop()?.found().ok_or(Left::Program)
     }
 }
 
-/// Bytes of an input's witness.
+/// Returns the size of an input's witness in bytes.
 fn weight(input: &InputView) -> i64 {
     let item = |bytes: &[u8]| compact_size_len(bytes.len() as u64) + bytes.len();
     let witness = input.witness();

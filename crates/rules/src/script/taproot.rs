@@ -1,4 +1,4 @@
-//! Taproot (BIP341): leaves and what commits to them.
+//! Taproot leaves, and the control blocks that commit to them (BIP341).
 
 use std::sync::LazyLock;
 
@@ -7,20 +7,20 @@ use apus_wire::compact_size;
 
 use super::Check;
 
-/// Bytes of a step from a leaf to the root.
+/// The size of one step from a leaf to the root, in bytes.
 const CONTROL_STEP_BYTES: usize = 32;
-/// The most steps.
+/// The largest number of steps from a leaf to the root.
 const CONTROL_STEPS_MAX: usize = 128;
-/// The bits of a control block's first byte that are the leaf's version.
+/// The bits of a control block's first byte that hold the leaf version.
 const LEAF_MASK: u8 = 0xfe;
-/// The version of leaves that are scripts (BIP342).
+/// The leaf version of Tapscript (BIP342).
 pub(super) const LEAF_TAPSCRIPT: u8 = 0xc0;
 
 static LEAF: LazyLock<Sha256Pieces> = LazyLock::new(|| Sha256Pieces::tagged("TapLeaf"));
 static BRANCH: LazyLock<Sha256Pieces> = LazyLock::new(|| Sha256Pieces::tagged("TapBranch"));
 static TWEAK: LazyLock<Sha256Pieces> = LazyLock::new(|| Sha256Pieces::tagged("TapTweak"));
 
-/// A control block: how an output commits to a leaf.
+/// A control block, which shows how an output commits to a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Control<'a> {
     first: u8,
@@ -29,7 +29,7 @@ pub(super) struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// The control block in these bytes, if they are as many as one has.
+    /// Parses a control block; `None` if its length is not valid.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (first, rest) = bytes.split_first()?;
         let (internal, rest) = rest.split_first_chunk::<32>()?;
@@ -38,12 +38,12 @@ impl<'a> Control<'a> {
         fits.then_some(Self { first: *first, internal, steps })
     }
 
-    /// The version of the leaf.
+    /// Returns the leaf version.
     pub fn leaf_version(&self) -> u8 {
         self.first & LEAF_MASK
     }
 
-    /// The hash of a leaf with this script.
+    /// Returns the hash of a leaf with this script.
     pub fn leaf_hash(&self, script: &[u8]) -> [u8; 32] {
         let mut hash = LEAF.clone();
         hash.update(&[self.leaf_version()]);
@@ -53,7 +53,7 @@ impl<'a> Control<'a> {
         hash.finish()
     }
 
-    /// What must hold for the output key to commit to a leaf with this hash.
+    /// Returns the check that the output key commits to a leaf with this hash.
     pub fn commitment(&self, leaf_hash: [u8; 32], output: &'a [u8; 32]) -> Check<'a> {
         let root = self.steps.iter().fold(leaf_hash, |node, step| {
             let (low, high) = if node < *step { (&node, step) } else { (step, &node) };

@@ -1,5 +1,5 @@
-//! Numbers, and Taproot's commitments against BIP341's vectors. The tests of `rules` hold whole
-//! spends against Core's engine.
+//! Tests of numbers, and of Taproot commitments with BIP341's vectors. The tests of `rules` compare
+//! whole spends with Core's engine.
 
 use apus_testdata::{from_hex, vectors};
 use apus_wire::{BlockView, Prevout, flags};
@@ -11,19 +11,19 @@ use super::taproot::Control;
 use super::{Check, Checks, Left};
 use crate::sighash::{Preimages, TxSighash};
 
-/// Under which rules a script runs.
+/// The rules under which a script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Outputs' scripts, scriptSigs and P2SH.
+    /// Output scripts, scriptSigs and P2SH.
     Base,
     /// Witness scripts of version 0.
     V0,
-    /// Leaves.
+    /// Taproot leaves.
     Tapscript,
 }
 
-/// What a script leaves on the stack that it finds; `None` if it cannot be run to its end. The
-/// transaction has the lock time 650,000 and the sequence number 10.
+/// Runs a script on `stack`, and returns the stack that it leaves; `None` if it cannot be run to
+/// its end. The transaction has the lock time 650,000 and the sequence number 10.
 pub fn stack_after(script: &[u8], stack: &[Vec<u8>], kind: Kind) -> Option<Vec<Vec<u8>>> {
     const BLOCK: [u8; 80 + 1 + 4 + 1 + 36 + 1 + 4 + 1 + 8 + 1 + 4] = {
         let mut block = [0; 141];
@@ -49,7 +49,7 @@ pub fn stack_after(script: &[u8], stack: &[Vec<u8>], kind: Kind) -> Option<Vec<V
     Some(run.stack.iter().map(|item| item.bytes().to_vec()).collect())
 }
 
-/// Core's own words: little endian, with the sign in the highest bit, as short as it gets.
+/// Numbers as in Core: little-endian, with the sign in the highest bit, in the shortest form.
 #[test]
 fn numbers() {
     for (value, bytes) in [
@@ -91,7 +91,7 @@ fn numbers() {
     assert_eq!(Item::Found(&[0xff; 5]).time(), Ok(-0x7f_ffff_ffff));
 }
 
-/// The leaves of a tree of BIP341's vectors, by their numbers.
+/// Collects the leaves of a tree of BIP341's vectors, with their numbers.
 fn leaves(tree: &Value, found: &mut Vec<(usize, Vec<u8>)>) {
     match tree {
         Value::Array(children) => children.iter().for_each(|child| leaves(child, found)),

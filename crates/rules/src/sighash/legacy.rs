@@ -11,12 +11,12 @@ use super::preimages::{Message, Preimages, WAITING_BYTES_MAX};
 use super::tx::TxSighash;
 
 impl TxSighash<'_> {
-    /// The message that a signature with this type in the input at `input` signs, if `code` is the
-    /// script that asks for it, without OP_CODESEPARATOR and without the signature itself. It is
-    /// added to `preimages`.
+    /// Adds the message that a signature of this type in the input at `input` signs to `preimages`.
+    /// `code` is the script that asks for it, without OP_CODESEPARATOR and without the signature
+    /// itself.
     ///
-    /// `None` for SIGHASH_SINGLE without an output of the input's index, where the message is the
-    /// number 1.
+    /// Returns `None` for SIGHASH_SINGLE without an output of the input's index, where the message
+    /// is the number 1.
     pub fn legacy(
         &mut self,
         input: usize,
@@ -40,8 +40,8 @@ impl TxSighash<'_> {
         })
     }
 
-    /// The message of a type that signs all inputs and all outputs, for long ones: what comes
-    /// before the input is hashed once for all inputs that ask in their order.
+    /// Hashes a long message that signs all inputs and all outputs. What comes before the input is
+    /// hashed once for all inputs, if they ask in order.
     fn legacy_all(&mut self, input: usize, code: &[u8], hash_type: u8) -> Hash {
         let Self { tx, blank, .. } = self;
         let blank = blank.get_or_insert_with(|| Blank::new(tx));
@@ -79,7 +79,7 @@ impl TxSighash<'_> {
             SIGHASH_NONE => out.push(0),
             SIGHASH_SINGLE => {
                 put_compact_size(out, index as u64 + 1);
-                // Those before it are null: an amount of -1 and an empty script.
+                // Outputs before it are null: an amount of -1 and an empty script.
                 for _ in 0..index {
                     out.extend((-1_i64).to_le_bytes());
                     out.push(0);
@@ -95,7 +95,7 @@ impl TxSighash<'_> {
     }
 }
 
-/// What preimages end with: lock time and type.
+/// Returns the end of each preimage: lock time and sighash type.
 fn end(tx: &TxView, hash_type: u8) -> [[u8; 4]; 2] {
     [tx.lock_time().to_le_bytes(), u32::from(hash_type).to_le_bytes()]
 }

@@ -1,10 +1,10 @@
 //! The message that a signature signs: legacy, BIP143, and BIP341 with BIP342. The module knows
 //! neither blocks nor where coins come from.
 //!
-//! A [`TxSighash`] is made for each transaction whose signatures are checked. What its inputs share
-//! is hashed once, side by side with what those of other transactions share ([`SharedHashes`]), or
-//! when the first of them asks. The messages wait as [`Preimages`], to be hashed side by side. Of
-//! long legacy ones, which repeat all inputs, the state after those before the input is kept.
+//! A [`TxSighash`] is created for each transaction whose signatures are checked. The parts that its
+//! inputs share are hashed once: side by side with those of other transactions ([`SharedHashes`]),
+//! or when the first input asks. Messages wait as [`Preimages`], to be hashed side by side. Long
+//! legacy messages repeat all inputs; for these, the hash state before the current input is kept.
 
 mod legacy;
 mod parts;

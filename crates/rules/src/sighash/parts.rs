@@ -1,4 +1,4 @@
-//! What messages are made of: types, scripts, and the inputs of legacy messages.
+//! The parts of messages: sighash types, scripts, and the inputs of legacy messages.
 
 use apus_hash::Sha256d;
 use apus_wire::{TxView, compact_size, put_compact_size};
@@ -9,21 +9,21 @@ pub(super) const SIGHASH_ALL: u8 = 1;
 pub(super) const SIGHASH_NONE: u8 = 2;
 /// Signs the output with the index of the input.
 pub(super) const SIGHASH_SINGLE: u8 = 3;
-/// Added to the others: signs no other input.
+/// Added to the other types: signs no other input.
 pub(super) const SIGHASH_ANYONECANPAY: u8 = 0x80;
 /// The bits that tell which outputs are signed, in legacy and version 0 messages.
 pub(super) const OUTPUT_MASK: u8 = 0x1f;
 
-/// Bytes of an input whose script is left out.
+/// The size of an input without its script, in bytes.
 pub(super) const BLANK_INPUT_BYTES: usize = 36 + 1 + 4;
 
-/// What the messages that sign all inputs and outputs have in common.
+/// The parts that all messages which sign all inputs and outputs have in common.
 pub(super) struct Blank {
-    /// All inputs, their scripts left out.
+    /// All inputs, with empty scripts.
     pub inputs: Vec<u8>,
-    /// The number of outputs, and its length.
+    /// The number of outputs as a compact size, and the length of that in bytes.
     pub output_count: ([u8; 9], usize),
-    /// The message up to the input of this index.
+    /// The hash state of the message before the input with the index `before`.
     start: Sha256d,
     before: usize,
 }
@@ -47,8 +47,8 @@ impl Blank {
         start
     }
 
-    /// The state of the message before the input at `index`. Inputs that ask in their order hash
-    /// each of those before them once, and not again for each.
+    /// Returns the hash state of the message before the input at `index`. If inputs ask in order,
+    /// each one is hashed only once.
     pub fn before(&mut self, tx: &TxView, index: usize) -> Sha256d {
         if self.before > index {
             (self.start, self.before) = (Self::first(tx), 0);

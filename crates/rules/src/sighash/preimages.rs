@@ -5,48 +5,48 @@ use std::sync::LazyLock;
 
 use apus_hash::{Hash, Midstate, Pieces, sha256d, sha256d_many};
 
-/// The longest preimage that waits, in bytes. That of a usual spend has 150 to 300; longer ones are
+/// The longest preimage that waits, in bytes. A usual spend has one of 150 to 300; longer ones are
 /// hashed at once, so that little memory is needed whatever a block contains.
 pub(super) const WAITING_BYTES_MAX: usize = 512;
 
-/// The start of Taproot's messages.
+/// The hash state after the tag of Taproot's messages.
 static TAPROOT: LazyLock<Midstate> = LazyLock::new(|| Midstate::tagged("TapSighash"));
 
-/// Messages that signatures sign, most of which wait to be hashed: one after the other they would
-/// leave most of the processor idle.
+/// The messages that signatures sign. Most of them wait to be hashed together, since hashing them
+/// one by one would leave most of the processor idle.
 #[derive(Default)]
 pub struct Preimages {
     /// The preimages that wait.
     bytes: Vec<u8>,
-    /// Those that are hashed twice: legacy ones and BIP143's.
+    /// Preimages that are hashed twice: legacy and BIP143.
     twice: Vec<Waiting>,
-    /// Those that are hashed once, after the tag of BIP341.
+    /// Preimages that are hashed once, after BIP341's tag.
     tagged: Vec<Waiting>,
-    /// The messages. Those of preimages that wait have no meaning.
+    /// All messages; those whose preimages still wait are meaningless.
     messages: Vec<Hash>,
 }
 
-/// A message by its index among all since [`Preimages::clear`].
+/// A message, by its index since [`Preimages::clear`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message(usize);
 
-/// Messages, all of which are hashed.
+/// Messages that have all been hashed.
 #[derive(Clone, Copy)]
 pub struct Messages<'a>(&'a [Hash]);
 
-/// A preimage that waits.
+/// A preimage that waits to be hashed.
 struct Waiting {
     message: usize,
     bytes: Range<usize>,
 }
 
 impl Preimages {
-    /// Number of messages since they were last dropped.
+    /// Returns the number of messages since [`Preimages::clear`].
     pub fn count(&self) -> usize {
         self.messages.len()
     }
 
-    /// Drops all, for the next batch.
+    /// Drops all messages, before the next batch.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.twice.clear();
@@ -70,13 +70,13 @@ impl Preimages {
         Messages(messages)
     }
 
-    /// Adds a message that is hashed already.
+    /// Adds a message that is already hashed.
     pub(super) fn push_hashed(&mut self, message: Hash) -> Message {
         self.messages.push(message);
         Message(self.messages.len() - 1)
     }
 
-    /// Adds a message, the double SHA-256 of what `write` appends.
+    /// Adds a message: the double SHA-256 of what `write` appends.
     pub(super) fn push_twice(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Message {
         let bytes = self.written(write);
         if bytes.len() > WAITING_BYTES_MAX {
@@ -89,7 +89,8 @@ impl Preimages {
         message
     }
 
-    /// Adds a message, the SHA-256 of BIP341's tag and what `write` appends. That is always short.
+    /// Adds a message: the SHA-256 of BIP341's tag and of what `write` appends, which is always
+    /// short.
     pub(super) fn push_tagged(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Message {
         let bytes = self.written(write);
         let message = self.push_hashed(Hash::ZERO);
@@ -97,7 +98,7 @@ impl Preimages {
         message
     }
 
-    /// Where what `write` appends is.
+    /// Returns the range of the bytes that `write` appends.
     fn written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -106,7 +107,7 @@ impl Preimages {
 }
 
 impl Messages<'_> {
-    /// One of them.
+    /// Returns the hash of one message.
     pub fn of(&self, message: Message) -> &[u8; 32] {
         &self.0[message.0].0
     }

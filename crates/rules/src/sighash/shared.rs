@@ -1,4 +1,4 @@
-//! What the messages of a transaction's inputs have in common.
+//! The hashes that the messages of a transaction's inputs share.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(super) struct Shared {
     pub outputs: [u8; 32],
 }
 
-/// SHA-256 of what a transaction's inputs share, for Taproot, and SHA-256 of that, for BIP143.
+/// The hashes that a transaction's inputs share: SHA-256 for Taproot, double SHA-256 for BIP143.
 #[derive(Clone, Copy)]
 pub struct SharedHashes {
     pub(super) once: Shared,
@@ -21,14 +21,14 @@ pub struct SharedHashes {
 }
 
 impl SharedHashes {
-    /// Those of each of these transactions that has a witness, hashed side by side.
+    /// Computes the hashes of each transaction that has a witness, side by side.
     pub fn of_many(txs: &[TxView]) -> Vec<Option<Self>> {
         let with_witness: Vec<TxView> = txs.iter().filter(|tx| tx.has_witness()).copied().collect();
         let mut hashed = Self::of_all(&with_witness);
         txs.iter().map(|tx| if tx.has_witness() { hashed.next() } else { None }).collect()
     }
 
-    /// Those of each of these transactions.
+    /// Computes the hashes of each transaction, side by side.
     pub(super) fn of_all(txs: &[TxView]) -> impl Iterator<Item = Self> + use<> {
         let mut bytes = Vec::new();
         let parts: Vec<Parts> = txs.iter().map(|tx| Parts::new(tx, &mut bytes)).collect();
@@ -43,13 +43,13 @@ impl SharedHashes {
 }
 
 impl Shared {
-    /// The first three hashes.
+    /// Takes the first three hashes.
     fn new(hashes: &[Hash]) -> Self {
         Self { prevouts: hashes[0].0, sequences: hashes[1].0, outputs: hashes[2].0 }
     }
 }
 
-/// What is hashed of a transaction.
+/// The parts of a transaction that are hashed.
 struct Parts<'a> {
     prevouts: Range<usize>,
     sequences: Range<usize>,
@@ -57,7 +57,8 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The parts, of which those that are not in one piece are appended to `bytes`.
+    /// Collects the parts; those that the transaction does not hold in one piece are appended to
+    /// `bytes`.
     fn new(tx: &TxView<'a>, bytes: &mut Vec<u8>) -> Self {
         let start = bytes.len();
         tx.inputs().for_each(|input| bytes.extend_from_slice(input.outpoint_bytes()));

@@ -8,17 +8,16 @@ use super::tx::{TaprootExtra, TxSighash};
 
 /// The first byte of each preimage.
 const EPOCH: u8 = 0;
-/// The type of a signature without a byte for its type.
+/// The type of a signature without a sighash byte.
 const SIGHASH_DEFAULT: u8 = 0;
 /// The bits that tell which outputs are signed.
 const TAPROOT_OUTPUT_MASK: u8 = 0x03;
 
 impl TxSighash<'_> {
-    /// The message that a signature with this type in the input at `input` signs. It is added to
-    /// `preimages`.
+    /// Adds the message that a signature of this type in the input at `input` signs to `preimages`.
     ///
-    /// `None` if consensus does not know the type, and for SIGHASH_SINGLE without an output of the
-    /// input's index.
+    /// Returns `None` if consensus does not know the type, and for SIGHASH_SINGLE without an output
+    /// of the input's index.
     pub fn taproot(
         &mut self,
         input: usize,
@@ -67,7 +66,8 @@ impl TxSighash<'_> {
             }
             if let Some(leaf) = extra.leaf {
                 out.extend_from_slice(&leaf);
-                // The version of keys; the position of the last OP_CODESEPARATOR: there is none.
+                // The key version, and the position of the last OP_CODESEPARATOR, of which there is
+                // none.
                 out.extend([0, 0xff, 0xff, 0xff, 0xff]);
             }
         }))

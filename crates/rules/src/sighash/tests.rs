@@ -1,4 +1,5 @@
-//! Messages against Core's vectors, BIP341's, and the crate `bitcoin`, which has them from BIP143.
+//! Messages compared with Core's and BIP341's vectors, and with the crate `bitcoin`, whose own
+//! tests have BIP143's.
 
 use apus_testdata::{Random, from_hex, vectors};
 use apus_wire::{BlockView, Prevout};
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use super::{Message, Preimages, TaprootExtra, TxSighash, annex_hash};
 
-/// Messages that are hashed alone.
+/// Messages hashed alone.
 impl TxSighash<'_> {
     /// The message of a legacy input.
     pub fn legacy_message(&mut self, input: usize, code: &[u8], hash_type: u8) -> Option<[u8; 32]> {
@@ -39,7 +40,7 @@ fn alone(add: impl FnOnce(&mut Preimages) -> Option<Message>) -> Option<[u8; 32]
     Some(*preimages.hash_all().of(message))
 }
 
-/// Calls with the messages of a transaction that spends these outputs.
+/// Calls `ask` with the messages of a transaction that spends these outputs.
 fn with_messages<R>(tx: &Transaction, spent: &[TxOut], ask: impl FnOnce(&mut TxSighash) -> R) -> R {
     let block = [&[0; 80][..], &[1], &serialize(tx)].concat();
     let view = BlockView::parse(&block).expect("a transaction is well-formed");
@@ -55,8 +56,8 @@ fn with_messages<R>(tx: &Transaction, spent: &[TxOut], ask: impl FnOnce(&mut TxS
     ask(&mut TxSighash::new(view.tx(0), &prevouts, None))
 }
 
-/// Core's vectors have types of four bytes, and signatures have one. The crate `bitcoin` is held
-/// against the vectors, and then we against it, with every type that a signature can have.
+/// Core's vectors have sighash types of four bytes, but signatures have one. So the crate `bitcoin`
+/// is compared with the vectors, and our code with the crate, for every type of one byte.
 #[test]
 fn legacy_messages_of_core() {
     const CODE_SEPARATOR: u8 = 0xab;
@@ -73,7 +74,7 @@ fn legacy_messages_of_core() {
         let hash_type = hash_type.as_i64().expect("a number") as u32;
         let mut expected = text(expected);
         expected.reverse();
-        // Core takes the opcode out, wherever it stands; the scripts here have no pushes.
+        // Core removes this opcode wherever it stands; the scripts here have no pushes.
         let mut code = text(script);
         assert!(code.iter().all(|code| *code == 0 || *code > 0x4e));
         code.retain(|code| *code != CODE_SEPARATOR);
@@ -126,7 +127,7 @@ fn key_path_messages_of_bip341() {
     assert_eq!(inputs.len(), 7);
 }
 
-/// A transaction with so many inputs and outputs, with anything in them.
+/// A transaction with this many inputs and outputs, and random contents.
 fn random_tx(inputs: usize, outputs: usize, random: &mut Random) -> (Transaction, Vec<TxOut>) {
     let script = |random: &mut Random| {
         let len = random.one_of(&[0, 1, 22, 34, 252, 253, 600]);
@@ -230,8 +231,7 @@ fn types_that_taproot_does_not_know() {
     });
 }
 
-/// Messages of all kinds, short ones and long ones, that are hashed side by side and in several
-/// batches.
+/// Messages of all kinds, short and long, that are hashed side by side and in several batches.
 #[test]
 fn messages_side_by_side_are_those_hashed_alone() {
     let mut random = Random(14);

@@ -1,4 +1,4 @@
-//! What the messages of a transaction have in common.
+//! The messages of one transaction, and the hashes that they share.
 
 use apus_hash::Sha256Pieces;
 use apus_wire::{Prevout, TxView};
@@ -6,7 +6,7 @@ use apus_wire::{Prevout, TxView};
 use super::parts::{Blank, update_script};
 use super::shared::SharedHashes;
 
-/// The messages of one transaction.
+/// The messages of one transaction, with the hashes that its inputs share.
 pub struct TxSighash<'a> {
     pub(super) tx: TxView<'a>,
     pub(super) prevouts: &'a [Prevout<'a>],
@@ -15,7 +15,7 @@ pub struct TxSighash<'a> {
     pub(super) blank: Option<Blank>,
 }
 
-/// SHA-256 of what Taproot's messages say of the outputs that are spent.
+/// SHA-256 of the amounts and of the scripts of the spent outputs, for Taproot's messages.
 #[derive(Clone, Copy)]
 pub(super) struct Spent {
     pub amounts: [u8; 32],
@@ -27,11 +27,11 @@ pub(super) struct Spent {
 pub struct TaprootExtra {
     /// SHA-256 of the annex, as [`annex_hash`] computes it.
     pub annex: Option<[u8; 32]>,
-    /// The hash of the leaf that is executed; `None` where the output's key signs.
+    /// The hash of the leaf that is executed; `None` for a spend by the output's key.
     pub leaf: Option<[u8; 32]>,
 }
 
-/// What messages say of an annex, which has its first byte still.
+/// Returns the hash of an annex in Taproot's messages. `annex` includes its first byte.
 pub fn annex_hash(annex: &[u8]) -> [u8; 32] {
     let mut hash = Sha256Pieces::default();
     update_script(&mut |bytes| hash.update(bytes), annex);
@@ -39,21 +39,21 @@ pub fn annex_hash(annex: &[u8]) -> [u8; 32] {
 }
 
 impl<'a> TxSighash<'a> {
-    /// The messages of a transaction that spends `prevouts`, in the order of its inputs. What the
-    /// inputs share may be hashed already.
+    /// Prepares the messages of a transaction that spends `prevouts`, in the order of its inputs.
+    /// `shared` are the hashes that the inputs share, if they are already known.
     ///
     /// # Panics
-    /// The others do, if there are not as many outputs as inputs.
+    /// The other functions panic if there are fewer `prevouts` than inputs.
     pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>], shared: Option<SharedHashes>) -> Self {
         Self { tx, prevouts, shared, spent: None, blank: None }
     }
 
-    /// The transaction.
+    /// Returns the transaction.
     pub fn tx(&self) -> &TxView<'a> {
         &self.tx
     }
 
-    /// The outputs that it spends.
+    /// Returns the outputs that the transaction spends.
     pub fn prevouts(&self) -> &'a [Prevout<'a>] {
         self.prevouts
     }

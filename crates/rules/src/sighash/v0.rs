@@ -7,8 +7,8 @@ use super::preimages::{Message, Preimages};
 use super::tx::TxSighash;
 
 impl TxSighash<'_> {
-    /// The message that a signature with this type in the input at `input` signs, if `code` is the
-    /// script that asks for it, without OP_CODESEPARATOR. It is added to `preimages`.
+    /// Adds the message that a signature of this type in the input at `input` signs to `preimages`.
+    /// `code` is the script that asks for it, without OP_CODESEPARATOR.
     pub fn v0(
         &mut self,
         input: usize,

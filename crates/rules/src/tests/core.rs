@@ -59,7 +59,7 @@ impl Core {
         Self { refusals, manager, _dir: dir, _logger: logger }
     }
 
-    /// Core's reason to refuse the block; `None` if it accepts it.
+    /// Returns Core's reason for refusing the block; `None` if it accepts it.
     fn refuses(&self, bytes: &[u8]) -> Option<String> {
         self.refusals.0.lock().unwrap().clear();
         self.manager.process_block(&Block::new(bytes).unwrap());
@@ -120,7 +120,7 @@ impl Draft {
         mined(self.header, &raw)
     }
 
-    /// The last transaction that is not the coinbase; if there is none, one is added.
+    /// Returns the last transaction that is not the coinbase; if there is none, one is added.
     fn last(&mut self, node: &Node, random: &mut Random) -> &mut Transaction {
         if self.txs.len() < 2 {
             self.spend(node, random);
@@ -128,8 +128,8 @@ impl Draft {
         self.txs.last_mut().unwrap()
     }
 
-    /// Adds a transaction that spends a random coin, which may be immature, or spent by this block
-    /// already.
+    /// Adds a transaction that spends a random coin, which may be immature, or already spent by
+    /// this block.
     fn spend(&mut self, node: &Node, random: &mut Random) {
         let mut coins: Vec<_> = node.coins.iter().filter(|(_, coin)| coin.amount > 0).collect();
         coins.sort_by_key(|(outpoint, coin)| (coin.height, **outpoint));
@@ -146,7 +146,7 @@ impl Draft {
     }
 }
 
-/// Makes a random change, most of which break a rule.
+/// Makes a random change; most of them break a rule.
 fn change(draft: &mut Draft, node: &Node, now: i64, random: &mut Random) {
     let parent = Headers(&node.headers);
     let median = parent.median_time_past();
@@ -255,7 +255,7 @@ fn change_spend(draft: &mut Draft, node: &Node, random: &mut Random) {
 }
 
 /// Adds two transactions that create and spend outputs with hashed scripts. Their signature
-/// operations are never executed, but counted, and about as many as a block may have.
+/// operations are counted but never executed, and are about as many as a block may have.
 fn hidden_sigops(draft: &mut Draft, node: &Node, random: &mut Random) {
     let keys = random.below(17) as u8;
     let (opcode, cost) = if keys == 0 { (0x00, 20) } else { (0x50 + keys, usize::from(keys)) };

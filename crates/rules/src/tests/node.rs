@@ -40,8 +40,8 @@ impl<'a> Node<'a> {
         Self { network, headers: vec![*genesis.header()], coins: HashMap::new() }
     }
 
-    /// Connects the next block. After an error the node cannot be used any more. `now` is as for
-    /// [`check_header_in_context`].
+    /// Connects the next block. After an error the node must not be used any more. `now` is the
+    /// same as for [`check_header_in_context`].
     pub fn connect(&mut self, bytes: &[u8], now: i64) -> Result<(), RuleError> {
         let block = check_block(BlockView::parse(bytes).unwrap(), self.network)?;
         let view = block.view();

@@ -1,4 +1,4 @@
-//! Real blocks whose scripts are checked on the fast way, with Core's engine as the judge.
+//! Real blocks whose scripts are checked on the fast path, and by Core's engine as the judge.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::*;
 use crate::script::Left;
 use crate::sighash::TxSighash;
 
-/// What became of a block's inputs.
+/// The verdicts on a block's inputs.
 #[derive(Default)]
 struct Share {
     valid: u32,
@@ -61,9 +61,10 @@ fn share(height: u32) -> Share {
     share
 }
 
-/// The one that is left is input 0 of fe806654…8469e in block 866342. Its witness script is a
-/// signature, SWAP and CHECKSIG; the signature has r = s = 2, and the key was computed so that it
-/// fits. So u2 = r / s = 1: a multiple of the key that the ladder of `secp_lanes` leaves undecided.
+/// The input that is left to the engine is input 0 of fe806654…8469e in block 866342. Its witness
+/// script is a signature, SWAP and CHECKSIG; the signature has r = s = 2, and the key was computed
+/// to match. So u2 = r / s = 1: a multiple of the key that the ladder of `secp_lanes` leaves
+/// undecided.
 #[test]
 #[cfg_attr(not(shared_data), ignore = "needs mainnet blocks that may not be copied")]
 fn of_blocks_of_mainnet_hardly_an_input_is_left_to_cores_engine() {

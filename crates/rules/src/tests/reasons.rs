@@ -242,7 +242,7 @@ fn witness_commitments() {
     assert_eq!(in_context(&before, &empty), "ok");
 }
 
-/// Without witnesses, neither the commitment nor the weight is checked, and all else is.
+/// Without witnesses, neither the commitment nor the weight is checked, but everything else is.
 #[test]
 fn blocks_that_come_without_witnesses() {
     let network = regtest();
@@ -262,7 +262,7 @@ fn blocks_that_come_without_witnesses() {
     stripped[1].lock_time = LockTime::from_consensus(200);
     stripped[1].input[0].sequence = Sequence(0);
     assert_eq!(verdict_of(&stripped, 200), "bad-txns-nonfinal");
-    // What comes all the same is checked in full.
+    // A block that arrives with witnesses all the same is checked in full.
     assert_eq!(verdict_of(&whole, 200), "ok");
     let mut other = whole.clone();
     other[1].input[0].witness = Witness::from_slice(&[[1, 2, 4]]);
@@ -323,7 +323,7 @@ fn signet_solutions() {
     }
 }
 
-/// A stored block whose bytes are damaged is as valid as it was.
+/// Damage to the stored bytes of a valid block does not condemn its hash.
 #[test]
 fn bytes_that_are_not_the_headers_condemn_no_signet_block() {
     use bitcoin::hex::FromHex;

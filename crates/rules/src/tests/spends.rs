@@ -7,7 +7,7 @@ use super::*;
 
 const HEIGHT: u32 = 200;
 
-/// The rules checked with the block, and with notes of it: the verdict must be the same.
+/// The rules checked with the block, and with facts noted from it: the verdicts must be the same.
 struct BothSpends<'a> {
     block: &'a CheckedBlock<Vec<u8>>,
     context: BlockContext<'a>,
@@ -159,8 +159,8 @@ fn subsidies() {
     assert_eq!(total, 2_099_999_997_690_000);
 }
 
-/// Whether a transaction of `version` with these sequence numbers may spend coins of these heights
-/// in block 200, whose parent's median time past is 1,000,000; that of block n is 1,000 n.
+/// Returns whether a transaction of `version` with these sequence numbers may spend coins of these
+/// heights in block 200, whose parent's median time past is 1,000,000; that of block n is 1,000 n.
 fn relative_locks(version: i32, inputs: &[(u32, u32)]) -> String {
     let network = regtest();
     let before = Network { csv_height: HEIGHT + 1, ..regtest() };

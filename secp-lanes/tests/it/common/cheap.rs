@@ -1,4 +1,4 @@
-//! Signatures that cost next to nothing to make: no point is multiplied for them.
+//! Signatures that cost next to nothing to create, without any multiplication of points.
 
 use secp256k1::ecdsa::Signature;
 use secp256k1::{Keypair, Parity, SECP256K1, Scalar, SecretKey};
@@ -6,24 +6,24 @@ use sha2::{Digest, Sha256};
 
 use super::{Check, Random};
 
-/// Keys, and as many nonces.
+/// Number of keys, and of nonces.
 const KEPT: usize = 64;
 
-/// Keys and nonces that are used again and again.
+/// Keys and nonces that are reused.
 pub struct Pool {
     keys: Vec<Secret>,
     nonces: Vec<Secret>,
     challenge: Sha256,
 }
 
-/// A number and the point that it is the logarithm of, whose y is even.
+/// A number and the point that it is the logarithm of; the y of the point is even.
 struct Secret {
     number: SecretKey,
     x: [u8; 32],
 }
 
 impl Pool {
-    /// Other keys for other random numbers.
+    /// Creates keys and nonces from random numbers.
     pub fn new(random: &mut Random) -> Self {
         let tag = Sha256::digest(b"BIP0340/challenge");
         let challenge = Sha256::new().chain_update(tag).chain_update(tag);
@@ -31,7 +31,7 @@ impl Pool {
         Self { keys: all(), nonces: all(), challenge }
     }
 
-    /// A valid signature, ECDSA or BIP340, of a message that no other signs.
+    /// Returns a valid signature, ECDSA or BIP340, of a new message.
     pub fn signed(&self, random: &mut Random) -> Check {
         let key = &self.keys[random.below(KEPT)];
         let nonce = &self.nonces[random.below(KEPT)];
@@ -42,7 +42,7 @@ impl Pool {
         }
     }
 
-    /// s = k + e d.
+    /// Signs with s = k + e d.
     fn schnorr(&self, key: &Secret, nonce: &Secret, random: &mut Random) -> Check {
         let message = random.bytes();
         let hash = self.challenge.clone().chain_update(nonce.x).chain_update(key.x);
@@ -56,7 +56,7 @@ impl Pool {
     }
 }
 
-/// Any s, and the message for which it is right: m = s k - r d.
+/// Chooses any s, and the message for which it is correct: m = s k - r d.
 fn ecdsa(key: &Secret, nonce: &Secret, random: &mut Random) -> Check {
     let s = random.key();
     let product = times(&key.number, nonce.x).negate();
@@ -70,7 +70,7 @@ fn ecdsa(key: &Secret, nonce: &Secret, random: &mut Random) -> Check {
     Check::Ecdsa { key: compressed, der: der.to_vec(), message }
 }
 
-/// A product modulo n, of a factor that is neither zero nor above n by more chance than 2^-127.
+/// A product modulo n; the factor is zero or above n only with a chance of 2^-127.
 fn times(number: &SecretKey, factor: [u8; 32]) -> SecretKey {
     number.mul_tweak(&Scalar::from_be_bytes(factor).expect("below n")).expect("not zero")
 }

@@ -44,7 +44,7 @@ pub fn x_only(key: u8) -> [u8; 32] {
     secret(key).x_only_public_key(&SECP).0.serialize()
 }
 
-/// The shortest push of some bytes, but for those for which there are opcodes of their own.
+/// The shortest push of some bytes, without the opcodes for small numbers.
 pub fn push(bytes: &[u8]) -> Vec<u8> {
     let len = bytes.len();
     let mut script = match len {
@@ -57,7 +57,7 @@ pub fn push(bytes: &[u8]) -> Vec<u8> {
     script
 }
 
-/// A script that is written opcode by opcode.
+/// A script, written opcode by opcode.
 #[derive(Clone, Default)]
 pub struct Asm(pub Vec<u8>);
 
@@ -79,12 +79,12 @@ impl Asm {
         self.ops(&push(bytes))
     }
 
-    /// A number in the shortest way.
+    /// Pushes a number in its shortest form.
     pub fn number(self, value: i64) -> Self {
         self.ops(bitcoin::script::Builder::new().push_int(value).as_bytes())
     }
 
-    /// CHECKMULTISIG of so many signatures by these keys.
+    /// CHECKMULTISIG of `needed` signatures by these keys.
     pub fn multisig(self, needed: usize, keys: &[Vec<u8>]) -> Self {
         let keyed = keys.iter().fold(self.number(needed as i64), |asm, key| asm.push(key));
         keyed.number(keys.len() as i64).op(OP_CHECKMULTISIG)
@@ -96,7 +96,7 @@ pub fn p2pkh(key: &[u8]) -> Vec<u8> {
     Asm::new().ops(&[OP_DUP, OP_HASH160]).push(&hash160(key)).ops(&[OP_EQUALVERIFY, OP_CHECKSIG]).0
 }
 
-/// The output script for a redeem script.
+/// The P2SH output script for a redeem script.
 pub fn p2sh(redeem: &[u8]) -> Vec<u8> {
     Asm::new().op(OP_HASH160).push(&hash160(redeem)).op(OP_EQUAL).0
 }
@@ -122,7 +122,7 @@ pub enum Wrap {
 }
 
 impl Wrap {
-    /// Those that run a script of one's own choice, but leaves.
+    /// Those that run an arbitrary script, except for leaves.
     pub const SCRIPTS: [Self; 4] = [Self::Bare, Self::P2sh, Self::P2wsh, Self::P2shP2wsh];
 
     fn is_p2sh(self) -> bool {
@@ -137,12 +137,12 @@ pub enum Item {
     Signature { key: u8, hash_type: u8 },
 }
 
-/// A signature by the key with this number, of all inputs and outputs.
+/// A signature by the key with this number that signs all inputs and outputs.
 pub fn by(key: u8) -> Item {
     Item::Signature { key, hash_type: 1 }
 }
 
-/// A signature by the key with this number.
+/// A signature of this type by the key with this number.
 pub fn with_type(key: u8, hash_type: u8) -> Item {
     Item::Signature { key, hash_type }
 }
@@ -232,7 +232,7 @@ impl Input {
     }
 }
 
-/// A signature of this message in DER, with the byte for its type.
+/// A signature of this message in DER, with the sighash type.
 pub fn ecdsa(key: u8, message: [u8; 32], hash_type: u8) -> Vec<u8> {
     let signature = SECP.sign_ecdsa(&Message::from_digest(message), &secret(key));
     [&signature.serialize_der()[..], &[hash_type]].concat()
@@ -256,7 +256,7 @@ pub struct Spend {
 }
 
 impl Spend {
-    /// A transaction with these inputs and as many outputs, signed.
+    /// A signed transaction with these inputs and as many outputs.
     pub fn new(inputs: &[Input]) -> Self {
         Self::with(inputs, |_| ())
     }
@@ -266,12 +266,12 @@ impl Spend {
         Self::new(&[Input::new(wrap, script, items)])
     }
 
-    /// One input that spends a script which is run on these elements.
+    /// One input that spends a script, which is run on these elements.
     pub fn run(wrap: Wrap, script: Vec<u8>, elements: &[&[u8]]) -> Self {
         Self::one(wrap, script, elements.iter().map(|element| bytes(element)).collect())
     }
 
-    /// One whose parts were changed before it was signed.
+    /// A transaction that is changed by `change` before it is signed.
     pub fn with(inputs: &[Input], change: impl FnOnce(&mut Transaction)) -> Self {
         let is_leaf = |input: &Input| input.wrap == Wrap::Leaf;
         let commitments: Vec<Option<Commitment>> =
@@ -341,7 +341,7 @@ impl Spend {
         })
     }
 
-    /// Calls with the messages of the transaction.
+    /// Calls `ask` with the messages of the transaction.
     pub fn with_messages<R>(&self, ask: impl FnOnce(&mut TxSighash) -> R) -> R {
         let block = assemble(&Header::default(), &[serialize(&self.tx)]);
         let view = BlockView::parse(&block).expect("a transaction is well-formed");

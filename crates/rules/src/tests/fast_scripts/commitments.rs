@@ -6,7 +6,7 @@ use apus_wire::opcodes::*;
 use super::build::{Asm, Input, Spend, Wrap, by, bytes, p2pkh, p2sh, public, push, with_type};
 use super::{ALL, Expected, Judged, expect, judge};
 
-/// One bit of each byte of the hash is another, and the signature is right for that output.
+/// One bit of each byte of the hash is flipped, and the signature is valid for that output.
 #[test]
 fn each_byte_of_a_hash_counts() {
     let mut cases = Vec::new();
@@ -25,7 +25,7 @@ fn each_byte_of_a_hash_counts() {
     expect(&cases, ALL);
 }
 
-/// One opcode of P2PKH and P2SH is another, and the signature is right for that output.
+/// One opcode of P2PKH and P2SH is changed, and the signature is valid for that output.
 #[test]
 fn what_is_nearly_p2pkh_or_p2sh_is_not() {
     let mut spends = Vec::new();
@@ -47,7 +47,7 @@ fn what_is_nearly_p2pkh_or_p2sh_is_not() {
     let judged = judge(&spends, ALL);
     let engine = judged.iter().filter(|judged| judged.engine).count();
     let fast = judged.iter().filter(|judged| judged.is_fast()).count();
-    // P2PKH itself five times, and what is true whoever signs.
+    // P2PKH itself five times, and scripts that are true whoever signs.
     assert!(engine >= fast && fast >= 20, "{fast} of {engine}");
 }
 
@@ -61,7 +61,7 @@ fn empty_signatures_are_false() {
     expect(&cases, ALL);
 }
 
-/// The script of P2PKH puts two elements on those that scriptSig leaves.
+/// A P2PKH script pushes two elements onto those that the scriptSig leaves.
 #[test]
 fn p2pkh_on_a_full_stack() {
     let mut cases = Vec::new();
@@ -77,7 +77,7 @@ fn p2pkh_on_a_full_stack() {
     expect(&cases, ALL);
 }
 
-/// An input asks for 16 messages at most, whatever its scripts.
+/// An input asks for at most 16 messages, whatever its scripts are.
 #[test]
 fn messages_of_one_input() {
     for (types, expected) in [(16_u8, Expected::Valid), (17, Expected::Left)] {
@@ -89,7 +89,7 @@ fn messages_of_one_input() {
     }
 }
 
-/// Inputs whose hashes are right beside others whose hashes are not, and some without signatures.
+/// Inputs with correct hashes beside others with wrong ones, and some without signatures.
 #[test]
 fn hashes_stand_at_their_inputs() {
     let good = || Input::new(Wrap::P2wpkh, p2pkh(&public(1)), vec![by(1), bytes(&public(1))]);

@@ -1,4 +1,4 @@
-//! Outputs and spends of the kinds that real blocks are made of.
+//! The kinds of outputs and spends that real blocks are made of.
 
 use apus_hash::{hash160, ripemd160, sha1, sha256, sha256d};
 use apus_wire::opcodes::*;
@@ -8,13 +8,13 @@ use super::build::{
     x_only,
 };
 
-/// A valid spend, and what it is.
+/// A valid spend and its name.
 pub type Named = (String, Input);
 
-/// What hashes in contracts commit to.
+/// The preimage of the hashes in contracts.
 const SECRET: [u8; 32] = [0x5e; 32];
 
-/// All of them.
+/// Returns the spends of all families.
 pub fn all() -> Vec<Named> {
     [single_keys(), multisigs(), wrapped_multisigs(), contracts(), dissatisfied(), key_paths()]
         .into_iter()
@@ -68,7 +68,7 @@ fn multisigs() -> Vec<Named> {
         found.push(multisig(wrap, &twice, &[1]));
         let mixed = [uncompressed(0), public(1), uncompressed(2)];
         found.push(multisig(wrap, &mixed, &[0, 2]));
-        // Data in place of keys does no harm, if it has the form of one: the number 5 is no x.
+        // Data in place of a key does no harm if it has the form of one: 5 is not a valid x.
         let data = [&[2][..], &[0; 31], &[5]].concat();
         let data = [data.clone(), public(1), data];
         found.push(multisig(wrap, &data, &[1]));

@@ -1,4 +1,4 @@
-//! Valid spends with one byte changed, or one element more, less or elsewhere.
+//! Valid spends with one byte changed, or with one element added, removed or moved.
 
 use apus_testdata::Random;
 use bitcoin::absolute::LockTime;
@@ -7,10 +7,11 @@ use bitcoin::{Amount, ScriptBuf, Transaction, Witness};
 use super::build::Spend;
 use super::{ALL, families, judge, rounds};
 
-/// Positions of one field whose byte is changed; all of them, if there are not more.
+/// The largest number of positions in one field whose byte is changed; shorter fields have all
+/// changed.
 const POSITIONS_MAX: usize = 64;
 
-/// What came of the changes.
+/// The verdicts on the changed spends.
 #[derive(Default, Debug)]
 struct Counts {
     changed: usize,
@@ -28,7 +29,7 @@ impl Counts {
     }
 }
 
-/// Every way to have one byte of a field changed: one bit, for each of the positions.
+/// Returns copies of a field, each with one bit of another byte flipped.
 fn flipped(field: &[u8], random: &mut Random) -> Vec<Vec<u8>> {
     let len = field.len();
     let positions = len.min(rounds(POSITIONS_MAX));
@@ -69,7 +70,7 @@ fn witnesses(spend: &Spend, random: &mut Random) -> Vec<Vec<Vec<u8>>> {
     found
 }
 
-/// All changes to the transaction but to scriptSig and witness.
+/// All changes to the transaction, except to scriptSig and witness.
 fn transactions(spend: &Spend, random: &mut Random) -> Vec<Transaction> {
     let bit = 1_u32 << random.below(32);
     let changed = |change: &dyn Fn(&mut Transaction)| {
@@ -100,12 +101,12 @@ fn transactions(spend: &Spend, random: &mut Random) -> Vec<Transaction> {
     ]
 }
 
-/// The place of the bit that is set.
+/// Returns the index of the bit that is set.
 fn random_bit(bit: u32) -> u32 {
     bit.trailing_zeros().min(30)
 }
 
-/// The spend with everything that a change of one byte makes of it.
+/// Returns the spend with each of its possible changes.
 fn all_changes(spend: &Spend, random: &mut Random) -> Vec<Spend> {
     let mut found = Vec::new();
     for items in witnesses(spend, random) {
@@ -149,7 +150,7 @@ fn no_change_is_valid_against_the_engine() {
     println!("{counts:?}");
     let Counts { changed, fast, engine } = counts;
     assert!(changed > 20_000 && changed > 8 * engine, "{counts:?}");
-    // Most of what the engine still accepts is valid on the fast way too.
+    // The fast path decides most of what the engine still accepts, too.
     assert!(engine > 1_000 && fast * 2 > engine, "{fast} of {engine}");
 }
 

@@ -7,7 +7,7 @@ use bitcoin::Transaction;
 use super::build::{Asm, Input, Item, Spend, Wrap, bytes, p2pkh, public, with_type, x_only};
 use super::{ALL, Expected, expect, judge};
 
-/// Inputs of each kind that is signed with ECDSA, all with this type.
+/// Inputs of each kind that is signed with ECDSA, all of this type.
 fn ecdsa_inputs(hash_type: u8) -> Vec<Input> {
     let script = Asm::new().push(&public(1)).op(OP_CHECKSIG).0;
     let keys = [public(1), public(2)];
@@ -39,14 +39,14 @@ fn taproot_inputs(hash_type: u8) -> Vec<Input> {
     vec![key(None), leaf(None), key(Some(vec![0x50; 3])), leaf(Some(vec![0x50; 260]))]
 }
 
-/// Gives the inputs sequence numbers of their own, so that it matters which one is signed.
+/// Gives the inputs different sequence numbers, so that it matters which one is signed.
 fn with_sequences(tx: &mut Transaction) {
     for (index, input) in tx.input.iter_mut().enumerate() {
         input.sequence.0 = 100 + index as u32;
     }
 }
 
-/// Legacy and version 0 signatures have any type, also one that nobody has defined.
+/// Legacy and version 0 signatures may have any type, even an undefined one.
 #[test]
 fn every_byte_is_a_type_of_ecdsa_signatures() {
     let cases: Vec<(String, Spend, Expected)> = (0..=255)
@@ -69,7 +69,7 @@ fn seven_types_of_taproot_signatures() {
     }
 }
 
-/// A signature of 65 bytes whose type is the one that 64 bytes have.
+/// A signature of 65 bytes with the type that 64 bytes stand for.
 #[test]
 fn the_default_type_is_not_written() {
     for mut spend in taproot_inputs(0).into_iter().map(|input| Spend::new(&[input])) {
@@ -80,8 +80,8 @@ fn the_default_type_is_not_written() {
     }
 }
 
-/// Legacy messages are then the number 1, which anybody can have signed: left to the engine.
-/// Version 0 has a message of its own; Taproot refuses.
+/// Without its output, SIGHASH_SINGLE signs the number 1 in legacy scripts, and anybody can reuse
+/// that signature: it is left to the engine. Version 0 signs another message; Taproot refuses.
 #[test]
 fn single_without_its_output() {
     let drop_outputs = |tx: &mut Transaction| tx.output.truncate(1);

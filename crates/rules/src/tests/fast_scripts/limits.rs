@@ -1,4 +1,4 @@
-//! Each limit of scripts met exactly, and passed by one.
+//! Each limit of scripts, met exactly and exceeded by one.
 
 use apus_hash::hash160;
 use apus_wire::opcodes::*;
@@ -53,7 +53,7 @@ fn pushes_of_520_bytes() {
             cases.push(case(format!("{len} not taken {wrap:?}"), spend, expected));
             let spend = Spend::run(wrap, vec![OP_DROP, OP_1], &[&data]);
             cases.push(case(format!("{len} given {wrap:?}"), spend, expected));
-            // The first of two, so that not only the last one is looked at.
+            // The first of two elements, since every element counts and not only the last one.
             let spend = Spend::run(wrap, vec![OP_2DROP, OP_1], &[&data, &[1]]);
             cases.push(case(format!("{len} given first {wrap:?}"), spend, expected));
         }
@@ -174,7 +174,7 @@ fn elements_1000() {
         let script = [&alt[..], &[OP_2DROP; 199], &vec![OP_DROP; 1 + over]].concat();
         cases.push(case("both stacks of a leaf", Spend::run(Wrap::Leaf, script, &[]), expected));
     }
-    // No program of version 0 can get rid of so many, with 201 operations.
+    // With 201 operations, no script of version 0 can drop that many.
     let given: Vec<Item> = (0..1000).map(|_| bytes(&[1])).collect();
     cases.push(case("P2WSH", Spend::one(Wrap::P2wsh, vec![OP_2DROP; 201], given), Refused));
     expect(&cases, ALL);
@@ -231,7 +231,7 @@ fn numbers_of_4_bytes() {
             add("NUMEQUALVERIFY".to_owned(), equal);
         }
     }
-    // Results may be longer, but are no operands then.
+    // Results may be longer, but then they are not valid operands.
     let more = Asm::new().push(&[0xff, 0xff, 0xff, 0x7f]).op(OP_1ADD);
     let size = more.clone().op(OP_SIZE).number(5).op(OP_NUMEQUALVERIFY);
     let same = size.push(&[0, 0, 0, 0x80, 0]).op(OP_EQUAL);
@@ -241,7 +241,7 @@ fn numbers_of_4_bytes() {
     expect(&cases, ALL);
 }
 
-/// Operands that are not arithmetic's.
+/// Numbers that are not operands of arithmetic.
 #[test]
 fn numbers_elsewhere() {
     let mut cases = Vec::new();
@@ -312,12 +312,12 @@ fn locks() {
         (vec![SEQUENCE as u8 + 1], Refused),
         (vec![0x81], Refused),
         (vec![0x80], Valid),
-        // The flag that disables it, with five bytes and with the sign's bit.
+        // The flag that disables the lock, with five bytes and as the sign bit.
         (wide(0x8000_ffff, 5), Valid),
         (vec![0xff, 0xff, 0, 0x80], Refused),
-        // Seconds are no blocks.
+        // A lock in seconds, where the sequence number is in blocks.
         (wide(0x0040_0001, 4), Refused),
-        // Bits that do not count.
+        // Bits that are ignored.
         (wide(0xff_0020_0001 & 0x7f_ffff_ffff, 5), Valid),
         (wide(0x3f3f_0001, 4), Valid),
         (wide(0x0001_000b, 4), Refused),
@@ -339,7 +339,7 @@ fn locks() {
     expect(&cases, ALL);
 }
 
-/// Lock times against those of the transaction.
+/// Lock times compared with those of the transaction.
 #[test]
 fn locks_of_other_transactions() {
     let mut cases = Vec::new();
@@ -367,7 +367,7 @@ fn locks_of_other_transactions() {
         (5, 2, 5, Valid),
         (5, 1, 5, Refused),
         (5, 0, 5, Refused),
-        // Versions are not signed numbers here.
+        // Versions are unsigned here.
         (5, -1, 5, Valid),
         (5, i32::MIN, 5, Valid),
         (5, 2, 4, Refused),
@@ -459,7 +459,7 @@ fn control_blocks_of_128_steps() {
     expect(&cases, ALL);
 }
 
-/// A redeem script's hash, with everything that can be wrong with the way to it.
+/// The redeem script of P2SH, with everything that can be wrong in the scriptSig that pushes it.
 #[test]
 fn p2sh_redeem_scripts() {
     let one = vec![OP_1];
@@ -486,11 +486,11 @@ fn p2sh_redeem_scripts() {
         case("nothing left", with_sig(&[OP_NOP], push(&[OP_NOP])), Refused),
     ];
     expect(&cases, ALL);
-    // The number 1 as redeem script is a push of a byte that is not there.
+    // Run as a redeem script, the byte 1 is a push that is cut short.
     let script = Asm::new().op(OP_HASH160).push(&hash160(&[1])).op(OP_EQUAL).0;
     let spend = Spend::unsigned(vec![script]).script_sig(vec![OP_1]);
     expect(&[case("a number as redeem script", spend, Refused)], ALL);
-    // One that is nearly P2SH is an ordinary script.
+    // A script that is nearly P2SH is an ordinary script.
     let mut script = p2sh(&one);
     script.push(OP_NOP);
     let spend = Spend::unsigned(vec![script]).script_sig(push(&one));

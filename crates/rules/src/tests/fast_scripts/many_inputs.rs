@@ -1,4 +1,4 @@
-//! Transactions with many inputs, whose messages share what they have in common.
+//! Transactions with many inputs, whose messages share parts.
 
 use apus_testdata::Random;
 use apus_wire::opcodes::{OP_1, OP_CHECKSIG, OP_CHECKSIGVERIFY};
@@ -41,7 +41,7 @@ fn inputs_of_all_kinds_in_one_transaction() {
     assert!(judged.iter().all(Judged::is_fast), "{judged:?}");
 }
 
-/// Messages of legacy inputs begin with those before; the state is kept from one to the next.
+/// Legacy messages begin with the inputs before; the hash state is kept from one to the next.
 #[test]
 fn inputs_may_be_asked_in_any_order_and_again() {
     let mut random = Random(2);
@@ -61,7 +61,7 @@ fn inputs_may_be_asked_in_any_order_and_again() {
     }
 }
 
-/// One bad input in a batch makes no other one invalid, nor valid.
+/// One bad input in a batch changes no other verdict.
 #[test]
 fn verdicts_stand_at_their_inputs() {
     let keys: Vec<Vec<u8>> = (0..3).map(public).collect();
@@ -82,7 +82,7 @@ fn verdicts_stand_at_their_inputs() {
     }
 }
 
-/// More signatures than are verified at once, where some inputs are not valid.
+/// More signatures than are verified at once, some of them in invalid inputs.
 #[test]
 fn verdicts_of_thousands_of_signatures() {
     let fifteen: Vec<Vec<u8>> = (0..15).map(public).collect();
@@ -117,7 +117,7 @@ fn messages_are_those_of_their_type_and_script() {
     let leaf_check = Asm::new().push(&x_only(7)).op(OP_CHECKSIGVERIFY).0.repeat(types.len());
     spends.push(Spend::one(Wrap::Leaf, [leaf_check, vec![OP_1]].concat(), items()));
     assert!(judge(&spends, ALL).iter().all(Judged::is_fast));
-    // One more in scriptSig, whose message is that of another script.
+    // One more signature in the scriptSig, for the message of another script.
     let single = Asm::new().push(&public(7)).op(OP_CHECKSIG).0;
     let spend = Spend::one(Wrap::Bare, single.clone(), vec![by(7)]);
     let code = Asm::new().push(&public(7)).op(OP_CHECKSIGVERIFY).0;
@@ -126,15 +126,15 @@ fn messages_are_those_of_their_type_and_script() {
     let wrong =
         spend.with_messages(|messages| messages.legacy_message(0, &single, 1)).expect("a message");
     let script_sig = spend.tx.input[0].script_sig.to_bytes();
-    // The signature that scriptSig checks stands in it, so that Core would delete it there: it is
-    // left, whichever message it signs.
+    // The scriptSig contains the signature that it checks, so Core would delete it there: the input
+    // is left to the engine, whichever message is signed.
     for message in [other, wrong] {
         let checked = [&push(&ecdsa(7, message, 1))[..], &code, &script_sig].concat();
         assert!(!judge(&[spend.clone().script_sig(checked)], ALL)[0].is_fast());
     }
 }
 
-/// Batches one after the other in the same memory, with what is left among them.
+/// Successive batches in the same memory, with inputs among them that are left to the engine.
 #[test]
 fn a_batch_remembers_nothing_of_the_last_one() {
     let mut random = Random(3);

@@ -1,5 +1,5 @@
-//! The fast way of checking scripts, held against Core's engine: it may say that an input is valid
-//! only where the engine says so too.
+//! The fast path for scripts, compared with Core's engine: it may say that an input is valid only
+//! where the engine says so too.
 
 mod build;
 mod commitments;
@@ -33,7 +33,7 @@ const ALL: ScriptFlags = flags::P2SH
     | flags::WITNESS
     | flags::TAPROOT;
 
-/// What both say of one input.
+/// The verdicts of the fast path and of the engine on one input.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     fast: FastVerdict,
@@ -47,18 +47,18 @@ impl Judged {
     }
 }
 
-/// What both are expected to say of one input.
+/// The verdicts that both are expected to give on one input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
-    /// Valid on the fast way, and by the engine.
+    /// Accepted by the fast path and by the engine.
     Valid,
-    /// Valid by the engine, to which it is left.
+    /// Left to the engine, which accepts it.
     Left,
-    /// Refused by the engine, to which it is left.
+    /// Left to the engine, which refuses it.
     Refused,
 }
 
-/// `default` times what `APUS_TEST_ROUNDS` says.
+/// Returns `default` times the environment variable `APUS_TEST_ROUNDS`.
 fn rounds(default: usize) -> usize {
     let asked = std::env::var("APUS_TEST_ROUNDS");
     default * asked.map_or(1, |text| text.parse().expect("APUS_TEST_ROUNDS is a whole number"))
@@ -75,10 +75,10 @@ fn prevouts(spend: &Spend) -> Vec<Prevout<'_>> {
     coins.collect()
 }
 
-/// What both say of all inputs of some transactions, one after the other. All go in one batch.
+/// Returns the verdicts on all inputs of some transactions, one after the other, as one batch.
 ///
 /// # Panics
-/// If an input is valid on the fast way that Core's engine refuses.
+/// If the fast path accepts an input that Core's engine refuses.
 fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     let raw: Vec<Vec<u8>> = spends.iter().map(|spend| serialize(&spend.tx)).collect();
     let block = assemble(&Header::default(), &raw);
@@ -107,13 +107,13 @@ fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     judged
 }
 
-/// All that is needed to reproduce a verdict.
+/// Describes an input with everything that is needed to reproduce a verdict.
 fn described(spend: &Spend, input: usize, flags: ScriptFlags) -> String {
     let spent: Vec<String> = spend.spent.iter().map(serialize_hex).collect();
     format!("flags {flags:#x}, input {input} of {}, spending {spent:?}", serialize_hex(&spend.tx))
 }
 
-/// Holds all inputs of transactions against what is expected of each of them.
+/// Compares the verdicts on all inputs of transactions with the expected ones.
 #[track_caller]
 fn expect(cases: &[(String, Spend, Expected)], flags: ScriptFlags) {
     let spends: Vec<Spend> = cases.iter().map(|(_, spend, _)| spend.clone()).collect();
@@ -135,7 +135,7 @@ fn expect(cases: &[(String, Spend, Expected)], flags: ScriptFlags) {
     assert!(wrong.is_empty(), "flags {flags:#x}:\n{}", wrong.join("\n"));
 }
 
-/// As [`expect`], of one transaction under all flags, and why it is left.
+/// Does what [`expect`] does for one transaction under all flags, and checks why it is left.
 #[track_caller]
 fn expect_left(name: &str, spend: &Spend, expected: Expected, why: Left) {
     expect(&[(name.to_owned(), spend.clone(), expected)], ALL);

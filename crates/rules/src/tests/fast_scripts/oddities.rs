@@ -1,4 +1,5 @@
-//! What real chains hardly hold: rules that are easily missed, and what is left to the engine.
+//! Scripts that are rare in real chains: rules that are easily missed, and cases left to the
+//! engine.
 
 use apus_hash::sha256;
 use apus_wire::opcodes::*;
@@ -40,7 +41,7 @@ fn branches_balance_in_each_script() {
         (&[OP_0, OP_NOTIF, OP_1, OP_ELSE, OP_0, OP_ENDIF], Valid),
         (&[OP_IF, OP_1, OP_ENDIF], Refused),
         (&[OP_NOTIF, OP_1, OP_ENDIF], Refused),
-        // Inner branches of one that is not taken ask for no condition.
+        // Branches inside one that is not taken need no condition.
         (
             &[OP_1, OP_0, OP_IF, OP_IF, OP_NOTIF, OP_ELSE, OP_ENDIF, OP_ELSE, OP_ENDIF, OP_ENDIF],
             Valid,
@@ -199,7 +200,7 @@ fn lengths_and_versions_of_programs() {
             let with = bare.clone().witness(&witness);
             let wrapped = Spend::unsigned(vec![p2sh(&script)]).script_sig(push(&script));
             let wrapped_with = wrapped.clone().witness(&witness);
-            // As a script it is true, but for the empty push.
+            // Run as a script it is true, except for the empty push.
             let as_script = if len == 0 { Refused } else { Valid };
             let unknown =
                 if version == 0 || (version, len) == (1, 32) { Refused } else { Expected::Left };
@@ -219,7 +220,7 @@ fn lengths_and_versions_of_programs() {
         let script = program(version, &vec![0; len]);
         cases.push(case("zeros", Spend::unsigned(vec![script]), Refused));
     }
-    // A longer push of the same bytes, or more after it, is no program.
+    // A longer push of the same bytes, or more bytes after it, is not a program.
     for script in [
         [&[OP_0, OP_PUSHDATA1, 20][..], &[1; 20]].concat(),
         [&program(0, &[1; 20])[..], &[OP_NOP]].concat(),
@@ -229,7 +230,7 @@ fn lengths_and_versions_of_programs() {
     expect(&cases, ALL);
 }
 
-/// Keys and scripts that outputs do not commit to, with signatures that would be right for them.
+/// Keys and scripts that outputs do not commit to, with signatures that would otherwise be valid.
 #[test]
 fn what_outputs_commit_to_is_what_runs() {
     let mut cases = Vec::new();
@@ -247,7 +248,7 @@ fn what_outputs_commit_to_is_what_runs() {
     expect(&cases, ALL);
 }
 
-/// Taproot has no meaning in P2SH, so that anybody may spend it, with a right witness too.
+/// Taproot has no meaning in P2SH, so that anybody may spend it, even with a valid witness.
 #[test]
 fn taproot_in_p2sh_is_left() {
     let key_path = Spend::one(Wrap::KeyPath, x_only(1).to_vec(), vec![by(1)]);
@@ -259,7 +260,7 @@ fn taproot_in_p2sh_is_left() {
     }
 }
 
-/// A program of zeros is false as a script, before anything is made of its witness.
+/// A program of zeros is false as a script, before its witness is considered.
 #[test]
 fn programs_of_zeros_are_false() {
     for (version, len) in [(0, 20), (0, 32), (1, 32), (2, 32)] {
@@ -295,7 +296,7 @@ fn what_cannot_be_decided_here_is_left() {
         let script = Asm::new().multisig(1, &[unknown(), public(1), unknown()]).0;
         let spend = Spend::one(wrap, script, vec![bytes(&[]), by(1)]);
         expect(&[case("unknown keys", spend, Expected::Valid)], ALL);
-        // CHECKMULTISIG is false, as a signature is empty or not by the key of its place.
+        // CHECKMULTISIG is false: a signature is empty, or not by the key at its place.
         let keys = [public(1), public(2)];
         let script = Asm::new().multisig(2, &keys).op(OP_NOT).0;
         let spend = Spend::one(wrap, script.clone(), vec![bytes(&[]), bytes(&[]), by(2)]);
@@ -308,7 +309,7 @@ fn what_cannot_be_decided_here_is_left() {
     }
 }
 
-/// Every opcode in a branch that is not taken, and alone: which ones are run here is written down.
+/// Every opcode, alone and in a branch that is not taken; the test lists those that are run here.
 #[test]
 fn each_opcode_in_each_kind_of_script() {
     let (mut fast, mut left) = (0, 0);
@@ -335,7 +336,7 @@ fn each_opcode_in_each_kind_of_script() {
                 OP_TOALTSTACK..=OP_TUCK | OP_1ADD | OP_1SUB | OP_NEGATE..=OP_SUB => true,
                 OP_BOOLAND..=OP_HASH256 | OP_CHECKSIG | OP_CHECKSIGVERIFY => true,
                 OP_CHECKLOCKTIMEVERIFY | OP_CHECKSEQUENCEVERIFY => true,
-                // Two of them in a row are a branch of their own.
+                // ELSE only ends the branch that is not taken.
                 OP_ELSE => true,
                 _ => false,
             };
@@ -380,7 +381,7 @@ fn op_success() {
     expect(&cases, ALL);
 }
 
-/// The element that CHECKMULTISIG takes too much, before and after BIP147.
+/// The extra element that CHECKMULTISIG pops, before and after BIP147.
 #[test]
 fn null_dummy() {
     let mut cases = Vec::new();
@@ -421,7 +422,7 @@ fn signatures_in_their_own_script() {
         let script = [&push(&signature)[..], &rest].concat();
         let spend = Spend::one(wrap, script.clone(), vec![bytes(&signature)]);
         expect_left("FindAndDelete", &spend, expected, Left::SignatureInScript);
-        // Pushed in another way it is not found, nor deleted.
+        // Pushed in another way, it is neither found nor deleted.
         let odd = [&[OP_PUSHDATA1, signature.len() as u8][..], &signature, &rest].concat();
         let spend = Spend::one(wrap, odd, vec![bytes(&signature)]);
         expect_left("pushed in another way", &spend, Refused, Left::SignatureInScript);
@@ -467,7 +468,7 @@ fn code_separators() {
     expect_left("leaf", &spend, Expected::Left, Left::Opcode(OP_CODESEPARATOR));
 }
 
-/// NOPs that may get a meaning, and opcodes that fail only when they are run.
+/// NOPs that soft forks may redefine, and opcodes that fail only when they are run.
 #[test]
 fn opcodes_that_are_left() {
     for wrap in Wrap::SCRIPTS {
@@ -488,7 +489,7 @@ fn opcodes_that_are_left() {
     }
 }
 
-/// Encodings that BIP66 forbids: left before, and refused after it.
+/// Encodings that BIP66 forbids: left to the engine before it, and refused after it.
 #[test]
 fn signatures_that_are_not_strict() {
     let strict = |spend: &Spend| spend.tx.input[0].script_sig.to_bytes()[1..].to_vec();
@@ -530,7 +531,7 @@ fn signatures_that_are_not_strict() {
     expect(&[case("high S", spend, Valid)], old);
 }
 
-/// n - s.
+/// Returns n - s.
 fn high_s(s: [u8; 32]) -> [u8; 32] {
     let secret = bitcoin::secp256k1::SecretKey::from_slice(&s).unwrap();
     secret.negate().secret_bytes()

@@ -1,5 +1,5 @@
-//! Random scripts of the opcodes that are run here. Most of them end true, and only if each value
-//! that they leave on the stack is what Core's engine finds too.
+//! Random scripts of the opcodes that are run here. Most of them end true, but only if each value
+//! that they leave on the stack is the one that Core's engine computes.
 
 use apus_testdata::Random;
 use apus_wire::ScriptFlags;
@@ -72,16 +72,16 @@ const OPERATIONS: [u8; 51] = [
     OP_CHECKSEQUENCEVERIFY,
 ];
 
-/// A script that grows step by step, and what is known of it.
+/// A script that grows step by step, with its known state.
 struct Growing<'r> {
     random: &'r mut Random,
     wrap: Wrap,
     script: Vec<u8>,
-    /// What the spend puts on the stack: signatures, and others above them.
+    /// The elements that the spend puts on the stack: signatures, and others above them.
     items: Vec<Item>,
-    /// The same with something in place of each signature.
+    /// The same elements, with a placeholder for each signature.
     elements: Vec<Vec<u8>>,
-    /// How many of them are signatures.
+    /// The number of signatures among them.
     signatures: usize,
     /// The keys of the signatures that are still on the stack, the lowest first.
     unused: Vec<u8>,
@@ -131,7 +131,7 @@ impl<'r> Growing<'r> {
             if is_leaf { &[0, 1, 2, 3, 0x81, 0x82, 0x83] } else { &[1, 2, 3, 0x82, 9] };
         let hash_type = self.random.one_of(types);
         self.items.push(with_type(key, hash_type));
-        // The last byte of a signature is its type, but for leaves.
+        // The last byte of a signature is its type, except in leaves.
         let len = if is_leaf && hash_type == 0 {
             64
         } else if is_leaf {
@@ -197,7 +197,7 @@ impl<'r> Growing<'r> {
         }
     }
 
-    /// Takes the lowest signature to the top and checks it, or several.
+    /// Returns a step that moves the lowest signature to the top and checks it, or several.
     fn check(&mut self) -> Vec<u8> {
         const RAISE: [u8; 3] = [OP_DEPTH, OP_1SUB, OP_ROLL];
         let is_leaf = self.wrap == Wrap::Leaf;
@@ -282,8 +282,8 @@ impl<'r> Growing<'r> {
         }
     }
 
-    /// The stack after the script and these bytes, if the script can go on after them, with no
-    /// signature but at the bottom.
+    /// Returns the stack after the script and these bytes; `None` if the script cannot go on after
+    /// them, or if a signature is anywhere but at the bottom of the stack.
     fn stack_after(&self, step: &[u8], open: usize) -> Option<Vec<Vec<u8>>> {
         let script = [&self.script[..], step, &vec![OP_ENDIF; open]].concat();
         let stack = stack_after(&script, &self.elements, self.kind())?;
@@ -294,7 +294,7 @@ impl<'r> Growing<'r> {
         (low == lowest && !copied && high.len() <= STACK_MAX).then_some(stack)
     }
 
-    /// One step more, if the one that is proposed can be.
+    /// Adds the proposed step, if it is possible.
     fn grow(&mut self) {
         let (unused, sole) = (self.unused.clone(), self.stack.len() == self.unused.len());
         let (step, open) = self.proposed();
@@ -327,7 +327,7 @@ impl<'r> Growing<'r> {
         }
     }
 
-    /// Changes some bytes, or cuts some out, or puts some in.
+    /// Changes, cuts out or inserts some bytes.
     fn spoil(&mut self) {
         for _ in 0..=self.random.below(2) {
             let at = self.random.below(self.script.len());
@@ -395,8 +395,8 @@ fn random_scripts() {
             engine += usize::from(judged.engine);
         }
     }
-    println!("{all} random scripts, {fast} valid on the fast way, {engine} by the engine");
+    println!("{all} random scripts, {fast} valid on the fast path, {engine} by the engine");
     assert!(fast * 10 > all * 4, "{fast} of {all} are valid");
-    assert!(fast * 100 > engine * 80, "{fast} of {engine} are decided on the fast way");
+    assert!(fast * 100 > engine * 80, "{fast} of {engine} are decided on the fast path");
     assert!(engine < all, "all are valid");
 }

@@ -67,7 +67,7 @@ fn all_kinds_under_each_set_of_flags() {
     }
 }
 
-/// Locks that are not met, before and after they were opcodes.
+/// Locks that are not met, before and after their opcodes existed.
 #[test]
 fn locks_before_they_were() {
     for (code, flag) in [
@@ -83,8 +83,8 @@ fn locks_before_they_were() {
     }
 }
 
-/// Programs are ordinary scripts, or do anything, in blocks before they had a meaning. What such
-/// flags would have let through is left, and never said to be valid.
+/// Witness programs and P2SH in blocks from before they had a meaning, where others could spend
+/// them. Such spends are left to the engine, and the fast path never accepts them.
 #[test]
 fn spends_of_programs_without_their_flags() {
     let anyone = [

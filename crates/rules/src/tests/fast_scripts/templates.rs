@@ -1,4 +1,4 @@
-//! Valid spends of each kind: each is valid on the fast way, and by the engine.
+//! Valid spends of each kind: the fast path and the engine accept each.
 
 use apus_wire::opcodes::*;
 
@@ -16,8 +16,8 @@ fn each_kind_is_valid_on_the_fast_way() {
     expect(&cases, ALL);
 }
 
-/// A signature of another transaction in each of the kinds: the engine refuses nearly all, and the
-/// fast way leaves each of them.
+/// Each kind of spend with a signature of another transaction: the engine refuses nearly all of
+/// them, and the fast path leaves each to the engine.
 #[test]
 fn no_kind_is_valid_with_signatures_of_another_transaction() {
     let mut spends = Vec::new();
@@ -64,7 +64,7 @@ fn signers_are_in_the_order_of_their_keys() {
     expect(&cases, ALL);
 }
 
-/// A script that goes on with a comparison of all that is on the stack with what it should be.
+/// Extends a script with a comparison of the whole stack with what it should be.
 fn compared(wrap: Wrap, script: &[u8], elements: &[Vec<u8>]) -> Spend {
     let kind = if wrap == Wrap::Leaf { Kind::Tapscript } else { Kind::V0 };
     let stack = stack_after(script, elements, kind).expect("a script that runs to its end");

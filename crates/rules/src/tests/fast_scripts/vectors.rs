@@ -1,5 +1,5 @@
-//! Bitcoin Core's vectors: what they say of valid and invalid spends, the engine says, and the fast
-//! way says no more.
+//! Bitcoin Core's vectors: the engine must agree with them on valid and invalid spends, and the
+//! fast path may accept nothing more.
 
 use apus_testdata::{from_hex, vectors};
 use apus_wire::{ScriptFlags, flags};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::build::{Input, Spend, Wrap, push};
 use super::{ALL, Judged, judge, soft_forks};
 
-/// The names of opcodes from 0x61 on, as Core's vectors have them.
+/// The names of opcodes from 0x61 on, as in Core's vectors.
 const NAMES: &str = "NOP VER IF NOTIF VERIF VERNOTIF ELSE ENDIF VERIFY RETURN TOALTSTACK \
     FROMALTSTACK 2DROP 2DUP 3DUP 2OVER 2ROT 2SWAP IFDUP DEPTH DROP DUP NIP OVER PICK ROLL ROT \
     SWAP TUCK CAT SUBSTR LEFT RIGHT SIZE INVERT AND OR XOR EQUAL EQUALVERIFY RESERVED1 \
@@ -21,13 +21,13 @@ const NAMES: &str = "NOP VER IF NOTIF VERIF VERNOTIF ELSE ENDIF VERIFY RETURN TO
     CHECKSIG CHECKSIGVERIFY CHECKMULTISIG CHECKMULTISIGVERIFY NOP1 CHECKLOCKTIMEVERIFY \
     CHECKSEQUENCEVERIFY NOP4 NOP5 NOP6 NOP7 NOP8 NOP9 NOP10 CHECKSIGADD";
 
-/// What came of a file of vectors.
+/// The verdicts on a file of vectors.
 #[derive(Default, Debug)]
 struct Counts {
     /// Vectors that are run as they are.
     run: usize,
-    /// Vectors with flags that are no part of consensus, and so not the engine's. They are run with
-    /// the flags that are.
+    /// Vectors with flags that are not part of consensus, and so not of the engine. They are run
+    /// with the other flags.
     policy: usize,
     /// Inputs of all of these, under each set of flags tried.
     inputs: usize,
@@ -36,7 +36,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Judges under all flags, and under these; what the latter gives is returned.
+    /// Judges a spend under all flags and under these, and returns the verdicts under these.
     fn judge(&mut self, spend: &Spend, flags: ScriptFlags) -> Vec<Judged> {
         let mut last = Vec::new();
         for flags in [ALL, flags] {
@@ -49,7 +49,7 @@ impl Counts {
     }
 }
 
-/// A script in the words of Core's vectors (`ParseScript`).
+/// Parses a script in the notation of Core's vectors (`ParseScript`).
 fn parse(text: &str) -> Vec<u8> {
     let mut script = Vec::new();
     for word in text.split_ascii_whitespace() {
@@ -69,7 +69,7 @@ fn parse(text: &str) -> Vec<u8> {
     script
 }
 
-/// The flags that are part of consensus, and whether there are no others.
+/// Parses flags, and returns those of consensus and whether there are no others.
 fn parse_flags(text: &str) -> (ScriptFlags, bool) {
     let (mut found, mut only) = (0, true);
     for name in text.split(',') {
@@ -95,7 +95,7 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("text")
 }
 
-/// Satoshis of a number of bitcoins.
+/// Converts a number of bitcoins to satoshis.
 fn satoshis(value: &Value) -> Amount {
     Amount::from_sat((value.as_f64().expect("an amount") * 1e8).round() as u64)
 }
@@ -201,7 +201,7 @@ fn valid_transactions_of_core() {
     assert!(counts.fast > 250, "{counts:?}");
 }
 
-/// The flags that are left when WITNESS falls with P2SH, and TAPROOT with WITNESS.
+/// Drops WITNESS and TAPROOT without P2SH, and TAPROOT without WITNESS.
 fn allowed(flags: ScriptFlags) -> ScriptFlags {
     match flags {
         flags if flags & flags::P2SH == 0 => flags & !(flags::WITNESS | flags::TAPROOT),
@@ -217,7 +217,7 @@ fn invalid_transactions_of_core() {
     for vector in vectors("tx_invalid.json").as_array().expect("a list") {
         let [prevouts, tx, flags] = &vector.as_array().expect("a list")[..] else { continue };
         let (flags, is_consensus) = parse_flags(text(flags));
-        // Some are transactions that break other rules than scripts'.
+        // Some transactions break other rules than those for scripts.
         let Some(spend) = (text(&vector[2]) != "BADTX").then(|| tx_test(prevouts, tx)).flatten()
         else {
             others += 1;
@@ -233,7 +233,7 @@ fn invalid_transactions_of_core() {
     assert_eq!((counts.run, counts.policy, others), (70, 14, 9));
 }
 
-/// Spends of a vector of script_assets: the one that succeeds, and the one that fails.
+/// The spends of a vector of script_assets: the one that succeeds, and the one that fails.
 fn asset(vector: &Value) -> [Option<Spend>; 2] {
     let tx: Transaction = deserialize(&from_hex(text(&vector["tx"]))).expect("a transaction");
     let prevouts = vector["prevouts"].as_array().expect("a list").iter();
@@ -251,10 +251,10 @@ fn asset(vector: &Value) -> [Option<Spend>; 2] {
     })
 }
 
-/// The vectors that Core's functional test of Taproot has made.
+/// The vectors that Core's functional test of Taproot generated.
 #[test]
 fn script_assets_of_core() {
-    // All of them, if somebody has the file that this one was taken from.
+    // All vectors, if the file that this sample was taken from is given.
     let all = std::env::var_os("APUS_SCRIPT_ASSETS").map(|path| {
         let text = std::fs::read(path).expect("the file that APUS_SCRIPT_ASSETS names");
         serde_json::from_slice::<Value>(&text).expect("JSON")
