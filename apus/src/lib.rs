@@ -1,9 +1,9 @@
 //! Apus: the fastest way from Bitcoin blocks to a verified UTXO set.
 //!
 //! [`sync`] takes blocks from files and from other data directories, checks every consensus rule,
-//! and leaves a data directory that Bitcoin Core opens and carries on from. [`reindex`] rebuilds
-//! the UTXO set of a directory from its blocks. With [`Options::hints`] both go by SwiftSync: in
-//! any order, without look-ups, and proved at the end.
+//! and builds a data directory that Bitcoin Core opens and continues from. [`reindex`] rebuilds the
+//! UTXO set of a directory from its blocks. With [`Options::hints`] both use SwiftSync, which takes
+//! blocks in any order, without look-ups, and proves the result at the end.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -18,25 +18,25 @@
 //!     ..Options::new(datadir.path().to_path_buf(), Network::new(Chain::Regtest))
 //! };
 //!
-//! // Another thread may raise this flag: then what is done is saved, and the call returns.
+//! // If another thread raises this flag, the work done so far is saved, and the call returns.
 //! let stop = AtomicBool::new(false);
 //! let watch = Watch::new(&Unobserved, &stop);
 //! let summary = apus::sync(&options, &[blocks.into()], watch)?;
 //! assert_eq!(summary.height, 206);
 //! assert!(summary.refusals.is_empty() && summary.checked.not_checked().is_empty());
 //!
-//! // What `bitcoin-cli gettxoutsetinfo muhash` says of the same directory.
+//! // The figures of `bitcoin-cli gettxoutsetinfo muhash` for the same directory.
 //! let stats = apus::txoutset_info(&options, UtxoHash::MuHash, watch)?;
-//! let stats = stats.expect("nobody raises the flag");
+//! let stats = stats.expect("the flag was not raised");
 //! assert_eq!(stats.best_block, summary.best_block);
 //! assert_eq!(Some(stats.txouts), summary.coins);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The crate's default feature `cli` holds the program `apus` and its dependencies; a library
-//! user sets `default-features = false`. What is here comes from the crates below `crates/`, which
-//! other projects can use one by one; ARCHITECTURE.md lists them.
+//! The crate's default feature `cli` holds the program `apus` and its dependencies; a library user
+//! sets `default-features = false`. All items come from the crates in `crates/`, which other
+//! projects can use one by one; ARCHITECTURE.md lists them.
 
 // Commands, options, progress, exit codes.
 #[cfg(feature = "cli")]
@@ -66,7 +66,7 @@ pub use apus_tools::{
 pub use apus_wire::{Chain, Network, OutPoint};
 pub use secp_lanes::Kernel;
 
-/// Tables as files: the formats and forms of [`fn@export`].
+/// The formats and forms of the files that [`fn@export`] writes.
 #[cfg(feature = "export")]
 pub use apus_export as tables;
 

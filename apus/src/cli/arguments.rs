@@ -19,19 +19,20 @@ use super::verify::VerifyCommand;
 
 /// The fastest way from Bitcoin blocks to a verified UTXO set.
 ///
-/// Every consensus rule is checked, and what is left is a data directory that Bitcoin Core opens
-/// and carries on from.
+/// Apus checks every consensus rule and builds a data directory that Bitcoin Core opens and
+/// continues from.
 #[derive(Parser)]
 #[command(name = "apus", version = env!("APUS_VERSION"))]
 #[command(max_term_width = 100, after_help = after_help())]
 #[command(args_override_self = true)]
 pub struct Cli {
-    /// Log internal events to standard error and to the log file: all, or those of a category
-    /// (bench, blockstorage, coindb, leveldb, net, prune, reindex, validation). May be given often.
+    /// Log internal events to standard error and to the log file: those of one category (bench,
+    /// blockstorage, coindb, leveldb, net, prune, reindex, validation), or all without a value. May
+    /// be given many times.
     #[arg(long, global = true, value_name = "CATEGORY", num_args = 0..=1, require_equals = true,
         default_missing_value = "all")]
     pub debug: Vec<String>,
-    /// Print only errors, refusals and requested results: no progress, no report.
+    /// Print only errors, refused blocks and requested results: no progress, no report.
     #[arg(long, global = true)]
     pub quiet: bool,
     #[command(subcommand)]
@@ -44,10 +45,10 @@ Examples:
   apus sync --from bootstrap.dat               into Bitcoin Core's own data directory
   apus sync --from /old/node --datadir new     from the block files of another node
   apus reindex --datadir new --assumevalid 0   rebuild the UTXO set, checking every script
-  apus hints create -o mainnet.hints           which outputs are unspent, from a synced directory
+  apus hints create -o mainnet.hints           list the unspent outputs of a synced directory
   apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
                                                in any order, without look-ups, proved at the end
-  apus txoutset info --hash muhash             what Bitcoin Core's gettxoutsetinfo says";
+  apus txoutset info --hash muhash             the same as Bitcoin Core's gettxoutsetinfo";
 
 const EXPORT_EXAMPLE: &str = "
   apus export coins -o utxos.parquet           the UTXO set as a table for analysis";
@@ -55,17 +56,17 @@ const EXPORT_EXAMPLE: &str = "
 const FACTS: &str = "
 
 Bitcoin Core's spelling works too: -datadir=DIR, -loadblock=FILE, -regtest, -dbcache=4000.
-Exit status: 0 all went well, 1 an error, 2 a wrong option, 3 done but some input was refused,
-130 interrupted (what was done is saved; the same command carries on).
-With --json an error is one object too, {\"error\": TEXT, \"kind\": KIND}, with the same exit
-status and the same text on standard error. KIND: usage (exit status 2), input (the directory or
-files given cannot be used), disk (a file cannot be read or written, or is damaged), hints,
-snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain), interrupted
-(exit status 130).
-Progress and log go to standard error, with time stamps unless that is a terminal; a run continues
-if nobody reads them.";
+Exit status: 0 success, 1 error, 2 wrong option, 3 done but some input was refused, 130 interrupted
+(a sync saves what is done; run the same command again to continue).
+With --json an error is also printed as one object, {\"error\": TEXT, \"kind\": KIND}; the exit
+status and the text on standard error stay the same. KIND: usage (exit status 2), input (the
+directory or files given cannot be used), disk (a file cannot be read or written, or is damaged),
+hints, snapshot, refused (a block breaks a rule), unproved (SwiftSync cannot prove the chain),
+interrupted (exit status 130).
+Progress and log go to standard error, with time stamps unless it is a terminal. A run continues if
+standard error is closed.";
 
-/// What the help of the program ends with. Commands that are not in this build are in no example.
+/// Returns the end of the program's help. Examples name only commands that this build has.
 fn after_help() -> String {
     let export = if cfg!(feature = "export") { EXPORT_EXAMPLE } else { "" };
     format!("{EXAMPLES}{export}{FACTS}")
@@ -79,25 +80,26 @@ pub enum Command {
     Prune(PruneCommand),
     Status(StatusCommand),
     Verify(VerifyCommand),
-    /// Show facts about the UTXO set.
+    /// Print statistics of the UTXO set.
     Txoutset {
         #[command(subcommand)]
         command: TxOutSetCommand,
     },
-    /// Make and read hints files, with which blocks are synced in any order (SwiftSync).
+    /// Make, read and prove hints files, with which SwiftSync takes blocks in any order.
     Hints {
         #[command(subcommand)]
         command: HintsCommand,
     },
-    /// Make, read and prove UTXO snapshots, as Bitcoin Core's dumptxoutset makes them.
+    /// Make, read, prove and load UTXO snapshots in the format of Bitcoin Core's dumptxoutset.
     Snapshot {
         #[command(subcommand)]
         command: SnapshotCommand,
     },
     Export(Box<ExportCommand>),
-    /// Sync the first 14,132 blocks of mainnet, which come with this program, in all four ways.
+    /// Sync the first 14,132 blocks of mainnet, which are part of this program, in four ways.
     Demo {
-        /// Put the data directory here and keep it.
+        /// Put the data directories here and keep them [default: a temporary directory, removed at
+        /// the end].
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
@@ -105,8 +107,8 @@ pub enum Command {
     Man(ManCommand),
 }
 
-/// Arguments in Core's spelling (`-datadir=DIR`) as clap wants them (`--datadir=DIR`), and with a
-/// `=` before the value of an option that may stand alone (`--witness 0`).
+/// Converts arguments in Core's spelling (`-datadir=DIR`) to clap's (`--datadir=DIR`), and puts a
+/// `=` before the value of an option whose value is optional (`--witness 0`).
 pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut after_separator = false;
     let doubled = args.map(|arg| {
@@ -123,7 +125,7 @@ pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     joined(doubled.collect())
 }
 
-/// Arguments in which an option that may stand alone and the value after it are one.
+/// Joins each option whose value is optional with the value after it.
 fn joined(args: Vec<OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::with_capacity(args.len());
     let mut optional = None;
@@ -148,8 +150,8 @@ fn joined(args: Vec<OsString>) -> Vec<OsString> {
     joined
 }
 
-/// Whether a value that follows an option with these values belongs to it, and is not an argument
-/// of its own: `prune` is a category of the log and a command.
+/// Returns whether `value`, which follows an option with optional values, belongs to that option.
+/// Otherwise it is an argument of its own: `prune` is both a log category and a command.
 fn takes(values: OptionalValue, value: &str, has_command: bool) -> bool {
     match values {
         OptionalValue::Flag => ["0", "1"].contains(&value),
@@ -160,7 +162,7 @@ fn takes(values: OptionalValue, value: &str, has_command: bool) -> bool {
     }
 }
 
-/// The value of an option that may stand alone.
+/// The kind of value of an option whose value is optional.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OptionalValue {
     /// `0` or `1`.
@@ -169,7 +171,7 @@ enum OptionalValue {
     Category,
 }
 
-/// The value of the option `--name` of any command, if the option may stand alone.
+/// Returns the kind of value of the option `--name` of any command, if its value is optional.
 fn values_of(name: &str) -> Option<OptionalValue> {
     match name {
         "debug" => Some(OptionalValue::Category),

@@ -1,28 +1,28 @@
-//! The categories of `--debug`, with Core's names.
+//! The categories of `--debug`, by Core's names.
 
 use tracing::{Level, Metadata};
 
-/// Categories that some event has. Core has more.
+/// The categories that events of Apus have; Core has more.
 pub const CATEGORIES: [&str; 8] =
     ["bench", "blockstorage", "coindb", "leveldb", "net", "prune", "reindex", "validation"];
-/// What Core takes for all categories.
+/// Values that mean all categories to Core.
 const ALL: [&str; 3] = ["all", "1", ""];
-/// What Core takes for none: it cancels all that were named before.
+/// Values that mean no category to Core; they cancel all that were named before.
 const NONE: [&str; 2] = ["none", "0"];
 
 /// The categories that are logged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Categories {
-    /// Every one, and events that have none.
+    /// Whether all categories are logged, and events without a category.
     all: bool,
     named: Vec<String>,
 }
 
 impl Categories {
-    /// The categories that the values of `--debug` name, in order.
+    /// Returns the categories that the values of `--debug` name, in order.
     ///
     /// # Errors
-    /// There is no such category.
+    /// A value names no category.
     pub fn of(values: &[String]) -> Result<Self, String> {
         let mut categories = Self::default();
         for value in values {
@@ -32,7 +32,7 @@ impl Categories {
                 known if CATEGORIES.contains(&known) => categories.named.push(value.clone()),
                 unknown => {
                     return Err(format!(
-                        "Unsupported logging category -debug={unknown}: there are {}, and all",
+                        "Unsupported logging category -debug={unknown}: use all, or one of {}",
                         CATEGORIES.join(", ")
                     ));
                 }
@@ -41,12 +41,12 @@ impl Categories {
         Ok(categories)
     }
 
-    /// Whether there is none.
+    /// Returns whether no category is logged.
     pub fn is_none(&self) -> bool {
         !self.all && self.named.is_empty()
     }
 
-    /// Whether an event is logged. Warnings always are.
+    /// Returns whether an event is logged. Warnings always are.
     pub fn holds(&self, event: &Metadata<'_>) -> bool {
         let is_named = || self.named.iter().any(|name| name == event.target());
         *event.level() <= Level::WARN || *event.level() <= Level::DEBUG && (self.all || is_named())

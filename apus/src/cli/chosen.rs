@@ -1,4 +1,5 @@
-//! What a run works on and with, once the command line and the files of settings have been read.
+//! The options of a run, from the command line and the settings files, and the line that names
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +13,18 @@ use super::conf::{Config, Found};
 use super::output;
 use super::reporting::Reporting;
 
-/// How many sources of blocks the first line of a run names; any others are only counted.
+/// The most sources of blocks that the first line of a run names; others are only counted.
 const SOURCES_NAMED: usize = 2;
 
-/// Settings of Bitcoin Core that change the rules of a test network; Apus follows none of them.
+/// Settings of Bitcoin Core that change the rules of a test network; Apus supports none of them.
 const RULE_SETTINGS: [&str; 3] = ["testactivationheight", "vbparams", "test"];
 
-/// Least size of the coins cache, in MiB. An empty cache and the coins that are fetched ahead take
-/// up nearly as much, so that with less there would be a commit every few blocks. Core raises a
-/// size that is too small, too.
+/// The least size of the coins cache, in MiB. An empty cache and the coins that are fetched ahead
+/// take nearly as much memory, so a smaller cache would be committed every few blocks. Core, too,
+/// raises a size that is too small.
 const DBCACHE_MIB_MIN: usize = 16;
 
-/// The engine's options, and the settings that they came from.
+/// The engine's options, and the settings that they come from.
 pub struct Chosen {
     pub options: node::Options,
     pub config: Config,
@@ -45,9 +46,9 @@ impl Chosen {
         Ok(())
     }
 
-    /// The sources that a sync reads: those of the command line, or else those that `loadblock`
-    /// names in a settings file. A user who names sources for one run wants these alone, without
-    /// the files that bitcoind imports at every start.
+    /// Returns the sources that a sync reads: those of the command line, or else those of
+    /// `loadblock` in a settings file. Sources on the command line replace the files that bitcoind
+    /// imports at every start.
     pub fn take_sources(&mut self, given: Vec<PathBuf>) -> Vec<PathBuf> {
         match given.is_empty() {
             true => {
@@ -58,9 +59,9 @@ impl Chosen {
         }
     }
 
-    /// Sets the height at which a sync stops, from `--stopatheight` or else from a settings file.
-    /// A rebuild uses the command line alone: one that stops early may leave a UTXO set lower than
-    /// the present one, so that the user has to ask for it.
+    /// Sets the height at which a sync stops, from `--stopatheight` or else from a settings file. A
+    /// rebuild uses the command line alone: one that stops early may leave the UTXO set lower than
+    /// it is now, so the user has to ask for it.
     pub fn take_stop_height(&mut self, given: Option<u32>) -> Result<(), String> {
         let height = match given {
             Some(height) => Some(height),
@@ -71,7 +72,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Sets what is pruned, from `--prune` or else from a settings file.
+    /// Sets how blocks are pruned, from `--prune` or else from a settings file.
     pub fn take_prune(&mut self, given: Option<i64>) -> Result<(), String> {
         let mib = match given {
             Some(mib) => Some(mib),
@@ -82,7 +83,7 @@ impl Chosen {
     }
 
     /// Sets how much is checked before the UTXO set is used, from the command line or else from a
-    /// settings file, where numbers out of range count as they do for Core.
+    /// settings file. Numbers out of range in a file are read as Core reads them.
     pub fn take_start_check(
         &mut self,
         blocks: Option<u32>,
@@ -101,7 +102,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Adds a warning if bitcoind would prune, and this command does not.
+    /// Adds a warning if bitcoind would prune; this command does not.
     pub fn ignore_prune(&mut self) {
         let Ok(Some(Found { text, place })) = self.config.find("prune") else { return };
         if self.config.is_on("prune", false) {
@@ -110,7 +111,7 @@ impl Chosen {
         }
     }
 
-    /// Adds a warning for each setting that bitcoind would follow and a sync here does not.
+    /// Adds a warning for each setting that bitcoind follows and a sync of Apus does not.
     pub fn name_unsupported(&mut self) {
         let config = &self.config;
         let found = |name: &str| config.find(name).ok().flatten();
@@ -137,16 +138,16 @@ impl Chosen {
         self.config.loaded.warnings.extend(warnings);
     }
 
-    /// Prints to standard error what this run works on, unless it is quiet or reports as JSON, and
-    /// the warnings.
+    /// Prints the first line of the run to standard error, unless the run is quiet or reports as
+    /// JSON, and then the warnings.
     pub fn announce(&self, sources: &[PathBuf], reporting: Reporting) {
-        // What cannot be read now is an error later, when the directory is opened.
+        // A file that cannot be read is an error later, when the directory is opened.
         let difference = ScriptDifference::find(&Disk::new(), &self.options.network_dir());
         let difference = difference.ok().flatten();
         if !reporting.quiet && !reporting.json {
             let scripts = difference.as_ref().map_or_else(String::new, |difference| {
                 let name = difference.path.file_name().unwrap_or_default().display();
-                format!("; scripts by Bitcoin Core's engine alone, because of {name}")
+                format!("; Bitcoin Core's engine alone checks scripts, because of {name}")
             });
             output::note(self.first_line(sources) + &scripts);
         }
@@ -158,8 +159,8 @@ impl Chosen {
         }
     }
 
-    /// The line that names the data directory, the network, the sources of blocks, and the settings
-    /// taken from each file.
+    /// Returns the line that names the data directory, the network, the sources of blocks, and the
+    /// settings taken from each file.
     pub fn first_line(&self, sources: &[PathBuf]) -> String {
         let options = &self.options;
         let mut line = format!(
@@ -174,7 +175,7 @@ impl Chosen {
             }
         );
         if options.blocks_dir.is_some() && !sources.is_empty() {
-            line += &format!(", to be kept in {}", self.options.blocks_path().display());
+            line += &format!(", stored in {}", self.options.blocks_path().display());
         }
         for (number, (file, settings)) in self.config.used().into_iter().enumerate() {
             let before = if number == 0 { "; settings from" } else { " and" };
@@ -184,12 +185,12 @@ impl Chosen {
     }
 }
 
-/// The size of the coins cache in bytes, for a size in MiB, which is raised to the least one.
+/// Converts the size of the coins cache from MiB to bytes, and raises it to the least size.
 fn cache_bytes(mib: usize) -> usize {
     mib.max(DBCACHE_MIB_MIN).saturating_mul(1 << 20)
 }
 
-/// The meaning of Core's `-prune`, in MiB.
+/// Parses the value of Core's `-prune`, in MiB.
 fn parse_prune(mib: i64) -> Result<Option<Prune>, String> {
     let least = PRUNE_TARGET_MIN >> 20;
     match u64::try_from(mib) {
@@ -204,7 +205,7 @@ fn parse_prune(mib: i64) -> Result<Option<Prune>, String> {
     }
 }
 
-/// `a`, `a and b`, `a, b and 3 more`.
+/// Lists sources: `a`, `a and b`, `a, b and 3 more`.
 fn listed(sources: &[PathBuf]) -> String {
     let shown = |path: &PathBuf| Path::display(path).to_string();
     let named: Vec<String> = sources.iter().take(SOURCES_NAMED).map(shown).collect();
@@ -220,7 +221,7 @@ fn network_name(network: &Network) -> &'static str {
         Chain::Test => "testnet3",
         Chain::Testnet4 => "testnet4",
         Chain::Signet if network.magic == Network::new(Chain::Signet).magic => "signet",
-        Chain::Signet => "a signet of its own",
+        Chain::Signet => "custom signet",
         Chain::Regtest => "regtest",
     }
 }
@@ -264,7 +265,7 @@ mod tests {
         let sources = other.take_sources(Vec::new());
         assert_eq!(
             other.first_line(&sources),
-            "Data directory /d (testnet3), blocks from x, to be kept in /big/testnet3/blocks; \
+            "Data directory /d (testnet3), blocks from x, stored in /big/testnet3/blocks; \
              settings from /d/bitcoin.conf (testnet=1, dbcache=-1, loadblock=x)"
         );
     }

@@ -1,4 +1,5 @@
-//! `apus demo`: real blocks in all ways, compared with Bitcoin Core's figures.
+//! `apus demo`: syncs real blocks in all ways, and compares the results with Bitcoin Core's
+//! figures.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use super::reporting::Reporting;
 /// Mainnet blocks 0 to 14131, framed as in blk files.
 const BLOCKS: &[u8] = include_bytes!("../../data/mainnet-0-14131.dat");
 
-/// What Bitcoin Core v31.99 computes after these blocks.
+/// The figures that Bitcoin Core v31.99 computes after these blocks.
 const CORE: Figures = Figures {
     height: 14_131,
     best_block: "00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c",
@@ -35,7 +36,7 @@ const CORE: Figures = Figures {
     hash_serialized_3: "74c5a654587d4eaac9248b73889453e0b2fbc918bbc7bb8d8e6301d4d8c98db3",
 };
 
-/// Figures of a UTXO set.
+/// The figures of a UTXO set.
 struct Figures {
     height: u32,
     best_block: &'static str,
@@ -45,8 +46,8 @@ struct Figures {
     hash_serialized_3: &'static str,
 }
 
-/// Syncs the blocks that came with the program in all ways, and compares each UTXO set with
-/// Bitcoin Core's figures. The directory is temporary unless `keep` names one.
+/// Syncs the blocks that are part of the program in all ways, and compares each UTXO set with
+/// Bitcoin Core's figures. The directories are temporary unless `keep` names one.
 pub fn run(keep: Option<PathBuf>, quiet: bool) -> Result<ExitCode, Failure> {
     let temporary = keep.is_none();
     let name = format!("apus-demo-{}", std::process::id());
@@ -83,7 +84,7 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    /// Shows everything. Returns `false` if it was interrupted.
+    /// Runs the whole demo. Returns `false` if it was interrupted.
     fn show(&self, root: &Path) -> Result<bool, Failure> {
         let text = |error| StoreError::io(root, "prepare the demo", error);
         let (in_order, joined, assumed, full) = (
@@ -107,7 +108,7 @@ impl Demo<'_> {
         self.say(format_args!("Syncing mainnet blocks 0 to {last} in four ways …\n"))?;
         let options = |directory: &Path, assumevalid| {
             let mut network = Network::new(Chain::Main);
-            // So early in the chain nothing is buried deep enough to be assumed valid otherwise.
+            // These blocks are too early to be assumed valid with mainnet's minimum work.
             network.minimum_chain_work = Hash::ZERO;
             Options { assumevalid, ..Options::new(directory.to_path_buf(), network) }
         };
@@ -119,7 +120,7 @@ impl Demo<'_> {
             return Ok(false);
         };
         self.make_hints(&every_script, &hints)?;
-        // All blocks are joined, and none left to connect in order.
+        // Joins all blocks, so that none is left to connect in order.
         let join = Options {
             method: Some(Method::Join),
             join_depth: 0,
@@ -150,8 +151,8 @@ impl Demo<'_> {
         }
         if !same {
             return Err(Failure::input(
-                "a UTXO set is not the one that Bitcoin Core computes: this is a bug of Apus, \
-                 please report it",
+                "a UTXO set differs from the one that Bitcoin Core computes: this is a bug in \
+                 Apus; please report it",
             ));
         }
         self.say("In all four ways the UTXO set is the one that Bitcoin Core computes.")?;
@@ -233,7 +234,7 @@ impl Demo<'_> {
     }
 }
 
-/// The hash of the statistics in hex.
+/// Returns the hash of the statistics in hex.
 fn hash_of(stats: &UtxoStats) -> String {
     stats.hash.map_or_else(String::new, |(_, hash)| hash.to_string())
 }

@@ -3,7 +3,7 @@
 use apus_node::{CoinDifference, DifferenceKind, Differences};
 use serde::Serialize;
 
-/// The coins, and whether there are more.
+/// The coins that differ, and whether there are more.
 #[derive(Debug, Serialize)]
 pub struct DifferencesJson {
     coins: Vec<DifferenceJson>,

@@ -1,4 +1,5 @@
-//! The options that name a data directory and its network, and what files of settings add to them.
+//! The options that name a data directory and its network, and the settings files that complete
+//! them.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use super::chosen::Chosen;
 use super::conf::{self, Config, Found, Given, Which};
 use super::home::{default_datadir, expand_home};
 
-/// Most threads of a run: no machine gains by more, and the system may not provide them.
+/// The most threads of a run: more do not make it faster, and the system may refuse them.
 const THREADS_MAX: usize = 256;
 
 /// The options that choose a data directory and its network.
@@ -24,8 +25,8 @@ pub struct Directory {
     blocksdir: Option<PathBuf>,
     /// Bitcoin Core's configuration file [default: bitcoin.conf in the data directory].
     ///
-    /// Apus takes those settings from it that it has an option for. The command line overrides
-    /// settings.json, which overrides this file.
+    /// Apus uses the settings that it has an option for. The command line overrides settings.json,
+    /// which overrides this file.
     #[arg(long, value_name = "FILE")]
     conf: Option<PathBuf>,
     /// Read no bitcoin.conf.
@@ -72,7 +73,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Reads the settings files and makes the engine's options, for a command that only reads.
+    /// Reads the settings files, and returns them with the engine's options.
     ///
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
@@ -130,7 +131,7 @@ impl Directory {
         let chain = config.loaded.chain;
         match (&self.signetchallenge, config.loaded.challenges.as_slice()) {
             (Some(_), _) if chain != Chain::Signet => {
-                Err("--signetchallenge is for --chain=signet alone: add that, or leave it out"
+                Err("--signetchallenge needs --chain=signet: add that, or remove --signetchallenge"
                     .to_string())
             }
             (Some(hex), _) => Ok(Network::custom_signet(parse_hex("--signetchallenge", hex)?)),
@@ -163,14 +164,14 @@ impl Directory {
             true => Ok(Some(path)),
             false => Err(format!(
                 "the directory '{}', which {place} names as blocksdir, does not exist: mount or \
-                 make it, or name another with --blocksdir",
+                 create it, or name another with --blocksdir",
                 path.display()
             )),
         }
     }
 }
 
-/// The number of threads for a value of Core's `-par`.
+/// Returns the number of threads for a value of Core's `-par`.
 fn threads(par: i64) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = usize::try_from(par.unsigned_abs()).unwrap_or(usize::MAX);

@@ -22,93 +22,95 @@ use super::log_args::LogArgs;
 pub struct Engine {
     #[command(flatten)]
     directory: Directory,
-    /// Stop once this height is connected; 0: never.
+    /// Stop after connecting the block at this height; 0: never [default: 0].
     #[arg(long, value_name = "N")]
     pub stopatheight: Option<u32>,
-    /// Take the scripts of this block and its ancestors as valid; 0 checks every script [default:
-    /// the block that Bitcoin Core v31 has built in].
+    /// Take the scripts of this block and its ancestors as valid; 0: check every script [default:
+    /// the block built into Bitcoin Core v31].
     ///
-    /// Scripts are skipped under Core's conditions alone: the block is an ancestor of this one and
-    /// of the best header, which has the network's minimum work and two weeks of work on top.
+    /// Scripts are skipped only under Core's conditions: a block is an ancestor of HASH and of the
+    /// best header, which has the network's minimum work and two weeks of work on top of the block.
     #[arg(long, value_name = "HASH")]
     assumevalid: Option<String>,
-    /// Least work that the best chain of headers must have before anything is assumed valid, in
-    /// hex [default: what Bitcoin Core v31 has built in].
+    /// The least work that the best chain of headers must have before anything is assumed valid, in
+    /// hex [default: the value built into Bitcoin Core v31].
     #[arg(long, value_name = "HEX", hide_short_help = true)]
     minimumchainwork: Option<String>,
-    /// The way to sync [default: swiftsync with --hints or --snapshot; else join or
-    /// order, by which is faster].
+    /// The way to sync [default: swiftsync with --hints or --snapshot; else join or order,
+    /// whichever is faster].
     ///
-    /// The first line of a run says which way it goes, why, and about how long it will take. All
-    /// ways end with the same UTXO set; they differ in time, in the disk space that they need
-    /// meanwhile, and, for SwiftSync, in what is checked (see --hints).
+    /// The first line of a run names the way, the reason for it, and about how long it will take.
+    /// All ways end with the same UTXO set; they differ in time, in temporary disk space, and, for
+    /// SwiftSync, in what is checked (see --hints).
     #[arg(long, value_enum, value_name = "WAY")]
     method: Option<Method>,
-    /// Put a join's temporary files here [default: next to the chainstate]. Removed at the end.
+    /// Put the temporary files of a join here; they are removed at the end [default: next to the
+    /// chainstate].
     ///
-    /// A join makes a directory in it, with a name that no other data directory has, for the
-    /// outputs and spends that meet there: usually about half as many bytes as the blocks that are
-    /// joined have, at most 1.5 times as many. They are written and read in large pieces, so that a
-    /// hard disk will do. A join that was interrupted carries on where its files are; with another
-    /// DIR it starts over.
+    /// A join creates a directory in DIR, with a name of its own for each data directory, and
+    /// stores outputs and spends in it: usually about half as many bytes as the joined blocks, at
+    /// most 1.5 times as many. They are written and read in large pieces, so that a hard disk is
+    /// fast enough. An interrupted join continues from its files; with another DIR it starts over.
     #[arg(long, value_name = "DIR")]
     spilldir: Option<PathBuf>,
-    /// The number of blocks below the best header at which a join ends; the rest goes in order.
+    /// The number of blocks below the best header at which a join ends; the rest is synced in
+    /// order.
     #[arg(long, value_name = "N", hide = true)]
     joindepth: Option<u32>,
-    /// SwiftSync with this hints file: all cores take blocks in any order up to the hints' height,
-    /// without look-ups, and one comparison of sums proves the result.
+    /// SwiftSync with this hints file: all cores process the blocks up to the hints' height in any
+    /// order, without look-ups, and one comparison of sums proves the result.
     ///
     /// With --assumevalid=HASH the blocks up to that height, on the chain of HASH, are taken as
-    /// valid. Whoever vouches for HASH vouches for what is then not checked below the last 288
-    /// blocks: scripts, amounts (but the total supply is), coinbase claims, the order of spends,
-    /// maturity of coinbases, relative lock times, and P2SH and witness signature operations. In
-    /// the last 288 blocks only scripts are not checked. Undo data is written for these alone;
-    /// `apus reindex` writes the rest.
+    /// valid, so give a HASH that you trust. Not checked below the last 288 blocks: scripts,
+    /// amounts (the total supply is checked), coinbase claims, the order of spends, coinbase
+    /// maturity, relative lock times, and P2SH and witness signature operations. Not checked in the
+    /// last 288 blocks: scripts. Undo data is written for the last 288 blocks alone; `apus reindex`
+    /// writes the rest.
     ///
-    /// With --assumevalid=0 everything is checked, with the coins that the rev files next to the
-    /// blocks hold. Wrong hints cost time and nothing else.
+    /// With --assumevalid=0 everything is checked, with the spent coins from the rev files next to
+    /// the blocks. Wrong hints cost time and nothing else.
     #[arg(long, value_name = "FILE")]
     hints: Option<PathBuf>,
-    /// SwiftSync with this UTXO snapshot in the place of hints, up to its base block.
+    /// SwiftSync with this UTXO snapshot instead of hints, up to its base block.
     ///
-    /// Its coins say which outputs are unspent there, and nothing else of it is trusted: the blocks
-    /// have to leave these very coins, with their heights, amounts and scripts, or nothing is
-    /// committed. All that --hints says of --assumevalid holds here too. The directory is complete,
-    /// with all blocks, and Bitcoin Core carries on from it.
+    /// The snapshot only says which outputs are unspent, and is not trusted: unless the blocks
+    /// leave exactly its coins, with their heights, amounts and scripts, nothing is committed.
+    /// --assumevalid works as described for --hints. The directory is complete, with all blocks,
+    /// and Bitcoin Core continues from it.
     ///
-    /// A sync that lacks blocks up to the base block, since peers are to bring them, first does
-    /// what `apus snapshot load` does, if Core's chain parameters list the snapshot: whenever it is
-    /// stopped, bitcoind starts at the snapshot's height. With a snapshot that they do not list,
-    /// bitcoind starts at the height that it had before, until the proof is through.
+    /// If peers have to send blocks up to the base block, and Core's chain parameters list the
+    /// snapshot, it is first loaded as by `apus snapshot load`: whenever the sync is stopped,
+    /// bitcoind starts at the snapshot's height. With a snapshot that they do not list, bitcoind
+    /// starts at its previous height until the proof is complete.
     #[arg(long, value_name = "FILE", conflicts_with = "hints")]
     snapshot: Option<PathBuf>,
-    /// The hash that proves the hints; muhash is slower, and there for comparison.
+    /// The hash that proves the hints; muhash is slower, and is for comparison.
     #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
     aggregate: Aggregate,
-    /// Who checks scripts that are not assumed valid.
+    /// The engine that checks the scripts that are not assumed valid.
     ///
-    /// Both ways have the same result. fast leaves to Bitcoin Core's engine what it does not know,
-    /// blocks with less than two weeks of work or fewer than 2,016 blocks on top, and one input in
-    /// 4,096 to be checked by both ways; and everything on a processor without AVX-512 IFMA and
-    /// AVX2, where it is not faster, and in a directory with a file script-difference-….json, which
-    /// shows that the two ways have disagreed there.
+    /// All engines have the same result. fast leaves to Bitcoin Core's engine: scripts that it does
+    /// not know, blocks with less than two weeks of work or fewer than 2,016 blocks on top, and one
+    /// input in 4,096, which both check. It leaves everything to Core's engine on a processor with
+    /// neither AVX-512 IFMA nor AVX2, where it is not faster, and in a directory with a file
+    /// script-difference-….json, which shows that the two have disagreed there.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
-    /// What verifies signatures together, for tests: by default the fastest that works here.
+    /// The code that verifies signatures together, for tests [default: the fastest that works
+    /// here].
     #[arg(long, value_enum, value_name = "KERNEL", hide = true)]
     script_kernel: Option<ScriptKernel>,
     /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
     ///
-    /// This bounds cached coins alone. About 150 MiB for blocks in progress come in addition, a
+    /// This limits only cached coins. A sync also uses about 150 MiB for blocks in progress, a
     /// third of the cache while coins are written, and tables, which are mapped files that the
-    /// system drops when it needs the memory. Where less memory is available, the cache is made
-    /// smaller, and a warning says so. SwiftSync takes at most 70 % of it for coins, and never more
+    /// kernel drops when memory is short. If less memory is available, the cache is made smaller,
+    /// and a warning says so. SwiftSync uses at most 70 % of the cache for coins, and never more
     /// than 200 MiB.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
-    /// What a sync of the coins cache does besides writing what has changed: Core's former ways, to
-    /// be compared with.
+    /// What a sync of the coins cache does besides writing changed coins: Core's former ways, for
+    /// comparison.
     #[arg(long, value_enum, default_value_t = CacheSync::Changed, hide = true)]
     cachesync: CacheSync,
     #[command(flatten)]
@@ -121,14 +123,14 @@ pub struct Engine {
 /// The way to sync, as the command line names it.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Method {
-    /// By height, each spend looked up in the UTXO set: best for few blocks, and where the disk has
-    /// no room for more than the result.
+    /// By height, with a look-up in the UTXO set for each spend: best for few blocks, and if the
+    /// disk has room for the result alone.
     Order,
-    /// In any order, without hints: outputs and spends meet in temporary files. Checks all that
-    /// order checks, and writes all undo data; best for many blocks.
+    /// In any order, without hints: outputs and spends are matched in temporary files. Checks all
+    /// that order checks, and writes all undo data; best for many blocks.
     Join,
-    /// In any order, with the hints of --hints or the coins of --snapshot, and proved at the end:
-    /// the fastest, if a block is assumed valid.
+    /// In any order, with the hints of --hints or the coins of --snapshot, and a proof at the end:
+    /// the fastest if a block is assumed valid.
     Swiftsync,
 }
 
@@ -142,7 +144,7 @@ impl From<Method> for node::Method {
     }
 }
 
-/// The hash that SwiftSync's sums are made of.
+/// The hash in SwiftSync's sums.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Aggregate {
     Sha256,
@@ -158,14 +160,14 @@ impl From<Aggregate> for apus_swiftsync::AggregateKind {
     }
 }
 
-/// Who checks scripts.
+/// The engine that checks scripts.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Scripts {
-    /// Bitcoin Core's engine, one input after the other.
+    /// Bitcoin Core's engine, one input at a time.
     Core,
-    /// Many signatures at once, several times as fast.
+    /// Verifies many signatures at once, several times as fast.
     Fast,
-    /// Both for every input, to compare them: a difference is saved, and the engine's verdict
+    /// Both engines for every input, to compare them: a difference is saved, and Core's verdict
     /// counts.
     Both,
 }
@@ -190,7 +192,7 @@ impl From<Scripts> for node::ScriptEngine {
     }
 }
 
-/// What verifies signatures together.
+/// The code that verifies signatures together.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ScriptKernel {
     Avx512,
@@ -210,7 +212,7 @@ impl From<ScriptKernel> for Kernel {
     }
 }
 
-/// What a sync of the coins cache does besides writing what has changed.
+/// What a sync of the coins cache does besides writing changed coins.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum CacheSync {
     Changed,
@@ -229,7 +231,7 @@ impl From<CacheSync> for node::CacheSync {
 }
 
 impl Engine {
-    /// Reads the settings files and makes the engine's options.
+    /// Reads the settings files, and returns them with the engine's options.
     ///
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
@@ -261,12 +263,12 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// The directory for a join's temporary files. It must exist: it may be the mount point of a
-    /// disk that is not mounted, and the disk below it too small.
+    /// Returns the directory for a join's temporary files. It must exist: if it is a mount point
+    /// whose disk is not mounted, creating it would use another disk, which may be too small.
     fn spill_dir(&self) -> Result<Option<PathBuf>, String> {
         match self.spilldir.as_deref().map(expand_home) {
             Some(path) if !path.is_dir() => Err(format!(
-                "the directory '{}' of --spilldir does not exist: mount or make it, or name \
+                "--spilldir: the directory '{}' does not exist: mount or create it, or name \
                  another",
                 path.display()
             )),
@@ -284,8 +286,8 @@ pub fn take_assumevalid(chosen: &mut Chosen, given: Option<&str>) -> Result<(), 
     Ok(())
 }
 
-/// The value of the option `name`, from the command line or else from a settings file, and words
-/// for where it is.
+/// Returns the value of the option `name`, from the command line or else from a settings file, with
+/// the name of its origin for an error.
 fn given_or_set(
     config: &mut Config,
     given: Option<&str>,
@@ -309,7 +311,8 @@ fn parse_work(what: &str, text: &str) -> Result<Hash, String> {
     })
 }
 
-/// Parses a block's hash, or any number of zeros for none; `what` names the option or setting.
+/// Parses a block's hash, or zeros for [`AssumeValid::Nothing`]; `what` names the option or setting
+/// in an error.
 fn parse_assumevalid(what: &str, text: &str) -> Result<AssumeValid, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     if digits.bytes().all(|digit| digit == b'0') && digits.len() <= 64 {

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-/// Exit status after a wrong option, as clap has it.
+/// Exit status after a wrong option, the same as clap's.
 pub const USAGE: u8 = 2;
 /// Exit status when the work is done but some of the input was refused.
 pub const REFUSED: u8 = 3;
-/// Exit status after an interruption, as shells have it for SIGINT.
+/// Exit status after an interruption, the same as the shell's for SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// The exit status of work that went well as far as it went.
+/// Returns the exit status of work without an error: success, or interrupted.
 pub fn status(interrupted: bool) -> ExitCode {
     match interrupted {
         true => ExitCode::from(INTERRUPTED),

@@ -25,27 +25,27 @@ const STDOUT: &str = "-";
 /// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file for
 /// analysis: Parquet, SQLite or CSV.
 ///
-/// Coins come in the order of Bitcoin Core's chainstate, everything else by height. Each input
-/// comes with the coin that it spends, from undo data. Amounts are in satoshi, times in seconds
+/// Coins are in the order of Bitcoin Core's chainstate, everything else is in the order of heights.
+/// Each input has the coin that it spends, from undo data. Amounts are in satoshi, times in seconds
 /// since 1970; docs/export.md lists all columns, and a Parquet file describes them in its footer.
 ///
 /// The directory, made by Bitcoin Core or by Apus, is read and not changed; other programs may read
-/// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so that it
-/// may be pruned. Everything else needs the blocks of the range, and inputs their undo data;
-/// without undo data, blocks and transactions lack fees.
+/// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so the
+/// directory may be pruned. Everything else needs the blocks of the range, and inputs their undo
+/// data; without undo data, blocks and transactions lack fees.
 ///
-/// The file is written under its name with .incomplete at the end, and renamed when all of it is on
-/// the disk. A file that exists is never replaced.
+/// The file has .incomplete at the end of its name until all of it is on disk. An existing file is
+/// never replaced.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportCommand {
     /// The table to write.
     #[arg(value_enum)]
     table: TableName,
-    /// The format of the file [default: by the ending of its name, .parquet, .sqlite, .db or .csv].
+    /// The format of the file [default: by the end of its name, .parquet, .sqlite, .db or .csv].
     #[arg(long, value_enum)]
     format: Option<FormatName>,
-    /// The file to write; - is standard output, for CSV.
+    /// The file to write; - writes CSV to standard output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// How txids and other hashes are written.
@@ -54,7 +54,7 @@ pub struct ExportCommand {
     /// How scripts and witnesses are written.
     #[arg(long, value_enum, value_name = "FORM", default_value_t = BytesName::Hex)]
     spk: BytesName,
-    /// Begin with the block at this height; of coins, leave out those of blocks below [default: 0].
+    /// Begin with the block at this height, and leave out coins of blocks below it [default: 0].
     #[arg(long, value_name = "N")]
     start_height: Option<u32>,
     /// End with the block at this height [default: the tip].
@@ -83,7 +83,7 @@ enum TableName {
     Coins,
     /// Blocks: header, sizes, counts, subsidy, reward and fees.
     Blocks,
-    /// Transactions: place, ids, sizes, counts, value and fee.
+    /// Transactions: position, ids, sizes, counts, value and fee.
     Transactions,
     /// Inputs: scripts and witness, and the coin that each spends.
     Inputs,
@@ -96,9 +96,10 @@ enum TableName {
 enum FormatName {
     /// Apache Parquet, compressed with Snappy.
     Parquet,
-    /// A database of SQLite 3 with one table, that of coins named utxos; it has no index.
+    /// An SQLite 3 database with one table and no index; the table of coins is named utxos.
     Sqlite,
-    /// A line of names, then one for each row; nothing is quoted, and no value is an empty field.
+    /// A line of column names, then one line for each row; nothing is quoted, and an empty field is
+    /// no value.
     Csv,
 }
 
@@ -165,7 +166,8 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
     Ok(exit::status(exported.interrupted))
 }
 
-/// The failure of an export to standard output: nothing is said if its reader has gone.
+/// Converts an error of an export to standard output; it has no message if the reader has closed
+/// the pipe.
 fn of_stdout(error: SyncError) -> Failure {
     match error {
         SyncError::Store(error) if error.source.as_ref().is_some_and(output::reader_has_gone) => {
@@ -180,10 +182,10 @@ impl ExportCommand {
         self.output == Path::new(STDOUT)
     }
 
-    /// What to export.
+    /// Returns what to export.
     ///
     /// # Errors
-    /// The format is not known, or cannot be what is asked for.
+    /// The format is not known, or does not allow the other options.
     fn asked(&self) -> Result<Export, Failure> {
         let format = match self.format {
             Some(FormatName::Parquet) => Format::Parquet,
@@ -200,8 +202,8 @@ impl ExportCommand {
         }
         if self.is_to_stdout() && format != Format::Csv {
             return Err(Failure::usage(
-                "--output -: only CSV can be written to standard output, since other formats are \
-                 of use only when all of them is written: name a file",
+                "--output -: only CSV can be written to standard output, since the other formats \
+                 can be read only when the file is complete: name a file",
             ));
         }
         if self.is_to_stdout() && self.json {
@@ -221,17 +223,17 @@ impl ExportCommand {
             "sqlite" | "sqlite3" | "db" => Ok(Format::Sqlite),
             "csv" => Ok(Format::Csv),
             _ => Err(Failure::usage(format!(
-                "--output {}: the name does not say which format the file is to have: add --format \
-                 parquet, sqlite or csv",
+                "--output {}: the name does not end in .parquet, .sqlite, .db or .csv: add \
+                 --format parquet, sqlite or csv",
                 self.output.display()
             ))),
         }
     }
 
-    /// The path of the file to write.
+    /// Returns the path of the file to write.
     ///
     /// # Errors
-    /// There is something at that path.
+    /// The path exists already.
     fn path(&self) -> Result<PathBuf, Failure> {
         let path = expand_home(&self.output);
         if path.is_dir() {

@@ -1,4 +1,4 @@
-//! `apus export` in a program that was built without it.
+//! `apus export` in a build without the feature `export`.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,8 +7,8 @@ use clap::Args;
 
 use super::failure::Failure;
 
-/// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file: not in
-/// this build.
+/// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file (not in
+/// this build).
 ///
 /// It needs the cargo feature `export`, with which SQLite and a library for Parquet are built:
 /// `cargo build --release --locked --features export`.
@@ -18,7 +18,7 @@ pub struct ExportCommand {
     _anything: Vec<OsString>,
 }
 
-/// Says how to build `apus export`.
+/// Returns an error that says how to build `apus export`.
 pub fn run(_: &ExportCommand, _: bool) -> Result<ExitCode, Failure> {
     Err(Failure::usage(
         "this apus was built without `apus export`: build it with --features export (cargo build \

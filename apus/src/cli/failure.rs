@@ -13,11 +13,11 @@ use super::{exit, log};
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the error is about; `None`: standard output could not be written.
+    /// What the error is about; `None` if standard output could not be written.
     kind: Option<ErrorKind>,
-    /// The message for the user; empty if nobody is there to read it.
+    /// The message for the user; empty if the reader of standard output has gone.
     text: String,
-    /// Coins that hints or a snapshot are wrong about, if that is the error.
+    /// The coins that hints or a snapshot are wrong about, if that is the error.
     differences: Option<Box<DifferencesJson>>,
 }
 
@@ -30,28 +30,28 @@ struct FailureJson<'a> {
 }
 
 impl Failure {
-    /// An error about options.
+    /// Makes an error about options.
     pub fn usage(text: impl Into<String>) -> Self {
         Self { kind: Some(ErrorKind::Usage), text: text.into(), differences: None }
     }
 
-    /// An error about the directory or the files that the command was given.
+    /// Makes an error about the directory or the files that the command was given.
     pub fn input(text: impl Into<String>) -> Self {
         Self { kind: Some(ErrorKind::Input), text: text.into(), differences: None }
     }
 
-    /// The error of standard output whose reader has gone, of which nothing is said.
+    /// Makes an error without a message, for standard output whose reader has closed it.
     #[cfg(feature = "export")]
     pub fn silent() -> Self {
         Self { kind: None, text: String::new(), differences: None }
     }
 
-    /// Whether a file could not be read or written.
+    /// Returns whether the error is that a file could not be read or written, or is damaged.
     pub fn is_of_disk(&self) -> bool {
         self.kind == Some(ErrorKind::Disk)
     }
 
-    /// The same error, with a sentence added to its message.
+    /// Adds a sentence to the error's message.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {
             self.text += &format!(". {sentence}");
@@ -68,7 +68,7 @@ impl Failure {
         self.end_printed(json)
     }
 
-    /// Like [`Failure::end`], for an error whose message standard error has already.
+    /// Like [`Failure::end`], for an error whose message was already printed to standard error.
     pub fn end_printed(&self, json: bool) -> ExitCode {
         if let Some(kind) = self.kind.filter(|_| json) {
             let differences = self.differences.as_deref();
@@ -85,7 +85,7 @@ impl Failure {
     }
 }
 
-/// The name of a kind of error in `--json`.
+/// Returns the name of a kind of error in `--json`.
 fn name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Usage => "usage",

@@ -1,4 +1,4 @@
-//! `apus hints …`: makes, describes, verifies, converts and compresses hints files.
+//! `apus hints …`: makes, describes, proves, converts and compresses hints files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,13 +38,13 @@ pub enum HintsCommand {
 
 /// Make a hints file from a synced directory.
 ///
-/// Hints say which outputs of blocks 1 to N are unspent at height N; with them, anybody can build
-/// the UTXO set of that height from the blocks in any order, in parallel and without a look-up, and
+/// Hints say which outputs of blocks 1 to N are unspent at height N. With them, anyone can build
+/// the UTXO set of that height from the blocks in any order, in parallel and without look-ups, and
 /// prove at the end that it is right: hints need no trust.
 ///
 /// The directory, made by Bitcoin Core or by `apus sync`, is read and not changed; bitcoind must
 /// not be running on it. It must hold every block up to N (no pruning) and, for a height below its
-/// tip, the undo data of the blocks above.
+/// tip, the undo data of the blocks above N.
 #[derive(Args)]
 #[command(after_help = CREATE_EXAMPLES)]
 pub struct Create {
@@ -53,8 +53,8 @@ pub struct Create {
     /// The height at which outputs count as unspent [default: the directory's tip].
     #[arg(long, value_name = "N")]
     height: Option<u32>,
-    /// Take the unspent outputs from this UTXO snapshot, for the height of its base block: of the
-    /// directory the blocks alone are used, and no undo data is needed.
+    /// Take the unspent outputs from this UTXO snapshot, for the height of its base block. Only the
+    /// blocks of the directory are used, and no undo data is needed.
     #[arg(long, value_name = "FILE", conflicts_with = "height")]
     snapshot: Option<PathBuf>,
     /// The format of the file to write.
@@ -63,7 +63,7 @@ pub struct Create {
     #[command(flatten)]
     output: Output,
     /// MiB of memory for sorting the unspent outputs, at least 16; what does not fit goes to a
-    /// temporary file. The report says how much memory was used in all [default: 450].
+    /// temporary file. The report names the peak memory of the whole run [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
 }
@@ -75,8 +75,7 @@ Examples:
   apus hints create --format booster -o bitmap.bin     for IBD Booster
   apus hints create --snapshot utxo.dat -o utxo.hints  from a UTXO snapshot and the blocks";
 
-/// Show what a hints file holds: height, outputs, size, and how close that is to the least
-/// possible.
+/// Show what a hints file holds: height, outputs, size, and how close the size is to the minimum.
 #[derive(Args)]
 pub struct Info {
     /// The hints file, in any format.
@@ -86,9 +85,9 @@ pub struct Info {
     json: bool,
 }
 
-/// Prove that a hints file fits the blocks of a synced directory, and keep nothing.
+/// Prove that a hints file fits the blocks of a synced directory, which is not changed.
 ///
-/// This is what SwiftSync proves at its end: every output up to the hints' height that is not
+/// This is the proof at the end of a SwiftSync: every output up to the hints' height that is not
 /// hinted as unspent was spent, exactly once.
 #[derive(Args)]
 pub struct Verify {
@@ -96,9 +95,9 @@ pub struct Verify {
     file: PathBuf,
     #[command(flatten)]
     directory: Directory,
-    /// Check every script and rule too. The coins for that are in undo data; where some is missing,
-    /// a join of the blocks finds them, with temporary files in TMPDIR of usually half the bytes of
-    /// the blocks.
+    /// Check every script and rule, too. The spent coins come from undo data; if some is missing, a
+    /// join of the blocks finds them, with temporary files in TMPDIR that usually take half as many
+    /// bytes as the blocks.
     #[arg(long)]
     full: bool,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -108,10 +107,10 @@ pub struct Verify {
 
 /// Write a hints file in another format.
 ///
-/// The formats count outputs in different ways: bip456 and compressed leave out those that nobody
-/// can spend, and do not say how many outputs a block has; booster and bitset count all of them. So
-/// a conversion from the former to the latter, or back, reads the blocks that the hints are for,
-/// from a synced directory, which is not changed. No directory is needed from compressed to bip456,
+/// The formats count outputs in different ways: bip456 and compressed leave out unspendable
+/// outputs, and do not say how many outputs a block has; booster and bitset count all outputs. So a
+/// conversion from the former to the latter, or back, reads the blocks that the hints are for, from
+/// a synced directory, which is not changed. No directory is needed from compressed to bip456,
 /// between booster and bitset, and from bip456, booster or bitset to itself.
 #[derive(Args)]
 pub struct Convert {
@@ -128,12 +127,11 @@ pub struct Convert {
 
 /// Make a smaller hints file, for distribution.
 ///
-/// Every command that reads hints takes the compressed file as it is, and `apus hints convert`
-/// turns it back into the same bip456 file, byte for byte.
+/// Every command that reads hints also reads the compressed file, and `apus hints convert` turns it
+/// back into the same bip456 file, byte for byte.
 #[derive(Args)]
 pub struct Compress {
-    /// The hints file to read, in a format that counts only outputs that can be spent: bip456 or
-    /// compressed.
+    /// The hints file to read, in the format bip456 or compressed.
     file: PathBuf,
     #[command(flatten)]
     output: Output,
@@ -158,7 +156,7 @@ struct Output {
 enum FileFormat {
     /// Draft BIP 456, version 0 (Elias-Fano): the smallest of the three, and the one to share.
     Bip456,
-    /// IBD Booster's bitmap; cannot hold a block of more than 65,535 outputs.
+    /// IBD Booster's bitmap; cannot hold a block with more than 65,535 outputs.
     Booster,
     /// A bitset for each block, with an index, as in Bitcoin Core's pull request 34004.
     Bitset,
@@ -252,7 +250,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let why = |failure: Failure| match needs_blocks && !failure.is_of_disk() {
         true => failure.and(&format!(
             "This conversion needs the blocks that the hints are for, since the two formats count \
-             outputs in different ways, or only the new one holds how many outputs a block has: \
+             outputs in different ways, or only the new one says how many outputs a block has: \
              name a directory synced to height {} or above with --datadir",
             hints.reader.height()
         )),
@@ -276,15 +274,15 @@ fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
 }
 
 impl Output {
-    /// The path of the file to write.
+    /// Returns the path of the file to write.
     ///
     /// # Errors
-    /// It is a directory, or exists and is not to be replaced.
+    /// The path is a directory, or the file exists and `--force` is not given.
     fn path(&self) -> Result<PathBuf, Failure> {
         if self.output == Path::new("-") {
             return Err(Failure::usage(
-                "--output -: a hints file is put in its place in one step, once all of it is \
-                 written, which standard output does not allow: name a file",
+                "--output -: a hints file is renamed once it is complete, which standard output \
+                 does not allow: name a file",
             ));
         }
         let path = expand_home(&self.output);
@@ -301,7 +299,7 @@ impl Output {
         Ok(path)
     }
 
-    /// Makes the file with `work`, and reports what was made.
+    /// Makes the file with `work`, and reports the result.
     fn write(
         &self,
         path: &Path,
@@ -377,7 +375,7 @@ fn summary_text(summary: &HintsSummary, path: &Path, memory: MemoryInUse) -> Str
     )
 }
 
-/// The hints file that an argument names.
+/// Opens the hints file that an argument names.
 fn open(path: &Path) -> Result<HintsFile, Failure> {
     Ok(HintsFile::open(&expand_home(path))?)
 }
@@ -421,10 +419,10 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The least possible size of a hints file.
+/// The theoretical minimum size of a hints file.
 struct Bound {
     bytes: f64,
-    /// The file's size as a multiple of it.
+    /// The file's size as a multiple of the minimum.
     times: f64,
 }
 
@@ -459,7 +457,7 @@ fn info_text(format: &str, statistics: &Statistics) -> String {
          outputs unspent  {} in {} blocks\n\
          bytes            {}\n\
          bits per output  {:.2}\n\
-         least possible   {} bytes ({:.2} times as many are used)",
+         minimum size     {} bytes (the file is {:.2} times as large)",
         thousands(u64::from(statistics.height)),
         thousands(statistics.unspent),
         thousands(u64::from(statistics.blocks)),

@@ -1,10 +1,10 @@
-//! Where things are in the home directory.
+//! Paths in the home directory.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Bitcoin Core's default data directory. Core makes one in `/` where there is no home directory;
-/// nobody wants that.
+/// Returns Bitcoin Core's default data directory. Without a home directory it returns an error;
+/// Core would create one in `/`.
 pub fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
     let home = home.filter(|home| !home.is_empty()).ok_or(
         "HOME is empty or not set, so there is no default data directory: name one with --datadir",
@@ -14,7 +14,7 @@ pub fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
     Ok(Path::new(&home).join(below))
 }
 
-/// `~/…` as the shell would have it, where an option hid it from the shell (`-datadir=~/x`).
+/// Expands `~/…` as the shell does, for options in which the shell does not (`-datadir=~/x`).
 pub fn expand_home(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if !home.is_empty() => Path::new(&home).join(rest),

@@ -1,5 +1,5 @@
 //! SIGINT, SIGTERM and SIGHUP: the first one asks the work to end, the second one ends the process.
-//! Where there is a log file, SIGHUP has it opened again instead.
+//! If there is a log file, SIGHUP opens it again instead.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -11,28 +11,32 @@ use signal_hook::iterator::Signals;
 
 use super::{exit, log, output};
 
-/// What becomes of the work when it is interrupted.
+/// What happens to the work when it is interrupted.
 #[derive(Clone, Copy)]
 pub enum Interrupted {
-    /// What is done is saved, and the same command carries on from it.
+    /// The work done so far is saved, and the same command continues from it.
     Saves,
     /// Nothing is written.
     WritesNothing,
 }
 
 impl Interrupted {
-    /// The message at the first interrupt.
+    /// Returns the message at the first interrupt.
     fn message(self) -> &'static str {
         match self {
-            Self::Saves => "saving what is done (once more ends at once, losing only that)",
-            Self::WritesNothing => "stopping, and nothing is written (once more ends at once)",
+            Self::Saves => {
+                "saving what is done (interrupt again to end at once, without saving it)"
+            }
+            Self::WritesNothing => {
+                "stopping, and nothing is written (interrupt again to end at once)"
+            }
         }
     }
 }
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP raises, with a message that says what happens
-/// now; the second one ends the process at once. SIGHUP has the log file opened again, if there is
-/// one.
+/// Returns a flag that the first SIGINT, SIGTERM or SIGHUP raises, with a message that says what
+/// happens now; the second one ends the process at once. If there is a log file, SIGHUP opens it
+/// again instead.
 pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -55,7 +59,7 @@ pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
                 node::remove_temporary_directories();
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
-            // On a terminal the keys pressed and the progress line stand in the current line.
+            // On a terminal, the current line shows the keys pressed and the progress line.
             let below = if std::io::stderr().is_terminal() { "\n" } else { "" };
             output::note(format_args!("{below}Interrupted: {}.", interrupted.message()));
         }

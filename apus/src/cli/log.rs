@@ -1,9 +1,9 @@
-//! debug.log in the network's directory, as Bitcoin Core writes it: lines are appended, each with
-//! its time, and SIGHUP has the file opened again, so that it can be rotated. No trouble with it
-//! ends a run.
+//! The log file, debug.log in the network's directory, written as Bitcoin Core writes it: lines are
+//! appended, each with its time, and SIGHUP opens the file again, for rotation. A failed write
+//! never ends a run.
 //!
-//! The file is made when there is something to write and the directory is there, so that a command
-//! that is refused makes nothing.
+//! The file is created when the first line is written and the directory exists, so that a refused
+//! command creates nothing.
 
 use std::fmt::{self, Display, Write as _};
 use std::fs::File;
@@ -23,7 +23,7 @@ use tracing_subscriber::layer::Context;
 use super::numbers::time_stamp;
 use super::output;
 
-/// How long lines wait in memory while others follow.
+/// The longest time that lines wait in memory while others follow.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 /// The most bytes of lines that wait in memory.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -31,11 +31,11 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The log file of this process.
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Keeps the log of this process in the file `path`, whose first lines are `header`. Of several
-/// calls the first one counts.
+/// Starts the log of this process in the file `path`, with the lines of `header` first. Only the
+/// first call has an effect.
 ///
 /// # Errors
-/// The file is there and cannot be written.
+/// The file exists and cannot be written.
 pub fn begin(path: PathBuf, header: String) -> io::Result<()> {
     if path.exists() {
         open(&path)?;
@@ -55,25 +55,25 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).open(path)
 }
 
-/// Whether this run has a log file.
+/// Returns whether this run has a log file.
 pub fn is_on() -> bool {
     LOG.get().is_some()
 }
 
-/// A flag that has the log file opened again before anything more is written to it; `None` if there
+/// Returns a flag that, once raised, makes the next write open the log file again; `None` if there
 /// is no log file.
 pub fn reopens() -> Option<Arc<AtomicBool>> {
     LOG.get().map(|log| Arc::clone(&log.reopens))
 }
 
-/// Logs a line, with the present time.
+/// Logs a line, with the current time.
 pub fn line(text: impl Display) {
     if let Some(log) = LOG.get() {
         log.line(&text);
     }
 }
 
-/// Logs a line of the end of a run, unless nothing was logged before it, and writes all.
+/// Logs the last line of a run, unless nothing was logged before it, and writes all waiting lines.
 pub fn last_line(text: impl Display) {
     let Some(log) = LOG.get() else { return };
     let has_begun = log.state().header.is_none();
@@ -83,7 +83,7 @@ pub fn last_line(text: impl Display) {
     log.state().write(log, true);
 }
 
-/// Writes lines that have waited long enough.
+/// Writes the waiting lines if they have waited long enough.
 pub fn write_if_due() {
     if let Some(log) = LOG.get()
         && let Ok(mut state) = log.state.try_lock()
@@ -112,17 +112,17 @@ pub fn tip(tip: &Tip) {
 struct Log {
     path: PathBuf,
     state: Mutex<State>,
-    /// Whether the file is to be opened again.
+    /// Whether the next write opens the file again.
     reopens: Arc<AtomicBool>,
 }
 
 struct State {
     file: Option<File>,
-    /// Whether the file could not be written; then nothing is until it is opened again.
+    /// Whether a write has failed; nothing is written until the file is opened again.
     has_failed: bool,
     waiting: Vec<u8>,
     written: Instant,
-    /// The first lines; `None` once there is another.
+    /// The first lines of the log; `None` once they are logged.
     header: Option<String>,
 }
 
@@ -144,13 +144,14 @@ impl Log {
 
 impl State {
     fn add(&mut self, time: &str, text: &dyn Display) {
-        // Nobody gets to see what cannot be written, and it must not take up memory.
+        // Lines that cannot be written must not fill the memory.
         if self.waiting.len() < 2 * BUFFER_BYTES {
             let _ = writeln!(self.waiting, "{time} {text}");
         }
     }
 
-    /// Writes what waits, if it is much or has waited long, or all of it.
+    /// Writes the waiting lines if there are many or they have waited long, or in any case if
+    /// `all`.
     fn write(&mut self, log: &Log, all: bool) {
         let reopens = log.reopens.load(Relaxed);
         let is_due = self.waiting.len() >= BUFFER_BYTES || self.written.elapsed() >= WRITE_EVERY;
@@ -158,7 +159,7 @@ impl State {
             return;
         }
         self.written = Instant::now();
-        // Before it is opened again: what waits belongs to the old file.
+        // Waiting lines belong to the old file, so they are written before it is opened again.
         let result = self.write_to(&log.path);
         if reopens {
             log.reopens.store(false, Relaxed);
@@ -168,7 +169,7 @@ impl State {
             self.waiting.clear();
             self.has_failed = !reopens;
             output::note(format_args!(
-                "Warning: the log file {} cannot be written, and the run goes on without it until \
+                "Warning: cannot write the log file {}, so the run continues without it until \
                  SIGHUP: {error}",
                 log.path.display()
             ));
@@ -203,7 +204,7 @@ impl<S: Subscriber> Layer<S> for Warnings {
     }
 }
 
-/// Writes warnings and what `--debug` asks for to the log file, in Core's form.
+/// Writes warnings and the events of `--debug` to the log file, in Core's form.
 pub struct ToFile;
 
 impl<S: Subscriber> Layer<S> for ToFile {
@@ -213,7 +214,7 @@ impl<S: Subscriber> Layer<S> for ToFile {
         }
         let before = match *event.metadata().level() {
             Level::WARN | Level::ERROR => "[warning] ".to_string(),
-            // Events without a category have the path of a module in its place.
+            // The target of an event without a category is the path of a module.
             _ if event.metadata().target().contains("::") => String::new(),
             _ => format!("[{}] ", event.metadata().target()),
         };
@@ -221,7 +222,7 @@ impl<S: Subscriber> Layer<S> for ToFile {
     }
 }
 
-/// What an event says.
+/// The text of an event.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -229,7 +230,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// The message, and then the other fields.
+    /// Returns the message, followed by the other fields.
     fn of(event: &Event<'_>) -> String {
         let mut fields = Self::default();
         event.record(&mut fields);

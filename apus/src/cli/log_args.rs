@@ -13,10 +13,10 @@ use super::log;
 /// Core's `DEFAULT_DEBUGLOGFILE`.
 const NAME: &str = "debug.log";
 
-/// Where a command that writes keeps its log.
+/// The log options of a command that writes to a data directory.
 #[derive(Args)]
 pub struct LogArgs {
-    /// The log file, appended to, and opened again on SIGHUP; a relative path starts from the
+    /// Append the log to this file, which is opened again on SIGHUP; a relative path starts in the
     /// network's directory [default: debug.log].
     #[arg(long, value_name = "FILE")]
     debuglogfile: Option<PathBuf>,
@@ -26,22 +26,22 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Begins the log in the file that the options name, or else a settings file.
+    /// Starts the log in the file that the options or else a settings file name.
     ///
     /// # Errors
-    /// The file is there and cannot be written, or its directory was named and is not there.
+    /// The file exists and cannot be written, or the directory of a named file does not exist.
     pub fn begin(&self, chosen: &mut Chosen) -> Result<(), Failure> {
         let Some(file) = self.file(chosen).map_err(Failure::usage)? else { return Ok(()) };
         let network_dir = chosen.options.network_dir();
         let path = network_dir.join(&file);
         if path.parent().is_some_and(|dir| !dir.is_dir() && dir != network_dir) {
-            return Err(refused(&path, "its directory does not exist: make it, or name another"));
+            return Err(refused(&path, "its directory does not exist"));
         }
         let header = format!("Apus {}\n{}", env!("APUS_VERSION"), chosen.first_line(&[]));
         log::begin(path.clone(), header).map_err(|error| refused(&path, error))
     }
 
-    /// The file that is named; `None` if there is to be none.
+    /// Returns the log file; `None` if none is to be written.
     fn file(&self, chosen: &mut Chosen) -> Result<Option<PathBuf>, String> {
         match &self.debuglogfile {
             _ if self.nodebuglogfile => Ok(None),
@@ -57,8 +57,8 @@ impl LogArgs {
 
 fn refused(path: &Path, why: impl Display) -> Failure {
     Failure::input(format!(
-        "cannot open the log file {}: {why}; --debuglogfile names another, and --nodebuglogfile \
-         none",
+        "cannot open the log file {}: {why}; name another with --debuglogfile, or write none with \
+         --nodebuglogfile",
         path.display()
     ))
 }

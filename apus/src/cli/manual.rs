@@ -1,5 +1,5 @@
-//! `apus completions` and `apus man`: what a packager installs next to the program, made of its
-//! options.
+//! `apus completions` and `apus man`: shell completions and manual pages for packagers, generated
+//! from the program's options.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use super::failure::Failure;
 use super::output;
 
-/// Print completions for a shell: `source <(apus completions bash)`, or a file where it looks.
+/// Print completions for a shell, as in `source <(apus completions bash)`.
 #[derive(Args)]
 pub struct CompletionsCommand {
     /// The shell.
@@ -19,13 +19,13 @@ pub struct CompletionsCommand {
     shell: Shell,
 }
 
-/// Print a manual page, or write all of them: `apus man sync | man -l -`.
+/// Print a manual page, as in `apus man sync | man -l -`, or write all of them to a directory.
 #[derive(Args)]
 pub struct ManCommand {
     /// The command whose page is printed [default: apus itself].
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
-    /// Write the pages of all commands to this directory, which is made if it is missing.
+    /// Write the pages of all commands to this directory, which is created if it does not exist.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! Commands, options, progress, exit codes. Knows what `sync` offers and nothing of its insides.
+//! Commands, options, progress, exit codes. Uses only the public functions of the crates below,
+//! such as `sync`.
 
 mod exit;
 mod numbers;
@@ -69,12 +70,12 @@ pub fn main() -> ExitCode {
     run(cli).unwrap_or_else(|failure| failure.end(json))
 }
 
-/// Whether errors are to be printed as JSON, wrong options among them.
+/// Returns whether errors are printed as JSON, including errors about options.
 fn wants_json(args: &[OsString]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
 }
 
-/// Prints what clap has made of the arguments: help, the version, or a wrong option.
+/// Prints clap's answer to the arguments: help, the version, or an error about options.
 fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
     let printed = match error.kind() {
         ErrorKind::DisplayVersion => output::line(format_args!("apus {}", version::version())),
@@ -89,11 +90,11 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
     }
 }
 
-/// The options that `apus sync` would work with, by these arguments and the files of settings that
-/// they lead to; nothing is started or written. For the fuzz targets alone.
+/// Returns the options that `apus sync` would use, from these arguments and the settings files that
+/// they name; nothing is started or written. For the fuzz targets alone.
 ///
 /// # Errors
-/// What the user would be told of wrong arguments or settings.
+/// The message that the user would get about wrong arguments or settings.
 #[doc(hidden)]
 pub fn options_of_sync(args: Vec<OsString>) -> Result<apus_node::Options, String> {
     let args = arguments::core_spelling(args.into_iter());
@@ -123,18 +124,19 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Starts the log on standard error and in the log file: warnings always, and what belongs to the
+/// Starts the log on standard error and in the log file: warnings always, and events of the
 /// categories of `--debug`.
 ///
 /// # Errors
-/// There is no such category.
+/// A category does not exist.
 pub fn start_log(debug: &[String]) -> Result<(), String> {
     let categories = Categories::of(debug)?;
     let most = if categories.is_none() { LevelFilter::WARN } else { LevelFilter::DEBUG };
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // Otherwise it uses eprintln!, and so panics, where standard error cannot be written.
+        // By default, internal errors are printed with eprintln!, which panics if standard error
+        // cannot be written.
         .log_internal_errors(false)
         .with_filter(filter_fn({
             let categories = categories.clone();

@@ -1,8 +1,8 @@
-//! Numbers, durations and dates in the words that reports, progress and logs have for them.
+//! Formats numbers, durations and dates for reports, progress and logs.
 
 use std::time::Duration;
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -15,7 +15,7 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
-/// `3 h 25 min`, `4 min 10 s`, `12 s`.
+/// Formats a duration as `3 h 25 min`, `4 min 10 s` or `12 s`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -25,7 +25,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// Seconds with two digits while they are few.
+/// Formats a duration like [`duration`], but with two decimals below a minute.
 pub fn precise(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         0..60 => format!("{:.2} s", elapsed.as_secs_f64()),
@@ -33,14 +33,14 @@ pub fn precise(elapsed: Duration) -> String {
     }
 }
 
-/// A Unix time as Bitcoin Core's log has it: ISO 8601, UTC, `2009-01-03T18:15:05Z`.
+/// Formats a Unix time as Bitcoin Core's log does: ISO 8601, UTC, `2009-01-03T18:15:05Z`.
 pub fn time_stamp(time: i64) -> String {
     let second = time.rem_euclid(86_400);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!("{}T{hour:02}:{minute:02}:{:02}Z", date(time), second % 60)
 }
 
-/// The UTC date of a Unix time, `2009-01-03`.
+/// Returns the UTC date of a Unix time, `2009-01-03`.
 pub fn date(time: i64) -> String {
     // Days since 0000-03-01 split into eras of 400 years (Howard Hinnant's civil_from_days).
     let days = time.div_euclid(86_400) + 719_468;

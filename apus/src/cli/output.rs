@@ -15,13 +15,13 @@ use super::numbers::time_stamp;
 pub struct StdoutError(#[source] io::Error);
 
 impl StdoutError {
-    /// Whether the write failed because the reader of a pipe has closed it.
+    /// Returns whether the write failed because the reader of a pipe has closed it.
     pub fn reader_has_gone(&self) -> bool {
         reader_has_gone(&self.0)
     }
 }
 
-/// Whether a write failed because the reader of a pipe has closed it.
+/// Returns whether a write failed because the reader of a pipe has closed it.
 pub fn reader_has_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
 }
@@ -32,11 +32,11 @@ pub fn line(text: impl Display) -> Result<(), StdoutError> {
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(StdoutError)
 }
 
-/// Writes a line to standard error: with a time stamp, as Bitcoin Core's log has it, where that is
-/// not a terminal.
+/// Writes a line to standard error, with a time stamp as in Bitcoin Core's log unless standard
+/// error is a terminal.
 pub fn note(text: impl Display) {
     let mut stderr = io::stderr().lock();
-    // A failed write to standard error can be reported nowhere.
+    // There is nowhere to report a failed write to standard error.
     let _ = match stderr.is_terminal() {
         true => writeln!(stderr, "{text}"),
         false => writeln!(stderr, "{} {text}", time_stamp(now())),
@@ -52,7 +52,7 @@ pub fn clap(error: &clap::Error) -> Result<(), StdoutError> {
     }
 }
 
-/// The present time in seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

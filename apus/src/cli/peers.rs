@@ -9,27 +9,27 @@ use clap::{Args, ValueEnum};
 use super::chosen::Chosen;
 use super::conf::{Config, Found};
 
-/// The port of Tor's proxy, which `--proxy` without a port means (Core's default).
+/// The port of a proxy that is named without one: that of Tor (Core's default).
 const PROXY_PORT: u16 = 9050;
 
 /// Core's networks that Apus does not connect to.
 const OTHER_NETS: [&str; 2] = ["i2p", "cjdns"];
 
-/// The longest time to open a connection: the system gives up before.
+/// The longest timeout for opening a connection; the operating system gives up sooner.
 const TIMEOUT_MS_MAX: u64 = 10 * 60 * 1000;
 
-/// How peers are found and used.
+/// The options for peers.
 #[derive(Args)]
 #[command(next_help_heading = "Peers")]
 pub struct PeerArgs {
-    /// Connect to this peer alone, HOST or HOST:PORT; may be given many times. 0: to nobody, and
-    /// connect the blocks that are stored and in files.
+    /// Connect only to this peer, HOST or HOST:PORT; may be given many times. 0: use no peers, only
+    /// stored blocks and files.
     #[arg(long, value_name = "HOST")]
     connect: Vec<String>,
-    /// Connect to this peer, too; may be given many times.
+    /// Connect to this peer in addition to others; may be given many times.
     #[arg(long, value_name = "HOST")]
     addnode: Vec<String>,
-    /// Stay at the tip, and follow new blocks and reorganisations until interrupted.
+    /// Do not end at the tip, but follow new blocks and reorganisations until interrupted.
     #[arg(long)]
     follow: bool,
     /// Connect through this SOCKS5 proxy, HOST or HOST:PORT, such as Tor's 127.0.0.1:9050. Names
@@ -40,38 +40,40 @@ pub struct PeerArgs {
     /// onion services [default: that of --proxy].
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     onion: Option<String>,
-    /// Download at most so many MB (10^6 bytes) a second.
+    /// Download at most this many MB (10^6 bytes) per second [default: no limit].
     #[arg(long, value_name = "MB")]
     maxdownload: Option<f64>,
-    /// Ask this node for addresses of others, where there are too few.
+    /// Ask this node for addresses of peers if too few are known; may be given many times.
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     seednode: Vec<String>,
-    /// Ask DNS seeds for addresses of peers, where there are too few [default: 1].
+    /// Query DNS seeds for addresses of peers if too few are known [default: 1].
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     dnsseed: Option<u8>,
-    /// The most connections; no more than 10 are opened from here [default: 125].
+    /// Maximum number of connections; Apus itself opens at most 10 of them [default: 125].
     #[arg(long, value_name = "N", hide_short_help = true)]
     maxconnections: Option<usize>,
     /// Connect only to hosts of this network, except those named with --connect or --addnode; may
     /// be given many times. Without ipv4 and ipv6, no DNS seed is queried.
     #[arg(long, value_enum, value_name = "NET", hide_short_help = true)]
     onlynet: Vec<Net>,
-    /// Let others connect to us [default: 0, unlike Bitcoin Core, since nothing is served yet].
+    /// Accept connections from peers [default: 0, unlike Bitcoin Core, since Apus serves nothing
+    /// yet].
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     listen: Option<u8>,
-    /// The port that they connect to [default: the network's].
+    /// Listen on this port [default: the network's, 8333 on mainnet].
     #[arg(long, value_name = "PORT", hide_short_help = true)]
     port: Option<u16>,
-    /// Milliseconds after which a connection that cannot be opened is given up [default: 5000].
+    /// Give up opening a connection after this many milliseconds [default: 5000].
     #[arg(long, value_name = "MS", hide_short_help = true)]
     timeout: Option<u64>,
-    /// With 0, ask for blocks without their witnesses where a SwiftSync does not store them: less
-    /// comes, and what witnesses blocks commit to, and their weight, is not checked [default: 1].
+    /// 0: download without witnesses the blocks that SwiftSync does not store. Fewer bytes are
+    /// downloaded, and witness commitments and block weights are not checked [default: 1].
     ///
-    /// For `--hints` with `--prune`, and blocks that are assumed valid. The blocks that are stored
-    /// come with their witnesses, and the final report says of which rules were left out.
+    /// Needs --hints or --snapshot, --prune with a size, and blocks that are assumed valid. Blocks
+    /// that are stored are downloaded with their witnesses, and the final report lists the rules
+    /// that were not checked.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_name = "0|1")]
     witness: Option<u8>,
@@ -81,7 +83,7 @@ pub struct PeerArgs {
     v2transport: Option<u8>,
 }
 
-/// A part of the internet.
+/// A network for `--onlynet`.
 #[derive(Clone, Copy, ValueEnum)]
 enum Net {
     Ipv4,
@@ -100,7 +102,7 @@ impl From<Net> for NetKind {
     }
 }
 
-/// Where the sources of blocks are named.
+/// Where the user has named sources of blocks.
 #[derive(Clone, Copy)]
 pub enum Sources {
     None,
@@ -111,7 +113,7 @@ pub enum Sources {
 }
 
 impl Sources {
-    /// Where these sources are named, if `given` are those of the command line.
+    /// Returns where the user has named `sources`; `given` are those of the command line.
     pub fn of(given: &[PathBuf], sources: &[PathBuf]) -> Self {
         match (given, sources) {
             (_, []) => Self::None,
@@ -122,8 +124,8 @@ impl Sources {
 }
 
 impl PeerArgs {
-    /// Sets how blocks come from peers: where no files are given, or a peer is named or `--follow`
-    /// asked for.
+    /// Sets the options for peers. Peers are used if no sources of blocks are given, if the user
+    /// names a peer, or with `--follow`.
     ///
     /// # Errors
     /// An option or a setting is wrong.
@@ -152,7 +154,9 @@ impl PeerArgs {
                 false => "--connect=0".to_string(),
             };
             if self.follow {
-                return Err(format!("--follow needs peers, and {origin} disables them"));
+                return Err(format!(
+                    "--follow needs peers, and {origin} disables them: remove one of them"
+                ));
             }
             return self
                 .refuse_unused(&format!("{origin} disables peers: name a peer with --connect"));
@@ -189,8 +193,8 @@ impl PeerArgs {
         Ok(())
     }
 
-    /// An error if the command line asks for something of peers, where there are to be none. To
-    /// switch something off is no contradiction.
+    /// Returns an error if the command line sets an option for peers although no peers are used. An
+    /// option that switches something off is no contradiction.
     fn refuse_unused(&self, why: &str) -> Result<(), String> {
         let is_on = |flag: Option<u8>| flag.is_some_and(|on| on != 0);
         let given = [
@@ -230,7 +234,11 @@ impl PeerArgs {
                 Err(_) if OTHER_NETS.contains(&&*text.to_lowercase()) => {
                     others.push(format!("{place}: onlynet={text}"));
                 }
-                Err(_) => return Err(format!("{place}: onlynet={text} names no network")),
+                Err(_) => {
+                    return Err(format!(
+                        "{place}: onlynet={text} names no network: use ipv4, ipv6 or onion"
+                    ));
+                }
             }
         }
         // An empty list would allow every network.
@@ -246,8 +254,8 @@ impl PeerArgs {
         Ok(kinds)
     }
 
-    /// Holds the networks that may be connected to against the rest. What cannot be reached as the
-    /// user wants it is an error, so that it is not reached in another way.
+    /// Checks that every host can be reached through the networks and proxies that the user allows.
+    /// A host that cannot is an error, so that Apus never connects to it in another way.
     fn check_networks(&self, peers: &PeerOptions, config: &mut Config) -> Result<(), String> {
         if let Some(target) = peers.connect.iter().find(|target| !peers.has_way_to(target)) {
             return Err(format!("--connect={target}: {}", target.words_on_proxy()));
@@ -270,19 +278,19 @@ impl PeerArgs {
         }
         if !is_clear && self.flag(self.dnsseed, "dnsseed", config, false) {
             return Err(
-                "dnsseed=1 contradicts onlynet=onion, since DNS seeds are asked over IPv4 \
-                        and IPv6: leave out one of them"
+                "dnsseed=1 contradicts onlynet=onion, since DNS seeds are queried over IPv4 and \
+                 IPv6: leave out one of them"
                     .to_string(),
             );
         }
         let left_out = peers.seednode.iter().filter(|target| !peers.reaches_host(target));
-        let words = |target| format!("--seednode={target} is not asked: --onlynet rules it out");
+        let words = |target| format!("--seednode={target} is not used: --onlynet excludes it");
         config.loaded.warnings.extend(left_out.map(words));
         Ok(())
     }
 }
 
-/// The setting of a file that is in effect under this name, for an error.
+/// Names the setting `name` that is in effect and its file, for an error.
 fn origin_of(name: &str, config: &Config) -> String {
     match config.find(name) {
         Ok(Some(Found { text, place })) => format!("{name}={text} from {place}"),
@@ -291,8 +299,8 @@ fn origin_of(name: &str, config: &Config) -> String {
     }
 }
 
-/// All values of an option that may be given many times, from the command line or else from a
-/// settings file, each with what it is to be called in an error.
+/// Returns all values of an option that may be given many times, from the command line or else from
+/// a settings file, each with its name for an error.
 fn texts(given: &[String], name: &str, config: &mut Config) -> Vec<(String, String)> {
     match given {
         [] => {
@@ -310,7 +318,8 @@ fn targets(texts: Vec<(String, String)>, port: u16) -> Result<Vec<Target>, Strin
     texts.into_iter().map(parse).collect()
 }
 
-/// The value of an option, from the command line or else from a settings file.
+/// Returns the value of an option, from the command line or else from a settings file, with its
+/// name for an error.
 fn text(
     given: Option<&String>,
     name: &str,
@@ -325,8 +334,8 @@ fn text(
     }
 }
 
-/// The proxy that an option names, from the command line or else from a settings file; `Some(None)`
-/// where it is switched off.
+/// Returns the proxy that an option names, from the command line or else from a settings file;
+/// `Some(None)` if it is switched off.
 fn proxy(
     given: Option<&String>,
     name: &str,
@@ -347,7 +356,7 @@ fn proxy(
     }
 }
 
-/// The number that an option has, from the command line or else from a settings file.
+/// Returns the number that an option has, from the command line or else from a settings file.
 fn number<T: TryFrom<i64>>(
     given: Option<T>,
     name: &str,

@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::numbers::{date, duration, precise, thousands};
 use super::{log, output};
 
-/// Time between two lines where standard error is no terminal.
+/// Time between two lines if standard error is not a terminal.
 const LOG_EVERY: Duration = Duration::from_secs(5);
-/// Time after which a new phase gets a line where standard error is no terminal.
+/// Time after which a new phase gets a line if standard error is not a terminal.
 const LOG_PHASE_AFTER: Duration = Duration::from_secs(2);
 /// Time between two updates of a terminal, and between two readings of the memory in use.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Shows progress on standard error: one line that is redrawn on a terminal, a line every few
-/// seconds elsewhere, nothing with `--json` or `--quiet`.
+/// seconds otherwise, and nothing with `--json` or `--quiet`.
 pub struct Reporter {
     started: Instant,
     bar: Option<ProgressBar>,
@@ -30,13 +30,13 @@ pub struct Reporter {
 }
 
 struct State {
-    /// When the memory in use was read last.
+    /// The last time that memory use was read.
     looked: Instant,
     /// The largest memory use that was read.
     memory: MemoryInUse,
-    /// The line that was shown last.
+    /// The last line that was shown.
     shown: Option<Shown>,
-    /// Where the rates of the present phase are counted from.
+    /// The progress that the rates of the current phase are counted from.
     base: Option<Base>,
 }
 
@@ -53,7 +53,7 @@ struct Base {
 }
 
 impl Reporter {
-    /// A reporter of work that starts now.
+    /// Makes a reporter of work that starts now.
     pub fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -73,7 +73,7 @@ impl Reporter {
         }
     }
 
-    /// The largest memory use that was read while progress was reported.
+    /// Returns the largest memory use that was read while progress was reported.
     pub fn most_memory(&self) -> MemoryInUse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).memory
     }
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Whether it is time for another line.
+    /// Returns whether it is time for another line.
     fn is_due(&self, now: Instant, phase: Phase, terminal: bool) -> bool {
         let Some(shown) = &self.shown else { return true };
         let every = match terminal {
@@ -109,7 +109,7 @@ impl State {
         now - shown.at >= every
     }
 
-    /// Where the rates of the phase of `progress` are counted from.
+    /// Returns the progress that the rates of this phase are counted from.
     fn base(&mut self, now: Instant, progress: &Progress) -> &Base {
         let base = self.base.take().filter(|base| base.progress.phase == progress.phase);
         self.base.insert(base.unwrap_or_else(|| Base { at: now, progress: progress.clone() }))
@@ -159,9 +159,9 @@ impl Observer for Reporter {
     }
 }
 
-/// The progress line: share done and time left, which fit a terminal of 40 columns; then phase,
-/// position, time so far and rates. `base` is where the rates are counted from, and `since` the
-/// time since then.
+/// Returns the progress line. The share done and the time left come first, so that they fit a
+/// terminal of 40 columns; then phase, position, time so far and rates. `base` is the progress that
+/// rates are counted from, and `since` the time since then.
 fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
     let (seconds, done) = (since.as_secs_f64(), progress.fraction);
     let mut line = String::new();
@@ -174,7 +174,7 @@ fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Dura
         line += &format!("{} left, ", duration(left));
     }
     line += &match progress.phase {
-        // Blocks come in any order, so that no height says how far it is.
+        // Blocks come in any order, so a height does not measure progress.
         phase if progress.blocks_all > 0 => format!(
             "{}: {} of {} blocks",
             phase.words(),

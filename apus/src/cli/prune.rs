@@ -15,15 +15,16 @@ use super::{log, output};
 
 /// Delete old block files by hand (Core's pruneblockchain).
 ///
-/// Files go whole, by their highest block, and the last 288 blocks stay. From then on bitcoind
-/// needs -prune to start on the directory, and `apus sync` --prune. The UTXO set, its statistics
-/// and the block index stay as they are; a rebuild of the UTXO set needs all blocks again.
+/// A file is deleted if all its blocks are at the given height or below, and none of them is among
+/// the last 288 blocks. After that, bitcoind needs -prune on this directory, and `apus sync` needs
+/// --prune. The UTXO set, its statistics and the block index are kept; a rebuild of the UTXO set
+/// needs all blocks again.
 #[derive(Args)]
 pub struct PruneCommand {
     #[command(flatten)]
     directory: Directory,
-    /// Delete files whose blocks are all at this height or below; a number above 1,000,000,000 is a
-    /// time, in seconds since 1970.
+    /// Delete the files whose blocks are all at this height or below; a number above 1,000,000,000
+    /// is a time, in seconds since 1970.
     #[arg(long, value_name = "N")]
     height: u64,
     /// As for `apus sync`.

@@ -9,37 +9,38 @@ use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
 use super::numbers::{precise, thousands};
 use super::output;
 
-/// Most refusals that are printed one by one; any others are only counted.
+/// The most refusals that are printed; others are only counted.
 const REFUSALS_SHOWN: usize = 10;
-/// Most peers that are reported one by one.
+/// The most peers that are listed; others are only counted.
 const PEERS_SHOWN: usize = 20;
-/// The time that a run takes before its report says what took it.
+/// The report names the bottleneck of a run that took at least this long.
 const BOTTLENECK_FROM: Duration = Duration::from_secs(1);
-/// Mapped memory is reported if it was read when memory use was at least this share of its peak, in
-/// percent.
+/// Mapped memory is reported if it was read while memory use was at least this share of its peak,
+/// in percent.
 const SEEN_PERCENT_MIN: u64 = 90;
 
-/// The share of mapped files in the peak memory, if memory use was read near its peak.
+/// Returns the part of the peak memory that was mapped files, in bytes, if memory use was read near
+/// its peak.
 pub(super) fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
     let near = memory.bytes > 0 && memory.bytes >= peak / 100 * SEEN_PERCENT_MIN;
     near.then_some(memory.mapped)
 }
 
-/// The peak memory, and how much of it was mapped files. `memory` is the largest memory use that
-/// was read while progress was reported.
+/// Describes the peak memory, and how much of it was mapped files. `memory` is the largest memory
+/// use that was read while progress was reported.
 pub(super) fn memory_text(peak: u64, memory: MemoryInUse) -> String {
     let text = format!("peak memory {} MiB", peak >> 20);
     match mapped_at_peak(peak, memory) {
         None => text,
         Some(mapped) => format!(
-            "{text}, of which about {} MiB were mapped files, tables above all, which the kernel \
+            "{text}, of which about {} MiB were mapped files, mostly tables, which the kernel \
              drops when memory is short",
             mapped >> 20
         ),
     }
 }
 
-/// The report as text. `memory` is the largest memory use that was read while progress was
+/// Returns the report as text. `memory` is the largest memory use that was read while progress was
 /// reported.
 pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
     let coins = summary
@@ -69,19 +70,19 @@ pub fn summary_text(summary: &Summary, memory: MemoryInUse) -> String {
     .to_string()
 }
 
-/// The first line of the report: how far the run came.
+/// Returns the first line of the report: the height or the work that the run has reached.
 pub fn outcome(summary: &Summary) -> String {
     if let Some(saved) = summary.saved {
         return format!(
-            "Interrupted: {} of {} blocks of SwiftSync are done and saved; the same command \
-             carries on\n",
+            "Interrupted: {} of {} blocks of SwiftSync are done and saved; run the same command \
+             to continue\n",
             thousands(saved.done.into()),
             thousands(saved.total.into())
         );
     }
     if let Some(saved) = &summary.saved_join {
         return format!(
-            "Interrupted: a join, {}; the same command carries on\n",
+            "Interrupted: a join, {}; run the same command to continue\n",
             join_words(saved)
         );
     }
@@ -89,15 +90,15 @@ pub fn outcome(summary: &Summary) -> String {
     format!("{what}: height {}, best block {}\n", summary.height, summary.best_block)
 }
 
-/// The blocks between the tip and the best header, in a line for each kind, unless the run is to be
-/// carried on.
+/// Describes the blocks between the tip and the best header, in a line for each kind. Returns
+/// nothing for an interrupted run.
 fn above_tip(summary: &Summary) -> String {
     let above = summary.above_tip.filter(|_| !summary.interrupted);
     above.iter().flat_map(above_tip_words).map(|words| words + "\n").collect()
 }
 
-/// Words for each kind of blocks between the tip and the best header, with the command that
-/// connects them.
+/// Describes each kind of block between the tip and the best header, with the command that connects
+/// it.
 pub fn above_tip_words(above: &AboveTip) -> Vec<String> {
     let AboveTip { headers, waiting, missing, first_missing } = *above;
     let first = thousands(first_missing.unwrap_or(0).into());
@@ -116,10 +117,10 @@ pub fn above_tip_words(above: &AboveTip) -> Vec<String> {
     kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, words)| words).collect()
 }
 
-/// The amount of work that the run did, and the time that it took.
+/// Describes the work that the run did, and the time that it took.
 fn work(summary: &Summary) -> String {
     let Summary { counts, elapsed, .. } = summary;
-    // Matching spends, and checking them, is no new block.
+    // Matching and checking spends of a join reads no new blocks.
     if summary.saved_join.is_some() && counts.blocks == 0 {
         return format!("no other block read, in {}", precise(*elapsed));
     }
@@ -148,13 +149,13 @@ fn work(summary: &Summary) -> String {
     )
 }
 
-/// Who has checked scripts.
+/// Says which engines have checked scripts.
 fn scripts(counts: &ScriptCounts) -> String {
     let ScriptCounts { fast, core, rechecked, signatures, kernel } = *counts;
     let Some(kernel) = kernel else { return String::new() };
     format!(
-        "scripts: {} inputs by Apus, with {} signatures verified {}, and {} of them by Bitcoin \
-         Core's engine too; {} by that engine alone\n",
+        "scripts: {} inputs checked by Apus, with {} signatures verified {}; {} of these inputs \
+         also by Bitcoin Core's engine; {} inputs by that engine alone\n",
         thousands(fast),
         thousands(signatures),
         kernel.words(),
@@ -163,13 +164,13 @@ fn scripts(counts: &ScriptCounts) -> String {
     )
 }
 
-/// Why Bitcoin Core's engine alone checks scripts, if it does so for a fault of Apus.
+/// Says why Bitcoin Core's engine alone checks scripts, if a bug of Apus is the reason.
 fn script_difference(summary: &Summary) -> String {
     let difference = summary.script_difference.as_ref();
     difference.map_or_else(String::new, |difference| format!("scripts: {difference}\n"))
 }
 
-/// What took the time, unless that was little.
+/// Names what took most of the time, unless the run was short.
 fn bottleneck(summary: &Summary) -> String {
     let long = summary.elapsed >= BOTTLENECK_FROM;
     let Some(what) = summary.bottleneck().filter(|_| long) else { return String::new() };
@@ -186,10 +187,10 @@ fn bottleneck(summary: &Summary) -> String {
     if connecting * 2 >= summary.elapsed {
         let percent = |time: Duration| 100.0 * time.as_secs_f64() / connecting.as_secs_f64();
         text += &format!(
-            "; of {} connecting in order {:.0} % went to waiting for blocks, {:.0} % for peers, \
-             {:.0} % for checks, {:.0} % for coins to be written (at most {} at a time); on \
-             average {ready:.1} blocks were ready, of 32 at most (with a small cache 8), and \
-             {in_flight:.1} of 16 in checks",
+            "; of {} spent connecting in order, {:.0} % was waiting for blocks, {:.0} % for \
+             peers, {:.0} % for checks, {:.0} % for coins to be written (at most {} at a time); \
+             on average, {ready:.1} blocks were ready (of at most 32, or 8 with a small cache), \
+             and {in_flight:.1} of 16 were being checked",
             precise(connecting),
             percent(blocks),
             percent(peers),
@@ -201,7 +202,7 @@ fn bottleneck(summary: &Summary) -> String {
     text + "\n"
 }
 
-/// What each peer gave, in a line for each, those first that gave most.
+/// Lists what each peer sent, in a line for each; those that sent most come first.
 fn peers(peers: &[PeerReport]) -> String {
     let mut sorted: Vec<&PeerReport> = peers.iter().collect();
     sorted.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
@@ -223,7 +224,7 @@ fn peers(peers: &[PeerReport]) -> String {
     }
 }
 
-/// How far an interrupted join is.
+/// Describes how far an interrupted join has come.
 pub fn join_words(saved: &SavedJoin) -> String {
     let total = thousands(saved.total.into());
     let (read, checked) =
@@ -236,7 +237,7 @@ pub fn join_words(saved: &SavedJoin) -> String {
     format!("in pass {} of 3, {what} and saved", saved.pass.number())
 }
 
-/// The way in which the blocks were synced, and why.
+/// Names the method of the sync, and the reason for it.
 fn method(summary: &Summary) -> String {
     let Some(ChosenMethod { method, why, .. }) = &summary.chosen else { return String::new() };
     let spilled = summary.spilled_bytes.map_or_else(String::new, |bytes| {
@@ -245,7 +246,7 @@ fn method(summary: &Summary) -> String {
     format!("method {}: {why}{spilled}\n", method.name())
 }
 
-/// What was taken as valid without a check, in a line for each range of blocks.
+/// Lists the rules that were not checked, in a line for each range of blocks.
 fn not_checked(checked: &Checked) -> String {
     let line = |blocks: &NotChecked| {
         let rules: Vec<&str> = blocks.rules.iter().map(|rule| words(*rule)).collect();
@@ -255,7 +256,7 @@ fn not_checked(checked: &Checked) -> String {
     checked.not_checked().iter().map(line).collect()
 }
 
-/// The name of a group of rules in the report.
+/// Returns the name of a group of rules in the report.
 fn words(rule: RuleGroup) -> &'static str {
     match rule {
         RuleGroup::Scripts => "scripts",
@@ -271,7 +272,7 @@ fn words(rule: RuleGroup) -> &'static str {
     }
 }
 
-/// What bitcoind cannot do with the directory where blocks lack their undo data, and the remedy.
+/// Says what bitcoind cannot do where blocks lack undo data, and how to write it.
 fn undo_missing(summary: &Summary) -> String {
     let is_saved = summary.saved.is_some() || summary.saved_join.is_some();
     if summary.undo_from <= 1 || is_saved {
@@ -293,23 +294,24 @@ fn undo_missing(summary: &Summary) -> String {
     )
 }
 
-/// What is pruned, and what follows of it.
+/// Says which blocks are pruned, and how to start bitcoind then.
 pub fn pruned_text(pruned: &Pruned) -> String {
     let held = pruned.held_at.map_or_else(String::new, |height| {
         format!(
-            "; an index of bitcoind's, which is at height {}, holds pruning back",
+            "; an index of bitcoind, which is at height {}, holds pruning back",
             thousands(height.into())
         )
     });
     if pruned.blocks_from <= 1 {
         return format!(
-            "no block is pruned: files go whole, by their highest block, and the last one \
-             stays{held}\n"
+            "no block is pruned: a file is deleted as a whole, by its highest block, and the last \
+             file stays{held}\n"
         );
     }
     format!(
-        "blocks below height {} are pruned, {:.1} MB of them now; {:.1} MB are stored{held}: start \
-         bitcoind with -prune, or it demands -reindex, which downloads all blocks again\n",
+        "blocks below height {} are pruned, {:.1} MB of them by this run; {:.1} MB are \
+         stored{held}: start bitcoind with -prune, since without it bitcoind demands -reindex, \
+         which downloads all blocks again\n",
         thousands(pruned.blocks_from.into()),
         pruned.freed_bytes as f64 / 1e6,
         pruned.usage as f64 / 1e6
@@ -388,9 +390,9 @@ mod tests {
             signatures: 1_300_000,
             kernel: Some(secp_lanes::Kernel::Library),
         };
-        let expected = "scripts: 1,234,567 inputs by Apus, with 1,300,000 signatures verified by \
-                        libsecp256k1, and 301 of them by Bitcoin Core's engine too; 12 by that \
-                        engine alone\n";
+        let expected = "scripts: 1,234,567 inputs checked by Apus, with 1,300,000 signatures \
+                        verified by libsecp256k1; 301 of these inputs also by Bitcoin Core's \
+                        engine; 12 inputs by that engine alone\n";
         assert!(text(&summary).contains(expected), "{}", text(&summary));
         let json = summary_json(&summary, MemoryInUse::default());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -429,8 +431,8 @@ mod tests {
         let unseen = MemoryInUse::default();
         let text =
             summary_text(&interrupted(Some(SavedBlocks { done: 1200, total: 14131 })), unseen);
-        let first = "Interrupted: 1,200 of 14,131 blocks of SwiftSync are done and saved; the same \
-                     command carries on\n";
+        let first = "Interrupted: 1,200 of 14,131 blocks of SwiftSync are done and saved; run the \
+                     same command to continue\n";
         assert!(text.starts_with(first), "{text}");
         assert!(!text.contains("height 0"), "{text}");
         let json = summary_json(&interrupted(Some(SavedBlocks { done: 7, total: 9 })), unseen);
@@ -452,7 +454,7 @@ mod tests {
             let summary = Summary { saved_join: Some(saved), ..interrupted(None) };
             let text = summary_text(&summary, unseen);
             let first = format!(
-                "Interrupted: a join, in pass {words} and saved; the same command carries on\n"
+                "Interrupted: a join, in pass {words} and saved; run the same command to continue\n"
             );
             assert!(text.starts_with(&first), "{text}");
             assert!(!text.contains("0 blocks") && !text.contains("height 0"), "{text}");
@@ -508,8 +510,8 @@ mod tests {
         };
         assert_eq!(
             seen(950, 600),
-            "peak memory 1000 MiB, of which about 600 MiB were mapped files, tables above all, \
-             which the kernel drops when memory is short"
+            "peak memory 1000 MiB, of which about 600 MiB were mapped files, mostly tables, which \
+             the kernel drops when memory is short"
         );
         assert_eq!(seen(800, 600), "peak memory 1000 MiB");
         assert_eq!(seen(0, 0), "peak memory 1000 MiB");

@@ -41,17 +41,16 @@ struct SummaryJson {
     repaired: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
     waits: WaitsJson,
-    /// Coins that were read from the tables, since the cache did not hold them.
+    /// Coins that were read from the tables because the cache did not hold them.
     coins_looked_up: u64,
     bottleneck: Option<&'static str>,
     waits_for_disk: bool,
-    /// Of the threads that were seen and not idle, the percentage that waited for the disk.
+    /// The percentage of threads waiting for the disk, of those that were seen and not idle.
     disk_wait_percent: Option<u64>,
     peers: Vec<PeerJson>,
 }
 
-/// Who has checked scripts: numbers of inputs, and of the signatures that were verified side by
-/// side.
+/// The number of inputs that each engine has checked, and of signatures verified side by side.
 #[derive(Serialize)]
 struct ScriptChecksJson {
     fast: u64,
@@ -68,8 +67,8 @@ impl ScriptChecksJson {
     }
 }
 
-/// An input because of which Bitcoin Core's engine alone checks scripts: its file, or what that was
-/// to hold if it could not be written.
+/// An input because of which Bitcoin Core's engine alone checks scripts: its file, and the file's
+/// contents if it could not be written.
 #[derive(Serialize)]
 pub struct ScriptDifferenceJson {
     file: String,
@@ -99,7 +98,7 @@ impl AboveTipJson {
     }
 }
 
-/// What is pruned, in heights and bytes.
+/// The pruned blocks, in heights and bytes.
 #[derive(Serialize)]
 pub struct PrunedJson {
     blocks_from: u32,
@@ -115,7 +114,7 @@ impl PrunedJson {
     }
 }
 
-/// What one peer gave.
+/// What one peer sent.
 #[derive(Serialize)]
 struct PeerJson {
     address: String,
@@ -183,8 +182,8 @@ impl JoinJson {
     }
 }
 
-/// What the run checked of its blocks: everything, or all but the rules that are listed for ranges
-/// of heights.
+/// What the run checked of its blocks: everything, or all except the rules listed for ranges of
+/// heights.
 #[derive(Serialize)]
 struct CheckedJson {
     everything: bool,
@@ -206,8 +205,8 @@ struct RefusalJson {
     reason: String,
 }
 
-/// The object that `--json` prints, with times in seconds and sizes in bytes. `memory` is the
-/// largest memory use that was read while progress was reported.
+/// Returns the object that `--json` prints, with times in seconds and sizes in bytes. `memory` is
+/// the largest memory use that was read while progress was reported.
 pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
     let json = SummaryJson {
         height: summary.height,

@@ -1,4 +1,5 @@
-//! How a command reports: progress and a text, one JSON object, or as little as possible.
+//! How a command reports: as progress and text, as one JSON object, or with errors and results
+//! alone.
 
 use std::fmt::Display;
 
@@ -10,12 +11,12 @@ use super::progress::Reporter;
 pub struct Reporting {
     /// Prints neither progress nor a report; errors, refusals and requested results are printed.
     pub quiet: bool,
-    /// Prints one JSON object in place of progress and a report.
+    /// Prints one JSON object instead of progress and a report.
     pub json: bool,
 }
 
 impl Reporting {
-    /// A reporter of work that starts now; it shows nothing where no progress is wanted.
+    /// Makes a reporter of work that starts now; it shows nothing if no progress is wanted.
     pub fn reporter(self) -> Reporter {
         Reporter::new(self.quiet || self.json)
     }
@@ -29,7 +30,7 @@ impl Reporting {
         if self.json { output::line(json()) } else { self.say(text()) }
     }
 
-    /// Prints a part of a report in text, unless nothing is to be reported.
+    /// Prints a part of a report as text, unless reports are switched off.
     pub fn say(self, text: impl Display) -> Result<(), StdoutError> {
         if self.quiet { Ok(()) } else { output::line(text) }
     }

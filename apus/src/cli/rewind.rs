@@ -14,14 +14,14 @@ use super::sync::with_engine;
 
 /// Take the UTXO set back to a lower height.
 ///
-/// The blocks above it are disconnected with their undo data, and stay stored: the next `apus sync`
-/// connects them again, and so does bitcoind when it starts. Refused, before anything changes,
-/// where a block above the height is pruned or its undo data is missing.
+/// The blocks above that height are disconnected with their undo data, and stay stored: the next
+/// `apus sync` connects them again, and so does bitcoind when it starts. If one of them is pruned,
+/// or its undo data is missing, the command refuses and changes nothing.
 #[derive(Args)]
 pub struct RewindCommand {
     #[command(flatten)]
     directory: Directory,
-    /// The height of the block that is to be the tip.
+    /// The height of the new tip.
     #[arg(long, value_name = "N")]
     height: u32,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `apus snapshot …`: makes, describes and proves UTXO snapshots.
+//! `apus snapshot …`: makes, describes, proves and loads UTXO snapshots.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,9 +33,9 @@ pub enum SnapshotCommand {
 
 /// Write the UTXO set of a synced directory to a file, as Bitcoin Core's dumptxoutset does.
 ///
-/// The file is the same as Core's, byte for byte, at the tip and at every height below it: there,
-/// the coins that later blocks have spent come from their undo data, and nothing is rewound. Core
-/// loads it with loadtxoutset if its chain parameters list the height.
+/// The file is the same as Core's, byte for byte, at the tip and at every height below it. Below
+/// the tip, coins that later blocks have spent come from undo data, and nothing is rewound. Core
+/// loads the file with loadtxoutset if its chain parameters list the height.
 ///
 /// The directory, made by Bitcoin Core or by `apus sync`, is read and not changed; bitcoind must
 /// not be running on it.
@@ -47,15 +47,16 @@ pub struct Create {
     /// The height whose UTXO set is written [default: the directory's tip].
     #[arg(long, value_name = "N")]
     height: Option<u32>,
-    /// Take the outputs that this hints file calls unspent, for its height: of the directory the
-    /// blocks alone are used, and no undo data is needed. `apus snapshot verify` proves the result.
+    /// Take the outputs that this hints file names as unspent, for its height. Only the blocks of
+    /// the directory are used, and no undo data is needed. `apus snapshot verify` proves the
+    /// result.
     #[arg(long, value_name = "FILE", conflicts_with = "height")]
     hints: Option<PathBuf>,
-    /// The file to write, which must not exist. Until it is whole its name ends in .incomplete.
+    /// The file to write, which must not exist. Until it is complete, its name ends in .incomplete.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// MiB of memory for coins that undo data has, at least 16; what does not fit goes to a
-    /// temporary file [default: 450].
+    /// MiB of memory for coins from undo data, at least 16; what does not fit goes to a temporary
+    /// file [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -68,7 +69,7 @@ Examples:
   apus snapshot create -o utxo.dat                     at the tip of Bitcoin Core's own directory
   apus snapshot create --height 935000 -o utxo.dat     at a height that Core 31 loads";
 
-/// Show what a snapshot file holds: base block, coins, and the hash that Core knows for some
+/// Show what a snapshot file holds: base block, coins, and its hash, which Core lists for some
 /// heights.
 #[derive(Args)]
 pub struct Info {
@@ -82,37 +83,40 @@ pub struct Info {
     json: bool,
 }
 
-/// Prove that a snapshot is what the blocks up to its base block leave unspent, and keep nothing.
+/// Prove that a snapshot holds exactly the coins that the blocks up to its base block leave
+/// unspent.
 ///
-/// Every coin is proved, with its height, whether a coinbase made it, its amount and its script;
-/// and that there is no other. That takes one pass over the blocks in any order, on all cores,
-/// without hints or look-ups. A wrong snapshot is refused, and the coins that differ are named.
+/// The proof covers the height, amount, script and coinbase flag of every coin, and that no coin is
+/// missing. It takes one pass over the blocks in any order, on all cores, without hints or
+/// look-ups, and keeps nothing on disk. A wrong snapshot is refused, and the coins that differ are
+/// named.
 ///
-/// That the blocks are valid is another question: without --full they are taken as valid, but for
-/// the rules that need no coins. With it, the error names the first block that is not, and the rule
-/// as Bitcoin Core names it.
+/// Without --full the blocks are taken as valid, except for the rules that need no coins. With
+/// --full every rule is checked, and an error names the first invalid block and Bitcoin Core's
+/// reject reason.
 #[derive(Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct Verify {
     /// The snapshot file.
     file: PathBuf,
-    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory,
-    /// which is only read. May be given many times [default: the blocks of the data directory].
+    /// Read blocks from this file (bootstrap.dat, blk*.dat), or from this Bitcoin Core data or
+    /// blocks directory, which is not changed. May be given many times [default: the blocks of the
+    /// data directory].
     #[arg(long, value_name = "PATH", num_args = 1..)]
     from: Vec<PathBuf>,
     #[command(flatten)]
     directory: Directory,
-    /// Check every script and rule too. The coins for that are in the rev files next to the blocks;
-    /// where some are missing, a join of the blocks finds them, with temporary files in TMPDIR of
-    /// usually half the bytes of the blocks.
+    /// Check every script and rule, too. The spent coins come from the rev files next to the
+    /// blocks; if some are missing, a join of the blocks finds them, with temporary files in TMPDIR
+    /// that usually take half as many bytes as the blocks.
     #[arg(long)]
     full: bool,
-    /// 0: the same as --full.
+    /// Same as --full.
     #[arg(long, hide = true, value_parser = ["0"])]
     assumevalid: Option<String>,
-    /// MiB of memory for the snapshot's coins, which take about as much as the file, at least 16;
-    /// of free memory a quarter serves as well. What does not fit goes to temporary files [default:
-    /// 450].
+    /// MiB of memory for the snapshot's coins, at least 16; they take about as much as the file. If
+    /// a quarter of the free memory is more, that is used. What does not fit goes to temporary
+    /// files [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -122,8 +126,8 @@ pub struct Verify {
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
-  apus snapshot verify utxo.dat                        by the blocks of Bitcoin Core's own directory
-  apus snapshot verify utxo.dat --from /old/node       by the block files of another node
+  apus snapshot verify utxo.dat                        with Bitcoin Core's own directory
+  apus snapshot verify utxo.dat --from /old/node       with the block files of another node
   apus snapshot verify utxo.dat --from /old/node --full
                                                        and every script in these blocks";
 
@@ -132,10 +136,10 @@ Examples:
 /// bitcoind then starts on the directory at the snapshot's height, fetches the blocks after it, and
 /// validates those up to it in the background. Nothing is proved here: the snapshot is trusted if
 /// its hash is the one that Core's chain parameters list for its block. `apus sync --from` a node
-/// with the blocks goes on with the validation, in far less time than bitcoind.
+/// that has the blocks continues the validation, in far less time than bitcoind.
 ///
-/// The directory needs the headers up to the snapshot's block: those that bitcoind has left, those
-/// of the blocks given with --from, or those of peers, who are asked if any are missing.
+/// The headers up to the snapshot's block are needed: those that bitcoind has left in the
+/// directory, those of the blocks given with --from, or, if some are missing, those of peers.
 #[derive(Args)]
 #[command(after_help = LOAD_EXAMPLES)]
 pub struct Load {
@@ -143,14 +147,14 @@ pub struct Load {
     file: PathBuf,
     #[command(flatten)]
     directory: Directory,
-    /// A file of blocks, or a Bitcoin Core data or blocks directory, for its headers alone. May be
-    /// given many times.
+    /// Read headers from this file of blocks, or from this Bitcoin Core data or blocks directory.
+    /// May be given many times.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     from: Vec<PathBuf>,
     #[command(flatten)]
     peers: PeerArgs,
-    /// MiB of memory for coins that are in another order than Core's, at least 16; what does not
-    /// fit goes to a temporary file [default: 450].
+    /// MiB of memory for sorting coins that are not in Core's order, at least 16; what does not fit
+    /// goes to a temporary file [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     #[command(flatten)]
@@ -162,7 +166,7 @@ pub struct Load {
 
 const LOAD_EXAMPLES: &str = "\
 Examples:
-  apus snapshot load utxo.dat                         with headers of peers, if they are missing
+  apus snapshot load utxo.dat                         with headers from peers, if some are missing
   apus snapshot load utxo.dat --from /old/node --datadir new";
 
 /// Runs one of the commands.
@@ -203,14 +207,14 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     Ok(exit::status(summary.interrupted))
 }
 
-/// The path of a file that is to be made.
+/// Returns the path of a file that is to be created.
 ///
 /// # Errors
-/// There is something already, or it is standard output.
+/// The path exists, or is standard output.
 fn new_file(path: &Path) -> Result<PathBuf, Failure> {
     if path == Path::new("-") {
         return Err(Failure::usage(
-            "--output -: the file is renamed once it is whole, which standard output does not \
+            "--output -: the file is renamed once it is complete, which standard output does not \
              allow: name a file",
         ));
     }
@@ -254,13 +258,14 @@ fn verified_text(summary: &Summary, file: &Path, is_full: bool) -> String {
     let blocks = match is_full {
         true => "Every rule and every script of these blocks was checked.",
         false => {
-            "The blocks were taken as valid, but for rules that need no coins; --full checks \
-             everything."
+            "The blocks were taken as valid, except for the rules that need no coins; --full \
+             checks everything."
         }
     };
     format!(
-        "{} is what the blocks up to height {} leave unspent, block {}: {} coins, each with its \
-         height, amount and script, and no other. Proved in {}\n{blocks}",
+        "{} is what the blocks up to height {}, block {}, leave unspent: {} coins, each with its \
+         height, amount and script, and no other. Proved in {}\n\
+         {blocks}",
         file.display(),
         thousands(summary.height.into()),
         summary.best_block,
@@ -280,7 +285,7 @@ struct CreatedJson {
     interrupted: bool,
 }
 
-/// The object of Core's `dumptxoutset`, as far as it is known without a pass over all coins, and
+/// Returns the object of Core's `dumptxoutset`, without what needs a pass over all coins, and with
 /// what Apus adds.
 fn created_json(summary: &SnapshotSummary, path: &Path) -> String {
     let json = CreatedJson {
@@ -374,7 +379,7 @@ struct LoadedJson {
     interrupted: bool,
 }
 
-/// The object of Core's `loadtxoutset`, and what Apus adds.
+/// Returns the object of Core's `loadtxoutset`, with what Apus adds.
 fn loaded_json(loaded: &SnapshotLoaded, path: &Path) -> String {
     let json = LoadedJson {
         coins_loaded: loaded.coins,
@@ -395,7 +400,7 @@ fn loaded_text(loaded: &SnapshotLoaded, path: &Path) -> String {
         "Loaded {} coins in {}: the UTXO set of height {}, block {}\n\
          Trusted, not proved: its hash is the one that Bitcoin Core's chain parameters list.\n\
          bitcoind starts at this height and validates the blocks up to it in the background; \
-         `apus sync --from` a node that has them goes on with that",
+         `apus sync --from` a node that has them continues the validation",
         thousands(loaded.coins),
         precise(loaded.elapsed),
         thousands(loaded.height.into()),
@@ -431,18 +436,19 @@ fn info_text(info: &SnapshotInfo) -> String {
         None => format!("unknown, with the magic bytes {}", hex(&info.magic)),
     };
     let listed = match info.is_as_listed() {
-        Some(true) => "the one that Bitcoin Core's chain parameters list for this block",
+        Some(true) => "yes: Bitcoin Core's chain parameters list this hash for this block",
         Some(false) => {
             "WRONG: Bitcoin Core's chain parameters list another hash for this block, and Core \
              refuses this file"
         }
         None => {
-            "Bitcoin Core's chain parameters list none for this block, and Core loads no such file"
+            "no: Bitcoin Core's chain parameters list no hash for this block, and Core does not \
+             load the file"
         }
     };
     let order = match info.is_sorted {
         true => "that of Bitcoin Core",
-        false => "another one than Bitcoin Core's",
+        false => "not that of Bitcoin Core",
     };
     format!(
         "network            {chain}\n\
@@ -450,7 +456,7 @@ fn info_text(info: &SnapshotInfo) -> String {
          coins              {} of {} transactions\n\
          total amount       {} BTC\n\
          hash_serialized_3  {}\n\
-         that hash          {listed}\n\
+         listed by Core     {listed}\n\
          order of coins     {order}\n\
          bytes              {}",
         info.base,

@@ -103,7 +103,7 @@ fn json(status: &Status) -> String {
     serde_json::to_string(&json).expect("plain data")
 }
 
-/// The line about the second UTXO set. `height` is that of the first one.
+/// Returns the line about the second UTXO set. `height` is that of the first one.
 fn snapshot_text(snapshot: &SnapshotStatus, height: u32) -> String {
     let at = |height: Option<u32>| match height {
         Some(height) => format!("at height {}", thousands(height.into())),
@@ -111,16 +111,17 @@ fn snapshot_text(snapshot: &SnapshotStatus, height: u32) -> String {
     };
     let what_next = match snapshot.base_height {
         Some(base) if height >= base => {
-            "validated up to that block; bitcoind replaces the one by the other at its next start"
+            "validated up to that block; bitcoind replaces the other UTXO set with it at its next \
+             start"
                 .to_string()
         }
         Some(base) => format!(
-            "all of the above is about the validated UTXO set, which has {} blocks to go; \
-             `apus sync` goes on with it",
+            "the lines above are about the validated UTXO set, which has {} blocks to go; `apus \
+             sync` continues it",
             thousands((base - height).into())
         ),
-        None => "and no header of that block is known, without which bitcoind does not start; \
-                 `apus sync` goes on with the other UTXO set"
+        None => "the header of that block is not known, and bitcoind does not start without it; \
+                 `apus sync` continues the other UTXO set"
             .to_string(),
     };
     format!(
@@ -132,7 +133,7 @@ fn snapshot_text(snapshot: &SnapshotStatus, height: u32) -> String {
     )
 }
 
-/// Which blocks are stored, which are missing, and what to do about it.
+/// Says which blocks are stored, which are missing, and how to get them.
 fn blocks_text(status: &Status) -> String {
     let above = above_tip_words(&status.above_tip);
     let from = thousands(status.blocks_from.into());
@@ -149,7 +150,7 @@ fn blocks_text(status: &Status) -> String {
     [vec![connected], above].concat().join("; ")
 }
 
-/// Which of the connected blocks have undo data.
+/// Says which of the connected blocks have undo data.
 fn undo_text(status: &Status) -> String {
     let from = match status.pruned {
         true => status.undo_from.max(status.blocks_from),
@@ -190,7 +191,7 @@ fn text(status: &Status) -> String {
         text += &snapshot_text(snapshot, status.height);
     }
     for path in &status.unused {
-        text += &format!("\nunused      {}: bitcoind has left it; remove it", path.display());
+        text += &format!("\nunused      {}: bitcoind left it behind; remove it", path.display());
     }
     for work in &status.unfinished {
         let what = match work {

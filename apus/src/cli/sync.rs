@@ -23,26 +23,26 @@ use super::{exit, log, report};
 
 /// Check blocks from peers or from files, and connect them.
 ///
-/// Carries on from whatever the data directory holds. Without --from, blocks come from peers of the
-/// network. Those of files may come in any order and more than once; the best valid chain wins, as
-/// in Bitcoin Core.
+/// Continues from what the data directory holds. Without --from, blocks are downloaded from peers.
+/// Files may hold blocks in any order and more than once; the best valid chain wins, as in Bitcoin
+/// Core.
 #[derive(Args)]
 pub struct SyncCommand {
-    /// A file of blocks (bootstrap.dat, blk*.dat), or a Bitcoin Core data or blocks directory,
-    /// including a bootstrap.dat in it. May be given many times. With --connect, --addnode or
-    /// --follow, peers have the blocks that are missing in it or damaged.
+    /// Read blocks from this file (bootstrap.dat, blk*.dat), or from this Bitcoin Core data or
+    /// blocks directory, including a bootstrap.dat in it. May be given many times. With --connect,
+    /// --addnode or --follow, blocks that are missing or damaged there are downloaded from peers.
     #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
     pub from: Vec<PathBuf>,
     #[command(flatten)]
     pub peers: PeerArgs,
-    /// Delete old blocks: block and undo files are to have at most so many MiB, at least 550.
-    /// 0 keeps all; 1 deletes none by itself (see `apus prune`) [default: 0].
+    /// Delete old blocks, so that block and undo files take at most this many MiB, at least 550. 0:
+    /// keep all blocks; 1: delete only with `apus prune` [default: 0].
     ///
-    /// Files go once their blocks are 288 below the tip, none before the tip is above height
-    /// 100,000 of mainnet (1,000 of other networks), and none that an index of bitcoind's has yet
-    /// to read. Blocks go in order then, or by SwiftSync, which does not store those that it would
-    /// delete (with --assumevalid=0 it stores all, and deletes at its end).
-    /// bitcoind needs -prune on a pruned directory, and so does Apus.
+    /// A file is deleted once all its blocks are at least 288 below the tip, but not before the tip
+    /// is above height 100,000 on mainnet (1,000 on other networks), nor before every index of
+    /// bitcoind has read its blocks. Blocks are then synced in order, or by SwiftSync, which does
+    /// not store blocks that it would delete (with --assumevalid=0 it stores all, and deletes at
+    /// the end). On a pruned directory, bitcoind needs -prune, and so does Apus.
     #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
     pub prune: Option<i64>,
     /// Small block files, for tests (Core's -fastprune).
@@ -52,8 +52,8 @@ pub struct SyncCommand {
     /// as bitcoind does at startup; 0: all [default: 6].
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub checkblocks: Option<u32>,
-    /// How thoroughly they are checked, from 0 to 4; `apus verify --help` says what each level
-    /// checks [default: 3].
+    /// How thoroughly --checkblocks checks, from 0 to 4; `apus verify --help` describes the levels
+    /// [default: 3].
     #[arg(long, value_name = "N", hide_short_help = true,
         value_parser = clap::value_parser!(u8).range(0..=4))]
     pub checklevel: Option<u8>,
@@ -61,16 +61,16 @@ pub struct SyncCommand {
     pub engine: Engine,
 }
 
-/// Rebuild the UTXO set from the blocks already there (Core's -reindex-chainstate).
+/// Rebuild the UTXO set from the stored blocks (Core's -reindex-chainstate).
 #[derive(Args)]
 pub struct ReindexCommand {
-    /// First make the block index anew from the block files, where it is damaged or lost
-    /// (Core's -reindex). Needs all of them; undo data is written anew.
+    /// First rebuild the block index from the block files, if it is damaged or lost (Core's
+    /// -reindex). Needs all block files; undo data is written again.
     #[arg(long)]
     index: bool,
     #[command(flatten)]
     engine: Engine,
-    /// Take the rebuilt UTXO set even if it ends below the present one.
+    /// Replace the UTXO set even if the rebuilt one ends at a lower height.
     #[arg(long)]
     allow_shrink: bool,
 }
@@ -88,7 +88,7 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
 }
 
 impl SyncCommand {
-    /// The options, and the sources of blocks.
+    /// Returns the options and the sources of blocks.
     ///
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
@@ -122,7 +122,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     })
 }
 
-/// Does `work` while it shows progress and listens for interrupts, and reports at the end.
+/// Runs `work` while showing progress and handling interrupts, and reports at the end.
 pub fn with_engine(
     reporting: Reporting,
     work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,
@@ -136,8 +136,7 @@ pub fn with_engine(
     let reported = reporting
         .report(|| summary_json(&summary, memory), || report::summary_text(&summary, memory));
     report::print_refusals(&summary);
-    reported
-        .map_err(|error| Failure::from(error).and("The work itself was done, and was saved"))?;
+    reported.map_err(|error| Failure::from(error).and("The work itself is done, and was saved"))?;
     Ok(exit_code(&summary))
 }
 

@@ -1,4 +1,4 @@
-//! `apus txoutset …`: questions about the UTXO set.
+//! `apus txoutset …`: statistics of the UTXO set.
 
 use std::process::ExitCode;
 
@@ -16,13 +16,13 @@ use super::{exit, output};
 
 #[derive(Subcommand)]
 pub enum TxOutSetCommand {
-    /// Statistics and hash of the UTXO set, as Bitcoin Core's gettxoutsetinfo prints them.
+    /// Print statistics and the hash of the UTXO set, as Bitcoin Core's gettxoutsetinfo does.
     Info(Info),
 }
 
 #[derive(Args)]
 pub struct Info {
-    /// The hash of the UTXO set to compute.
+    /// Which hash of the UTXO set to compute.
     #[arg(long, value_enum, default_value_t = HashType::HashSerialized3, value_name = "TYPE")]
     pub hash: HashType,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub enum HashType {
     /// SHA-256d of all coins in the order of their keys.
     #[value(name = "hash_serialized_3")]
     HashSerialized3,
-    /// No hash: the counts alone.
+    /// No hash, only the statistics.
     None,
 }
 
@@ -75,7 +75,8 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The statistics as `bitcoin-cli gettxoutsetinfo` prints them, without a newline at the end.
+/// Returns the statistics as `bitcoin-cli gettxoutsetinfo` prints them, without a newline at the
+/// end.
 ///
 /// Written by hand: Core prints the total amount as a number with eight decimals, which no
 /// floating-point number keeps.

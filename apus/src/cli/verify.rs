@@ -18,15 +18,15 @@ use super::report_json::ScriptDifferenceJson;
 use super::reporting::Reporting;
 use super::{exit, output};
 
-/// Most damage that is printed piece by piece; any other is only counted.
+/// The most pieces of damage that are printed; others are only counted.
 const DAMAGE_SHOWN: usize = 10;
 
 /// Check the last blocks, their undo data and the UTXO set against each other (Core's verifychain).
 ///
-/// Level 0 reads the blocks. 1 checks the rules that need no coins. 2 checks undo data. 3 takes the
-/// blocks back, in memory: the UTXO set must hold exactly the coins that they say. 4 connects them
-/// again, with scripts. Each level includes those below it. Damage is printed with its file and
-/// with what repairs it, and the exit status is then 1.
+/// Level 0 reads the blocks; level 1 checks the rules that need no coins; level 2 checks undo data;
+/// level 3 disconnects the blocks in memory, and checks that the UTXO set holds exactly their
+/// coins; level 4 connects them again, with scripts. Each level includes those below it. Damage is
+/// printed with its file and the command that repairs it, and the exit status is then 1.
 ///
 /// The directory is read and not changed. It may be pruned and on a read-only mount, and other
 /// programs may read it at the same time; bitcoind must not be running on it.
@@ -38,14 +38,14 @@ pub struct VerifyCommand {
     #[arg(long, alias = "checklevel", value_name = "N", default_value_t = node::CHECK_LEVEL,
         value_parser = clap::value_parser!(u8).range(0..=4))]
     level: u8,
-    /// The number of blocks from the tip down; 0: all.
+    /// Check this many blocks, from the tip down; 0: all.
     #[arg(long, alias = "checkblocks", value_name = "N", default_value_t = node::CHECK_BLOCKS)]
     blocks: u32,
-    /// MiB of coins that level 3 keeps in memory, at least 16: with more it comes further down
-    /// [default: 450].
+    /// MiB for the coins that level 3 keeps in memory, at least 16; with more, it reaches lower
+    /// heights [default: 450].
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
-    /// Level 4 takes the scripts of this block and its ancestors as valid; 0 checks every script
+    /// Level 4 takes the scripts of this block and its ancestors as valid; 0: check every script
     /// [default: as for `apus sync`].
     #[arg(long, value_name = "HASH")]
     assumevalid: Option<String>,
@@ -75,7 +75,7 @@ struct VerifiedJson {
     cpu_seconds: f64,
 }
 
-/// The heights that a level came through, from the tip down; both null if none.
+/// The heights that a level has checked; both are null if there are none.
 #[derive(Serialize)]
 struct LevelJson {
     level: u8,
@@ -115,11 +115,13 @@ pub fn run(command: &VerifyCommand, quiet: bool) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Prints what is damaged to standard error.
+/// Prints the damage to standard error.
 fn print_damage(found: &Verified) {
     for Damage { level, height, block, error } in found.damage.listed.iter().take(DAMAGE_SHOWN) {
         let height = thousands((*height).into());
-        output::note(format_args!("Damaged, at level {level}: block {block} at {height}: {error}"));
+        output::note(format_args!(
+            "Damaged, at level {level}: block {block} at height {height}: {error}"
+        ));
     }
     let shown = found.damage.listed.len().min(DAMAGE_SHOWN) as u64;
     if found.damage.count > shown {
@@ -168,7 +170,7 @@ fn json(found: &Verified) -> String {
     serde_json::to_string(&json).expect("plain data")
 }
 
-/// The name of the reason why a level came no further, in `--json`.
+/// Returns the name in `--json` of the reason why a level ended early.
 fn name(ended: Incomplete) -> &'static str {
     match ended {
         Incomplete::Pruned => "pruned",
@@ -203,13 +205,13 @@ fn text(found: &Verified) -> String {
     lines.join("\n")
 }
 
-/// What a level is about, and how far it came.
+/// Describes a level and the heights that it has checked.
 fn level_text(report: &LevelReport, found: &Verified) -> String {
     let about = match report.level {
-        0 => "blocks are read",
+        0 => "reading blocks",
         1 => "rules without coins",
         2 => "undo data",
-        3 => "blocks taken back",
+        3 => "blocks disconnected",
         _ => "blocks connected again",
     };
     let reached = match report.from > found.height {
@@ -224,8 +226,8 @@ fn level_text(report: &LevelReport, found: &Verified) -> String {
         None => "",
         Some(Incomplete::Pruned) => "; blocks below are pruned",
         Some(Incomplete::NoUndo) => "; undo data below is not stored (`apus reindex` writes it)",
-        Some(Incomplete::CacheFull) => "; a larger --dbcache comes further",
-        Some(Incomplete::Damaged) => "; not beyond what is damaged",
+        Some(Incomplete::CacheFull) => "; a larger --dbcache reaches lower heights",
+        Some(Incomplete::Damaged) => "; stopped by damage",
         Some(Incomplete::Stopped) => "; interrupted",
     };
     format!("level {}, {about}: {reached}{ended}", report.level)

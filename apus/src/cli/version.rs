@@ -1,4 +1,4 @@
-//! The version of the program, and what sets this build apart from those that people install.
+//! The version of the program, and how its build differs from an installed one.
 
 use std::hint::black_box;
 use std::panic;
@@ -10,12 +10,12 @@ use apus_node::ScriptEngine;
 struct Build {
     debug_assertions: bool,
     overflow_checks: bool,
-    /// What checks scripts unless `--script-engine` is given.
+    /// The script engine that is used without `--script-engine`.
     engine: ScriptEngine,
 }
 
-/// The version, with the commit and the script engine. A build with checks for tests, which is
-/// several times as slow, is named as such.
+/// Returns the version, with the commit and the script engine. A build with checks for tests, which
+/// is several times slower, is named as such.
 pub fn version() -> String {
     let build = Build {
         debug_assertions: cfg!(debug_assertions),
@@ -43,7 +43,7 @@ fn with_checks(version: &str, build: Build) -> String {
     }
 }
 
-/// Whether arithmetic that overflows is a panic; the compiler tells no other way.
+/// Returns whether arithmetic overflow panics; the compiler has no other way to ask.
 fn checks_overflow() -> bool {
     if cfg!(not(panic = "unwind")) {
         return cfg!(debug_assertions);

@@ -112,10 +112,10 @@ fn fill_up(options: &Options, source: &PathBuf, small: &Path, left: u64, what: &
     let SyncError::Store(error) = error else { panic!("{what}: {error}") };
     assert!(error.is_full(), "{what}: {error}");
     let text = error.to_string();
-    for words in ["the disk is full", "free some space", "the same command carries on"] {
+    for words in ["the disk is full", "free some space", "run the same command"] {
         assert!(text.contains(words), "{what}: {text}");
     }
-    let (_, height) = text.split_once("carries on from height ").unwrap();
+    let (_, height) = text.split_once("continues from height ").unwrap();
     let kept = height.split(';').next().unwrap().parse::<u32>().unwrap() - 1;
     assert_eq!(tools::status(options).unwrap().height, kept, "{what}: {text}");
     kept

@@ -230,7 +230,8 @@ fn hints_for_another_chain_are_not_converted() {
     let longer = Place::new(Network::Regtest);
     longer.sync(&[longer.write("chain", &with_genesis(small_fork(5, 200, 3, 1)))]);
     let out = place.root().join("out");
-    for (source, word) in [(&other, "which the hints do not fit"), (&longer, "sync it further")] {
+    for (source, word) in [(&other, "the hints do not fit the block"), (&longer, "sync it further")]
+    {
         for (from, to) in [(Format::Bip456, Format::Booster), (Format::Booster, Format::Bip456)] {
             let input = place.write_bytes("input", &created(source, None, from));
             let hints = HintsFile::open(&input).unwrap();
@@ -314,7 +315,7 @@ fn blocks_and_undo_data_that_are_not_stored_are_reported_with_what_to_do() {
         }
     });
     let text = refused(&place, None);
-    assert!(text.contains("is not stored here, its file was pruned"), "{text}");
+    assert!(text.contains("is not stored here, since its file was pruned"), "{text}");
 }
 
 #[test]
@@ -403,7 +404,7 @@ fn on_the_command_line() {
     assert!(peak.is_some_and(|bytes| bytes > 0) && mapped.is_some(), "{json}");
     says(&create(&["--force", "--height=201"]), 1, &["is at height 200"]);
 
-    says(&apus_hints(&["info", &out]), 0, &["bip456", "170", "bits per output", "least possible"]);
+    says(&apus_hints(&["info", &out]), 0, &["bip456", "170", "bits per output", "minimum size"]);
     let info: serde_json::Value =
         serde_json::from_slice(&apus_hints(&["info", "--json", &out]).stdout).unwrap();
     assert_eq!((&info["unspent"], &info["bytes"]), (&json["unspent"], &json["bytes"]));

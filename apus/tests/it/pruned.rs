@@ -84,7 +84,7 @@ fn a_pruned_source_is_named_with_its_height() {
     for below in [0, from - 10] {
         let error = first(below).try_sync(std::slice::from_ref(&path)).unwrap_err().to_string();
         let words = [
-            format!("{} is pruned below height {from}, and ", path.display()),
+            format!("{} is pruned below height {from}, but ", path.display()),
             format!(" ends at height {below}: name a source"),
         ];
         assert!(words.iter().all(|words| error.contains(words)), "{error}");
@@ -180,10 +180,7 @@ fn a_pruned_directory_carries_on_and_reorganises() {
     let (deep, _) = branch_of(&world, from as usize - 20, 700);
     let source = place.write("deep", &deep);
     let error = sync::sync(&target, &[source], Watch::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("is to be disconnected, but the block is pruned"),
-        "{error}"
-    );
+    assert!(error.to_string().contains(": the block is pruned"), "{error}");
     let status = tools::status(&target).unwrap();
     assert_eq!(status.height as usize, fork + 290);
 }
@@ -270,7 +267,7 @@ fn swiftsync_prunes_once_it_has_ended() {
     let target = Options { datadir: lower.datadir(), hints: Some(hints), ..target };
     let source = lower.write("again", &world.blocks);
     let error = sync::sync(&target, &[source], Watch::default()).unwrap_err();
-    assert!(error.to_string().contains("leave --hints out"), "{error}");
+    assert!(error.to_string().contains("leave out --hints"), "{error}");
     assert!(all > 0);
 }
 

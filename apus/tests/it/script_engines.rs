@@ -186,10 +186,10 @@ fn a_saved_difference_leaves_all_scripts_to_cores_engine() {
     let remedy = "run `apus reindex`";
     assert_ends(&output, 0, &["Warning: ", path.to_str().unwrap(), remedy]);
     let first_line = stderr(&output).lines().next().unwrap().to_string();
-    let words = format!("; scripts by Bitcoin Core's engine alone, because of {name}");
+    let words = format!("; Bitcoin Core's engine alone checks scripts, because of {name}");
     assert!(first_line.ends_with(&words), "{first_line}");
     let report = stdout(&output);
-    assert!(report.contains(remedy) && !report.contains("inputs by Apus"), "{report}");
+    assert!(report.contains(remedy) && !report.contains("inputs checked by Apus"), "{report}");
     let json = |args: &[&str]| -> serde_json::Value {
         let output = apus(&place, args);
         assert_ends(&output, 0, &[]);

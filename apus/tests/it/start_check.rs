@@ -172,7 +172,7 @@ fn a_damaged_block_is_replaced_where_others_have_it() {
     assert!(text.contains("no good copy is among the files given with --from"), "{text}");
     let summary = place.sync(&source("good", &world.blocks));
     let reasons: Vec<&str> = summary.repaired.iter().map(|r| r.reason.as_str()).collect();
-    assert!(reasons.len() == 1 && reasons[0].contains("is replaced by"), "{reasons:?}");
+    assert!(reasons.len() == 1 && reasons[0].contains("was replaced by"), "{reasons:?}");
     assert_eq!((summary.height, place.muhash()), (world.height(), coins));
     // What was damaged below it as well is found once the block is there.
     damage(&place, &world, Kind::Block, world.height() - 3, &mut Rng::new(22, 0));

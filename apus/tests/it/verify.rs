@@ -131,9 +131,9 @@ fn the_program_names_all_damage_and_its_repair() {
         "chainstate: the coin ",
         "`apus reindex` rebuilds the chainstate",
         "rev00000.dat at byte",
-        "`apus reindex --index` writes undo data anew",
+        "`apus reindex --index` writes the undo data again",
         "blk00000.dat at byte",
-        "replaces what is damaged in it",
+        "which replaces the damaged ones",
     ];
     assert_ends(&output, 1, &words);
     assert!(stdout(&output).contains("Damage found: 3"), "{}", stdout(&output));

@@ -88,19 +88,19 @@ impl fmt::Display for CoinDifference {
         match &self.kind {
             DifferenceKind::Missing => write!(f, ": missing, although no block spends it"),
             DifferenceKind::Spent(height) => {
-                write!(f, ": named as unspent, and block {height} spends it")
+                write!(f, ": named as unspent, but block {height} spends it")
             }
             DifferenceKind::NeverCreated => {
-                write!(f, ": named as unspent, and no block creates it")
+                write!(f, ": named as unspent, but no block creates it")
             }
-            DifferenceKind::Repeated => write!(f, ": there more than once"),
+            DifferenceKind::Repeated => write!(f, ": listed more than once"),
             DifferenceKind::Changed { chain, snapshot } => {
                 let mut separator = ": ";
                 let mut differ = |name: &str, ours: String, theirs: String| {
                     if ours == theirs {
                         return Ok(());
                     }
-                    write!(f, "{separator}{name} {theirs}, and the chain has {ours}")?;
+                    write!(f, "{separator}{name} {theirs}, but the chain has {ours}")?;
                     separator = "; ";
                     Ok(())
                 };

@@ -62,7 +62,7 @@ pub enum SyncError {
     #[error("{0}")]
     WouldShrink(String),
     /// The work was asked to stop. What is done is saved, if it can be carried on.
-    #[error("interrupted: nothing was changed, and the same command starts again")]
+    #[error("interrupted: nothing was changed; run the same command to start again")]
     Stopped,
 }
 

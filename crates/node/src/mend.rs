@@ -223,7 +223,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
             format!("the one in {} at byte {}", file.path.display(), place.offset)
         }
     };
-    let reason = format!("the copy stored here was damaged ({what}) and is replaced by {from}");
+    let reason = format!("the copy stored here was damaged ({what}) and was replaced by {from}");
     let repaired = refusal(node, &step, reason);
     let (shared, ledger) = node.split();
     let (files, tree) = (shared.files, shared.tree);

@@ -230,13 +230,17 @@ impl Node {
         entries.sort_unstable_by_key(|entry| entry.height);
         for entry in entries {
             if !proof_of_work(&entry.hash, entry.header.bits, self.tree.network()) {
-                let what = format!("block {} has no proof of work", entry.hash);
+                let what = format!("the entry of block {} has no valid proof of work", entry.hash);
                 return Err(StoreError::new(self.dir.index_path(), what));
             }
             let id = self.tree.restore(entry.hash, &entry.header, entry.record.status.is_failed());
             let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
             let Some(id) = fits else {
-                let what = format!("block {} does not fit its parent", entry.hash);
+                let what = format!(
+                    "the entry of block {} has no parent, or a height that does not follow its \
+                     parent's",
+                    entry.hash
+                );
                 return Err(StoreError::new(self.dir.index_path(), what));
             };
             // Genesis is in the tree before its entry; every other one is appended with its own.
@@ -347,8 +351,8 @@ impl Node {
 pub fn not_indexed(chainstate: &Chainstate, best: &Hash, index: &Path, headers: u32) -> StoreError {
     let what = format!(
         "its best block {best}{} is not in the block index in {}, which ends at height {headers}: \
-         bring back the blocks that belong to it; or `apus reindex --allow-shrink` makes a lower \
-         UTXO set of the blocks that are here, and `apus sync` goes on with it",
+         restore the blocks that belong to it; or build a lower UTXO set from the blocks that are \
+         here with `apus reindex --allow-shrink`, and continue with `apus sync`",
         about_height(chainstate),
         index.display(),
     );
@@ -402,8 +406,8 @@ pub fn open_directory(
         let others: Vec<String> =
             others.map(|other| format!("--chain={}", other.chain.name())).collect();
         let next = match others.is_empty() {
-            true => "`apus sync --from` makes one".to_string(),
-            false => format!("there is one of another network here: {}", others.join(" or ")),
+            true => "`apus sync` builds one from peers, or from files with --from".to_string(),
+            false => format!("there is one of another network: use {}", others.join(" or ")),
         };
         return Err(SyncError::Input(format!(
             "{} holds no UTXO set of {}; {next}",
@@ -438,7 +442,7 @@ fn refuse_blocks_not_indexed(
 ) -> Result<(), StoreError> {
     if index.reindexing {
         let what = "Bitcoin Core was rebuilding this block index and has not finished: let it \
-            finish, or let `apus reindex --index` make the index anew";
+                    finish, or rebuild the index with `apus reindex --index`";
         return Err(StoreError::new(dir.index_path(), what));
     }
     let blocks = dir.blocks_path();
@@ -452,8 +456,9 @@ fn refuse_blocks_not_indexed(
         let header = Header::parse(&mut Cursor::new(&block.bytes));
         // A crash may have left only the genesis block.
         if !header.is_ok_and(|header| header.hash() == network.genesis_hash) {
-            let what = "there are blocks here and no index of them: `apus reindex --index` makes \
-                one; or read them into another directory (--from this one --datadir another)";
+            let what = "there are block files here, but no index of them: build one with `apus \
+                        reindex --index`, or read the blocks into another directory (`apus sync \
+                        --from` this one `--datadir` another)";
             return Err(StoreError::new(blocks, what));
         }
     }

@@ -268,7 +268,8 @@ impl Options {
         match (self.method, claim) {
             (Some(method @ (Method::InOrder | Method::Join)), Some((option, what))) => {
                 return Err(format!(
-                    "{option} is for SwiftSync, and --method={} uses no {what}: leave one out",
+                    "{option} is for SwiftSync, and --method={} uses no {what}: leave one of \
+                     them out",
                     method.name()
                 ));
             }
@@ -283,7 +284,8 @@ impl Options {
         }
         if self.method == Some(Method::Join) && matches!(self.prune, Some(Prune::Target(_))) {
             return Err(
-                "--method=join needs the blocks that --prune deletes: leave one out".to_string()
+                "--method=join needs the blocks that --prune deletes: leave one of them out"
+                    .to_string(),
             );
         }
         let may_join = matches!(self.method, None | Some(Method::Join)) && !self.has_claim();
@@ -311,8 +313,8 @@ impl Options {
             () => return Ok(()),
         };
         Err(format!(
-            "--witness=0 is for blocks of peers that a SwiftSync sums and does not store, since \
-             --prune would delete them: without {lacks} there are none"
+            "--witness=0 needs {lacks}: it is for blocks that a SwiftSync downloads from peers \
+             and does not store, since --prune would delete them"
         ))
     }
 
@@ -386,7 +388,7 @@ mod tests {
         assert_eq!(base.check_witness(), Ok(()));
         let wrong = |options: Options, word: &str| {
             let what = options.check_witness().unwrap_err();
-            assert!(what.contains(&format!("without {word}")), "{what}");
+            assert!(what.contains(&format!("needs {word}")), "{what}");
             assert_eq!(Options { witness: true, ..options }.check_witness(), Ok(()));
         };
         wrong(Options { hints: None, ..base.clone() }, "--hints or --snapshot");

@@ -46,7 +46,8 @@ impl Rebuild {
         // With a chainstate and no index, opening the directory says more about what is missing.
         if !is_dir("blocks/index") && !is_dir("chainstate") {
             return Err(SyncError::Input(format!(
-                "{} holds no blocks to reindex; `apus sync --from` brings some",
+                "{} holds no blocks to reindex; `apus sync` downloads blocks, or reads them from \
+                 files with --from",
                 network_dir.display()
             )));
         }

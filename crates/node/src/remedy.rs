@@ -48,7 +48,7 @@ fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
     let then = match error.path.strip_prefix(std::env::temp_dir()) {
         _ if is_ours => ", and run the same command again",
         Ok(path) if is_temporary(path) => " there, or name another directory with TMPDIR",
-        _ => ", or name a file on another disk; nothing is left of what was written",
+        _ => ", or name a file on another disk; the incomplete file was removed",
     };
     error.what += &format!(" (the disk is full: {REMEDY}{then})");
     error
@@ -85,9 +85,9 @@ pub fn naming_uncommitted<T>(
     naming(options, work).map_err(|error| {
         let Some(option) = options.claim_option() else { return error };
         let next = match error {
-            SyncError::Hints { .. } | SyncError::Differs { .. } => "get the right hints, or ",
+            SyncError::Hints { .. } | SyncError::Differs { .. } => "get correct hints, or ",
             SyncError::Snapshot { .. } => {
-                "`apus snapshot verify` names coins that differ; get a right snapshot, or "
+                "`apus snapshot verify` names the coins that differ; get a correct snapshot, or "
             }
             SyncError::Refused(_) | SyncError::Unproved(_) => "",
             _ => return error,
@@ -103,7 +103,7 @@ pub fn naming_wrong_hints<T>(
 ) -> Result<T, SyncError> {
     naming(options, work).map_err(|error| match error {
         SyncError::Hints { .. } | SyncError::Differs { .. } => {
-            error.with_note(". Get the right hints, or sync without --hints")
+            error.with_note(". Get correct hints, or sync without --hints")
         }
         other => other,
     })
@@ -123,8 +123,8 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     let fixed = |text: &str| Some(text.to_string());
     if path.starts_with(options.join_path()) || path.starts_with(options.spill_path()) {
         return Some(format!(
-            "remove {}, and the same command starts the join over, on another disk with \
-             --spilldir; or sync with --method=order, which makes no such files",
+            "remove {} and run the same command, which starts the join over (on another disk with \
+             --spilldir); or sync with --method=order, which makes no such files",
             options.join_path().display()
         ));
     }
@@ -134,7 +134,9 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     let unfinished = network_dir.join(REBUILD_DIRECTORY);
     if path.starts_with(&unfinished) {
         let directory = unfinished.display();
-        return Some(format!("remove {directory}, and `apus reindex` starts from the beginning"));
+        return Some(format!(
+            "remove {directory} and run `apus reindex`, which starts from the beginning"
+        ));
     }
     if path.starts_with(network_dir.join("chainstate")) {
         return fixed("`apus reindex` rebuilds the chainstate from the blocks");
@@ -142,14 +144,14 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     let first = path.strip_prefix(&blocks).ok()?.components().next();
     let Some(Component::Normal(name)) = first else { return None };
     match name.to_string_lossy().get(..3) {
-        Some("rev") => fixed("`apus reindex --index` writes undo data anew"),
+        Some("rev") => fixed("`apus reindex --index` writes the undo data again"),
         Some("blk") if !path.exists() => fixed(
             "put the file back; or sync into a new directory (`apus sync --from` this one and a \
              node that has the missing blocks `--datadir` new)",
         ),
         Some("blk") => fixed(
-            "`apus reindex` notes the file, and then `apus sync --from` a node or a file that has \
-             its blocks replaces what is damaged in it",
+            "run `apus reindex`, which notes the file, and then `apus sync --from` a node or a \
+             file that has its blocks, which replaces the damaged ones",
         ),
         _ => None,
     }

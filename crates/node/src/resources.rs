@@ -163,14 +163,14 @@ pub fn cache_bytes(dbcache_bytes: usize, headers: usize) -> usize {
         return dbcache_bytes;
     }
     tracing::warn!(
-        "--dbcache of {} MiB takes about {} MiB of memory with all that a sync needs next to \
-         it, and {} MiB are available ({}): {} MiB are used for cached coins{}",
+        "--dbcache of {} MiB takes about {} MiB of memory, with everything else that a sync \
+         needs, but {} MiB are available ({}): {} MiB are used for cached coins{}",
         wanted / MIB,
         (held + IN_ORDER_BYTES + wanted.saturating_mul(IN_ORDER_PERCENT) / 100) / MIB,
         limit.bytes / MIB,
         limit.source,
         fits / MIB,
-        if fits > CACHE_BYTES_MIN { "" } else { ", and the system may end the sync" }
+        if fits > CACHE_BYTES_MIN { "" } else { ", and the system may kill the sync" }
     );
     fits as usize
 }

@@ -44,8 +44,8 @@ impl SnapshotChainstate {
         // bitcoind warns of more bytes, and takes the first ones.
         let Some(base) = bytes.first_chunk() else {
             let what = format!(
-                "it holds {} bytes, and the hash of a snapshot's base block has 32: remove the \
-                 directory that it is in, and load the snapshot again",
+                "it holds {} bytes, but the hash of a snapshot's base block has 32: remove the \
+                 directory of this file, and load the snapshot again",
                 bytes.len()
             );
             return Err(StoreError::new(path, what));
@@ -120,8 +120,8 @@ pub fn announce(
 ) -> Result<(), StoreError> {
     if let Some(snapshot) = SnapshotChainstate::find(disk, network_dir)? {
         observer.note(&format!(
-            "{} holds the UTXO set that bitcoind works with, from a snapshot of block {}: this is \
-             about the other one, in chainstate, which is validated from the first block on",
+            "{} holds the UTXO set that bitcoind works with, from a snapshot of block {}: this \
+             command uses the other one, in chainstate, which is validated from the first block on",
             network_dir.join(DIRECTORY).display(),
             snapshot.base
         ));

@@ -80,7 +80,7 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
         Part {
             bytes: coins.least,
             name: match node.ledger.builds_anew {
-                true => "coins of the set that is built next to the present one",
+                true => "coins of the new UTXO set next to the present one",
                 false if in_order => "coins and their merging",
                 false => "coins",
             },
@@ -117,8 +117,8 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
     }
     for Demand { volume, likely, .. } in demands.iter().filter(|of| of.volume.free < of.likely) {
         tracing::warn!(
-            "{}: {} MiB are free, and about {} MiB will probably be needed; if the disk fills \
-             up, the work done until then is kept, and the same command carries on",
+            "{}: {} MiB are free, but about {} MiB will probably be needed; if the disk fills up, \
+             the work done until then is kept, and the same command continues",
             volume.path.display(),
             volume.free / MIB,
             likely.div_ceil(MIB)
@@ -154,7 +154,7 @@ impl Lack {
         let part = |part: &Part| format!("{} of {}", size(part.bytes), part.name);
         let parts: Vec<String> = self.parts.iter().map(part).collect();
         format!(
-            "a join may need {} where {} is ({}), and {} are free there",
+            "a join may need {} on the disk of {} ({}), but {} are free there",
             size(self.needed),
             self.path.display(),
             parts.join(", "),
@@ -166,8 +166,8 @@ impl Lack {
     pub fn into_error_of_proof(self) -> StoreError {
         let what = format!(
             "the disk is too small: some blocks have no undo data, and without it {}. Nothing was \
-             written: name a directory on a larger disk with TMPDIR, or leave --full out, which \
-             takes the blocks as valid",
+             written: name a directory on a larger disk with TMPDIR, or leave out --full to take \
+             the blocks as valid",
             self.words()
         );
         StoreError::full(self.path, what)
@@ -286,8 +286,8 @@ fn too_small(free: u64, needed: u64, parts: &[Part]) -> String {
         .map(|part| format!("{} MiB of {}", part.bytes.div_ceil(MIB), part.name))
         .collect();
     format!(
-        "the disk is too small: at least about {} MiB are needed here ({}, and the space that must \
-         stay free), and {} MiB are free: free some space, or give a directory on a larger \
+        "the disk is too small: at least about {} MiB are needed here ({}, and the space that \
+         must stay free), but {} MiB are free: free some space, or give a directory on a larger \
          disk",
         needed.div_ceil(MIB),
         parts.join(", "),
@@ -431,8 +431,8 @@ mod tests {
         let lack = lack(&[(full, vec![part(100, SPILL), part(0, "blocks")])]).unwrap();
         assert_eq!(
             lack.to_string(),
-            "a join may need 100 GB where /s is (100 GB of temporary files), and 60 GB are free \
-             there; --spilldir puts its temporary files on another disk"
+            "a join may need 100 GB on the disk of /s (100 GB of temporary files), but 60 GB are \
+             free there; --spilldir puts its temporary files on another disk"
         );
         let error = lack.into_error();
         assert!(error.to_string().contains("--method=order"), "{error}");

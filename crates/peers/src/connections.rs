@@ -349,7 +349,7 @@ impl Connections {
     fn lose(&mut self, id: PeerId, error: &TransportError, observer: &dyn Observer) {
         match error {
             TransportError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                self.close(id, false, "it has hung up".to_string(), observer);
+                self.close(id, false, "it closed the connection".to_string(), observer);
             }
             TransportError::Io(_) => self.close(id, false, error.to_string(), observer),
             _ => self.close(id, true, error.to_string(), observer),
@@ -429,7 +429,7 @@ impl Connections {
             }
         }
         if let Err(error) = self.dialer.save() {
-            tracing::warn!("addresses of peers are not saved: {error}");
+            tracing::warn!("cannot save the addresses of peers: {error}");
         }
     }
 }

@@ -138,8 +138,8 @@ pub fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, 
     let magic = file.head().network;
     if magic != network.magic {
         let what = format!(
-            "it is of another network than {}: its head has the magic bytes {}; --chain names the \
-             network",
+            "it is for another network than {}, with the magic bytes {}; choose the network with \
+             --chain",
             network.chain.name(),
             hex(&magic)
         );

@@ -40,7 +40,9 @@ impl HintsFile {
         let file = Disk::new().open_read(&path)?;
         let wrong = |error| SyncError::Hints { path: path.clone(), error };
         if !path.is_file() {
-            return Err(wrong(HintsError::new("this is not a hints file, and no regular file")));
+            return Err(wrong(HintsError::new(
+                "this is not a hints file: it is not a regular file",
+            )));
         }
         if file.is_empty()? {
             return Err(wrong(HintsError::new("this is not a hints file: the file is empty")));
@@ -83,7 +85,7 @@ mod tests {
             Err(error) => error.to_string(),
         };
         assert!(refused(&path).contains("some.hints"), "it does not exist");
-        assert!(refused(dir.path()).ends_with("and no regular file"));
+        assert!(refused(dir.path()).ends_with("not a regular file"));
         std::fs::write(&path, []).unwrap();
         assert!(
             refused(&path).ends_with("some.hints: this is not a hints file: the file is empty")

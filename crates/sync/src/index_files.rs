@@ -135,8 +135,8 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     let blocks = options.blocks_path();
     if !network_dir.is_dir() || !blocks.is_dir() {
         return Err(SyncError::Input(format!(
-            "{} does not exist: there are no block files to make an index of; `apus sync --from` \
-             brings some",
+            "{} does not exist: there are no block files to index; `apus sync` downloads blocks, \
+             or reads them from files with --from",
             blocks.display()
         )));
     }
@@ -152,9 +152,9 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     for (expected, file) in source.files().iter().enumerate() {
         if file.number != Some(expected as u32) {
             let missing = blocks.join(format!("blk{expected:05}.dat"));
-            let what = "this block file is missing: the directory was pruned, or has lost it, and \
-                an index of what is left could not reach the tip; put the file back, or sync into \
-                a new directory (`apus sync --from` a node with all blocks `--datadir` new)";
+            let what = "this block file is missing: it was pruned or lost, and an index of the \
+                        other files could not reach the tip; put the file back, or sync into a \
+                        new directory (`apus sync --from` a node with all blocks `--datadir` new)";
             return Err(StoreError::new(missing, what).into());
         }
     }
@@ -259,8 +259,8 @@ impl Inventory {
                 }
                 Verdict::Damaged(copies) => {
                     for DamagedCopy { place, what } in copies {
-                        let remedy =
-                            "`apus sync --from` a node or a file that has the block stores it anew";
+                        let remedy = "`apus sync --from` a node or a file that has the block \
+                                      stores it again";
                         let reason = format!("the block stored here is damaged ({what}); {remedy}");
                         self.refuse(id, place, reason);
                     }

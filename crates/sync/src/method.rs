@@ -98,7 +98,7 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
     {
         return Err(SyncError::Input(format!(
             "an interrupted join of the blocks up to height {height} needs blocks that are not \
-             stored yet: name their files again with --from, or give up what it has saved with \
+             stored yet: name their files again with --from, or give up the join's progress with \
              --method=order or --method=join"
         )));
     }
@@ -158,7 +158,7 @@ fn pruned(node: &Node) -> Option<String> {
         () if node.ledger.pruning.target().is_some() => "--prune deletes block files",
         () => return None,
     };
-    Some(format!("{pruned}, and a join needs those of all blocks that it connects"))
+    Some(format!("{pruned}, and a join needs the files of all blocks that it connects"))
 }
 
 /// The blocks that a join can take: those above the active chain whose bytes are available and that
@@ -245,7 +245,7 @@ impl ChosenMethod {
     fn carry_on(node: &Node, saved: SavedTarget) -> Self {
         let first = node.tree.node(node.tip()).height + 1;
         let blocks = Waiting::between(node, first, saved.target);
-        let join = Self::join(node, blocks, "an interrupted join is carried on".to_string());
+        let join = Self::join(node, blocks, "an interrupted join is continued".to_string());
         let estimate = join.estimate.map(|all| all.mul_f64(1.0 - saved.done));
         Self { estimate, target: Some(saved.target), is_automatic: false, ..join }
     }

@@ -115,8 +115,8 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
         None => String::new(),
     };
     observer.note(&format!(
-        "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync goes \
-         on with the one in chainstate, which is validated from the first block on; when that \
+        "bitcoind works here with a UTXO set from a snapshot of block {}{height}. This sync \
+         continues the one in chainstate, which is validated from the first block on; once that \
          passes the snapshot's block, the other one is removed",
         snapshot.base
     ));
@@ -138,8 +138,8 @@ fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
     match node.ledger.pruning.is_pruned {
         false => Ok(()),
         true => Err(SyncError::Input(format!(
-            "{option} makes a new UTXO set from all blocks, and those of {} below height {} are \
-             pruned: leave {option} out, or sync into an empty directory",
+            "{option} builds a new UTXO set from all blocks, but the blocks of {} below height {} \
+             are pruned: leave out {option}, or sync into an empty directory",
             node.dir.path().display(),
             node.ledger.blocks_from()
         ))),
@@ -152,8 +152,8 @@ fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
     match options.witness {
         true => Ok(()),
         false => Err(SyncError::WrongOptions(
-            "--witness=0 is for an empty directory: where there is a UTXO set already, all blocks \
-             are stored until the new one is complete; leave it out"
+            "--witness=0 needs an empty directory: if there is a UTXO set already, all blocks are \
+             stored until the new one is complete; leave out --witness=0"
                 .to_string(),
         )),
     }
@@ -209,7 +209,7 @@ fn refuse_gap(node: &Node) -> Result<(), SyncError> {
     match node.sources.gap.as_ref().filter(is_above) {
         Some(gap) if best.is_none_or(|best| !node.tree.is_better(best, tip)) => {
             Err(SyncError::Input(format!(
-                "{gap}, and {} ends at height {}: name a source that has the blocks between them \
+                "{gap}, but {} ends at height {}: name a source that has the blocks between them \
                  with --from, or a peer that has them with --connect",
                 node.dir.path().display(),
                 height
@@ -234,7 +234,7 @@ fn begin_peers(
         let network = node.options.network.chain.name();
         observer.note(&format!(
             "No peer of {network} is known, and none is named with --connect or --addnode: \
-             connecting what is stored"
+             connecting stored blocks"
         ));
     }
     Ok(None)
@@ -352,7 +352,7 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            error.with_note(&format!(". Not taken from the sources: {first}{more}"))
+            error.with_note(&format!(". Refused: {first}{more}"))
         }
         _ => error,
     }

@@ -29,7 +29,9 @@ pub fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
 /// Words for saved progress of `work` that is there and cannot be read.
 pub fn unreadable(path: &Path, work: &str) -> String {
     let path = path.display();
-    format!("{path}: it is damaged, or another version of Apus has saved it: {work} starts over")
+    format!(
+        "{path}: the file is damaged, or was saved by another version of Apus: {work} starts over"
+    )
 }
 
 /// Words for damage to the temporary files of `work`.

@@ -37,7 +37,7 @@ pub fn check_reach(node: &Node) -> Result<(), SyncError> {
     let blocks = node.dir.blocks_path().display();
     let what = match present(node) {
         Present::Indexed(height) if reach < height => format!(
-            "the blocks here reach height {reach}, and the UTXO set is at height {height}: blocks \
+            "the blocks here reach height {reach}, but the UTXO set is at height {height}: blocks \
              {} to {height} are missing from {blocks}.",
             reach + 1
         ),
@@ -48,8 +48,8 @@ pub fn check_reach(node: &Node) -> Result<(), SyncError> {
         _ => return Ok(()),
     };
     Err(SyncError::WouldShrink(format!(
-        "{what} Nothing was changed. Bring missing blocks back, or `apus sync --from` a node that \
-         has them; to replace the UTXO set by a lower one all the same, say --allow-shrink"
+        "{what} Nothing was changed. Restore the missing blocks, or `apus sync --from` a node \
+         that has them; to replace the UTXO set by a lower one anyway, add --allow-shrink"
     )))
 }
 
@@ -64,9 +64,9 @@ pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> 
         Present::Indexed(height) if built < height && !may_shrink(&node.options) => {
             let why = refusals.first().map_or(String::new(), |first| format!(" ({first})"));
             Err(SyncError::WouldShrink(format!(
-                "the new UTXO set ends at height {built}{why}, and the present one is at height \
-                 {height}: the present one was kept. Mend the cause and run the same command \
-                 again, which carries on; to take the lower one, add --allow-shrink"
+                "the new UTXO set ends at height {built}{why}, but the present one is at height \
+                 {height}: the present one was kept. Remove the cause and run the same command to \
+                 continue; to take the lower one, add --allow-shrink"
             )))
         }
         _ => Ok(()),

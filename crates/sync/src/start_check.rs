@@ -95,8 +95,8 @@ fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
         None => Ok(()),
         Some(level) => Err(SyncError::WrongOptions(format!(
             "checkblocks={check_blocks} and checklevel={check_level} (options of `apus sync`, or \
-             in bitcoin.conf) came down to height {} with the coins that dbcache has room for: \
-             give a larger dbcache, or check fewer blocks",
+             in bitcoin.conf) reached only height {} with the coins that fit into dbcache: give a \
+             larger dbcache, or check fewer blocks",
             level.from
         ))),
     }

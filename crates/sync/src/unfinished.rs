@@ -31,8 +31,8 @@ pub fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError
         () => return Ok(()),
     };
     Err(SyncError::Input(format!(
-        "{} holds {what} that was interrupted and that builds on what is there: finish it first \
-         (`apus status` says how)",
+        "{} holds {what} that was interrupted and that needs the directory unchanged: finish it \
+         first (`apus status` says how)",
         directory.display()
     )))
 }

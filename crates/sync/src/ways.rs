@@ -142,7 +142,7 @@ fn show_tip(node: &mut Node, observer: &dyn Observer) {
 fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
     let height = claim.height(&node.tree).unwrap_or(0);
     observer.note(&format!(
-        "{} {} is for height {height}, and the UTXO set is at height {} already: it is not used",
+        "{} {} is for height {height} and is not used: the UTXO set is already at height {}",
         claim.option(),
         claim.path().display(),
         node.tree.node(node.tip()).height

@@ -47,7 +47,7 @@ fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
     if tip < after {
         return Err(SyncError::Input(format!(
             "the chain is too short to be pruned: it ends at height {tip}, and nothing is pruned \
-             below {after}"
+             before it reaches height {after}"
         )));
     }
     if given <= TIMES_ABOVE {
@@ -63,6 +63,8 @@ fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
         active.at(*height).is_some_and(|id| u64::from(node.tree.node(id).time) >= time)
     };
     (0..=tip).find(is_later).ok_or_else(|| {
-        SyncError::Input(format!("no block is as late as the time {given}, in seconds since 1970"))
+        SyncError::Input(format!(
+            "no block is as late as --height {given}, which is a time in seconds since 1970"
+        ))
     })
 }

@@ -95,14 +95,14 @@ impl Unfinished {
     /// How to carry the work on, for the user.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Rebuild { .. } => "`apus reindex` with the same options carries on",
+            Self::Rebuild { .. } => "run `apus reindex` with the same options to continue",
             Self::Join(_) => {
-                "the same command carries on; one with --method=order, --hints or --snapshot gives \
-                 it up"
+                "run the same command to continue; with --method=order, --hints or --snapshot it \
+                 is given up"
             }
             Self::SwiftSync { .. } => {
-                "the same command, with the same --hints or --snapshot, carries on; a command \
-                 without either gives it up"
+                "run the same command, with the same --hints or --snapshot, to continue; without \
+                 either it is given up"
             }
         }
     }

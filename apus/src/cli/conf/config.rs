@@ -1,4 +1,4 @@
-//! The settings of one run, and which of them it took.
+//! The settings of one run, and those that it has used.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use super::merge::{self, Found, Place, Setting};
 use super::network::NETWORK_FLAGS;
 use super::value::{self, Value};
 
-/// All settings of a run, with the directory and the network that they name.
+/// All settings of a run, with the data directory and the network that they name.
 #[derive(Debug)]
 pub struct Config {
-    /// What the files of this run hold.
+    /// The contents of the settings files.
     pub loaded: Loaded,
-    /// Settings that this run took from files, for its first line: file and `name=value`.
+    /// The settings that this run took from files, as file and `name=value`, for its first line.
     used: Vec<(PathBuf, String)>,
 }
 
 impl Config {
-    /// Reads the files of settings, as [`load`] does, and warns of what may surprise in them.
+    /// Reads the settings files with [`load`], and warns of settings whose meaning may surprise.
     ///
     /// # Errors
     /// As for [`load`].
@@ -28,10 +28,10 @@ impl Config {
         Ok(config)
     }
 
-    /// The setting in effect under this name.
+    /// Returns the setting in effect under this name.
     ///
     /// # Errors
-    /// It is a list or an object, in settings.json.
+    /// The setting is a list or an object in settings.json.
     pub fn find(&self, name: &str) -> Result<Option<Found>, String> {
         let Some(Setting { value, place }) =
             self.loaded.sources.get(self.loaded.chain.name(), name)
@@ -39,14 +39,14 @@ impl Config {
             return Ok(None);
         };
         match value {
-            Value::Array(_) | Value::Object => {
-                Err(format!("{place}: {name} must have one value, a text, a number, true or false"))
-            }
+            Value::Array(_) | Value::Object => Err(format!(
+                "{place}: {name} must be a text, a number, true or false, not a list or an object"
+            )),
             value => Ok(value.text().map(|text| Found { text, place })),
         }
     }
 
-    /// The setting in effect under this name, which the first line of the run then lists.
+    /// Returns the setting in effect under this name, and lists it in the first line of the run.
     pub fn take(&mut self, name: &str) -> Result<Option<Found>, String> {
         let found = self.find(name)?;
         if let Some(Found { text, place: Place::File(path, _) }) = &found {
@@ -55,19 +55,20 @@ impl Config {
         Ok(found)
     }
 
-    /// The setting as an integer: the number that its text starts with, as for Core.
+    /// Returns the setting as an integer: the number at the start of its text, as Core reads it.
     pub fn take_number(&mut self, name: &str) -> Result<Option<i64>, String> {
         let Some(Found { text, place }) = self.take(name)? else { return Ok(None) };
         let number = value::integer(&text);
         if text.trim().parse() != Ok(number) {
             self.loaded.warnings.push(format!(
-                "{place}: {name}={text} counts as {name}={number}, as it does for Bitcoin Core"
+                "{place}: {name}={text} is read as {name}={number}, as Bitcoin Core reads it"
             ));
         }
         Ok(Some(number))
     }
 
-    /// All values of a setting that may be given many times; the first line of the run lists them.
+    /// Returns all values of a setting that may be given many times, and lists them in the first
+    /// line of the run.
     pub fn take_list(&mut self, name: &str) -> Vec<Found> {
         let list = merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name));
         for Found { text, place } in &list {
@@ -78,7 +79,7 @@ impl Config {
         list
     }
 
-    /// Whether a setting is on, or off where `if_absent` says so.
+    /// Returns whether a setting is on; `if_absent` if there is none.
     pub fn is_on(&self, name: &str, if_absent: bool) -> bool {
         match self.loaded.sources.get(self.loaded.chain.name(), name) {
             Some(Setting { value, .. }) if value != Value::Null => value.truth(),
@@ -86,13 +87,13 @@ impl Config {
         }
     }
 
-    /// Whether a setting is switched off by its name with `no` before it.
+    /// Returns whether a setting is switched off by its name with `no` before it.
     pub fn is_negated(&self, name: &str) -> bool {
         let setting = self.loaded.sources.get(self.loaded.chain.name(), name);
         setting.is_some_and(|setting| setting.value.is_negated())
     }
 
-    /// The settings that this run took from files, by file, in the order of first use.
+    /// Returns the settings that this run took from files, by file, in the order of first use.
     pub fn used(&self) -> Vec<(&Path, Vec<&str>)> {
         let mut files: Vec<(&Path, Vec<&str>)> = Vec::new();
         for (path, setting) in &self.used {
@@ -120,14 +121,14 @@ impl Config {
         }
     }
 
-    /// Warns of a word such as `true` that is meant to switch a network on, and counts as 0.
+    /// Warns of a word such as `true`, which is meant to select a network and counts as 0.
     fn warn_of_words(&mut self) {
         let Some(top) = self.loaded.sources.sections.get("") else { return };
         for setting in NETWORK_FLAGS.iter().filter_map(|(name, _)| top.get(*name)).flatten() {
             let Value::Text(text) = &setting.value else { continue };
             if !text.is_empty() && text.parse::<i64>().is_err() {
                 self.loaded.warnings.push(format!(
-                    "{}: '{text}' counts as {}, as it does for Bitcoin Core: write 1 or 0",
+                    "{}: '{text}' is read as {}, as Bitcoin Core reads it: write 1 or 0",
                     setting.place,
                     value::integer(text)
                 ));

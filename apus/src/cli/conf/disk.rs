@@ -8,37 +8,36 @@ use std::path::Path;
 use super::config::Config;
 use super::load::CONF;
 
-/// Most bytes of a settings file, so that a device or a file of blocks that is named by mistake
-/// does not fill the memory.
+/// The most bytes of a settings file, so that a device or a block file named by mistake does not
+/// fill the memory.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a settings file.
 ///
 /// # Errors
-/// It cannot be read, or is longer than [`BYTES_MAX`].
+/// The file cannot be read, or is longer than [`BYTES_MAX`].
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
-        let what = format!("it is longer than {BYTES_MAX} bytes, so this is no file of settings");
+        let what = format!("it is longer than {BYTES_MAX} bytes, so it is not a settings file");
         return Err(io::Error::other(what));
     }
     Ok(bytes)
 }
 
-/// Checks the directories that settings name against the disk: a data directory named in a file
-/// must exist, since making one where a disk is not mounted would hide the real one; and there must
-/// be no second bitcoin.conf in it, which bitcoind would refuse. Returns a warning, if there is
-/// one.
+/// Checks the directories that settings name. A data directory named in a file must exist: creating
+/// it where a disk is not mounted would hide the real one. It must not hold a second bitcoin.conf,
+/// which bitcoind would refuse. Returns a warning, if there is one.
 ///
 /// # Errors
-/// One of these does not hold; Core refuses to start then, too.
+/// One of these does not hold. Core refuses to start then, too.
 pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
     let datadir = &config.loaded.datadir;
     if let Some(place) = config.loaded.datadir_place.as_ref().filter(|_| !datadir.is_dir()) {
         return Err(format!(
-            "{place}: the data directory {} does not exist: mount or make it, or name another with \
-             --datadir",
+            "{place}: the data directory {} does not exist: mount or create it, or name another \
+             with --datadir",
             datadir.display()
         ));
     }
@@ -50,8 +49,8 @@ pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
     match config.is_on("allowignoredconf", false) {
         true => Ok(Some(what)),
         false => Err(format!(
-            "{what}: remove or rename it, or include it there with includeconf=; with \
-             allowignoredconf=1 it is ignored, and with --noconf neither is read"
+            "{what}: remove or rename it, or include it there with includeconf=; \
+             allowignoredconf=1 ignores it, and --noconf reads neither"
         )),
     }
 }

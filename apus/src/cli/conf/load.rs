@@ -1,4 +1,4 @@
-//! Finds the files of settings and reads them, in Core's order.
+//! Finds and reads the settings files, in Core's order.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,7 @@ use super::value::Value;
 
 /// The name of Core's configuration file in a data directory.
 pub const CONF: &str = "bitcoin.conf";
-/// The name of the file in which Core and its graphical interface keep settings made while they
-/// run.
+/// The name of the file that holds settings made while Core or its graphical interface runs.
 const SETTINGS: &str = "settings.json";
 
 /// Reads a whole file.
@@ -21,12 +20,12 @@ pub type Reader<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
 /// Which settings file to read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Which {
-    /// The one with the usual name, if it exists.
+    /// The file with the usual name, if it exists.
     #[default]
     Usual,
-    /// This one, which must exist.
+    /// The file at this path, which must exist.
     This(PathBuf),
-    /// None.
+    /// No file.
     Not,
 }
 
@@ -41,13 +40,14 @@ pub struct Given {
     pub conf: Which,
     /// `--settings` and `--nosettings`.
     pub settings: Which,
-    /// Whether bitcoin.conf may include other files; `--noincludeconf` says no.
+    /// Whether bitcoin.conf may include other files; false with `--noincludeconf`.
     pub includes: bool,
-    /// Name and value of `--chain`, `--regtest` and others that are merged with those of files.
+    /// Name and value of `--chain`, `--regtest` and other options that are merged with settings of
+    /// files.
     pub others: Vec<(&'static str, String)>,
 }
 
-/// What the files of a run hold, before anything is taken from it.
+/// The settings of a run, before any is used.
 #[derive(Debug)]
 pub struct Loaded {
     /// The network.
@@ -56,23 +56,23 @@ pub struct Loaded {
     pub datadir: PathBuf,
     /// The file and line that name the data directory; `None`: the command line or the default.
     pub datadir_place: Option<Place>,
-    /// The bitcoin.conf of this run, whether or not it exists; `None`: none is wanted.
+    /// The bitcoin.conf of this run, whether or not it exists; `None` with `--noconf`.
     pub conf: Option<PathBuf>,
     /// The challenges of a custom signet; those in settings.json do not count.
     pub challenges: Vec<Found>,
-    /// Warnings for the user, one for each line that counts in a way that may surprise.
+    /// Warnings for the user, one for each line whose meaning may surprise.
     pub warnings: Vec<String>,
     /// All settings.
     pub sources: Sources,
 }
 
-/// Reads bitcoin.conf, what it includes, and settings.json, in Core's order: the directory that
-/// the command line names, or else the default one, holds bitcoin.conf; that may name another
+/// Reads bitcoin.conf, the files that it includes, and settings.json, in Core's order: bitcoin.conf
+/// is in the directory that the command line names, or else in the default one. It may name another
 /// data directory and the network, whose directory holds settings.json.
 ///
 /// # Errors
-/// A file cannot be read or holds what Core refuses; more than one network is named, or none
-/// that exists; no data directory is named, and there is no default.
+/// A file cannot be read or holds what Core refuses; the settings name more than one network or an
+/// unknown one; no data directory is named, and there is no default.
 pub fn load(given: &Given, read: &Reader) -> Result<Loaded, String> {
     let mut loading = Loading { given, read, sources: Sources::default(), warnings: vec![] };
     for (name, value) in &given.others {
@@ -100,13 +100,13 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// The data directory that the command line names, or the default one. Relative file names
-    /// start here, even if bitcoin.conf then names another data directory.
+    /// Returns the data directory that the command line names, or the default one. Relative file
+    /// names start here, even if bitcoin.conf then names another data directory.
     fn base(&self) -> Result<PathBuf, String> {
         self.given.datadir.clone().map_or_else(|| self.given.usual_datadir.clone(), Ok)
     }
 
-    /// The path of a file whose name may be relative to the data directory.
+    /// Returns the path of a file whose name may be relative to the data directory.
     fn resolve(&self, name: &Path) -> Result<PathBuf, String> {
         match name.is_absolute() {
             true => Ok(name.to_path_buf()),
@@ -167,8 +167,8 @@ impl Loading<'_> {
         let text = String::from_utf8_lossy(bytes);
         if text.starts_with('\u{feff}') {
             self.warnings.push(format!(
-                "{}:1: the file starts with a byte order mark, which makes its first line \
-                 unreadable to Bitcoin Core and here: save it without",
+                "{}:1: the file starts with a byte order mark, so that neither Bitcoin Core nor \
+                 Apus can read its first line: save it without one",
                 path.display()
             ));
         }
@@ -224,8 +224,8 @@ impl Loading<'_> {
         };
         let settings = parse::parse_settings(&bytes).map_err(|why| {
             format!(
-                "{}: this is not a file of settings: {why}. Mend or remove it, or ignore it \
-                 with --nosettings",
+                "{}: this is not a settings file: {why}. Repair or remove it, or ignore it with \
+                 --nosettings",
                 path.display()
             )
         })?;
@@ -238,7 +238,7 @@ impl Loading<'_> {
     }
 }
 
-/// Whether a file does not exist, rather than cannot be read.
+/// Returns whether an error means that the file does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

@@ -9,9 +9,9 @@ use super::value::Value;
 /// Where a setting was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// An argument of this run.
+    /// An argument on the command line.
     CommandLine,
-    /// A file, and the line in it where that is known.
+    /// A file, and the line in it if it is known.
     File(PathBuf, Option<usize>),
 }
 
@@ -41,10 +41,11 @@ pub struct Found {
 
 /// The section of the main network.
 const MAIN: &str = "main";
-/// Settings of the top of bitcoin.conf that are for the main network alone (Core's `NETWORK_ONLY`).
+/// Settings at the top of bitcoin.conf that apply to the main network alone (Core's
+/// `NETWORK_ONLY`).
 const NETWORK_ONLY: [&str; 3] = ["addnode", "connect", "port"];
 
-/// Settings by name, those of one name in the order in which they were read.
+/// Settings by name; those of one name are in the order in which they were read.
 pub type ByName = BTreeMap<String, Vec<Setting>>;
 
 /// All settings, by where they come from (Core's `common::Settings`).
@@ -57,7 +58,7 @@ pub struct Sources {
     pub sections: BTreeMap<String, ByName>,
 }
 
-/// The kinds of sources, whose settings take effect by different rules.
+/// The kinds of sources of settings, each with its own rules of precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     CommandLine,
@@ -66,15 +67,15 @@ enum Kind {
 }
 
 impl Sources {
-    /// The setting in effect on the network `section`: from the command line, settings.json, the
-    /// network's section, or the top of the file. The last one counts on the command line, and in a
-    /// file the first one after the last negation.
+    /// Returns the setting in effect on the network `section`: from the command line,
+    /// settings.json, the network's section, or the top of the file. The last one counts on the
+    /// command line, and in a file the first one after the last negation.
     pub fn get(&self, section: &str, name: &str) -> Option<Setting> {
         self.spans(section, name).find_map(|(kind, span)| one_of(span, kind == Kind::ConfigFile))
     }
 
-    /// Whether one of the settings `regtest`, `signet`, `testnet` and `testnet4` is on. They count
-    /// at the top of the file alone, and the last one counts there too (`GetChainArg`).
+    /// Returns the setting `regtest`, `signet`, `testnet` or `testnet4` if it is on. In a file,
+    /// these count only at the top, where the last one counts as well (`GetChainArg`).
     pub fn network_flag(&self, name: &str) -> Option<Setting> {
         let spans = self.spans("", name).filter(|(kind, _)| *kind != Kind::SettingsJson);
         let mut settings = spans.filter_map(|(_, span)| match is_negated(span) {
@@ -84,9 +85,8 @@ impl Sources {
         settings.next().filter(|setting| setting.value.truth())
     }
 
-    /// All values of a setting that may be given many times (`GetSettingsList`). A negation cuts
-    /// off sources of lower precedence; where something follows the negation, Core brings back
-    /// bitcoin.conf.
+    /// Returns all values of a setting that may be given many times (`GetSettingsList`). A negation
+    /// hides sources of lower precedence; if values follow it, Core includes bitcoin.conf again.
     pub fn list(&self, section: &str, name: &str) -> Vec<Setting> {
         let mut all = Vec::new();
         let (mut done, mut negated_and_empty) = (false, false);
@@ -108,7 +108,7 @@ impl Sources {
         all
     }
 
-    /// The settings of this name in each source that has any, in order of precedence.
+    /// Returns the settings of this name in each source that has any, in order of precedence.
     fn spans<'a>(
         &'a self,
         section: &'a str,
@@ -130,14 +130,14 @@ impl Sources {
     }
 }
 
-/// The setting in effect among those of one source; `None` if there is none.
+/// Returns the setting in effect among those of one source; `None` if there is none.
 fn one_of(span: &[Setting], first_counts: bool) -> Option<Setting> {
     let after = &span[negated(span)..];
     let chosen = if first_counts { after.first() } else { after.last() };
     chosen.or(span.last()).cloned()
 }
 
-/// How many settings the last negation clears, itself among them.
+/// Returns how many settings the last negation clears, itself among them.
 pub fn negated(span: &[Setting]) -> usize {
     span.iter().rposition(|setting| setting.value.is_negated()).map_or(0, |last| last + 1)
 }
@@ -146,7 +146,7 @@ fn is_negated(span: &[Setting]) -> bool {
     !span.is_empty() && negated(span) == span.len()
 }
 
-/// The settings that have a text.
+/// Returns the settings that have a text.
 pub fn texts(settings: Vec<Setting>) -> Vec<Found> {
     let texts = settings.into_iter();
     texts

@@ -1,5 +1,5 @@
-//! Settings that Bitcoin Core keeps in bitcoin.conf and settings.json, found and merged as Core
-//! does it. Files are read through a function that the caller hands in, and nothing is written.
+//! Finds, reads and merges the settings in bitcoin.conf and settings.json as Bitcoin Core does. The
+//! caller passes the function that reads files, and nothing is written.
 
 mod value;
 mod parse;

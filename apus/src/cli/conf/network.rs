@@ -1,10 +1,10 @@
-//! Which network the settings name.
+//! The network that the settings name.
 
 use apus_wire::Chain;
 
 use super::merge::{Place, Sources};
 
-/// The settings that each switch on one network.
+/// The settings that each select one network.
 pub const NETWORK_FLAGS: [(&str, Chain); 4] = [
     ("regtest", Chain::Regtest),
     ("signet", Chain::Signet),
@@ -13,7 +13,7 @@ pub const NETWORK_FLAGS: [(&str, Chain); 4] = [
 ];
 
 impl Sources {
-    /// The network that the command line or the top of bitcoin.conf names; one in settings.json
+    /// Returns the network that the command line or the top of bitcoin.conf names; settings.json
     /// does not count (Core's `GetChainArg`).
     pub fn chain(&self) -> Result<Chain, String> {
         let mut named: Vec<(Chain, String, Place)> = Vec::new();
@@ -37,8 +37,8 @@ impl Sources {
             [(chain, ..)] => Ok(*chain),
             [(_, one, one_place), (_, other, other_place), ..] => Err(format!(
                 "more than one network is named, {one} from {one_place} and {other} from \
-                 {other_place}: keep one. On the command line, --chain=NAME stands in for chain= \
-                 in a file, and --regtest=0 for regtest=1"
+                 {other_place}: keep one. On the command line, --chain=NAME overrides chain= in a \
+                 file, and --regtest=0 overrides regtest=1"
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! The text of a bitcoin.conf, and of a settings.json. Knows no files.
+//! Parses the text of a bitcoin.conf and of a settings.json.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use serde::de::{Error, MapAccess, Visitor};
 
 use super::value::{Value, truth};
 
-/// What Core trims from lines, names and values of a bitcoin.conf.
+/// The characters that Core trims from lines, names and values of a bitcoin.conf.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Settings that Core does not let anybody negate (`DISALLOW_NEGATION`), of those that Apus reads.
+/// The settings that cannot be negated (Core's `DISALLOW_NEGATION`), of those that Apus reads.
 const NOT_NEGATABLE: [&str; 2] = ["datadir", "signetchallenge"];
 
 /// The name under which Core writes a comment for human readers into settings.json.
@@ -20,7 +20,7 @@ const SETTINGS_COMMENT: &str = "_warning_";
 /// One line of a bitcoin.conf that sets something.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// The network whose section it stands in; empty at the top of the file.
+    /// The network whose section the line is in; empty at the top of the file.
     pub section: String,
     /// The setting's name, without the `no` of a negated one.
     pub name: String,
@@ -30,12 +30,12 @@ pub struct Line {
     pub number: usize,
 }
 
-/// A bitcoin.conf line by line.
+/// The lines of a bitcoin.conf.
 #[derive(Default, Debug)]
 pub struct Lines {
     /// The settings, in the order of the file.
     pub settings: Vec<Line>,
-    /// The sections that are named, and in which line.
+    /// The sections, each with its line number.
     pub sections: Vec<(String, usize)>,
 }
 
@@ -70,10 +70,10 @@ pub fn parse(text: &str) -> Result<Lines, (usize, String)> {
     Ok(lines)
 }
 
-/// Name and value of a line that is neither empty nor the head of a section.
+/// Returns the name and value of a line that is neither empty nor the head of a section.
 fn setting_of(line: &str, has_comment: bool) -> Result<(&str, &str), String> {
     if line.starts_with('-') {
-        return Err(format!("'{line}': settings in this file have no leading '-'"));
+        return Err(format!("'{line}': settings in this file are written without a leading '-'"));
     }
     let Some((name, value)) = line.split_once('=') else {
         let negated = match line.strip_prefix("no") {
@@ -108,7 +108,7 @@ fn interpret(key: &str, value: &str, number: usize) -> Result<Line, String> {
 /// Reads a settings.json: one JSON object whose names are those of settings.
 ///
 /// # Errors
-/// What is wrong with it: no JSON, no object, or a name that occurs twice.
+/// The text is not JSON or not an object, or a name occurs twice.
 pub fn parse_settings(bytes: &[u8]) -> Result<BTreeMap<String, Value>, String> {
     let Pairs(mut settings) =
         serde_json::from_slice::<Pairs>(bytes).map_err(|error| error.to_string())?;

@@ -105,7 +105,7 @@ fn a_line_that_core_refuses_is_named() {
     for (text, line, words) in [
         ("datadir", 1, "'datadir' sets nothing: write name=value"),
         ("\n# x\nnodbcache", 3, "nodbcache=1"),
-        ("-datadir=/x", 1, "no leading '-'"),
+        ("-datadir=/x", 1, "without a leading '-'"),
         ("rpcuser=a\nrpcpassword=a#b", 2, "rpcpassword"),
         ("main.rpcpassword=a#b", 1, "rpcpassword"),
         ("[main]\nconf=/x", 2, "includeconf="),
@@ -279,7 +279,7 @@ fn settings_json_has_more_say_than_the_file() {
     let deep: String = "[".repeat(100_000);
     assert!(parse_settings(format!("{{\"a\": {deep}").as_bytes()).is_err());
     let list = with(r#"{"dbcache": [1, 2]}"#, "").unwrap();
-    assert!(list.find("dbcache").unwrap_err().contains("one value"));
+    assert!(list.find("dbcache").unwrap_err().contains("not a list"));
     // The file may have another name, or be unwanted.
     for (text, value) in [("settings=other.json", Some("5")), ("nosettings=1", None)] {
         let files = [

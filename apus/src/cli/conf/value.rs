@@ -1,13 +1,14 @@
-//! The value of a setting, and what Core reads from its text.
+//! The value of a setting, and how Core reads its text.
 
 /// The value of a setting, as Bitcoin Core holds it between reading and use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// `null` in settings.json: as if the setting were not there, in files read later either.
+    /// `null` in settings.json: as if neither this file nor one of lower precedence had the
+    /// setting.
     Null,
     /// `false` is a negated setting (`noX=1`); `true` a setting negated twice (`noX=0`).
     Bool(bool),
-    /// What stands after `=`, or a string in settings.json.
+    /// The text after `=`, or a string in settings.json.
     Text(String),
     /// A number in settings.json.
     Number(String),
@@ -18,12 +19,12 @@ pub enum Value {
 }
 
 impl Value {
-    /// Whether the setting is negated, which clears what was set before it.
+    /// Returns whether the setting is negated, which clears what was set before it.
     pub fn is_negated(&self) -> bool {
         *self == Self::Bool(false)
     }
 
-    /// The value in words: `0` and `1` for a boolean, `None` where there is none.
+    /// Returns the value as text: `0` or `1` for a boolean, `None` for null, an array or an object.
     pub fn text(&self) -> Option<String> {
         match self {
             Self::Bool(value) => Some(u8::from(*value).to_string()),
@@ -32,7 +33,7 @@ impl Value {
         }
     }
 
-    /// The value as a boolean, by [`truth`].
+    /// Returns the value as a boolean, by [`truth`].
     pub fn truth(&self) -> bool {
         self.text().is_some_and(|text| truth(&text))
     }
@@ -53,15 +54,15 @@ impl From<serde_json::Value> for Value {
     }
 }
 
-/// The boolean that Core reads from a text (`InterpretBool`): an empty text and a number other than
-/// 0 are true; any word is false, `true` included.
+/// Returns the boolean that Core reads from a text (`InterpretBool`): an empty text and a number
+/// other than 0 are true; any word is false, `true` included.
 pub fn truth(text: &str) -> bool {
     // A number beyond 32 bits saturates there, and is not 0 either way.
     text.is_empty() || integer(text) != 0
 }
 
-/// The integer that Core reads from a text (`LocaleIndependentAtoi`): the digits that it starts
-/// with, saturating at 64 bits, and 0 where there are none.
+/// Returns the integer that Core reads from a text (`LocaleIndependentAtoi`): the digits at its
+/// start, saturating at 64 bits, or 0 if there are none.
 pub fn integer(text: &str) -> i64 {
     let text = text.trim_matches([' ', '\x0c', '\n', '\r', '\t', '\x0b']);
     let (negative, digits) = match (text.strip_prefix('+'), text.strip_prefix('-')) {

@@ -350,7 +350,7 @@ fn other_commands_leave_a_directory_that_core_starts_on() {
     for words in ["bitcoind works with a second UTXO set at height 304", "149 blocks to go"] {
         assert!(text.contains(words), "{text}");
     }
-    let note = "this is about the other one";
+    let note = "this command uses the other one";
     let out = place.root().join("out").display().to_string();
     assert_ends(&apus(&place, &["txoutset", "info"]), 0, &[note]);
     assert_ends(&apus(&place, &["verify", "--level=4", "--blocks=0"]), 0, &[note]);

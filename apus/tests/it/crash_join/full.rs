@@ -105,7 +105,11 @@ fn fill_up(
             let text = error.to_string();
             assert!(text.contains("free some space"), "{what}: {text}");
             let has_saved = holds_progress(&options);
-            assert_eq!(text.contains("the same command carries on"), has_saved, "{what}: {text}");
+            assert_eq!(
+                text.contains("run the same command to continue"),
+                has_saved,
+                "{what}: {text}"
+            );
             let spill = options.spill_path();
             assert_eq!(spill.join("spill.dat").exists(), has_saved, "{what}: temporary files");
             Some(Full { text, has_saved })

@@ -72,14 +72,14 @@ fn wrong_options_exit_with_2_and_say_what_to_do() {
         (&["coins", "-o", "-", "--format", "csv", "--json"], &["--json", "leave one out"]),
         (
             &["blocks", "-o", file, "--format=csv", "--start-height=9", "--stop-height=8"],
-            &["the first height, 9, is above the last, 8"],
+            &["the first height, 9, is above the last height, 8"],
         ),
     ] {
         assert_ends(&apus(&place, &[&["export"], args].concat()), 2, words);
     }
     for option in ["--start-height=201", "--stop-height=201"] {
         let (_, output) = try_export(&place, "coins", "t.csv", &[option]);
-        assert_ends(&output, 1, &["at height 200", "nothing at height 201"]);
+        assert_ends(&output, 1, &["at height 200", "which is below height 201"]);
     }
     assert_nothing_left(place.root());
 }

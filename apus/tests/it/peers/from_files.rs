@@ -107,7 +107,7 @@ fn a_stored_block_that_is_damaged_is_asked_for_again() {
     assert!(summary.unwrap_err().to_string().contains("is damaged"));
     let summary = try_sync(&options).0.unwrap();
     assert_eq!(summary.height, world().height());
-    let words = "is replaced by that of a peer";
+    let words = "was replaced by that of a peer";
     assert!(summary.repaired.iter().any(|block| block.reason.contains(words)));
 }
 

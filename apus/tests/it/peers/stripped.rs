@@ -160,7 +160,7 @@ fn less_comes_and_the_same_comes_of_it() {
     let (without, told) = sync(false, &[&honest]);
     let from = stored_from();
     assert_eq!((not_checked(&with), not_checked(&without)), (None, Some((1, from - 1))));
-    told.assert_has(&["asked for them without witnesses", "weights are not checked"]);
+    told.assert_has(&["downloaded without witnesses", "weights are not checked"]);
     let dropped = &world().blocks[1..from as usize];
     let less: usize =
         dropped.iter().map(|block| block.len() - without_witnesses(block).len()).sum();
@@ -238,7 +238,7 @@ fn it_is_refused_where_blocks_are_stored() {
     let right = options(&place, false, &[&honest]);
     let without_prune = Options { prune: None, ..right.clone() };
     let error = try_sync(&without_prune).0.unwrap_err();
-    assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("without --prune")));
+    assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("needs --prune")));
     // The UTXO set that is there needs the blocks until a new one is complete.
     let some = Options {
         hints: None,
@@ -252,5 +252,5 @@ fn it_is_refused_where_blocks_are_stored() {
     let error = try_sync(&right).0.unwrap_err();
     assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("empty directory")));
     let refused = apus(&place, &["sync", "--connect=127.0.0.1", "--witness=0", "--prune=550"]);
-    assert_ends(&refused, 2, &["--witness=0", "without --hints"]);
+    assert_ends(&refused, 2, &["--witness=0", "needs --hints"]);
 }

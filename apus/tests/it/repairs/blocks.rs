@@ -191,7 +191,7 @@ fn a_repair_is_reported_as_such_and_is_no_failure() {
         let mut args = vec!["sync", "--from", good];
         args.extend(json.then_some("--json"));
         let output = apus(&synced.place, &args);
-        assert_ends(&output, 0, &["Repaired: block ", "was damaged", "is replaced by"]);
+        assert_ends(&output, 0, &["Repaired: block ", "was damaged", "was replaced by"]);
         assert!(!stderr(&output).contains("Refused"), "{}", stderr(&output));
         if json {
             let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -187,7 +187,7 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
         assert!(content(&place.datadir()) == before, "{kind}: something was changed");
     }
     let nowhere = Place::new(Network::Regtest);
-    assert_names(&reindex_files(&nowhere, &Disk::new()).unwrap_err(), &["`apus sync --from`"]);
+    assert_names(&reindex_files(&nowhere, &Disk::new()).unwrap_err(), &["`apus sync`"]);
     assert!(!nowhere.datadir().exists());
 }
 

@@ -535,7 +535,7 @@ fn a_disk_without_room_is_named_before_the_first_pass() {
     let variables = [("snapshot", snapshot.as_path()), ("hints", hints.as_path())];
     let Some(output) = run_with_mounts(place.root(), &variables, script) else { return };
     let small = place.root().join("small").display().to_string();
-    assert_ends(&output, 0, &["the disk is too small", "TMPDIR", "leave --full out", &small]);
+    assert_ends(&output, 0, &["the disk is too small", "TMPDIR", "leave out --full", &small]);
     assert_eq!(stderr(&output).matches("the disk is too small").count(), 2, "{}", stderr(&output));
     assert!(!stderr(&output).contains("--spilldir"), "{}", stderr(&output));
 }

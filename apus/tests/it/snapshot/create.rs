@@ -161,7 +161,7 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
         assert!(!names.iter().any(|name| name.starts_with("utxo.dat")), "{names:?}");
     };
     let tip = world.height();
-    refused(Some(tip + 1), &[&format!("is at height {tip}"), "no UTXO set of height"]);
+    refused(Some(tip + 1), &[&format!("is at height {tip}"), "which is below --height"]);
     // Blocks before their last 288 may have no undo data: here all have.
     try_create(&place.options(), Some(tip - 1), &out).unwrap();
     let error = try_create(&place.options(), Some(tip - 1), &out).unwrap_err().to_string();

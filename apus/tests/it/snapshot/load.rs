@@ -86,7 +86,7 @@ fn what_core_would_refuse_is_refused_and_leaves_nothing() {
     };
     let from = std::slice::from_ref(&blocks);
     refused(&place, &changed(&|it| it.magic[0] ^= 1), from, "another network than regtest");
-    refused(&place, &changed(&|it| it.base.0[0] ^= 1), from, "those at the heights 110, 200, 299");
+    refused(&place, &changed(&|it| it.base.0[0] ^= 1), from, "at the heights 110, 200, 299");
     refused(&place, &changed(&|it| it.coins[7].1.amount += 1), from, "its coins have the hash");
     let fewer = changed(&|it| {
         it.coins.pop();
@@ -99,7 +99,7 @@ fn what_core_would_refuse_is_refused_and_leaves_nothing() {
     refused(&place_without, &bytes, &[], "is not known");
     let shorter = place.write("shorter", &listed.world.blocks[..200]);
     refused(&place_without, &bytes, &[shorter], "is not known");
-    refused(&synced, &bytes, &[], "it is of no use");
+    refused(&synced, &bytes, &[], "the snapshot cannot be used");
     // The blocks up to the base block are stored, and not all of them connected.
     let stored = synced.copy();
     assert_ends(&apus(&stored, &["rewind", "--height=290"]), 0, &[]);

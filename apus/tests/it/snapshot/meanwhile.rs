@@ -30,7 +30,7 @@ use crate::support::power::{counted, failing, power_cuts};
 use crate::support::snapshot::Snapshot;
 
 const LOADED: &str = "The snapshot is loaded";
-const NOT_LOADED: &str = "bitcoind finds no UTXO set";
+const NOT_LOADED: &str = "bitcoind has no UTXO set";
 
 /// An honest peer with the blocks of a listed chain, and so many empty ones after them.
 fn server(listed: &Listed, more: usize) -> Server {
@@ -148,7 +148,7 @@ fn it_is_loaded_before_peers_bring_the_blocks_and_once() {
 
         let (summary, told) = run_until(&options, &[], half_way);
         assert!(summary.unwrap().interrupted);
-        told.assert_has(&["is loaded for bitcoind first", &listed.world.tip().to_string()]);
+        told.assert_has(&["is first loaded for bitcoind", &listed.world.tip().to_string()]);
         assert_eq!((told.count(LOADED), found(&place)), (1, loaded));
         assert_core_opens_at(&place, listed.height());
 
@@ -213,7 +213,7 @@ fn what_core_would_not_take_is_proved_all_the_same() {
     let place = listed.world.place();
     let (summary, told) = run(&with_peer(options(&place, &listed, &unlisted), &server), &[]);
     assert_eq!((summary.unwrap().height, told.count(LOADED)), (299, 0));
-    told.assert_has(&[NOT_LOADED, "those at the heights 110, 200, 299"]);
+    told.assert_has(&[NOT_LOADED, "at the heights 110, 200, 299"]);
     nothing(&place);
 
     // Its base block is stored, and others are missing.

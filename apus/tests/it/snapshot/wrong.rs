@@ -119,7 +119,7 @@ const FAULTS: &[Fault] = &[
         Words("above the base block")),
     ("height 0", |s, _| coin(s).height = 0, Words("of block 0")),
     ("amount out of range", |s, _| coin(s).amount = 2_100_000_000_000_001,
-        Words("there never are")),
+        Words("but the maximum is")),
     ("index 2^32 - 1", |s, _| s.coins[AT].0.vout = u32::MAX, Words("CompactSize over 32 MiB")),
     ("a base block below", |s, w| s.base = w.hash(w.height() - 1), Words("above the base block")),
     ("a base block that is none", |s, _| s.base = Hash([7; 32]), Words("its base block")),
@@ -258,7 +258,7 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
     for error in errors {
         assert!(!error.contains("hints"), "there are none: {error}");
         assert!(
-            error.contains("without --snapshot") || error.contains("bring more blocks"),
+            error.contains("without --snapshot") || error.contains("provide more blocks"),
             "{error}"
         );
     }
@@ -290,8 +290,9 @@ fn a_snapshot_below_the_tip_is_not_passed_over_in_silence() {
     let args = ["sync", "--connect=0", "--snapshot", snapshot.to_str().unwrap()];
     let output = apus(&place, &args);
     let height = world.height();
-    let words = format!("is for height {height}, and the UTXO set is at height {height} already");
-    assert_ends(&output, 0, &["--snapshot", &words, "it is not used"]);
+    let words = format!("is for height {height} and is not used");
+    let tip = format!("the UTXO set is already at height {height}");
+    assert_ends(&output, 0, &["--snapshot", &words, &tip]);
 }
 
 #[test]

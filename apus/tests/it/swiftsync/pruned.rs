@@ -265,7 +265,7 @@ fn with_every_script_checked_and_beside_another_set_all_are_stored_until_the_end
             sync::sync(&options, &sources, Watch::new(&watch, &AtomicBool::new(false))).unwrap();
         assert_eq!(summary.best_block, world.tip());
         let told = watch.told.into_inner().unwrap();
-        assert!(told.contains("All blocks are stored: --prune deletes once"), "{told}");
+        assert!(told.contains("All blocks are stored: --prune deletes old ones"), "{told}");
         let from = assert_holds_together(&place);
         assert!(from > 300, "{mode:?}: {from}");
         let pruned = summary.pruned.unwrap();

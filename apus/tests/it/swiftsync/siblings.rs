@@ -140,7 +140,7 @@ fn hints_are_still_blamed_when_no_combination_fits() {
     let hints = place.write_bytes("wrong.hints", &hints);
     let records = siblings.records(true);
     let source = world.write_source_with(&place, "source", &world.file_order(), &records);
-    let due = Due(Blame::Hints, &["the hints are not those of this chain, or undo data is wrong"]);
+    let due = Due(Blame::Hints, &["or for another chain, or undo data is wrong"]);
     assert_due(&due, world.try_swift(&place, Mode::Full, &hints, &[source]), "wrong hints");
 }
 

@@ -164,7 +164,7 @@ fn what_goes_wrong_between_blocks_is_refused() {
     let amount = chain.spendable(Kind::OpTrue)[0].amount;
     for (claimed, due) in [
         (world.height() - 2, UNBALANCED),
-        (world.height(), block(&["its undo data is wrong", "not of an earlier block"])),
+        (world.height(), block(&["its undo data is wrong", "is not from an earlier block"])),
     ] {
         let mut model = world.model.clone();
         let spent = &mut model.blocks[world.height() as usize - 1].undo[0][0];
@@ -195,7 +195,7 @@ fn blocks_that_nobody_vouches_for_are_refused() {
     let below = world.hash(world.height() - 1);
     let height = world.height();
     let cases: Vec<(&str, Change, Due)> = vec![
-        ("nothing built in", assume(AssumeValid::BuiltIn), user(&["has no block built in"])),
+        ("nothing built in", assume(AssumeValid::BuiltIn), user(&["has no built-in block"])),
         (
             "unknown",
             assume(AssumeValid::Block(Hash([7; 32]))),
@@ -241,7 +241,7 @@ fn blocks_that_are_not_there_are_named() {
         let mut order = world.file_order();
         order.retain(|at| *at != 120);
         let sources = world.sources(&place, mode, &order);
-        let due = Due(Blame::Hints, &["headers ends at 119", "bring more blocks"]);
+        let due = Due(Blame::Hints, &["headers ends at 119", "provide more blocks"]);
         assert_due(&due, world.try_swift(&place, mode, &hints, &sources), "a block is missing");
         assert_nothing_committed(&place, "a block is missing");
         let all = world.sources(&place, mode, &world.file_order());

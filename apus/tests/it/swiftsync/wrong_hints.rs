@@ -92,7 +92,7 @@ impl Spoiler {
         let recent = self.with_bit(self.spent_output(180, 460, |made, at| made < at));
         let told = Due(
             Blame::Hints,
-            &["is hinted as unspent, and a block up to the hints' height spends it"],
+            &["is hinted as unspent, but a block up to the hints' height spends it"],
         );
         self.add_by_mode("one bit too many, spent lately", recent, [told, UNBALANCED]);
         let inside = self.with_bit(self.spent_output(111, 174, |made, at| made == at));
@@ -141,7 +141,7 @@ impl Spoiler {
             unspent.push(*outputs);
             *outputs += 1;
         });
-        let beyond = Due(Blame::Hints, &["block 201: output ", "and the block has "]);
+        let beyond = Due(Blame::Hints, &["block 201: output ", "but the block has "]);
         self.add("an index beyond the block's outputs", bytes, beyond);
         let height = self.world.height();
         let other = World::of(&small_chain(42, 350, 1_800));
@@ -240,7 +240,8 @@ impl Spoiler {
         for (format, name, more) in format_cases {
             let mut hints = all.clone();
             hints[300].1 += more;
-            let counts = Due(Blame::Hints, &["block 301: hints for ", "and the block has "]);
+            let counts =
+                Due(Blame::Hints, &["block 301: the hints are for ", "but the block has "]);
             self.add(name, encode(&hints, format), counts);
         }
         for (format, name) in
@@ -258,7 +259,7 @@ impl Spoiler {
         let mut hints = all;
         hints[height - 1].0.push(output as u32);
         hints[height - 1].0.sort_unstable();
-        let never = Due(Blame::Hints, &["nobody can ever spend it"]);
+        let never = Due(Blame::Hints, &["it is unspendable"]);
         self.add("booster: a bit on OP_RETURN", encode(&hints, Format::Booster), never);
     }
 
@@ -326,7 +327,7 @@ fn what_is_known_early_is_reported_early() {
         let place = world.place();
         let beyond = longer.write_hints(&place, longer.height());
         let sources = world.sources(&place, mode, &world.file_order());
-        let due = Due(Blame::Hints, &["bring more blocks, or hints for a lower height"]);
+        let due = Due(Blame::Hints, &["provide more blocks, or hints for a lower height"]);
         assert_due(&due, world.try_swift(&place, mode, &beyond, &sources), "beyond");
         let stored = place.index().values().filter(|(_, status, _)| status.has(8)).count();
         assert_eq!(stored, 1, "no block but genesis was read and stored before");

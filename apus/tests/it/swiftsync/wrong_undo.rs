@@ -57,7 +57,7 @@ const EDITS: [Edit; 9] = [
     },
     Edit {
         name: "a height is the block's own",
-        due: Due(Blame::Block, &["its undo data is wrong", "not of an earlier block"]),
+        due: Due(Blame::Block, &["its undo data is wrong", "is not from an earlier block"]),
         wanted: |coin, height| is_p2pkh(coin) && coin.height < height && coin.height > 70,
         change: |coin, height| coin.height = height,
         as_long: true,
@@ -95,7 +95,7 @@ const EDITS: [Edit; 9] = [
     },
     Edit {
         name: "a coin of the block itself is another",
-        due: Due(Blame::Block, &["its undo data is wrong", "not of an earlier block"]),
+        due: Due(Blame::Block, &["its undo data is wrong", "is not from an earlier block"]),
         wanted: |coin, height| coin.height == height,
         change: |coin, _| coin.amount += 1,
         as_long: false,

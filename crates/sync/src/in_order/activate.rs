@@ -100,8 +100,8 @@ fn with_kept(mut error: SyncError, height: u32) -> SyncError {
         && error.is_full()
     {
         error.what += &format!(
-            " (the disk is full: free some space, and the same command carries on from height {}; \
-             what is below is kept)",
+            " (the disk is full: free some space and run the same command, which continues from \
+             height {}; the blocks below are kept)",
             height + 1
         );
     }
@@ -237,10 +237,7 @@ fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
     let block = node.tree.node(id);
     Err(StoreError::new(
         node.dir.blocks_path(),
-        format!(
-            "block {} at height {} is to be disconnected, but {what}",
-            block.hash, block.height
-        ),
+        format!("cannot disconnect block {} at height {}: {what}", block.hash, block.height),
     ))
 }
 

@@ -24,7 +24,7 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         let path = shared.files.block_path(entry.file);
         StoreError::new(
             path,
-            format!("block {} is to be disconnected, but {what}", shared.tree.node(tip).hash),
+            format!("cannot disconnect block {}: {what}", shared.tree.node(tip).hash),
         )
     };
     let data_pos = entry.block_pos().ok_or_else(|| missing("the block is not stored"))?;

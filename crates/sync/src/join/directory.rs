@@ -54,8 +54,8 @@ pub(super) fn expect(spill: &Path, options: &Options) -> Result<(), StoreError> 
         return Ok(());
     }
     let what = format!(
-        "an interrupted join has its temporary files in {}, which is not there: if that is on a \
-         disk that is not mounted, mount it",
+        "an interrupted join has its temporary files in {}, which does not exist: if it is on a \
+         disk that is not mounted, mount the disk",
         spill.display()
     );
     Err(StoreError::new(progress_path(options), what))

@@ -168,9 +168,9 @@ impl Workspace {
             let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
             error.what += &match error.path.starts_with(&self.spill) {
                 _ if !plan.keeps => format!(
-                    " (the disk is full: the temporary files of this join have {}, and may come to \
-                     {}; free some space, or name a directory on another disk with TMPDIR; they \
-                     are removed)",
+                    " (the disk is full: the temporary files of this join have {}, and may come \
+                     to {}; free some space, or name a directory on another disk with TMPDIR; the \
+                     files were removed)",
                     size(self.spilled_bytes()),
                     size(space::spill_bytes(blocks)),
                 ),
@@ -342,7 +342,7 @@ fn is_refused(error: &StoreError) -> bool {
 /// Words for what becomes of the work done before a disk was full.
 fn kept(is_saved: bool) -> &'static str {
     match is_saved {
-        true => "what was saved is kept, and the same command carries on",
+        true => "what was saved is kept; run the same command to continue",
         false => "nothing was saved yet, and the temporary files are removed",
     }
 }

@@ -62,8 +62,8 @@ pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, 
     network.assumeutxo_at(&base).copied().ok_or_else(|| {
         let heights: Vec<_> = network.assumeutxo().iter().map(|at| at.height.to_string()).collect();
         format!(
-            "bitcoind loads only snapshots that its chain parameters list, which are those at the \
-             heights {}, and not one of block {base}",
+            "bitcoind loads only snapshots that its chain parameters list, at the heights {}, and \
+             not one of block {base}",
             heights.join(", ")
         )
     })
@@ -78,7 +78,8 @@ pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), Str
     let refuse = |why: String| Ok(Err(why));
     if let Some(snapshot) = &node.ledger.snapshot {
         return refuse(format!(
-            "there is a UTXO set from a snapshot of block {} already, and bitcoind knows but one",
+            "there is already a UTXO set from a snapshot of block {}, and bitcoind supports only \
+             one",
             snapshot.base
         ));
     }
@@ -100,8 +101,8 @@ pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), Str
     let top = tree.node(tip).height;
     if tree.ancestor(base, top) != Some(tip) || top == *height {
         return refuse(format!(
-            "the UTXO set here is that of block {} at height {top}, and the snapshot is for height \
-             {height} of a chain that goes on from lower: it is of no use",
+            "the UTXO set here is that of block {} at height {top}, which is no ancestor of the \
+             snapshot's block at height {height}: the snapshot cannot be used",
             tree.node(tip).hash
         ));
     }
@@ -226,7 +227,7 @@ impl Task<'_> {
             return Ok(());
         }
         let what = format!(
-            "its coins have the hash {found}, and Bitcoin Core's chain parameters list {expected} \
+            "its coins have the hash {found}, but Bitcoin Core's chain parameters list {expected} \
              for block {base}: this is not the UTXO set of that block, and was not loaded"
         );
         Err(SnapshotError::new(what).into())

@@ -41,12 +41,12 @@ pub fn load_while_missing(
         found.and_then(|listed| room.map(|()| listed).map_err(|error| error.to_string()));
     match found {
         Err(why) => watch.observer.note(&format!(
-            "Until the snapshot is proved, bitcoind finds no UTXO set of its height here: {why}"
+            "Until the snapshot is proved, bitcoind has no UTXO set of its height here: {why}"
         )),
         Ok(listed) => {
             watch.observer.note(&format!(
-                "Blocks up to the snapshot's block {}, at height {}, are missing here: it is \
-                 loaded for bitcoind first, as loadtxoutset does, and then proved",
+                "Blocks up to the snapshot's block {}, at height {}, are missing here: the \
+                 snapshot is first loaded for bitcoind, as loadtxoutset does, and then proved",
                 listed.base, listed.height
             ));
             if load(node, file, &listed, watch)?.is_some() {

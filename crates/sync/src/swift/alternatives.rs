@@ -205,7 +205,7 @@ fn combine(aggregate: &Aggregate, choices: &[Choice]) -> Option<(Vec<usize>, Agg
     let count = sizes.fold(1, |count: usize, size| count.saturating_mul(size));
     if count > COMBINATIONS_MAX {
         tracing::warn!(
-            "{} blocks have undo data of more than one sibling; of all combinations only {} are \
+            "{} blocks have undo data of more than one sibling; only {} of all combinations are \
              tried",
             choices.len(),
             COMBINATIONS_MAX

@@ -65,8 +65,8 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
     let name = claim.name();
     let note = match (mode, &targets[..]) {
         (_, [_, _, ..]) => format!(
-            " (this is of the first branch tried; {} branches reach height {height}, and none of \
-             them fits {name})",
+            " (on the first branch tried; {} branches reach height {height}, and none of them \
+             fits {name})",
             targets.len()
         ),
         (Mode::AssumeValid, [target]) if is_of_claim(&error) => format!(

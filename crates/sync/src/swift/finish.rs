@@ -32,16 +32,16 @@ pub(super) fn prove(
     let supply: u64 = subsidies.sum();
     if gathered.tally.amount > supply {
         return Err(Fault::Chain(format!(
-            "{} satoshi are unspent at height {height}, and only {supply} were issued: the blocks \
-             are not valid, though they were to be taken as such",
+            "{} satoshi are unspent at height {height}, but only {supply} were issued: the blocks \
+             are not valid, although they were assumed to be",
             gathered.tally.amount
         )));
     }
     match repeated(&gathered.tally.coinbases) {
         None => Ok(()),
         Some((txid, first, second)) => Err(Fault::Chain(format!(
-            "the blocks at heights {first} and {second} have the same coinbase transaction {txid}: \
-             whether BIP30 allows it, only a sync in order can tell"
+            "the blocks at heights {first} and {second} have the same coinbase transaction \
+             {txid}: only a sync in order can tell whether BIP30 allows it"
         ))),
     }
 }
@@ -54,12 +54,12 @@ fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
     };
     match claimed {
         Unspent::Hints(_) => Fault::Hints(HintsError::new(format!(
-            "up to height {height}, the outputs that they say are spent are not those that the \
-             blocks spend: the hints are not those of this chain{or_undo}"
+            "up to height {height}, the outputs without a hint are not those that the blocks \
+             spend: the hints are wrong, or for another chain{or_undo}"
         ))),
         Unspent::Snapshot(_) => Fault::Snapshot(SnapshotError::new(format!(
             "its coins are not those that the blocks up to height {height} leave unspent: some \
-             are missing, or spent{or_undo}"
+             coins are missing, or spent{or_undo}"
         ))),
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
                 (OutputFate::Coin, true) => HintedFate::Unspent,
                 (OutputFate::Coin, false) => HintedFate::Spent,
                 (OutputFate::Unspendable, true) => {
-                    return Err(wrong_hint(height, index, "nobody can ever spend it"));
+                    return Err(wrong_hint(height, index, "it is unspendable"));
                 }
                 // An overwritten output has the outpoint of a later one, and may be hinted as that.
                 (OutputFate::Unspendable, false) | (OutputFate::Overwritten, _) => {
@@ -107,7 +107,8 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
     match claimed.output_count(height).filter(|announced| *announced != outputs) {
         None => Ok(()),
         Some(announced) => {
-            let what = format!("hints for {announced} outputs, and the block has {outputs}");
+            let what =
+                format!("the hints are for {announced} outputs, but the block has {outputs}");
             Err(Fault::Hints(HintsError::at(height, what)))
         }
     }
@@ -126,7 +127,7 @@ fn takes(left: &mut &[u32], index: u32) -> bool {
 }
 
 fn wrong_hint(height: u32, index: u32, what: &str) -> Fault {
-    let what = format!("output {index} is hinted as unspent, and {what}");
+    let what = format!("output {index} is hinted as unspent, but {what}");
     Fault::Hints(HintsError::at(height, what))
 }
 

@@ -122,24 +122,26 @@ impl Plan {
         match (node.ledger.pruning.target(), self.mode) {
             _ if !is_wanted => None,
             (None, _) => Some(
-                "All blocks are stored: --prune deletes once the new UTXO set is in the place of \
-                 the present one"
+                "All blocks are stored: --prune deletes old ones after the new UTXO set has \
+                 replaced the present one"
                     .to_string(),
             ),
             (Some(_), Mode::Full) => Some(
-                "All blocks are stored: --prune deletes once every script is checked".to_string(),
+                "All blocks are stored: --prune deletes old ones after every script is \
+                 checked"
+                    .to_string(),
             ),
             (Some(_), Mode::AssumeValid) => (self.stored_from > 1).then(|| {
                 let stripped = match self.stripped_below {
                     0 => "",
                     _ => {
-                        ". Peers are asked for them without witnesses: their witness commitments \
+                        ". They are downloaded without witnesses, so their witness commitments \
                          and weights are not checked"
                     }
                 };
                 format!(
                     "Blocks below height {} are not stored, since --prune would delete them: if \
-                     {} turn out wrong, those have to come again{stripped}",
+                     {} turn out wrong, these blocks have to be downloaded again{stripped}",
                     self.stored_from,
                     claim.name()
                 )
@@ -173,7 +175,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     let best_height = node.tree.node(best).height;
     let Some(height) = claim.height(&node.tree) else {
         return Err(claim.error(format!(
-            "its base block is not among the headers, which end at height {best_height}: bring \
+            "its base block is not among the headers, which end at height {best_height}: provide \
              more blocks, or a snapshot of a lower height of this chain"
         )));
     };
@@ -183,13 +185,13 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
             Claim::Snapshot(_) => ("the snapshot is", "a snapshot"),
         };
         claim.error(format!(
-            "{these_are} for height {height}, and the best chain of headers ends at \
-             {best_height}: bring more blocks, or {others} for a lower height"
+            "{these_are} for height {height}, but the best chain of headers ends at \
+             {best_height}: provide more blocks, or {others} for a lower height"
         ))
     };
     if node.options.stop_at_height.is_some_and(|stop| stop < height) {
         return Err(SyncError::WrongOptions(format!(
-            "--stopatheight is below {} height of {height}: sync without {}",
+            "--stopatheight is below {} height of {height}: raise it, or sync without {}",
             claim.whose(),
             claim.option()
         )));
@@ -255,7 +257,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
                 missing.hash,
                 missing.height,
                 node.options.claim_option().map_or_else(String::new, |option| format!(
-                    "; without {option}, those before it sync"
+                    "; without {option}, the blocks before it are synced"
                 )),
             ))
         })
@@ -297,10 +299,11 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
             Place::Peers => (node.dir.blocks_path().to_path_buf(), "which a peer has to send"),
         };
         let what = format!(
-            "no undo data for block {first}, {where_from}: a sync by hints or a snapshot that \
-             checks everything needs the rev files next to the block files. Without them it works \
-             with the blocks assumed valid (--assumevalid=HASH), or without --hints and \
-             --snapshot; and `apus hints verify --full` and `apus snapshot verify --full` need none"
+            "no undo data for block {first}, {where_from}: a sync with hints or a snapshot that \
+             checks everything needs the rev files next to the block files. Without rev files, \
+             assume the blocks valid (--assumevalid=HASH), or sync without --hints and \
+             --snapshot; `apus hints verify --full` and `apus snapshot verify --full` need no rev \
+             files"
         );
         Fault::NoUndo(first, StoreError::new(path, what))
     })?;

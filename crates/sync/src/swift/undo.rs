@@ -146,7 +146,7 @@ impl UndoCopies {
         let prev = &shared.tree.prev_hash(step.id);
         let tx_count = prepared.block.view().tx_count();
         let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
-        let mut what = "there is none for this block next to its source".to_string();
+        let mut what = "there is no undo data for this block next to its source".to_string();
         let (started, mut checking) = (Instant::now(), Duration::ZERO);
         let mut takes = |undo: &[u8]| {
             let Some(prepared) = left.take() else { return false };
@@ -217,8 +217,8 @@ pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coi
     parsed.map_err(|error| error.to_string())?;
     match wrong {
         Some(outpoint) => Err(format!(
-            "its coin for {outpoint} is not the one that the block created, or not of an earlier \
-             block"
+            "its coin for {outpoint} differs from the one that the block created, or is not from \
+             an earlier block"
         )),
         None => Ok(coins),
     }

@@ -284,9 +284,9 @@ fn check_coin(txid: &Hash, coin: &GroupCoin, height: u32) -> Result<(), Snapshot
     let what = if of > height {
         format!("of block {of}, which is above the base block at height {height}")
     } else if of == 0 {
-        "of block 0, whose output nobody can spend".to_string()
+        "of block 0, whose output is unspendable".to_string()
     } else {
-        format!("of {amount} satoshi, and there never are more than {MONEY_MAX}")
+        format!("of {amount} satoshi, but the maximum is {MONEY_MAX}")
     };
     let outpoint = OutPoint { txid: *txid, vout: coin.vout };
     Err(SnapshotError::new(format!("it has a coin {outpoint} {what}")))

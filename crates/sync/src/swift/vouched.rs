@@ -28,9 +28,8 @@ pub(super) fn vouched_for(
     };
     let unmet = |what: String| {
         format!(
-            "the blocks up to {} height of {height} cannot be assumed valid: {what}. \
-             --assumevalid=0 checks everything (with undo data), and a sync without {} needs no \
-             such assumption",
+            "the blocks up to {} height of {height} cannot be assumed valid: {what}. Check \
+             everything with --assumevalid=0 (which needs undo data), or sync without {}",
             claim.whose(),
             claim.option()
         )
@@ -38,9 +37,7 @@ pub(super) fn vouched_for(
     let name = "name a block that you know with --assumevalid=HASH";
     let chain = network.chain.name();
     let Some(hash) = hash else {
-        return Err(unmet(format!(
-            "chain {chain} has no block built in to be assumed valid; {name}"
-        )));
+        return Err(unmet(format!("chain {chain} has no built-in block to assume valid; {name}")));
     };
     let Some(assumed) = tree.find(&hash).filter(|id| !tree.node(*id).failed) else {
         let what = match tree.find(&hash) {
@@ -49,12 +46,12 @@ pub(super) fn vouched_for(
             }
             Some(_) => "is marked invalid in the block index, or builds on one that is",
         };
-        return Err(unmet(format!("block {hash}, the one assumed valid, {what}; {name}")));
+        return Err(unmet(format!("block {hash}, which is assumed valid, {what}; {name}")));
     };
     let Some(target) = tree.ancestor(assumed, height) else {
         let at = tree.node(assumed).height;
         return Err(unmet(format!(
-            "block {hash}, the one assumed valid, is at height {at} and so no descendant of the \
+            "block {hash}, which is assumed valid, is at height {at} and so no descendant of the \
              block at {} height; name a later one with --assumevalid=HASH",
             claim.whose()
         )));
@@ -63,15 +60,15 @@ pub(super) fn vouched_for(
     let (work, minimum) = (tree.node(best).work, Work::from_hash(&network.minimum_chain_work));
     if work < minimum {
         return Err(unmet(format!(
-            "the best header, at height {}, has {work} work, and --minimumchainwork is {minimum}; \
-             bring more blocks, or give a lower --minimumchainwork",
+            "the best header, at height {}, has {work} work, but --minimumchainwork is {minimum}; \
+             provide more blocks, or give a lower --minimumchainwork",
             tree.node(best).height
         )));
     }
     if option == AssumeValid::BuiltIn && !is_buried(tree, target, best, BURIED_SECONDS) {
         return Err(unmet(format!(
-            "where the assumed block is the one built in, two weeks of work must lie on top of {} \
-             height, and the best header is at height {}; bring more blocks, or {name}",
+            "the built-in block needs two weeks of work on top of {} height, but the best header \
+             is at height {}; provide more blocks, or {name}",
             claim.whose(),
             tree.node(best).height
         )));

@@ -123,7 +123,7 @@ fn exists(cache: &CoinsCache, outpoint: &OutPoint, is_stored: bool) -> bool {
 }
 
 fn is_spent(outpoint: &OutPoint) -> String {
-    format!("the coin {outpoint} is there, although this block spends it")
+    format!("the coin {outpoint} exists, although this block spends it")
 }
 
 /// What is wrong with the coin under an outpoint that is not the one expected.

@@ -160,7 +160,7 @@ fn coins_of(
         Prepared::new(block, height)
     };
     if let Some(missing) = prepared.missing_inside {
-        let what = format!("the block spends {}, which is not there", missing.outpoint);
+        let what = format!("the block spends {}, which does not exist", missing.outpoint);
         return Err(undo_error(shared, undo_pos, what));
     }
     let mut inside = Vec::new();
@@ -171,7 +171,8 @@ fn coins_of(
             CoinSource::Inside { tx, vout } => {
                 let outpoint = OutPoint { txid: prepared.block.txid(tx as usize), vout };
                 if prepared.coin_inside(tx, vout) != coin {
-                    let what = format!("undo data: the coin {outpoint} is not what was created");
+                    let what =
+                        format!("undo data: the coin {outpoint} differs from the one created");
                     return Err(undo_error(shared, undo_pos, what));
                 }
                 inside.push(outpoint);

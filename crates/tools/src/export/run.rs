@@ -87,8 +87,8 @@ pub fn export(
         let blocks_without_fees = without_fees(&chain, asked.table, &heights);
         if blocks_without_fees > 0 {
             watch.observer.note(&format!(
-                "{blocks_without_fees} blocks have no undo data here: their fees are left empty \
-                 (`apus reindex` writes undo data)"
+                "{blocks_without_fees} blocks have no undo data here, so their fees are left \
+                 empty (`apus reindex` writes undo data)"
             ));
         }
         let work = Run { options, asked, chain: &chain, heights, pool: &pool, watch };
@@ -114,12 +114,12 @@ fn range(asked: &Export, tip: u32) -> Result<RangeInclusive<u32>, SyncError> {
     let (start, stop) = (asked.start_height.unwrap_or(0), asked.stop_height.unwrap_or(tip));
     if start.max(stop) > tip {
         return Err(SyncError::Input(format!(
-            "the chainstate is at height {tip}: there is nothing at height {}",
+            "the chainstate is at height {tip}, which is below height {}",
             start.max(stop)
         )));
     }
     if start > stop {
-        let what = format!("the first height, {start}, is above the last, {stop}");
+        let what = format!("the first height, {start}, is above the last height, {stop}");
         return Err(SyncError::WrongOptions(what));
     }
     Ok(start..=stop)
@@ -144,15 +144,14 @@ fn check_stored(
     let needs_blocks = table != ExportTable::Coins;
     if needs_blocks && let Some(height) = last(&|at| blocks[at].pos.is_none()) {
         return Err(SyncError::Input(format!(
-            "block {height} is not stored here, its file was pruned: {}",
+            "block {height} is not stored here, since its file was pruned: {}",
             advice(height, "use a directory that holds it (coins need no blocks)")
         )));
     }
     let needs_undo = table == ExportTable::Inputs;
     if needs_undo && let Some(height) = last(&|at| lacks_undo(&blocks[at])) {
         return Err(SyncError::Input(format!(
-            "block {height} has no undo data here, without which the coins that it spent are \
-             unknown: {}",
+            "block {height} has no undo data here, so the coins that it spent are unknown: {}",
             advice(height, "let `apus reindex` write it")
         )));
     }

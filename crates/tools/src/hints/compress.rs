@@ -41,8 +41,8 @@ pub fn compress_hints(
     let format = hints.reader.format();
     if format.numbering() != Numbering::Spendable {
         return Err(SyncError::Input(format!(
-            "{}: these hints are in the format {}, which counts outputs that nobody can spend: \
-             first make a bip456 file of them with `apus hints convert`, then compress that",
+            "{}: these hints are in the format {}, which counts unspendable outputs: first \
+             convert them to bip456 with `apus hints convert`, then compress that file",
             hints.path.display(),
             format.name()
         )));

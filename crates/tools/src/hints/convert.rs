@@ -103,7 +103,7 @@ fn with_blocks(
     let (height, tip) = (hints.reader.height(), chain.height());
     if height > tip {
         let what = format!(
-            "{}: these hints are for height {height}, and the directory with the blocks is at \
+            "{}: these hints are for height {height}, but the directory with the blocks is at \
              height {tip}: sync it further",
             hints.path.display()
         );
@@ -156,8 +156,8 @@ impl UnspentSource for RenumberedHints<'_> {
             }
             // Core PR 34004 has hints for the two coinbases that were overwritten.
             if is_hinted && old.number.fate == OutputFate::Unspendable {
-                let what = "the block's hints name an output that cannot be spent: the file is for \
-                    another chain";
+                let what = "the block's hints name an unspendable output: the file is for another \
+                            chain";
                 return Err(self.hints.error(HintsError::at(height, what)));
             }
             if let Some(index) = new.number.index {
@@ -169,7 +169,7 @@ impl UnspentSource for RenumberedHints<'_> {
         }
         let stated = reader.output_count(height);
         if hinted.next().is_some() || stated.is_some_and(|stated| stated != before) {
-            let what = format!("the block has {before} outputs, which the hints do not fit");
+            let what = format!("the hints do not fit the block, which has {before} outputs");
             return Err(self.hints.error(HintsError::at(height, what)));
         }
         Ok(after)

@@ -59,7 +59,7 @@ pub fn create_hints_of_snapshot(
         let base = file.head().base;
         let height = chain.blocks.iter().rposition(|block| block.hash == base).ok_or_else(|| {
             claim.error(format!(
-                "its base block {base} is not of the directory's chain, which ends at height {}",
+                "its base block {base} is not on the directory's chain, which ends at height {}",
                 chain.height()
             ))
         })? as u32;
@@ -108,7 +108,7 @@ pub fn create_hints(
         let height = height.unwrap_or(tip);
         if height > tip {
             return Err(SyncError::Input(format!(
-                "the chainstate is at height {tip}: hints cannot be made for height {height}"
+                "the chainstate is at height {tip}, which is below --height {height}"
             )));
         }
         let encoder = encoder(format);
@@ -237,7 +237,8 @@ impl UnspentSearch<'_> {
     ) -> Result<(), SyncError> {
         let block = self.indices.get(height as usize).copied().flatten();
         let block = block.ok_or_else(|| {
-            let what = format!("it has a coin {outpoint} of block {height}, which creates none");
+            let what =
+                format!("it has a coin {outpoint} of block {height}, which creates no coins");
             of_read(file.path(), SnapshotError::new(what).into())
         })?;
         Ok(found.push(output_key(block, outpoint))?)
@@ -318,7 +319,7 @@ impl CollectedOutputs<'_> {
             vout_of(missing)
         );
         if let Given::Snapshot(file) = self.given {
-            let what = format!("it has a coin that is none, or has it twice: {what}");
+            let what = format!("it has a coin that does not exist, or has it twice: {what}");
             return of_read(file.path(), SnapshotError::new(what).into());
         }
         let what = format!(

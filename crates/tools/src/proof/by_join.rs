@@ -96,9 +96,9 @@ fn begin(
         return Err(lack.into_error_of_proof());
     }
     proof.watch.observer.note(&format!(
-        "There is no undo data for block {lacking}, so this takes two steps: whether {} fits these \
-         blocks; and whether every rule and script in them holds, by a join with temporary files \
-         of usually {} and at most {} in {}",
+        "There is no undo data for block {lacking}, so this takes two steps: the first checks \
+         that {} fits these blocks; the second checks every rule and script in them, by a join \
+         with temporary files of usually {} and at most {} in {}",
         proof.claim.path().display(),
         size(space::usual_spill_bytes(bytes)),
         size(space::spill_bytes(bytes)),
@@ -133,7 +133,7 @@ impl Left {
             false => Err(SyncError::Input(format!(
                 "two passes over the same blocks differ: one leaves {} coins of {} satoshi, the \
                  other {coins:?} of {amount:?}. If the block files have not changed meanwhile, \
-                 this is a bug of Apus: please report it",
+                 this is a bug in Apus; please report it",
                 tally.coins, tally.amount
             ))),
         }
@@ -146,7 +146,9 @@ impl Left {
 /// A block is not there, invalid or damaged; the disk fails; or `watch` asks to stop.
 fn check_blocks(node: &mut Node, hash: &Hash, watch: Watch) -> Result<Left, SyncError> {
     let target = node.tree.find(hash).ok_or_else(|| {
-        SyncError::Input(format!("block {hash} is not in the block files any more: run this again"))
+        SyncError::Input(format!(
+            "block {hash} is no longer in the block files: run the command again"
+        ))
     })?;
     bound_cache(node);
     let (mut course, goal) = (Course::default(), Goal::Exactly(target));

@@ -144,7 +144,7 @@ fn target(node: &Node, claim: &Claim) -> Result<BlockId, SyncError> {
             let height = hints.reader.height();
             node.ledger.active.at(height).ok_or_else(|| {
                 claim.error(format!(
-                    "the hints are for height {height}, and the tip is at height {tip}"
+                    "the hints are for height {height}, but the tip is at height {tip}"
                 ))
             })
         }

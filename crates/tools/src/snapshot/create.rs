@@ -100,7 +100,7 @@ pub fn create_snapshot(
         let height = height.unwrap_or(tip);
         if height > tip {
             return Err(SyncError::Input(format!(
-                "the chainstate is at height {tip}: there is no UTXO set of height {height}"
+                "the chainstate is at height {tip}, which is below --height {height}"
             )));
         }
         let work = Work { chain: &chain, height, pool: &pool, watch };
@@ -138,7 +138,7 @@ pub fn create_snapshot_of_hints(
         let (height, tip) = (hints.reader.height(), chain.height());
         if height > tip {
             return Err(hints.error(HintsError::new(format!(
-                "the hints are for height {height}, and the tip is at height {tip}"
+                "the hints are for height {height}, but the tip is at height {tip}"
             ))));
         }
         let work = Work { chain: &chain, height, pool: &pool, watch };
@@ -226,7 +226,7 @@ impl Work<'_> {
                 continue;
             }
             if output.number.fate == OutputFate::Unspendable {
-                let what = format!("output {index} is hinted as unspent, and nobody can spend it");
+                let what = format!("output {index} is hinted as unspent, but it is unspendable");
                 return Err(wrong(HintsError::at(height, what)));
             }
             // An overwritten output has the outpoint of a later one, and may be hinted as that.
@@ -239,7 +239,8 @@ impl Work<'_> {
         match hinted.next() {
             None => Ok(()),
             Some(index) => {
-                let what = format!("output {index} is hinted, and the block has fewer");
+                let what =
+                    format!("output {index} is hinted as unspent, but the block has fewer outputs");
                 Err(wrong(HintsError::at(height, what)))
             }
         }
@@ -314,7 +315,7 @@ impl Work<'_> {
             WriteError::Store(error) => error,
             WriteError::Twice(outpoint) => StoreError::new(
                 self.chain.chainstate.dir(),
-                format!("blocks and undo data do not agree: {outpoint} is there twice"),
+                format!("blocks and undo data do not agree: the coin {outpoint} is there twice"),
             ),
         }
     }

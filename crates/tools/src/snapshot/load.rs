@@ -66,7 +66,8 @@ pub fn load_snapshot_on(
         let started = Instant::now();
         let file = open_snapshot_of(path, &options.network)?;
         let listed = listed(&options.network, &file).map_err(|why| {
-            let what = format!("{why}: `apus sync --snapshot` proves any against the blocks");
+            let what =
+                format!("{why}: `apus sync --snapshot` proves any snapshot against the blocks");
             of_read(path, SnapshotError::new(what).into())
         })?;
         let opened = open_sources(options, sources)?;

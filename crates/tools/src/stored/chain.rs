@@ -88,8 +88,8 @@ impl StoredChain {
         let hash_at = |height: u32| Some(self.blocks.get(height as usize)?.hash);
         match bip30_overwritten_after(height, hash_at) {
             Some((first, second)) if second <= self.height() => Err(SyncError::Input(format!(
-                "the UTXO set of height {height} is not known: it had the coinbase of block \
-                 {first}, which block {second} has overwritten; take height {second} or above"
+                "the UTXO set of height {height} is not known: it held the coinbase of block \
+                 {first}, which block {second} has overwritten; give height {second} or above"
             ))),
             _ => Ok(()),
         }
@@ -104,8 +104,8 @@ impl StoredChain {
         for height in heights {
             let pos = self.blocks[height as usize].pos.ok_or_else(|| {
                 SyncError::Input(format!(
-                    "block {height} is not stored here, its file was pruned, and this is made from \
-                     all blocks: use a directory that holds them"
+                    "block {height} is not stored here, since its file was pruned, but all blocks \
+                     are needed: use a directory that holds them"
                 ))
             })?;
             placed.push((pos, height));
@@ -167,8 +167,8 @@ impl StoredChain {
         let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
         let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);
         SyncError::Input(format!(
-            "block {height} has no undo data here, without which the heights of the coins that it \
-             spent are unknown: take height {lowest} or above"
+            "block {height} has no undo data here, so the heights of the coins that it spent are \
+             unknown: give height {lowest} or above"
         ))
     }
 }
