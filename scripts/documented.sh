@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every command in the code blocks of README.md and docs/*.md, so that none of them rots.
+# Runs every command in the code blocks of README.md, docs/*.md and docs/guide/*.md, so that none of
+# them rots, and compares its output with the lines that a `console` block shows.
 #
 #   scripts/documented.sh [PROGRAM]      PROGRAM is target/release/apus unless it is given
 #
@@ -18,13 +19,19 @@ hash=00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c
 # Commands that are not run, as they are in the documents, each with the reason. One that no document
 # has any more is an error.
 not_run=(
-	"target/release/apus sync --follow --proxy 127.0.0.1:9050|needs Tor and the public network"
-	"target/release/apus sync --prune 550 --hints mainnet.hints --assumevalid HASH --witness=0|needs peers: it asks them for blocks without witnesses"
+	"apus sync --follow|needs peers"
+	"apus sync --connect 192.0.2.7|needs a peer at an address of examples"
+	"apus sync --addnode 192.0.2.7|needs a peer at an address of examples"
+	"apus sync --maxdownload 2|needs peers"
+	"apus sync --follow --proxy 127.0.0.1:9050|needs Tor and peers"
+	"apus sync --onion 127.0.0.1:9050|needs Tor and peers"
+	"apus sync --onlynet onion --proxy 127.0.0.1:9050|needs Tor and peers"
+	"apus sync --prune 550 --hints mainnet.hints --assumevalid HASH --witness=0|needs peers"
 )
 # Commands that are refused here, each with words of the message: nothing of so short a chain is
 # pruned.
 refused=(
-	"target/release/apus prune --datadir new --height 800000|the chain is too short to be pruned"
+	"apus prune --height 800000|the chain is too short to be pruned"
 )
 
 work=$(mktemp -d)
@@ -40,9 +47,9 @@ fail() {
 
 # The directory that each document begins with.
 prepare() {
-	mkdir -p "$work/base/bin" "$work/base/target/release" "$work/base/old" "$work/base/home"
+	mkdir -p "$work/base/bin" "$work/base/target/dist" "$work/base/old" "$work/base/home" "$work/base/fast"
 	ln -s "$program" "$work/base/bin/apus"
-	ln -s "$program" "$work/base/target/release/apus"
+	ln -s "$program" "$work/base/target/dist/apus"
 	cp apus/data/mainnet-0-14131.dat "$work/base/bootstrap.dat"
 	for directory in new newer checked another old/node; do
 		mkdir "$work/base/$directory"
@@ -80,16 +87,17 @@ entry_for() {
 
 # Names and heights of the documents, as they are here.
 translate() {
-	sed -e "s#/old/node#$scene/old/node#g" -e "s/\bHASH\b/$hash/g" \
+	sed -e "s#/old/node#$scene/old/node#g" -e "s#/mnt/fast#$scene/fast#g" -e "s/\bHASH\b/$hash/g" \
 		-e 's/\b840000\b/14050/g' -e 's/\b849999\b/14099/g' <<<"$1"
 }
 
+# Runs one command; not 0 if it is not run, so that there is no output of its own.
 run() {
 	local command=$1 reason words status=0
 	if reason=$(entry_for "$command" "${not_run[@]}"); then
 		seen[$command]=1
 		echo "not run $document: $command ($reason)"
-		return
+		return 1
 	fi
 	case $command in
 	"make "*)
@@ -99,7 +107,7 @@ run() {
 	duckdb*)
 		if [ ! -x bin/duckdb ]; then
 			echo "skipped $document: $command (Python has no DuckDB here)"
-			return
+			return 1
 		fi
 		;;
 	esac
@@ -117,6 +125,44 @@ run() {
 	else
 		fail "$1 (it ended with $status and not with: $words)" "$work/output"
 	fi
+}
+
+# The lines of an output as two runs on different machines have them in common: without time stamps,
+# and with N for times, speeds and memory.
+steady() {
+	sed -E -e 's/^[0-9]{4}-[0-9-]+T[0-9:]+Z //' -e 's#[0-9][0-9.]* (s|MiB|MB/s|blocks/s)\b#N \1#g'
+}
+
+# Looks in the output of `command` for each line that a document shows. Three dots at the end of a line
+# stand for the rest of it, and by themselves for any lines.
+compare() {
+	local command=$1 line
+	shift
+	for line in "$@"; do
+		case $line in
+		"…") continue ;;
+		*" …") line=$(steady <<<"${line% …}") ;;
+		*) line=$(steady <<<"$line")$'\n' ;;
+		esac
+		[[ $'\n'$(steady <"$work/output")$'\n' == *$'\n'"$line"* ]] ||
+			fail "$command does not print: ${line%$'\n'}" "$work/output"
+	done
+}
+
+# A block of commands, each after "$ ", and what they print.
+session() {
+	local lines=$1 line command="" expected=()
+	while IFS= read -r line <&3 || [ -n "$line" ]; do
+		case $line in
+		"$ "*)
+			[ -z "$command" ] || compare "$command" "${expected[@]}"
+			command=$(without_comment "${line#"$ "}") expected=()
+			run "$command" || command=""
+			;;
+		*) expected+=("$line") ;;
+		esac
+	done 3<"$lines"
+	[ -z "$command" ] || compare "$command" "${expected[@]}"
 }
 
 # Writes the tables that a query names and no command has written.
@@ -150,18 +196,21 @@ query() {
 # if its first line is one, and else shows output or a picture.
 block() {
 	local language=$1 lines=$2 line
-	local is_command='^(target/release/apus|apus|make|duckdb) '
+	local is_command='^(apus|make|duckdb|install) '
 	case $language in
 	sql | python)
 		query "$language" "$(cat "$lines")"
 		;;
-	"" | sh | bash | console)
+	console)
+		session "$lines"
+		;;
+	"" | sh | bash)
 		head -n 1 "$lines" | grep -qE "$is_command" || return 0
 		while IFS= read -r line <&3; do
 			line=$(without_comment "$line")
 			[ -n "$line" ] || continue
 			if grep -qE "$is_command" <<<"$line"; then
-				run "$line"
+				run "$line" || true
 			else
 				fail "$line (between commands, and none that this script knows)"
 			fi
@@ -173,8 +222,8 @@ block() {
 }
 
 prepare
-for document in README.md docs/*.md; do
-	scene=$work/$(basename "$document" .md)
+for document in README.md docs/*.md docs/guide/*.md; do
+	scene=$work/$(tr / - <<<"${document%.md}")
 	blocks=$scene.blocks
 	mkdir "$blocks"
 	# The lines of each block; its first line is the language.

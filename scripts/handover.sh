@@ -7,7 +7,7 @@
 #
 # bitcoin-cli is taken from bitcoind's directory (or BITCOIN_CLI); apus and apus-testchain are built
 # with cargo unless APUS and TESTCHAIN name them. Exit status 0: before the reindex each check fails
-# as docs/hints.md says; after it, and after the join, each one passes.
+# as docs/guide/first-sync.md says; after it, and after the join, each one passes.
 set -eu
 : "${BITCOIND:?set BITCOIND to the path of a bitcoind (v31)}"
 BITCOIN_CLI=${BITCOIN_CLI:-$(dirname "$BITCOIND")/bitcoin-cli}

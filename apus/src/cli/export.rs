@@ -27,7 +27,8 @@ const STDOUT: &str = "-";
 ///
 /// Coins are in the order of Bitcoin Core's chainstate, everything else is in the order of heights.
 /// Each input has the coin that it spends, from undo data. Amounts are in satoshi, times in seconds
-/// since 1970; docs/export.md lists all columns, and a Parquet file describes them in its footer.
+/// since 1970; docs/guide/data-columns.md lists all columns, and a Parquet file describes them in
+/// its footer.
 ///
 /// The directory, made by Bitcoin Core or by Apus, is read and not changed; other programs may read
 /// it at the same time, but bitcoind must not be running on it. Coins need no blocks, so the

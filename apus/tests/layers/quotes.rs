@@ -42,31 +42,31 @@ const QUOTES: [Quote; 9] = [
         constants: &[("JOIN_DEPTH", 1)],
     },
     Quote {
-        document: "docs/peers.md",
+        document: "docs/design.md",
         words: "at most {} MiB (`WAITING_BYTES_MAX`)",
         file: "crates/peers/src/lib.rs",
         constants: &[("WAITING_BYTES_MAX", 1 << 20)],
     },
     Quote {
-        document: "docs/hints.md",
+        document: "docs/guide/hints-and-swiftsync.md",
         words: "has to be there: after `--assumevalid HASH`, {} blocks",
         file: "crates/sync/src/swift/plan.rs",
         constants: &[("UNDO_BLOCKS_MIN", 1)],
     },
     Quote {
-        document: "README.md",
+        document: "docs/guide/low-memory-and-pruning.md",
         words: "never one of the last {} blocks",
         file: "crates/store/src/pruning.rs",
         constants: &[("MIN_BLOCKS_TO_KEEP", 1)],
     },
     Quote {
-        document: "README.md",
-        words: "at most about {} minutes of work",
+        document: "docs/guide/first-sync.md",
+        words: "At most about {} minutes of work",
         file: COMMIT,
         constants: &[("COMMIT_EVERY", 60)],
     },
     Quote {
-        document: "README.md",
+        document: "docs/guide/first-sync.md",
         words: "(join and SwiftSync: {})",
         file: OPTIONS,
         constants: &[("SAVE_EVERY", 60)],
@@ -154,7 +154,7 @@ fn queues_without_a_bound_are_named_in_the_architecture() {
 fn files_are_where_documents_place_them() {
     let root = workspace_root();
     let mut documents: Vec<_> = ["ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_string).into();
-    for folder in ["docs", "docs/decisions"] {
+    for folder in ["docs", "docs/decisions", "docs/guide"] {
         let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         let names =
             entries.filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_string()));

@@ -144,7 +144,7 @@ fn the_directory_is_not_changed() {
 
 #[test]
 fn the_document_lists_every_column() {
-    let document = include_str!("../../../../docs/export.md");
+    let document = include_str!("../../../../docs/guide/data-columns.md");
     for table in ExportTable::ALL {
         let (_, section) = document.split_once(&format!("## {}\n", table.name())).unwrap();
         let section = section.split("\n## ").next().unwrap();

@@ -22,8 +22,8 @@
 //! 6. Fuzzing, if neither `bip456` nor `bitmap` in `fuzz/src/targets/hints.rs` covers it: a
 //!    function there, its name in `targets/mod.rs`, `fuzz/fuzz_targets/`, `fuzz/Cargo.toml` and
 //!    `fuzz/README.md`, and a few inputs in `fuzz/corpus/`.
-//! 7. Documents: the tables in docs/hints.md and docs/glossary.md, CHANGELOG.md, and docs/format.md
-//!    if the format is our own.
+//! 7. Documents: the tables in docs/guide/hints-and-swiftsync.md and docs/glossary.md,
+//!    CHANGELOG.md, and docs/format.md if the format is our own.
 
 pub mod elias_fano;
 mod bip456;

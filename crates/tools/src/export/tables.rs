@@ -1,4 +1,4 @@
-//! The tables and their columns. docs/export.md lists them, which a test holds against this.
+//! The tables and their columns. A test holds docs/guide/data-columns.md against them.
 
 use apus_export::{Column, Kind, Table};
 
