@@ -22,7 +22,7 @@
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`progress`], [`tips`], [`words`] | what a user sees of the work |
 //! | [`clock`], [`states`] | the time that stages take, and what threads wait for |
-//! | [`fault`], [`error`] | why work ends early, and who is to blame |
+//! | [`fault`], `fault_error`, [`error`] | why work ends early, and who is to blame |
 //! | [`outcome`], [`checked`], [`differ`] | what came of the work |
 //! | [`resources`], [`threads`], [`temporary`] | memory, threads, temporary directories |
 
@@ -38,6 +38,7 @@ pub mod differ;
 pub mod error;
 pub mod expected_sizes;
 pub mod fault;
+mod fault_error;
 pub mod gathered;
 pub mod growth;
 pub mod mend;

@@ -533,6 +533,9 @@ fn connect_and_merge(
     learn_growth(node);
     connect_all(node, claim, course, watch)?;
     store_side_branches(node, watch)?;
+    if watch.is_stopped() {
+        return Err(SyncError::Stopped);
+    }
     observe(watch.observer, Phase::Merging, node);
     let report = share_of(watch.observer, Phase::Merging, node);
     let _timer = node.clock.start(Stage::Merge);
