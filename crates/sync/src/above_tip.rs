@@ -5,7 +5,18 @@ use apus_chain::BlockId;
 use apus_node::opened::{Node, step};
 use apus_node::sources::Place;
 
-use super::summary::AboveTip;
+/// The blocks above the tip on the branch of the best header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AboveTip {
+    /// Height of the best header or, if it is lower, the height to stop at.
+    pub headers: u32,
+    /// Number of blocks next to the tip that can be connected and are not yet.
+    pub waiting: u32,
+    /// Number of blocks up to [`AboveTip::headers`] of which the header alone is known.
+    pub missing: u32,
+    /// Height of the lowest of these; `None` if no block is missing.
+    pub first_missing: Option<u32>,
+}
 
 /// The blocks between the tip and the best header of `node`.
 pub fn above_tip(node: &Node) -> AboveTip {

@@ -1,8 +1,9 @@
-//! The pipelines: three methods of making a UTXO set from blocks. This crate does not know argument parsing.
+//! The pipelines: three methods of making a UTXO set from blocks. This crate does not know
+//! argument parsing.
 //!
 //! [`sync`] and [`reindex`] find the headers in all sources, choose the best chain, and have
-//! [`ways`] lead all blocks by one of three methods. What is done to a single block is the same for all
-//! ([`apus_node::block`]).
+//! [`ways`] connect all blocks by one of three methods. What is done to a single block is the same
+//! for all ([`apus_node::block`]).
 //!
 //! | part | contents |
 //! |---|---|
@@ -16,7 +17,7 @@
 //! | [`index_files`] | the block index, made anew from the block files |
 //! | [`loadtxoutset`] | a snapshot as the UTXO set that bitcoind works with, unproved |
 //! | [`start_check`], [`verify`] | the last blocks and the UTXO set held against each other |
-//! | [`sealed`], [`unfinished`] | the files in which an interrupted sync has saved its progress |
+//! | [`saved_work`], [`sealed`], [`unfinished`] | what an interrupted sync has saved |
 //! | [`summary`], [`above_tip`], [`shrink`] | how a sync ended |
 
 pub mod above_tip;
@@ -28,6 +29,7 @@ pub mod join;
 pub mod loadtxoutset;
 pub mod method;
 pub mod run;
+pub mod saved_work;
 pub mod sealed;
 pub mod shrink;
 pub mod start_check;
@@ -38,10 +40,12 @@ pub mod unspent;
 pub mod verify;
 pub mod ways;
 
+pub use above_tip::AboveTip;
 pub use hints_file::HintsFile;
 pub use join::rewrite_join_progress;
 pub use method::ChosenMethod;
 pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
-pub use summary::{AboveTip, JoinPass, SavedBlocks, SavedJoin, Summary};
+pub use saved_work::{JoinPass, SavedBlocks, SavedJoin};
+pub use summary::Summary;
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;
 pub use verify::{Damage, DamageList, Incomplete, LevelReport, Verified, Verify};

@@ -10,7 +10,9 @@ use apus_node::clock::{Waits, words_of};
 use apus_node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 use apus_peers::PeerReport;
 
+use super::above_tip::AboveTip;
 use super::method::ChosenMethod;
+use super::saved_work::{SavedBlocks, SavedJoin};
 
 /// How a sync ended.
 #[derive(Clone, Debug)]
@@ -99,62 +101,5 @@ impl Summary {
         let time = |name: &&&str| self.stages.get(**name).copied().unwrap_or_default();
         let longest = names.iter().max_by_key(time).filter(|name| !time(name).is_zero())?;
         words_of(longest)
-    }
-}
-
-/// The blocks above the tip on the branch of the best header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct AboveTip {
-    /// Height of the best header or, if it is lower, the height to stop at.
-    pub headers: u32,
-    /// Number of blocks next to the tip that can be connected and are not yet.
-    pub waiting: u32,
-    /// Number of blocks up to [`AboveTip::headers`] of which the header alone is known.
-    pub missing: u32,
-    /// Height of the lowest of these; `None` if no block is missing.
-    pub first_missing: Option<u32>,
-}
-
-/// Blocks of a SwiftSync that was interrupted, saved for the next run to carry on from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SavedBlocks {
-    /// Number of blocks that are done.
-    pub done: u32,
-    /// Number of blocks up to the hints' height.
-    pub total: u32,
-}
-
-/// How far a join is that was interrupted, and that the next run carries on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SavedJoin {
-    /// The pass that it is in.
-    pub pass: JoinPass,
-    /// Number of blocks that are read, of any height.
-    pub blocks_read: u32,
-    /// Number of blocks whose spends are checked.
-    pub blocks_checked: u32,
-    /// Number of blocks of the join.
-    pub total: u32,
-}
-
-/// A pass of a join.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JoinPass {
-    /// Blocks are read, and their outputs and spends written to partitions.
-    Reading,
-    /// Spends are matched with outputs, partition by partition.
-    Matching,
-    /// The spends of each block are checked.
-    Checking,
-}
-
-impl JoinPass {
-    /// The number of the pass, from 1 to 3.
-    pub fn number(self) -> u32 {
-        match self {
-            Self::Reading => 1,
-            Self::Matching => 2,
-            Self::Checking => 3,
-        }
     }
 }

@@ -11,7 +11,7 @@ use super::claim::Claim;
 use super::in_order::activate::{Goal, activate, activate_best_chain, return_to_fork};
 use super::join::build::Joined;
 use super::method::{ChosenMethod, choose};
-use super::summary::SavedBlocks;
+use super::saved_work::SavedBlocks;
 use super::{join, swift};
 
 /// The number of joins that may end below a block which is damaged or invalid, before the rest goes
@@ -31,7 +31,8 @@ pub struct Course {
     pub left_amount: Option<u64>,
 }
 
-/// Chooses the method for the blocks above the tip, connects them, and the others in order after that.
+/// Chooses the method for the blocks above the tip, connects them, and the others in order after
+/// that.
 ///
 /// # Errors
 /// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave; or

@@ -10,8 +10,8 @@ use apus_node::options::Options;
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::{rebuild, remedy, snapshot_chainstate};
 use apus_sync::above_tip::above_tip;
-use apus_sync::summary::{AboveTip, SavedJoin};
 use apus_sync::unfinished::open_node;
+use apus_sync::{AboveTip, SavedJoin};
 use apus_sync::{join, swift};
 use apus_wire::Chain;
 

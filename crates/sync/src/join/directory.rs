@@ -8,7 +8,7 @@ use apus_disk::{Disk, StoreError};
 use apus_node::options::Options;
 
 use super::saved::Saved;
-use crate::summary::{JoinPass, SavedJoin};
+use crate::saved_work::{JoinPass, SavedJoin};
 
 /// The file of records and spent coins in the directory for temporary files.
 const SPILL: &str = "spill.dat";

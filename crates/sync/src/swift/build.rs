@@ -19,8 +19,8 @@ use super::fault;
 use super::plan;
 use super::plan::{Mode, Plan};
 use crate::claim::Claim;
+use crate::saved_work::SavedBlocks;
 use crate::sealed::begun_again;
-use crate::summary::SavedBlocks;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
 /// the block there the tip. Interrupted, it carries on when it is called again.
