@@ -19,7 +19,6 @@ use apus_hash::Hash;
 use apus_store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexRecord};
 use apus_wire::BlockView;
 
-use super::block::shared::Shared;
 use super::block::validate::Validation;
 use super::checked::Checked;
 use super::clock::Stage;
@@ -30,6 +29,7 @@ use super::options::CacheSync;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
+use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::BlockBytes;
 use super::tips::Tips;

@@ -9,9 +9,9 @@ use apus_disk::{OnShare, StoreError};
 use apus_hash::Hash;
 use apus_store::{BlockFiles, IndexDb, IndexEntry, IndexRecord, Unflushed};
 
-use super::block::shared::Shared;
 use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
+use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 
 /// The most entries that are written to the block index at once: 20 MB of them.

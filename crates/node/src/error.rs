@@ -7,7 +7,7 @@ use apus_disk::StoreError;
 use apus_swiftsync::HintsError;
 use thiserror::Error;
 
-use super::differ::Differences;
+use super::coin_differences::Differences;
 use super::outcome::Refusal;
 
 /// Why a sync, or other work on a data directory, could not be done. What was committed before

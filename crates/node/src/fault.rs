@@ -9,7 +9,7 @@ use apus_rules::RuleError;
 use apus_swiftsync::HintsError;
 
 use super::block::step::Step;
-use super::tables::TablesError;
+use super::coin_tables::TablesError;
 
 /// Why work on blocks cannot go on.
 ///

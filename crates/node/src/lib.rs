@@ -11,19 +11,19 @@
 //! | [`sources`], [`scan`] | the files given with `--from`, and the blocks found in them |
 //! | [`commit`], [`commit_job`] | what was done, and the order in which it becomes durable |
 //! | [`coin_count`] | the file that holds the number of coins |
-//! | [`tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
+//! | [`coin_tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
 //! | [`rebuild`] | a new UTXO set, grown inside `chainstate`, that takes the place of the old one |
 //! | [`snapshot_chainstate`] | bitcoind's second UTXO set, loaded from a snapshot |
 //! | [`mend`] | damaged blocks, replaced by good copies |
 //! | [`remedy`] | which command repairs which file |
-//! | [`pruning`], [`pruner`] | which block files are deleted, and the deletion |
+//! | [`pruning`], [`block_file_deletion`] | which block files are deleted, and the deletion |
 //! | [`waiting`], [`stored_sizes`], [`expected_sizes`] | the blocks that wait, and their sizes |
 //! | [`space`], [`growth`] | what blocks leave on the disk, and whether there is room for it |
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`progress`], [`tips`], [`words`] | what a user sees of the work |
 //! | [`clock`], [`states`] | the time that stages take, and what threads wait for |
 //! | [`fault`], `fault_error`, [`error`] | why work ends early, and who is to blame |
-//! | [`outcome`], [`checked`], [`differ`] | what came of the work |
+//! | [`outcome`], [`checked`], [`coin_differences`] | what came of the work |
 //! | [`resources`], [`threads`], [`temporary`] | memory, threads, temporary directories |
 
 pub mod assumevalid;
@@ -34,7 +34,7 @@ pub mod clock;
 pub mod coin_count;
 pub mod commit;
 pub mod commit_job;
-pub mod differ;
+pub mod coin_differences;
 pub mod error;
 pub mod expected_sizes;
 pub mod fault;
@@ -46,29 +46,30 @@ pub mod opened;
 pub mod options;
 pub mod outcome;
 pub mod progress;
-pub mod pruner;
+pub mod block_file_deletion;
 pub mod pruning;
 pub mod rebuild;
 pub mod remedy;
 pub mod resources;
 pub mod scan;
+pub mod shared;
 pub mod snapshot_chainstate;
 pub mod sources;
 pub mod space;
 pub mod states;
 pub mod stored_sizes;
-pub mod tables;
+pub mod coin_tables;
 pub mod temporary;
 pub mod threads;
 pub mod tips;
 pub mod waiting;
 pub mod words;
 
-pub use block::difference::ScriptDifference;
+pub use block::script_difference::ScriptDifference;
 pub use checked::{Checked, NotChecked, RuleGroup};
 pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
-pub use differ::{CoinDifference, DifferenceKind, Differences};
+pub use coin_differences::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use options::{

@@ -17,7 +17,6 @@ use apus_wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
 use rayon::ThreadPool;
 
 use super::block::scripts::ScriptChecker;
-use super::block::shared::Shared;
 use super::block::step::Step;
 use super::block::validate::BranchTimes;
 use super::block_peers::BlockPeers;
@@ -32,6 +31,7 @@ use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
 use super::rebuild::Rebuild;
+use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
 use super::states::StatesWatch;

@@ -12,7 +12,7 @@ use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 
-use super::block::difference::ScriptDifference;
+use super::block::script_difference::ScriptDifference;
 use super::coin_count;
 use super::error::SyncError;
 use super::options::{AssumeValid, Options, ScriptEngine};

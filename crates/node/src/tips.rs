@@ -6,9 +6,9 @@ use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_store::IndexRecord;
 use apus_wire::ChainTxData;
 
-use super::block::shared::Shared;
 use super::clock::unix_time;
 use super::progress::{Observer, Tip};
+use super::shared::Shared;
 
 /// How long figures of the cache are used again: to count it takes all its locks.
 const CACHE_EVERY: Duration = Duration::from_millis(100);

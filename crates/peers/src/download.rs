@@ -3,7 +3,6 @@
 use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::block::check::{History, check_bytes};
-use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::clock::Stage;
@@ -11,6 +10,7 @@ use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
 use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::shared::Shared;
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
 use apus_rules::CheckedBlock;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apus_hash::Hash;
-use apus_node::block::difference::ScriptDifference;
+use apus_node::block::script_difference::ScriptDifference;
 use apus_node::checked::Checked;
 use apus_node::clock::{Waits, words_of};
 use apus_node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};

@@ -14,7 +14,7 @@ use apus_rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
 use apus_wire::{Network, Prevout, ScriptFlags, TxView};
 use secp_lanes::Kernel;
 
-use super::difference::ScriptDifference;
+use super::script_difference::ScriptDifference;
 use crate::assumevalid::is_buried_below_best;
 use crate::options::{Options, ScriptEngine};
 use crate::outcome::ScriptCounts;

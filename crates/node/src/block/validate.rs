@@ -13,8 +13,8 @@ use apus_wire::{Network, Prevout, TxView, put_compact_size};
 
 use super::prepare::{CoinSource, MissingCoin, Prepared};
 use super::scripts::{Inputs, Part, Scratch, ScriptChecker, ScriptChecks};
-use super::shared::Shared;
 use crate::options::ScriptEngine;
+use crate::shared::Shared;
 
 /// About the most inputs in a chunk of script checks by Core's engine: at about 33 µs each, 4 ms of
 /// work, so that other cores do not wait long for the last chunk of a block, and taking a chunk

@@ -4,10 +4,10 @@
 use apus_chain::BlockId;
 use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::StoreError;
-use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
+use apus_node::shared::Shared;
 use apus_node::sources::Place;
 use apus_rules::{is_bip30_repeat, is_bip30_unspendable};
 use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};

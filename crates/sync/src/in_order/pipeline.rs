@@ -21,12 +21,12 @@ use std::time::Duration;
 use apus_coins::Coin;
 use apus_disk::{ShareWatch, StoreError};
 use apus_node::block::prepare::Prepared;
-use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::Validation;
 use apus_node::clock::Stage;
 use apus_node::commit_job::CommitJob;
 use apus_node::fault::Fault;
+use apus_node::shared::Shared;
 use apus_node::threads;
 use apus_wire::OutPoint;
 use crossbeam_channel::{

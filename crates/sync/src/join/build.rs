@@ -6,7 +6,6 @@ use apus_chain::BlockId;
 use apus_coins::{Bulk, CoinsCache};
 use apus_disk::StoreError;
 use apus_leveldb::PendingTable;
-use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::error::SyncError;
@@ -15,6 +14,7 @@ use apus_node::mend::take_another_copy;
 use apus_node::opened::Node;
 use apus_node::outcome::Counts;
 use apus_node::progress::{Observer, Watch};
+use apus_node::shared::Shared;
 use apus_peers::store_left;
 
 use super::commit::{assert_balance, commit};

@@ -3,10 +3,10 @@
 
 use apus_coins::Bulk;
 use apus_disk::StoreError;
-use apus_node::block::shared::Shared;
 use apus_node::clock::Stage;
 use apus_node::coin_count::CoinsAt;
 use apus_node::commit::Ledger;
+use apus_node::shared::Shared;
 use apus_rules::subsidy;
 use apus_store::BlockStatus;
 

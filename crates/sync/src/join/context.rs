@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use apus_disk::Parts;
 use apus_hash::HashKey;
 use apus_join::{Layout, Memory};
-use apus_node::block::shared::Shared;
 use apus_node::fault::Fault;
+use apus_node::shared::Shared;
 use apus_rules::BlockContext;
 
 use super::plan::Plan;

@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_coins::Bulk;
-use apus_node::block::shared::Shared;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::progress::{Observer, Phase, Progress, Watch};
+use apus_node::shared::Shared;
 use apus_node::threads;
 use apus_node::threads::Crew;
 

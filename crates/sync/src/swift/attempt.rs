@@ -4,25 +4,25 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_node::block::shared::Shared;
 use apus_node::checked::Checked;
 use apus_node::coin_count::CoinsAt;
+use apus_node::coin_tables::{Tables, WRITERS_PER_CORE, Writing};
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::tables::{Tables, WRITERS_PER_CORE, Writing};
+use apus_node::shared::Shared;
 
 use super::alternatives::balance;
 use super::context::Context;
 use super::coordinator::{Coordinator, Saving};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
 use super::finish::{commit, prove};
+use super::opened_claim::{Opened, Reading};
 use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
 use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
-use super::unspent::{Opened, Reading};
 use crate::claim::Claim;
 
 /// Of the memory for cached coins, the share that a snapshot's coins may take until they are

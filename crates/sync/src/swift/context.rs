@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apus_coins::Survivors;
-use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::BranchTimes;
 use apus_node::block_peers::Wanted;
+use apus_node::shared::Shared;
 use apus_node::sources::Place;
 use apus_store::FlatFilePos;
 use apus_swiftsync::Salt;
 
+use super::opened_claim::Unspent;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::unspent::Unspent;
 
 /// The blocks to work through, and what every thread needs for it.
 pub(super) struct Context<'a> {

@@ -204,8 +204,8 @@ mod tests {
 
     use super::*;
     use crate::hints_file::HintsFile;
+    use crate::swift::opened_claim::Unspent;
     use crate::swift::plan::{Mode, Plan};
-    use crate::swift::unspent::Unspent;
     use crate::unfinished::open_node;
 
     #[test]

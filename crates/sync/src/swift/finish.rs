@@ -3,18 +3,18 @@
 
 use apus_coins::{Bulk, SnapshotError};
 use apus_hash::Hash;
-use apus_node::block::shared::Shared;
 use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
+use apus_node::shared::Shared;
 use apus_rules::subsidy;
 use apus_store::BlockStatus;
 use apus_swiftsync::HintsError;
 
+use super::opened_claim::Unspent;
 use super::plan::{Mode, Plan};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
-use super::unspent::Unspent;
 
 /// The proof: every output that was created and is not hinted as unspent was spent exactly once,
 /// and what is unspent is no more than the subsidies.

@@ -7,7 +7,7 @@ use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputCounter, OutputFate};
 use apus_wire::{OutPoint, OutputView};
 
-use super::unspent::{Marks, Unspent};
+use super::opened_claim::{Marks, Unspent};
 use crate::unspent::Mismatch;
 
 /// Where an output goes in a SwiftSync.

@@ -10,12 +10,12 @@ use apus_chain::BlockId;
 use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::prepare::{CoinSource, Prepared};
-use apus_node::block::shared::Shared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::Refused;
 use apus_node::clock::Stage;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
+use apus_node::shared::Shared;
 use apus_store::{FlatFilePos, IndexDb, UndoFile};
 
 /// Where a block's undo data is.

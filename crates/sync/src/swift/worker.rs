@@ -19,10 +19,10 @@ use apus_store::{FlatFilePos, UndoRecord};
 
 use super::context::{Context, FinishedBlock};
 use super::hinted::{HintedFate, for_each_output};
+use super::opened_claim::Scratch;
 use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
-use super::unspent::Scratch;
 
 /// A thread that works on blocks, with what it has gathered.
 pub(super) struct Worker<'a> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use apus_disk::StoreError;
 use apus_hash::Hash;
-use apus_node::block::difference::ScriptDifference;
+use apus_node::block::script_difference::ScriptDifference;
 use apus_node::outcome::Counts;
 
 /// What to verify (the arguments of Core's `verifychain`).

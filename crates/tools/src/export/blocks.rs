@@ -12,9 +12,9 @@ use apus_node::error::SyncError;
 use apus_rules::{Ancestry, HeaderFacts, subsidy};
 use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
 
+use super::columns::ExportTable;
 use super::rows::{BlockRow, InputRow, OutputRow, TransactionRow};
 use super::source::Source;
-use super::tables::ExportTable;
 use crate::stored::{ReadBlock, StoredBlock, StoredChain, check_stop};
 
 /// About how many bytes of blocks an item has.

@@ -13,8 +13,8 @@ mod rows;
 mod run;
 mod script_type;
 mod source;
-mod tables;
+mod columns;
 
+pub use columns::ExportTable;
 pub use output::Destination;
 pub use run::{Export, Exported, export};
-pub use tables::ExportTable;

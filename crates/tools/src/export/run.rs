@@ -15,10 +15,10 @@ use rayon::ThreadPool;
 
 use super::blocks::{BlockSource, lacks_undo};
 use super::coins::CoinSource;
+use super::columns::ExportTable;
 use super::line::Line;
 use super::output::{Counted, Destination, FileStream, Output};
 use super::source::Source;
-use super::tables::ExportTable;
 use crate::stored::StoredChain;
 
 /// What to export, and how.

@@ -10,8 +10,8 @@ use apus_sync::claim::Claim;
 use apus_sync::run::summary;
 use apus_sync::summary::Summary;
 use apus_sync::swift::attempt::verify;
-use apus_sync::swift::differences::differences;
 use apus_sync::swift::fault::into_error;
+use apus_sync::swift::find_differences::find_differences;
 use apus_sync::swift::plan::Plan;
 use apus_sync::swift::tally::Tally;
 
@@ -54,7 +54,7 @@ impl Proof<'_> {
             return Err(Unproved { error, may_be_blocks, lacks_undo });
         }
         // What is so damaged that nothing can be told of its coins has been named already.
-        let found = differences(node, claim, plan, watch).ok().flatten();
+        let found = find_differences(node, claim, plan, watch).ok().flatten();
         let is_none = found.as_ref().is_some_and(|found| found.coins.is_empty() && !found.are_more);
         let differences = found.unwrap_or_default();
         let error = SyncError::Differs { error: Box::new(error), differences };

@@ -8,10 +8,10 @@ use apus_rules::CheckedBlock;
 use apus_store::BlockFiles;
 use apus_wire::{BlockView, Network};
 
-use super::check::{History, check_bytes};
-use super::prepare::Prepared;
-use super::scripts::{ScriptChecker, ScriptChecks};
-use super::step::Step;
+use super::block::check::{History, check_bytes};
+use super::block::prepare::Prepared;
+use super::block::scripts::{ScriptChecker, ScriptChecks};
+use super::block::step::Step;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::clock::{Clock, Stage};
 use crate::fault::Fault;

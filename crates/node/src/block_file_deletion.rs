@@ -12,9 +12,9 @@ use apus_chain::{BlockId, Tree};
 use apus_disk::StoreError;
 use apus_store::{BlockFiles, BlockStatus, FileInfo, files_up_to, usage};
 
-use super::block::shared::Shared;
 use super::commit::Ledger;
 use super::outcome::Pruned;
+use super::shared::Shared;
 
 impl Ledger {
     /// Deletes the files that are too many and that the committed tip makes superfluous, if it is

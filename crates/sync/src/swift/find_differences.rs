@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
 use apus_coins::{Coin, SnapshotFile, SnapshotReadError};
-use apus_node::differ::{CoinDifference, DifferenceKind, Differences};
+use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::{Phase, Progress, Watch};
@@ -22,8 +22,8 @@ use apus_wire::OutPoint;
 
 use super::context::Context;
 use super::hinted::{HintedFate, for_each_output};
+use super::opened_claim::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
 use super::plan::Plan;
-use super::unspent::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
 use crate::claim::Claim;
 use crate::unspent::BlockCoins;
 
@@ -37,7 +37,7 @@ const GROUPS_NAMED_MAX: usize = 256;
 ///
 /// # Errors
 /// A block cannot be read, or the claim is so damaged that its coins cannot be told.
-pub fn differences(
+pub fn find_differences(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
