@@ -21,6 +21,7 @@ use super::fault::Fault;
 use super::opened::{Node, refusal};
 use super::outcome::Refusal;
 use super::progress::Unobserved;
+use super::shared::NEVER;
 use super::sources::{BlockBytes, Place, SourcePlace};
 
 /// A block that passes all rules that need no coins.
@@ -165,7 +166,7 @@ fn mend_file(
 /// The block at a place, or words for what is wrong with the bytes there.
 fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
     let (shared, _) = node.split();
-    match shared.checked(step) {
+    match shared.checked(step, &NEVER) {
         Ok(block) => Ok(Ok(block)),
         Err(Fault::Store(error)) => Err(error),
         Err(Fault::Damaged(_, what)) => Ok(Err(what)),
@@ -205,7 +206,7 @@ fn copy_of_peers(
     if shared.peers.is_none() {
         return Ok(None);
     }
-    let fetch = || shared.checked_until(step, stop);
+    let fetch = || shared.checked(step, stop);
     match shared.serve(Wanted::of([&[step][..]]), &Unobserved, fetch) {
         Ok(block) => Ok(Some(GoodCopy { place: None, block })),
         Err(Fault::Store(error)) => Err(error),

@@ -18,6 +18,9 @@ use crate::fault::Fault;
 use crate::progress::Observer;
 use crate::sources::{BlockBytes, Place, Sources};
 
+/// A flag that is never raised, for blocks that no thread waits for.
+pub static NEVER: AtomicBool = AtomicBool::new(false);
+
 /// The parts of a node that every thread may read.
 pub struct Shared<'a> {
     /// The network's constants.
@@ -48,13 +51,13 @@ impl Shared<'_> {
         self.scripts.checks(self.network, self.tree, id)
     }
 
-    /// Reads the block of a step and checks all rules that need no coins.
-    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, Fault> {
-        self.checked_until(step, &AtomicBool::new(false))
-    }
-
-    /// [`Shared::checked`], unless `halt` is raised while the block is waited for.
-    pub fn checked_until(
+    /// Reads the block of a step, or waits for a peer to send it, and checks all rules that need no
+    /// coins.
+    ///
+    /// # Errors
+    /// The block is damaged or breaks a rule, no peer has it, the disk fails, or `halt` was raised
+    /// while it was waited for.
+    pub fn checked(
         &self,
         step: Step,
         halt: &AtomicBool,
@@ -62,7 +65,10 @@ impl Shared<'_> {
         self.checked_as(step, History::New, halt)
     }
 
-    /// [`Shared::checked_until`], where `of_peers` is what is known of a block that a peer sends.
+    /// [`Shared::checked`], where `of_peers` is what is known of a block that a peer sends.
+    ///
+    /// # Errors
+    /// As for [`Shared::checked`].
     pub fn checked_as(
         &self,
         step: Step,
@@ -91,12 +97,12 @@ impl Shared<'_> {
         check_bytes(self.tree, step, history, bytes)
     }
 
-    /// Reads a stored block that has passed [`Shared::checked`] before, if `is_known` finds its
+    /// Reads a stored block that has passed [`Shared::checked`] before, if `is_same` finds its
     /// bytes to be the same. Its transactions are not hashed again.
-    pub fn known(
+    pub fn read_again(
         &self,
         step: Step,
-        is_known: impl FnOnce(&[u8]) -> bool,
+        is_same: impl FnOnce(&[u8]) -> bool,
     ) -> Result<CheckedBlock<BlockBytes>, Fault> {
         let bytes = {
             let _timer = self.clock.start(Stage::Read);
@@ -105,21 +111,19 @@ impl Shared<'_> {
         let _timer = self.clock.start(Stage::Check);
         let view = BlockView::parse(bytes)
             .map_err(|error| Fault::Damaged(step, format!("not a block: {error}")))?;
-        if !is_known(view.bytes()) {
+        if !is_same(view.bytes()) {
             let what = "these are not the bytes that were checked before";
             return Err(Fault::Damaged(step, what.to_string()));
         }
-        Ok(CheckedBlock::known(view, self.tree.node(step.id).hash))
+        Ok(CheckedBlock::checked_before(view, self.tree.node(step.id).hash))
     }
 
     /// [`Shared::checked`], and lays out the coins that the block spends and creates.
-    pub fn prepare(&self, step: Step) -> Result<Prepared, Fault> {
-        self.prepare_until(step, &AtomicBool::new(false))
-    }
-
-    /// [`Shared::prepare`], unless `halt` is raised while the block is waited for.
-    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
-        let block = self.checked_until(step, halt)?;
+    ///
+    /// # Errors
+    /// As for [`Shared::checked`].
+    pub fn prepare(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
+        let block = self.checked(step, halt)?;
         let _timer = self.clock.start(Stage::Check);
         Ok(Prepared::new(block, self.tree.node(step.id).height))
     }

@@ -67,7 +67,7 @@ pub(super) fn fetch(
                 ..Progress::of(Phase::DownloadingBlocks)
             });
             done += steps.len();
-            let check = |step: &Step| (step.id, shared.checked_until(*step, watch.stop));
+            let check = |step: &Step| (step.id, shared.checked(*step, watch.stop));
             let checked: Vec<_> = shared.pool.install(|| steps.par_iter().map(check).collect());
             let mut is_stopped = false;
             for (id, checked) in checked {

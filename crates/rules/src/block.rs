@@ -21,7 +21,7 @@ impl<B: AsRef<[u8]>> CheckedBlock<B> {
     /// Wraps a block that the caller knows to have passed [`check_block`] and
     /// [`check_block_in_context`] before. Its transactions are not hashed again, so txids are left
     /// out.
-    pub fn known(view: BlockView<B>, hash: Hash) -> Self {
+    pub fn checked_before(view: BlockView<B>, hash: Hash) -> Self {
         let legacy_sigops = view.txs().map(|tx| legacy_sigops(&tx)).collect();
         Self { view, hash, txids: Vec::new(), legacy_sigops }
     }
@@ -36,8 +36,8 @@ impl<B: AsRef<[u8]>> CheckedBlock<B> {
         &self.hash
     }
 
-    /// Returns the txids of all transactions, in order; none for a [known](CheckedBlock::known)
-    /// block.
+    /// Returns the txids of all transactions, in order; none for a block
+    /// that was [checked before](CheckedBlock::checked_before).
     pub fn txids(&self) -> &[Hash] {
         &self.txids
     }

@@ -86,7 +86,11 @@ impl Prepared {
 
     /// A block of which it is known where the coin of each input comes from, and that all are
     /// there. What it spends and creates is left out, since nobody looks it up.
-    pub fn known(block: CheckedBlock<BlockBytes>, height: u32, sources: Vec<CoinSource>) -> Self {
+    pub fn of_sources(
+        block: CheckedBlock<BlockBytes>,
+        height: u32,
+        sources: Vec<CoinSource>,
+    ) -> Self {
         let (external, created) = (Vec::new(), Vec::new());
         let (created_by_coinbase, missing_inside) = (0, None);
         Self { block, height, sources, external, created, created_by_coinbase, missing_inside }

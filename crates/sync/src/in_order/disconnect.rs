@@ -7,7 +7,7 @@ use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
-use apus_node::shared::Shared;
+use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::Place;
 use apus_rules::{is_bip30_repeat, is_bip30_unspendable};
 use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
@@ -33,7 +33,7 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
     let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
     // The block is checked to its last byte, since it says which coins it created and spent.
-    let block = shared.checked(step).map_err(|fault| match fault {
+    let block = shared.checked(step, &NEVER).map_err(|fault| match fault {
         Fault::Rule(step, error) => Fault::Damaged(step, error.to_string()),
         fault => fault,
     })?;

@@ -409,7 +409,7 @@ fn merge_on_request(
 
 /// Prepares the block of a step, and brings the coins that it spends into the cache.
 fn prepare_with_coins(shared: &Shared, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
-    let prepared = shared.prepare_until(step, halt)?;
+    let prepared = shared.prepare(step, halt)?;
     let _timer = shared.clock.start(Stage::LookUp);
     prefetch(shared, &prepared)?;
     Ok(prepared)
@@ -560,7 +560,7 @@ mod tests {
             }
             let times = BranchTimes::default();
             for _ in 0..2 * IN_FLIGHT_MAX {
-                let prepared = shared.prepare_until(stored, &stop).ok().unwrap();
+                let prepared = shared.prepare(stored, &stop).ok().unwrap();
                 let block = Validation::new(shared.tree, id, prepared, Vec::new(), None, &times);
                 workers.check(&Arc::new(block));
             }

@@ -74,7 +74,7 @@ fn check(node: &mut Node, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
     let (shared, _) = node.split();
     let check = |step: &Step| match stop.load(Relaxed) {
         true => Err(Fault::Stopped),
-        false => shared.checked(*step),
+        false => shared.checked(*step, stop),
     };
     shared.pool.install(|| steps.par_iter().map(check).collect())
 }
@@ -99,7 +99,7 @@ fn store(
                 take_another_copy(node, step, &what, stop)?;
                 let Some(next) = source_step(node, step.id) else { break };
                 step = next;
-                checked = node.split().0.checked(step);
+                checked = node.split().0.checked(step, stop);
             }
             Err(Fault::Rule(_, error)) => {
                 let refusal = refusal(node, &step, error.to_string());

@@ -88,8 +88,8 @@ impl Checking<'_> {
     ) -> Result<Vec<u8>, Fault> {
         let (shared, plan) = (self.context.shared, self.context.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let is_known = |bytes: &[u8]| self.context.hash_key.hash(bytes) == digest;
-        let block = shared.known(step, is_known).map_err(|fault| refused_at(height, fault))?;
+        let is_same = |bytes: &[u8]| self.context.hash_key.hash(bytes) == digest;
+        let block = shared.read_again(step, is_same).map_err(|fault| refused_at(height, fault))?;
         let _timer = shared.clock.start(Stage::Validate);
         let scripts = Some(shared.script_checks(step.id));
         let (prepared, coins) = prepare(block, coins, bucket);
@@ -118,5 +118,5 @@ fn prepare(
     let coins: Vec<Coin> = coins.collect();
     assert!(list.remaining() == 0 && late.next().is_none(), "no spend has met two coins");
     let sources = (0..inputs as u32).map(CoinSource::External).collect();
-    (Prepared::known(block, known.height, sources), coins)
+    (Prepared::of_sources(block, known.height, sources), coins)
 }

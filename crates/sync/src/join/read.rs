@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     ) -> Result<ReadBlock, Fault> {
         let (shared, plan) = (self.context.shared, self.context.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let block = shared.checked_until(step, halt).map_err(|fault| refused_at(height, fault))?;
+        let block = shared.checked(step, halt).map_err(|fault| refused_at(height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
         // Those that the last pass checks.

@@ -7,6 +7,7 @@ use apus_node::opened::Coins;
 use apus_node::options::Options;
 use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
+use apus_node::shared::NEVER;
 use apus_store::BlockStatus;
 use apus_swiftsync::hints::{Format, encoder};
 use apus_testdata::data;
@@ -104,7 +105,7 @@ fn stored_blocks_count_with_their_own_bytes() {
         (1..=HEIGHT).map(|height| apus_node::opened::step(&node, block(&node, height))).collect();
     let (shared, ledger) = node.split();
     for step in steps.into_iter().flatten() {
-        let checked = shared.checked(step).ok().unwrap();
+        let checked = shared.checked(step, &NEVER).ok().unwrap();
         ledger.store_block(&shared, step.id, checked.view()).unwrap();
     }
     let (files, records) = (node.files.infos(), &node.ledger.records);

@@ -13,7 +13,7 @@ use apus_hash::Elements;
 use apus_node::block::step::Step;
 use apus_node::block::validate::check_spends;
 use apus_node::fault::Fault;
-use apus_node::shared::Shared;
+use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::Place;
 use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
 use apus_swiftsync::Aggregate;
@@ -177,7 +177,7 @@ fn difference(
     used: &[u8],
     other: &[u8],
 ) -> Result<Option<Aggregate>, Fault> {
-    let prepared = shared.prepare(step)?;
+    let prepared = shared.prepare(step, &NEVER)?;
     let (Ok(before), Ok(after)) =
         (external_coins(&prepared, used), external_coins(&prepared, other))
     else {

@@ -124,7 +124,7 @@ fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };
     let (shared, ledger) = node.split();
     match step.place {
-        Place::Source(_) => match shared.checked_until(step, stop) {
+        Place::Source(_) => match shared.checked(step, stop) {
             Ok(block) => ledger.store_block(&shared, step.id, block.view()),
             // Whoever comes to it next says so.
             Err(_) => Ok(()),

@@ -13,6 +13,7 @@ use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::shared::NEVER;
 use apus_node::sources::BlockBytes;
 use apus_node::threads;
 use apus_node::threads::Crew;
@@ -153,7 +154,7 @@ fn gather_block<G: Gather>(
     gathered: &mut G,
 ) -> Result<(), Fault> {
     let (shared, step) = (context.shared, context.plan.steps[index]);
-    let block: CheckedBlock<BlockBytes> = shared.checked(step)?;
+    let block: CheckedBlock<BlockBytes> = shared.checked(step, &NEVER)?;
     let height = shared.tree.node(step.id).height;
     let marks = match context.unspent {
         Unspent::Hints(hints) => {

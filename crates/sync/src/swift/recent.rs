@@ -15,7 +15,7 @@ use apus_node::block::step::Step;
 use apus_node::block::validate::{BranchTimes, check_spends};
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
-use apus_node::shared::Shared;
+use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::Place;
 use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
 use apus_wire::{Cursor, OutPoint, put_compact_size};
@@ -50,7 +50,7 @@ impl Recent {
         let collected: Result<Vec<Vec<OutPoint>>, Fault> = shared.pool.install(|| {
             let prepare = |step| match stop.load(Relaxed) {
                 true => Err(Fault::Stopped),
-                false => shared.prepare(step),
+                false => shared.prepare(step, stop),
             };
             steps.into_par_iter().map(|step| Ok(prepare(step)?.external)).collect()
         });
@@ -166,7 +166,7 @@ impl Recent {
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Some(pos) = record.block_pos() else { return Ok(None) };
         let step = Step { id, place: Place::Stored(pos), weight: 0 };
-        let prepared = shared.prepare(step)?;
+        let prepared = shared.prepare(step, &NEVER)?;
         // An output of this block or of a later one cannot be spent here.
         let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);
         let coins: Vec<Coin> = prepared.external.iter().map_while(coin).collect();

@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.context.shared;
         let step = self.context.plan.steps[index];
-        let prepared = shared.prepare_until(step, self.halt)?;
+        let prepared = shared.prepare(step, self.halt)?;
         let block = self.validate(index, prepared)?;
         let prepared = &block.prepared;
         {
