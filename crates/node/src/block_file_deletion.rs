@@ -1,10 +1,10 @@
-//! Deleting block files once they are too many and their blocks lie deep enough below a tip that is
-//! committed.
+//! Pruning: deletes block files above the target once their blocks are deep enough below a
+//! committed tip.
 //!
-//! Everything that makes a file superfluous is durable before it goes: first the coins of a tip 288
-//! blocks above it, then the flag of pruned files, then the entries of the blocks that it holds,
-//! then its cleared info, and then the file is deleted. After a crash in between, the next start or
-//! the next pruning ends it.
+//! Everything that makes a file superfluous is durable before the file is deleted: first the coins
+//! of a tip 288 blocks above it, then the flag of pruned files, then the entries of the file's
+//! blocks, then its cleared info. After a crash in between, the next start or the next pruning
+//! completes it.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ use super::outcome::Pruned;
 use super::shared::Shared;
 
 impl Ledger {
-    /// Deletes the files that are too many and that the committed tip makes superfluous, if it is
-    /// time to look and no commit is being written. Nothing else needs to be durable for that. If
-    /// there are others that would go with the present tip, [`Ledger::wants_commit`] says so.
+    /// Prunes files as [`Ledger::prune`] does, if it is time to check them and no commit is being
+    /// written. If more files could be pruned once the present tip is committed,
+    /// [`Ledger::wants_commit`] asks for a commit.
     pub fn prune_meanwhile(&mut self, shared: &Shared) -> Result<(), StoreError> {
         if self.is_committing() || !self.pruning.is_time(self.counts.bytes) {
             return Ok(());
@@ -32,17 +32,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Deletes the files that are too many and that the committed tip makes superfluous.
+    /// Prunes files above the target that the committed tip makes superfluous.
     pub fn prune(&mut self, shared: &Shared) -> Result<(), StoreError> {
         self.pruning.waits_for_commit = false;
         let infos = shared.files.prunable_infos();
-        // In a reorganisation the committed tip is that of the other branch.
+        // In a reorganisation, the committed tip is on the other branch.
         let tip = self.committed_height.min(self.active.height().unwrap_or(0));
         let files = self.pruning.choose(&infos, tip, best_height(shared.tree));
         self.delete_files(shared.files, shared.tree, &files)
     }
 
-    /// Deletes all files whose blocks are at `height` or below, but for those that must stay.
+    /// Prunes all files whose blocks are at `height` or below, except those that must be kept.
     pub fn prune_up_to(
         &mut self,
         files: &BlockFiles,
@@ -55,13 +55,14 @@ impl Ledger {
         self.delete_files(files, tree, &chosen)
     }
 
-    /// What pruning has done; `None` if nothing was deleted, and nothing is to be by itself.
+    /// Returns what pruning has done; `None` if nothing was ever pruned, and pruning is not
+    /// automatic.
     pub fn pruned(&self, files: &BlockFiles) -> Option<Pruned> {
         let may_say = self.pruning.is_pruned || self.pruning.target().is_some();
         may_say.then(|| self.pruned_so_far(files))
     }
 
-    /// What pruning has done, if only nothing.
+    /// Returns what pruning has done, even if nothing.
     pub fn pruned_so_far(&self, files: &BlockFiles) -> Pruned {
         Pruned {
             blocks_from: self.blocks_from(),

@@ -6,24 +6,25 @@ use apus_coins::Coin;
 use apus_hash::hex;
 use apus_wire::OutPoint;
 
-/// The most coins that an error's text names.
+/// Maximum number of coins that the text of an error names.
 const NAMED_IN_TEXT_MAX: usize = 20;
 
 /// Coins that hints or a snapshot are wrong about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// The coins, by height and outpoint.
+    /// The coins, in order of height and outpoint.
     pub coins: Vec<CoinDifference>,
-    /// Whether there are more, in groups that were not looked at.
+    /// Whether there are more, in groups that were not examined.
     pub are_more: bool,
 }
 
 /// A coin that hints or a snapshot are wrong about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoinDifference {
-    /// Its outpoint.
+    /// The outpoint of the coin.
     pub outpoint: OutPoint,
-    /// The height of the block that creates it; `None` if no block up to the height does.
+    /// The height of the block that creates the coin; `None` if no block up to the claim's height
+    /// does.
     pub height: Option<u32>,
     /// What is wrong.
     pub kind: DifferenceKind,
@@ -32,18 +33,18 @@ pub struct CoinDifference {
 /// What hints or a snapshot have wrong about a coin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// It is unspent, and they do not have it.
+    /// The coin is unspent, but the claim does not have it.
     Missing,
-    /// They have it as unspent, and the block at this height spends it.
+    /// The claim has the coin as unspent, but the block at this height spends it.
     Spent(u32),
-    /// They have it, and no block creates it.
+    /// The claim has the coin, but no block creates it.
     NeverCreated,
-    /// The snapshot has it more than once.
+    /// The snapshot has the coin more than once.
     Repeated,
-    /// The snapshot has other values than the chain. They are named as Core names them: height,
-    /// coinbase, value, scriptPubKey.
+    /// The snapshot has other values than the chain. They are named as in Core: height, coinbase,
+    /// value, scriptPubKey.
     Changed {
-        /// The coin that the chain leaves.
+        /// The coin as the chain leaves it.
         chain: Coin,
         /// The coin of the snapshot.
         snapshot: Coin,
@@ -51,7 +52,7 @@ pub enum DifferenceKind {
 }
 
 impl fmt::Display for Differences {
-    /// A line for each coin, and one for those that are left out; nothing if there are none.
+    /// Writes a line for each coin, and one for those left out; nothing if there are none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for coin in self.coins.iter().take(NAMED_IN_TEXT_MAX) {
             write!(f, "\n  {coin}")?;
@@ -67,7 +68,7 @@ impl fmt::Display for Differences {
 }
 
 impl DifferenceKind {
-    /// The kind in one word, for `--json`.
+    /// Returns the kind in one word, for `--json`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Missing => "missing",

@@ -1,12 +1,12 @@
-//! What has been done, and the order in which it becomes durable: block and undo files, then the
-//! block index, then coins and best block in one step. A crash may come between any two: then the
-//! index is ahead of the coins, `Node::stand_at_best_block` starts at the best block of the coins,
+//! The work that has been done, and the order in which it becomes durable: block and undo files,
+//! then the block index, then coins and best block in one step. If a crash comes in between, the
+//! index is ahead of the coins: `Node::stand_at_best_block` starts at the best block of the coins,
 //! and the stored blocks after it connect again.
 //!
 //! While blocks connect in order, [`Ledger::wants_commit`] alone decides when to commit; between
-//! commits, blocks of peers are written to the index by [`Ledger::write_index_every`].
-//! `activate_best_chain` commits besides that: at the end, when it is stopped, and before it gives
-//! up on a damaged block. docs/design.md, section 10, has everything that is saved, and when.
+//! commits, [`Ledger::write_index_every`] writes blocks from peers to the index.
+//! `activate_best_chain` also commits at the end, when it is stopped, and before it gives up on a
+//! damaged block. docs/design.md, section 10, lists everything that is saved, and when.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,50 +34,51 @@ use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::BlockBytes;
 use super::tips::Tips;
 
-/// The time after which blocks that connect in order are committed, and so about the most work that
-/// is done again after a crash. SwiftSync saves its progress every
+/// The interval at which blocks that connect in order are committed, and so about the most work
+/// that is repeated after a crash. SwiftSync and the join save their work every
 /// [`Options::save_every`](super::options::Options::save_every).
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
-/// The share of the cache's bound from which on commits begin. The rest is room for the coins of
-/// blocks that connect while the first one is written.
+/// Percentage of the cache's limit in bytes above which a commit may begin. The rest is for the
+/// coins of blocks that connect while it is written.
 const BEGIN_PERCENT: usize = 60;
-/// The share of the cache's entries that have to have changed for that, those aside that blocks
-/// ahead want. Fewer would make more and smaller runs of tables, which have to be merged; more
-/// would leave no room for clean coins.
+/// Percentage of the cache's entries that must have changed for a commit to begin, not counting
+/// entries awaited by blocks to come. A lower one would make more and smaller runs of tables, which
+/// must be merged; a higher one would leave no space for clean coins.
 const CHANGED_PERCENT: usize = 60;
-/// The share of the cache's bound to which it is shrunk when it is full.
+/// Percentage of its limit to which a full cache is shrunk.
 const SHRUNK_PERCENT: usize = 97;
-/// The share of the cache's entries that clean ones are at least, if it is shrunk.
+/// Percentage of the cache's entries that must be clean for a full cache to be shrunk.
 const CLEAN_PERCENT_MIN: usize = 5;
-/// The share of the cache's bound that is kept after a commit. More saves look-ups, which cost
-/// little, since workers make them ahead; with less, there is more room for new coins while the
-/// next commit is written, and the thread that connects blocks has less to drop.
+/// Percentage of its limit to which the cache is shrunk after a commit. A higher one saves
+/// look-ups, which cost little, since workers make them in advance; a lower one leaves more space
+/// for new coins while the next commit is written, and fewer entries for the connecting thread to
+/// drop.
 const KEPT_PERCENT: usize = 20;
 
-/// The block index in memory, the active chain, and what of both is not yet on disk.
+/// The block index in memory, the active chain, and the part of both that is not yet on disk.
 pub struct Ledger {
     /// The block index on disk.
     pub index: Arc<IndexDb>,
-    /// By [`BlockId`]; the header of each is in the tree.
+    /// The records of all blocks, by [`BlockId`]; their headers are in the tree.
     pub records: Vec<IndexRecord>,
     /// Blocks whose records have changed since the index was written.
     pub dirty: BTreeSet<BlockId>,
-    /// The blocks that the UTXO set is made of.
+    /// The blocks whose coins the UTXO set contains.
     pub active: ActiveChain,
-    /// The work that this run has done.
+    /// The work of this run.
     pub counts: Counts,
     /// Number of blocks that this run has disconnected.
     pub disconnected: u64,
     /// The rules that were not checked.
     pub checked: Checked,
-    /// Coins in the UTXO set, if known.
+    /// Number of coins in the UTXO set, if known.
     pub coins: Option<i64>,
     coin_count: Arc<CoinCount>,
-    /// The bytes that cached coins may take.
+    /// Maximum size in bytes of the coins cache.
     pub cache_bytes_max: usize,
-    /// What a commit does to cached coins besides writing what has changed.
+    /// What a commit does to cached coins besides writing the changed entries.
     pub cache_sync: CacheSync,
-    /// What the commit that is being written will have made durable.
+    /// The commit that is being written.
     committing: Option<Committing>,
     last_commit: Instant,
     last_index: Instant,
@@ -85,24 +86,23 @@ pub struct Ledger {
     committed_blocks: u64,
     /// Height of the tip whose coins are durable.
     pub committed_height: u32,
-    /// What is deleted of the block files.
+    /// Which block files are pruned.
     pub pruning: Pruning,
-    /// Whether nothing is ever written: the directory is only read.
+    /// Whether the directory is only read, and nothing is ever written.
     pub is_read_only: bool,
-    /// Whether blocks and undo data are stored; if not, blocks are read where they are, again and
-    /// again.
+    /// Whether blocks and undo data are stored; if not, blocks are read where they are each time.
     pub keeps_blocks: bool,
-    /// What is shown of new tips.
+    /// What observers are shown of new tips.
     pub tips: Tips,
     /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
     pub snapshot: Option<SnapshotChainstate>,
-    /// Whether commits go to a new UTXO set, which takes the place of `chainstate` at the end.
+    /// Whether commits go to a new UTXO set, which replaces `chainstate` at the end.
     pub builds_anew: bool,
-    /// Whether the tables of coins are on the same disk as blocks.
+    /// Whether the tables of coins and the blocks are on the same disk.
     pub is_one_disk: bool,
 }
 
-/// What a commit leaves durable, and what it writes for that.
+/// A commit that is being written: what it makes durable.
 struct Committing {
     blocks: u64,
     height: u32,
@@ -112,7 +112,7 @@ struct Committing {
 }
 
 impl Ledger {
-    /// A ledger without entries.
+    /// Returns a ledger without entries.
     pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
         Self {
             index: Arc::new(index),
@@ -141,18 +141,18 @@ impl Ledger {
         }
     }
 
-    /// The record of a block.
+    /// Returns the record of a block.
     pub fn record(&self, id: BlockId) -> &IndexRecord {
         &self.records[id.index()]
     }
 
-    /// The record of a block, to be changed.
+    /// Returns the record of a block for changing, and marks it as changed.
     pub fn change(&mut self, id: BlockId) -> &mut IndexRecord {
         self.dirty.insert(id);
         &mut self.records[id.index()]
     }
 
-    /// Makes a record for every header that has none yet.
+    /// Creates a record for every header that has none yet.
     pub fn follow(&mut self, tree: &Tree) {
         for id in tree.ids_after(self.records.len()) {
             self.records.push(record_of_header(tree, id));
@@ -160,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// Appends a block to the block files, where blocks are stored.
+    /// Appends a block to the block files, if blocks are stored and it is not.
     pub fn store_block(
         &mut self,
         shared: &Shared,
@@ -170,7 +170,7 @@ impl Ledger {
         self.store_block_in(shared.files, shared.tree, id, block)
     }
 
-    /// [`Ledger::store_block`] without [`Shared`].
+    /// Implements [`Ledger::store_block`] without [`Shared`].
     pub fn store_block_in<B: AsRef<[u8]>>(
         &mut self,
         files: &BlockFiles,
@@ -187,18 +187,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes where a block of `tx_count` transactions was appended to the block files.
+    /// Records where a block of `tx_count` transactions was appended to the block files.
     pub fn note_stored(&mut self, tree: &Tree, id: BlockId, pos: FlatFilePos, tx_count: u32) {
         let has_segwit = tree.node(id).height >= tree.network().segwit_height;
         note_stored(self.change(id), pos, tx_count, has_segwit);
     }
 
-    /// Notes that the undo data of a stored block is at `at`. If the block has moved to another
-    /// file since, because its copy was damaged, its undo data is appended to the rev file of that
-    /// number, where Core looks for it.
+    /// Records that the undo data of a stored block is at `at`. If the block has since moved to
+    /// another file, because its copy was damaged, its undo data is appended to the rev file of
+    /// that number, where Core looks for it.
     ///
     /// # Errors
-    /// The disk fails, or undo data that is to be copied is damaged.
+    /// The disk fails, or undo data that must be copied is damaged.
     pub fn note_undo(
         &mut self,
         files: &BlockFiles,
@@ -217,8 +217,8 @@ impl Ledger {
         files.write_undo(record, tree.node(id).height, &prev, &payload).map(drop)
     }
 
-    /// Notes a block of `tx_count` transactions that has passed all rules without coins, and is not
-    /// stored, since it would be deleted again: like one that is pruned.
+    /// Records a block of `tx_count` transactions that has passed all rules that need no coins, but
+    /// is not stored, since it would be pruned again: its record is that of a pruned block.
     pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {
         self.pruning.has_dropped = true;
         let has_segwit = tree.node(id).height >= tree.network().segwit_height;
@@ -253,7 +253,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Shows the tip to an observer who wants to see each, and to peers.
+    /// Shows the tip to peers, and to an observer that wants to see each tip.
     pub fn show_tip(&mut self, shared: &Shared, observer: &dyn Observer) {
         if let Some((peers, height)) = shared.peers.zip(self.active.height()) {
             peers.set_height(height);
@@ -263,11 +263,11 @@ impl Ledger {
         }
     }
 
-    /// Whether it is time to begin a commit: the cache is nearly full and much of it has changed, a
-    /// crash would lose too much work, or block files are too many that may go after that. Never
-    /// before a block was retired since the last commit, or a cache that is too small for one block
-    /// would be committed forever, never while a commit is being written, and never where the
-    /// directory is only read.
+    /// Returns whether it is time to begin a commit: the cache is nearly full and much of it has
+    /// changed, a crash would lose too much work, or block files can be pruned after the commit.
+    /// False if no block was retired since the last commit, or a cache too small for one block
+    /// would be committed forever; while a commit is being written; and if the directory is only
+    /// read.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
         let is_changed = || {
             cache.bytes() > self.cache_bytes_max / 100 * BEGIN_PERCENT
@@ -281,8 +281,8 @@ impl Ledger {
                 || self.pruning.waits_for_commit)
     }
 
-    /// The bytes of tables, about, that those changed coins come to which are not committed yet, if
-    /// the tables are on the same disk as blocks.
+    /// Returns about how many bytes of tables the uncommitted coins will need on the disk of the
+    /// blocks; 0 if the tables are on another disk.
     pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
         let committing = self.committing.as_ref().map_or(0, |committing| committing.changed);
         match self.is_one_disk {
@@ -291,13 +291,13 @@ impl Ledger {
         }
     }
 
-    /// Whether a commit was begun and has not ended.
+    /// Returns whether a commit is being written.
     pub fn is_committing(&self) -> bool {
         self.committing.is_some()
     }
 
-    /// Drops clean coins if the cache is full. Returns whether there is room for another block: if
-    /// there is none, the commit that is being written has to end first.
+    /// Drops clean coins if the cache is full. Returns whether there is space for another block; if
+    /// not, the commit that is being written must end first.
     pub fn make_room(&self, cache: &CoinsCache) -> bool {
         if cache.bytes() <= self.cache_bytes_max {
             return true;
@@ -308,13 +308,13 @@ impl Ledger {
         !self.is_full(cache)
     }
 
-    /// Whether the cache is full of what a commit is writing, or has yet to write.
+    /// Returns whether the cache is over its limit while a commit is being written.
     pub fn is_full(&self, cache: &CoinsCache) -> bool {
         self.is_committing() && cache.bytes() > self.cache_bytes_max
     }
 
-    /// Takes `active` for the active chain, whose last block was committed with this number of
-    /// coins. `counts` is what this run did for it.
+    /// Sets the active chain, whose last block was committed with this number of coins, and the
+    /// counts of this run.
     pub fn stand_at(&mut self, active: ActiveChain, coins: Option<i64>, counts: Counts) {
         self.active = active;
         self.coins = coins;
@@ -331,13 +331,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes down the number of coins at the block `next`, which is about to become the best.
+    /// Saves the number of coins at the block `next`, which is about to become the best block.
     pub fn write_coin_count(&self, shared: &Shared, next: CoinsAt) -> Result<(), StoreError> {
         write_coin_count(&self.coin_count, shared.chainstate.best_block()?, next)
     }
 
-    /// The lowest height such that every block of the active chain from there on is stored; 1 if
-    /// all are.
+    /// Returns the lowest height from which on every block of the active chain is stored; 1 if all
+    /// are.
     pub fn blocks_from(&self) -> u32 {
         let mut above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
         let lacks_block = |height: &u32| {
@@ -346,8 +346,8 @@ impl Ledger {
         above_genesis.find(lacks_block).map_or(1, |height| height + 1)
     }
 
-    /// The height from which on every block of the active chain that is stored has its undo data;
-    /// 1 if all have.
+    /// Returns the lowest height from which on every stored block of the active chain has undo
+    /// data; 1 if all have.
     pub fn undo_from(&self) -> u32 {
         let above_genesis = (1..=self.active.height().unwrap_or(0)).rev();
         let lacks_undo = |height: &u32| {
@@ -373,9 +373,9 @@ impl Ledger {
         self.end_commit(written)
     }
 
-    /// Begins to make everything durable that is not yet. [`CommitJob::write`] does it, on any
-    /// thread, while further blocks are connected; then [`Ledger::end_commit`] is called. No block
-    /// may be in flight now.
+    /// Begins a commit. [`CommitJob::write`] writes it, on any thread, while further blocks are
+    /// connected; then [`Ledger::end_commit`] must be called. No block may be in flight when it
+    /// begins.
     pub fn begin_commit<'a>(&mut self, shared: &Shared<'a>) -> Result<CommitJob<'a>, StoreError> {
         let height = self.active.height().unwrap_or(0);
         let tip = self.active.tip();
@@ -405,9 +405,9 @@ impl Ledger {
         })
     }
 
-    /// Takes the entries that are not in the index yet, or not as they are now.
+    /// Takes the entries whose current records are not in the index yet.
     fn take_dirty(&mut self, tree: &Tree) -> Result<Vec<(BlockId, IndexRecord)>, StoreError> {
-        // The flag comes before entries of blocks that were never stored.
+        // The flag is written before entries of blocks that were never stored.
         if self.pruning.has_dropped {
             self.note_pruned()?;
         }
@@ -416,24 +416,24 @@ impl Ledger {
         Ok(dirty.into_iter().map(|id| (id, *self.record(id))).collect())
     }
 
-    /// The base block of the second UTXO set, if it is stored and has no undo data yet. bitcoind
-    /// stops at its start where the index has that block and lacks blocks below it, or its undo
-    /// data.
+    /// Returns the base block of the second UTXO set, if it is stored and has no undo data yet.
+    /// bitcoind refuses to start if the index has that block but not the blocks below it, or not
+    /// its undo data.
     fn unconnected_base(&self, tree: &Tree) -> Option<BlockId> {
         let base = self.snapshot.as_ref().and_then(|snapshot| tree.find(&snapshot.base))?;
         let record = self.record(base);
         (record.tx_count > 0 && record.undo_pos().is_none()).then_some(base)
     }
 
-    /// Takes the second UTXO set that bitcoind has loaded from a snapshot, if `chainstate` is about
-    /// to have a best block with which bitcoind would not start next to it. It is to be given up
-    /// after the index is written, and before that best block.
+    /// Takes the second UTXO set, which bitcoind has loaded from a snapshot, if bitcoind would
+    /// refuse to start with it once `tip` is the best block of `chainstate`. It must be given up
+    /// after the index is written, and before that best block is.
     pub fn leave_snapshot(&mut self, tree: &Tree, tip: BlockId) -> Option<SnapshotChainstate> {
         if self.builds_anew {
             return None;
         }
         let left = self.snapshot.take_if(|snapshot| !snapshot.allows(tree, tip))?;
-        // Core took blocks above the base block as valid whose ancestors it had not checked.
+        // Core marked blocks above the base block as valid without having checked their ancestors.
         let proved = |ledger: &Self, id: BlockId| {
             ledger.record(id).status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS)
         };
@@ -449,7 +449,7 @@ impl Ledger {
         Some(left)
     }
 
-    /// Ends a commit, of which `written` is what came of it.
+    /// Ends a commit; `written` is the result of [`CommitJob::write`].
     pub fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
         let Some(Committing { blocks, height, entries, .. }) = self.committing.take() else {
             return written;
@@ -462,8 +462,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns a function that shows an observer which share of a commit is done. The number of
-    /// coins is taken now, since the cache is locked while it is written.
+    /// Returns a function that shows an observer the share done of a commit. The number of coins is
+    /// taken now, since the cache is locked while it is written.
     fn report_commit<'a>(
         &self,
         shared: &Shared,
@@ -477,9 +477,9 @@ impl Ledger {
         begun.share_to(observer)
     }
 
-    /// [`Ledger::write_index`], if it was done last more than `every` ago and no commit is being
-    /// written, which does it too: what is stored is then found again after a crash, whatever was
-    /// committed.
+    /// Calls [`Ledger::write_index`] if it was last called more than `every` ago and no commit is
+    /// being written, which also writes the index. Stored blocks are then found again after a
+    /// crash, even if their coins were not committed.
     pub fn write_index_every(
         &mut self,
         every: Duration,
@@ -492,7 +492,7 @@ impl Ledger {
         self.write_index(shared.files, shared.tree)
     }
 
-    /// Notes in the index that blocks may be missing.
+    /// Records in the index that blocks may be missing.
     pub fn note_pruned(&mut self) -> Result<(), StoreError> {
         if !self.pruning.is_pruned {
             self.index.write_pruned()?;
@@ -501,10 +501,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes blocks and undo data durable, and then their index.
+    /// Makes blocks and undo data durable, and then their index entries.
     ///
     /// # Panics
-    /// A commit is being written: it may write older entries of the same blocks later.
+    /// A commit is being written: it could later write older entries of the same blocks.
     pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
         assert!(!self.is_committing(), "the index is written by one at a time");
         self.last_index = Instant::now();
@@ -516,7 +516,7 @@ impl Ledger {
     }
 }
 
-/// The record of a block of which only the header is known.
+/// Returns the record of a block of which only the header is known.
 pub fn record_of_header(tree: &Tree, id: BlockId) -> IndexRecord {
     let node = tree.node(id);
     let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
@@ -526,16 +526,16 @@ pub fn record_of_header(tree: &Tree, id: BlockId) -> IndexRecord {
     IndexRecord { status, ..IndexRecord::default() }
 }
 
-/// Notes in its record where a checked block of `tx_count` transactions is stored.
+/// Records where a checked block of `tx_count` transactions is stored.
 pub fn note_stored(record: &mut IndexRecord, pos: FlatFilePos, tx_count: u32, has_segwit: bool) {
     (record.file, record.data_pos) = (pos.file, pos.pos);
     record.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
     note_checked(record, tx_count, has_segwit);
 }
 
-/// Notes in its record that a block of `tx_count` transactions has passed all rules without coins.
-/// Core reads `BLOCK_OPT_WITNESS` only to find out whether blocks must be downloaded again that an
-/// old version stored without witnesses (docs/decisions/0013-witnesses.md).
+/// Records that a block of `tx_count` transactions has passed all rules that need no coins. Core
+/// reads `BLOCK_OPT_WITNESS` only to find blocks that an old version stored without witnesses,
+/// which must be downloaded again (docs/decisions/0013-witnesses.md).
 fn note_checked(record: &mut IndexRecord, tx_count: u32, has_segwit: bool) {
     record.tx_count = tx_count;
     if has_segwit {

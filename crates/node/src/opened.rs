@@ -37,12 +37,12 @@ use super::sources::{Place, Sources};
 use super::states::StatesWatch;
 use super::stored_sizes::StoredSizes;
 
-/// The bytes of an average transaction, for the weight of stored blocks whose size is not known.
+/// Bytes of an average transaction, for the weight of stored blocks whose size is not known.
 const TX_BYTES: u64 = 500;
 
 /// An opened data directory.
 pub struct Node {
-    /// The options that it was opened with.
+    /// The options that the directory was opened with.
     pub options: Options,
     /// The directory, locked.
     pub dir: DataDir,
@@ -50,55 +50,58 @@ pub struct Node {
     pub files: BlockFiles,
     /// The UTXO set on disk.
     pub chainstate: Chainstate,
-    /// Coins in memory.
+    /// The coins in memory.
     pub cache: CoinsCache,
     /// All known headers.
     pub tree: Tree,
-    /// What was done, and what of it is not on disk yet.
+    /// The work of this run, and the part of it that is not on disk yet.
     pub ledger: Ledger,
-    /// Of the branch that was connected last.
+    /// The median time past of each block of the branch that was connected last.
     pub times: BranchTimes,
     /// The files given with --from.
     pub sources: Sources,
-    /// `None` if only what is stored and in sources is connected.
+    /// The peers that send blocks; `None` if only blocks that are stored or in sources are
+    /// connected.
     pub peers: Option<Arc<dyn BlockPeers>>,
-    /// About how large the blocks are that peers have.
+    /// The expected sizes of the blocks that peers have.
     pub sizes: Sizes,
-    /// How large the blocks are that were stored when this was first asked for.
+    /// The sizes of the blocks that were stored when a size was first asked for.
     stored_sizes: OnceLock<StoredSizes>,
-    /// What blocks that wait leave on the disk.
+    /// An estimate of what blocks yet to be connected leave on the disk.
     pub growth: Growth,
-    /// Times of the stages.
+    /// The times of the stages.
     pub clock: Clock,
-    /// What threads are seen at, once blocks are connected.
+    /// What the threads are seen doing, once blocks are connected.
     pub states: Option<StatesWatch>,
     /// How scripts are checked.
     pub scripts: ScriptChecker,
-    /// Threads for loops over much data.
+    /// The threads for loops over much data.
     pub pool: ThreadPool,
-    /// Blocks, and pieces of sources, that were not taken.
+    /// The blocks, and parts of source files, that were not taken.
     pub refusals: Vec<Refusal>,
-    /// Of these, the blocks whose headers break a rule on their parents, with these.
+    /// The refused blocks whose headers break a rule on their parents, with these parents.
     pub refused_on: Vec<(Hash, BlockId)>,
-    /// Stored copies of blocks that were damaged and are replaced.
+    /// The damaged copies of stored blocks that were replaced.
     pub repaired: Vec<Refusal>,
 }
 
 /// The UTXO set to work on.
 #[derive(Clone, Copy)]
 pub enum Coins<'a> {
-    /// That of the data directory.
+    /// The UTXO set of the data directory.
     InPlace,
-    /// A new set, which is built next to that of the data directory and is to take its place.
+    /// A new UTXO set, which is built next to that of the data directory and replaces it at the
+    /// end.
     New(&'a Rebuild),
-    /// That of the data directory, of which nothing is made or changed. Block files may be pruned.
+    /// The UTXO set of the data directory, opened only for reading. Block files may have been
+    /// pruned.
     ReadOnly,
 }
 
 impl Node {
-    /// Opens the data directory, and makes what is missing, the genesis block included, unless it
-    /// is only read. Tables of coins that belong to no UTXO set are removed but for those that
-    /// `keep` names, once the directory is locked.
+    /// Opens the data directory, and unless it is only read, creates what is missing, including the
+    /// genesis block. Tables of coins that belong to no UTXO set are removed once the directory is
+    /// locked, except those that `keep` names.
     pub fn open(
         options: &Options,
         disk: &Disk,
@@ -163,7 +166,7 @@ impl Node {
                 node.ledger.pruning.find_lock(disk, options, &node.tree)?;
             }
             Coins::InPlace => {}
-            // The set that is in use until then may need the blocks.
+            // The UTXO set in use until then may need the blocks.
             Coins::New(_) | Coins::ReadOnly => node.ledger.pruning.turn_off(),
         }
         let height = node.tree.node(node.tip()).height;
@@ -174,8 +177,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Stores the genesis block, unless it was stored before: pruned, it is not needed again. A
-    /// block index that has no other block is written.
+    /// Stores the genesis block, unless it was stored before: if it was pruned, it is not needed
+    /// again. Writes the block index if it holds no other block.
     fn store_genesis<B: AsRef<[u8]>>(&mut self, block: &BlockView<B>) -> Result<(), StoreError> {
         let id = self.tree.genesis();
         if self.record(id).tx_count == 0 {
@@ -187,7 +190,7 @@ impl Node {
         }
     }
 
-    /// The parts that threads share, and the ledger, which may be changed meanwhile.
+    /// Returns the parts that threads share, and the ledger, which may be changed at the same time.
     pub fn split(&mut self) -> (Shared<'_>, &mut Ledger) {
         let shared = Shared {
             network: &self.options.network,
@@ -204,12 +207,13 @@ impl Node {
         (shared, &mut self.ledger)
     }
 
-    /// The active chain's last block.
+    /// Returns the last block of the active chain.
     pub fn tip(&self) -> BlockId {
         self.ledger.active.tip().unwrap_or(self.tree.genesis())
     }
 
-    /// The best block of the UTXO set in the data directory, next to which another may be built.
+    /// Returns the best block of the UTXO set in the data directory, even if another set is being
+    /// built next to it.
     ///
     /// # Errors
     /// The set cannot be read.
@@ -224,7 +228,7 @@ impl Node {
         best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(&chainstate, hash))
     }
 
-    /// Puts the block index into the tree: parents first, since the index is sorted by hash.
+    /// Loads the block index into the tree, parents first, since the index is sorted by hash.
     fn load(&mut self, index: BlockIndex) -> Result<(), StoreError> {
         let mut entries = index.entries;
         entries.sort_unstable_by_key(|entry| entry.height);
@@ -243,7 +247,7 @@ impl Node {
                 );
                 return Err(StoreError::new(self.dir.index_path(), what));
             };
-            // Genesis is in the tree before its entry; every other one is appended with its own.
+            // Genesis has a record before its entry is read; that of every other entry is appended.
             match id.index() < self.ledger.records.len() {
                 true => self.ledger.records[id.index()] = entry.record,
                 false => self.ledger.records.push(entry.record),
@@ -255,8 +259,8 @@ impl Node {
         Ok(())
     }
 
-    /// Makes the chainstate's best block the tip, and marks stored blocks as available in the tree,
-    /// and those of the active chain, which may be pruned.
+    /// Makes the chainstate's best block the tip, and marks as available in the tree the stored
+    /// blocks, and those of the active chain, which may be pruned.
     fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
         let best = self.chainstate.best_block()?;
         let tip = match best {
@@ -276,7 +280,7 @@ impl Node {
         Ok(())
     }
 
-    /// Notes of pruned blocks outside of the active chain that they cannot be had any more.
+    /// Marks pruned blocks outside the active chain as no longer available.
     pub fn forget_pruned(&mut self) {
         for id in self.ledger.pruning.take_side_blocks() {
             if !self.ledger.active.contains(&self.tree, id) {
@@ -285,7 +289,7 @@ impl Node {
         }
     }
 
-    /// The best block of a UTXO set in the data directory, which is `hash`.
+    /// Returns the best block of a UTXO set in the data directory, whose hash is `hash`.
     fn find_best_block(&self, chainstate: &Chainstate, hash: Hash) -> Result<BlockId, StoreError> {
         let what = match self.tree.find(&hash).map(|id| (id, self.tree.node(id))) {
             Some((id, block)) if !block.failed => return Ok(id),
@@ -302,15 +306,16 @@ impl Node {
         Err(StoreError::new(chainstate.dir(), what))
     }
 
-    /// Marks a block and all that build on it as refused, on disk too.
+    /// Marks a block and all its descendants as failed, in the block index too.
     pub fn mark_failed(&mut self, id: BlockId) {
         for failed in self.tree.mark_failed(id) {
             self.ledger.change(failed).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
         }
     }
 
-    /// All refusals so far. Headers come before blocks here, and with Core a parent may be known to
-    /// be invalid by then: this is the first thing that it asks of a header on it.
+    /// Returns all refusals so far, and clears them. Headers are read before blocks here; Core may
+    /// by then know that the parent is invalid, which it checks first, so the reason is then
+    /// `bad-prevblk`.
     pub fn take_refusals(&mut self) -> Vec<Refusal> {
         let mut refusals = std::mem::take(&mut self.refusals);
         for (hash, parent) in std::mem::take(&mut self.refused_on) {
@@ -322,8 +327,8 @@ impl Node {
         refusals
     }
 
-    /// Forgets a source's bad copy of a block: another is tried, or the block is not available. The
-    /// bad copy does not count for which of two equal chains came first either.
+    /// Forgets a source's bad copy of a block. Another copy is tried; without one, the block is no
+    /// longer available. The bad copy does not count when the first of two equal chains is chosen.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
         match self.sources.forget(id, place) {
             // Peers may have a good one.
@@ -331,7 +336,7 @@ impl Node {
             None => self.tree.mark_missing(id),
             Some(_) => {
                 let mut order = self.sources.in_order(self.tree.ids());
-                // Those that peers have, or have sent.
+                // Blocks that peers have, or have sent.
                 let others =
                     |id: &BlockId| self.sources.place(*id).is_none() && self.tree.is_available(*id);
                 order.extend(self.tree.ids().filter(others));
@@ -340,14 +345,14 @@ impl Node {
         }
     }
 
-    /// The record of a block.
+    /// Returns the record of a block.
     pub fn record(&self, id: BlockId) -> &IndexRecord {
         self.ledger.record(id)
     }
 }
 
-/// The error for a UTXO set whose best block is not in the block index `index`, which ends at
-/// height `headers`: both belong to different states of a directory.
+/// Returns the error for a UTXO set whose best block is not in the block index `index`, which ends
+/// at height `headers`: the two belong to different states of a directory.
 pub fn not_indexed(chainstate: &Chainstate, best: &Hash, index: &Path, headers: u32) -> StoreError {
     let what = format!(
         "its best block {best}{} is not in the block index in {}, which ends at height {headers}: \
@@ -359,9 +364,9 @@ pub fn not_indexed(chainstate: &Chainstate, best: &Hash, index: &Path, headers: 
     StoreError::new(chainstate.dir(), what)
 }
 
-/// Words for the height of a UTXO set whose best block is not known: that of its newest coin among
-/// the first million by key. Keys are hashes, so that these are as new as any others. No words if
-/// there is no coin.
+/// Returns words for the height of a UTXO set whose best block is not known: that of its newest
+/// coin among the first million by key. Keys are hashes, so these coins are as new as any others.
+/// Empty if there is no coin.
 pub fn about_height(chainstate: &Chainstate) -> String {
     let mut scan = chainstate.scan_txids(&Hash::ZERO, &Hash([0xff; 32]));
     let coins = std::iter::from_fn(|| scan.next_coin().ok().flatten());
@@ -369,13 +374,13 @@ pub fn about_height(chainstate: &Chainstate) -> String {
     newest.map_or_else(String::new, |height| format!(", at about height {height},"))
 }
 
-/// Whether two directories are on the same disk.
+/// Returns whether two directories are on the same disk.
 fn is_one_disk(one: &Path, other: &Path) -> Result<bool, StoreError> {
     Ok(FileSystem::of(one)?.device == FileSystem::of(other)?.device)
 }
 
-/// Opens the UTXO set in the directory `path`, for reading alone or for all. The tables that `keep`
-/// numbers are not removed, even if no UTXO set names them.
+/// Opens the UTXO set in the directory `path`. The tables whose numbers are in `keep` are not
+/// removed, even if no UTXO set names them.
 fn open_chainstate(
     disk: &Disk,
     path: &Path,
@@ -388,10 +393,10 @@ fn open_chainstate(
     Ok(Chainstate::open(disk.clone(), path, tables)?)
 }
 
-/// Opens the directory that `options` name, for reading alone or for all.
+/// Opens the directory that `options` name.
 ///
 /// # Errors
-/// As for [`DataDir::open`]; and if it is only read, and there is no UTXO set in it.
+/// Those of [`DataDir::open`]; and `read_only` is set, but the directory holds no UTXO set.
 pub fn open_directory(
     options: &Options,
     disk: &Disk,
@@ -417,7 +422,7 @@ pub fn open_directory(
     }
     let how = DataDirOptions {
         blocks_dir: options.blocks_dir.clone(),
-        // Readers report missing blocks themselves, and for what each is needed.
+        // Readers report missing blocks themselves, and what each is needed for.
         prune: read_only || options.prune.is_some(),
         files: BlockFilesOptions { fast_prune: options.fast_prune },
         read_only,
@@ -426,15 +431,15 @@ pub fn open_directory(
     Ok(DataDir::open(disk, &options.datadir, &options.network, how)?)
 }
 
-/// The error for a directory whose UTXO set no block is connected to.
+/// Returns the error for an empty UTXO set.
 pub fn no_coins(dir: &DataDir) -> StoreError {
     let what = "the UTXO set is empty: no block is connected; run `apus sync` to connect stored \
                 blocks, blocks from peers, or blocks from files given with --from";
     StoreError::new(dir.chainstate_path(), what)
 }
 
-/// An error if the directory has blocks that are not in its index, since new ones would be written
-/// over them.
+/// Returns an error if the directory has blocks that are not in its index, since new blocks would
+/// overwrite them.
 fn refuse_blocks_not_indexed(
     dir: &DataDir,
     network: &Network,
@@ -465,7 +470,7 @@ fn refuse_blocks_not_indexed(
     Ok(())
 }
 
-/// A block's place and weight, if its bytes are available.
+/// Returns the step for a block, with its place and weight; `None` if its bytes are not available.
 pub fn step(node: &Node, id: BlockId) -> Option<Step> {
     let record = node.record(id);
     if let Some(pos) = record.block_pos() {
@@ -484,7 +489,7 @@ pub fn step(node: &Node, id: BlockId) -> Option<Step> {
     })
 }
 
-/// Says why the block of a step was not taken, and where its bytes are.
+/// Returns the refusal of a step's block: the reason, and where its bytes are.
 pub fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
     let block = Some(node.tree.node(step.id).hash);
     match step.place {
@@ -499,12 +504,12 @@ pub fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
     }
 }
 
-/// Shows an observer the beginning of a phase in which no block is connected.
+/// Shows an observer the start of a phase in which no block is connected.
 pub fn observe(observer: &dyn Observer, phase: Phase, node: &Node) {
     share_of(observer, phase, node)(0.0);
 }
 
-/// Returns a function that shows an observer which share of a phase is done, in which no block is
+/// Returns a function that shows an observer the share done of a phase in which no block is
 /// connected.
 pub fn share_of<'a>(
     observer: &'a dyn Observer,

@@ -11,15 +11,16 @@ use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 use secp_lanes::Kernel;
 
-/// Bytes of coins that Core caches by default (`-dbcache`).
+/// Core's default size in bytes of the coins cache (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
 
-/// The default for [`Options::save_every`]. A save takes a second or two, to write what is held in
-/// memory, which is little in two minutes. A sync in order has `COMMIT_EVERY` in `commit.rs`.
+/// The default for [`Options::save_every`]. A save takes a second or two to write what is held in
+/// memory, which is little in two minutes. Commits of a sync in order follow `COMMIT_EVERY` in
+/// `commit.rs`.
 const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 
 /// The default for [`Options::join_depth`]: a day of blocks. No reorganisation of mainnet was as
-/// deep, and these connect in order within seconds.
+/// deep, and these blocks connect in order within seconds.
 const JOIN_DEPTH: u32 = 144;
 
 /// The default for [`Options::check_blocks`] (Core's `DEFAULT_CHECKBLOCKS`).
@@ -27,105 +28,109 @@ pub const CHECK_BLOCKS: u32 = 6;
 /// The default for [`Options::check_level`] (Core's `DEFAULT_CHECKLEVEL`).
 pub const CHECK_LEVEL: u8 = 3;
 
-/// Time for which the network must have worked on top of a block before its scripts are skipped, or
-/// checked on the fast way.
+/// Seconds of work that the network must have done on top of a block before its scripts are
+/// skipped, or checked on the fast way.
 pub const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
-/// The data directory to sync, and how to do it.
+/// The data directory to sync, and how to sync it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The data directory's root, as `bitcoind -datadir` takes it.
+    /// The root of the data directory, as in `bitcoind -datadir`.
     pub datadir: PathBuf,
-    /// The directory whose `blocks` holds blk and rev files, if not the data directory (Core's
-    /// `-blocksdir`). It must exist. The block index stays in the data directory.
+    /// The directory whose `blocks` holds blk and rev files, if it is not the data directory
+    /// (Core's `-blocksdir`). It must exist. The block index stays in the data directory.
     pub blocks_dir: Option<PathBuf>,
     /// The network.
     pub network: Network,
-    /// The block up to which scripts are taken as valid.
+    /// The block up to which scripts are assumed valid.
     pub assumevalid: AssumeValid,
-    /// Who checks scripts.
+    /// The engine that checks scripts.
     pub script_engine: ScriptEngine,
-    /// Seconds for which the network must have worked on top of a block, and in which the blocks on
-    /// top of it are due, below a best header with the network's minimum work, before
-    /// [`ScriptEngine::Fast`] applies to it.
+    /// How deep a block must be buried for [`ScriptEngine::Fast`] to apply to it, in seconds: more
+    /// work than the network does in that time must lie on top of the block, and as many blocks as
+    /// are due in that time, below a best header with the network's minimum work.
     pub fast_scripts_buried: i64,
-    /// How signatures are verified on the fast way; `None` for the fastest.
+    /// The kernel that verifies signatures on the fast way; `None` for the fastest.
     pub script_kernel: Option<Kernel>,
-    /// Bytes of memory for cached coins: entries, table and scripts.
+    /// Maximum size in bytes of the coins cache: entries, table and scripts.
     pub dbcache_bytes: usize,
-    /// What a sync of the coins cache does besides writing what has changed.
+    /// What a sync of the coins cache does besides writing the changed entries.
     pub cache_sync: CacheSync,
     /// Number of worker threads.
     pub threads: usize,
     /// Height above which no block is connected.
     pub stop_at_height: Option<u32>,
-    /// A hints file, with which SwiftSync goes up to its height.
+    /// A hints file, with which SwiftSync syncs up to the hints' height.
     pub hints: Option<PathBuf>,
-    /// A UTXO snapshot, by whose coins SwiftSync goes to its base block, in the place of hints.
+    /// A UTXO snapshot, which SwiftSync uses instead of hints to sync up to the snapshot's base
+    /// block.
     pub snapshot: Option<PathBuf>,
-    /// The sums that prove the hints.
+    /// The kind of aggregate that proves the hints.
     pub aggregate: AggregateKind,
-    /// Time from one save of SwiftSync's progress to the next, and so about the most work that is
-    /// done again after a crash. A sync in order commits at least every five minutes.
+    /// Time between two saves of SwiftSync or of a join, and so about the most work that is
+    /// repeated after a crash. A sync in order commits at least every five minutes, and writes the
+    /// index of downloaded blocks at this interval.
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,
-    /// The number of blocks, from the tip down, that a command checks before it goes on with the
-    /// UTXO set (Core's `-checkblocks`); 0 for all.
+    /// The number of blocks, from the tip down, that a command checks before it uses the UTXO set
+    /// (Core's `-checkblocks`); 0 for all.
     pub check_blocks: u32,
-    /// How thoroughly it checks them, from 0 to 4, as `apus verify` does (Core's `-checklevel`).
+    /// How thoroughly these blocks are checked, from 0 to 4, as by `apus verify` (Core's
+    /// `-checklevel`).
     pub check_level: u8,
-    /// How blocks are synced; `None` for SwiftSync if there are hints or a snapshot, and else for
-    /// the faster of the other two.
+    /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for the
+    /// faster of the other two.
     pub method: Option<Method>,
-    /// The directory for the temporary files of the join, if not the network's own; and for those
-    /// of a proof, if not the system's (`TMPDIR`).
+    /// The directory for temporary files: of a join, by default the network's own directory; of a
+    /// proof, by default the system's (`TMPDIR`).
     pub spill_dir: Option<PathBuf>,
-    /// How many blocks below the best header the join ends, so that reorganisations above it are
-    /// connected in order.
+    /// Number of blocks below the best header at which the join ends, so that reorganisations above
+    /// it are connected in order.
     pub join_depth: u32,
-    /// How blocks come from peers; `None` for none.
+    /// How blocks are downloaded from peers; `None` to use no peers.
     pub peers: Option<PeerOptions>,
-    /// Whether block files are deleted (Core's `-prune`); `None` if all are kept, and for a
-    /// directory of which none was deleted.
+    /// Which block files are pruned (Core's `-prune`); `None` keeps all, and is refused for a
+    /// directory that was pruned before.
     pub prune: Option<Prune>,
-    /// Whether peers are asked for the witnesses of blocks that a SwiftSync does not store.
+    /// Whether peers are asked for the witnesses of blocks that SwiftSync does not store.
     pub witness: bool,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
 }
 
-/// Which block files are deleted (Core's `-prune`).
+/// Which block files are pruned (Core's `-prune`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prune {
-    /// None by itself, but files may be missing that were deleted before.
+    /// No file is pruned automatically, but files may be missing that were pruned before.
     Manual,
-    /// Those that are too many: block and undo files are to have at most so many bytes.
+    /// Old files are pruned to keep block and undo files within this number of bytes.
     Target(u64),
 }
 
-/// Who checks scripts.
+/// The engine that checks scripts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScriptEngine {
-    /// Bitcoin Core's engine, one input after the other.
+    /// Bitcoin Core's engine, one input after another.
     Core,
-    /// Many signatures at once, and Core's engine for what that leaves, for blocks that are not
-    /// deeply buried, and for one input in 4,096. Where the processor has no lanes for signatures,
-    /// it is the same as `Core`.
+    /// The fast way, which verifies many signatures together. Core's engine checks the inputs that
+    /// it leaves, blocks that are not deeply buried, and one in 4,096 of the inputs found valid.
+    /// Without vector instructions for signatures, the same as `Core`.
     Fast,
     /// Both, for every input; a difference is saved, and the verdict of Core's engine counts.
     Both,
 }
 
 impl Default for ScriptEngine {
-    /// Whoever tests Apus compares both with each chain.
+    /// Returns `Both` in builds with debug assertions, so that tests compare the two on each chain,
+    /// and otherwise `Fast`.
     fn default() -> Self {
         if cfg!(debug_assertions) { Self::Both } else { Self::Fast }
     }
 }
 
 impl ScriptEngine {
-    /// The name that `--script-engine` and `--json` have for it.
+    /// Returns the name used by `--script-engine` and `--json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Core => "core",
@@ -135,8 +140,8 @@ impl ScriptEngine {
     }
 }
 
-/// What a sync of the coins cache does besides writing what has changed. The ways that Bitcoin Core
-/// had are there to be compared with (its pull request 28280).
+/// What a sync of the coins cache does besides writing the changed entries. `Scanned` and `Emptied`
+/// are what Bitcoin Core did before its pull request 28280, for comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheSync {
     /// Goes through the list of changed entries, and keeps as many as fit.
@@ -151,16 +156,16 @@ pub enum CacheSync {
 /// A method of syncing blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// In order of height: each spend is looked up in the UTXO set.
+    /// Blocks connect in order of height, and each spent coin is looked up in the UTXO set.
     InOrder,
     /// Every output and every spend goes to a partition by its txid, and they meet there.
     Join,
-    /// Hints say which outputs are unspent, and two sums prove all others spent.
+    /// Hints say which outputs are unspent, and two sums prove that all others are spent.
     SwiftSync,
 }
 
 impl Method {
-    /// The name that `--method` and `--json` have for it.
+    /// Returns the name used by `--method` and `--json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::InOrder => "order",
@@ -171,12 +176,12 @@ impl Method {
 }
 
 impl Options {
-    /// Whether a file says which outputs are unspent, until the blocks prove it.
+    /// Returns whether hints or a snapshot are given.
     pub fn has_claim(&self) -> bool {
         self.claim_option().is_some()
     }
 
-    /// The option that names the file which says which outputs are unspent; `None` if none does.
+    /// Returns the option that names the file with the claim; `None` without hints or snapshot.
     pub fn claim_option(&self) -> Option<&'static str> {
         match (&self.hints, &self.snapshot) {
             (Some(_), _) => Some("--hints"),
@@ -185,7 +190,7 @@ impl Options {
         }
     }
 
-    /// Core's defaults, with a thread for each core.
+    /// Returns Core's defaults, with one thread per core.
     pub fn new(datadir: PathBuf, network: Network) -> Self {
         Self {
             datadir,
@@ -216,18 +221,19 @@ impl Options {
         }
     }
 
-    /// The network's own directory in the data directory.
+    /// Returns the network's own directory in the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir.join(self.network.subdirectory)
     }
 
-    /// The directory, next to the chainstate, where a join saves how far it is.
+    /// Returns the directory, next to the chainstate, for the saved work of a join.
     pub fn join_path(&self) -> PathBuf {
         self.network_dir().join("join")
     }
 
-    /// The directory that a join makes for its temporary files, and removes at its end. Below
-    /// [`Options::spill_dir`], which several data directories may share, each has one of its own.
+    /// Returns the directory that a join creates for its temporary files, and removes at its end.
+    /// Several data directories may share [`Options::spill_dir`], so each has its own directory in
+    /// it.
     pub fn spill_path(&self) -> PathBuf {
         match &self.spill_dir {
             None => self.join_path(),
@@ -238,8 +244,8 @@ impl Options {
         }
     }
 
-    /// 16 hex digits that stand for the network's own directory, by its path and by its inode,
-    /// which tells directories of containers apart.
+    /// Returns 16 hex digits that identify the network's own directory, from its path and from its
+    /// inode, which distinguishes directories of containers.
     fn mark(&self) -> String {
         let dir = self.network_dir();
         let path = dir.canonicalize().unwrap_or_else(|_| dir.clone());
@@ -253,7 +259,7 @@ impl Options {
     /// Checks that the method, the hints or snapshot and the directory for the join's files agree.
     ///
     /// # Errors
-    /// Words for the contradiction, and what to do.
+    /// The contradiction in words, and what to do.
     pub fn check_method(&self) -> Result<(), String> {
         let claim = match (&self.hints, &self.snapshot) {
             (Some(_), Some(_)) => {
@@ -299,10 +305,10 @@ impl Options {
         Ok(())
     }
 
-    /// Checks that blocks may come without their witnesses, if they are to.
+    /// Checks that blocks may be downloaded without their witnesses, if that is asked for.
     ///
     /// # Errors
-    /// Words for what is missing.
+    /// The missing option in words.
     pub fn check_witness(&self) -> Result<(), String> {
         let lacks = match () {
             () if self.witness => return Ok(()),
@@ -318,17 +324,17 @@ impl Options {
         ))
     }
 
-    /// The directory of blk and rev files.
+    /// Returns the directory of blk and rev files.
     pub fn blocks_path(&self) -> PathBuf {
         let base = self.blocks_dir.as_ref().unwrap_or(&self.datadir);
         base.join(self.network.subdirectory).join("blocks")
     }
 }
 
-/// Core's `-assumevalid`.
+/// The block up to which scripts are assumed valid (Core's `-assumevalid`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AssumeValid {
-    /// The block that is built into Core v31, and its ancestors.
+    /// The block built into Core v31, and its ancestors.
     BuiltIn,
     /// No block: every script is checked.
     Nothing,

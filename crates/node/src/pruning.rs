@@ -1,4 +1,4 @@
-//! Whether block files are to be deleted, which, and how far indexes of Core's hold that back.
+//! Whether block files are pruned, which of them, and how far Core's indexes hold pruning back.
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
@@ -9,41 +9,42 @@ use apus_store::{
 
 use super::options::{Options, Prune};
 
-/// Bytes of blocks after which it is looked again whether files are too many: those by which files
-/// grow at once.
+/// Bytes of connected blocks after which files are checked against the target again: the size by
+/// which block files grow.
 const LOOK_EVERY_BYTES: u64 = 16 << 20;
-/// The same where files are small, for tests.
+/// The same with `-fastprune`, whose block files are small.
 const FAST_LOOK_EVERY_BYTES: u64 = 16 << 10;
 
 /// Core's `nPruneAfterHeight` of regtest with `-fastprune`.
 const FAST_PRUNE_AFTER: u32 = 100;
 
-/// What is pruned, and what was.
+/// The pruning of this run, and what was pruned before.
 #[derive(Default)]
 pub struct Pruning {
-    /// Which block files are deleted.
+    /// Which block files are pruned.
     pub mode: Option<Prune>,
     /// Whether block files were ever pruned: the flag of the block index.
     pub is_pruned: bool,
     /// The height that the tip must be above.
     after: u32,
     look_every_bytes: u64,
-    /// The best block of an index that holds pruning back, by its height.
+    /// The height of the best block of the index that holds pruning back.
     lock: Option<u32>,
     /// Bytes of the files that this run has deleted.
     pub freed_bytes: u64,
-    /// Whether blocks were checked that are not stored: the index must not say so without the flag.
+    /// Whether checked blocks were not stored: the index must not record them without the flag.
     pub has_dropped: bool,
-    /// Pruned blocks that are not of the active chain, and so cannot become part of it any more.
+    /// Pruned blocks outside the active chain, which can no longer become part of it.
     pub side: Vec<BlockId>,
-    /// [`super::outcome::Counts::bytes`] when it was last looked whether files are too many.
+    /// [`super::outcome::Counts::bytes`] when files were last checked against the target.
     looked_at_bytes: u64,
-    /// Whether files are too many that may go once the tip is committed.
+    /// Whether there are files to prune as soon as the tip is committed.
     pub waits_for_commit: bool,
 }
 
 impl Pruning {
-    /// Pruning as `options` want it, in a directory of which block files were or were not pruned.
+    /// Returns pruning as `options` ask for it; `is_pruned` says whether files of the directory
+    /// were pruned before.
     pub fn new(options: &Options, is_pruned: bool) -> Self {
         let network = &options.network;
         let (after, look_every_bytes) = match options.fast_prune {
@@ -53,21 +54,22 @@ impl Pruning {
         Self { mode: options.prune, is_pruned, after, look_every_bytes, ..Self::default() }
     }
 
-    /// The height that the tip must be above, or at to prune by hand.
+    /// Returns the height that the tip must be above for pruning, or have reached for pruning by
+    /// hand.
     pub fn after(&self) -> u32 {
         self.after
     }
 
-    /// Deletes nothing in this run.
+    /// Turns pruning off for this run.
     pub fn turn_off(&mut self) {
         self.mode = None;
     }
 
-    /// Asks the indexes of Core's in the network's directory how far they are: a block that is
-    /// pruned above, Core would miss.
+    /// Looks up how far Core's indexes in the network's directory are: Core would miss a block that
+    /// is pruned above that.
     ///
     /// # Errors
-    /// One of them cannot be read.
+    /// An index cannot be read.
     pub fn find_lock(
         &mut self,
         disk: &Disk,
@@ -75,7 +77,7 @@ impl Pruning {
         tree: &Tree,
     ) -> Result<(), StoreError> {
         for index in indexes_that_need_blocks(disk, &options.network_dir())? {
-            // An index that has not begun holds nothing back, as with Core. One whose best block
+            // An index that has not begun holds nothing back, as in Core. An index whose best block
             // is not known here holds back everything.
             let Some(best) = index.best else { continue };
             let height = tree.find(&best).map_or(0, |id| tree.node(id).height);
@@ -88,8 +90,8 @@ impl Pruning {
         Ok(())
     }
 
-    /// The files that are too many where the tip is at `tip`, and `best` blocks are to be there in
-    /// the end.
+    /// Returns the files to prune with the tip at height `tip`, if the chain will grow to height
+    /// `best`.
     pub fn choose(&self, infos: &[FileInfo], tip: u32, best: u32) -> Vec<u32> {
         let (Some(target), Some(height)) =
             (self.target(), prunable_height(tip, self.after, self.lock))
@@ -99,8 +101,8 @@ impl Pruning {
         files_above_target(infos, target, height, best.saturating_sub(tip))
     }
 
-    /// The lowest height whose block is to be stored, where all blocks up to `tip` come in any
-    /// order; 0 if nothing is deleted. `sizes` are their bytes, from the tip down.
+    /// Returns the lowest height whose block is stored if all blocks up to `tip` arrive in any
+    /// order; 0 if nothing is pruned. `sizes` are the bytes of the blocks, from the tip down.
     pub fn stored_from(&self, tip: u32, sizes: impl Iterator<Item = u64>) -> u32 {
         let (Some(target), Some(height)) =
             (self.target(), prunable_height(tip, self.after, self.lock))
@@ -111,13 +113,13 @@ impl Pruning {
         stored_from(tip, target, height, sizes)
     }
 
-    /// The height of an index of Core's that holds pruning back where the tip is at `tip`.
+    /// Returns the height of the Core index that holds pruning back with the tip at height `tip`.
     pub fn held_at(&self, tip: u32) -> Option<u32> {
         let free = prunable_height(tip, 0, None);
         self.lock.filter(|_| prunable_height(tip, 0, self.lock) < free)
     }
 
-    /// Bytes that block and undo files may have; `None` for any number.
+    /// Returns the maximum number of bytes of block and undo files; `None` for no limit.
     pub fn target(&self) -> Option<u64> {
         match self.mode {
             Some(Prune::Target(target)) => Some(target),
@@ -125,8 +127,8 @@ impl Pruning {
         }
     }
 
-    /// Whether it is time to look whether files are too many, where blocks of so many bytes were
-    /// connected.
+    /// Returns whether it is time to check files against the target, when blocks of `bytes` bytes
+    /// have been connected.
     pub fn is_time(&mut self, bytes: u64) -> bool {
         let is_time =
             self.target().is_some() && bytes >= self.looked_at_bytes + self.look_every_bytes;
@@ -136,12 +138,12 @@ impl Pruning {
         is_time
     }
 
-    /// The height up to which files may go by hand where the tip is at `tip`.
+    /// Returns the height up to which blocks may be pruned by hand with the tip at height `tip`.
     pub fn prunable_by_hand(&self, tip: u32) -> Option<u32> {
         prunable_height(tip, 0, self.lock)
     }
 
-    /// The pruned blocks that cannot become part of the active chain any more, once.
+    /// Takes the pruned blocks that can no longer become part of the active chain.
     pub fn take_side_blocks(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.side)
     }

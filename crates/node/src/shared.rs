@@ -1,4 +1,4 @@
-//! What all threads of a sync may read, and how one of them comes to a checked block.
+//! The parts of a node that all threads of a sync may read, and how a thread gets a checked block.
 
 use std::sync::atomic::AtomicBool;
 
@@ -33,31 +33,31 @@ pub struct Shared<'a> {
     pub sources: &'a Sources,
     /// The UTXO set on disk.
     pub chainstate: &'a Chainstate,
-    /// Coins in memory.
+    /// The coins in memory.
     pub cache: &'a CoinsCache,
-    /// Times of the stages.
+    /// The times of the stages.
     pub clock: &'a Clock,
-    /// Threads for loops over much data.
+    /// The threads for loops over much data.
     pub pool: &'a rayon::ThreadPool,
-    /// Peers who send blocks; `None` if there are to be none.
+    /// The peers that send blocks; `None` without peers.
     pub peers: Option<&'a dyn BlockPeers>,
     /// How scripts are checked.
     pub scripts: &'a ScriptChecker,
 }
 
 impl Shared<'_> {
-    /// How the scripts of a block are checked that are not assumed valid.
+    /// Returns how to check the scripts of a block that are not assumed valid.
     pub fn script_checks(&self, id: BlockId) -> ScriptChecks {
         self.scripts.checks(self.network, self.tree, id)
     }
 
-    /// Reads the block of a step, or waits for a peer to send it, and checks all rules that need no
-    /// coins.
-    ///
-    /// # Errors
-    /// The block is damaged or breaks a rule, no peer has it, the disk fails, or `halt` was raised
-    /// while it was waited for.
-    pub fn checked(
+    /// Reads the block of a step, and checks all rules that need no coins.
+    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, Fault> {
+        self.checked_until(step, &AtomicBool::new(false))
+    }
+
+    /// Does the same as [`Shared::checked`], but stops waiting for the block if `halt` is raised.
+    pub fn checked_until(
         &self,
         step: Step,
         halt: &AtomicBool,
@@ -65,10 +65,8 @@ impl Shared<'_> {
         self.checked_as(step, History::New, halt)
     }
 
-    /// [`Shared::checked`], where `of_peers` is what is known of a block that a peer sends.
-    ///
-    /// # Errors
-    /// As for [`Shared::checked`].
+    /// Does the same as [`Shared::checked_until`]; `of_peers` says what is known of a block from a
+    /// peer.
     pub fn checked_as(
         &self,
         step: Step,
@@ -97,9 +95,9 @@ impl Shared<'_> {
         check_bytes(self.tree, step, history, bytes)
     }
 
-    /// Reads a stored block that has passed [`Shared::checked`] before, if `is_same` finds its
-    /// bytes to be the same. Its transactions are not hashed again.
-    pub fn read_again(
+    /// Reads a stored block that has passed [`Shared::checked`] before, provided that `is_known`
+    /// confirms its bytes. Its transactions are not hashed again.
+    pub fn known(
         &self,
         step: Step,
         is_same: impl FnOnce(&[u8]) -> bool,
@@ -118,17 +116,20 @@ impl Shared<'_> {
         Ok(CheckedBlock::checked_before(view, self.tree.node(step.id).hash))
     }
 
-    /// [`Shared::checked`], and lays out the coins that the block spends and creates.
-    ///
-    /// # Errors
-    /// As for [`Shared::checked`].
-    pub fn prepare(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
-        let block = self.checked(step, halt)?;
+    /// Checks the block of a step as [`Shared::checked`] does, and lays out the coins that it
+    /// spends and creates.
+    pub fn prepare(&self, step: Step) -> Result<Prepared, Fault> {
+        self.prepare_until(step, &AtomicBool::new(false))
+    }
+
+    /// Does the same as [`Shared::prepare`], but stops waiting for the block if `halt` is raised.
+    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
+        let block = self.checked_until(step, halt)?;
         let _timer = self.clock.start(Stage::Check);
         Ok(Prepared::new(block, self.tree.node(step.id).height))
     }
 
-    /// Has peers send the blocks that are `wanted` while `work` is done.
+    /// Has peers send the `wanted` blocks while `work` runs.
     pub fn serve<T>(&self, wanted: Wanted, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
         let Some(peers) = self.peers else { return work() };
         let (mut work, mut result) = (Some(work), None);
@@ -138,7 +139,7 @@ impl Shared<'_> {
         result.expect("peers serve while the work is done, once")
     }
 
-    /// Reads the bytes at a step's place, whatever they are.
+    /// Reads the bytes at a step's place, unchecked.
     fn read(&self, step: Step) -> Result<BlockBytes, Fault> {
         match step.place {
             Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
