@@ -3,13 +3,16 @@
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// An environment variable that makes this program act as `apus`, so that both always come from the
+/// Time from one look at the memory of a child process to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// An environment variable with which this program acts as `apus`, so that both are always of the
 /// same build.
 pub const AS_APUS: &str = "APUS_BENCH_AS_APUS";
 
@@ -87,12 +90,12 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
     let file = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
     let (start, busy_before) = (Instant::now(), busy());
-    let child = command.spawn()?;
-    let ended = AtomicBool::new(false);
+    let pid = command.spawn()?.id();
     let (waited, peak_anonymous_bytes) = std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| peak_anonymous_bytes(child.id(), &ended));
-        let waited = wait4(child.id()).map(|(status, usage)| (status, usage, start.elapsed()));
-        ended.store(true, Ordering::Relaxed);
+        let (running, ended) = mpsc::channel();
+        let watcher = scope.spawn(move || peak_anonymous_bytes(pid, &ended));
+        let waited = wait4(pid).map(|(status, usage)| (status, usage, start.elapsed()));
+        drop(running);
         (waited, watcher.join().unwrap_or(0))
     });
     let (status, mut usage, elapsed) = waited?;
@@ -113,18 +116,39 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
     Ok((output, usage))
 }
 
-/// Returns the peak of anonymous memory of the process `pid` until `ended` is set.
-fn peak_anonymous_bytes(pid: u32, ended: &AtomicBool) -> u64 {
+/// Waits for a child to end. If it runs longer than `time`, it is sent the signal of this name.
+///
+/// # Errors
+/// The child cannot be waited for.
+pub fn wait_or_signal(child: &mut Child, time: Duration, signal: &str) -> Result<ExitStatus> {
+    let (pid, signal) = (child.id().to_string(), format!("-{signal}"));
+    std::thread::scope(|scope| {
+        let (running, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            if ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                // It may have ended just now.
+                let _ = Command::new("kill").args([&signal, &pid]).stderr(Stdio::null()).status();
+            }
+        });
+        let waited = child.wait();
+        drop(running);
+        Ok(waited?)
+    })
+}
+
+/// The most anonymous memory of the process `pid` until the sender of `ended` is dropped.
+fn peak_anonymous_bytes(pid: u32, ended: &Receiver<()>) -> u64 {
     let path = format!("/proc/{pid}/status");
     let mut peak_kib = 0;
-    while !ended.load(Ordering::Relaxed) {
+    loop {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
         peak_kib = peak_kib.max(kib.unwrap_or(0));
-        std::thread::sleep(Duration::from_millis(20));
+        if ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected) {
+            return peak_kib << 10;
+        }
     }
-    peak_kib << 10
 }
 
 /// Waits for a child to end.

@@ -121,7 +121,7 @@ fn longer_beginnings_of_a_chain_are_reindexed_with_two_caches() {
 }
 
 #[test]
-fn every_way_builds_the_same_utxo_set() {
+fn every_way_comes_to_the_same_utxo_set() {
     let dir = tempfile::tempdir().unwrap();
     let report = join::run(&join::Size::small(), &programs(), dir.path()).unwrap();
     assert!(report.notes.iter().any(|note| note.starts_with("Bitcoin Core left out")));

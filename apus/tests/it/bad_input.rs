@@ -30,7 +30,7 @@ fn half_synced(height: usize) -> (Place, PathBuf) {
 }
 
 #[test]
-fn a_truncated_file_is_reported_and_the_blocks_before_the_cut_are_taken() {
+fn a_truncated_file_is_reported_and_blocks_before_are_taken() {
     let (place, all) = half_synced(50);
     let mut bytes = std::fs::read(&all).unwrap();
     bytes.truncate(bytes.len() - 100);
@@ -76,7 +76,7 @@ fn a_flipped_byte_in_a_source_refuses_that_block_alone() {
 }
 
 #[test]
-fn a_flipped_byte_in_a_blk_file_stops_a_reindex_and_the_old_coins_are_kept() {
+fn a_flipped_byte_in_a_blk_file_stops_a_reindex() {
     let (place, all) = half_synced(50);
     place.sync(&[all]);
     let before = place.muhash();

@@ -129,7 +129,7 @@ fn directory_and_network_come_from_bitcoin_conf() {
 }
 
 #[test]
-fn settings_that_bitcoind_refuses_are_refused_before_anything_is_made() {
+fn settings_that_bitcoind_refuses_are_refused_at_the_start() {
     let home = Home::new("");
     home.make_dir("second");
     std::fs::write(home.path("second/bitcoin.conf"), "regtest=1\n").unwrap();

@@ -2,10 +2,9 @@
 //! on.
 
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use apus_disk::{Disk, PowerCut};
 use apus_node as node;
@@ -20,8 +19,9 @@ use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{long, small};
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::{program_on, signal, start};
+use crate::support::program::{Lines, program_on, signal};
 use crate::support::stop_when::StopWhen;
+use crate::support::waiting::wait_until;
 use crate::support::{Place, with_genesis};
 
 /// The hashes of the UTXO sets at these heights.
@@ -80,17 +80,27 @@ fn long_chain(place: &Place) -> (PathBuf, u64) {
     (place.write("long", &with_genesis(long())), long().totals().unspent)
 }
 
-fn start_sync(place: &Place, source: &Path) -> Child {
-    let from = source.to_str().unwrap();
-    start(program_on(place, &["sync", "--assumevalid=0", "--json", "--from", from]))
+/// The program, and the lines of its log, which has one for each new tip.
+fn start_sync(place: &Place, source: &Path) -> (Child, Lines) {
+    let log = "--debuglogfile=/dev/stderr";
+    let mut command = program_on(place, &["sync", "--assumevalid=0", "--json", log, "--from"]);
+    command.arg(source).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = Lines::of(child.stderr.take().unwrap());
+    (child, lines)
+}
+
+/// Waits until the block at this height is the tip; returns false if the program ends before.
+fn wait_for_tip(lines: &Lines, height: u32) -> bool {
+    lines.wait_for(&["UpdateTip: ", &format!(" height={height} ")])
 }
 
 #[test]
 fn interrupted_it_saves_and_carries_on() {
     let place = Place::new(Chain::Regtest);
     let (source, coins) = long_chain(&place);
-    let child = start_sync(&place, &source);
-    std::thread::sleep(Duration::from_millis(900));
+    let (child, lines) = start_sync(&place, &source);
+    assert!(wait_for_tip(&lines, 160), "it ends before");
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -105,12 +115,16 @@ fn interrupted_it_saves_and_carries_on() {
 }
 
 #[test]
-fn killed_at_random_moments_it_ends_right() {
+fn killed_at_any_tip_it_ends_right() {
     let place = Place::new(Chain::Regtest);
     let (source, coins) = long_chain(&place);
-    for millis in [30, 150, 400, 650, 300, 80] {
-        let mut child = start_sync(&place, &source);
-        std::thread::sleep(Duration::from_millis(millis));
+    // The first is killed soon after it has made the directory.
+    for height in [0, 1, 155, 200, 170, 0] {
+        let (mut child, lines) = start_sync(&place, &source);
+        match height {
+            0 => wait_until("the directory is made", || place.datadir().exists()),
+            height => assert!(wait_for_tip(&lines, height), "it ends below height {height}"),
+        }
         signal(&child, Signal::KILL);
         child.wait().unwrap();
     }

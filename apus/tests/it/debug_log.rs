@@ -2,13 +2,13 @@
 
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use apus_wire::Chain;
 use rustix::process::Signal;
 
 use crate::support::program::{apus, assert_ends, program, program_on, signal, stderr, stdout};
 use crate::support::swift::{World, small_chain};
+use crate::support::waiting::wait_until;
 use crate::support::{Place, data, hash_of};
 
 /// What a line about a tip says that does not depend on the run.
@@ -113,15 +113,14 @@ fn start_sync(place: &Place, args: &[&str]) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Waits until there is something in a file; returns false if the program ends before.
 fn wait_for(child: &mut Child, path: &Path) -> bool {
-    let started = Instant::now();
-    while !path.metadata().is_ok_and(|found| found.len() > 0) {
-        if child.try_wait().unwrap().is_some() || started.elapsed() > Duration::from_secs(60) {
-            return false;
-        }
-        std::thread::sleep(Duration::from_micros(300));
-    }
-    true
+    let mut is_there = false;
+    wait_until("the program writes to a file or ends", || {
+        is_there = path.metadata().is_ok_and(|found| found.len() > 0);
+        is_there || child.try_wait().unwrap().is_some()
+    });
+    is_there
 }
 
 #[test]
@@ -154,7 +153,7 @@ fn a_rotated_log_loses_no_line() {
 }
 
 #[test]
-fn commands_that_read_make_no_log_and_those_that_are_refused_neither() {
+fn commands_that_read_or_are_refused_make_no_log() {
     let world = world();
     let place = world.in_order();
     let hints = place.root().join("hints");

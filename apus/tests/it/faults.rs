@@ -24,6 +24,7 @@ use crate::support::block_index::check_block_index;
 use crate::support::faults::{Fault, Faults};
 use crate::support::power::counted;
 use crate::support::swift::{Mode, World, small_chain};
+use crate::support::waiting::be_slow;
 
 /// A kind of work on a directory.
 struct Work<'a> {
@@ -245,7 +246,7 @@ fn on_a_slow_disk(
     let slow = Arc::new(Slow::default());
     let hooked = Arc::clone(&slow);
     let hook = move |_: Call, _: &std::path::Path| {
-        std::thread::sleep(delay);
+        be_slow(delay);
         let mut calls = hooked.calls.lock().unwrap();
         calls.all += 1;
         if calls.all == stop_at {
@@ -260,7 +261,7 @@ fn on_a_slow_disk(
 }
 
 #[test]
-fn a_slow_disk_is_waited_for_with_progress_and_a_request_to_stop_ends_it() {
+fn a_slow_disk_is_waited_for_until_a_request_to_stop() {
     let world = World::of(&small_chain(65, 40, 4_000));
     let base = world.place();
     base.sync_blocks("genesis", &world.blocks[..1]);

@@ -152,7 +152,7 @@ fn of_a_generated_chain_at_any_height_as_counted_by_hand() {
 }
 
 #[test]
-fn of_a_height_below_the_tip_as_of_a_directory_that_stopped_there() {
+fn hints_below_the_tip_are_as_of_a_directory_that_stopped_there() {
     let source = data("mainnet-0-14131.dat");
     let place = Place::new(Network::Main);
     place.sync(std::slice::from_ref(&source));
@@ -297,7 +297,7 @@ fn change_index(place: &Place, change: impl Fn(&mut apus_store::IndexEntry)) {
 }
 
 #[test]
-fn blocks_and_undo_data_that_are_not_stored_are_reported_with_what_to_do() {
+fn blocks_and_undo_data_that_are_missing_are_reported() {
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     change_index(&place, |entry| {

@@ -50,7 +50,7 @@ fn expected() -> String {
 }
 
 #[test]
-fn an_interrupted_join_is_named_and_carried_on_whatever_the_rule_says() {
+fn an_interrupted_join_is_named_and_carried_on() {
     for phase in [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking] {
         let place = Place::new(Chain::Regtest);
         let summary = stop_in(&options(&place, None), phase);
@@ -75,7 +75,7 @@ fn an_interrupted_join_is_named_and_carried_on_whatever_the_rule_says() {
 }
 
 #[test]
-fn data_directories_that_share_a_directory_for_temporary_files_keep_their_own() {
+fn data_directories_may_share_a_place_for_temporary_files() {
     let (one, other) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
     let spill = one.root().join("spill");
     std::fs::create_dir(&spill).unwrap();
@@ -115,7 +115,7 @@ fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
 }
 
 #[test]
-fn without_the_block_files_that_it_read_an_interrupted_join_is_not_given_up_unasked() {
+fn an_interrupted_join_without_its_block_files_is_not_given_up() {
     // On a busy machine all blocks may be read before the request is seen.
     let stopped = (0..30).find_map(|_| {
         let place = Place::new(Chain::Regtest);
@@ -164,7 +164,7 @@ fn a_disk_for_temporary_files_that_is_not_mounted_costs_no_work() {
 }
 
 #[test]
-fn after_a_crash_before_the_first_save_temporary_files_are_found() {
+fn temporary_files_of_a_crash_before_the_first_save_are_found() {
     let place = Place::new(Chain::Regtest);
     let (spill, other) = (place.root().join("spill"), place.root().join("other"));
     std::fs::create_dir(&spill).unwrap();
@@ -177,7 +177,7 @@ fn after_a_crash_before_the_first_save_temporary_files_are_found() {
 }
 
 #[test]
-fn a_place_for_temporary_files_that_cannot_be_used_is_named_before_blocks_are_read() {
+fn an_unusable_place_for_temporary_files_is_named_at_the_start() {
     let place = Place::new(Chain::Regtest);
     let source = data("regtest-1-206.dat");
     let file = place.root().join("file");

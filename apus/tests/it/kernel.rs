@@ -16,7 +16,7 @@ fn the_engine_opens_what_apus_wrote_and_reads_all_undo_data() {
 }
 
 #[test]
-fn the_engine_extends_what_apus_wrote_and_apus_goes_on_from_there() {
+fn the_engine_extends_what_apus_wrote_and_apus_carries_on() {
     let place = Place::new(Chain::Regtest);
     let chain = regtest_chain();
     place.sync(&[place.write("first", &chain[..101])]);

@@ -161,7 +161,7 @@ fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
 }
 
 #[test]
-fn a_chainstate_that_is_a_mount_or_on_an_overlay_is_rebuilt_once() {
+fn a_chainstate_that_is_a_mount_or_overlay_is_rebuilt_once() {
     let place = synced(120);
     let (muhash, _) = place.muhash();
     let script = "
@@ -237,7 +237,7 @@ fn commands_that_read_work_on_a_read_only_mount() {
 }
 
 #[test]
-fn the_status_shows_what_a_directory_holds_and_what_is_unfinished() {
+fn the_status_shows_what_a_directory_holds_and_what_is_left() {
     let place = synced(206);
     let status = tools::status(&place.options()).unwrap();
     assert_eq!((status.height, status.headers, status.undo_from), (206, 206, 1));
@@ -323,7 +323,7 @@ fn blocks_in_another_directory() {
 }
 
 #[test]
-fn a_lock_file_that_only_its_owner_writes_is_enough_for_a_reader() {
+fn a_lock_file_that_its_owner_alone_writes_will_do_for_readers() {
     let place = synced(20);
     for directory in [place.network_dir(), place.network_dir().join("blocks")] {
         let mode = std::fs::Permissions::from_mode(0o444);

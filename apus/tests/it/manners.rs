@@ -71,7 +71,7 @@ fn a_reader_of_standard_error_that_goes_away_ends_no_sync() {
 }
 
 #[test]
-fn a_standard_output_that_is_full_is_an_error_and_the_work_is_kept() {
+fn a_full_standard_output_is_an_error_and_the_work_is_kept() {
     let place = Place::new(Chain::Main);
     let output = wired(&sync(&place, 1), ">/dev/full");
     assert_ends(&output, 1, &["standard output", "No space left", "was saved"]);

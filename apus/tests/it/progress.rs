@@ -58,7 +58,7 @@ fn the_last_commit_reports_the_share_done() {
 }
 
 #[test]
-fn merges_report_the_share_done_and_commits_beside_validation_nothing() {
+fn merges_report_the_share_done_and_commits_meanwhile_nothing() {
     let (place, source) = place_and_source();
     let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
     let mut options = place.options();

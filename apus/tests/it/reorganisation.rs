@@ -80,7 +80,7 @@ fn with_equal_work_the_first_tip_is_kept() {
 }
 
 #[test]
-fn an_invalid_block_inside_the_better_branch_leaves_the_best_valid_one() {
+fn an_invalid_block_in_the_better_branch_leaves_the_best_valid() {
     let main = small(5);
     let fork = small_fork(5, 180, 30, 6);
     let mut blocks = with_genesis(fork);

@@ -19,7 +19,7 @@ use crate::support::{Place, data, regtest_chain, with_genesis};
 /// Bitcoin Core's random generator would spend 100 ms on a seed that no command needs.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs a linker with --wrap")]
-fn the_program_starts_without_the_random_generator_of_the_engine() {
+fn the_program_starts_without_the_engines_random_generator() {
     let place = Place::new(Chain::Regtest);
     let log = stderr(&apus(&place, &["status", "--debug"]));
     assert!(log.contains("random_init_replaced") && log.contains("true"), "{log}");
@@ -27,7 +27,7 @@ fn the_program_starts_without_the_random_generator_of_the_engine() {
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/meminfo")]
-fn a_cache_larger_than_the_memory_available_is_reported_at_the_start() {
+fn a_cache_larger_than_memory_is_reported_at_the_start() {
     let place = Place::new(Chain::Regtest);
     let blocks = place.write("blocks", &regtest_chain()[..10]);
     let args = ["sync", "--from", blocks.to_str().unwrap()];
@@ -43,7 +43,7 @@ fn a_cache_larger_than_the_memory_available_is_reported_at_the_start() {
 
 /// The disk has room for the first 16 MiB of 25 MB of blocks.
 #[test]
-fn a_disk_that_will_be_too_small_is_reported_before_anything_is_written() {
+fn a_disk_that_will_be_too_small_is_reported_at_the_start() {
     let spec = Spec { busy_bytes: 500_000, mix: Mix::mainnet(), ..Spec::small(41) };
     let place = Place::new(Chain::Regtest);
     let blocks = place.write("blocks", &with_genesis(&apus_testchain::Chain::new(spec)));
@@ -68,7 +68,7 @@ fn a_disk_that_will_be_too_small_is_reported_before_anything_is_written() {
 
 /// A reindex builds a second set next to the present one, so it needs room for both.
 #[test]
-fn a_disk_with_no_room_for_a_second_utxo_set_is_reported_before_anything_is_written() {
+fn a_disk_without_room_for_a_second_utxo_set_is_reported() {
     let place = Place::new(Chain::Main);
     let blocks = data("mainnet-0-14131.dat");
     let script = "

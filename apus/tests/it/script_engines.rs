@@ -103,7 +103,7 @@ fn a_block_with_a_wrong_script_is_refused_on_the_fast_way() {
 }
 
 #[test]
-fn blocks_with_less_than_two_weeks_of_work_on_top_are_left_to_cores_engine() {
+fn blocks_not_buried_for_two_weeks_are_left_to_cores_engine() {
     let spec = |empty_blocks_after| Spec {
         busy_blocks: 10,
         busy_bytes: 20_000,

@@ -168,7 +168,7 @@ fn level_3_stays_in_the_cache_and_says_how_far_it_came() {
 }
 
 #[test]
-fn pruned_directories_and_those_of_swiftsync_are_verified_as_far_as_they_go() {
+fn pruned_directories_and_those_of_swiftsync_are_verified() {
     let world = long_world();
     let swift = world.place();
     let hints = Some(world.write_hints(&swift, world.height()));

@@ -9,6 +9,7 @@ use apus_testchain::Rng;
 use super::world::{Found, State, WAYS, Way, World};
 use super::{Trial, Verdict};
 use crate::Result;
+use crate::process::wait_or_signal;
 
 /// Kills a command up to four times, and then lets it finish.
 pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
@@ -35,9 +36,7 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
     };
     for _ in 0..rng.between(1, 4) {
         let mut child = world.spawn(&world.args(way, &target), Stdio::null())?;
-        std::thread::sleep(world.moment(way, rng));
-        child.kill()?;
-        child.wait()?;
+        wait_or_signal(&mut child, world.moment(way, rng), "KILL")?;
         if rng.percent(50) && target.join("regtest/chainstate/CURRENT").exists() {
             match world.read(&target)? {
                 Found::Right(height) if height >= committed => committed = height,

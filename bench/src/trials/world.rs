@@ -15,7 +15,7 @@ use apus_wire::{Chain as NetworkName, Network};
 
 use super::truth::Truth;
 use crate::Result;
-use crate::process::Programs;
+use crate::process::{Programs, wait_or_signal};
 
 /// The time after which a command counts as hanging. No command needs a hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -211,10 +211,7 @@ impl World {
         for _ in 0..INTERRUPTS_MAX {
             self.start_from(way.starts_from(), target)?;
             let mut child = self.spawn(&self.args(way, target), Stdio::null())?;
-            std::thread::sleep(self.moment(way, rng));
-            let pid = child.id().to_string();
-            Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status()?;
-            child.wait()?;
+            wait_or_signal(&mut child, self.moment(way, rng), "INT")?;
             if is_left(target) {
                 return Ok(());
             }
@@ -318,17 +315,7 @@ impl World {
         let (out, err) = (self.place.path().join("stdout"), self.place.path().join("stderr"));
         command.stdin(Stdio::null());
         command.stdout(fs::File::create(&out)?).stderr(fs::File::create(&err)?);
-        let (mut child, begun) = (command.spawn()?, Instant::now());
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if begun.elapsed() > PATIENCE {
-                child.kill()?;
-                break child.wait()?;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        };
+        let status = wait_or_signal(&mut command.spawn()?, PATIENCE, "KILL")?;
         let text = |path: &Path| -> Result<String> {
             Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
         };

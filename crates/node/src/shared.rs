@@ -51,13 +51,13 @@ impl Shared<'_> {
         self.scripts.checks(self.network, self.tree, id)
     }
 
-    /// Reads the block of a step, and checks all rules that need no coins.
-    pub fn checked(&self, step: Step) -> Result<CheckedBlock<BlockBytes>, Fault> {
-        self.checked_until(step, &AtomicBool::new(false))
-    }
-
-    /// Does the same as [`Shared::checked`], but stops waiting for the block if `halt` is raised.
-    pub fn checked_until(
+    /// Reads the block of a step, or waits for a peer to send it, and checks all rules that need no
+    /// coins.
+    ///
+    /// # Errors
+    /// The block is damaged or breaks a rule, no peer has it, the disk fails, or `halt` was raised
+    /// while it was waited for.
+    pub fn checked(
         &self,
         step: Step,
         halt: &AtomicBool,
@@ -65,8 +65,10 @@ impl Shared<'_> {
         self.checked_as(step, History::New, halt)
     }
 
-    /// Does the same as [`Shared::checked_until`]; `of_peers` says what is known of a block from a
-    /// peer.
+    /// Does the same as [`Shared::checked`]; `of_peers` says what is known of a block from a peer.
+    ///
+    /// # Errors
+    /// As for [`Shared::checked`].
     pub fn checked_as(
         &self,
         step: Step,
@@ -95,9 +97,9 @@ impl Shared<'_> {
         check_bytes(self.tree, step, history, bytes)
     }
 
-    /// Reads a stored block that has passed [`Shared::checked`] before, provided that `is_known`
+    /// Reads a stored block that has passed [`Shared::checked`] before, provided that `is_same`
     /// confirms its bytes. Its transactions are not hashed again.
-    pub fn known(
+    pub fn read_again(
         &self,
         step: Step,
         is_same: impl FnOnce(&[u8]) -> bool,
@@ -118,13 +120,11 @@ impl Shared<'_> {
 
     /// Checks the block of a step as [`Shared::checked`] does, and lays out the coins that it
     /// spends and creates.
-    pub fn prepare(&self, step: Step) -> Result<Prepared, Fault> {
-        self.prepare_until(step, &AtomicBool::new(false))
-    }
-
-    /// Does the same as [`Shared::prepare`], but stops waiting for the block if `halt` is raised.
-    pub fn prepare_until(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
-        let block = self.checked_until(step, halt)?;
+    ///
+    /// # Errors
+    /// As for [`Shared::checked`].
+    pub fn prepare(&self, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
+        let block = self.checked(step, halt)?;
         let _timer = self.clock.start(Stage::Check);
         Ok(Prepared::new(block, self.tree.node(step.id).height))
     }

@@ -238,6 +238,9 @@ mod tests {
 
     use super::*;
 
+    /// The longest that a thread may take until it waits for a block.
+    const LIMIT: Duration = Duration::from_secs(60);
+
     /// What is noted of blocks, and blocks that have come, are of those that were wanted then.
     #[test]
     fn what_was_before_is_forgotten_when_others_are_wanted() {
@@ -247,7 +250,8 @@ mod tests {
         let id = tree.genesis();
         let lanes = std::iter::once(0..1).collect();
         let wanted = Wanted { blocks: Arc::new([id]), lanes, ..Wanted::default() };
-        let feed = Feed::new(bounded(1).0);
+        let (wake, wakes) = bounded(1);
+        let feed = Feed::new(wake);
         let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
         feed.begin(wanted.clone());
         assert_eq!(feed.next(&halt), None);
@@ -262,12 +266,12 @@ mod tests {
         assert!(feed.take_notes().is_empty(), "a lane was another one then");
         assert!(feed.left().is_empty());
         // Nobody has it, and a thread that waits for it ends when it is told to stop.
+        assert!(wakes.try_recv().is_ok(), "a note wakes the thread that talks to peers");
         let fetched = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| feed.fetch(&tree, step, &go_on));
-            while feed.state().notes.is_empty() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let is_noted = wakes.recv_timeout(LIMIT);
             go_on.store(true, Relaxed);
+            assert!(is_noted.is_ok(), "it waits for the block");
             waiting.join().unwrap()
         });
         assert!(matches!(fetched, Err(Fault::Stopped)));

@@ -43,7 +43,7 @@ use apus_node::options::Options;
 use apus_node::progress::Observer;
 use apus_node::sources::BlockBytes;
 use apus_node::threads;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left, store_left_from};
@@ -74,8 +74,8 @@ pub struct Peers {
     traffic: Arc<Traffic>,
     /// The height of the tip, which new peers are told.
     height: Arc<AtomicU32>,
-    /// Ends the thread that listens.
-    over: Arc<AtomicBool>,
+    /// Ends the thread that listens when it is dropped.
+    _listening: Sender<()>,
     /// How long to wait for a peer that does not answer.
     patience: Duration,
 }
@@ -109,9 +109,9 @@ impl Peers {
         });
         let file = options.network_dir().join(ADDRESSES_FILE);
         let dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
-        let over = Arc::new(AtomicBool::new(false));
+        let (listening, over) = bounded(0);
         if peers.listen {
-            link::listen(peers.port, Arc::clone(&over), events).map_err(|error| {
+            link::listen(peers.port, over, events).map_err(|error| {
                 let port = peers.port;
                 SyncError::Input(format!("cannot listen on port {port}: {error}"))
             })?;
@@ -136,7 +136,7 @@ impl Peers {
             peers.gone_after,
         );
         let (connections, patience) = (Mutex::new(connections), peers.patience);
-        Ok(Self { feed, connections, traffic, height, over, patience })
+        Ok(Self { feed, connections, traffic, height, _listening: listening, patience })
     }
 
     /// The options for peers, if there are to be any and somebody to connect to, or somebody who
@@ -230,7 +230,6 @@ impl BlockPeers for Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        self.over.store(true, Relaxed);
         self.connections().save();
     }
 }

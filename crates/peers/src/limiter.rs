@@ -32,13 +32,41 @@ impl Limiter {
     /// Takes note of bytes that have come, and sleeps if they came too soon: then the connection
     /// fills up, and the peer has to wait.
     pub fn take(&self, bytes: u64) {
-        let Some(rate) = self.bytes_per_second else { return };
-        let now = Instant::now();
-        let wait = {
-            let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
-            *paid = (*paid).max(now) + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-            *paid - now
-        };
-        std::thread::sleep(wait);
+        if self.bytes_per_second.is_some() {
+            std::thread::sleep(self.wait_after(bytes, Instant::now()));
+        }
+    }
+
+    /// Takes note of bytes that have come at `now`, and returns how long to wait before more are
+    /// read.
+    fn wait_after(&self, bytes: u64, now: Instant) -> Duration {
+        let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
+        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        *paid = (*paid).max(now) + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        *paid - now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_all_connections_take_their_time() {
+        let limiter = Limiter::new(Some(1_000));
+        let begun = Instant::now();
+        let after = |bytes, ms| limiter.wait_after(bytes, begun + Duration::from_millis(ms));
+        assert_eq!(after(500, 0), Duration::from_millis(500));
+        assert_eq!(after(500, 100), Duration::from_millis(900), "what came before counts");
+        assert_eq!(after(100, 1_100), Duration::from_millis(100), "a pause is not saved up");
+        assert_eq!(Limiter::new(None).wait_after(u64::MAX, begun), Duration::ZERO);
+    }
+
+    #[test]
+    fn as_many_bytes_are_read_at_once_as_take_a_hundredth_of_a_second() {
+        let at_once = |rate| Limiter::new(rate).bytes_at_once();
+        assert_eq!(at_once(Some(1_000_000)), 10_000);
+        assert_eq!(at_once(Some(1)), 512);
+        assert_eq!(at_once(None), usize::MAX);
     }
 }

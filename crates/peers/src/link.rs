@@ -5,8 +5,6 @@ use std::io::{self, BufReader, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_net::{
@@ -14,7 +12,7 @@ use apus_net::{
 };
 use apus_node::threads;
 use apus_wire::message::{Command, Raw};
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
 use super::limiter::Limiter;
 use super::receiving::{Received, Receiving};
@@ -24,6 +22,8 @@ use super::route::{Routes, TIMEOUT, Unreachable};
 const OUTGOING_MAX: usize = 1024;
 /// The bytes that are read ahead, so that small messages take few calls.
 const READ_AHEAD: usize = 64 << 10;
+/// Time from one look for connections that others have opened to the next.
+const ACCEPT_EVERY: Duration = Duration::from_millis(100);
 
 /// What the threads of connections report.
 pub(super) enum Event {
@@ -120,15 +120,15 @@ pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
     });
 }
 
-/// Reports connections to `port` until `stop` is raised.
+/// Reports connections to `port` until the sender of `over` is dropped.
 ///
 /// # Errors
 /// Nobody can listen there.
-pub(super) fn listen(port: u16, stop: Arc<AtomicBool>, events: Sender<Event>) -> io::Result<()> {
+pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io::Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
     listener.set_nonblocking(true)?;
     threads::spawn_free("apus-listen".to_string(), move || {
-        while !stop.load(Relaxed) {
+        loop {
             match listener.accept() {
                 Ok((stream, _)) => {
                     let is_ready = stream.set_nonblocking(false).is_ok();
@@ -136,7 +136,11 @@ pub(super) fn listen(port: u16, stop: Arc<AtomicBool>, events: Sender<Event>) ->
                         return;
                     }
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                Err(_) => {
+                    if over.recv_timeout(ACCEPT_EVERY) == Err(RecvTimeoutError::Disconnected) {
+                        return;
+                    }
+                }
             }
         }
     });

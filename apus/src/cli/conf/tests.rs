@@ -161,7 +161,7 @@ fn the_network_comes_from_the_command_line_or_the_top_of_the_file() {
     assert!(twice.contains("chain=main from the command line and regtest from"), "{twice}");
     assert!(twice.contains("/home/bitcoin.conf:2"), "{twice}");
     let word = conf("regtest=true").unwrap();
-    assert!(word.loaded.warnings[0].starts_with("/home/bitcoin.conf:1: 'true' counts as 0"));
+    assert!(word.loaded.warnings[0].starts_with("/home/bitcoin.conf:1: 'true' is read as 0"));
     let unknown = conf("chain=mainnet").unwrap_err();
     assert!(unknown.contains("'mainnet' from /home/bitcoin.conf:1"), "{unknown}");
 }
@@ -310,7 +310,7 @@ fn a_run_says_what_it_took_from_which_file() {
     assert_eq!(used[1].0, Path::new("/big/testnet4/settings.json"));
     assert_eq!(used[1].1, ["dbcache=4GB"]);
     assert_eq!(config.loaded.warnings.len(), 1);
-    assert!(config.loaded.warnings[0].contains("dbcache=4GB counts as dbcache=4"));
+    assert!(config.loaded.warnings[0].contains("dbcache=4GB is read as dbcache=4"));
 }
 
 /// Every list of at most `N` actions from 1 to `last`, none twice in a row, in the order of Core's

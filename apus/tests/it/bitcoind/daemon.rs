@@ -3,13 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use apus_hash::Hash;
 
 use crate::support::ports::free_port;
+use crate::support::waiting::{comes_true, wait_until};
 use crate::support::{Place, note_skipped};
-
-/// The longest that a daemon may take to start or to stop.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The program that an environment variable names; without one, says that `test` is skipped.
 pub fn program_in(variable: &str, test: &str) -> Option<PathBuf> {
@@ -53,13 +52,14 @@ impl Daemon {
             rpcport,
             port,
         };
-        let started = Instant::now();
-        while daemon.try_ask(&["getblockcount"]).is_none() {
-            let log = || std::fs::read_to_string(place.network_dir().join("debug.log"));
-            let is_lost = daemon.child.try_wait().unwrap().is_some() || started.elapsed() > TIMEOUT;
-            assert!(!is_lost, "bitcoind does not start:\n{}", log().unwrap_or_default());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let mut answers = false;
+        let is_settled = comes_true(|| {
+            answers = daemon.try_ask(&["getblockcount"]).is_some();
+            answers || daemon.child.try_wait().unwrap().is_some()
+        });
+        let log = || std::fs::read_to_string(place.network_dir().join("debug.log"));
+        let is_ready = is_settled && answers;
+        assert!(is_ready, "bitcoind does not start:\n{}", log().unwrap_or_default());
         daemon
     }
 
@@ -130,11 +130,14 @@ impl Daemon {
     /// Stops it, and waits for its end.
     pub fn stop(mut self) {
         self.ask(&["stop"]);
-        let started = Instant::now();
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < TIMEOUT, "bitcoind does not stop");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("bitcoind stops", || self.child.try_wait().unwrap().is_some());
+    }
+
+    /// Waits until this block is the best one.
+    #[track_caller]
+    pub fn wait_for_tip(&self, hash: &Hash) {
+        let hash = hash.to_string();
+        wait_until("bitcoind has the tip", || self.ask(&["getbestblockhash"]) == hash);
     }
 }
 

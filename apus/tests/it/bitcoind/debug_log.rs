@@ -19,9 +19,7 @@ fn the_lines_about_tips_are_cores() {
     std::fs::remove_file(&path).unwrap();
     // Core connects the same blocks again.
     let daemon = Daemon::start(&bitcoind, &place, &["-reindex-chainstate"]);
-    while daemon.ask(&["getbestblockhash"]) != world.tip().to_string() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    daemon.wait_for_tip(&world.tip());
     daemon.stop();
     let mut theirs = tips(&std::fs::read_to_string(&path).unwrap());
     theirs.retain(|tip| tip.height > 0);

@@ -20,6 +20,7 @@ use crate::support::Place;
 use crate::support::program::{apus, assert_ends};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::World;
+use crate::support::waiting::wait_until;
 use crate::swiftsync::pruned::swift_options;
 
 /// Options of a bitcoind whose block files are small, and that prunes by hand.
@@ -177,11 +178,7 @@ fn core_begins_anew_where_a_swiftsync_has_not_ended() {
         let daemon = Daemon::start(&bitcoind, &place, &SMALL);
         assert_eq!(daemon.ask(&["getblockcount"]), "0");
         daemon.ask(&["addnode", &server.address(), "onetry"]);
-        let begun = std::time::Instant::now();
-        while daemon.ask(&["getbestblockhash"]) != world.tip().to_string() {
-            assert!(begun.elapsed().as_secs() < 60, "at {}", daemon.ask(&["getblockcount"]));
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        daemon.wait_for_tip(&world.tip());
         // All of its blocks are there now, and it knows where.
         assert_eq!(json(&daemon.ask(&["getblockchaininfo"]))["pruneheight"], 0);
         daemon.ask(&["pruneblockchain", "300"]);
@@ -236,14 +233,11 @@ fn an_index_of_cores_holds_pruning_back() {
     sync_with(&place, &stop, &world.blocks);
     let indexed = ["-fastprune", "-prune=1", "-coinstatsindex", "-blockfilterindex"];
     let daemon = Daemon::start(&bitcoind, &place, &indexed);
-    loop {
+    wait_until("both indexes are synced", || {
         let info = json(&daemon.ask(&["getindexinfo"]));
         let indexes = info.as_object().unwrap();
-        if indexes.len() == 2 && indexes.values().all(|index| index["synced"] == true) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        indexes.len() == 2 && indexes.values().all(|index| index["synced"] == true)
+    });
     daemon.stop();
     let target = options(&place, Some(Prune::Target(SPARE)));
     let summary = sync_with(&place, &target, &world.blocks);

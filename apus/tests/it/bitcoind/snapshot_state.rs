@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
@@ -20,6 +20,7 @@ use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::Mode;
+use crate::support::waiting::wait_until;
 
 /// Blocks that bitcoind connects on top of the snapshot.
 const ON_TOP: usize = 5;
@@ -278,16 +279,11 @@ fn core_goes_on_after_old_blocks_are_pruned() {
 /// Waits until bitcoind has validated the blocks up to the snapshot.
 #[track_caller]
 fn wait_until_validated(daemon: &Daemon) {
-    let begun = Instant::now();
-    let is_validated = || {
+    wait_until("bitcoind has validated the snapshot", || {
         let states = daemon.ask_json(&["getchainstates"]);
         let states = states["chainstates"].as_array().unwrap();
         states.len() == 1 && states[0]["validated"] == true
-    };
-    while !is_validated() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    });
 }
 
 /// Panics unless bitcoind mines a block, after which it holds its block index against itself.

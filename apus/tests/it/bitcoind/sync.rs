@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{ChildStderr, Stdio};
-use std::time::{Duration, Instant};
 
 use apus_net::{PeerOptions, Target};
 use apus_node::{AssumeValid, Method, Options};
@@ -15,6 +14,7 @@ use crate::support::Place;
 use crate::support::ports::free_port;
 use crate::support::program::{program_on, signal};
 use crate::support::swift::{try_reindex_with, try_sync_with};
+use crate::support::waiting::wait_until;
 
 /// bitcoind on what files have of the chain.
 fn serving(bitcoind: &Path, transport: &str) -> (Place, Daemon) {
@@ -148,19 +148,14 @@ fn each_way_from_btcd() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let started = Instant::now();
     for way in WAYS {
         let place = world().place();
         // It has the chain only once it has synced.
         let options = from_peer(&place, way, &address, true);
-        loop {
+        wait_until("btcd has synced", || {
             let summary = try_sync_with(&options, &[]);
-            if summary.is_ok_and(|summary| summary.best_block.to_string() == tip) {
-                break;
-            }
-            assert!(started.elapsed() < Duration::from_secs(60), "btcd does not sync");
-            std::thread::sleep(Duration::from_millis(300));
-        }
+            summary.is_ok_and(|summary| summary.best_block.to_string() == tip)
+        });
     }
     child.kill().unwrap();
     child.wait().unwrap();

@@ -28,7 +28,7 @@ enum Volume {
 const VOLUMES: [Volume; 3] = [Volume::Spill, Volume::Blocks, Volume::Chainstate];
 
 #[test]
-fn a_full_disk_in_any_pass_stops_a_join_that_carries_on_when_there_is_room() {
+fn a_join_stopped_by_a_full_disk_carries_on_with_room() {
     // Room for what both runs may reserve, 16 MiB for each worker's block file, and for the 50 MiB
     // that must stay free.
     run_on_small_disk(200, "crash_join::full::on_a_small_disk");

@@ -8,11 +8,11 @@ mod stopped;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use apus_coins::Chainstate;
 use apus_disk::{Disk, PowerCut};
@@ -29,8 +29,9 @@ use rustix::process::Signal;
 use crate::peers::world::Told;
 use crate::support::Place;
 use crate::support::judge::Judge;
+use crate::support::killed::{Changes, is_killed, killing_at};
 use crate::support::power::{counted, failing};
-use crate::support::program::{program_on, signal, start};
+use crate::support::program::{Lines, other_process, program_on, signal};
 use crate::support::swift::{Indexed, Mode, World, small_chain};
 
 /// The passes of a join, in order.
@@ -319,7 +320,7 @@ impl PowerCuts {
 }
 
 #[test]
-fn a_power_cut_at_any_moment_shows_all_or_nothing_and_is_carried_on_from() {
+fn a_power_cut_at_any_moment_shows_all_or_nothing() {
     let mut cuts = PowerCuts { test: Test::small(91), rng: Rng::new(91, 1), carried_on: [0; 3] };
     let bases = BEGUN.map(|begun| (begun, cuts.test.begin(begun)));
     // A cut may come before the first save of a pass, so it takes some to have seen each.
@@ -342,37 +343,67 @@ fn long_chain() -> Chain {
     Chain::new(Spec { empty_blocks_after: 0, ..Spec::mainnet_like(92, 60, 6_000_000) })
 }
 
-fn start_join(place: &Place, source: &Path) -> Child {
+fn program(place: &Place, source: &Path) -> Command {
     let args = ["sync", "--method=join", "--joindepth=0", "--assumevalid=0", "--par=2"];
     let mut command = program_on(place, &args);
-    command.arg("--from").arg(source);
-    start(command)
+    command.arg("--debug=validation").arg("--from").arg(source);
+    command
+}
+
+/// The options of [`program`].
+fn options_of_program(datadir: PathBuf, place: &Place) -> Options {
+    Options { datadir, method: Some(Method::Join), join_depth: 0, ..place.options() }
+}
+
+/// The environment variable that gives [`killed_child`] its task: data directory, source, and the
+/// number of the change to files at which it is to kill itself.
+const CHILD: &str = "APUS_TEST_JOIN_CHILD";
+
+/// Not a test, but a process that the test below starts, and that kills itself.
+#[test]
+#[ignore = "a process that another test starts, and that kills itself"]
+fn killed_child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let [datadir, source, number] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let options = options_of_program(datadir.into(), &place);
+    let (disk, stop) = (killing_at(number.parse().unwrap()), AtomicBool::new(false));
+    sync::sync_on(&disk, &options, &[source.into()], Watch::new(&Unobserved, &stop)).unwrap();
 }
 
 #[test]
-fn killed_at_random_moments_it_ends_right() {
+fn interrupted_and_killed_it_ends_right() {
     let test = Test::of(&long_chain());
     let mut rng = Rng::new(92, 1);
-    let timed = test.world.place();
-    let begun = Instant::now();
-    assert!(start_join(&timed, &test.source).wait().unwrap().success());
-    let whole = begun.elapsed();
-    test.assert_right(&timed, "not interrupted");
-    let place = test.world.place();
-    for number in 0..3 {
+    let (whole, place) = (test.world.place(), test.world.place());
+    let (disk, changes) = Changes::counted();
+    let options = options_of_program(whole.datadir(), &whole);
+    test.run(Begun::Empty, &disk, &options, &Watcher::default()).unwrap();
+    test.assert_right(&whole, "not interrupted");
+    let assert_none_or_all = || {
+        let (shown, tip) = (committed(&place), (test.world.height(), test.world.tip()));
+        assert!(shown.is_none_or(|shown| shown == tip), "{shown:?}");
+    };
+    let (changes, mut ends) = (changes.count(), [0, 0]);
+    // As it begins, and after the first two passes.
+    for (words, number) in [("Joining blocks", 0), ("read blocks", 1), ("matched spends", 2)] {
         // An interrupt saves what is done; then it is killed while it carries on.
-        for kind in [Signal::INT, Signal::KILL] {
-            let mut child = start_join(&place, &test.source);
-            let share = 5 + rng.below(25) as u32 + 10 * number;
-            std::thread::sleep(whole * share / 100);
-            signal(&child, kind);
-            child.wait().unwrap();
-            let shown = committed(&place);
-            let tip = (test.world.height(), test.world.tip());
-            assert!(shown.is_none_or(|shown| shown == tip), "{shown:?}");
-        }
+        let mut command = program(&place, &test.source);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = Lines::of(child.stderr.take().unwrap());
+        ends[0] += u32::from(lines.wait_for(&[words]));
+        signal(&child, Signal::INT);
+        child.wait().unwrap();
+        assert_none_or_all();
+        let share = 5 + rng.below(25) + 10 * number;
+        let (datadir, source) = (place.datadir(), test.source.display());
+        let told = format!("{}|{source}|{}", datadir.display(), changes * share / 100);
+        ends[1] += u32::from(is_killed(other_process("crash_join::killed_child", CHILD, &told)));
+        assert_none_or_all();
     }
-    assert!(start_join(&place, &test.source).wait().unwrap().success());
+    println!("{ends:?} of 3 ends, {changes} changes");
+    assert!(ends.iter().all(|times| *times > 0), "{ends:?}");
+    assert!(program(&place, &test.source).output().unwrap().status.success());
     test.assert_right(&place, "killed");
     let judge = Judge::open(&place).expect("the engine opens it");
     judge.read_everything();

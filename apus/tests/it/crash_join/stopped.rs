@@ -162,7 +162,7 @@ fn assert_rev_files_hold_nothing_else(place: &Place, what: &str) {
 }
 
 #[test]
-fn blocks_that_were_read_as_assumed_valid_are_read_again_once_they_are_not() {
+fn blocks_that_are_no_longer_assumed_valid_are_read_again() {
     let test = Test::small(96);
     let (none, all) = (Hash::ZERO, Hash([0xff; 32]));
     for (first, then, again) in [(none, all, true), (all, none, false), (none, none, false)] {

@@ -43,7 +43,7 @@ fn of_a_chain_with_every_rare_script_as_counted_by_hand() {
 }
 
 #[test]
-fn coins_are_those_that_the_generator_knows_in_the_order_of_the_chainstate() {
+fn coins_are_those_of_the_generator_in_the_chainstates_order() {
     let place = synced(&blocks());
     let found = csv(&place, "coins", &[]);
     let known = small(5).utxos().map(|coin| {

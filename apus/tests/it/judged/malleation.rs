@@ -75,7 +75,7 @@ fn chain() -> (Vec<Vec<u8>>, Block) {
 }
 
 #[test]
-fn a_block_is_taken_whole_after_its_hashes_came_as_a_transaction() {
+fn a_block_is_taken_after_its_hashes_came_as_a_transaction() {
     let (blocks, block) = chain();
     let whole = encode_block(&block);
     let hashes: Vec<u8> =

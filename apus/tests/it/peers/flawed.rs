@@ -1,20 +1,18 @@
 //! Peers with flaws: whoever is slow, stalls, sends corrupt blocks, has another branch or dies does
 //! not keep a sync from its end.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::Outgoing;
-use apus_node::Method;
+use apus_node::{Method, Phase};
 use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_testchain::{Rng, rounds};
 use apus_wire::message::{Command, Message};
 
-use super::world::{WAYS, assert_as_from_files_in_the_end, chain, world};
+use super::world::{Told, WAYS, assert_as_from_files_in_the_end, chain, world};
 use crate::support::blocks;
+use crate::support::waiting::{Gate, be_slow};
 
 /// What a peer does otherwise than it should.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,8 +32,6 @@ enum Flaw {
     Lacks(usize),
     /// Does not answer when asked for headers.
     NoHeaders,
-    /// Takes so long for its first headers.
-    LateHeaders(Duration),
 }
 
 struct Flawed {
@@ -50,7 +46,7 @@ impl Flawed {
         let mut payload = self.honest.chain.block(height);
         self.sent += 1;
         match self.flaw {
-            Flaw::Slow(time) => std::thread::sleep(time),
+            Flaw::Slow(time) => be_slow(time),
             Flaw::Stalls(count) if self.sent > count => return Ok(()),
             Flaw::Dies(count) if self.sent > count => return Err(Hangup),
             // The last byte is of a transaction's lock time.
@@ -80,11 +76,6 @@ impl Answers for Flawed {
                 list.iter().try_for_each(|item| self.block(&item.hash, out))
             }
             (Message::GetHeaders(_), Flaw::NoHeaders) => Ok(()),
-            (Message::GetHeaders(_), Flaw::LateHeaders(time)) => {
-                std::thread::sleep(time);
-                self.flaw = Flaw::None;
-                self.honest.answer(message, out)
-            }
             _ => self.honest.answer(message, out),
         }
     }
@@ -129,7 +120,8 @@ fn sync_from_five(way: Method) -> bool {
         Flaw::Dies(10),
     ];
     let servers = flaws.map(|flaw| flawed(flaw, true));
-    let told = assert_as_from_files_in_the_end(way, &servers.each_ref());
+    let told = Told::default();
+    assert_as_from_files_in_the_end(&told, way, &servers.each_ref());
     let at = |index: usize| servers[index].address().to_string();
     assert!(told.count(&format!("peer {}: ", at(0))) < 3, "the slow one is dropped on and on");
     assert_eq!(told.count(&format!("Dropped peer {}", at(3))), 0, "a branch is no fault");
@@ -144,35 +136,50 @@ fn a_sync_ends_with_five_peers_none_of_which_is_good() {
     }
 }
 
-/// A peer that tells when it is connected.
-struct Connected {
-    answers: Flawed,
-    is_connected: Arc<AtomicBool>,
+/// What two peers wait for so that their headers come one after the other.
+#[derive(Clone, Default)]
+struct Steps {
+    /// The first one is asked for headers.
+    asked: Gate,
+    /// The second one is connected.
+    connected: Gate,
 }
 
-impl Answers for Connected {
+/// A peer that shows its headers once another one is connected.
+struct First {
+    answers: Flawed,
+    steps: Steps,
+}
+
+impl Answers for First {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        if let Message::Verack = message {
-            self.is_connected.store(true, SeqCst);
+        if let Message::GetHeaders(_) = message {
+            self.steps.asked.open();
+            self.steps.connected.wait();
         }
         self.answers.answer(message, out)
     }
 }
 
-/// A peer that has no headers to show before another one is connected.
-struct AfterAnother {
+/// A peer that greets us once the first one is asked for headers, and shows its own headers once
+/// `shown` is open.
+struct Second {
     answers: Flawed,
-    is_connected: Arc<AtomicBool>,
+    steps: Steps,
+    shown: Gate,
 }
 
-impl Answers for AfterAnother {
+impl Answers for Second {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        let begun = Instant::now();
-        while matches!(message, Message::GetHeaders(_))
-            && !self.is_connected.load(SeqCst)
-            && begun.elapsed() < Duration::from_secs(20)
-        {
-            std::thread::sleep(Duration::from_millis(10));
+        match message {
+            Message::Version(_) => {
+                self.steps.asked.wait();
+            }
+            Message::Verack => self.steps.connected.open(),
+            Message::GetHeaders(_) => {
+                self.shown.wait();
+            }
+            _ => {}
         }
         self.answers.answer(message, out)
     }
@@ -180,19 +187,26 @@ impl Answers for AfterAnother {
 
 #[test]
 fn a_better_branch_that_comes_late_wins() {
-    let late = Flaw::LateHeaders(Duration::from_secs(2));
     let magic = world().place().network.magic;
     for way in WAYS {
-        let connected = Arc::new(AtomicBool::new(false));
-        let (is_connected, begin) = (Arc::clone(&connected), answering(Flaw::Fork(100)));
+        let (told, steps) = (Told::default(), Steps::default());
+        // The other branch is worked on, or too short for the hints.
+        let phase = match way {
+            Method::SwiftSync => Phase::WaitingForHeaders,
+            Method::Join => Phase::JoinReading,
+            Method::InOrder => Phase::Connecting,
+        };
+        let shown = told.when_seen(move |progress| progress.phase == phase);
+        let (first, begin) = (steps.clone(), answering(Flaw::Fork(100)));
         let fork = Server::start(magic, false, move || {
-            Box::new(AfterAnother { answers: begin(), is_connected: Arc::clone(&is_connected) })
+            Box::new(First { answers: begin(), steps: first.clone() })
         });
-        let (is_connected, begin) = (connected, answering(late));
+        let begin = answering(Flaw::None);
         let late = Server::start(magic, false, move || {
-            Box::new(Connected { answers: begin(), is_connected: Arc::clone(&is_connected) })
+            let (steps, shown) = (steps.clone(), shown.clone());
+            Box::new(Second { answers: begin(), steps, shown })
         });
-        assert_as_from_files_in_the_end(way, &[&fork.unwrap(), &late.unwrap()]);
+        assert_as_from_files_in_the_end(&told, way, &[&fork.unwrap(), &late.unwrap()]);
     }
 }
 
@@ -219,6 +233,7 @@ fn random_peers_come_to_the_same_if_one_has_everything() {
             flaws.iter().map(|flaw| flawed(*flaw, rng.below(2) == 0)).collect();
         let way = WAYS[rng.below(3) as usize];
         println!("round {round}: {way:?} {flaws:?}");
-        assert_as_from_files_in_the_end(way, &servers.iter().collect::<Vec<_>>());
+        let servers = servers.iter().collect::<Vec<_>>();
+        assert_as_from_files_in_the_end(&Told::default(), way, &servers);
     }
 }

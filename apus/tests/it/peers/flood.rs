@@ -1,52 +1,78 @@
 //! Peers that flood us with messages or connections, and one that sends a byte at a time: memory
 //! stays bounded, and the sync ends.
 
-use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use apus_hash::sha256d;
 use apus_net::Outgoing;
-use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_wire::message::{
     Command, Inventory, InventoryItem, InventoryKind, Message, Nonce, Raw, encode,
 };
 
+use super::held::{Held, late};
 use super::world::{chain, tip, world};
 use crate::support::ports::free_port;
 use crate::support::program::program_on;
+use crate::support::waiting::{Gate, LIMIT, wait_until};
 
 /// The most connections that are open to us at a time. By default 125 are let in.
 const CONNECTIONS: usize = 400;
+/// Connections that are opened to us in all.
+const CONNECTIONS_ALL: usize = 600;
+/// The floods of a peer that are waited for.
+const FLOODS: usize = 4;
+/// Time from one byte of a peer that sends them one by one to the next.
+const DRIP_EVERY: Duration = Duration::from_millis(100);
 /// Memory that all floods together may take beyond a sync without them.
 const MEMORY_MAX: u64 = 96 << 20;
 
-/// A peer that sends these messages again and again, so many for each message of ours.
+/// A peer without blocks that sends these messages again and again, so many for each message of
+/// ours.
 struct Flooding {
     honest: Honest,
     messages: Vec<Outgoing>,
     times: usize,
+    floods: usize,
+    /// Opens after so many floods, or at the end of the connection.
+    done: Gate,
 }
 
 impl Answers for Flooding {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        // Those before are sent.
+        if self.floods >= FLOODS {
+            self.done.open();
+        }
         self.honest.answer(message, out)?;
         if !matches!(message, Message::Version(_)) {
+            self.floods += 1;
             (0..self.times).for_each(|_| out.extend_from_slice(&self.messages));
         }
         Ok(())
     }
 }
 
-fn flooding(messages: Vec<Outgoing>, times: usize) -> Server {
+impl Drop for Flooding {
+    fn drop(&mut self) {
+        // One that is tried with the other transport is dropped without any.
+        if self.floods > 0 {
+            self.done.open();
+        }
+    }
+}
+
+fn flooding(messages: Vec<Outgoing>, times: usize) -> (Server, Gate) {
+    let done = Gate::default();
+    let gate = done.clone();
     let begin = move || -> Box<dyn Answers> {
-        let (honest, messages) = (Honest::new(chain()), messages.clone());
-        Box::new(Flooding { honest, messages, times })
+        let genesis = ServedChain::of(world().blocks[..1].to_vec());
+        let (honest, messages, done) = (Honest::new(genesis), messages.clone(), gate.clone());
+        Box::new(Flooding { honest, messages, times, floods: 0, done })
     };
-    Server::start(world().place().network.magic, false, begin).unwrap()
+    (Server::start(world().place().network.magic, false, begin).unwrap(), done)
 }
 
 /// A message of a thousand addresses, different ones for each `number`.
@@ -70,40 +96,28 @@ fn unknown_blocks() -> Outgoing {
     Outgoing::new(&Inventory(Command::INV, &items))
 }
 
-/// An honest peer that takes its time for blocks, so that the floods have theirs.
-fn patient() -> Server {
-    struct Patient(Honest);
-    impl Answers for Patient {
-        fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-            if let Message::GetData(list) = message {
-                std::thread::sleep(Duration::from_millis(20) * list.len() as u32);
-            }
-            self.0.answer(message, out)
-        }
-    }
-    let begin = || -> Box<dyn Answers> { Box::new(Patient(Honest::new(chain()))) };
-    Server::start(world().place().network.magic, true, begin).unwrap()
-}
-
 /// A peer that sends a byte of its key now and then.
 fn dripping() -> Server {
     let talk = |mut stream: TcpStream| {
-        while stream.write_all(&[7]).is_ok() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        stream.set_read_timeout(Some(DRIP_EVERY)).unwrap();
+        // It hangs up when the other side does.
+        while stream.write_all(&[7]).is_ok() && !matches!(stream.read(&mut [0; 4096]), Ok(0)) {}
     };
     Server::start_raw(talk).unwrap()
 }
 
 /// Connects to this port again and again, and sends noise, or a part of a block, or nothing.
-fn connect_often(port: u16, is_over: &AtomicBool) -> usize {
+/// Returns how often it was let through.
+fn connect_often(port: u16) -> usize {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    wait_until("somebody listens", || TcpStream::connect(address).is_ok());
     let mut half = Vec::new();
     encode(&Raw(Command::BLOCK, &[0; 500_000]), world().place().network.magic, &mut half);
     half.truncate(100_000);
     let mut open: Vec<TcpStream> = Vec::new();
     let mut count = 0;
-    while !is_over.load(Relaxed) {
-        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+    for _ in 0..CONNECTIONS_ALL {
+        if let Ok(mut stream) = TcpStream::connect_timeout(&address, LIMIT) {
             let _ = stream.set_nonblocking(true);
             let _ = match count % 3 {
                 0 => stream.write(&[0x55; 1000]),
@@ -116,15 +130,14 @@ fn connect_often(port: u16, is_over: &AtomicBool) -> usize {
         if open.len() >= CONNECTIONS {
             open.drain(..CONNECTIONS / 2);
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
     count
 }
 
-/// Peak memory of a sync from an honest peer and these.
-fn peak_memory(others: &[Server], args: &[String]) -> u64 {
+/// Peak memory of a sync from these, and an honest peer that sends blocks once the gates are open.
+fn peak_memory(others: &[Server], done: Vec<Gate>, args: &[String]) -> u64 {
     let place = world().place();
-    let honest = patient();
+    let honest = late(chain(), Held::Blocks, done);
     let mut all = vec!["sync".to_string(), "--json".to_string(), "--assumevalid=0".to_string()];
     let servers = others.iter().chain([&honest]);
     all.extend(servers.map(|server| format!("--connect={}", server.address())));
@@ -138,20 +151,24 @@ fn peak_memory(others: &[Server], args: &[String]) -> u64 {
 
 #[test]
 fn floods_take_little_memory() {
-    let alone = peak_memory(&[], &[]);
+    let alone = peak_memory(&[], Vec::new(), &[]);
     let pings: Vec<Outgoing> = (0..1000).map(|n| Outgoing::new(&Nonce(n).ping())).collect();
     let floods = [
         flooding((0..100).map(addresses).collect(), 10),
         flooding(pings, 100),
         flooding(vec![unknown_blocks()], 20),
-        dripping(),
     ];
-    let port = free_port();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let ended = Arc::clone(&is_over);
-    let connecting = std::thread::spawn(move || connect_often(port, &ended));
-    let flooded = peak_memory(&floods, &["--listen=1".to_string(), format!("--port={port}")]);
-    is_over.store(true, Relaxed);
+    let (mut servers, mut done): (Vec<Server>, Vec<Gate>) = floods.into_iter().unzip();
+    servers.push(dripping());
+    let (port, connected) = (free_port(), Gate::default());
+    done.push(connected.clone());
+    let connecting = std::thread::spawn(move || {
+        let connections = connect_often(port);
+        connected.open();
+        connections
+    });
+    let listen = ["--listen=1".to_string(), format!("--port={port}")];
+    let flooded = peak_memory(&servers, done, &listen);
     let connections = connecting.join().unwrap();
     let (alone, flooded) = (alone >> 10, flooded >> 10);
     println!("peak memory alone {alone} KiB, with floods {flooded} KiB; {connections} connections");

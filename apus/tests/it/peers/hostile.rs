@@ -1,23 +1,30 @@
 //! Hostile peers: each is dropped, for its own reason, and the sync ends as it should.
 
-use std::io::{BufReader, Write};
+use apus_node::Watch;
+use std::io::{BufReader, Read as _, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus_hash::sha256d;
 use apus_net::{Outgoing, Target, respond};
 use apus_node::Method;
 use apus_peers::serve::{Answers, Hangup, Honest, Server, version};
+use apus_sync as sync;
 use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
     encode,
 };
 use apus_wire::{Header, Network};
 
-use super::world::{assert_as_from_files, chain, try_sync, with_peers, world};
+use super::held::{Held, late};
+use super::world::{
+    Told, assert_as_from_files, assert_as_from_files_telling, chain, with_peers, world,
+};
 use crate::support::blocks;
 use crate::support::ports::free_port;
+use crate::support::waiting::Gate;
 
 /// What a peer sends that it should not.
 enum Deed {
@@ -192,6 +199,7 @@ fn of_blocks() -> Vec<Kind> {
 struct Hostile {
     honest: Honest,
     deed: Deed,
+    done: Gate,
 }
 
 impl Answers for Hostile {
@@ -200,6 +208,7 @@ impl Answers for Hostile {
             (Deed::Version(version), Message::Version(_)) => out.push(version.clone()),
             (Deed::Headers(list), Message::GetHeaders(_)) => {
                 out.push(Outgoing::new(&Headers(list)));
+                self.done.open();
             }
             (Deed::Blocks(change), Message::GetData(list)) => {
                 for item in list.iter() {
@@ -214,11 +223,11 @@ impl Answers for Hostile {
     }
 }
 
-/// Talks by the v1 transport until the other side hangs up.
-fn talk(stream: &TcpStream, deed: Deed) -> Option<()> {
-    let from = BufReader::new(stream);
+/// Talks by the v1 transport until the other side hangs up. The bytes in `first` were read before.
+fn talk(first: &[u8], stream: &TcpStream, deed: Deed, done: &Gate) -> Option<()> {
+    let from = BufReader::new(first.chain(stream));
     let (mut reader, mut writer) = respond(network().magic, false, from, &mut &*stream).ok()?;
-    let mut hostile = Hostile { honest: Honest::new(chain()), deed };
+    let mut hostile = Hostile { honest: Honest::new(chain()), deed, done: done.clone() };
     let (mut buffer, mut out) = (Vec::new(), Vec::new());
     loop {
         let (command, payload) = reader.read(&mut buffer).ok()?;
@@ -240,48 +249,19 @@ fn talk(stream: &TcpStream, deed: Deed) -> Option<()> {
     }
 }
 
-/// An honest peer that takes its time: for blocks, or for its `version`.
-struct Patient {
-    honest: Honest,
-    for_version: Duration,
-    for_block: Duration,
-}
-
-impl Answers for Patient {
-    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        match message {
-            Message::Version(_) => std::thread::sleep(self.for_version),
-            Message::GetData(list) => std::thread::sleep(self.for_block * list.len() as u32),
-            _ => {}
-        }
-        self.honest.answer(message, out)
-    }
-}
-
-fn patient(for_version: u64, for_block: u64) -> Server {
-    let [for_version, for_block] = [for_version, for_block].map(Duration::from_millis);
-    let begin = move || -> Box<dyn Answers> {
-        Box::new(Patient { honest: Honest::new(chain()), for_version, for_block })
-    };
-    Server::start(network().magic, true, begin).unwrap()
-}
-
-/// A server that does this to the first connection of the v1 transport.
-fn hostile(deed: Deed) -> Server {
-    let deed = Mutex::new(Some(deed));
-    let magic = network().magic;
+/// A server that does this to the first connection of the v1 transport, and a gate that opens once
+/// it has, or was hung up on.
+fn hostile(deed: Deed) -> (Server, Gate) {
+    let (deed, done) = (Mutex::new(Some(deed)), Gate::default());
+    let (magic, is_done) = (network().magic, done.clone());
     let talk = move |stream: TcpStream| {
         // Whoever tries v2 first is hung up on. One byte would not tell: the key with which v2
         // begins is random.
         let mut first = [0; 4];
-        let is_v1 = loop {
-            match stream.peek(&mut first) {
-                Ok(1..4) => std::thread::sleep(Duration::from_millis(1)),
-                begun => break begun.is_ok_and(|len| len == 4) && first == magic,
-            }
-        };
+        let is_v1 = (&stream).read_exact(&mut first).is_ok() && first == magic;
         if let Some(deed) = is_v1.then(|| deed.lock().unwrap().take()).flatten() {
-            let _ = talk(&stream, deed);
+            let _ = talk(&first, &stream, deed, &done);
+            done.open();
         }
         // What the other side has sent is read: a connection that is closed with unread bytes is
         // reset, and what we said last is lost with it.
@@ -290,19 +270,21 @@ fn hostile(deed: Deed) -> Server {
         let _ = std::io::copy(&mut &stream, &mut std::io::sink());
         let _ = stream.shutdown(Shutdown::Both);
     };
-    Server::start_raw(talk).unwrap()
+    (Server::start_raw(talk).unwrap(), is_done)
 }
 
 #[test]
 fn each_kind_is_dropped_for_its_own_reason() {
-    // The others have their say before this one has sent all blocks.
-    let (mut servers, mut expected) = (vec![patient(0, 40)], Vec::new());
+    let (mut servers, mut done, mut expected) = (Vec::new(), Vec::new(), Vec::new());
     for Kind { name, reason, deed } in of_the_wire().into_iter().chain(of_messages()) {
-        let server = hostile(deed);
+        let (server, is_done) = hostile(deed);
         expected.push((name, server.address().to_string(), reason));
         servers.push(server);
+        done.push(is_done);
     }
     assert!(expected.len() >= 20, "{}", expected.len());
+    // The others have their say before this one sends a block.
+    servers.insert(0, late(chain(), Held::Blocks, done));
     let told = assert_as_from_files(Method::InOrder, &servers.iter().collect::<Vec<_>>());
     for (name, address, reason) in expected {
         println!("{name}");
@@ -326,38 +308,40 @@ fn messages_that_core_ignores_cost_nothing() {
         message("block", &[]),
         message("block", &[7; 100]),
     ];
-    let server = hostile(Deed::Sends(sent.concat()));
+    let (server, _) = hostile(Deed::Sends(sent.concat()));
     let told = assert_as_from_files(Method::InOrder, &[&server]);
     assert_eq!((told.count("Dropped"), told.count("Lost")), (0, 0));
 }
 
 #[test]
-fn bytes_that_are_not_those_of_a_block_cost_the_peer_and_not_the_block() {
+fn bytes_that_are_not_the_blocks_cost_the_peer() {
     for Kind { name, reason, deed } in of_blocks() {
         println!("{name}");
-        let (hostile, late) = (hostile(deed), patient(1500, 0));
-        let address = hostile.address();
-        let told = assert_as_from_files(Method::Join, &[&hostile, &late]);
-        told.assert_has(&[&format!("Dropped peer {address}:"), reason]);
+        let ((hostile, _), told) = (hostile(deed), Told::default());
+        let dropped = format!("Dropped peer {}:", hostile.address());
+        let late = late(chain(), Held::All, vec![told.when_told(&dropped)]);
+        assert_as_from_files_telling(&told, Method::Join, &[&hostile, &late]);
+        told.assert_has(&[&dropped, reason]);
     }
 }
 
 #[test]
 fn bytes_after_a_block_are_ignored_as_core_does() {
-    let server = hostile(Deed::Blocks(|block| [&block[..], &[0]].concat()));
+    let (server, _) = hostile(Deed::Blocks(|block| [&block[..], &[0]].concat()));
     let told = assert_as_from_files(Method::InOrder, &[&server]);
     assert_eq!(told.count("Dropped"), 0);
 }
 
 #[test]
 fn a_connection_to_our_own_port_is_noticed() {
-    let (honest, port) = (patient(0, 20), free_port());
-    let place = world().place();
+    let (told, port) = (Told::default(), free_port());
+    let honest = late(chain(), Held::All, vec![told.when_told("it is ourselves")]);
+    let (place, stop) = (world().place(), AtomicBool::new(false));
     let mut options = with_peers(&place, Method::InOrder, &[&honest]);
     let peers = options.peers.as_mut().unwrap();
     peers.connect.insert(0, Target::parse("127.0.0.1", port).unwrap());
     (peers.listen, peers.port) = (true, port);
-    let (summary, told) = try_sync(&options);
+    let summary = sync::sync(&options, &[], Watch::new(&told, &stop));
     assert_eq!(summary.unwrap().best_block, world().tip());
     told.assert_has(&["Dropped peer 127.0.0.1:", "it is ourselves"]);
 }
@@ -375,8 +359,8 @@ fn a_peer_that_repeats_what_we_say_is_dropped() {
         }
     }
     let mirror = Server::start(network().magic, true, || Box::new(Mirror)).unwrap();
-    // The mirror has its say before this one has sent all blocks.
-    let honest = patient(1000, 0);
-    let told = assert_as_from_files(Method::InOrder, &[&mirror, &honest]);
+    let told = Told::default();
+    let honest = late(chain(), Held::All, vec![told.when_told("it is ourselves")]);
+    assert_as_from_files_telling(&told, Method::InOrder, &[&mirror, &honest]);
     told.assert_has(&["Dropped peer", "it is ourselves"]);
 }

@@ -1,23 +1,23 @@
 //! A sync that is interrupted or killed carries on, and downloads little again.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Duration;
 
-use apus_net::Outgoing;
-use apus_node::Watch;
-use apus_node::{Method, Observer, Options, Progress};
-use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_disk::{Call, Disk};
+use apus_node::{Method, Observer, Options, Phase, Progress, Watch};
+use apus_peers::serve::Server;
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Rng, rounds};
-use apus_wire::message::Message;
 
+use super::held::{Then, counting};
 use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};
 use crate::support::Place;
-use crate::support::program::{program_on, start};
+use crate::support::program::{Lines, other_process, program_on, start};
 
 /// The arguments of a sync of [`world`] from this server.
 fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
@@ -35,20 +35,32 @@ fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
     args
 }
 
-/// Runs the program again and again, and kills it each time after a random time, but the last.
+/// Runs the program again and again, and kills it each time when a random number of blocks was sent
+/// to it, but the last.
 fn run_killed(way: Method, seed: u64) {
     let place = world().place();
-    let server = honest(true);
-    let args = arguments(&place, way, &server);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut rng = Rng::new(seed, 0);
+    let program = |server: &Server| {
+        let args = arguments(&place, way, server);
+        program_on(&place, &args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
     for _ in 0..3 {
-        let mut child = start(program_on(&place, &args));
-        std::thread::sleep(Duration::from_millis(50 + rng.below(400)));
+        let blocks = 1 + rng.below(u64::from(world().height())) as usize;
+        let (server, is_time) = counting(chain(), (blocks, usize::MAX), Then::GoesOn);
+        let mut child = start(program(&server));
+        let (ended, mut output) = (is_time.clone(), child.stdout.take().unwrap());
+        // It may need fewer blocks: its end closes its output.
+        let reading = std::thread::spawn(move || {
+            let _ = std::io::copy(&mut output, &mut std::io::sink());
+            ended.open();
+        });
+        let is_time = is_time.wait();
         child.kill().unwrap();
         child.wait().unwrap();
+        reading.join().unwrap();
+        assert!(is_time, "{way:?}: it neither asks for {blocks} blocks nor ends");
     }
-    let output = program_on(&place, &args).output().unwrap();
+    let output = program(&honest(true)).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["bestblock"], tip().to_string(), "{json}");
 }
@@ -102,9 +114,36 @@ fn a_killed_sync_carries_on() {
     }
 }
 
-/// The environment variable that gives [`killed_child`] its task: data directory, way, and address
-/// of the peer.
+/// The environment variable that gives [`killed_child`] its task: data directory, way, address of
+/// the peer, and the number of blocks to save.
 const CHILD: &str = "APUS_TEST_PEERS_CHILD";
+/// What [`killed_child`] prints once it has saved so many.
+const SAVED: &str = "the blocks are saved";
+
+/// Prints [`SAVED`] once so many blocks are saved, where all are that can be.
+struct Saves {
+    enough: u64,
+    /// The blocks of the last report.
+    reported: AtomicU64,
+    /// Those of the last report before a join has saved how far it is.
+    saved: AtomicU64,
+    is_told: AtomicBool,
+}
+
+impl Observer for Saves {
+    fn observe(&self, progress: &Progress) {
+        let saved = match progress.phase {
+            // What these report is saved.
+            Phase::Connecting | Phase::DownloadingBlocks => progress.blocks,
+            _ => self.saved.load(Relaxed),
+        };
+        if saved >= self.enough && !self.is_told.swap(true, Relaxed) {
+            // Past the capture of what tests print.
+            std::io::stdout().write_all(format!("{SAVED}\n").as_bytes()).unwrap();
+        }
+        self.reported.store(progress.blocks, Relaxed);
+    }
+}
 
 /// Not a test, but the process that the test below starts and kills. It saves more often than the
 /// program does.
@@ -112,77 +151,49 @@ const CHILD: &str = "APUS_TEST_PEERS_CHILD";
 #[ignore = "a process that another test starts and kills"]
 fn killed_child() {
     let Ok(told) = std::env::var(CHILD) else { return };
-    let [datadir, way, address] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let [datadir, way, address, enough] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
     let way = WAYS.into_iter().find(|known| known.name() == way).unwrap();
     let place = world().place();
     let options = with_peers_at(&place, way, &[address.to_string()]);
-    let save_every = Duration::from_millis(100);
-    let _ = try_sync(&Options { datadir: datadir.into(), save_every, ..options });
-}
-
-/// An honest peer that sends no more than so many blocks, and counts them.
-struct Ending {
-    honest: Honest,
-    left: usize,
-    sent: Arc<AtomicUsize>,
-}
-
-impl Answers for Ending {
-    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        if let Message::GetData(list) = message {
-            if self.left < list.len() {
-                self.left = 0;
-                return Ok(());
-            }
-            self.left -= list.len();
-            // Long enough that it is saved meanwhile.
-            std::thread::sleep(Duration::from_millis(10) * list.len() as u32);
-            self.sent.fetch_add(list.len(), Relaxed);
+    let options = Options { datadir: datadir.into(), save_every: Duration::ZERO, ..options };
+    let watch = Arc::new(Saves {
+        enough: enough.parse().unwrap(),
+        reported: AtomicU64::new(0),
+        saved: AtomicU64::new(0),
+        is_told: AtomicBool::new(false),
+    });
+    let hooked = Arc::clone(&watch);
+    let hook = move |call: Call, path: &Path| {
+        if call == Call::Rename && path.ends_with("join/progress") {
+            hooked.saved.store(hooked.reported.load(Relaxed), Relaxed);
         }
-        self.honest.answer(message, out)
-    }
+        Ok(())
+    };
+    let disk = Disk::new().with_hook(Arc::new(hook));
+    let _ = sync::sync_on(&disk, &options, &[], Watch::new(&*watch, &AtomicBool::new(false)));
 }
 
 #[test]
 fn what_was_saved_before_a_kill_is_not_downloaded_again() {
+    const SENT: usize = 100;
     for way in WAYS {
         let place = world().place();
-        let sent = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&sent);
-        let begin = move || -> Box<dyn Answers> {
-            Box::new(Ending { honest: Honest::new(chain()), left: 100, sent: counter.clone() })
-        };
-        let ending = Server::start(place.network.magic, true, begin).unwrap();
-        let datadir = place.datadir();
-        let told = format!("{}|{}|{}", datadir.display(), way.name(), ending.address());
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "peers::interrupted::killed_child"]);
-        let mut child = start({
-            command.env(CHILD, told);
-            command
-        });
-        // Until nothing has come for three seconds, which is enough to save it.
-        let (mut before, mut since) = (0, Instant::now());
-        while before == 0 || since.elapsed() < Duration::from_secs(3) {
-            assert!(
-                child.try_wait().unwrap().is_none(),
-                "{way:?}: it ends without the last blocks"
-            );
-            let now = sent.load(Relaxed);
-            if now != before {
-                (before, since) = (now, Instant::now());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let (ending, sent) = counting(chain(), (SENT, usize::MAX), Then::Ends);
+        // Blocks of spans that nobody reads yet wait in memory.
+        let waiting = if way == Method::InOrder { 2 } else { SENT / 2 };
+        let (datadir, enough) = (place.datadir(), SENT - waiting);
+        let told = format!("{}|{}|{}|{enough}", datadir.display(), way.name(), ending.address());
+        let mut child = start(other_process("peers::interrupted::killed_child", CHILD, &told));
+        let lines = Lines::of(child.stdout.take().unwrap());
+        let is_saved = sent.wait() && lines.wait_for(&[SAVED]);
         child.kill().unwrap();
         child.wait().unwrap();
+        assert!(is_saved, "{way:?}: {enough} of {SENT} blocks are not saved");
         let server = honest(true);
         let summary = try_sync(&with_peers(&place, way, &[&server])).0.unwrap();
         assert_eq!(summary.best_block, tip());
-        let again = summary.peers[0].blocks as usize + before - world().height() as usize;
-        println!("{way:?}: {before} blocks had come, {again} of them come again");
-        // Blocks of spans that nobody reads yet wait in memory.
-        let waiting = if way == Method::InOrder { 2 } else { before / 2 };
-        assert!(before > 50 && again <= waiting, "{way:?}: {again} of {before} come again");
+        let again = summary.peers[0].blocks as usize + SENT - world().height() as usize;
+        println!("{way:?}: {SENT} blocks had come, {again} of them come again");
+        assert!(again <= waiting, "{way:?}: {again} of {SENT} come again");
     }
 }

@@ -1,9 +1,9 @@
 //! Blocks that no peer has: a sync waits for them or gives them up, says so, and never claims to
 //! have ended.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use apus_net::Outgoing;
@@ -14,8 +14,10 @@ use apus_sync as sync;
 use apus_sync::Summary;
 use apus_wire::message::Message;
 
+use super::held::{Held, late};
 use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};
 use super::world::{Told, try_sync};
+use crate::support::waiting::stopped_at_limit;
 
 /// Raises a flag once the user has been told these words and, if they are given, the phase is this
 /// one and has handled so many blocks.
@@ -42,25 +44,16 @@ impl Observer for StopAfter<'_> {
     }
 }
 
-/// The most that a sync may take until it says what it waits for.
-const LIMIT: Duration = Duration::from_secs(40);
-
-/// A sync that is stopped after these words.
-fn sync_until(options: &Options, words: &str, at: Option<(Phase, u64)>) -> (Summary, Told) {
-    let (stop, told) = (AtomicBool::new(false), Told::default());
-    let watch = StopAfter { words, at, stop, told };
-    let summary = std::thread::scope(|scope| {
-        let (over, is_over) = mpsc::channel::<()>();
-        let stop = &watch.stop;
-        // Ends with the sync, or has it end.
-        scope.spawn(move || {
-            let is_late = is_over.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout);
-            stop.fetch_or(is_late, Relaxed);
-        });
-        let summary = sync::sync(options, &[], Watch::new(&watch, &watch.stop));
-        drop(over);
-        summary
-    });
+/// A sync that is stopped after these words, and notes in `told` what the user is told.
+fn sync_until(
+    told: Told,
+    options: &Options,
+    words: &str,
+    at: Option<(Phase, u64)>,
+) -> (Summary, Told) {
+    let watch = StopAfter { words, at, stop: AtomicBool::new(false), told };
+    let run = || sync::sync(options, &[], Watch::new(&watch, &watch.stop));
+    let (summary, _) = stopped_at_limit(&watch.stop, run);
     watch.told.assert_has(&[words]);
     let summary = summary.unwrap();
     assert!(summary.interrupted, "it claims to have ended");
@@ -90,7 +83,7 @@ fn sync_without(
         (false, _) => ("waiting for one that has", Phase::Connecting),
     };
     let at = (is_given_up || handled > 0).then_some((phase, handled));
-    let (first, told) = sync_until(&options, words, at);
+    let (first, told) = sync_until(Told::default(), &options, words, at);
     let hash = world.hash(*height as u32).to_string();
     told.assert_has(&["No peer has block", &hash, &format!("at height {height}")]);
     assert_eq!(is_given_up, told.count("waiting for one that has") == 0, "{way:?}");
@@ -155,41 +148,17 @@ impl Answers for HeadersAlone {
     }
 }
 
-/// An honest peer that says nothing before another one has had its say.
-struct AfterAnother {
-    honest: Honest,
-    other: Arc<AtomicBool>,
-}
-
-impl Answers for AfterAnother {
-    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        while !self.other.load(SeqCst) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        if let Message::Version(_) = message {
-            // The other's end is noticed meanwhile.
-            std::thread::sleep(Duration::from_millis(300));
-        }
-        self.honest.answer(message, out)
-    }
-}
-
 #[test]
 fn a_sync_far_below_the_best_header_does_not_end() {
     let (world, has_shown) = ((LONG.world)(), Arc::new(AtomicBool::new(false)));
-    let (shown, magic) = (Arc::clone(&has_shown), world.place().network.magic);
-    let ahead = Server::start(magic, true, move || {
-        let has_shown = Arc::clone(&shown);
+    let (place, told) = (world.place(), Told::default());
+    let ahead = Server::start(place.network.magic, true, move || {
+        let has_shown = Arc::clone(&has_shown);
         Box::new(HeadersAlone { honest: Honest::new((LONG.chain)()), has_shown })
     });
-    let chain = ServedChain::of(world.blocks[..=200].to_vec());
-    let behind = Server::start(magic, true, move || {
-        let honest = Honest::new(chain.clone());
-        Box::new(AfterAnother { honest, other: Arc::clone(&has_shown) })
-    });
-    let (ahead, behind) = (ahead.unwrap(), behind.unwrap());
-    let place = world.place();
+    let (ahead, lost) = (ahead.unwrap(), told.when_told("Lost peer"));
+    let behind = late(ServedChain::of(world.blocks[..=200].to_vec()), Held::All, vec![lost]);
     let options = LONG.options(&place, Method::InOrder, &[&ahead, &behind]);
-    let (summary, _) = sync_until(&options, "No peer has the next blocks", None);
+    let (summary, _) = sync_until(told, &options, "No peer has the next blocks", None);
     assert_eq!(summary.height, 200);
 }

@@ -5,6 +5,7 @@ mod flawed;
 mod flood;
 mod from_files;
 mod full;
+mod held;
 mod hostile;
 mod interrupted;
 mod limited;

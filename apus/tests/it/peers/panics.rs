@@ -3,9 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
 use apus_net::Outgoing;
 use apus_node::Watch;
@@ -16,9 +14,8 @@ use apus_wire::message::Message;
 
 use super::withheld::LONG;
 use super::world::WAYS;
+use crate::support::waiting::stopped_at_limit;
 
-/// The most that a sync may go on after the panic. It is over at once if it ends by itself.
-const LIMIT: Duration = Duration::from_secs(40);
 /// A block that a SwiftSync asks for after the last 288, which it stores first.
 const HEIGHT: usize = 100;
 
@@ -59,19 +56,9 @@ fn a_panic_of_the_thread_that_talks_ends_each_way() {
         let server = Server::start(place.network.magic, true, begin).unwrap();
         let options = LONG.options(&place, way, &[&server]);
         let (watch, stop) = (Panicking::default(), AtomicBool::new(false));
-        let (ended, is_endless) = thread::scope(|scope| {
-            let (over, is_over) = mpsc::channel::<()>();
-            let stop = &stop;
-            let stopping = scope.spawn(move || {
-                let is_late = is_over.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
-                stop.store(is_late, Relaxed);
-                is_late
-            });
-            let run = || sync::sync(&options, &[], Watch::new(&watch, stop));
-            let ended = catch_unwind(AssertUnwindSafe(run));
-            drop(over);
-            (ended, stopping.join().unwrap())
-        });
+        let run = || sync::sync(&options, &[], Watch::new(&watch, &stop));
+        let run = || catch_unwind(AssertUnwindSafe(run));
+        let (ended, is_endless) = stopped_at_limit(&stop, run);
         assert!(watch.0.load(Relaxed), "{way:?}: no peer was lost");
         assert!(!is_endless, "{way:?}: it goes on without peers, and without end");
         assert!(ended.is_err(), "{way:?}: it claims to have ended well");

@@ -14,13 +14,11 @@ use super::world::{Told, WAYS, from_files, try_sync};
 use crate::support::Place;
 use crate::support::outcome::Outcome;
 
-/// The time in which all other blocks come and all threads begin to wait.
-const SETTLE: Duration = Duration::from_secs(1);
 /// The most that a stop may take: far less than peers are waited for.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Stops a sync that waits for the blocks at these heights, and has another one carry on with an
-/// honest peer. Returns what the latter came to.
+/// Stops a sync once it has all blocks but those at these heights, and has another one carry on
+/// with an honest peer. Returns what the latter came to.
 fn stop_and_carry_on(
     place: &Place,
     served: Served,
@@ -30,20 +28,18 @@ fn stop_and_carry_on(
     let silent = served.without(heights, Refusal::Silence);
     let options = served.options(place, way, &[&silent.server]);
     let stop = AtomicBool::new(false);
-    let (first, took) = std::thread::scope(|scope| {
+    let (first, waits, took) = std::thread::scope(|scope| {
         let stopping = scope.spawn(|| {
-            let begun = Instant::now();
-            while !silent.asked.load(Relaxed) && begun.elapsed() < SOON {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            std::thread::sleep(SETTLE);
+            let waits = silent.asked.wait() && silent.come.wait();
             stop.store(true, Relaxed);
-            Instant::now()
+            (waits, Instant::now())
         });
         let first = sync::sync(&options, &[], Watch::new(&Told::default(), &stop)).unwrap();
         let ended = Instant::now();
-        (first, ended.saturating_duration_since(stopping.join().unwrap()))
+        let (waits, stopped) = stopping.join().unwrap();
+        (first, waits, ended.saturating_duration_since(stopped))
     });
+    assert!(waits, "{way:?}: it does not ask for all blocks");
     assert!(first.interrupted, "{way:?}: a block is missing");
     assert!(took < SOON, "{way:?}: it went on for {took:?}");
     assert!(downloaded(&first) > 0, "{way:?}");

@@ -18,6 +18,7 @@ use apus_wire::message::{Command, InventoryKind, Message};
 use bitcoin::Block;
 use bitcoin::consensus::{deserialize, serialize};
 
+use super::held::{Held, Then, counting, late};
 use super::world::{Told, try_sync};
 use crate::pruned::{SPARE, assert_holds_together};
 use crate::support::Place;
@@ -44,7 +45,6 @@ enum Sends {
 struct Sender {
     honest: Honest,
     sends: Sends,
-    pause: Duration,
 }
 
 impl Answers for Sender {
@@ -62,7 +62,6 @@ impl Answers for Sender {
                 _ if is_stripped => without_witnesses(&block),
                 _ => block,
             };
-            std::thread::sleep(self.pause);
             out.push(Outgoing { command: Command::BLOCK, payload });
         }
         Ok(())
@@ -98,12 +97,15 @@ fn stored_from() -> u32 {
     world().height() - 287
 }
 
-fn server(sends: Sends, pause: Duration) -> Server {
-    let chain = ServedChain::of(world().blocks.clone());
+fn chain() -> ServedChain {
+    static CHAIN: LazyLock<ServedChain> = LazyLock::new(|| ServedChain::of(world().blocks.clone()));
+    CHAIN.clone()
+}
+
+fn server(sends: Sends) -> Server {
     let magic = world().place().network.magic;
-    let begin = move || -> Box<dyn Answers> {
-        Box::new(Sender { honest: Honest::new(chain.clone()), sends, pause })
-    };
+    let begin =
+        move || -> Box<dyn Answers> { Box::new(Sender { honest: Honest::new(chain()), sends }) };
     Server::start(magic, true, begin).unwrap()
 }
 
@@ -146,16 +148,22 @@ fn not_checked(summary: &Summary) -> Option<(u32, u32)> {
 
 /// A sync from these servers, of which all but the last send what they should not.
 fn sync(witness: bool, servers: &[&Server]) -> (Summary, Told) {
-    let place = world().place();
-    let (summary, told) = try_sync(&options(&place, witness, servers));
-    let summary = summary.unwrap();
+    let told = Told::default();
+    (sync_telling(&told, witness, servers), told)
+}
+
+/// [`sync`] that notes in `told` what the user is told.
+fn sync_telling(told: &Told, witness: bool, servers: &[&Server]) -> Summary {
+    let (place, stop) = (world().place(), AtomicBool::new(false));
+    let summary =
+        sync::sync(&options(&place, witness, servers), &[], Watch::new(told, &stop)).unwrap();
     assert_right(&place, &summary);
-    (summary, told)
+    summary
 }
 
 #[test]
 fn less_comes_and_the_same_comes_of_it() {
-    let honest = server(Sends::AsAsked, Duration::ZERO);
+    let honest = server(Sends::AsAsked);
     let (with, _) = sync(true, &[&honest]);
     let (without, told) = sync(false, &[&honest]);
     let from = stored_from();
@@ -175,7 +183,7 @@ fn less_comes_and_the_same_comes_of_it() {
 
 #[test]
 fn what_has_come_with_witnesses_is_checked_in_full() {
-    let generous = server(Sends::Witnesses, Duration::ZERO);
+    let generous = server(Sends::Witnesses);
     let (summary, _) = sync(false, &[&generous]);
     assert_eq!(not_checked(&summary), None);
     assert!(summary.peers.iter().all(|peer| peer.ended.is_none()), "{:?}", summary.peers);
@@ -190,40 +198,34 @@ fn whoever_sends_another_block_is_dropped() {
         (Sends::OtherWitnesses, false, "bad-witness-"),
         (Sends::Repeats, false, "bad-txns-duplicate"),
     ] {
-        // On a busy machine the honest one may have sent all blocks before.
-        let is_dropped = || {
-            let (bad, honest) =
-                (server(sends, Duration::ZERO), server(Sends::AsAsked, Duration::from_millis(5)));
-            let (_, told) = sync(witness, &[&bad, &honest]);
-            told.has(&["Dropped peer", &bad.address().to_string(), words])
-        };
-        assert!((0..3).any(|_| is_dropped()), "{words}");
+        let (bad, told) = (server(sends), Told::default());
+        let dropped = format!("Dropped peer {}:", bad.address());
+        let honest = late(chain(), Held::All, vec![told.when_told(&dropped)]);
+        sync_telling(&told, witness, &[&bad, &honest]);
+        told.assert_has(&[&dropped, words]);
     }
 }
 
-/// How many blocks are done when a sync ends that is asked to stop after 310; all of them, if it
-/// notices that too late.
+/// How many blocks are done when a sync ends that is asked to stop after 310.
 fn saved_by_stopped_sync(options: &Options) -> u32 {
     let stop = AtomicBool::new(false);
     let at_work = |p: &Progress| p.phase == Phase::SwiftSync && p.blocks > 310;
     let summary = sync::sync(options, &[], Watch::new(&StopWhen(&stop, at_work), &stop)).unwrap();
-    summary.saved.map_or(world().height(), |saved| saved.done)
+    summary.saved.expect("some blocks never come").done
 }
 
 /// What an earlier run has not checked is told at the end.
 #[test]
 fn it_is_carried_on_with_and_without_the_option() {
     for (first, then) in [(false, true), (true, false)] {
-        // The slower the peer, the surer is the request to stop noticed before the last block.
-        let stopped = [4, 10, 20].into_iter().find_map(|pause| {
-            let slow = server(Sends::AsAsked, Duration::from_millis(pause));
-            let place = world().place();
-            let saved = saved_by_stopped_sync(&options(&place, first, &[&slow]));
-            (saved < world().height()).then_some((slow, place, saved))
-        });
-        let (slow, place, saved) = stopped.expect("one was stopped before the last block");
-        assert!(saved > 310, "{saved}");
-        let summary = try_sync(&options(&place, then, &[&slow])).0.unwrap();
+        // Two thirds of the blocks that are not stored, some of which are asked for twice, to learn
+        // their sizes.
+        let (ending, _) = counting(chain(), (100, stored_from() as usize), Then::Ends);
+        let place = world().place();
+        let saved = saved_by_stopped_sync(&options(&place, first, &[&ending]));
+        assert!(saved > 310 && saved < world().height(), "{saved}");
+        let honest = server(Sends::AsAsked);
+        let summary = try_sync(&options(&place, then, &[&honest])).0.unwrap();
         assert!(summary.counts.blocks <= u64::from(world().height() - saved), "{saved}");
         assert_right(&place, &summary);
         let (low, high) = not_checked(&summary).expect("one of the runs left witnesses out");
@@ -233,7 +235,7 @@ fn it_is_carried_on_with_and_without_the_option() {
 
 #[test]
 fn it_is_refused_where_blocks_are_stored() {
-    let honest = server(Sends::AsAsked, Duration::ZERO);
+    let honest = server(Sends::AsAsked);
     let place = world().place();
     let right = options(&place, false, &[&honest]);
     let without_prune = Options { prune: None, ..right.clone() };

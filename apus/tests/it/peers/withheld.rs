@@ -1,18 +1,17 @@
 //! Peers that keep some blocks back, and a chain for them.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use apus_net::Outgoing;
 use apus_node::{AssumeValid, Method, Options};
 use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_sync::Summary;
-use apus_wire::message::{Command, Message};
+use apus_wire::message::{Command, Message, Nonce};
 
 use super::world::{chain, with_peers, world};
 use crate::support::Place;
 use crate::support::swift::{World, small_chain};
+use crate::support::waiting::Gate;
 
 /// A chain, and how it is served.
 #[derive(Clone, Copy)]
@@ -55,14 +54,15 @@ impl Served {
 
     /// A peer that has all blocks but these.
     pub fn without(self, heights: &'static [usize], refusal: Refusal) -> Withholding {
-        let asked = Arc::new(AtomicBool::new(false));
-        let (chain, to_note) = ((self.chain)(), Arc::clone(&asked));
+        let (asked, come) = (Gate::default(), Gate::default());
+        let (chain, gates) = ((self.chain)(), (asked.clone(), come.clone()));
         let begin = move || -> Box<dyn Answers> {
-            let (honest, asked) = (Honest::new(chain.clone()), Arc::clone(&to_note));
-            Box::new(Peer { honest, heights, refusal, asked })
+            let (honest, (asked, come)) = (Honest::new(chain.clone()), gates.clone());
+            let left = honest.top - heights.len();
+            Box::new(Peer { honest, heights, refusal, left, asked, come })
         };
         let magic = (self.world)().place().network.magic;
-        Withholding { server: Server::start(magic, true, begin).unwrap(), asked }
+        Withholding { server: Server::start(magic, true, begin).unwrap(), asked, come }
     }
 
     /// A peer that has all blocks.
@@ -81,24 +81,36 @@ pub enum Refusal {
 /// A server that keeps blocks back.
 pub struct Withholding {
     pub server: Server,
-    /// Whether it was asked for one of them.
-    pub asked: Arc<AtomicBool>,
+    /// Opens when it is asked for one of them.
+    pub asked: Gate,
+    /// Opens when all other blocks have come: the other side has answered what was sent after them.
+    pub come: Gate,
 }
 
 struct Peer {
     honest: Honest,
     heights: &'static [usize],
     refusal: Refusal,
-    asked: Arc<AtomicBool>,
+    /// The number of other blocks that it has yet to send.
+    left: usize,
+    asked: Gate,
+    come: Gate,
 }
 
 impl Answers for Peer {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        let Message::GetData(list) = message else { return self.honest.answer(message, out) };
+        let list = match message {
+            Message::GetData(list) => list,
+            Message::Pong(_) => {
+                self.come.open();
+                return Ok(());
+            }
+            _ => return self.honest.answer(message, out),
+        };
         for item in list.iter() {
             match (self.honest.chain.height_of(&item.hash), self.refusal) {
                 (Some(height), refusal) if self.heights.contains(&height) => {
-                    self.asked.store(true, Relaxed);
+                    self.asked.open();
                     if let Refusal::NotFound = refusal {
                         out.push(not_found(item));
                     }
@@ -106,6 +118,10 @@ impl Answers for Peer {
                 (Some(height), _) => {
                     let payload = self.honest.chain.block(height);
                     out.push(Outgoing { command: Command::BLOCK, payload });
+                    self.left = self.left.saturating_sub(1);
+                    if self.left == 0 && !self.heights.is_empty() {
+                        out.push(Outgoing::new(&Nonce(1).ping()));
+                    }
                 }
                 (None, _) => out.push(not_found(item)),
             }

@@ -18,6 +18,7 @@ use apus_sync::Summary;
 use crate::support::Place;
 use crate::support::outcome::Outcome;
 use crate::support::swift::{World, small_chain};
+use crate::support::waiting::Gate;
 
 /// The three ways of syncing.
 pub const WAYS: [Method; 3] = [Method::InOrder, Method::Join, Method::SwiftSync];
@@ -91,32 +92,67 @@ pub fn honest(accept_v2: bool) -> Server {
 
 /// What a user was told.
 #[derive(Default)]
-pub struct Told(Mutex<Vec<String>>);
+pub struct Told {
+    lines: Mutex<Vec<String>>,
+    awaited: Mutex<Vec<(Awaited, Gate)>>,
+}
+
+/// What a gate is opened for.
+enum Awaited {
+    /// A line with these words.
+    Words(String),
+    /// A report of which this holds.
+    Report(Box<dyn Fn(&Progress) -> bool + Send>),
+}
 
 impl Told {
+    /// A gate that opens when the user is told a line with these words.
+    pub fn when_told(&self, words: &str) -> Gate {
+        self.when(Awaited::Words(words.to_string()))
+    }
+
+    /// A gate that opens at a report of progress of which `condition` holds.
+    pub fn when_seen(&self, condition: impl Fn(&Progress) -> bool + Send + 'static) -> Gate {
+        self.when(Awaited::Report(Box::new(condition)))
+    }
+
+    fn when(&self, awaited: Awaited) -> Gate {
+        let gate = Gate::default();
+        self.awaited.lock().unwrap().push((awaited, gate.clone()));
+        gate
+    }
+
+    fn open(&self, is_there: impl Fn(&Awaited) -> bool) {
+        let awaited = self.awaited.lock().unwrap();
+        awaited.iter().filter(|(awaited, _)| is_there(awaited)).for_each(|(_, gate)| gate.open());
+    }
+
     /// Whether a line holds all of these words.
     pub fn has(&self, words: &[&str]) -> bool {
         let has = |line: &String| words.iter().all(|word| line.contains(word));
-        self.0.lock().unwrap().iter().any(has)
+        self.lines.lock().unwrap().iter().any(has)
     }
 
     /// Panics unless a line holds all of these words.
     #[track_caller]
     pub fn assert_has(&self, words: &[&str]) {
-        assert!(self.has(words), "{words:?} in {:#?}", self.0.lock().unwrap());
+        assert!(self.has(words), "{words:?} in {:#?}", self.lines.lock().unwrap());
     }
 
     /// The number of lines with this word.
     pub fn count(&self, word: &str) -> usize {
-        self.0.lock().unwrap().iter().filter(|line| line.contains(word)).count()
+        self.lines.lock().unwrap().iter().filter(|line| line.contains(word)).count()
     }
 }
 
 impl Observer for Told {
-    fn observe(&self, _: &Progress) {}
+    fn observe(&self, progress: &Progress) {
+        self.open(|awaited| matches!(awaited, Awaited::Report(holds) if holds(progress)));
+    }
 
     fn note(&self, text: &str) {
-        self.0.lock().unwrap().push(text.to_string());
+        self.lines.lock().unwrap().push(text.to_string());
+        self.open(|awaited| matches!(awaited, Awaited::Words(words) if text.contains(words)));
     }
 }
 
@@ -131,36 +167,42 @@ pub fn try_sync(options: &Options) -> (Result<Summary, SyncError>, Told) {
 /// Returns what the user was told.
 #[track_caller]
 pub fn assert_as_from_files(way: Method, servers: &[&Server]) -> Told {
-    let (mut outcome, told) = outcome(way, servers);
+    let told = Told::default();
+    assert_as_from_files_telling(&told, way, servers);
+    told
+}
+
+/// [`assert_as_from_files`] that notes in `told` what the user is told.
+#[track_caller]
+pub fn assert_as_from_files_telling(told: &Told, way: Method, servers: &[&Server]) {
+    let mut outcome = outcome(told, way, servers);
     // Headers of branches that peers have.
     outcome.index.retain(|hash, (_, status, _)| {
         from_files(way).index.contains_key(hash) || status.0 != BlockStatus::BLOCK_VALID_TREE
     });
     outcome.assert_same(from_files(way), &format!("{way:?}"));
-    told
 }
 
-/// [`assert_as_from_files`], where another branch may have been the best for a while: its blocks
+/// [`assert_as_from_files_telling`], where another branch may have been the best for a while: its blocks
 /// may have been connected, and their work done for nothing.
 #[track_caller]
-pub fn assert_as_from_files_in_the_end(way: Method, servers: &[&Server]) -> Told {
-    let (mut outcome, told) = outcome(way, servers);
+pub fn assert_as_from_files_in_the_end(told: &Told, way: Method, servers: &[&Server]) {
+    let mut outcome = outcome(told, way, servers);
     let files = from_files(way);
     outcome.index.retain(|hash, _| files.index.contains_key(hash));
     outcome.undo.retain(|hash, _| files.index.contains_key(hash));
     assert!(outcome.summary.counts.blocks >= files.summary.counts.blocks, "{way:?}: work");
     outcome.summary.counts = files.summary.counts;
     outcome.assert_same(files, &format!("{way:?}"));
-    told
 }
 
 #[track_caller]
-fn outcome(way: Method, servers: &[&Server]) -> (Outcome, Told) {
-    let place = world().place();
-    let (summary, told) = try_sync(&with_peers(&place, way, servers));
+fn outcome(told: &Told, way: Method, servers: &[&Server]) -> Outcome {
+    let (place, stop) = (world().place(), AtomicBool::new(false));
+    let summary = sync::sync(&with_peers(&place, way, servers), &[], Watch::new(told, &stop));
     let outcome = Outcome::of(&place, summary.unwrap());
     assert_eq!(outcome.summary.best_block, tip());
-    (outcome, told)
+    outcome
 }
 
 /// The last block of [`world`].

@@ -154,7 +154,7 @@ fn a_flipped_bit_condemns_no_block_of_a_signet() {
 }
 
 #[test]
-fn a_reindex_names_the_damage_and_goes_on_after_a_sync_from_good_blocks() {
+fn a_reindex_names_the_damage_and_goes_on_after_a_repair() {
     let synced = Synced::new();
     synced.damage(120, |bytes, at| bytes[at + 100] ^= 1);
     synced.damage(170, |bytes, at| bytes[at + 100] ^= 1);

@@ -172,7 +172,7 @@ fn files_of_blocks_prove_the_same_as_with_undo_data() {
 }
 
 #[test]
-fn a_directory_with_undo_data_of_the_last_blocks_alone_is_proved_and_not_changed() {
+fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
     let world = World::of(&tall());
     let in_order = world.in_order();
     let place = world.swift(Mode::AssumeValid, world.height());
@@ -325,7 +325,7 @@ fn a_block_that_breaks_a_rule_is_refused_for_cores_reason() {
 }
 
 #[test]
-fn a_block_that_issues_more_than_there_may_be_is_refused_for_cores_reason() {
+fn a_block_that_issues_too_much_is_refused_for_cores_reason() {
     let chain = small(5);
     let parent = chain.parent(chain.height());
     let rich = Builder::block_on(&parent).coinbase_value(1_000_000 * 100_000_000).finish();
@@ -438,7 +438,7 @@ impl Observer for Damage<'_> {
 }
 
 #[test]
-fn a_block_that_is_damaged_meanwhile_is_taken_from_another_file_or_named() {
+fn a_block_damaged_meanwhile_is_taken_from_another_file() {
     let (world, _, right) = &*RIGHT;
     let hurt = 150;
     // In the last transaction of that block.

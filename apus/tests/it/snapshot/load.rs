@@ -34,7 +34,7 @@ fn load_on(
 }
 
 #[test]
-fn core_works_with_what_was_loaded_and_a_sync_makes_one_set_of_two() {
+fn core_works_with_a_loaded_set_and_a_sync_makes_one_of_two() {
     for listed in Listed::all() {
         let (place, blocks) = listed.loaded();
         let base = (listed.world.tip(), Some(listed.height()));
@@ -109,7 +109,7 @@ fn what_core_would_refuse_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_disk_without_room_for_the_tables_is_reported_before_anything_is_written() {
+fn a_disk_without_room_for_the_tables_is_reported_first() {
     let listed = Listed::with_payments();
     let (made, out) = listed.with_snapshot();
     let some = made.write("some", &listed.world.blocks[..=10]);

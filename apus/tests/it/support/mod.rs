@@ -7,6 +7,7 @@ pub mod damage;
 pub mod faults;
 pub mod fill_disk;
 pub mod judge;
+pub mod killed;
 pub mod listed;
 pub mod model;
 pub mod mounts;
@@ -17,6 +18,7 @@ pub mod program;
 pub mod snapshot;
 pub mod stop_when;
 pub mod swift;
+pub mod waiting;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,13 @@
 //! The program `apus` as its users run it: started, signalled, and held to what it prints.
 
+use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Place;
+use super::waiting::LIMIT;
 
 /// The program, without arguments.
 pub fn program() -> Command {
@@ -24,9 +27,50 @@ pub fn apus(place: &Place, args: &[&str]) -> Output {
     program_on(place, args).output().unwrap()
 }
 
+/// A test of this process's program, to be run in a process of its own, which finds `told` in the
+/// environment variable.
+pub fn other_process(test: &str, variable: &str, told: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", test]).env(variable, told);
+    command
+}
+
 /// Starts a command with its standard output in a pipe and its standard error discarded.
 pub fn start(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// The lines that a process prints, as they come.
+pub struct Lines(Receiver<String>);
+
+impl Lines {
+    /// The lines of one of its outputs, which is read until it is closed.
+    pub fn of(output: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // Without a listener, it is read so that the process need not wait.
+                let _ = sender.send(line);
+            }
+        });
+        Self(lines)
+    }
+
+    /// Waits for a line with all of these words; returns false if the output is closed before.
+    ///
+    /// # Panics
+    /// Nothing comes for [`LIMIT`].
+    #[track_caller]
+    pub fn wait_for(&self, words: &[&str]) -> bool {
+        loop {
+            match self.0.recv_timeout(LIMIT) {
+                Ok(line) if words.iter().all(|word| line.contains(word)) => return true,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => panic!("not after {LIMIT:?}: {words:?}"),
+            }
+        }
+    }
 }
 
 pub fn signal(child: &Child, signal: Signal) {

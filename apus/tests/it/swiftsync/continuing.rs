@@ -124,7 +124,7 @@ fn the_engine_takes_back_blocks_of_a_swiftsync() {
 }
 
 #[test]
-fn what_is_synced_already_is_built_anew_below_the_hints_and_left_alone_above() {
+fn what_is_synced_is_built_anew_only_below_the_hints() {
     let world = World::of(&small_chain(74, 60, 4_000));
     let tip = world.height();
     let right = world.in_order();
@@ -179,7 +179,7 @@ fn right_hints_succeed_after_wrong_ones() {
 }
 
 #[test]
-fn blocks_lie_in_several_sources_with_duplicates_and_damaged_copies() {
+fn blocks_may_be_in_several_sources_twice_and_damaged() {
     let world = World::of(&small_chain(76, 60, 4_000));
     let right = world.in_order();
     let tip = world.height() as usize;
@@ -225,7 +225,7 @@ fn connected(height: u32) -> impl Fn(&Progress) -> bool {
 }
 
 #[test]
-fn an_interrupted_reindex_in_order_may_go_on_with_hints_and_the_other_way_round() {
+fn an_interrupted_reindex_may_change_between_order_and_hints() {
     let world = World::of(&small_chain(77, 200, 3_000));
     let right = world.in_order();
     right.shrink();
@@ -301,7 +301,7 @@ fn assumevalid_may_name_a_block_above_the_hints() {
 }
 
 #[test]
-fn undo_data_may_belong_to_another_copy_and_a_good_copy_may_come_later() {
+fn undo_data_may_be_of_another_copy_and_a_good_one_come_later() {
     let world = World::of(&small_chain(79, 40, 4_000));
     let right = world.in_order();
     // The first copy of each block comes without undo data.

@@ -90,7 +90,7 @@ fn hints_of_generated_chains_are_those_of_the_crate() {
 }
 
 #[test]
-fn hints_below_the_tip_are_those_of_a_directory_that_stopped_there() {
+fn hints_below_the_tip_are_those_of_a_stopped_directory() {
     let world = World::of(&small_chain(33, 50, 6_000));
     let place = world.in_order();
     for height in [1, 111, 130, world.height() - 1] {

@@ -3,11 +3,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
@@ -22,8 +22,9 @@ use rustix::process::Signal;
 
 use crate::support::Place;
 use crate::support::judge::Judge;
+use crate::support::killed::{Changes, NEVER, is_killed, killing_after, killing_at};
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::{program_on, signal, start};
+use crate::support::program::{Lines, other_process, program_on, signal};
 use crate::support::swift::{MODES, Mode, World, small_chain, try_sync_with};
 
 /// The time between two saves, so short that every run saves something.
@@ -200,7 +201,7 @@ fn what_was_saved_serves_the_same_work_and_no_other() {
 }
 
 #[test]
-fn the_number_of_coins_is_known_after_any_power_cut_during_the_commit() {
+fn the_number_of_coins_is_known_after_a_power_cut_in_the_commit() {
     let world = World::of(&small_chain(83, 12, 4_000));
     let coins = Some(world.in_order().muhash().1);
     for mode in MODES {
@@ -271,7 +272,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
 }
 
 #[test]
-fn a_power_cut_while_blocks_are_stored_loses_no_block_that_counts() {
+fn a_power_cut_while_blocks_are_stored_loses_none_that_counts() {
     let world = World::of(&small_chain(84, 25, 4_000));
     let right = world.in_order().muhash();
     let base = world.place();
@@ -306,76 +307,128 @@ fn long_chain() -> World {
     World::of(&Chain::new(spec))
 }
 
-fn start_sync(world: &World, place: &Place, mode: Mode, hints: &Path, source: &Path) -> Child {
+/// The program, in a place that [`killed_child`] can work in, too.
+fn program(world: &World, place: &Place, mode: Mode) -> Command {
     let assumevalid = match mode {
         Mode::AssumeValid => world.tip().to_string(),
         Mode::Full => "0".to_string(),
     };
-    let mut command = program_on(place, &["sync", "--minimumchainwork=0", "--par=2"]);
-    command.args(["--assumevalid", &assumevalid]).arg("--hints").arg(hints);
-    command.arg("--from").arg(source);
-    start(command)
+    let args = ["sync", "--minimumchainwork=0", "--par=2", "--debug=validation"];
+    let mut command = program_on(place, &args);
+    command.args(["--assumevalid", &assumevalid]);
+    command.arg("--hints").arg(place.root().join(HINTS));
+    command.arg("--from").arg(place.root().join(SOURCE));
+    command
+}
+
+/// A place with hints and a source, but no data directory.
+fn prepared(world: &World, mode: Mode, order: &[usize]) -> Place {
+    let place = world.place();
+    let hints = world.write_hints(&place, world.height());
+    std::fs::rename(&hints, place.root().join(HINTS)).unwrap();
+    let source = world.sources(&place, mode, order).remove(0);
+    std::fs::rename(&source, place.root().join(SOURCE)).unwrap();
+    place
+}
+
+/// Panics unless all or nothing is shown.
+#[track_caller]
+fn assert_none_or_all(world: &World, place: &Place) {
+    let tip = committed(place);
+    assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
+}
+
+/// Panics unless everything is shown, and nothing is left to carry on from.
+#[track_caller]
+fn assert_ended(world: &World, place: &Place, right: &(String, u64)) {
+    assert_eq!(&place.muhash(), right);
+    assert!(!place.swift_dir().exists());
+    let judge = Judge::open(place).expect("the engine opens it");
+    assert_eq!(judge.tip(), (world.height(), world.tip()));
 }
 
 #[test]
-fn killed_at_random_moments_it_ends_right() {
+fn interrupted_and_killed_it_ends_right() {
     let world = long_chain();
     let right = world.in_order().muhash();
     let mut rng = Rng::new(85, 1);
     for mode in MODES {
-        let place = world.place();
-        let hints = world.write_hints(&place, world.height());
-        let source = world.sources(&place, mode, &world.shuffled(9)).remove(0);
-        let timed = world.place();
-        let begun = Instant::now();
-        let mut child = start_sync(&world, &timed, mode, &hints, &source);
-        assert!(child.wait().unwrap().success(), "{mode:?}");
-        let whole = begun.elapsed();
-        assert_eq!(timed.muhash(), right);
+        let place = prepared(&world, mode, &world.shuffled(9));
+        let whole = prepared(&world, mode, &world.shuffled(9));
+        let (disk, changes) = Changes::counted();
+        let options = world.options(&whole, mode, &whole.root().join(HINTS));
+        let source = [whole.root().join(SOURCE)];
+        sync::sync_on(&disk, &options, &source, Watch::default()).unwrap();
+        let (changes, mut ends) = (changes.count(), [0, 0]);
         for number in 0..3 {
             // An interrupt saves what is done; then it is killed while it carries on.
-            for kind in [Signal::INT, Signal::KILL] {
-                let mut child = start_sync(&world, &place, mode, &hints, &source);
-                let share = 5 + rng.below(25) as u32 + 10 * number;
-                std::thread::sleep(whole * share / 100);
-                signal(&child, kind);
-                child.wait().unwrap();
-                assert_private(&place);
-                let tip = committed(&place);
-                assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
-            }
+            let mut command = program(&world, &place, mode);
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let lines = Lines::of(child.stderr.take().unwrap());
+            ends[0] += u32::from(lines.wait_for(&["working through blocks"]));
+            signal(&child, Signal::INT);
+            child.wait().unwrap();
+            assert_private(&place);
+            assert_none_or_all(&world, &place);
+            let share = 5 + rng.below(25) + 10 * number;
+            let at = (Counted::FromStart, changes * share / 100);
+            ends[1] += u32::from(is_killed(child_of(&world, &place, mode, at)));
+            assert_private(&place);
+            assert_none_or_all(&world, &place);
         }
-        let mut child = start_sync(&world, &place, mode, &hints, &source);
-        assert!(child.wait().unwrap().success(), "{mode:?}");
-        assert_eq!(place.muhash(), right, "{mode:?}");
-        assert!(!place.swift_dir().exists(), "{mode:?}");
-        let judge = Judge::open(&place).expect("the engine opens it");
-        assert_eq!(judge.tip(), (world.height(), world.tip()));
+        println!("{mode:?}: {ends:?} of 3 ends, {changes} changes");
+        assert!(ends.iter().all(|times| *times > 0), "{mode:?}: {ends:?}");
+        assert!(program(&world, &place, mode).output().unwrap().status.success(), "{mode:?}");
+        assert_ended(&world, &place, &right);
     }
 }
 
 /// The environment variable that gives [`killed_child`] its task: root directory, hash of the tip,
-/// and mode.
+/// mode, from where changes to files are counted, and the number of the one at which it is to kill
+/// itself.
 const CHILD: &str = "APUS_TEST_SWIFTSYNC_CHILD";
+/// The name of its hints.
+const HINTS: &str = "right.hints";
+/// The name of its source.
+const SOURCE: &str = "blocks-of-it";
 
-/// Not a test, but the process that the test below starts and kills. It saves more often than the
-/// program does.
+/// From where [`killed_child`] counts changes to files.
+#[derive(Clone, Copy, Debug)]
+enum Counted {
+    FromStart,
+    FromFirstSave,
+}
+
+/// A process that kills itself at a change to files.
+fn child_of(world: &World, place: &Place, mode: Mode, (from, number): (Counted, u64)) -> Command {
+    let (root, tip) = (place.root().display(), world.tip());
+    let told = format!("{root}|{tip}|{mode:?}|{from:?}|{number}");
+    other_process("swiftsync::interrupted::killed_child", CHILD, &told)
+}
+
+/// Not a test, but the process that the tests here start, and that kills itself. It saves more
+/// often than the program does.
 #[test]
-#[ignore = "a process that another test starts and kills"]
+#[ignore = "a process that another test starts, and that kills itself"]
 fn killed_child() {
     let Ok(told) = std::env::var(CHILD) else { return };
-    let [root, tip, mode] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
-    let root = Path::new(root);
+    let [root, tip, mode, from, number] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
+    let (root, number) = (Path::new(root), number.parse().unwrap());
+    let disk = match from {
+        "FromStart" => killing_at(number),
+        _ => killing_after("swiftsync/progress", number),
+    };
     let mut options = Options::new(root.join("datadir"), Network::new(NetworkName::Regtest));
     options.network.minimum_chain_work = Hash::ZERO;
     options.threads = 2;
     options.save_every = SAVE_EVERY;
-    options.hints = Some(root.join("right.hints"));
+    options.hints = Some(root.join(HINTS));
     options.assumevalid = match mode {
         "Full" => AssumeValid::Nothing,
         _ => AssumeValid::Block(tip.parse().unwrap()),
     };
-    try_sync_with(&options, &[root.join("blocks-of-it")]).unwrap();
+    sync::sync_on(&disk, &options, &[root.join(SOURCE)], Watch::default()).unwrap();
 }
 
 #[test]
@@ -383,44 +436,20 @@ fn killed_after_it_has_saved_it_carries_on() {
     let world = World::of(&small_chain(86, 200, 8_000));
     let right = world.in_order().muhash();
     for mode in MODES {
-        let place = world.place();
-        let hints = world.write_hints(&place, world.height());
-        std::fs::rename(&hints, place.root().join("right.hints")).unwrap();
-        let source = world.sources(&place, mode, &world.shuffled(10)).remove(0);
-        std::fs::rename(&source, place.root().join("blocks-of-it")).unwrap();
-        let told = format!("{}|{}|{mode:?}", place.root().display(), world.tip());
-        let start = || {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--ignored", "--exact", "swiftsync::interrupted::killed_child"]);
-            command.env(CHILD, &told);
-            start(command)
+        let place = prepared(&world, mode, &world.shuffled(10));
+        let run = |number| {
+            let at = (Counted::FromFirstSave, number);
+            is_killed(child_of(&world, &place, mode, at))
         };
-        let mut saved = 0;
-        let mut rng = Rng::new(86, 1);
+        let (mut saved, mut rng) = (0, Rng::new(86, 1));
         for _ in 0..5 {
-            let mut child = start();
-            // Killed a moment after it has saved (again), if it does not end before.
-            let before = progress_file(&place).metadata().ok().map(|m| m.modified().unwrap());
-            let patience = Instant::now() + Duration::from_secs(20);
-            while Instant::now() < patience && child.try_wait().unwrap().is_none() {
-                let now = progress_file(&place).metadata().ok().map(|m| m.modified().unwrap());
-                if now.is_some() && now != before {
-                    break;
-                }
-                std::thread::sleep(Duration::from_micros(200));
-            }
-            std::thread::sleep(Duration::from_micros(rng.below(3_000)));
-            child.kill().unwrap();
-            child.wait().unwrap();
-            saved += usize::from(assert_private(&place));
-            let tip = committed(&place);
-            assert!(tip.is_none_or(|tip| tip == (world.height(), world.tip())), "{tip:?}");
+            // Killed soon after it has saved (again), if it does not end before.
+            let is_killed = run(rng.between(1, 30));
+            saved += usize::from(assert_private(&place) && is_killed);
+            assert_none_or_all(&world, &place);
         }
         assert!(saved > 0, "{mode:?}: it was killed while there was something to carry on from");
-        assert!(start().wait().unwrap().success(), "{mode:?}");
-        assert_eq!(place.muhash(), right, "{mode:?}");
-        assert!(!place.swift_dir().exists(), "{mode:?}");
-        let judge = Judge::open(&place).expect("the engine opens it");
-        assert_eq!(judge.tip(), (world.height(), world.tip()));
+        assert!(!run(NEVER), "{mode:?}");
+        assert_ended(&world, &place, &right);
     }
 }

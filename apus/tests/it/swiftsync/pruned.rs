@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
@@ -25,9 +24,10 @@ use apus_tools as tools;
 use crate::pruned::{SPARE, assert_holds_together, files, options, world};
 use crate::support::Place;
 use crate::support::block_index::{CheckedIndex, check_block_index};
+use crate::support::killed::{NEVER, is_killed, killing_after};
 use crate::support::model::encode;
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::start;
+use crate::support::program::other_process;
 use crate::support::swift::{Mode, World, small_chain};
 
 /// Options of a SwiftSync that prunes to `target` bytes.
@@ -245,7 +245,7 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
 }
 
 #[test]
-fn with_every_script_checked_and_beside_another_set_all_are_stored_until_the_end() {
+fn with_scripts_checked_or_beside_another_set_all_are_stored() {
     let world = world();
     for (mode, stop_at) in [(Mode::Full, None), (Mode::AssumeValid, Some(150))] {
         let place = world.place();
@@ -328,22 +328,25 @@ fn power_may_fail_at_any_step() {
     println!("{cuts} power cuts");
 }
 
-/// The environment variable that gives [`killed_child`] its task: the root directory.
+/// The environment variable that gives [`killed_child`] its task: the root directory, and after how
+/// many changes to files since its first save it kills itself.
 const CHILD: &str = "APUS_TEST_SWIFTSYNC_PRUNED_CHILD";
 
-/// Not a test, but the process that the test below starts and kills.
+/// Not a test, but the process that the test below starts, and that kills itself.
 #[test]
-#[ignore = "a process that another test starts and kills"]
+#[ignore = "a process that another test starts, and that kills itself"]
 fn killed_child() {
-    let Ok(root) = std::env::var(CHILD) else { return };
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let (root, changes) = told.split_once('|').unwrap();
     let (world, place, root) =
-        (small_world(), Place::new(apus_wire::Chain::Regtest), Path::new(&root));
+        (small_world(), Place::new(apus_wire::Chain::Regtest), Path::new(root));
     let options = Options {
         datadir: root.join("datadir"),
         save_every: Duration::from_millis(2),
         ..swift_options(&world, &place, SPARE)
     };
-    sync(&options, &[root.join("blocks")]);
+    let disk = killing_after("swiftsync/progress", changes.parse().unwrap());
+    sync::sync_on(&disk, &options, &[root.join("blocks")], Watch::default()).unwrap();
 }
 
 #[test]
@@ -352,32 +355,18 @@ fn killed_after_it_has_saved_it_carries_on() {
     let muhash = world.in_order().muhash();
     let place = world.place();
     place.write("blocks", &world.blocks);
-    let start = || {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "swiftsync::pruned::killed_child"]);
-        command.env(CHILD, place.root());
-        start(command)
+    let run = |changes: u64| {
+        let told = format!("{}|{changes}", place.root().display());
+        is_killed(other_process("swiftsync::pruned::killed_child", CHILD, &told))
     };
     let progress = place.swift_dir().join("progress");
-    let saved_at = || progress.metadata().ok().and_then(|file| file.modified().ok());
     let (mut saved, mut rng) = (0, Rng::new(44, 1));
     for _ in 0..5 {
-        let (mut child, before) = (start(), saved_at());
-        let until = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            if saved_at().is_some_and(|now| Some(now) != before) {
-                break;
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        std::thread::sleep(Duration::from_micros(rng.below(3_000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        saved += usize::from(progress.is_file());
+        saved += usize::from(run(rng.between(1, 30)) && progress.is_file());
         check_block_index(&place);
     }
     assert!(saved > 0, "it was killed while there was something to carry on from");
-    assert!(start().wait().unwrap().success());
+    assert!(!run(NEVER));
     assert_eq!(place.muhash(), muhash);
     assert_eq!(world.height() + 1 - assert_holds_together(&place), 288);
 }

@@ -300,7 +300,7 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
 }
 
 #[test]
-fn stale_blocks_of_a_source_are_no_obstacle_and_wrong_ones_next_to_the_chain_are_refused() {
+fn stale_blocks_are_no_obstacle_and_wrong_ones_are_refused() {
     let chain = chain();
     let world = World::of(&chain);
     let right = world.in_order().muhash();

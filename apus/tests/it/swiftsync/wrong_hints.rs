@@ -275,7 +275,7 @@ impl Spoiler {
 }
 
 #[test]
-fn every_kind_is_refused_and_in_order_sync_succeeds_where_it_was() {
+fn every_kind_is_refused_and_a_sync_in_order_succeeds() {
     let Spoiler { world, cases, .. } = Spoiler::all();
     assert!(cases.len() >= 36, "{}", cases.len());
     let synced = world.in_order();
@@ -358,7 +358,7 @@ fn a_file_that_is_none_is_named() {
 }
 
 #[test]
-fn what_was_saved_of_a_run_with_wrong_hints_is_removed_with_its_salt() {
+fn what_a_run_with_wrong_hints_has_saved_is_removed() {
     let world = World::of(&small_chain(45, 30, 3_000));
     let muhash = world.in_order().muhash();
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);

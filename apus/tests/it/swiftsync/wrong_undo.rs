@@ -287,7 +287,7 @@ fn overwrite(place: &Place, world: &World, height: u32, payload: &[u8], spoil_ch
 }
 
 #[test]
-fn wrong_undo_data_of_our_own_stops_a_reindex_and_the_coins_stay() {
+fn wrong_undo_data_of_our_own_stops_a_reindex() {
     let world = World::of(&small_chain(51, 40, 6_000));
     let place = world.in_order();
     place.shrink();

@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use apus_disk::{Disk, StoreError};
@@ -143,13 +144,17 @@ fn one_holder_at_a_time_in_this_process() {
     open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
 }
 
+/// What [`hold_the_lock`] prints once it holds the lock.
+const HELD: &str = "the lock is held";
+
 /// Holds the lock for `one_holder_at_a_time_among_processes`, which runs this in another process.
 #[test]
 #[ignore = "run by one_holder_at_a_time_among_processes in another process"]
 fn hold_the_lock() {
     let Some(root) = std::env::var_os("APUS_TEST_LOCK_ROOT") else { return };
     let data = open(Path::new(&root), &mainnet(), DataDirOptions::default()).unwrap();
-    fs::write(Path::new(&root).join("held"), []).unwrap();
+    // Past the capture of what tests print.
+    std::io::stdout().write_all(format!("{HELD}\n").as_bytes()).unwrap();
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     drop(data);
@@ -163,20 +168,17 @@ fn one_holder_at_a_time_among_processes() {
         .args(["--ignored", "--exact", &format!("{module}::hold_the_lock")])
         .env("APUS_TEST_LOCK_ROOT", dir.path())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    for _ in 0..1_000 {
-        if dir.path().join("held").exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.any(|line| line.contains(HELD)), "it ended without the lock");
     for _ in 0..2 {
         let error = refusal(open(dir.path(), &mainnet(), DataDirOptions::default()));
         assert!(error.contains("probably already running"), "{error}");
     }
     drop(child.stdin.take());
+    lines.for_each(drop);
     assert!(child.wait().unwrap().success());
     open(dir.path(), &mainnet(), DataDirOptions::default()).unwrap();
 }

@@ -103,7 +103,6 @@ impl<'a> Sequencer<'a> {
 mod tests {
     use std::path::Path;
     use std::sync::atomic::AtomicBool;
-    use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
 
     use apus_disk::Disk;
@@ -115,6 +114,9 @@ mod tests {
 
     const BLOCKS: usize = 300;
     const FIRST: usize = 20;
+    const THREADS: usize = 5;
+    /// The longest that a thread waits for the others.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn files(dir: &Path) -> BlockFiles {
         let (key, options) = (Obfuscation::new([1; 8]), BlockFilesOptions::default());
@@ -144,28 +146,58 @@ mod tests {
         files
     }
 
+    /// The blocks that no thread has taken yet.
+    struct Untaken {
+        next: Mutex<usize>,
+        taken: Condvar,
+    }
+
+    impl Untaken {
+        /// The index of the next block.
+        fn take(&self) -> usize {
+            let mut next = self.next.lock().unwrap();
+            *next += 1;
+            self.taken.notify_all();
+            *next - 1
+        }
+
+        /// Waits until all blocks below `end` are taken; false if they are not after [`LIMIT`].
+        fn wait_until(&self, end: usize) -> bool {
+            let are_left = |next: &mut usize| *next < end;
+            let next = self.next.lock().unwrap();
+            *self.taken.wait_timeout_while(next, LIMIT, are_left).unwrap().0 >= end
+        }
+    }
+
+    /// Five threads, one of which at a time may keep a block until all others wait for room.
     #[test]
     fn undo_data_is_in_order_of_height_whoever_finishes_first() {
         for seed in 0..4u64 {
             let dir = tempfile::tempdir().unwrap();
             let files = with_block(dir.path());
             let sequencer = Sequencer::new(&files, FIRST);
-            let (next, halt) = (AtomicU32::new(FIRST as u32), AtomicBool::new(false));
+            let untaken = Untaken { next: Mutex::new(FIRST), taken: Condvar::new() };
+            let is_kept = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                for thread in 0..5 {
-                    let (files, sequencer, next, halt) = (&files, &sequencer, &next, &halt);
+                for thread in 0..THREADS as u64 {
+                    let (files, sequencer, untaken) = (&files, &sequencer, &untaken);
+                    let is_kept = &is_kept;
                     scope.spawn(move || {
                         let mut random = Random(seed * 100 + thread);
                         loop {
-                            let index = next.fetch_add(1, Relaxed) as usize;
+                            let index = untaken.take();
                             if index >= BLOCKS {
                                 break;
                             }
-                            if random.below(10u32) == 0 {
-                                std::thread::sleep(Duration::from_micros(random.below(900u64)));
+                            let mut are_taken = true;
+                            if random.below(10u32) == 0 && !is_kept.swap(true, Relaxed) {
+                                let ahead = random.below(AHEAD_MAX + THREADS + 1);
+                                are_taken = untaken.wait_until(BLOCKS.min(index + ahead));
+                                is_kept.store(false, Relaxed);
                             }
-                            assert!(sequencer.wait_for_room(index, || halt.load(Relaxed)));
+                            assert!(sequencer.wait_for_room(index, || false));
                             sequencer.finish(index, undo(files, index)).unwrap();
+                            assert!(are_taken, "the others wait without need behind {index}");
                         }
                     });
                 }

@@ -83,7 +83,7 @@ fn a_damaged_block_with_another_copy_is_no_obstacle() {
 }
 
 #[test]
-fn two_damaged_blocks_of_which_one_has_another_copy_end_the_chain_at_the_other() {
+fn of_two_damaged_blocks_the_one_without_a_copy_ends_the_chain() {
     let blocks = chain().bytes();
     let both = damaged(&damaged(&blocks, 130), 145);
     for (other, tip) in [(130, 144), (145, 129)] {

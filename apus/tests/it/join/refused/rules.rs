@@ -38,7 +38,7 @@ fn every_broken_rule_is_refused_for_the_same_reason() {
 
 /// Every rule with `APUS_TEST_ROUNDS=4`, and every fourth without.
 #[test]
-fn every_broken_rule_but_those_of_scripts_is_refused_where_scripts_are_assumed_valid() {
+fn broken_rules_are_refused_where_scripts_are_assumed_valid() {
     let chain = small_chain(203, 50, 9_000);
     let blocks = with_genesis(&chain);
     let mut refused = 0;

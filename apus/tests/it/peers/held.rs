@@ -1,0 +1,105 @@
+//! Honest peers that hold something back until something else has happened.
+
+use apus_net::Outgoing;
+use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
+use apus_wire::message::{Command, InventoryKind, Message};
+
+use super::world::world;
+use crate::support::waiting::Gate;
+
+/// What a peer holds back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Everything, from its `version` on.
+    All,
+    /// Blocks.
+    Blocks,
+}
+
+struct Late {
+    honest: Honest,
+    held: Held,
+    gates: Vec<Gate>,
+}
+
+impl Answers for Late {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        let is_held = match self.held {
+            Held::All => matches!(message, Message::Version(_)),
+            Held::Blocks => matches!(message, Message::GetData(_)),
+        };
+        if is_held {
+            // If one stays closed, what the test expects of the sync tells.
+            for gate in &self.gates {
+                gate.wait();
+            }
+        }
+        self.honest.answer(message, out)
+    }
+}
+
+/// A peer that has all of `chain`, and holds this back until all of the gates are open.
+pub fn late(chain: ServedChain, held: Held, gates: Vec<Gate>) -> Server {
+    start(move || {
+        let (honest, gates) = (Honest::new(chain.clone()), gates.clone());
+        Box::new(Late { honest, held, gates })
+    })
+}
+
+/// What a peer does after the blocks that are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It sends all others, too.
+    GoesOn,
+    /// It sends no more of those that are counted.
+    Ends,
+}
+
+struct Counting {
+    honest: Honest,
+    below: usize,
+    left: usize,
+    then: Then,
+    sent: Gate,
+}
+
+impl Answers for Counting {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        let Message::GetData(list) = message else { return self.honest.answer(message, out) };
+        for item in list.iter() {
+            let Some(height) = self.honest.chain.height_of(&item.hash) else { continue };
+            if height < self.below {
+                if self.left == 0 && self.then == Then::Ends {
+                    continue;
+                }
+                self.left = self.left.saturating_sub(1);
+            }
+            let block = self.honest.chain.block(height);
+            let payload = match item.kind == InventoryKind::BLOCK {
+                true => without_witnesses(&block),
+                false => block,
+            };
+            out.push(Outgoing { command: Command::BLOCK, payload });
+        }
+        if self.left == 0 {
+            self.sent.open();
+        }
+        Ok(())
+    }
+}
+
+/// A peer that has all of `chain`, and a gate that opens when it sends the last one of so many
+/// blocks below a height.
+pub fn counting(chain: ServedChain, (blocks, below): (usize, usize), then: Then) -> (Server, Gate) {
+    let sent = Gate::default();
+    let gate = sent.clone();
+    let server = start(move || {
+        let (honest, sent) = (Honest::new(chain.clone()), gate.clone());
+        Box::new(Counting { honest, below, left: blocks, then, sent })
+    });
+    (server, sent)
+}
+
+fn start(begin: impl Fn() -> Box<dyn Answers> + Send + Sync + 'static) -> Server {
+    Server::start(world().place().network.magic, true, begin).unwrap()
+}
