@@ -1,5 +1,4 @@
-//! The blocks between the tip and the best header: those that can be connected, and those that are
-//! missing.
+//! The blocks between the tip and the best header: which can be connected, and which are missing.
 
 use apus_chain::BlockId;
 use apus_node::opened::{Node, step};
@@ -10,15 +9,15 @@ use apus_node::sources::Place;
 pub struct AboveTip {
     /// Height of the best header or, if it is lower, the height to stop at.
     pub headers: u32,
-    /// Number of blocks next to the tip that can be connected and are not yet.
+    /// Number of blocks, from the one after the tip on without a gap, that can be connected.
     pub waiting: u32,
-    /// Number of blocks up to [`AboveTip::headers`] of which the header alone is known.
+    /// Number of blocks up to [`AboveTip::headers`] of which only the header is known here.
     pub missing: u32,
-    /// Height of the lowest of these; `None` if no block is missing.
+    /// Height of the lowest missing block; `None` if no block is missing.
     pub first_missing: Option<u32>,
 }
 
-/// The blocks between the tip and the best header of `node`.
+/// Counts the blocks between the tip and the best header of `node`.
 pub fn above_tip(node: &Node) -> AboveTip {
     let (best, tip) = (node.tree.best_header(), node.tip());
     let top = node.options.stop_at_height.unwrap_or(u32::MAX);
@@ -30,7 +29,7 @@ pub fn above_tip(node: &Node) -> AboveTip {
     let end = node.tree.ancestor(best, headers).unwrap_or(best);
     let is_above = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     for id in node.tree.ancestors(end).take_while(is_above) {
-        // What only peers have is not stored yet.
+        // Blocks that only peers have count as missing.
         if step(node, id).is_some_and(|step| !matches!(step.place, Place::Peers)) {
             above.waiting += 1;
         } else {

@@ -1,5 +1,5 @@
-//! What says which outputs are unspent at a height, until the blocks prove it: a hints file or a
-//! UTXO snapshot.
+//! A claim: what a hints file or a UTXO snapshot says about which outputs are unspent at a height,
+//! until the blocks prove it.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -14,19 +14,20 @@ use apus_wire::Network;
 
 use super::hints_file::HintsFile;
 
-/// A hints file, or a snapshot.
+/// What says which outputs are unspent at a height: a hints file or a snapshot.
 pub enum Claim {
-    /// Which outputs of each block are unspent.
+    /// Says which outputs of each block are unspent.
     Hints(HintsFile),
-    /// All unspent coins themselves.
+    /// Holds all unspent coins.
     Snapshot(SnapshotFile),
 }
 
 impl Claim {
-    /// The file that the options name; `None` if they name none.
+    /// Opens the hints file or snapshot that the options name; returns `None` if they name none.
     ///
     /// # Errors
-    /// The options contradict each other, or the file cannot be read, or is not what it is to be.
+    /// The options contradict each other; or the file cannot be read, or is not a hints file, or
+    /// not a snapshot of this network.
     pub fn open(options: &Options) -> Result<Option<Self>, SyncError> {
         options.check_method().map_err(SyncError::WrongOptions)?;
         if let Some(path) = &options.hints {
@@ -44,16 +45,15 @@ impl Claim {
         Ok(Some(Self::Snapshot(file)))
     }
 
-    /// A snapshot of this network.
+    /// Opens a snapshot of this network.
     ///
     /// # Errors
-    /// The file cannot be read, is not a snapshot, or is of another network.
+    /// The file cannot be read, is not a snapshot, or is a snapshot of another network.
     pub fn open_snapshot(path: &Path, network: &Network) -> Result<Self, SyncError> {
         Ok(Self::Snapshot(open_snapshot_of(path, network)?))
     }
 
-    /// The height at which the outputs are unspent; `None` if it is that of a block whose header is
-    /// not known.
+    /// Returns the height of the claim. `None` if a snapshot's base block is not in `tree`.
     pub fn height(&self, tree: &Tree) -> Option<u32> {
         match self {
             Self::Hints(hints) => Some(hints.reader.height()),
@@ -61,7 +61,7 @@ impl Claim {
         }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         match self {
             Self::Hints(hints) => &hints.path,
@@ -69,7 +69,7 @@ impl Claim {
         }
     }
 
-    /// A hash of the whole file, computed when it is first asked for; `None` if `stop` was raised
+    /// Returns a hash of the whole file, which the first call computes; `None` if `stop` was raised
     /// before the end.
     pub fn digest(&self, stop: &AtomicBool) -> Option<Hash> {
         match self {
@@ -78,7 +78,7 @@ impl Claim {
         }
     }
 
-    /// [`Claim::digest`], unless it would take seconds.
+    /// Returns [`Claim::digest`], but for a snapshot only if it was computed before.
     pub fn known_digest(&self) -> Option<Hash> {
         match self {
             Self::Hints(hints) => Some(hints.digest()),
@@ -86,7 +86,7 @@ impl Claim {
         }
     }
 
-    /// What it is, in messages: "the hints", "the snapshot".
+    /// Returns the name of the claim for messages: "the hints" or "the snapshot".
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hints(_) => "the hints",
@@ -94,7 +94,7 @@ impl Claim {
         }
     }
 
-    /// [`Claim::name`], as an owner.
+    /// Returns [`Claim::name`] in the possessive.
     pub fn whose(&self) -> &'static str {
         match self {
             Self::Hints(_) => "the hints'",
@@ -102,7 +102,7 @@ impl Claim {
         }
     }
 
-    /// The option that names the file.
+    /// Returns the option that names the file.
     pub fn option(&self) -> &'static str {
         match self {
             Self::Hints(_) => "--hints",
@@ -110,7 +110,7 @@ impl Claim {
         }
     }
 
-    /// The error that says what is wrong with the file.
+    /// Returns the error for a claim that is wrong in the way that `what` says.
     pub fn error(&self, what: impl Into<String>) -> SyncError {
         match self {
             Self::Hints(_) => self.of_hints(HintsError::new(what)),
@@ -118,18 +118,18 @@ impl Claim {
         }
     }
 
-    /// The error that says what is wrong with the hints.
+    /// Returns the error for wrong hints.
     pub fn of_hints(&self, error: HintsError) -> SyncError {
         SyncError::Hints { path: self.path().to_path_buf(), error }
     }
 
-    /// The error that says what is wrong with the snapshot.
+    /// Returns the error for a wrong snapshot.
     pub fn of_snapshot(&self, error: SnapshotError) -> SyncError {
         SyncError::Snapshot { path: self.path().to_path_buf(), error }
     }
 }
 
-/// A snapshot file of this network.
+/// Opens a snapshot file of this network.
 ///
 /// # Errors
 /// As for [`Claim::open_snapshot`].
@@ -148,7 +148,7 @@ pub fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, 
     Ok(file)
 }
 
-/// The error of a snapshot file that could not be read.
+/// Returns the error for a snapshot file that could not be read.
 pub fn of_read(path: &Path, error: SnapshotReadError) -> SyncError {
     match error {
         SnapshotReadError::Store(error) => error.into(),

@@ -1,4 +1,4 @@
-//! An opened hints file, which knows its path so that every error about it names the file.
+//! An opened hints file. It knows its path, so that every error names the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,9 +12,9 @@ use memmap2::Mmap;
 
 /// A hints file of any format, mapped into memory.
 pub struct HintsFile {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it holds.
+    /// Reads the hints in the file's format.
     pub reader: Box<dyn Hints>,
     bytes: SharedMap,
     digest: OnceLock<Hash>,
@@ -34,7 +34,7 @@ impl HintsFile {
     /// Maps the file and recognises its format.
     ///
     /// # Errors
-    /// The file cannot be read, or is no hints file, or one that cannot be right.
+    /// The file cannot be read, is not a hints file, or is damaged.
     pub fn open(path: &Path) -> Result<Self, SyncError> {
         let path = path.to_path_buf();
         let file = Disk::new().open_read(&path)?;
@@ -52,18 +52,18 @@ impl HintsFile {
         Ok(Self { path, reader, bytes, digest: OnceLock::new() })
     }
 
-    /// Length of the file in bytes; it is never empty.
+    /// Returns the length of the file in bytes, which is never 0.
     #[allow(clippy::len_without_is_empty, reason = "an empty file is no hints file")]
     pub fn len(&self) -> u64 {
         self.bytes.as_ref().len() as u64
     }
 
-    /// The double SHA-256 of the file, computed when it is first asked for.
+    /// Returns the double SHA-256 of the file, which the first call computes.
     pub fn digest(&self) -> Hash {
         *self.digest.get_or_init(|| sha256d(self.bytes.as_ref()))
     }
 
-    /// The error that says what is wrong with this file.
+    /// Returns the error for hints of this file that are wrong.
     pub fn error(&self, error: HintsError) -> SyncError {
         SyncError::Hints { path: self.path.clone(), error }
     }

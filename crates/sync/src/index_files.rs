@@ -1,10 +1,11 @@
-//! The block index, made anew from the block files (Core's `-reindex`): for a directory whose index
+//! Rebuilds the block index from the block files (Core's `-reindex`), for a directory whose index
 //! is damaged or lost.
 //!
-//! Headers come first, in whatever order the blocks lie; then every block is checked by the rules
-//! that need no coins. Nothing on the disk changes until all of that is in memory. The new index
-//! names no undo data, since nothing in a rev file says which block a record is of: the rebuild of
-//! the chainstate, which follows, writes undo data anew from the start of each rev file.
+//! Headers are read first, in whatever order the blocks are stored; then every block is checked by
+//! the rules that need no coins. Nothing on disk changes before all of that is in memory. The new
+//! index names no undo data, since a rev file does not say which block a record belongs to. The
+//! chainstate is rebuilt after that, and undo data is then written again from the start of each rev
+//! file.
 
 use std::path::Path;
 
@@ -35,10 +36,10 @@ use rayon::prelude::*;
 
 use crate::swift;
 
-/// Blocks that are checked before the flag to stop is looked at again.
+/// Number of blocks that are checked before the flag to stop is read again.
 const BATCH_BLOCKS: usize = 512;
 
-/// The blocks of the block files.
+/// The blocks found in the block files.
 struct Inventory {
     tree: Tree,
     sources: Sources,
@@ -47,7 +48,7 @@ struct Inventory {
 
 /// The result of checking the copies of one block.
 enum Verdict {
-    /// The copy at this place passes.
+    /// The copy at this place is valid.
     Good { place: SourcePlace, tx_count: u32 },
     /// The copy at this place is the block, and the block breaks a rule.
     Invalid { place: SourcePlace, error: RuleError },
@@ -55,25 +56,25 @@ enum Verdict {
     Damaged(Vec<DamagedCopy>),
 }
 
-/// Bytes that are not the block that their header names.
+/// Bytes at a place that are not the block that their header names.
 struct DamagedCopy {
     place: SourcePlace,
     what: String,
 }
 
-/// A block that was found, and what checking it has shown.
+/// A block that was found, and the result of checking it.
 struct Checked {
     id: BlockId,
     verdict: Verdict,
 }
 
-/// Makes the index of the data directory's block files, unless an interrupted run has made it and
-/// was rebuilding the chainstate. Returns the blocks and other bytes in the files that were not
-/// taken.
+/// Rebuilds the index of the data directory's block files, unless an earlier run has done so and
+/// was interrupted while it rebuilt the chainstate. Returns the blocks and other bytes in the files
+/// that were refused.
 ///
 /// # Errors
-/// The block files are not there, not all there, or cannot be read without a lost `xor.dat`; or
-/// somebody asked to stop. The directory is then as it was.
+/// Block files are missing, or cannot be read because `xor.dat` is lost; or `watch` asks to stop:
+/// the directory is then unchanged. Or the disk fails.
 pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refusal>, SyncError> {
     let source = open_files(options)?;
     let dir = open_directory(options, disk, false)?;
@@ -93,9 +94,9 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
         BlockFilesOptions::default(),
     );
     let entries = inventory.entries(checked, &files, options.network.segwit_height)?;
-    // An interrupted rebuild or SwiftSync relies on undo data that the new index will not name.
+    // An interrupted rebuild or SwiftSync needs undo data that the new index will not name.
     rebuild::give_up(disk, dir.path())?;
-    // bitcoind cannot start with a snapshot whose base block the index may not have.
+    // bitcoind does not start with a UTXO set from a snapshot if the index may lack its base block.
     if let Some(snapshot) = SnapshotChainstate::find_or_clear(disk, dir.path())? {
         watch.observer.note(&format!(
             "The UTXO set that bitcoind has loaded from a snapshot of block {} is removed, as by \
@@ -110,13 +111,13 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     Ok(inventory.refusals)
 }
 
-/// Removes the mark which says that the index is new and the chainstate is yet to be rebuilt.
+/// Removes the mark that says that the index is new and the chainstate has yet to be rebuilt.
 pub fn finish(disk: &Disk, options: &Options) -> Result<(), StoreError> {
     let path = options.network_dir().join("blocks").join("index");
     IndexDb::open(disk, &path)?.forget_rebuilt()
 }
 
-/// Whether an earlier run has rebuilt the index and was interrupted while it rebuilt the
+/// Returns whether an earlier run has rebuilt the index and was interrupted while it rebuilt the
 /// chainstate.
 fn was_rebuilt(dir: &DataDir) -> bool {
     let is_whole = || {
@@ -129,7 +130,7 @@ fn was_rebuilt(dir: &DataDir) -> bool {
 /// Opens the block files for reading.
 ///
 /// # Errors
-/// Some of them are missing, or cannot be read without a lost `xor.dat`.
+/// Some of them are missing, or cannot be read because `xor.dat` is lost.
 fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
@@ -161,7 +162,7 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     Ok(source)
 }
 
-/// The error for block files that cannot be read since their key is lost.
+/// Returns the error for block files that cannot be read because their key is lost.
 fn lost_key(key: &Path, file: &Path) -> StoreError {
     let what = format!(
         "this file is missing, and {} holds no block that can be read without it: it holds the key \
@@ -173,7 +174,7 @@ fn lost_key(key: &Path, file: &Path) -> StoreError {
 }
 
 impl Inventory {
-    /// An inventory of the genesis block alone.
+    /// Creates an inventory with only the genesis block.
     fn new(options: &Options) -> Self {
         let bytes = genesis_block(&options.network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
@@ -184,7 +185,7 @@ impl Inventory {
         }
     }
 
-    /// Finds the blocks in the files of `source`.
+    /// Adds the blocks in the files of `source` to the inventory.
     fn scan(&mut self, source: &BlockSource, watch: Watch) -> Result<(), SyncError> {
         let Self { tree, sources, refusals } = self;
         let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
@@ -193,7 +194,7 @@ impl Inventory {
         scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
     }
 
-    /// Checks every block that was found, in the order in which they lie.
+    /// Checks every block that was found, in the order in which they are stored.
     fn check_all(&self, watch: Watch) -> Result<Vec<Checked>, SyncError> {
         let order = self.sources.in_order(self.tree.ids());
         let mut all = Vec::with_capacity(order.len());
@@ -215,7 +216,7 @@ impl Inventory {
         Ok(all)
     }
 
-    /// Checks the copies of a block up to the first good one.
+    /// Checks the copies of a block, up to the first that is valid or breaks a rule.
     fn check(&self, id: BlockId) -> Result<Verdict, StoreError> {
         let mut damaged = Vec::new();
         for place in self.sources.copies(id) {
@@ -242,7 +243,7 @@ impl Inventory {
         Ok(Verdict::Damaged(damaged))
     }
 
-    /// The index entries of all blocks; notes in `files` what each block file holds.
+    /// Returns the index entries of all blocks, and notes in `files` what each block file holds.
     fn entries(
         &mut self,
         checked: Vec<Checked>,
@@ -282,7 +283,7 @@ impl Inventory {
         Ok(entries)
     }
 
-    /// An offset in a file, as the index holds it.
+    /// Converts an offset in a file to the 32 bits that the index has for it.
     fn offset(&self, file: u32, offset: u64) -> Result<u32, StoreError> {
         u32::try_from(offset).map_err(|_| {
             let path = &self.sources.files()[file as usize].path;

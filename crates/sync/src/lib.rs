@@ -1,24 +1,62 @@
-//! The pipelines: three methods of making a UTXO set from blocks. This crate does not know
-//! argument parsing.
+//! The methods of syncing: in order, join and SwiftSync. Each builds a UTXO set from blocks.
 //!
-//! [`sync`] and [`reindex`] find the headers in all sources, choose the best chain, and have
-//! [`ways`] connect all blocks by one of three methods. What is done to a single block is the same
-//! for all ([`apus_node::block`]).
+//! This crate is responsible for [`sync`] and [`reindex`], for the choice of a method, for the
+//! threads and queues of each method, and for what an interrupted run saves. It does not know
+//! argument parsing or terminals, what makes a block valid (`apus-rules`), how a single block is
+//! read, checked and committed (`apus-node`), or how to talk to peers (`apus-peers`).
 //!
-//! | part | contents |
+//! | module | contents |
 //! |---|---|
-//! | [`run`] | the ways in, and what all three have in common |
-//! | [`method`], [`ways`] | which method is chosen, and why; one method after another |
-//! | [`in_order`] | blocks in order of height, each with its coins from the UTXO set |
-//! | [`join`] | blocks in any order, three passes, one commit |
-//! | [`swift`] | SwiftSync: blocks in any order, by hints or by a snapshot |
-//! | [`claim`], [`hints_file`] | what says which outputs are unspent, until the blocks prove it |
-//! | [`unspent`] | unspent outputs sorted by their blocks, for hints and for snapshots |
-//! | [`index_files`] | the block index, made anew from the block files |
-//! | [`loadtxoutset`] | a snapshot as the UTXO set that bitcoind works with, unproved |
-//! | [`start_check`], [`verify`] | the last blocks and the UTXO set held against each other |
-//! | [`saved_work`], [`sealed`], [`unfinished`] | what an interrupted sync has saved |
-//! | [`summary`], [`above_tip`], [`shrink`] | how a sync ended |
+//! | [`run`] | the entry points, and what all methods have in common |
+//! | [`method`] | which method is chosen, why, and how long it will take |
+//! | [`ways`] | runs the chosen method, and connects the blocks after it in order |
+//! | [`in_order`] | the method in order: blocks by height, coins from the cache and the tables |
+//! | [`join`] | the join: blocks in any order, three passes, one commit |
+//! | [`swift`] | SwiftSync: blocks in any order, one pass, by a claim and an aggregate |
+//! | [`claim`], [`hints_file`] | the claim, and a hints file that is opened for it |
+//! | [`unspent`] | unspent outputs, sorted by the blocks that created them |
+//! | [`index_files`] | rebuilds the block index from the block files |
+//! | [`loadtxoutset`] | loads a snapshot, unproved, as a UTXO set for bitcoind |
+//! | [`start_check`] | checks the last blocks before work continues on a UTXO set |
+//! | [`verify`] | checks blocks, undo data and UTXO set against each other (`verifychain`) |
+//! | [`saved_work`], [`sealed`] | how much work is saved; the file format of saved work |
+//! | [`unfinished`] | keeps the saved work of interrupted runs from other work |
+//! | [`summary`], [`above_tip`] | the summary of a run, and the blocks that it left unconnected |
+//! | [`shrink`] | refuses a rebuilt UTXO set that is lower than the one it replaces |
+//!
+//! # A block in a join
+//!
+//! 1. [`sync`] finds the headers (`apus_peers::find_headers`), [`method::choose`] chooses the join,
+//!    and [`join::build::build`] plans the blocks and runs the three passes.
+//! 2. Read: a worker goes through a span (`Reader::read`). `Shared::checked` waits until a
+//!    peer has sent the block (`BlockPeers::fetch`), and checks all rules that need no coins.
+//!    `Reader::meet` matches spends with outputs in the window. Other spends (`put_late`), and
+//!    outputs that leave the window unspent (`put_left`), become records of a partition. The coins
+//!    found, and notes on the block, go to its bucket (`put_block_coins`), and the block to a blk
+//!    file (`Reader::store`).
+//! 3. Match: a worker takes partitions (`Pairer::pair`). A spent coin goes to the bucket of the
+//!    block that spends it (`put_late_coin`), an unspent one to tables (`Pairer::write_left`).
+//! 4. Check: a worker takes the block and its bucket (`BlockQueue::take`). It checks the rules on
+//!    spends by the notes (`check_noted`), or reads the block again if its scripts are checked too
+//!    (`Checking::read_again`). `Sequencer::finish` appends undo data in order of height.
+//! 5. Commit: `join::commit::commit` writes the block index; then tables and best block count, in
+//!    one step (`Bulk::commit`). If a pass refuses a block, the join is committed below it, and
+//!    [`in_order::activate::activate`] connects that block or refuses it.
+//!
+//! # A coin in order
+//!
+//! 1. Created: a worker lists the coins that a block creates (`Prepared::new`), and the connector
+//!    adds them to the cache (`Connector::connect`, `CoinsCache::add_batch`).
+//! 2. Committed: once `Ledger::wants_commit` returns true and all connected blocks are checked, the
+//!    connector takes the changed coins (`Ledger::begin_commit`), and a thread writes them to
+//!    tables (`CommitJob::write`). They are then clean, and may be dropped
+//!    (`CoinsCache::shrink_to`).
+//! 3. Looked up: a worker prepares the block that spends the coin. It announces the spend
+//!    (`CoinsCache::want`), and reads a coin that the cache lacks from the tables
+//!    (`Chainstate::get_many`, `CoinsCache::fill_batch`).
+//! 4. Spent: the connector takes the coin (`Connector::spend`, `CoinsCache::spend_batch`), workers
+//!    check rules and scripts with it (`Validation::work`), `Ledger::retire` writes it to the undo
+//!    data, and the next commit deletes it from the tables.
 
 pub mod above_tip;
 pub mod claim;

@@ -1,4 +1,4 @@
-//! The method by which the blocks above the tip are synced, and why.
+//! The choice of the method for the blocks above the tip, and the reason for it.
 
 #[cfg(test)]
 mod tests;
@@ -19,17 +19,17 @@ use super::claim::Claim;
 use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
 use super::swift;
 
-/// The rule for a join that nobody asked for, and the time that each method takes.
+/// When a join is chosen that the user did not ask for, and the time that each method takes.
 ///
 /// A join reads every block and writes about half as many bytes as it reads, whatever the blocks
-/// spend; a sync in order looks up each coin in tables, which costs the more the larger they are.
-/// The figures of time are seconds of one core for each GB (10^9 bytes) of blocks.
+/// spend. A sync in order looks up coins in the tables, which takes longer the larger the tables
+/// are. Times are in seconds of one core for each GB (10^9 bytes) of blocks.
 struct Figures {
-    /// With fewer bytes of blocks than this, a sync in order is done before a join's three passes
-    /// have each begun and ended.
+    /// Minimum bytes of blocks for a join: a sync in order of fewer is done before a join's three
+    /// passes have begun and ended.
     join_bytes_min: u64,
-    /// Blocks with less than this share (one in ...) of the bytes of the tables are few enough for
-    /// look-ups, while a join may have to read all tables.
+    /// The minimum for a join is also the bytes of the tables divided by this: the coins of fewer
+    /// blocks are soon looked up, while a join may have to read all tables.
     join_tables_share: u64,
     /// A sync in order, without scripts.
     in_order: f64,
@@ -37,11 +37,11 @@ struct Figures {
     join: f64,
     /// A SwiftSync, without scripts.
     swiftsync: f64,
-    /// Scripts, in Bitcoin Core's engine.
+    /// Script checks, in Bitcoin Core's engine.
     scripts_core: f64,
-    /// Scripts, with signatures verified in lanes of AVX-512 IFMA.
+    /// Script checks, with signatures verified in lanes of AVX-512 IFMA.
     scripts_avx512: f64,
-    /// Scripts, with signatures verified in lanes of AVX2.
+    /// Script checks, with signatures verified in lanes of AVX2.
     scripts_avx2: f64,
 }
 
@@ -56,31 +56,33 @@ const FIGURES: Figures = Figures {
     scripts_avx2: 70.0,
 };
 
-/// The method by which the blocks above the tip are synced.
+/// The method chosen for the blocks above the tip.
 #[derive(Clone, Debug)]
 pub struct ChosenMethod {
     /// The method.
     pub method: Method,
     /// The reason for the method, as a clause: `no hints, and ...`.
     pub why: String,
-    /// The time that it will take; `None` if no block waits.
+    /// The expected time; `None` if no block waits.
     pub estimate: Option<Duration>,
-    /// The last block to join, which the best candidate for the tip descends from, or is; `None`
+    /// The last block of the join: the best candidate for the tip, or an ancestor of it. `None`
     /// with another method.
     target: Option<BlockId>,
-    /// The blocks that are synced so; `None` if no block waits.
+    /// The blocks to sync by this method; `None` if no block waits.
     blocks: Option<Waiting>,
-    /// Whether the user could have it otherwise, and has not chosen.
+    /// Whether Apus chose the method, so that the user can be told of another one.
     is_automatic: bool,
 }
 
-/// Chooses the method for the blocks of `node` above its tip, once all headers are known: SwiftSync
-/// if there is a claim about them; else a join where an interrupted one can be carried on, or where
-/// it is faster than a sync in order and the disks have room for it; or that of the options.
+/// Chooses the method for the blocks of `node` above its tip, once all headers are known. It is
+/// SwiftSync if there is a claim for a height above the tip. Otherwise it is the method that the
+/// options name or, if they name none, the join if an interrupted one can be continued, or if a
+/// join is faster than a sync in order and the disks have room for it.
 ///
 /// # Errors
-/// The options contradict each other; a join was asked for, and a disk has no room for it; or
-/// blocks are missing of one that was interrupted, and the options name no method.
+/// The options contradict each other; they ask for a join, and block files are pruned or a disk has
+/// no room for it; or they name no method, and blocks of an interrupted join are missing. The disk
+/// fails.
 pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncError> {
     let options = &node.options;
     options.check_method().map_err(SyncError::WrongOptions)?;
@@ -150,8 +152,8 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
     Ok(ChosenMethod::join(node, joined, why))
 }
 
-/// Words for the reason why block files are missing, or will be, that a join needs; `None` if none
-/// is.
+/// Returns a clause that says why block files that a join needs are missing, or will be; `None` if
+/// none is.
 fn pruned(node: &Node) -> Option<String> {
     let pruned = match () {
         () if node.ledger.pruning.is_pruned => "block files were pruned",
@@ -161,11 +163,11 @@ fn pruned(node: &Node) -> Option<String> {
     Some(format!("{pruned}, and a join needs the files of all blocks that it connects"))
 }
 
-/// The blocks that a join can take: those above the active chain whose bytes are available and that
-/// lie deep enough below the best header.
+/// Returns the blocks that a join can take: those above the active chain that are available and are
+/// deep enough below the best header.
 ///
 /// # Errors
-/// Words for the reason why there are none.
+/// There are no such blocks; the error is a clause that says why.
 fn joined(node: &Node) -> Result<Waiting, String> {
     if let Some(why) = pruned(node) {
         return Err(why);
@@ -182,8 +184,8 @@ fn joined(node: &Node) -> Result<Waiting, String> {
     })
 }
 
-/// Words for the reason why a join of blocks with so many bytes is not faster than a sync in order
-/// with so many bytes of tables; `None` if it is.
+/// Returns a clause that says why a join of `bytes` of blocks is not faster than a sync in order
+/// with `tables` bytes of tables; `None` if it is faster.
 fn too_few(bytes: u64, tables: u64) -> Option<String> {
     let Figures { join_bytes_min, join_tables_share, .. } = FIGURES;
     if bytes < join_bytes_min {
@@ -200,7 +202,7 @@ fn too_few(bytes: u64, tables: u64) -> Option<String> {
 }
 
 impl ChosenMethod {
-    /// A method for no blocks.
+    /// Returns a method without blocks to sync.
     pub fn new(method: Method, why: impl Into<String>) -> Self {
         let (estimate, target, blocks) = (None, None, None);
         Self { method, why: why.into(), estimate, target, blocks, is_automatic: false }
@@ -240,8 +242,8 @@ impl ChosenMethod {
         Self::of_blocks(node, Method::SwiftSync, blocks, why)
     }
 
-    /// Carries on with an interrupted join. Its room was asked for when it began, and a disk that
-    /// fills up stops it without a loss.
+    /// Returns the join that continues an interrupted one. Free space is not checked again: it was
+    /// checked when the join began, and if a disk fills up, the join stops without a loss.
     fn carry_on(node: &Node, saved: SavedTarget) -> Self {
         let first = node.tree.node(node.tip()).height + 1;
         let blocks = Waiting::between(node, first, saved.target);
@@ -250,13 +252,13 @@ impl ChosenMethod {
         Self { estimate, target: Some(saved.target), is_automatic: false, ..join }
     }
 
-    /// The last block to join; `None` with another method.
+    /// Returns the last block of the join; `None` with another method.
     pub fn join_target(&self) -> Option<BlockId> {
         self.target
     }
 
-    /// The line for the user that names the method, the reason for it and the time that it will
-    /// take; `None` if no block waits.
+    /// Returns a line for the user that names the method, the reason for it and the expected time;
+    /// `None` if no block waits.
     pub fn line(&self) -> Option<String> {
         let (blocks, estimate) = (self.blocks?, self.estimate?);
         let range = format!("{} to {} (about {})", blocks.first, blocks.last, size(blocks.bytes));
@@ -273,8 +275,8 @@ impl ChosenMethod {
     }
 }
 
-/// The time for the scripts of a byte of blocks. The few blocks that are not buried enough for the
-/// fast way count as the others.
+/// Returns the seconds that one core needs to check the scripts of one GB of blocks. Blocks that
+/// are not buried deep enough for the fast way are few, and count like the others.
 fn scripts_rate(options: &Options) -> f64 {
     let Figures { scripts_core, scripts_avx512, scripts_avx2, .. } = FIGURES;
     let fast = match options.script_kernel.unwrap_or_else(Kernel::best) {
@@ -289,13 +291,14 @@ fn scripts_rate(options: &Options) -> f64 {
     }
 }
 
-/// The time that blocks take to sync by this method with the threads and cores that there are.
+/// Returns the time to sync these blocks by this method, with the threads and cores available.
 fn estimate(node: &Node, method: Method, blocks: &Waiting) -> Duration {
     let checks_all = node.options.assumevalid == AssumeValid::Nothing;
     let (rate, with_scripts) = match method {
         Method::InOrder => (FIGURES.in_order, blocks.with_scripts),
         Method::Join => (FIGURES.join, blocks.with_scripts),
-        // Blocks are assumed valid on the user's word, however deep they lie.
+        // Every script is checked, or none if blocks are assumed valid, however deep they are
+        // buried.
         Method::SwiftSync => (FIGURES.swiftsync, if checks_all { blocks.bytes } else { 0 }),
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,4 +1,4 @@
-//! Sync and reindex: the ways in, and the work that both have in common.
+//! Sync and reindex: the entry points, and the work that both have in common.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,21 +30,21 @@ use super::unfinished::open_node;
 use super::ways::{Course, connect_all};
 use super::{index_files, join, loadtxoutset, shrink, swift};
 
-/// Checks the blocks of all sources and of the data directory and connects the best valid chain,
-/// in order of height.
+/// Checks the blocks of all sources, of peers and of the data directory, and connects the best
+/// valid chain by the method that [`choose`](super::method::choose) returns.
 ///
-/// Carries on from the state of the data directory, and makes the directory where there is none.
-/// When `stop` becomes true, the work done so far is saved and the summary says so.
+/// Continues from the state of the data directory, or creates the directory. If `watch` asks to
+/// stop, the work done so far is saved, and the summary says that the sync was interrupted.
 ///
 /// # Errors
 /// The disk fails, a file of the data directory cannot be right, a source cannot be read, the
-/// directory is in use, or there are neither sources nor a directory with blocks. Blocks that break
-/// rules are no error: they are refused, and the summary lists them.
+/// directory is in use, or there are no sources, no peers and no directory with blocks. Blocks that
+/// break rules are not errors: they are refused, and the summary lists them.
 pub fn sync(options: &Options, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
     sync_on(&Disk::new(), options, sources, watch)
 }
 
-/// [`sync`] on the caller's disk, which may lose power in tests.
+/// Does what [`sync`] does, on the caller's disk, which may lose power in tests.
 pub fn sync_on(
     disk: &Disk,
     options: &Options,
@@ -58,7 +58,8 @@ pub fn sync_on(
         if sources.is_empty() && !has_peers && !holds_blocks(options) {
             return Err(nothing_to_sync(options));
         }
-        // A source that cannot be opened is an error before anything is made in the data directory.
+        // A source that cannot be opened is an error before anything in the data directory is
+        // created.
         let opened = open_sources(options, sources)?;
         let mut node = open_node(options, disk, Coins::InPlace)?;
         announce_snapshot(&node, watch.observer);
@@ -107,7 +108,7 @@ pub fn sync_on(
     })
 }
 
-/// Says what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
+/// Tells the user what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
 fn announce_snapshot(node: &Node, observer: &dyn Observer) {
     let Some(snapshot) = &node.ledger.snapshot else { return };
     let height = match node.tree.find(&snapshot.base) {
@@ -122,7 +123,8 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
     ));
 }
 
-/// Deletes what was kept for the UTXO set that has been replaced.
+/// Deletes the blocks that were kept for the UTXO set that has been replaced, unless the sync was
+/// interrupted.
 fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summary, SyncError> {
     if summary.interrupted {
         return Ok(summary);
@@ -133,7 +135,7 @@ fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summ
     Ok(Summary { pruned: node.ledger.pruned(&node.files), ..summary })
 }
 
-/// An error if blocks are pruned, where all are needed for a new UTXO set.
+/// Returns an error if blocks are pruned, since a new UTXO set needs all of them.
 fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
     match node.ledger.pruning.is_pruned {
         false => Ok(()),
@@ -146,8 +148,8 @@ fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
     }
 }
 
-/// An error if blocks are to come without witnesses, where all are stored until a new UTXO set is
-/// in the place of the present one.
+/// Returns an error if the options ask for blocks without witnesses, since all blocks are stored
+/// until a new UTXO set has replaced the present one.
 fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
     match options.witness {
         true => Ok(()),
@@ -159,7 +161,7 @@ fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
     }
 }
 
-/// Gives up an interrupted rebuild of the UTXO set, if blocks are to be deleted that it needs.
+/// Gives up an interrupted rebuild of the UTXO set if pruning may delete blocks that it needs.
 fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<(), SyncError> {
     let directory = node.options.network_dir();
     if node.ledger.pruning.target().is_some() && rebuild::unfinished(disk, &directory)?.is_some() {
@@ -172,8 +174,8 @@ fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<
     Ok(())
 }
 
-/// Finds what the sources have, mends what is stored, and makes a snapshot that is to be proved the
-/// UTXO set that bitcoind works with, if that will take long.
+/// Finds the blocks of the sources and replaces damaged stored blocks. If blocks are missing for
+/// the proof of a snapshot, the snapshot is loaded for bitcoind first.
 fn prepare(
     node: &mut Node,
     opened: &[BlockSource],
@@ -184,7 +186,7 @@ fn prepare(
     loadtxoutset::load_while_missing(node, claim, watch)
 }
 
-/// Finds what the sources have, and replaces stored blocks that are known to be damaged.
+/// Finds the blocks of the sources, and replaces stored blocks that are known to be damaged.
 fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Result<(), SyncError> {
     let scanning = Instant::now();
     scan_into_node(node, opened, watch)?;
@@ -199,8 +201,8 @@ fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Resul
     Ok(())
 }
 
-/// An error if there is nothing to connect, because the blocks of a pruned directory begin above
-/// those that are known.
+/// Returns an error if there is nothing to connect because the blocks of a pruned source begin
+/// above the blocks that are known.
 fn refuse_gap(node: &Node) -> Result<(), SyncError> {
     let (tip, best) = (node.tip(), node.tree.best_candidate());
     let height = node.tree.node(tip).height;
@@ -219,8 +221,8 @@ fn refuse_gap(node: &Node) -> Result<(), SyncError> {
     }
 }
 
-/// Begins to look for peers, if there are to be any and somebody to connect to. Else what is stored
-/// and in files is connected.
+/// Starts looking for peers, if the options ask for peers and there is a way to find one. Returns
+/// `None` otherwise: only stored blocks and those of sources are connected.
 fn begin_peers(
     node: &Node,
     disk: &Disk,
@@ -240,8 +242,8 @@ fn begin_peers(
     Ok(None)
 }
 
-/// [`run`] with peers: headers first, then blocks, again and again until no peer has a better
-/// chain; with `--follow` until `stop` is raised.
+/// Does what [`run`] does with peers: headers first, then blocks, again and again until no peer has
+/// a better chain; with `--follow` until `watch` asks to stop.
 fn run_with_peers(
     node: &mut Node,
     peers: &Arc<Peers>,
@@ -258,7 +260,7 @@ fn run_with_peers(
         }
     };
     let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
-    // With --follow a sync does not end: it reaches the tip, and waits.
+    // With --follow a sync does not end: it reaches the tip and waits.
     let interrupted = !(ended || follows && is_complete(node));
     let summary = match first {
         Some(first) if !first.interrupted => continued(first, summary(node, started, interrupted)),
@@ -269,7 +271,7 @@ fn run_with_peers(
 }
 
 /// Syncs with peers until none of them has a better chain; with `--follow` until `watch` asks to
-/// stop. `first` is the summary of the first run.
+/// stop. The summary of the first [`run`] is stored in `first`.
 fn follow_peers(
     node: &mut Node,
     peers: &Arc<Peers>,
@@ -290,7 +292,8 @@ fn follow_peers(
         };
         find_headers(node, peers, search, watch)?;
         if first.is_none() {
-            // Files may lack blocks whose headers are known now, and stored ones can be asked for.
+            // Now that headers are known, files may turn out to lack blocks, and peers can be asked
+            // for good copies of damaged ones.
             prepare(node, opened, claim, watch)?;
         }
         if first.is_some() && is_complete(node) {
@@ -327,8 +330,8 @@ fn follow_peers(
     }
 }
 
-/// The summary of all runs. The first one chose the way and may have spilled; all else counts until
-/// now.
+/// Returns the summary of all runs: method and spilled bytes of the first run, refusals and repairs
+/// of all, and everything else as it is now.
 fn continued(first: Summary, now: Summary) -> Summary {
     let refusals = [first.refusals, now.refusals].concat();
     let repaired = [first.repaired, now.repaired].concat();
@@ -336,14 +339,14 @@ fn continued(first: Summary, now: Summary) -> Summary {
     Summary { chosen, spilled_bytes, refusals, repaired, ..now }
 }
 
-/// Bounds the cache of coins by the memory that there is.
+/// Sets the size limit of the coins cache, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
     node.ledger.cache_bytes_max =
         resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
 }
 
-/// Adds the first refusal to an error which says that something is missing: the block refused may
-/// be what is missing.
+/// Adds the first refusal to an error about something that is missing: the refused block may be
+/// what is missing.
 fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
     let may_be_why = matches!(error, SyncError::Input(_) | SyncError::Hints { .. });
     match &node.refusals[..] {
@@ -358,7 +361,7 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
     }
 }
 
-/// Adds to an error about a refused block that a fault of Apus was found by it.
+/// Adds to the error about a refused block that this block has shown a fault in Apus.
 fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
     match (&error, node.scripts.difference()) {
         (SyncError::Refused(_), Some(difference)) => error.with_note(&format!(". {difference}")),
@@ -366,8 +369,8 @@ fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
     }
 }
 
-/// Adds to an error about what is missing that bitcoind can go on without Apus, if it works here
-/// with the snapshot that the blocks were to prove.
+/// Adds to an error about missing blocks that bitcoind can continue without Apus, if the snapshot
+/// that the blocks were to prove is loaded.
 fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
     let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node, claim));
     match (&error, loaded.and_then(|claim| claim.height(&node.tree))) {
@@ -379,7 +382,7 @@ fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) ->
     }
 }
 
-/// Whether the data directory has a block index, or block files without one.
+/// Returns whether the data directory has a block index, or block files without one.
 fn holds_blocks(options: &Options) -> bool {
     let index = options.network_dir().join("blocks/index");
     let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
@@ -387,7 +390,7 @@ fn holds_blocks(options: &Options) -> bool {
     index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
 }
 
-/// The error for a sync without sources in a directory without blocks.
+/// Returns the error for a sync without sources or peers in a directory without blocks.
 fn nothing_to_sync(options: &Options) -> SyncError {
     SyncError::Input(format!(
         "{} holds no blocks to sync: name a peer with --connect, or a bootstrap.dat, blk*.dat \
@@ -398,16 +401,17 @@ fn nothing_to_sync(options: &Options) -> SyncError {
 
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
 ///
-/// The present chainstate stays as it is until the new one is whole and takes its place in one
-/// step. After an interruption, the next call carries on.
+/// The present chainstate stays in use until the new one is complete and replaces it in one step.
+/// After an interruption, the next call continues.
 ///
 /// # Errors
-/// As for [`sync`]; and if there are no blocks.
+/// As for [`sync`]; and if there are no blocks, or too few to reach the height of the present
+/// chainstate.
 pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     reindex_on(&Disk::new(), options, watch)
 }
 
-/// [`reindex`] on the caller's disk, which may lose power in tests.
+/// Does what [`reindex`] does, on the caller's disk, which may lose power in tests.
 pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
@@ -431,12 +435,12 @@ pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summar
     })
 }
 
-/// Makes the block index anew from the block files, and then rebuilds the chainstate from them
-/// (Core's -reindex): for a directory whose block index is damaged or lost.
+/// Rebuilds the block index from the block files, and then the chainstate (Core's -reindex), for a
+/// directory whose block index is damaged or lost.
 ///
-/// The present index, if it can be opened at all, is kept until the new one is whole; the present
-/// chainstate is kept as in [`reindex`]. Undo data is written anew. After an interruption of the
-/// chainstate's rebuild, the next call carries it on.
+/// The present index, if it can be opened at all, is kept until the new one is complete; the
+/// present chainstate is kept as in [`reindex`]. Undo data is written again. If the rebuild of the
+/// chainstate is interrupted, the next call continues it.
 ///
 /// # Errors
 /// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
@@ -445,7 +449,7 @@ pub fn reindex_files(options: &Options, watch: Watch) -> Result<Summary, SyncErr
     reindex_files_on(&Disk::new(), options, watch)
 }
 
-/// [`reindex_files`] on the caller's disk, which may lose power in tests.
+/// Does what [`reindex_files`] does, on the caller's disk, which may lose power in tests.
 pub fn reindex_files_on(
     disk: &Disk,
     options: &Options,
@@ -460,7 +464,7 @@ pub fn reindex_files_on(
     Ok(summary)
 }
 
-/// Closes the data directory, after putting a rebuilt chainstate in its place.
+/// Closes the data directory. If a rebuilt chainstate is complete, it replaces the present one.
 fn end(mut node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
@@ -475,7 +479,7 @@ fn end(mut node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Sum
     Ok(summary)
 }
 
-/// Gives up a second UTXO set, if bitcoind could not start with it next to the rebuilt one.
+/// Gives up a second UTXO set if bitcoind could not start with it next to the rebuilt one.
 fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
     node.ledger.builds_anew = false;
     let tip = node.tip();
@@ -486,7 +490,7 @@ fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Connects the best chain, and merges the tables. What the sources have is known already.
+/// Connects the best chain and merges the tables, after the blocks of the sources were found.
 fn run(
     node: &mut Node,
     claim: Option<&Claim>,
@@ -546,7 +550,7 @@ fn connect_and_merge(
     }
 }
 
-/// The summary of work on `node` that began at `started`; takes the refusals.
+/// Returns the summary of the work on `node` since `started`, and takes the refusals from `node`.
 pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary {
     let tip = node.tree.node(node.tip());
     Summary {

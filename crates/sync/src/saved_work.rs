@@ -1,24 +1,24 @@
-//! How far the work is that an interrupted sync has saved, for the next run to carry on.
+//! How much work an interrupted sync has saved, for the next run to continue from.
 
-/// Blocks of a SwiftSync that was interrupted, saved for the next run to carry on from.
+/// How much of an interrupted SwiftSync is saved for the next run to continue from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedBlocks {
-    /// Number of blocks that are done.
+    /// Number of blocks that are done and saved.
     pub done: u32,
     /// Number of blocks up to the hints' height.
     pub total: u32,
 }
 
-/// How far a join is that was interrupted, and that the next run carries on.
+/// How much of an interrupted join is saved for the next run to continue from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedJoin {
-    /// The pass that it is in.
+    /// The pass that the join is in.
     pub pass: JoinPass,
-    /// Number of blocks that are read, of any height.
+    /// Number of blocks that the first pass has read, at any heights.
     pub blocks_read: u32,
-    /// Number of blocks whose spends are checked.
+    /// Number of blocks that have passed all checks.
     pub blocks_checked: u32,
-    /// Number of blocks of the join.
+    /// Number of all blocks of the join.
     pub total: u32,
 }
 
@@ -34,7 +34,7 @@ pub enum JoinPass {
 }
 
 impl JoinPass {
-    /// The number of the pass, from 1 to 3.
+    /// Returns the number of the pass, from 1 to 3.
     pub fn number(self) -> u32 {
         match self {
             Self::Reading => 1,

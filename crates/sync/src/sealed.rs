@@ -1,5 +1,5 @@
-//! Files of saved progress: what they hold between their first bytes and a checksum, and the forms
-//! that all of them use.
+//! The file format of saved work: magic bytes, content and a checksum, and the encodings that the
+//! saved work of a join and of a SwiftSync have in common.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use apus_hash::sha256d;
 use apus_node::outcome::Counts;
 use apus_wire::{Cursor, ParseError};
 
-/// The bytes of a file: its first bytes, what `put` appends, and the double SHA-256 of all that.
+/// Returns the bytes of a file: `magic`, what `put` appends, and the double SHA-256 of both.
 pub fn seal(magic: &[u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = magic.to_vec();
     put(&mut out);
@@ -17,7 +17,7 @@ pub fn seal(magic: &[u8; 8], put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// What `put` of [`seal`] appended; `None` for anything else.
+/// Returns what `put` of [`seal`] has appended; `None` for bytes that [`seal`] has not returned.
 pub fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (content, checksum) = bytes.split_last_chunk::<32>()?;
     if sha256d(content).0 != *checksum {
@@ -26,7 +26,7 @@ pub fn unseal<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     content.strip_prefix(magic)
 }
 
-/// Words for saved progress of `work` that is there and cannot be read.
+/// Returns the message for saved work of `work` that exists and cannot be read.
 pub fn unreadable(path: &Path, work: &str) -> String {
     let path = path.display();
     format!(
@@ -34,12 +34,13 @@ pub fn unreadable(path: &Path, work: &str) -> String {
     )
 }
 
-/// Words for damage to the temporary files of `work`.
+/// Returns the message for damaged temporary files of `work`, which starts over.
 pub fn begun_again(error: &StoreError, work: &str) -> String {
     format!("{error}: the temporary files are removed, and {work} starts over")
 }
 
-/// Appends bytes after their length, which may be more than a CompactSize of a message allows.
+/// Appends the length of `bytes` as a 64-bit number, and then `bytes`. The length may exceed the
+/// maximum of a CompactSize in messages.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     out.extend_from_slice(bytes);
@@ -51,12 +52,12 @@ pub fn bytes<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], ParseError> {
     cursor.take(len)
 }
 
-/// Appends numbers of eight bytes each, little endian.
+/// Appends each number as eight bytes, little endian.
 pub fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
-/// Appends counts as numbers.
+/// Appends the fields of `counts` as [`put_numbers`] does.
 pub fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
     let Counts { blocks, bytes, transactions, inputs, scripts } = *counts;
     put_numbers(out, &[blocks, bytes, transactions, inputs, scripts]);

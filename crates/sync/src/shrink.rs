@@ -1,5 +1,5 @@
-//! Whether a rebuilt UTXO set would be lower than the one that it is to replace: a lower one would
-//! hide that blocks are missing, and so takes its place only where the user allows it.
+//! Whether a rebuilt UTXO set is lower than the one that it replaces. A lower one would hide that
+//! blocks are missing, so it replaces the present set only if the user allows that.
 
 use apus_coins::Chainstate;
 use apus_hash::Hash;
@@ -11,24 +11,25 @@ use apus_node::outcome::Refusal;
 
 /// The best block of the UTXO set that a rebuild is to replace.
 enum Present {
-    /// There is no set, or none that can be read.
+    /// There is no UTXO set, or it cannot be read.
     Unknown,
-    /// A block at this height, which is in the block index.
+    /// A block in the block index, at this height.
     Indexed(u32),
     /// A block that is not in the block index.
     NotIndexed {
-        /// The block.
+        /// The hash of the block.
         block: Hash,
-        /// Words for its height.
+        /// What messages say about its height.
         height: String,
     },
 }
 
 /// Checks, before the work starts, that the set to be built in `node` can reach the height of the
-/// present one.
+/// present set.
 ///
 /// # Errors
-/// Blocks are missing for that, and the user does not allow a lower set. Nothing was changed.
+/// Blocks up to that height are missing, and the user does not allow a lower set. Nothing was
+/// changed.
 pub fn check_reach(node: &Node) -> Result<(), SyncError> {
     if may_shrink(&node.options) {
         return Ok(());
@@ -53,11 +54,11 @@ pub fn check_reach(node: &Node) -> Result<(), SyncError> {
     )))
 }
 
-/// Checks that the finished set of `node` is not lower than the present one; `refusals` say which
-/// blocks were not taken, the first of which may be why.
+/// Checks that the finished set of `node` is not lower than the present set. `refusals` are the
+/// blocks that were refused; the error names the first, which may be the cause.
 ///
 /// # Errors
-/// It is lower, and the user does not allow that. The present set was kept.
+/// The set is lower, and the user does not allow that. The present set was kept.
 pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
     let built = node.tree.node(node.tip()).height;
     match present(node) {
@@ -73,13 +74,12 @@ pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> 
     }
 }
 
-/// Whether the new set may be lower: the user says so, or names a height to stop at and thus wants
-/// no more.
+/// Returns whether the new set may be lower: the user allows it, or names a height to stop at.
 fn may_shrink(options: &Options) -> bool {
     options.allow_shrink || options.stop_at_height.is_some()
 }
 
-/// The best block of the set in the place of which the one in `node` is built.
+/// Returns the best block of the present set, which the set in `node` is to replace.
 fn present(node: &Node) -> Present {
     let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
     let disk = node.dir.disk().clone();

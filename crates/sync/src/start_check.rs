@@ -1,5 +1,5 @@
-//! The check that a command makes before it goes on with a UTXO set (Core's
-//! `VerifyLoadedChainstate`): the last blocks and their undo data are held against the set.
+//! The check of the last blocks and their undo data against the UTXO set, before a command
+//! continues from that set (Core's `VerifyLoadedChainstate`).
 
 use apus_coins::CoinsCache;
 use apus_node::block::step::Step;
@@ -14,8 +14,7 @@ use apus_node::sources::Place;
 use super::unfinished::open_node;
 use super::verify::{Damage, Incomplete, Verified, Verify, all_levels};
 
-/// Shows the progress of a check and hides its tips: to connect blocks again, in memory, moves no
-/// tip.
+/// Forwards only the progress of a check: connecting blocks again in memory moves no tip.
 struct WithoutTips<'a>(&'a dyn Observer);
 
 impl Observer for WithoutTips<'_> {
@@ -24,17 +23,16 @@ impl Observer for WithoutTips<'_> {
     }
 }
 
-/// Checks as many of the last blocks as [`Options::check_blocks`] says, as thoroughly as
-/// [`Options::check_level`] says, and returns the opened directory. If sources or peers may have
-/// good copies of blocks (`may_mend`), files with damaged ones are noted, and [`check_mended`] has
-/// to be called once these are replaced.
+/// Checks the last [`Options::check_blocks`] blocks at [`Options::check_level`], and returns the
+/// opened directory. If sources or peers may have good copies of blocks (`may_mend`), files with
+/// damaged blocks are noted; [`check_mended`] must be called after these blocks were replaced.
 ///
 /// # Errors
-/// The blocks, their undo data or the UTXO set are damaged, or [`Options::dbcache_bytes`] are too
-/// few for what was asked for.
+/// The blocks, their undo data or the UTXO set are damaged; or [`Options::dbcache_bytes`] is too
+/// small for a check that the user has asked for.
 pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<Node, SyncError> {
     let Options { check_blocks: blocks, check_level: level, .. } = node.options;
-    // What level 4 connects again leaves traces in memory.
+    // Blocks that level 4 connects again leave changes in memory.
     let connects = level >= 4;
     node.ledger.is_read_only = connects;
     let mut found = check(&mut node, Verify { level, blocks }, watch);
@@ -55,8 +53,8 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
     Ok(node)
 }
 
-/// [`check_on_start`] up to level 3, after damaged blocks were replaced as far as sources and peers
-/// have them.
+/// Repeats [`check_on_start`], up to level 3, after sources and peers have replaced damaged blocks
+/// as far as they have them.
 ///
 /// # Errors
 /// As for [`check_on_start`].
@@ -75,7 +73,7 @@ pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     }
 }
 
-/// Runs all levels, and forgets the coins that they have changed in memory.
+/// Runs all levels up to that of `asked`, and then empties the cache, which they have changed.
 fn check(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
     tracing::debug!(
         target: "validation",
@@ -86,8 +84,8 @@ fn check(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
     found
 }
 
-/// An error if the cache was too small for more than is checked by default. Core, too, stops only
-/// if somebody has asked for it.
+/// Returns an error if the cache was too small for a check that differs from the default. Core,
+/// too, stops only if the user has asked for more.
 fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
     let Options { check_blocks, check_level, .. } = node.options;
     let is_full = found.levels.iter().find(|level| level.ended == Some(Incomplete::CacheFull));
@@ -106,7 +104,8 @@ fn take_first(found: &mut Verified) -> Option<Damage> {
     (!found.damage.listed.is_empty()).then(|| found.damage.listed.remove(0))
 }
 
-/// The block whose bytes are damaged, and the number of its file, if the disk could read them.
+/// Returns the block whose bytes are damaged, and the number of its file. `None` for other damage,
+/// or if the disk failed.
 fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
     let id = node.tree.find(&damage.block)?;
     let pos = node.record(id).block_pos()?;
@@ -114,7 +113,7 @@ fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
     is_block.then_some((Step { id, place: Place::Stored(pos), weight: 0 }, pos.file))
 }
 
-/// The error for damage that was found first, of so much.
+/// Returns the error for the first of `count` pieces of damage.
 fn error_of(node: &Node, damage: Damage, count: u64) -> SyncError {
     let Damage { height, block, mut error, .. } = damage;
     let more = match count {

@@ -1,4 +1,4 @@
-//! How a sync ended.
+//! The summary of a sync: how it ended, and what it did.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,67 +14,68 @@ use super::above_tip::AboveTip;
 use super::method::ChosenMethod;
 use super::saved_work::{SavedBlocks, SavedJoin};
 
-/// How a sync ended.
+/// The summary of a sync.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// Height of the tip.
     pub height: u32,
     /// Hash of the tip.
     pub best_block: Hash,
-    /// Coins in the UTXO set; `None` if the number is not known without counting them.
+    /// Number of coins in the UTXO set; `None` if they would have to be counted.
     pub coins: Option<u64>,
-    /// The method by which the blocks were synced, and why; `None` if none was chosen, since the
-    /// run was interrupted before that or connects no blocks.
+    /// The method that was chosen for the blocks, and why; `None` if the run was interrupted before
+    /// that, or was not to connect blocks.
     pub chosen: Option<ChosenMethod>,
-    /// The blocks between the tip and the best header; `None` if the run was to connect none.
+    /// The blocks between the tip and the best header; `None` for a run that was not to connect
+    /// blocks.
     pub above_tip: Option<AboveTip>,
-    /// Number of blocks that were disconnected.
+    /// Number of blocks that this run has disconnected.
     pub disconnected: u64,
-    /// Bytes that a join wrote to its temporary files; `None` if there was no join.
+    /// Bytes that joins have written to temporary files; `None` if there was no join.
     pub spilled_bytes: Option<u64>,
     /// The work that this run did.
     pub counts: Counts,
-    /// Who has checked scripts, and how many.
+    /// Number of inputs whose scripts each engine has checked.
     pub scripts: ScriptCounts,
-    /// An input about which Apus and Core's engine disagree, because of which that engine alone
+    /// An input about which Apus and Core's engine disagree. Since it was found, only that engine
     /// checks scripts in this directory.
     pub script_difference: Option<ScriptDifference>,
     /// Wall clock time.
     pub elapsed: Duration,
     /// Processor time, summed over all cores.
     pub cpu: Duration,
-    /// The most memory that the process ever had, in bytes; 0 where the system does not say.
+    /// Peak memory of the process, in bytes; 0 if the system does not report it.
     pub peak_memory: u64,
-    /// Whether somebody asked to stop before the end.
+    /// Whether the run was asked to stop before the end.
     pub interrupted: bool,
-    /// The blocks of an interrupted SwiftSync that are saved; none of them is in the UTXO set yet.
+    /// The saved blocks of an interrupted SwiftSync; none of their coins is in the UTXO set yet.
     pub saved: Option<SavedBlocks>,
-    /// How far an interrupted join is; none of its coins is in the UTXO set yet.
+    /// The saved work of an interrupted join; none of its coins is in the UTXO set yet.
     pub saved_join: Option<SavedJoin>,
-    /// The rules that were not checked of the blocks that this run worked through.
+    /// The rules that were not checked for the blocks of this run.
     pub checked: Checked,
-    /// The lowest height such that every stored block of the active chain from there on has undo
-    /// data; 1 if all have it.
+    /// The lowest height from which every stored block of the active chain has undo data; 1 if all
+    /// have.
     pub undo_from: u32,
-    /// Blocks, and pieces of sources, that were not taken.
+    /// Blocks, and pieces of sources, that were refused.
     pub refusals: Vec<Refusal>,
-    /// Stored copies of blocks that were damaged and are replaced.
+    /// Damaged copies of stored blocks that were replaced.
     pub repaired: Vec<Refusal>,
     /// Time that each stage took, summed over its threads.
     pub stages: BTreeMap<&'static str, Duration>,
-    /// What the thread that connects blocks in order waited for.
+    /// What the thread that connects blocks in order has waited for.
     pub waits: Waits,
-    /// What all threads were seen at while blocks were connected.
+    /// How often threads were seen working, and waiting for the disk, while blocks were connected.
     pub states: ThreadStates,
-    /// What is pruned; `None` if nothing was, and nothing is to be.
+    /// What pruning has deleted; `None` if nothing is pruned and nothing will be.
     pub pruned: Option<Pruned>,
-    /// What each peer gave; empty if there were to be none.
+    /// What each peer has sent; empty for a run without peers.
     pub peers: Vec<PeerReport>,
 }
 
 impl Summary {
-    /// What the run would have to do faster to end earlier; `None` if there is too little to tell
-    /// by.
+    /// Returns words for what would have to be faster for the run to end earlier; `None` if too
+    /// little was measured to tell.
     pub fn bottleneck(&self) -> Option<&'static str> {
         let Waits { connecting, blocks, peers, checks, commits, .. } = self.waits;
         if connecting * 2 < self.elapsed {
@@ -96,7 +97,7 @@ impl Summary {
         }
     }
 
-    /// The stage of these that took most time, in words.
+    /// Returns words for the one of these stages that took most time.
     fn longest_stage(&self, names: &[&str]) -> Option<&'static str> {
         let time = |name: &&&str| self.stages.get(**name).copied().unwrap_or_default();
         let longest = names.iter().max_by_key(time).filter(|name| !time(name).is_zero())?;

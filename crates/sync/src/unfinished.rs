@@ -1,4 +1,4 @@
-//! Work that was interrupted, and that other work must not disturb.
+//! Interrupted work, which other work must not disturb.
 
 use apus_disk::Disk;
 use apus_node::error::SyncError;
@@ -9,7 +9,7 @@ use apus_node::rebuild;
 use super::join::directory::pending_tables;
 use super::{join, swift};
 
-/// Opens a data directory ([`Node::open`]), in which the tables stay that an interrupted join has
+/// Opens a data directory ([`Node::open`]), and keeps the tables that an interrupted join has
 /// written.
 ///
 /// # Errors
@@ -18,10 +18,11 @@ pub fn open_node(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Nod
     Node::open(options, disk, coins, pending_tables)
 }
 
-/// An error if work was interrupted that builds on the blocks and the UTXO set as they are.
+/// Returns an error if a rebuild, a SwiftSync or a join was interrupted, which needs the blocks and
+/// the UTXO set unchanged.
 ///
 /// # Errors
-/// There is such work; or what it has saved cannot be read.
+/// Such work was interrupted, or its saved work cannot be read.
 pub fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
     let directory = options.network_dir();
     let what = match () {

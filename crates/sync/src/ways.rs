@@ -1,4 +1,4 @@
-//! All blocks of the best chain, each by the method that suits it.
+//! Connects all blocks of the best chain, each by the method that suits it.
 
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
@@ -14,29 +14,29 @@ use super::method::{ChosenMethod, choose};
 use super::saved_work::SavedBlocks;
 use super::{join, swift};
 
-/// The number of joins that may end below a block which is damaged or invalid, before the rest goes
-/// in order.
+/// Number of joins that may end below a damaged or invalid block before all other blocks are
+/// connected in order.
 const JOINS_BELOW_MAX: u32 = 2;
 
-/// What a sync has done besides moving the tip.
+/// What a sync has done, besides moving the tip.
 #[derive(Default)]
 pub struct Course {
-    /// The method of the first blocks, and the reason for it.
+    /// The method chosen for the first blocks, and the reason for it.
     pub chosen: Option<ChosenMethod>,
-    /// How far an interrupted SwiftSync is.
+    /// The saved blocks of an interrupted SwiftSync.
     pub saved: Option<SavedBlocks>,
-    /// Bytes that joins wrote to temporary files.
+    /// Bytes that joins have written to temporary files; `None` if there was no join.
     pub spilled_bytes: Option<u64>,
-    /// The satoshis of all unspent outputs, if one join connected all blocks.
+    /// Sum of all unspent outputs, in satoshi, if one join has connected all blocks.
     pub left_amount: Option<u64>,
 }
 
-/// Chooses the method for the blocks above the tip, connects them, and the others in order after
-/// that.
+/// Chooses the method for the blocks above the tip and connects them by it, and then the blocks
+/// after them in order.
 ///
 /// # Errors
-/// As for [`super::sync`]; a disk has no room for what the blocks above the tip will leave; or
-/// `watch` asks to stop, in which case what is done is saved.
+/// As for [`super::sync`]; a disk has no room for what the blocks above the tip leave; or `watch`
+/// asks to stop, and what was done is saved.
 pub fn connect_all(
     node: &mut Node,
     claim: Option<&Claim>,
@@ -75,10 +75,10 @@ pub fn connect_all(
     activate_best_chain(node, watch)
 }
 
-/// Joins the blocks up to `target`, which is on the way to the goal, and more of them as long as a
-/// join is chosen: one that was interrupted may end lower than a new one. Where a join ends below
-/// a block, that block is connected in order, which alone can refuse it. What is left after the
-/// last join is for [`activate`].
+/// Joins the blocks up to `target`, which is on the way to the goal, and goes on as long as another
+/// join is chosen: an interrupted join may end lower than a new one. If a join ends below a block,
+/// that block is connected in order, since only a sync in order can refuse it. Blocks after the
+/// last join are left to [`activate`].
 ///
 /// # Errors
 /// As for [`activate`].
@@ -115,7 +115,7 @@ pub fn join_towards(
     Ok(())
 }
 
-/// The goal, or its ancestor at `height`.
+/// Returns the goal that ends at `height`, on the way to `goal`.
 fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
     match goal {
         Goal::Best { .. } => Goal::Best { up_to: height },
@@ -123,7 +123,7 @@ fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
     }
 }
 
-/// The target of another join, if a join is chosen for the blocks that are left.
+/// Returns the target of another join, if one is chosen for the blocks that are left.
 fn next_join(node: &Node, observer: &dyn Observer) -> Result<Option<BlockId>, SyncError> {
     let choice = choose(node, None)?;
     let target = choice.join_target();
@@ -133,13 +133,14 @@ fn next_join(node: &Node, observer: &dyn Observer) -> Result<Option<BlockId>, Sy
     Ok(target)
 }
 
-/// Shows the tip after many blocks have become part of the chain at once.
+/// Shows the tip to the observer and to peers, after many blocks were connected at once.
 fn show_tip(node: &mut Node, observer: &dyn Observer) {
     let (shared, ledger) = node.split();
     ledger.show_tip(&shared, observer);
 }
 
-/// Tells the user that hints or a snapshot are of no use any more.
+/// Tells the user that the hints or the snapshot are not used, since the tip has reached their
+/// height.
 fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
     let height = claim.height(&node.tree).unwrap_or(0);
     observer.note(&format!(
@@ -150,14 +151,14 @@ fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
     ));
 }
 
-/// Shows the user which method was chosen.
+/// Tells the user which method was chosen, unless no block waits.
 fn announce(choice: &ChosenMethod, observer: &dyn Observer) {
     if let Some(line) = choice.line() {
         observer.note(&line);
     }
 }
 
-// The fast way has a fault in builds with debug assertions alone.
+// The test makes the fast way fail, which is possible only with debug assertions.
 #[cfg(all(test, debug_assertions))]
 mod tests {
     use apus_disk::Disk;

@@ -17,12 +17,12 @@ use super::*;
 use crate::hints_file::HintsFile;
 use crate::unfinished::open_node;
 
-/// Blocks of the chain that every node here has in its source.
+/// Height of the last block in the source of every node here.
 const HEIGHT: u32 = 206;
-/// The target of a join of all of them.
+/// Height of the last block that a join of all of them takes.
 const TARGET: u32 = HEIGHT - 144;
 
-/// An empty node in a directory, with a source of blocks that wait.
+/// Opens an empty node in a directory, and finds the blocks of a source.
 fn node(place: &Path, method: Option<Method>) -> Node {
     let options = Options::new(place.join("data"), Network::new(Chain::Regtest));
     let options = Options { method, ..options };
@@ -33,12 +33,12 @@ fn node(place: &Path, method: Option<Method>) -> Node {
     node
 }
 
-/// The block at a height of the best chain.
+/// Returns the block at a height of the best chain.
 fn block(node: &Node, height: u32) -> BlockId {
     node.tree.ancestor(node.tree.best_header(), height).unwrap()
 }
 
-/// Makes every block look like a stored one with so many transactions.
+/// Makes the index say that every block is stored and has `tx_count` transactions.
 fn grow(node: &mut Node, tx_count: u32) {
     for height in 1..=HEIGHT {
         let id = block(node, height);
@@ -48,7 +48,7 @@ fn grow(node: &mut Node, tx_count: u32) {
     }
 }
 
-/// Bytes that a block looks like it has, for the number of its transactions.
+/// Returns the estimated bytes of a stored block with this many transactions.
 fn bytes_of(tx_count: u32) -> u64 {
     81 + u64::from(tx_count) * 500
 }
@@ -77,7 +77,7 @@ fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
     let choice = assert_in_order(&node, "a join is faster from 64 MB on");
     let blocks = choice.blocks.unwrap();
     assert_eq!((blocks.first, blocks.last), (1, HEIGHT));
-    // Regtest has no block built in that is assumed valid, and all that waits is in the source.
+    // Regtest has no built-in block to assume valid, and all these blocks are in the source.
     assert_eq!(blocks.with_scripts, blocks.bytes);
     assert_eq!(blocks.without_undo, blocks.bytes);
     assert_eq!(blocks.copied, blocks.bytes + 8 * u64::from(HEIGHT));
@@ -95,7 +95,7 @@ fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
     assert_in_order(&node, "--method=order asks for it");
 }
 
-/// As after a sync, whose blocks a reindex reads.
+/// Stores all blocks, as a sync does before a reindex reads them.
 #[test]
 fn stored_blocks_count_with_their_own_bytes() {
     let place = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn stored_blocks_count_with_their_own_bytes() {
     }
     let (files, records) = (node.files.infos(), &node.ledger.records);
     assert_eq!(files[0].blocks, HEIGHT + 1);
-    // Of a node that was opened with them.
+    // As for a node that is opened when they are stored.
     let sizes = apus_node::stored_sizes::StoredSizes::of(records, &files);
     let stored = (1..=HEIGHT).map(|height| sizes.get(block(&node, height)).unwrap());
     assert_eq!(stored.sum::<u64>(), in_source);
@@ -125,7 +125,7 @@ fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
     let before = tables(&node);
     apus_node::waiting::learn_growth(&mut node);
     let learned = tables(&node);
-    // Nearly each of the 206 blocks leaves its coinbase's output.
+    // Nearly every one of the 206 blocks leaves the output of its coinbase unspent.
     assert!(learned.least > 206 * 40 && learned.likely < 206 * 140, "{learned:?}");
     assert!(learned.likely > 2 * before.likely, "{learned:?}, not {before:?}");
 }
@@ -161,7 +161,7 @@ fn few_bytes_next_to_large_tables_go_in_order() {
 }
 
 #[test]
-fn a_join_ends_below_the_best_header_at_the_height_to_stop_and_before_a_gap() {
+fn a_join_ends_at_its_depth_at_the_stop_height_and_before_a_gap() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Some(Method::Join));
     for (stop, depth, last) in [
@@ -180,7 +180,7 @@ fn a_join_ends_below_the_best_header_at_the_height_to_stop_and_before_a_gap() {
     node.options.join_depth = u32::MAX;
     assert_in_order(&node, "no block waits below that");
     node.options.join_depth = 144;
-    // The chain goes on above the gap, but not for what is connected.
+    // Blocks above the gap are available, but cannot be connected.
     let missing = block(&node, 30);
     node.tree.mark_missing(missing);
     assert_joins(&node, 1, 29);
@@ -212,7 +212,7 @@ fn a_join_begins_at_the_tip_or_where_the_chains_part() {
 fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), None);
-    // More than any disk has.
+    // More bytes than any disk has.
     grow(&mut node, u32::MAX);
     let choice = assert_in_order(&node, "of temporary files");
     assert!(choice.why.contains("a join may need 2") && choice.why.contains("--spilldir"));
@@ -234,7 +234,7 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
     let spill = node.options.spill_path();
     assert!(text.contains(spill.to_str().unwrap()), "{text}");
     assert!(!spill.exists());
-    // What an interrupted join has left in its temporary files need not be free again.
+    // Room that an interrupted join has already taken for temporary files need not be free again.
     let needed = || {
         let joined = joined(&node).unwrap();
         space::lack_for_join(&node, &joined).unwrap().unwrap().needed
@@ -280,7 +280,7 @@ fn hints_above_the_tip_decide_for_swiftsync() {
         assert!(line.starts_with("SwiftSync of blocks 1 to 100 ("), "{line}");
         assert!(line.contains(file.to_str().unwrap()), "{line}");
     }
-    // At their height or above, they are of no more use.
+    // Hints are not used once the tip has reached their height.
     node.ledger.active = ActiveChain::to(&node.tree, block(&node, 100));
     let choice = choose(&node, Some(&hints)).unwrap();
     assert_eq!(
@@ -297,7 +297,7 @@ fn hints_above_the_tip_decide_for_swiftsync() {
 }
 
 #[test]
-fn options_that_contradict_each_other_are_wrong_for_library_users_too() {
+fn contradicting_options_are_wrong_for_library_users_too() {
     let place = tempfile::tempdir().unwrap();
     let node = node(place.path(), Some(Method::SwiftSync));
     let error = choose(&node, None).unwrap_err();
@@ -306,7 +306,7 @@ fn options_that_contradict_each_other_are_wrong_for_library_users_too() {
 }
 
 #[test]
-fn the_estimate_grows_with_bytes_and_scripts_and_shrinks_with_cores() {
+fn the_estimate_grows_with_work_and_shrinks_with_cores() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Some(Method::Join));
     node.options.threads = 1;

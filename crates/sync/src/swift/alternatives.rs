@@ -1,9 +1,9 @@
-//! Blocks for which a rev file has more than one record that may be their undo data.
+//! Blocks for which a rev file has several records that may be their undo data.
 //!
-//! The undo data of a stale block stands there too. It may have the shape of its sibling's, the
-//! same checksum (over the hash of their parent), and coins that pass every rule. Only the sums
-//! tell the two apart: where the sums do not agree, other records are tried in the place of those
-//! that were used, until they do.
+//! Rev files also hold the undo data of stale blocks. Such a record may have the same shape as that
+//! of the sibling on the chain, the same checksum (over the hash of their parent), and coins that
+//! pass every rule. Only the sums tell the two apart: if they do not balance, other records are
+//! tried in place of those used, until they do.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,37 +23,37 @@ use super::context::Context;
 use super::tally::push_coin;
 use super::undo::{UndoAt, UndoWritten, external_coins};
 
-/// The largest number of combinations that are tried. Each has one chance in 2^256 to make the sums
-/// agree though the coins do not.
+/// Maximum number of combinations that are tried. Each has a chance of one in 2^256 to balance the
+/// sums with wrong coins.
 const COMBINATIONS_MAX: usize = 1 << 16;
 
-/// Other undo data with which a block passes every rule, too.
+/// Other undo data of a block, with which the block passes every rule too.
 struct Alternative {
     payload: Vec<u8>,
-    /// What it adds to the sums: the coins that were used as created, its own as spent.
+    /// What it adds to the sums: the coins used before as created, and its own coins as spent.
     difference: Aggregate,
 }
 
-/// A block with other undo data to choose from.
+/// A block that may have other undo data.
 struct Choice {
-    /// The block's index among the undo data that was written.
+    /// Index of the block among the undo data that was written.
     written: usize,
     others: Vec<Alternative>,
 }
 
-/// The undo data that was used of a block: where it came from, and where it was written.
+/// The undo data used for a block: where it was found, and where it was written.
 struct Used {
     step: Step,
     tx_count: u32,
     pos: FlatFilePos,
-    /// The number of the source file whose rev file was searched first.
+    /// Number of the source file whose rev file was searched first.
     file: u32,
-    /// The record with which that search began.
+    /// The record at which that search began.
     guess: usize,
 }
 
-/// Looks for other undo data with which `aggregate` is balanced. If there is such, it is written,
-/// and `written` names it; otherwise nothing changes.
+/// Looks for other undo data that balances `aggregate`. If there is any, it is written, and
+/// `written` and `aggregate` are updated; otherwise nothing changes.
 pub(super) fn balance(
     context: &Context,
     records: &[IndexRecord],
@@ -91,7 +91,7 @@ pub(super) fn balance(
     Ok(())
 }
 
-/// The origin of each piece of undo data that was written; `None` where it was stored before.
+/// Returns where each block's undo data was found; `None` if that is no rev file of a source.
 fn used(context: &Context, records: &[IndexRecord], written: &[UndoWritten]) -> Vec<Option<Used>> {
     let sources = context.plan.steps.iter().zip(&context.plan.undo);
     let sources: HashMap<BlockId, UndoAt> = sources.map(|(step, at)| (step.id, *at)).collect();
@@ -104,8 +104,8 @@ fn used(context: &Context, records: &[IndexRecord], written: &[UndoWritten]) -> 
     written.iter().map(of_block).collect()
 }
 
-/// Records of rev files that were used for no block, by source file and number of spending
-/// transactions. There are few, since nearly every record is of a block of this chain.
+/// Records of rev files that were not used for any block, by source file and number of spending
+/// transactions. They are few, since nearly every record belongs to a block of this chain.
 type Spare = HashMap<(u32, u32), Vec<usize>>;
 
 fn spare_records(context: &Context, used: &[Option<Used>]) -> Result<Spare, StoreError> {
@@ -138,7 +138,7 @@ fn spare_records(context: &Context, used: &[Option<Used>]) -> Result<Spare, Stor
     Ok(spare)
 }
 
-/// The undo data among `spare` with which the block passes every rule, too.
+/// Returns the undo data among `spare` with which the block passes every rule too.
 fn alternatives(context: &Context, used: &Used, spare: &Spare) -> Result<Vec<Alternative>, Fault> {
     let shared = context.shared;
     let prev = &shared.tree.prev_hash(used.step.id);
@@ -168,8 +168,8 @@ fn alternatives(context: &Context, used: &Used, spare: &Spare) -> Result<Vec<Alt
     Ok(others)
 }
 
-/// What is added to the sums if a block spends the coins of `other` and not those of `used`; `None`
-/// if a rule forbids it.
+/// Returns what to add to the sums if a block spends the coins of `other` instead of those of
+/// `used`; `None` if `other` does not fit the block or breaks a rule.
 fn difference(
     context: &Context,
     shared: &Shared,
@@ -198,8 +198,8 @@ fn difference(
     Ok(Some(difference))
 }
 
-/// The first combination with which the sums are balanced, and those sums. For each choice it has 0
-/// for what was used, or the number of an alternative, counted from 1.
+/// Returns the first combination that balances the sums, and these sums. It has a number for each
+/// choice: 0 for the undo data that was used, or the number of an alternative, counted from 1.
 fn combine(aggregate: &Aggregate, choices: &[Choice]) -> Option<(Vec<usize>, Aggregate)> {
     let sizes = choices.iter().map(|choice| choice.others.len() + 1);
     let count = sizes.fold(1, |count: usize, size| count.saturating_mul(size));

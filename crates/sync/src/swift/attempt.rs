@@ -1,4 +1,4 @@
-//! One SwiftSync from its beginning to its end, on one branch.
+//! One SwiftSync from beginning to end, on one branch.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
@@ -25,16 +25,16 @@ use super::resume::{State, Workspace, begin, new_salt};
 use super::tally::Tally;
 use crate::claim::Claim;
 
-/// Of the memory for cached coins, the share that a snapshot's coins may take until they are
-/// proved: what the coins to be written leave.
+/// Share of the memory for cached coins, in per cent, that a snapshot's coins may take until they
+/// are proved. The rest is for the coins that will be written.
 const SNAPSHOT_PERCENT: usize = 30;
 
-/// Builds the chainstate up to the plan's target, and makes that the best block. What an
-/// interrupted run has saved is carried on from.
+/// Builds the chainstate up to the plan's target, and makes the target the best block. Continues
+/// from the saved work of an interrupted run.
 ///
 /// # Errors
-/// The hints, a block or undo data is wrong, the disk fails, or `watch` asks to stop. No coins are
-/// committed then; stored blocks are kept.
+/// The hints, the snapshot, a block or undo data is wrong, the disk fails, or `watch` asks to stop.
+/// No coins are committed then; stored blocks are kept.
 pub(super) fn attempt(
     node: &mut Node,
     claim: &Claim,
@@ -43,14 +43,15 @@ pub(super) fn attempt(
 ) -> Result<(), Fault> {
     let built = build_all(node, claim, plan, watch);
     if matches!(built, Err(Fault::Stopped)) {
-        // Blocks that peers have sent need not come again, wherever it was stopped.
+        // Blocks that peers have sent are noted in the index, so that they need not be downloaded
+        // again.
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
     }
     built
 }
 
-/// [`attempt`], which leaves the block index as it is when it is stopped.
+/// Does what [`attempt`] does, but does not write the block index when it is stopped.
 fn build_all(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Result<(), Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
@@ -107,8 +108,8 @@ fn build_all(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Resul
         opened.assert_all_met(&state.gathered.tally);
         complete(&context, ledger, &work, state, before, tables, writing)
     });
-    // All blocks are done. Coins that were gathered are forgotten as they are written, so that what
-    // was saved last counts; those of a snapshot are not.
+    // All blocks are done. Gathered coins are dropped as they are written, so only the work saved
+    // before is whole. Coins of a snapshot are still in its file.
     let is_worth_a_save = all_done && opened.sorted().is_some();
     if is_worth_a_save && matches!(completed, Err(Fault::Stopped)) {
         coordinator.save()?;
@@ -118,15 +119,15 @@ fn build_all(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Resul
     remove_directory(&disk, &directory).map_err(Fault::Store)
 }
 
-/// Threads that write the tables of so many coins.
+/// Returns the number of threads that may write the tables of this many coins.
 fn table_writers(shared: &Shared, work: &Workspace, coins: u64) -> usize {
     work.share.table_writers(shared.pool.current_num_threads() * WRITERS_PER_CORE, coins)
 }
 
-/// Proves what is done, which is everything, and commits it. `before` is what earlier runs did.
+/// Proves the sums of all blocks, and commits the result. `before` counts the work of earlier runs.
 ///
 /// # Errors
-/// It cannot be proved, the disk fails, or somebody asks to stop before all tables are written.
+/// The proof fails, the disk fails, or the run is stopped before all tables are written.
 fn complete(
     context: &Context,
     ledger: &mut Ledger,
@@ -182,7 +183,7 @@ fn complete(
     let coins = Some(tally.coins as i64);
     ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
-        // Before segwit, blocks have no witnesses.
+        // Blocks before segwit have no witnesses.
         let stripped = shared.network.segwit_height.max(1)..*stripped_below;
         ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
     }
@@ -190,10 +191,10 @@ fn complete(
     Ok(())
 }
 
-/// Runs the proof over blocks that are all stored, and keeps nothing.
+/// Proves a claim with blocks that are all available, without storing anything.
 ///
 /// # Errors
-/// As for a SwiftSync that is attempted.
+/// The claim, a block or undo data is wrong, the disk fails, or `watch` asks to stop.
 pub fn verify(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Result<Tally, Fault> {
     let salt = new_salt(node.dir.path())?;
     let threads = node.options.threads;

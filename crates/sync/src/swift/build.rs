@@ -1,4 +1,4 @@
-//! SwiftSync over all branches that the hints may be for.
+//! SwiftSync on each branch that the claim may be for, until one is proved.
 
 use std::sync::atomic::AtomicBool;
 
@@ -23,16 +23,16 @@ use crate::saved_work::SavedBlocks;
 use crate::sealed::begun_again;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
-/// the block there the tip. Interrupted, it carries on when it is called again.
+/// the block there the tip. If it is interrupted, the next call continues.
 ///
-/// If no block is assumed valid, every block that is available at that height is tried.
+/// If blocks are not assumed valid, hints are tried on every available block at their height.
 ///
 /// # Errors
-/// Hints, blocks or undo data are wrong, or do not reach as far as needed; the disk fails; or
-/// `watch` asks to stop. No coins are committed then; stored blocks are kept.
+/// The claim, blocks or undo data are wrong or incomplete; the disk fails; or `watch` asks to stop.
+/// No coins are committed then; stored blocks are kept.
 pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncError> {
     let (mode, mut targets) = plan::targets(node, claim)?;
-    // The branches before the one that an interrupted run was at have failed in it.
+    // Begins with the branch of an interrupted run: those before it have failed there.
     let saved = saved(node, claim)?.map(|saved| saved.key.target);
     let at = targets.iter().position(|id| Some(node.tree.node(*id).hash) == saved);
     targets.rotate_left(at.unwrap_or(0));
@@ -45,7 +45,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
         let (ends, keeps) = (!fault::is_of_branch(&fault), fault::keeps_progress(&fault, node));
         let error = fault::into_error(fault, node, claim);
         if !ends {
-            // The blocks are good whatever the hints are.
+            // Stored blocks are good even if the claim is wrong.
             node.ledger.write_index(&node.files, &node.tree)?;
         }
         if !keeps {
@@ -78,7 +78,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
     Err(error.with_note(&note))
 }
 
-/// [`build`] for one block at the hints' height.
+/// Does what [`build`] does, for one block at the height of the claim.
 fn build_branch(
     node: &mut Node,
     claim: &Claim,
@@ -101,11 +101,11 @@ fn build_branch(
                 node.tree.settle_on(plan.target);
                 return Ok(());
             }
-            // Another copy may be good; what was saved is carried on from.
+            // Another copy may be good; the next attempt continues from the saved work.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
                 take_another_copy(node, step, &what, watch.stop)?;
             }
-            // A disk that damages it once more would do so forever.
+            // Starts over once only, since a faulty disk could damage the saved work forever.
             Err(fault) => {
                 let damage = fault::damage_to_saved(&fault, node).filter(|_| !is_second);
                 let Some(error) = damage else { return Err(fault) };
@@ -117,8 +117,9 @@ fn build_branch(
     }
 }
 
-/// Stores the base block of bitcoind's second UTXO set, if a source has it. Until it is connected
-/// the index on disk does not name it, and what an interrupted run has saved may count it.
+/// Stores the base block of bitcoind's second UTXO set, if a source has it. The index on disk does
+/// not name that block until it is connected, but the saved work of an interrupted run may count it
+/// as stored.
 fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     let base = node.ledger.snapshot.as_ref().and_then(|loaded| node.tree.find(&loaded.base));
     let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };
@@ -126,15 +127,15 @@ fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     match step.place {
         Place::Source(_) => match shared.checked(step, stop) {
             Ok(block) => ledger.store_block(&shared, step.id, block.view()),
-            // Whoever comes to it next says so.
+            // The worker that reads the block reports what is wrong with it.
             Err(_) => Ok(()),
         },
         Place::Stored(_) | Place::Peers => Ok(()),
     }
 }
 
-/// Stores the last blocks up to `target` if peers have them: they are read first, and at the end
-/// again.
+/// Downloads and stores those of the last blocks up to `target` that only peers have. SwiftSync
+/// reads the last blocks first, and again at the end.
 fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> Result<(), Fault> {
     if mode == Mode::Full {
         return Ok(());
@@ -145,33 +146,32 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
     download(node, &recent, watch)
 }
 
-/// Whether there may be another copy of a block whose bytes at this place are damaged. For a stored
-/// block, the search for one reports what is missing.
+/// Returns whether there may be another copy of a block whose bytes at this place are damaged. For
+/// a stored block this is always so: the search reports which copies are missing.
 fn may_have_another_copy(node: &Node, step: &Step) -> bool {
     matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
 }
 
-/// How much of a SwiftSync is saved.
+/// Returns how many blocks of a SwiftSync are saved.
 pub fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
     let saved = saved(node, claim)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
     Ok(SavedBlocks { done, total: claim.height(&node.tree).unwrap_or(0) })
 }
 
-/// Whether the error says that hints or a snapshot are wrong.
+/// Returns whether the error says that the claim is wrong.
 fn is_of_claim(error: &SyncError) -> bool {
     matches!(error, SyncError::Hints { .. } | SyncError::Snapshot { .. })
 }
 
-/// Whether the tip is at the height of the hints or the snapshot or above, so that they are of no
-/// more use.
+/// Returns whether the tip is at or above the height of the claim, so that the claim is not used.
 pub fn is_past(node: &Node, claim: &Claim) -> bool {
     let wanted = claim.height(&node.tree);
     node.ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
 }
 
-/// Whether there are coins already, but not up to the height of the hints or the snapshot:
-/// SwiftSync then builds a whole new set next to them.
+/// Returns whether there are coins already, but not up to the height of the claim. SwiftSync then
+/// builds a new UTXO set next to the present one.
 pub fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
     node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
 }

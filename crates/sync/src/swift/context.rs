@@ -1,4 +1,4 @@
-//! What all threads of one SwiftSync work on.
+//! The context of a SwiftSync: what all its threads share.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,32 +17,33 @@ use super::opened_claim::Unspent;
 use super::plan::Plan;
 use super::recent::Recent;
 
-/// The blocks to work through, and what every thread needs for it.
+/// The blocks to work on, and what every thread needs for that.
 pub(super) struct Context<'a> {
     pub shared: &'a Shared<'a>,
     pub unspent: Unspent<'a>,
     pub plan: &'a Plan,
     pub salt: &'a Salt,
-    /// Whether blocks and undo data are kept, and not the proof alone is wanted.
+    /// Whether blocks and undo data are stored; false if only the proof is wanted.
     pub keeps: bool,
-    /// Where unspent coins are gathered; `None` if nothing is kept, or if a snapshot has them in
-    /// order.
+    /// Where unspent coins are gathered; `None` if nothing is stored, or if a snapshot has the
+    /// coins in the order of the tables.
     pub survivors: Option<&'a Survivors>,
-    /// The coins that the last blocks spend; `None` if none of them is looked for.
+    /// The coins that the last blocks spend; `None` if there are none to collect.
     pub recent: Option<&'a Recent>,
-    /// Median times past of the plan's chain.
+    /// Median times past of the blocks of the plan's chain.
     pub times: BranchTimes,
-    /// Steps to do, as indices of the plan's; those that wait for peers last.
+    /// Indices of the steps to do; steps whose blocks peers send are last.
     todo: Vec<usize>,
-    /// How many of `todo` peers send.
+    /// Number of steps in `todo` whose blocks peers send.
     from_peers: usize,
     tickets: Tickets,
-    /// Steps that were taken and given back.
+    /// Steps that workers have taken and given back.
     given_back: Mutex<Vec<usize>>,
 }
 
 impl<'a> Context<'a> {
-    /// All steps of `plan` but those of blocks at the heights in `done`; coins are not kept.
+    /// Creates the context for all steps of `plan`, except those at the heights in `done`. It
+    /// stores nothing by default.
     pub fn new(
         shared: &'a Shared<'a>,
         unspent: Unspent<'a>,
@@ -74,15 +75,16 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The blocks that peers are to send, in any order.
+    /// Returns the blocks that peers shall send, in any order.
     pub fn wanted(&self) -> Wanted {
         let theirs = &self.todo[self.todo.len() - self.from_peers..];
         let steps: Vec<Step> = theirs.iter().map(|step| self.plan.steps[*step]).collect();
         Wanted { stripped_below: self.plan.stripped_below, ..Wanted::of([&steps[..]]) }
     }
 
-    /// The next step that no worker has taken. Blocks of peers come in whatever order they arrive,
-    /// and are waited for until `halt` is raised. `None` if all are taken, or it was raised.
+    /// Returns the next step that no worker has taken. It waits for blocks from peers, and returns
+    /// their steps in the order in which the blocks arrive. Returns `None` if all steps are taken,
+    /// or once `halt` is raised.
     pub fn take_step(&self, halt: &AtomicBool) -> Option<usize> {
         if let Some(step) = self.given_back().pop() {
             return Some(step);
@@ -96,7 +98,7 @@ impl<'a> Context<'a> {
             self.tickets.put_back();
             return None;
         };
-        // Steps that peers send are in order of height.
+        // Steps whose blocks peers send are in order of height.
         let height = |step: &usize| self.shared.tree.node(self.plan.steps[*step].id).height;
         let wanted = self.shared.tree.node(id).height;
         let theirs = &self.todo[stored..];
@@ -112,18 +114,18 @@ impl<'a> Context<'a> {
         self.given_back.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether every step was taken.
+    /// Returns whether every step is taken.
     pub fn all_taken(&self) -> bool {
         self.tickets.all_taken() && self.given_back().is_empty()
     }
 
-    /// The steps to do.
+    /// Returns the steps to do, as indices of the plan's steps.
     pub fn todo(&self) -> &[usize] {
         &self.todo
     }
 }
 
-/// One ticket for each step that is to do; a worker needs one to take a step.
+/// Tickets for the steps to do: a worker needs one to take a step.
 struct Tickets {
     taken: AtomicUsize,
     all: usize,
@@ -134,14 +136,15 @@ impl Tickets {
         Self { taken: AtomicUsize::new(0), all }
     }
 
-    /// The number of tickets that were taken before, with one taken now; `None` if there are no
-    /// more, which takes nothing: else one put back by another worker would not be missed.
+    /// Takes a ticket, and returns the number of tickets taken before. Returns `None` if there are
+    /// none left, and then changes nothing: otherwise a ticket that another worker puts back could
+    /// be lost.
     fn take(&self) -> Option<usize> {
         let one_more = |taken| (taken < self.all).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()
     }
 
-    /// Puts a ticket back of which no step was taken.
+    /// Puts back a ticket with which no step was taken.
     fn put_back(&self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -151,17 +154,17 @@ impl Tickets {
     }
 }
 
-/// A block that a worker has finished.
+/// What a worker reports about a block that it has finished.
 pub(super) struct FinishedBlock {
-    /// Index among the plan's steps.
+    /// Index of the block among the plan's steps.
     pub step: usize,
     pub tx_count: u32,
-    /// Where it was stored, if it came from a source.
+    /// Where this run has stored the block; `None` if it did not.
     pub stored: Option<FlatFilePos>,
-    /// Where its undo data was written, if it was not there.
+    /// Where this run has written the undo data of the block; `None` if it did not.
     pub undo: Option<FlatFilePos>,
     pub bytes: u64,
-    /// Whether a peer was asked for it without its witnesses, and has left them out.
+    /// Whether the block lacks its witnesses because a peer was asked to leave them out.
     pub is_stripped: bool,
 }
 
@@ -169,8 +172,8 @@ pub(super) struct FinishedBlock {
 mod tests {
     use super::*;
 
-    /// Of two steps a worker takes one; another waits for a block of a peer with the last ticket, a
-    /// third finds none, and then the second is told to end.
+    /// Of two steps, one worker takes the first. A second worker waits for a peer's block with the
+    /// last ticket, a third finds no ticket, and then the second is told to end.
     #[test]
     fn a_step_that_nobody_took_stays_to_do() {
         let tickets = Tickets::new(2);

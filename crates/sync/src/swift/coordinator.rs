@@ -1,5 +1,6 @@
-//! The threads of SwiftSync: workers that take one block after another, and the coordinator, which
-//! keeps account of what is finished and saves it every [`Saving::every`] and when it is stopped.
+//! The threads of SwiftSync: workers, each of which takes one block after another, and the
+//! coordinator, which keeps account of finished blocks and saves the work every [`Saving::every`]
+//! and when it is stopped.
 //!
 //! ```text
 //!        ┌─ worker ─┐                       ┌─ worker ─┐
@@ -7,9 +8,9 @@
 //!        └─ worker ─┘                       └─ worker ─┘
 //! ```
 //!
-//! Between two saves all workers run inside one scope. When it is time to save, each finishes its
-//! block, returns what it has summed and ends; so nothing changes while it is saved, and what is
-//! saved is whole.
+//! Between two saves all workers run inside one scope. When a save is due, each worker finishes its
+//! block, returns its sums and ends. Nothing changes during a save, so the saved work is
+//! consistent.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,24 +30,23 @@ use super::tally::Gathered;
 use super::undo::UndoWritten;
 use super::worker::Worker;
 
-/// Where and how often progress is saved, and the parts of it that the coordinator does not keep
-/// itself: key, salt, unspent coins and the coins that the last blocks spend.
+/// Where and how often the work is saved, and the parts of it that the coordinator does not keep
+/// itself: key, salt, unspent coins, and the coins that the last blocks spend.
 pub(super) struct Saving<'a> {
     pub work: &'a Workspace,
     pub disk: &'a Disk,
     pub path: PathBuf,
-    /// Time from one save to the next
-    /// ([`Options::save_every`](apus_node::options::Options::save_every)).
+    /// Time between two saves ([`Options::save_every`](apus_node::options::Options::save_every)).
     pub every: Duration,
 }
 
-/// The thread that runs workers, and its account of what they have finished.
+/// Runs the workers, and keeps account of what they have finished.
 pub(super) struct Coordinator<'a> {
     context: &'a Context<'a>,
     ledger: &'a mut Ledger,
     state: State,
     observer: &'a dyn Observer,
-    /// `None` if nothing is to be kept.
+    /// `None` if nothing is saved.
     saving: Option<Saving<'a>>,
     weight_total: u64,
     weight_done: u64,
@@ -54,7 +54,7 @@ pub(super) struct Coordinator<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    /// A coordinator of what is left to do after `state`.
+    /// Creates a coordinator for the blocks that are left after `state`.
     pub fn new(
         context: &'a Context<'a>,
         ledger: &'a mut Ledger,
@@ -68,12 +68,12 @@ impl<'a> Coordinator<'a> {
         Self { context, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
     }
 
-    /// Runs `threads` workers until every block is finished, or `stops` returns true. What is done
-    /// is saved when it is time, and before the return if it was stopped.
+    /// Runs `threads` workers until every block is finished, or until `stops` returns true. Saves
+    /// the work whenever it is due, and once more before it returns because of `stops`.
     ///
     /// # Errors
     /// A block, its hints or its undo data is wrong, the disk fails, or `stops` returned true. The
-    /// ledger then knows all blocks that were stored.
+    /// ledger has a record of every stored block even then.
     pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<(), Fault> {
         loop {
             self.run_until_save(threads, &stops)?;
@@ -88,13 +88,13 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// What was done, and the ledger that knows of it.
+    /// Returns the work done, and the ledger.
     pub fn parts(&mut self) -> (&mut State, &mut Ledger) {
         (&mut self.state, self.ledger)
     }
 
-    /// Runs workers until there are no more blocks, one of them fails, or it is time to save; then
-    /// all of them have ended, and what they have summed is in the state.
+    /// Runs workers until no blocks are left, one of them fails, or a save is due. When it returns,
+    /// all workers have ended and their sums are in the state.
     fn run_until_save(&mut self, threads: usize, stops: &dyn Fn() -> bool) -> Result<(), Fault> {
         let context = self.context;
         let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
@@ -136,10 +136,10 @@ impl<'a> Coordinator<'a> {
         self.bytes += block.bytes;
     }
 
-    /// Saves the progress: block and undo files, then the block index, then the unspent coins, and
-    /// the file `progress` last, since it names places in all of these. After a crash in between
-    /// the progress saved before counts, whose places are still good. No worker may run, or sums,
-    /// coins and finished blocks would not be of the same blocks.
+    /// Saves the work: block and undo files, then the block index, then the unspent coins, and last
+    /// the file `progress`, which names places in all of these. If a crash comes before that, the
+    /// work saved before is still valid. No worker may run, or sums, coins and finished blocks
+    /// would be of different sets of blocks.
     pub fn save(&mut self) -> Result<(), Fault> {
         let Some(Saving { work, disk, path, .. }) = &self.saving else { return Ok(()) };
         self.ledger.write_index(self.context.shared.files, self.context.shared.tree)?;
@@ -177,8 +177,8 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-/// One worker's run: takes blocks until there are none left or all are to end, and returns what it
-/// has summed.
+/// Runs one worker, which takes blocks until none are left or all workers are to end, and returns
+/// its sums.
 fn work_until(context: &Context, crew: &Crew<FinishedBlock>) -> Result<Gathered, Fault> {
     let mut worker = Worker::new(context, crew.halt());
     while !crew.is_halted() {

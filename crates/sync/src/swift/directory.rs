@@ -1,4 +1,4 @@
-//! The directory that a SwiftSync works in, and the progress saved there.
+//! The directory of a SwiftSync, and the work saved there.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,15 @@ use apus_node::opened::Node;
 use super::saved::Saved;
 use crate::claim::Claim;
 
-/// The directory, next to Core's `chainstate`, that a SwiftSync works in.
+/// The directory, next to Core's `chainstate`, in which a SwiftSync works.
 pub const DIRECTORY: &str = "swiftsync";
 
-/// Removes what an interrupted SwiftSync has left.
+/// Removes the directory of an interrupted SwiftSync, and with it the saved work.
 pub fn forget(node: &Node) -> Result<(), StoreError> {
     remove_directory(node.dir.disk(), &node.dir.path().join(DIRECTORY))
 }
 
-/// The number of blocks that an interrupted SwiftSync has done and saved; `None` if there is none.
+/// Returns the number of blocks that an interrupted SwiftSync has saved; `None` if there is none.
 pub fn unfinished(disk: &Disk, network_dir: &Path) -> Result<Option<u32>, StoreError> {
     let bytes = disk.read(saved_path(&network_dir.join(DIRECTORY)))?;
     Ok(bytes.and_then(|bytes| Some(Saved::parse(&bytes)?.blocks_done())))
@@ -33,8 +33,8 @@ pub fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError>
     disk.remove_empty_dir(directory)
 }
 
-/// The progress that an interrupted SwiftSync with the same hints or snapshot has saved, as far as
-/// it is known whether they are the same.
+/// Returns the work that an interrupted SwiftSync with the same claim has saved. If the digest of a
+/// snapshot is not known yet, any saved work is taken to be of that snapshot.
 pub(super) fn saved(node: &Node, claim: &Claim) -> Result<Option<Saved>, StoreError> {
     let saved = load(node.dir.disk(), &node.dir.path().join(DIRECTORY))?;
     let is_same = |saved: &Saved| claim.known_digest().is_none_or(|d| d == saved.key.hints);
@@ -46,7 +46,7 @@ pub(super) fn load(disk: &Disk, directory: &Path) -> Result<Option<Saved>, Store
     Ok(bytes.and_then(|bytes| Saved::parse(&bytes)))
 }
 
-/// The file that progress is saved in.
+/// Returns the path of the file that the work is saved in.
 pub fn saved_path(directory: &Path) -> PathBuf {
     directory.join("progress")
 }

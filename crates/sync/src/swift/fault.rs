@@ -1,4 +1,4 @@
-//! What a fault means for a SwiftSync, and the error that it becomes.
+//! What follows a fault of a SwiftSync, and the error that it becomes.
 
 use apus_disk::StoreError;
 use apus_node::error::SyncError;
@@ -8,7 +8,7 @@ use apus_node::opened::Node;
 use super::directory::DIRECTORY;
 use crate::claim::Claim;
 
-/// Whether another branch that reaches the claim's height may succeed.
+/// Returns whether another branch may succeed that reaches the height of the claim.
 pub fn is_of_branch(fault: &Fault) -> bool {
     match fault {
         Fault::Stopped
@@ -28,24 +28,24 @@ pub fn is_of_branch(fault: &Fault) -> bool {
     }
 }
 
-/// Whether a later run may carry on from what was saved, once the cause is gone.
+/// Returns whether a later run may continue from the saved work, once the cause is gone.
 pub fn keeps_progress(fault: &Fault, node: &Node) -> bool {
     match fault {
-        // Carrying on would end here again.
+        // A later run would find the same damage.
         Fault::Store(_) => damage_to_saved(fault, node).is_none(),
         Fault::Memory(_) | Fault::Stopped => true,
         _ => false,
     }
 }
 
-/// The error, if it is that what this or an earlier run has saved came back damaged.
+/// Returns the error if it says that saved work, or a temporary file, was read back damaged.
 pub fn damage_to_saved<'f>(fault: &'f Fault, node: &Node) -> Option<&'f StoreError> {
     let Fault::Store(error) = fault else { return None };
     let directory = node.dir.path().join(DIRECTORY);
     (error.source.is_none() && error.path.starts_with(directory)).then_some(error)
 }
 
-/// The error for the caller.
+/// Converts the fault to the error that callers see.
 pub fn into_error(fault: Fault, node: &Node, claim: &Claim) -> SyncError {
     match fault {
         Fault::Hints(error) => claim.of_hints(error),

@@ -1,8 +1,9 @@
-//! Which coins hints or a snapshot are wrong about, once the sums have shown that they are.
+//! Finds the coins that a claim is wrong about, after the sums have shown that it is wrong.
 //!
-//! A first pass over all blocks divides the outpoints into 2^20 groups by a keyed hash and sums up
-//! each group: only those with a wrong coin do not balance. A second pass looks at the outpoints of
-//! these groups alone, a millionth of all for each wrong coin, and finds what became of them.
+//! A first pass over all blocks divides the outpoints into 2^20 groups by a keyed hash, and
+//! computes a sum for each group: only groups with a wrong coin do not balance. A second pass looks
+//! only at the outpoints of these groups, about a millionth of all for each wrong coin, and finds
+//! out what happened to them.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -28,23 +29,23 @@ use super::plan::Plan;
 use crate::claim::Claim;
 use crate::unspent::BlockCoins;
 
-/// Bits of the hash that name a group.
+/// Number of bits of the hash that select a group.
 const GROUP_BITS: u32 = 20;
-/// The most groups whose coins are named.
+/// Maximum number of groups whose coins are named.
 const GROUPS_NAMED_MAX: usize = 256;
 
-/// Finds the coins that a claim about the plan's chain is wrong about; `None` if somebody asks to
-/// stop.
+/// Finds the coins that a claim about the plan's chain is wrong about; returns `None` if `watch`
+/// asks to stop.
 ///
 /// # Errors
-/// A block cannot be read, or the claim is so damaged that its coins cannot be told.
+/// A block cannot be read, or the claim is so damaged that its coins cannot be read.
 pub fn find_differences(
     node: &mut Node,
     claim: &Claim,
     plan: &Plan,
     watch: Watch,
 ) -> Result<Option<Differences>, Fault> {
-    // Nothing is summed up with it.
+    // The salt is not used, since no aggregate is computed.
     let salt = Salt::new([0; 64]);
     let threads = node.options.threads;
     let reading = Reading::of_proof(node, plan, watch);
@@ -73,15 +74,15 @@ pub fn find_differences(
     Ok(Some(Differences { coins, are_more: named.len() < unbalanced.len() }))
 }
 
-/// What a pass over all blocks and all coins of a snapshot gathers.
+/// What one pass over all blocks, and over all coins of a snapshot, collects.
 trait Gather: Send + Sized {
-    /// An output that a block creates, and whether the claim says that it is unspent.
+    /// Adds an output that a block creates; `is_claimed` says whether the claim calls it unspent.
     fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool);
-    /// An output that the block at a height spends.
+    /// Adds an output that the block at `height` spends.
     fn spent(&mut self, outpoint: &OutPoint, height: u32);
-    /// A coin of the snapshot.
+    /// Adds a coin of the snapshot.
     fn claimed(&mut self, outpoint: &OutPoint, coin: Coin);
-    /// Adds what another worker has gathered.
+    /// Adds what another worker has collected.
     fn add(&mut self, other: Self);
 }
 
@@ -92,8 +93,8 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Gathers from all blocks, and then from all coins of the snapshot; `None` if somebody asks to
-    /// stop.
+    /// Collects from all blocks, and then from all coins of the snapshot; returns `None` if `watch`
+    /// asks to stop.
     fn run<G: Gather>(
         &self,
         context: &Context,
@@ -145,7 +146,7 @@ impl Pass<'_> {
     }
 }
 
-/// Gathers the outputs and inputs of one block.
+/// Collects the outputs and inputs of one block.
 fn gather_block<G: Gather>(
     context: &Context,
     index: usize,
@@ -161,7 +162,7 @@ fn gather_block<G: Gather>(
             hints.reader.unspent(height, unspent).map_err(Fault::Hints)?;
             Marks::Indices(unspent)
         }
-        // Some of the coins may be of no output of this block.
+        // `Marks::Coins` would fail at a coin that matches no output of the block.
         Unspent::Snapshot(by_height) => {
             load(by_height, height, coins)?;
             Marks::Indices(&[])
@@ -192,14 +193,14 @@ fn gather_block<G: Gather>(
     Ok(())
 }
 
-/// The group of an outpoint, and a number that stands for it in the group's sum.
+/// Returns the group of an outpoint, and the number that represents it in the group's sum.
 fn group(hasher: &RandomState, outpoint: &OutPoint) -> (usize, u64) {
     let hash = hasher.hash_one(outpoint.to_bytes());
     ((hash >> (u64::BITS - GROUP_BITS)) as usize, hash)
 }
 
-/// The sum of each group: what is created and not claimed, less what is spent; and with a snapshot
-/// what is created and claimed, as coins, less the coins of the snapshot.
+/// The sum of each group: outputs created and not claimed minus outputs spent. With a snapshot also
+/// the coins of outputs created and claimed minus the coins of the snapshot.
 struct Sums<'a> {
     hasher: &'a RandomState,
     has_snapshot: bool,
@@ -255,25 +256,25 @@ impl Gather for Sums<'_> {
     }
 }
 
-/// What became of the outpoints of some groups.
+/// What happened to the outpoints of some groups.
 struct Fates<'a> {
     hasher: &'a RandomState,
-    /// For each group whether it is looked at.
+    /// For each group, whether its outpoints are looked at.
     groups: Vec<bool>,
     has_snapshot: bool,
     fates: HashMap<OutPoint, Fate>,
 }
 
-/// What became of an outpoint.
+/// What happened to an outpoint.
 #[derive(Default)]
 struct Fate {
     /// The coin that a block creates, and whether the claim says that it is unspent.
     created: Option<(Coin, bool)>,
-    /// Whether another block creates it too, which no claim can be blamed for.
+    /// Whether two blocks create it, for which no claim is to blame.
     is_created_again: bool,
-    /// The height of a block that spends it.
+    /// Height of a block that spends it.
     spent: Option<u32>,
-    /// The coins of the snapshot.
+    /// Coins of the snapshot with this outpoint.
     claimed: Vec<Coin>,
 }
 
@@ -284,13 +285,13 @@ impl<'a> Fates<'a> {
         Self { hasher, groups, has_snapshot, fates: HashMap::new() }
     }
 
-    /// The fate of an outpoint; `None` if it is of no group that is looked at.
+    /// Returns the fate of an outpoint; `None` if its group is not looked at.
     fn of(&mut self, outpoint: &OutPoint) -> Option<&mut Fate> {
         let (group, _) = group(self.hasher, outpoint);
         self.groups[group].then(|| self.fates.entry(*outpoint).or_default())
     }
 
-    /// What the claim is wrong about.
+    /// Returns the coins that the claim is wrong about.
     fn differences(self) -> Vec<CoinDifference> {
         let has_snapshot = self.has_snapshot;
         let difference = |(outpoint, fate): (OutPoint, Fate)| {

@@ -1,5 +1,5 @@
 //! The end of a SwiftSync: the proof, and then the commit of block and undo files, index, tables
-//! and best block, in an order that a crash may interrupt anywhere.
+//! and best block, in an order in which a crash at any point does no harm.
 
 use apus_coins::{Bulk, SnapshotError};
 use apus_hash::Hash;
@@ -16,8 +16,9 @@ use super::plan::{Mode, Plan};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
 
-/// The proof: every output that was created and is not hinted as unspent was spent exactly once,
-/// and what is unspent is no more than the subsidies.
+/// Proves that every output created and not claimed as unspent was spent exactly once, and that the
+/// unspent outputs are worth at most all subsidies together. Two blocks with the same coinbase are
+/// left to a sync in order.
 pub(super) fn prove(
     gathered: &Gathered,
     claimed: &Unspent,
@@ -46,7 +47,7 @@ pub(super) fn prove(
     }
 }
 
-/// The fault of outputs that are said to be spent and are not, or the other way round.
+/// Returns the fault for sums that do not balance: the claim is wrong about some outputs.
 fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
     let or_undo = match mode {
         Mode::AssumeValid => "",
@@ -64,7 +65,7 @@ fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
     }
 }
 
-/// A coinbase transaction that two blocks have, with their heights.
+/// Returns a coinbase transaction that two blocks have in common, and their heights.
 fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
     let mut sorted = coinbases.to_vec();
     sorted.sort_unstable();
@@ -72,8 +73,8 @@ fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
     Some((pair[0].0, pair[0].1, pair[1].1))
 }
 
-/// Makes the target the best block on disk: writes the index, has `tables` write the unspent coins,
-/// and then the best block.
+/// Makes the target the best block on disk: writes the block index, calls `tables` to write the
+/// unspent coins, and commits these with the best block.
 pub(super) fn commit<'t>(
     shared: &Shared,
     ledger: &mut Ledger,

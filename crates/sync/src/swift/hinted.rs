@@ -1,4 +1,4 @@
-//! A block's outputs together with what its hints say of them.
+//! The outputs of a block, each with what the claim says about it.
 
 use apus_coins::SnapshotError;
 use apus_node::fault::Fault;
@@ -10,32 +10,32 @@ use apus_wire::{OutPoint, OutputView};
 use super::opened_claim::{Marks, Unspent};
 use crate::unspent::Mismatch;
 
-/// Where an output goes in a SwiftSync.
+/// What a SwiftSync does with an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HintedFate {
-    /// It is hinted as unspent: its coin is kept.
+    /// The claim says that it is unspent: its coin is kept.
     Unspent,
-    /// It is not hinted: some block up to the hints' height spends it.
+    /// The claim does not name it: a block up to the height of the claim spends it.
     Spent,
-    /// It never becomes a coin.
+    /// It does not become a coin.
     NoCoin,
 }
 
-/// An output of a block.
+/// An output of a block, with its fate.
 pub(super) struct HintedOutput<'a> {
-    /// The position of its transaction in the block.
+    /// Position of its transaction in the block.
     pub tx: usize,
     pub outpoint: OutPoint,
     pub view: OutputView<'a>,
     pub fate: HintedFate,
     height: u32,
-    /// The index by which hints name it; 0 if they do not.
+    /// Index by which hints name it; 0 if they have no index for it.
     index: u32,
 }
 
 impl HintedOutput<'_> {
-    /// The fault of hints or a snapshot that call this output unspent, though a block up to their
-    /// height spends it.
+    /// Returns the fault for a claim that calls this output unspent, although a block up to the
+    /// height of the claim spends it.
     pub fn is_spent(&self, claimed: &Unspent) -> Fault {
         match claimed {
             Unspent::Hints(_) => {
@@ -52,7 +52,7 @@ impl HintedOutput<'_> {
 /// Calls `each` with every output of a block, in order.
 ///
 /// # Errors
-/// Hints or snapshot do not fit the block, or what `each` returns.
+/// The claim does not fit the block, or `each` fails.
 #[inline]
 pub(super) fn for_each_output<B: AsRef<[u8]>>(
     block: &CheckedBlock<B>,
@@ -85,7 +85,8 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
                 (OutputFate::Unspendable, true) => {
                     return Err(wrong_hint(height, index, "it is unspendable"));
                 }
-                // An overwritten output has the outpoint of a later one, and may be hinted as that.
+                // An overwritten output has the outpoint of a later one, which may be what the
+                // claim names.
                 (OutputFate::Unspendable, false) | (OutputFate::Overwritten, _) => {
                     HintedFate::NoCoin
                 }
@@ -114,7 +115,7 @@ pub(super) fn for_each_output<B: AsRef<[u8]>>(
     }
 }
 
-/// Whether an index is the next one, which is taken then.
+/// Returns whether `index` is the first of `left`, and removes it if so.
 #[inline]
 fn takes(left: &mut &[u32], index: u32) -> bool {
     match left {

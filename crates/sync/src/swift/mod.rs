@@ -1,8 +1,8 @@
-//! SwiftSync: the chainstate from blocks in any order, on all cores, without a look-up.
+//! SwiftSync: builds the chainstate from blocks in any order, on all cores, without coin look-ups.
 //!
-//! Hints say which outputs are unspent at their height. Every other output is spent by some block,
-//! and so enters two sums: once when it is created, once when it is spent. Only if the sums agree
-//! does anything but blocks become visible.
+//! A claim, in hints or a snapshot, says which outputs are unspent at its height. Every other
+//! output is spent by some block, so it enters two sums: one when it is created, one when it is
+//! spent. Only if the two are equal does anything but blocks become visible.
 //!
 //! ```text
 //! blocks ─► check ─┬─► unspent outputs ───────────► survivors ─────► tables ─► commit

@@ -1,4 +1,4 @@
-//! What hints or a snapshot say of a block's outputs, and the coins of a snapshot.
+//! What a claim says about the outputs of a block, and the coins of a snapshot.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -25,17 +25,17 @@ use crate::claim::Claim;
 use crate::hints_file::HintsFile;
 use crate::unspent::{BlockCoins, CoinsByHeight, HeightCollector, Matching};
 
-/// Which outputs of each block are unspent, by what is to be proved.
+/// Which outputs of each block are unspent, according to the claim.
 #[derive(Clone, Copy)]
 pub(super) enum Unspent<'a> {
-    /// Hints have their indices.
+    /// Hints, which hold the indices of these outputs.
     Hints(&'a HintsFile),
-    /// A snapshot's coins, by the heights that they claim.
+    /// The coins of a snapshot, by the heights that the snapshot gives them.
     Snapshot(&'a CoinsByHeight<'a>),
 }
 
 impl Unspent<'_> {
-    /// Which outputs of a block have an index.
+    /// Returns which outputs of a block have an index.
     pub fn numbering(&self) -> Numbering {
         match self {
             Self::Hints(hints) => hints.reader.format().numbering(),
@@ -43,7 +43,8 @@ impl Unspent<'_> {
         }
     }
 
-    /// The number of outputs of a block that are counted, if it is known before.
+    /// Returns the number of outputs of a block that have an index; `None` if the claim does not
+    /// say.
     pub fn output_count(&self, height: u32) -> Option<u32> {
         match self {
             Self::Hints(hints) => hints.reader.output_count(height),
@@ -51,11 +52,12 @@ impl Unspent<'_> {
         }
     }
 
-    /// What says which outputs of the block at a height are unspent, in `scratch`.
+    /// Returns which outputs of the block at `height` are unspent. The result borrows from
+    /// `scratch`.
     ///
     /// # Errors
-    /// The hints for the block cannot be read; the snapshot has more coins of it than a block can
-    /// create; or the disk fails.
+    /// The hints for the block cannot be read; the snapshot has more coins of the block than a
+    /// block can create; or the disk fails.
     pub fn of_block<'s>(&self, height: u32, scratch: &'s mut Scratch) -> Result<Marks<'s>, Fault> {
         match self {
             Self::Hints(hints) => {
@@ -71,25 +73,25 @@ impl Unspent<'_> {
     }
 }
 
-/// What says which outputs of one block are unspent.
+/// Which outputs of one block are unspent, according to the claim.
 pub(super) enum Marks<'a> {
-    /// The block's hints: the indices of its unspent outputs, ascending.
+    /// The indices of its unspent outputs in the hints, ascending.
     Indices(&'a [u32]),
-    /// The coins that a snapshot has of it.
+    /// The coins of the snapshot that it has created.
     Coins(Matching<'a>),
 }
 
-/// What [`Unspent::of_block`] says of one block, kept so that the next one need not allocate.
+/// Buffers of [`Unspent::of_block`], reused for the next block.
 #[derive(Default)]
 pub(super) struct Scratch {
     indices: Vec<u32>,
     coins: BlockCoins,
 }
 
-/// Puts the coins that a snapshot has of the block at a height into `coins`.
+/// Loads the coins of the snapshot that the block at `height` has created into `coins`.
 ///
 /// # Errors
-/// They are more than a block can create, or the disk fails.
+/// There are more coins than a block can create, or the disk fails.
 pub(super) fn load(
     by_height: &CoinsByHeight,
     height: u32,
@@ -103,26 +105,27 @@ pub(super) fn load(
     }
 }
 
-/// The coins of a snapshot, as far as the proof needs them.
+/// The coins of a snapshot, as the proof needs them.
 pub(super) struct ReadCoins<'a> {
-    /// All coins, by the heights that they claim.
+    /// All coins, by the heights that the snapshot gives them.
     pub by_height: CoinsByHeight<'a>,
     /// The number of coins.
     pub count: u64,
-    /// The pieces of the file, if its coins are in the order of the tables, each of them once.
+    /// The pieces of the file in order, if its coins are in the order of the tables without a
+    /// repetition.
     pub sorted: Option<Vec<SnapshotPiece<'a>>>,
 }
 
-/// Hints or the coins of a snapshot, ready for the workers.
+/// An opened claim, ready for the workers.
 pub(super) enum Opened<'a> {
-    /// Hints, of which each block's are read when it comes.
+    /// Hints, which are read block by block.
     Hints(&'a HintsFile),
-    /// A snapshot's coins, all of which have been read.
+    /// The coins of a snapshot, which have all been read.
     Snapshot(ReadCoins<'a>),
 }
 
 impl<'a> Opened<'a> {
-    /// Opens hints, or reads a snapshot.
+    /// Opens hints, or reads all coins of a snapshot.
     ///
     /// # Errors
     /// As for [`Reading::read`].
@@ -133,7 +136,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// What workers ask.
+    /// Returns what workers need: which outputs of each block are unspent.
     pub fn unspent(&self) -> Unspent<'_> {
         match self {
             Self::Hints(hints) => Unspent::Hints(hints),
@@ -141,7 +144,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// The pieces of a snapshot whose coins can be written to tables as they stand.
+    /// Returns the pieces of a snapshot whose coins can be written to tables in their order.
     pub fn sorted(&self) -> Option<&[SnapshotPiece<'a>]> {
         match self {
             Self::Hints(_) => None,
@@ -149,7 +152,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// The number of coins, as far as it is known.
+    /// Returns the number of coins of a snapshot, or 0 for hints.
     pub fn coins(&self) -> u64 {
         match self {
             Self::Hints(_) => 0,
@@ -157,10 +160,10 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Every coin of a snapshot is of a block that has compared it, and no output is two coins.
+    /// Asserts that every coin of a snapshot was compared with exactly one output of a block.
     ///
     /// # Panics
-    /// The blocks that were counted have met more or fewer coins.
+    /// The number of coins in `tally` is not that of the snapshot.
     pub fn assert_all_met(&self, tally: &Tally) {
         if let Self::Snapshot(coins) = self {
             assert_eq!(coins.count, tally.coins, "each coin is met once");
@@ -168,22 +171,22 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// How a snapshot is read.
+/// How to read a snapshot.
 pub(super) struct Reading<'a> {
-    /// Height of the base block.
+    /// Height of the snapshot's base block.
     pub height: u32,
     pub threads: usize,
-    /// Bytes of coins that are held in memory in any case; what has no room goes to temporary
-    /// files.
+    /// Minimum bytes of coins to hold in memory; more are held if much memory is available, and the
+    /// rest is written to temporary files.
     pub memory: usize,
-    /// A file next to which the temporary file lies.
+    /// The temporary files are next to this path.
     pub beside: PathBuf,
     pub watch: Watch<'a>,
 }
 
 impl<'a> Reading<'a> {
-    /// The reading of a snapshot that is proved and not kept: all memory is for its coins, and what
-    /// has no room goes to the system's directory for temporary files.
+    /// Returns how to read a snapshot that is only proved: all memory is for its coins, and the
+    /// rest goes to the system's directory for temporary files.
     pub fn of_proof(node: &Node, plan: &Plan, watch: Watch<'a>) -> Self {
         Self {
             height: plan.chain.height().unwrap_or(0),
@@ -194,15 +197,16 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Reads all coins of a snapshot, on all threads.
+    /// Reads all coins of a snapshot, with all threads.
     ///
     /// # Errors
-    /// It is damaged, has coins that no block up to its base can have created, or the disk fails;
-    /// or somebody asks to stop.
+    /// The snapshot is damaged or has coins that no block up to its base block can have created;
+    /// the disk fails; or `watch` asks to stop.
     pub fn read<'f>(&self, file: &'f SnapshotFile) -> Result<ReadCoins<'f>, Fault> {
         let pieces = Mutex::new(file.pieces());
         let memory = mapped_bytes(self.memory) / self.threads;
-        // Each thread has its own file: the system lets one write to a file at a time.
+        // Each thread has a temporary file of its own, since the system lets only one thread write
+        // to a file at a time.
         let begun = AtomicUsize::new(0);
         let new = || {
             let name = format!(".heights-{}.tmp", begun.fetch_add(1, Relaxed));
@@ -242,7 +246,7 @@ impl<'a> Reading<'a> {
         Ok(ReadCoins { by_height, count: file.head().coins, sorted: is_sorted.then_some(all) })
     }
 
-    /// Collects the coins of a piece.
+    /// Reads a piece and collects its coins.
     fn read_piece(
         &self,
         piece: &SnapshotPiece,
@@ -257,7 +261,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The fault of a snapshot that could not be read.
+/// Returns the fault for a snapshot that could not be read.
 pub(super) fn reading_fault(error: SnapshotReadError) -> Fault {
     match error {
         SnapshotReadError::Snapshot(error) => Fault::Snapshot(error),
@@ -265,7 +269,7 @@ pub(super) fn reading_fault(error: SnapshotReadError) -> Fault {
     }
 }
 
-/// The next piece, and the share of the file up to its end.
+/// Returns the next piece, and the share of the file up to its end.
 pub(super) fn next_piece<'a>(
     pieces: &Mutex<SnapshotPieces<'a>>,
 ) -> Result<Option<(SnapshotPiece<'a>, f64)>, SnapshotError> {
@@ -274,7 +278,7 @@ pub(super) fn next_piece<'a>(
     Ok(piece.map(|piece| (piece, pieces.share())))
 }
 
-/// An error if no block up to `height` can have created a coin.
+/// Returns an error if no block from height 1 to `height` can have created the coin.
 #[inline]
 fn check_coin(txid: &Hash, coin: &GroupCoin, height: u32) -> Result<(), SnapshotError> {
     let (of, amount) = (coin.height(), coin.amount);

@@ -1,5 +1,4 @@
-//! The blocks that a SwiftSync works through, and everything that can be found wrong before the
-//! first of them is read.
+//! The plan of a SwiftSync: its blocks, and all that can be found wrong before the first is read.
 
 use std::collections::HashMap;
 
@@ -21,58 +20,61 @@ use super::undo::{UndoAt, UndoCopies};
 use super::vouched::vouched_for;
 use crate::claim::Claim;
 
-/// Blocks below the hints' height that get undo data in any case: Core never asks for more
-/// (`MIN_BLOCKS_TO_KEEP`).
+/// Number of blocks, up to the hints' height, that get undo data in either mode: Core never asks
+/// for more (`MIN_BLOCKS_TO_KEEP`).
 pub(super) const UNDO_BLOCKS_MIN: u32 = 288;
 
-/// What is proved, and what is summed.
+/// What a SwiftSync checks, and what its sums are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// The blocks are assumed valid, except for rules that need no coins; outpoints are summed.
+    /// Checks the rules that need no coins, and for the last blocks all rules except scripts; sums
+    /// outpoints.
     AssumeValid,
-    /// Every rule and script is checked with the coins of undo data; outpoints with coins are
-    /// summed.
+    /// Checks every rule and script with the coins of undo data; sums outpoints with their coins.
     Full,
 }
 
-/// The blocks that one SwiftSync works through.
+/// The blocks of a SwiftSync, and what is done with them.
 pub struct Plan {
     /// What is checked and summed.
     pub mode: Mode,
-    /// The hash that the sums are made of.
+    /// The kind of hash that the aggregate uses.
     pub aggregate: AggregateKind,
-    /// The block at the hints' height, and its ancestors.
+    /// The block at the hints' height.
     pub target: BlockId,
-    /// The blocks up to the target.
+    /// The target and its ancestors.
     pub chain: ActiveChain,
-    /// The blocks from height 1 to the target's, in the order in which they lie in the files.
+    /// The blocks from height 1 to the target, in the order in which they are stored in files;
+    /// those that peers send come last.
     pub steps: Vec<Step>,
-    /// For each step, where the coins that its block spends are; nothing for [`Mode::AssumeValid`].
+    /// For each step, where the undo data of its block is; empty with [`Mode::AssumeValid`].
     pub undo: Vec<UndoAt>,
-    /// Copies of blocks next to which there is undo data.
+    /// The rev files of the sources; none with [`Mode::AssumeValid`].
     pub undo_copies: UndoCopies,
-    /// The lowest height whose block is stored if it is not yet: those below would be deleted again
-    /// (`--prune`). 0 if nothing is deleted meanwhile.
+    /// The lowest height at which blocks that come from sources or peers are stored; pruning would
+    /// delete those below (`--prune`). 0 if nothing is pruned meanwhile.
     pub stored_from: u32,
-    /// The height below which peers are asked for blocks without their witnesses; such a block is
-    /// never stored.
+    /// The height below which peers are asked for blocks without witnesses. Such blocks are never
+    /// stored.
     pub stripped_below: u32,
-    /// Whether the chain has the network's block at the height of BIP34.
+    /// Whether the chain has the network's BIP34 block at its height.
     bip34_matches: bool,
 }
 
 impl Plan {
-    /// The plan for all blocks up to `target`.
+    /// Makes the plan for all blocks up to `target`.
     ///
     /// # Errors
-    /// A block or its undo data is not available, or the chain ends where no hints can be complete.
+    /// A block or its undo data is not available, or no hints can be complete for the height of
+    /// `target`.
     pub fn new(node: &Node, target: BlockId, mode: Mode) -> Result<Self, Fault> {
         let chain = ActiveChain::to(&node.tree, target);
         no_coinbase_between_bip30_twins(node, &chain)?;
         let mut steps = steps(node, &chain)?;
         let stored_from = match mode {
             Mode::AssumeValid => stored_from(node, &steps),
-            // Undo data may turn out to be another block's, and then blocks are read again.
+            // All blocks are stored: undo data may turn out to be another block's, and then blocks
+            // are read again.
             Mode::Full => 0,
         };
         steps.sort_by_key(|step| match step.place {
@@ -102,13 +104,13 @@ impl Plan {
         })
     }
 
-    /// Whether the block of a step is not stored once it is summed.
+    /// Returns whether the block of a step is dropped after it was summed, and not stored.
     pub fn drops(&self, tree: &Tree, step: &Step) -> bool {
         let is_stored = matches!(step.place, Place::Stored(_));
         !is_stored && tree.node(step.id).height < self.stored_from
     }
 
-    /// What is known of a step's block if a peer sends it.
+    /// Returns what is known about the block of a step if a peer sends it.
     pub fn history_of_peers(&self, tree: &Tree, step: &Step) -> History {
         match tree.node(step.id).height < self.stripped_below {
             true => History::Stripped,
@@ -116,7 +118,8 @@ impl Plan {
         }
     }
 
-    /// What the user is to know of pruning before the first block is read; `None` if there is none.
+    /// Returns what to tell the user about pruning before the first block is read; `None` if there
+    /// is nothing to tell.
     pub fn words_on_pruning(&self, node: &Node, claim: &Claim) -> Option<String> {
         let is_wanted = matches!(node.options.prune, Some(Prune::Target(_)));
         match (node.ledger.pruning.target(), self.mode) {
@@ -149,14 +152,15 @@ impl Plan {
         }
     }
 
-    /// Whether only BIP30 keeps the coinbase of a block from coming twice.
+    /// Returns whether only BIP30 forbids the coinbase of a block to repeat an earlier one: BIP34
+    /// does not rule that out.
     pub fn needs_bip30(&self, network: &Network, height: u32, hash: &Hash) -> bool {
         let bip34 = height > network.bip34_height && self.bip34_matches;
         bip30_check(network, height, hash, bip34) == Bip30Check::LookUp
     }
 
-    /// The blocks whose undo data is needed for reorganisations and for the check that bitcoind
-    /// makes when it starts: the target and the last ones below it.
+    /// Returns the last blocks up to the target, in order of height. Their undo data is needed for
+    /// reorganisations, and for the check that bitcoind makes at its start.
     pub fn recent(&self) -> impl Iterator<Item = BlockId> + '_ {
         let height = self.chain.height().unwrap_or(0);
         let first = (height + 1).saturating_sub(UNDO_BLOCKS_MIN).max(1);
@@ -164,12 +168,13 @@ impl Plan {
     }
 }
 
-/// What is proved, and the blocks at the hints' height for which it may be proved, best first. If a
-/// block is assumed valid there is one; otherwise only the proof shows which block the hints are
-/// for.
+/// Returns what is checked, and the blocks at the hints' height to try the proof for, best first.
+/// There is only one if blocks are assumed valid or the claim is a snapshot. Otherwise only the
+/// proof shows which block the hints are for.
 ///
 /// # Errors
-/// The hints go beyond the headers, or nobody vouches for the blocks.
+/// The claim's height is above the headers or above the height to stop at, its base block is not on
+/// the chain, or the blocks cannot be assumed valid as the options ask.
 pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
     let best = node.tree.best_header();
     let best_height = node.tree.node(best).height;
@@ -218,14 +223,14 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     let branches = node.tree.branches_at(height);
     match (branches.is_empty(), header) {
         (false, _) => Ok((Mode::Full, branches)),
-        // Its plan names the block that is missing.
+        // [`Plan::new`] fails for this block, and names the missing one.
         (true, Some(header)) => Ok((Mode::Full, vec![header])),
         (true, None) => Err(beyond()),
     }
 }
 
-/// Between a coinbase that BIP30's exceptions overwrote and the one that did it, the first is a
-/// coin like any other; hints have no number for it.
+/// Returns an error if the chain ends between two blocks with the same coinbase that BIP30 exempts.
+/// The first coinbase is then a coin like any other, but hints have no number for it.
 fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
     let height = chain.height().unwrap_or(0);
     let hash_at = |height| chain.at(height).map(|id| node.tree.node(id).hash);
@@ -239,7 +244,7 @@ fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(
     }
 }
 
-/// The lowest height whose block is to be stored; `steps` are from height 1 up.
+/// Returns the lowest height at which blocks are stored; `steps` are in order of height, from 1 on.
 fn stored_from(node: &Node, steps: &[Step]) -> u32 {
     let sizes = steps.iter().rev().map(|step| step.weight);
     node.ledger.pruning.stored_from(steps.len() as u32, sizes)
@@ -265,11 +270,11 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
     .collect()
 }
 
-/// Where the undo data of each step's block is: in the data directory, where a source's block index
-/// says, or in the rev file next to a block file that a copy of the block lies in.
+/// Finds the undo data of each step's block: in the data directory, where the block index of a
+/// source says, or else in the rev file next to a copy of the block.
 fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), Fault> {
     let copies = UndoCopies::open(node)?;
-    // In a rev file, records lie in the order in which the blocks were connected: about that of
+    // Records in a rev file are in the order in which the blocks were connected, about that of
     // their heights.
     let mut by_height: Vec<usize> = (0..steps.len()).collect();
     by_height.sort_unstable_by_key(|index| node.tree.node(steps[*index].id).height);

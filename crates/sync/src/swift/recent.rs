@@ -1,8 +1,8 @@
 //! Rules and undo data for the last blocks of a SwiftSync that sums outpoints.
 //!
-//! The outpoints that the last blocks spend are collected first; whichever worker meets such an
-//! output keeps its coin. Since a block of the chain created it, all rules but the scripts can be
-//! checked with it.
+//! The outpoints that the last blocks spend are collected first. A worker that reads one of these
+//! outputs in a block keeps its coin. Since that coin comes from a block of the chain, all rules
+//! except scripts can be checked with it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -25,24 +25,26 @@ use rayon::prelude::*;
 use super::plan::Plan;
 use super::undo::UndoWritten;
 
-/// Bits of the filter of txids. 288 full blocks spend from at most 3 million transactions; then one
-/// in six of all others passes the filter and is looked up in vain. 2 MiB, which fit into caches.
+/// Bits of the filter of txids: 2 MiB, which fits in caches. 288 full blocks spend outputs of at
+/// most 3 million transactions. One in six of all other transactions then passes the filter, and is
+/// looked up in vain.
 const FILTER_BITS: usize = 1 << 24;
 
 /// The coins that the last blocks spend.
 pub(super) struct Recent {
     blocks: Vec<BlockId>,
-    /// For each outpoint, its index in `coins`.
+    /// For each outpoint that they spend, its index in `coins`.
     wanted: HashMap<OutPoint, u32>,
     filter: Vec<u64>,
     coins: Vec<OnceLock<Coin>>,
 }
 
 impl Recent {
-    /// Reads the last blocks of `plan` and collects what they spend and did not create themselves.
+    /// Reads the last blocks of `plan`, and collects the outpoints that each spends and does not
+    /// create.
     ///
     /// # Errors
-    /// One of them breaks a rule or cannot be read, or `stop` is raised.
+    /// One of the blocks breaks a rule or cannot be read, or `stop` is raised.
     pub fn collect(node: &mut Node, plan: &Plan, stop: &AtomicBool) -> Result<Self, Fault> {
         let blocks: Vec<BlockId> = plan.recent().collect();
         let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();
@@ -56,7 +58,7 @@ impl Recent {
         });
         let mut outpoints: Vec<OutPoint> = collected?.into_iter().flatten().collect();
         outpoints.sort_unstable();
-        // Invalid blocks may spend an outpoint twice.
+        // Invalid blocks may spend the same outpoint twice.
         outpoints.dedup();
         let mut filter = vec![0; FILTER_BITS / 64];
         let mut wanted = HashMap::with_capacity(outpoints.len());
@@ -69,37 +71,39 @@ impl Recent {
         Ok(Self { blocks, wanted, filter, coins })
     }
 
-    /// Whether the last blocks spend anything.
+    /// Returns whether the last blocks spend any output.
     pub fn wants_any(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Bytes of memory once every coin is found: about 100 for each outpoint with its index, and
-    /// 100 for each coin with its script.
+    /// Returns the bytes of memory after every coin was found: the filter, about 100 for each
+    /// outpoint with its index, and about 100 for each coin with its script.
     pub fn bytes(&self) -> u64 {
         (self.filter.len() * 8 + self.coins.len() * 200) as u64
     }
 
-    /// Whether the last blocks may spend an output of this transaction; never wrong with "no".
+    /// Returns whether the last blocks may spend an output of this transaction; false is always
+    /// right.
     #[inline]
     pub fn may_want(&self, txid: &Hash) -> bool {
         let bit = filter_bit(txid);
         self.filter[bit / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Whether one of the last blocks spends this outpoint.
+    /// Returns whether one of the last blocks spends this outpoint.
     pub fn wants(&self, outpoint: &OutPoint) -> bool {
         self.wanted.contains_key(outpoint)
     }
 
-    /// Keeps a coin if one of the last blocks spends it.
+    /// Keeps the coin with this outpoint if one of the last blocks spends it.
     pub fn keep(&self, outpoint: &OutPoint, coin: impl FnOnce() -> Coin) {
         if let Some(index) = self.wanted.get(outpoint) {
             self.coins[*index as usize].get_or_init(coin);
         }
     }
 
-    /// The coins kept so far: each as its index (CompactSize) and its form in undo data.
+    /// Encodes the coins kept so far: for each its index as a CompactSize, and the coin as in undo
+    /// data.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (index, coin) in self.coins.iter().enumerate() {
@@ -111,7 +115,8 @@ impl Recent {
         bytes
     }
 
-    /// Takes up the coins that [`Recent::to_bytes`] wrote; `None`, and no coin, for other bytes.
+    /// Restores the coins that [`Recent::to_bytes`] has encoded. Returns `None` for other bytes,
+    /// and restores no coin.
     pub fn restore(&self, bytes: &[u8]) -> Option<()> {
         let mut cursor = Cursor::new(bytes);
         let mut kept = Vec::new();
@@ -125,11 +130,11 @@ impl Recent {
         Some(())
     }
 
-    /// Checks all rules but the scripts of the last blocks, which are all stored, and writes their
-    /// undo data where the stored one is missing or another. Returns what was written where.
+    /// Checks all rules except scripts for the last blocks, which are all stored, and writes their
+    /// undo data if the stored one is missing or different. Returns what was written, and where.
     ///
     /// # Errors
-    /// A block breaks a rule, or `stop` is raised; then no undo data is written.
+    /// A block breaks a rule, or `stop` is raised: no undo data is written then. Or the disk fails.
     pub fn write_undo(
         &self,
         shared: &Shared,
@@ -156,7 +161,7 @@ impl Recent {
         Ok(written)
     }
 
-    /// Checks one block. Returns its undo data, unless the same is stored already.
+    /// Checks one block, and returns its undo data unless the same is stored already.
     fn undo_to_write(
         &self,
         shared: &Shared,

@@ -1,4 +1,4 @@
-//! The beginning of a SwiftSync: from nothing, or from what an interrupted one has saved.
+//! The beginning of a SwiftSync: from nothing, or from the saved work of an interrupted one.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,17 +23,17 @@ use super::undo::UndoWritten;
 use crate::claim::Claim;
 use crate::sealed::{begun_again, unreadable};
 
-/// Of the memory for cached coins, the share that coins to be written may take; the rest is for
-/// the blocks under way and for building tables.
+/// Share of the memory for cached coins, in per cent, that coins to be written may take. The rest
+/// is for blocks in progress and for writing tables.
 const SURVIVORS_PERCENT: usize = 70;
 
-/// Bytes of coins to be written that are held in memory at most. More gains nothing: touching
-/// memory for the first time costs as much as writing it out past the page cache, in pieces of
-/// 200 KiB. With what [`Recent`] keeps, at most 250 MB for 288 full blocks, and the blocks under
-/// way it stays below 500 MiB.
+/// Maximum bytes of coins to be written that are held in memory. More would gain nothing: touching
+/// memory for the first time costs as much as writing it out past the page cache, in pieces of 200
+/// KiB. With the blocks in progress and what [`Recent`] keeps, at most 250 MB for 288 full blocks,
+/// SwiftSync stays below 500 MiB.
 const SURVIVORS_BYTES_MAX: usize = 200 << 20;
 
-/// What a SwiftSync works with, from its beginning to its end.
+/// What a SwiftSync works with, from beginning to end.
 pub(super) struct Workspace {
     pub key: Key,
     pub salt: Salt,
@@ -43,32 +43,32 @@ pub(super) struct Workspace {
     pub share: SwiftShare,
 }
 
-/// How far a SwiftSync is.
+/// The work of a SwiftSync so far.
 pub(super) struct State {
     pub gathered: Gathered,
     /// Heights of blocks that are done.
     pub done: HashSet<u32>,
-    /// A height below which all blocks lie that came without their witnesses; 0 if none did.
+    /// A height above all blocks that came without their witnesses; 0 if none did.
     pub stripped_below: u32,
-    /// Undo data that was written so far.
+    /// Undo data written so far.
     pub undo: Vec<UndoWritten>,
 }
 
 impl State {
-    /// Nothing is done.
+    /// Returns the state in which nothing is done.
     pub fn new(kind: AggregateKind, salt: &Salt) -> Self {
         let gathered = Gathered::empty(kind, salt);
         Self { gathered, done: HashSet::new(), stripped_below: 0, undo: Vec::new() }
     }
 }
 
-/// Takes up what an interrupted run has saved in `directory`, if that was the same work and the
-/// blocks that it counts are all stored, or would be deleted again; else begins from nothing. Where
-/// saved work is damaged or gone, `observer` is told.
+/// Continues from the saved work in `directory` if its key is the same and all blocks that it
+/// counts are stored, or would be pruned anyway. Otherwise starts from nothing. The user is told if
+/// saved work is damaged or missing.
 ///
 /// # Errors
-/// One of the last blocks breaks a rule, the disk fails, there is too little memory, or `stop` is
-/// raised.
+/// One of the last blocks breaks a rule, the disk fails, there is too little memory, or `watch`
+/// asks to stop.
 pub(super) fn begin(
     node: &mut Node,
     claim: &Claim,
@@ -113,26 +113,26 @@ pub(super) fn begin(
     Ok((Workspace { key, salt, survivors, recent, share }, state))
 }
 
-/// Whether a block need not be stored, since it would be deleted again and the index knows what it
-/// must of it.
+/// Returns whether saved work may count a block that is not stored: pruning would delete it, and
+/// the block index has what it needs about it.
 fn may_lack(node: &Node, plan: &Plan, step: &Step) -> bool {
     plan.stored_from > 0 && node.record(step.id).tx_count > 0
 }
 
-/// A salt that nobody can foresee; `place` is what an error names.
+/// Returns a new random salt. The error, if there are no random bytes, names `place`.
 pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
     Salt::random()
         .map_err(|error| StoreError::new(place, format!("no randomness for a salt: {error}")))
 }
 
-/// Workers, and memory for coins, as many and as much as there is room for.
+/// Returns the number of workers and the memory for coins, as far as memory is available.
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
     let workers = threads::workers(node.options.threads);
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
     SwiftShare::new(workers, survivors, node.tree.len(), recent.map_or(0, Recent::bytes))
 }
 
-/// What was saved, ready to be carried on; `None` if it is no longer whole.
+/// Restores the saved work; returns `None` if it is damaged or incomplete.
 fn take_up(
     saved: &Saved,
     plan: &Plan,

@@ -1,5 +1,5 @@
-//! The saved progress of a SwiftSync. The file holds the salt, so only its owner may read it, and
-//! it is removed when the SwiftSync ends.
+//! The saved work of a SwiftSync. The file holds the salt, so only its owner may read it, and it is
+//! removed when the SwiftSync ends.
 
 use std::collections::HashSet;
 
@@ -10,38 +10,38 @@ use apus_wire::{Cursor, ParseError};
 use super::tally::Tally;
 use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
-/// First bytes of the file, the last one its version.
+/// First bytes of the file; the last of them is the version.
 const MAGIC: &[u8; 8] = b"apusss\x00\x06";
 
-/// What a run must have in common with the interrupted one in order to carry on.
+/// What a run must have in common with an interrupted one to continue it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key {
     /// The block at the hints' height.
     pub target: Hash,
-    /// Mode and aggregate, by name.
+    /// Names of the mode, the aggregate and the script engine.
     pub kind: String,
     /// Hash of the hints file, or of the snapshot.
     pub hints: Hash,
 }
 
-/// All that is needed to carry on.
+/// Everything that is needed to continue.
 pub(super) struct Saved {
     pub key: Key,
     pub salt: Vec<u8>,
     pub aggregate: Vec<u8>,
     pub tally: Tally,
-    /// A bit for each height, bit 0 of a byte first: whether the block is done.
+    /// One bit for each height, bit 0 of a byte first: whether the block there is done.
     pub done: Vec<u8>,
-    /// A height below which all blocks lie that came without their witnesses; 0 if none did.
+    /// A height above all blocks that came without their witnesses; 0 if none did.
     pub stripped_below: u32,
     pub survivors: Vec<u8>,
-    /// Coins that the last blocks spend ([`super::recent::Recent::to_bytes`]).
+    /// The coins that the last blocks spend, encoded by [`super::recent::Recent::to_bytes`].
     pub recent: Vec<u8>,
-    /// Undo data that was written so far.
+    /// Undo data written so far.
     pub undo: Vec<SavedUndo>,
 }
 
-/// Undo data of the block at a height, and where it is.
+/// The height of a block, and where its undo data is.
 #[derive(Clone, Copy)]
 pub(super) struct SavedUndo {
     pub height: u32,
@@ -49,7 +49,7 @@ pub(super) struct SavedUndo {
 }
 
 impl Saved {
-    /// The bytes of the file: magic, parts, checksum.
+    /// Returns the bytes of the file: magic, fields, checksum.
     pub fn to_bytes(&self) -> Vec<u8> {
         seal(MAGIC, |out| self.put(out))
     }
@@ -73,7 +73,7 @@ impl Saved {
         }
     }
 
-    /// What [`Saved::to_bytes`] wrote; `None` for anything else.
+    /// Parses the bytes of a file; returns `None` unless [`Saved::to_bytes`] has written them.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut cursor = Cursor::new(unseal(MAGIC, bytes)?);
         let saved = Self::read(&mut cursor).ok()?;
@@ -96,7 +96,7 @@ impl Saved {
         Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
     }
 
-    /// The bits of `done`.
+    /// Returns `heights` as the bits of [`Saved::done`].
     pub fn bits(heights: &HashSet<u32>) -> Vec<u8> {
         let bytes = heights.iter().max().map_or(0, |highest| *highest as usize / 8 + 1);
         let mut bits = vec![0; bytes];
@@ -104,12 +104,12 @@ impl Saved {
         bits
     }
 
-    /// How many blocks are done.
+    /// Returns the number of blocks that are done.
     pub fn blocks_done(&self) -> u32 {
         self.done.iter().map(|bits| bits.count_ones()).sum()
     }
 
-    /// Whether the block at `height` is done.
+    /// Returns whether the block at `height` is done.
     pub fn is_done(&self, height: u32) -> bool {
         let byte = self.done.get(height as usize / 8).copied().unwrap_or(0);
         byte >> (height % 8) & 1 == 1

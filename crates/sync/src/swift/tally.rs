@@ -1,4 +1,4 @@
-//! What the workers of a SwiftSync sum up.
+//! The sums and counts of a SwiftSync.
 
 use apus_coins::Coin;
 use apus_hash::{Elements, Hash};
@@ -6,36 +6,36 @@ use apus_node::outcome::Counts;
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 use apus_wire::OutPoint;
 
-/// What workers have gathered for the proof.
+/// What a worker, or all workers together, have summed up for the proof.
 pub(super) struct Gathered {
-    /// What is not unspent in the end: created and spent.
+    /// The outputs created and spent, without those that the claim calls unspent.
     pub aggregate: Aggregate,
     pub tally: Tally,
 }
 
 impl Gathered {
-    /// Nothing.
+    /// Returns the sums of no blocks.
     pub fn empty(kind: AggregateKind, salt: &Salt) -> Self {
         Self { aggregate: Aggregate::new(kind, salt), tally: Tally::default() }
     }
 
-    /// Adds what another worker has gathered.
+    /// Adds the sums of another worker.
     pub fn add(&mut self, other: Self) {
         self.aggregate.combine(&other.aggregate);
         self.tally.add(other.tally);
     }
 }
 
-/// Counts and amounts that are summed next to the aggregate.
+/// Counts and amounts that are added up besides the aggregate.
 #[derive(Clone, Default)]
 pub struct Tally {
     /// The number of unspent outputs.
     pub coins: u64,
-    /// Their amounts, in satoshi.
+    /// Sum of their amounts, in satoshi.
     pub amount: u64,
-    /// The work that was done.
+    /// Counts of blocks, bytes, transactions, inputs and scripts.
     pub counts: Counts,
-    /// Txids and heights of the coinbases that only BIP30 keeps from coming twice.
+    /// Txids and heights of coinbases that only BIP30 forbids to repeat.
     pub coinbases: Vec<(Hash, u32)>,
 }
 
@@ -61,8 +61,8 @@ impl Tally {
     }
 }
 
-/// Adds a coin to the elements of a sum: its outpoint, and then the coin as in the chainstate,
-/// which says height, coinbase flag, amount and script.
+/// Adds a coin to the elements of a sum: its outpoint, and then the coin as in the chainstate, with
+/// height, coinbase flag, amount and script.
 pub(super) fn push_coin(elements: &mut Elements, outpoint: &OutPoint, coin: &Coin) {
     elements.push_with(|bytes| {
         bytes.extend_from_slice(&outpoint.to_bytes());

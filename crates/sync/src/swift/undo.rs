@@ -1,5 +1,5 @@
-//! Undo data, from which a SwiftSync takes the coins that blocks spend: the data directory's own or
-//! a source's. It is not trusted: the sums prove it together with the hints.
+//! The undo data from which a SwiftSync takes the coins that blocks spend: that of the data
+//! directory, or of a source. It is not trusted: the sums prove it together with the claim.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,29 +23,31 @@ use apus_store::{FlatFilePos, IndexDb, UndoFile};
 pub enum UndoAt {
     /// In the data directory.
     Stored(FlatFilePos),
-    /// In the rev file next to the source file `file`; most likely it is the record `guess`.
+    /// In the rev file next to the source file `file`, most likely in the record `guess`.
     Source { file: u32, guess: usize },
 }
 
-/// Undo data that was appended to the data directory, and that the block index does not know yet.
+/// Undo data that was appended to the data directory, and that the block index does not name yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UndoWritten {
-    /// The block, which may move to another file later.
+    /// The block. It may move to another file later.
     pub id: BlockId,
     /// Where the undo data is.
     pub at: FlatFilePos,
 }
 
-/// The rev files of all sources, by the number of the source file that each is next to.
+/// The rev files of all sources, by the number of the source file next to each.
 #[derive(Default)]
 pub struct UndoCopies {
     files: HashMap<u32, Arc<UndoFile>>,
-    /// For each block, by index, the source file and the record that a source's block index names.
+    /// For each block, by [`BlockId::index`], the source file and record that the block index of a
+    /// source names.
     named: HashMap<usize, (u32, usize)>,
 }
 
 impl UndoCopies {
-    /// Finds all rev files, lists their records, and reads the block indexes next to them.
+    /// Finds the rev files of all sources, lists their records, and reads the block indexes next to
+    /// them.
     pub fn open(node: &Node) -> Result<Self, StoreError> {
         let mut copies = Self::default();
         let mut directories: HashMap<&Path, HashMap<u32, u32>> = HashMap::new();
@@ -63,8 +65,8 @@ impl UndoCopies {
         Ok(copies)
     }
 
-    /// Notes which records the block index of a source names, if it has one that can be read: its
-    /// owner may be running. What it says is proved like everything else.
+    /// Notes the records that the block index of a source names, if the source has one and it can
+    /// be read: another program may be using it. The records are proved like all others.
     fn read_index(&mut self, node: &Node, directory: &Path, by_number: &HashMap<u32, u32>) {
         let path = directory.join("index");
         if !path.is_dir() {
@@ -92,23 +94,24 @@ impl UndoCopies {
         }
     }
 
-    /// Whether there is a rev file next to this source file.
+    /// Returns whether there is a rev file next to this source file.
     pub fn has_file(&self, file: u32) -> bool {
         self.files.contains_key(&file)
     }
 
-    /// The record that a source's block index names for a block.
+    /// Returns the record that the block index of a source names for a block.
     pub fn named(&self, id: BlockId) -> Option<UndoAt> {
         let (file, guess) = *self.named.get(&id.index())?;
         Some(UndoAt::Source { file, guess })
     }
 
-    /// All rev files, with the numbers of their source files.
+    /// Returns all rev files, with the numbers of their source files.
     pub fn files(&self) -> impl Iterator<Item = (u32, &UndoFile)> {
         self.files.iter().map(|(file, undo)| (*file, &**undo))
     }
 
-    /// The rev files that may hold a block's undo data, the likeliest first.
+    /// Returns the rev files that may hold a block's undo data; that next to the file `likeliest`
+    /// is first.
     pub fn of_block<'a>(
         &'a self,
         shared: &'a Shared,
@@ -120,7 +123,7 @@ impl UndoCopies {
         files.filter_map(|file| Some((file, &**self.files.get(&file)?)))
     }
 
-    /// The file that undo data is in.
+    /// Returns the path of the file that undo data is in.
     fn path(&self, shared: &Shared, at: UndoAt) -> PathBuf {
         match at {
             UndoAt::Stored(pos) => shared.files.undo_path(pos.file),
@@ -128,13 +131,13 @@ impl UndoCopies {
         }
     }
 
-    /// Calls `check` with the coins of [`Prepared::external`] that each record holds which may be
-    /// the block's, until it accepts them. There may be several, since the undo data of siblings
-    /// has the same checksum, over the hash of their parent. `payload` is scratch space, and holds
-    /// the accepted record at the end.
+    /// Reads each record that may be the block's undo data, and calls `check` with its coins for
+    /// [`Prepared::external`], until `check` accepts them. There may be several such records, since
+    /// undo data of siblings has the same checksum, over the hash of their parent. `payload` is a
+    /// buffer, and holds the accepted record at the end.
     ///
     /// # Errors
-    /// The first rule that `check` finds broken, or that no record has the block's shape.
+    /// The first rule that `check` has found broken; no record fits the block; or the disk fails.
     pub fn check_with<T>(
         &self,
         shared: &Shared,
@@ -172,7 +175,7 @@ impl UndoCopies {
         match at {
             UndoAt::Stored(pos) => match shared.files.read_undo_into(pos, prev, payload) {
                 Ok(()) => drop(takes(payload)),
-                // The file can be read, and the record is damaged.
+                // The file can be read, but the record is damaged.
                 Err(error) if error.source.is_none() => what = error.to_string(),
                 Err(error) => return Err(Fault::Store(error)),
             },
@@ -194,8 +197,11 @@ impl UndoCopies {
     }
 }
 
-/// The coins of [`Prepared::external`] as undo data has them. In it, coins that the block itself
-/// created must be as it created them, and all others must be of earlier blocks.
+/// Returns the coins of [`Prepared::external`] from undo data.
+///
+/// # Errors
+/// The undo data does not fit the block, a coin that the block itself created differs there, or
+/// another coin is not from an earlier block.
 pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, String> {
     let mut coins = Vec::with_capacity(prepared.external.len());
     let mut wrong = None;

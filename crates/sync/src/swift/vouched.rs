@@ -1,4 +1,4 @@
-//! The block up to which a SwiftSync of outpoints alone takes every block as valid.
+//! The block up to which a SwiftSync of outpoints assumes all blocks valid.
 
 use apus_chain::{BlockId, Tree};
 use apus_node::assumevalid::is_buried;
@@ -7,13 +7,13 @@ use apus_rules::Work;
 
 use crate::claim::Claim;
 
-/// The block at the claim's `height` up to which `option` assumes every block to be valid: the
-/// assumed block or an ancestor of it, if the best header has the network's minimum work. If the
-/// assumed block is the built-in one, two weeks of work must lie on top as well; one that the user
-/// names is taken at the user's word.
+/// Returns the block at the claim's `height` up to which `option` assumes all blocks valid: the
+/// assumed block or its ancestor. The best header must have the network's minimum work. With the
+/// built-in block, there must also be two weeks of work on top of the returned block; a block that
+/// the user names needs none.
 ///
 /// # Errors
-/// Words for the condition that is not met, and what to do.
+/// The condition that is not met, in words, and what to do.
 pub(super) fn vouched_for(
     option: AssumeValid,
     tree: &Tree,

@@ -1,6 +1,5 @@
-//! What a worker of a SwiftSync does with one block, in whatever order blocks come: it checks the
-//! block, keeps the outputs that are hinted as unspent, and adds all others, and all inputs, to the
-//! sums.
+//! A worker of a SwiftSync, which takes blocks in any order. It checks each block, keeps the
+//! outputs that the claim calls unspent, and adds all other outputs and all inputs to the sums.
 
 use std::sync::atomic::AtomicBool;
 
@@ -24,13 +23,13 @@ use super::plan::Mode;
 use super::tally::{Gathered, Tally, push_coin};
 use super::undo::UndoAt;
 
-/// A thread that works on blocks, with what it has gathered.
+/// A thread that works on blocks, and its sums.
 pub(super) struct Worker<'a> {
     context: &'a Context<'a>,
     halt: &'a AtomicBool,
     survivors: Option<SurvivorWriter<'a>>,
     gathered: Gathered,
-    /// Scratch space of one block, kept so that the next one need not allocate.
+    /// Buffers for one block, reused for the next.
     unspent: Scratch,
     undo: Vec<u8>,
     script: Vec<u8>,
@@ -38,7 +37,7 @@ pub(super) struct Worker<'a> {
     spent: Batch,
 }
 
-/// What one block adds to one of the two sums: outpoints alone, or outpoints with coins.
+/// What one block adds to one of the two sums: outpoints, or outpoints with coins.
 #[derive(Default)]
 struct Batch {
     outpoints: Vec<[u8; 36]>,
@@ -53,7 +52,7 @@ impl Batch {
 }
 
 impl<'a> Worker<'a> {
-    /// A worker that has gathered nothing, and waits for no block once `halt` is raised.
+    /// Creates a worker without sums. Once `halt` is raised, it no longer waits for a block.
     pub fn new(context: &'a Context<'a>, halt: &'a AtomicBool) -> Self {
         Self {
             context,
@@ -68,7 +67,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Works through the block of a step, given by its index in the plan.
+    /// Checks and sums the block of a step, given by its index in the plan.
     pub fn work_on(&mut self, step: usize) -> Result<FinishedBlock, Fault> {
         match self.context.plan.mode {
             Mode::AssumeValid => self.sum_outpoints(step),
@@ -76,7 +75,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Ends the work, and gives what was gathered.
+    /// Writes out the survivors that are still in memory, and returns the sums.
     pub fn into_gathered(mut self) -> Result<Gathered, Fault> {
         if let Some(survivors) = &mut self.survivors {
             survivors.flush()?;
@@ -84,7 +83,7 @@ impl<'a> Worker<'a> {
         Ok(self.gathered)
     }
 
-    /// Works on a block whose scripts and amounts are assumed valid.
+    /// Sums a block whose scripts and amounts are assumed valid.
     fn sum_outpoints(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.context.shared;
         let step = self.context.plan.steps[index];
@@ -92,7 +91,7 @@ impl<'a> Worker<'a> {
         let block = shared.checked_as(step, history, self.halt)?;
         let view = block.view();
         let may_lack = step.place == Place::Peers && history == History::Stripped;
-        // One that commits to no witnesses must have none.
+        // A block without a witness commitment has no witnesses that could be left out.
         let is_stripped = may_lack && !view.has_witness() && view.witness_commitment().is_some();
         let height = shared.tree.node(step.id).height;
         {
@@ -112,7 +111,7 @@ impl<'a> Worker<'a> {
         Ok(FinishedBlock { is_stripped, ..self.done(index, &block, stored, None, counts) })
     }
 
-    /// Works on a block of which every rule and script is checked, with the coins of its undo data.
+    /// Checks every rule and script of a block with the coins of its undo data, and sums the block.
     fn check_everything(&mut self, index: usize) -> Result<FinishedBlock, Fault> {
         let shared = self.context.shared;
         let step = self.context.plan.steps[index];
@@ -150,14 +149,14 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Gives unspent outputs to the survivors, and the outpoints of spent ones to `created`.
+    /// Adds unspent outputs to the survivors, and the outpoints of spent outputs to `created`.
     fn split_outpoints(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
         height: u32,
     ) -> Result<(), Fault> {
         let recent = self.context.recent;
-        // Set if an output of the present transaction may be wanted.
+        // Set if the last blocks may spend an output of the current transaction.
         let mut recent_of_tx = None;
         let Self { survivors, gathered, script: scratch, created, unspent, .. } = self;
         let claimed = &self.context.unspent;
@@ -195,7 +194,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Gives unspent coins to the survivors, and those that other blocks spend to `created`.
+    /// Adds unspent coins to the survivors, and coins that other blocks spend to `created`.
     fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
         let (block, height) = (&prepared.block, prepared.height);
         let mut left = prepared.created.iter().peekable();
@@ -206,7 +205,7 @@ impl<'a> Worker<'a> {
             let outpoint = &output.outpoint;
             let coin = left.next_if(|(created, _)| created == outpoint);
             match (output.fate, coin) {
-                // A coin that its own block spends is in neither sum.
+                // A coin that the block itself spends is in neither sum.
                 (HintedFate::NoCoin, _) | (HintedFate::Spent, None) => {}
                 (HintedFate::Spent, Some((_, coin))) => {
                     push_coin(&mut created.coins, outpoint, coin);
@@ -224,7 +223,8 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Appends a block that came from a source to the data directory's files.
+    /// Stores a block that came from a source or a peer, unless it is dropped. Returns its position
+    /// if it was stored.
     fn store(
         &self,
         step: Step,
@@ -242,7 +242,8 @@ impl<'a> Worker<'a> {
         pos.map(Some).map_err(Fault::Store)
     }
 
-    /// Appends undo data that came from a source to the data directory's files.
+    /// Stores undo data that is not in the data directory yet. Returns its position if it was
+    /// stored.
     fn store_undo(
         &self,
         index: usize,
