@@ -1,4 +1,4 @@
-//! From the tip to the best valid chain, over any reorganisation (Core's `ActivateBestChain`).
+//! Makes the best valid chain active, through any reorganisation (Core's `ActivateBestChain`).
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use super::connect::Connector;
 use super::disconnect::disconnect_tip;
 use super::pipeline::with_workers;
 
-/// The block that blocks are connected up to.
+/// The block to connect up to.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     /// The last block of the best valid chain, or its ancestor at `up_to` or at
@@ -35,10 +35,10 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// The best valid chain, however high.
+    /// The best valid chain, up to any height.
     pub const BEST: Self = Self::Best { up_to: u32::MAX };
 
-    /// The next block to connect the chain of; `None` if the goal is reached.
+    /// Returns the last block of the chain to connect next; `None` if the goal is reached.
     fn next(self, node: &Node) -> Option<BlockId> {
         match self {
             Self::Exactly(block) => Some(block).filter(|block| *block != node.tip()),
@@ -51,7 +51,7 @@ impl Goal {
         }
     }
 
-    /// The block of the chain of `next` that the goal ends at.
+    /// Returns the block at which the goal ends, in the chain up to `next`.
     fn top(self, node: &Node, next: BlockId) -> BlockId {
         let Self::Best { up_to } = self else { return next };
         let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
@@ -69,16 +69,16 @@ pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<(), SyncErro
     let activated = activate(node, Goal::BEST, watch);
     if matches!(activated, Ok(()) | Err(SyncError::Stopped)) {
         let (shared, ledger) = node.split();
-        // No coins wait to be written any more.
+        // No coins are left to be written, so no space need stay free.
         shared.files.keep_free(0);
         ledger.prune(&shared)?;
     }
     activated
 }
 
-/// Connects blocks in order up to the goal, and commits them, also if `watch` asks to stop. After
-/// an error of the disk nothing more is written, since the cache may hold half a block; but where
-/// the disk is full, what was connected until then is committed if there is room for that.
+/// Connects blocks in order up to the goal and commits them, also if `watch` asks to stop. After an
+/// error of the disk nothing more is written, since the cache may hold half a block; but if the
+/// disk is full, what was connected until then is committed if there is room.
 ///
 /// # Errors
 /// The disk fails; `watch` asks to stop; or a block on the way to [`Goal::Exactly`] is refused, or
@@ -154,7 +154,8 @@ fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Sync
     }
 }
 
-/// The error for the block after the tip, on the way to `last`, of which no good copy is left.
+/// Returns the error for the block after the tip, on the way to `last`, if no good copy of it is
+/// left.
 fn no_good_copy(node: &Node, last: BlockId) -> SyncError {
     let next = node.tree.node(node.tip()).height + 1;
     let block = node.tree.ancestor(last, next).map(|id| node.tree.node(id).hash);
@@ -164,8 +165,8 @@ fn no_good_copy(node: &Node, last: BlockId) -> SyncError {
     SyncError::Refused(refused.cloned().unwrap_or(gone))
 }
 
-/// Stores the blocks that peers have sent and that were not connected, unless the disk is to blame
-/// for that. Returns the fault that counts.
+/// Stores the blocks from peers that were not connected, unless the fault is an error of the disk.
+/// Returns the fault to report.
 fn with_left_stored(node: &mut Node, fault: Fault) -> Result<Fault, StoreError> {
     if matches!(fault, Fault::Full(_) | Fault::Store(_)) {
         return Ok(fault);
@@ -177,8 +178,8 @@ fn with_left_stored(node: &mut Node, fault: Fault) -> Result<Fault, StoreError> 
     }
 }
 
-/// Disconnects the blocks above the last one that the active chain has in common with the branch of
-/// `target`, and commits that block as the tip, or the one reached when `watch` asks to stop.
+/// Disconnects the blocks above the fork of the active chain and the branch of `target`, and
+/// commits the fork as the tip, or the block reached when `watch` asks to stop.
 ///
 /// # Errors
 /// The disk fails, undo data is missing, or `watch` asks to stop.
@@ -195,7 +196,7 @@ pub fn return_to_fork(node: &mut Node, target: BlockId, watch: Watch) -> Result<
     disconnected
 }
 
-/// Disconnects the tip until it is `fork`.
+/// Disconnects blocks until `fork` is the tip.
 fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), SyncError> {
     check_undo_data(node, fork)?;
     while node.tip() != fork {
@@ -216,7 +217,7 @@ fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), Syn
     Ok(())
 }
 
-/// An error if a block above `fork` cannot be disconnected, before any is.
+/// Fails if a block above `fork` cannot be disconnected, before any block is.
 fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
     let from = node.tree.node(fork).height + 1;
     let top = node.tree.node(node.tip()).height;
@@ -241,7 +242,8 @@ fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
     ))
 }
 
-/// The blocks after `fork` up to `last`; none above one that is not available.
+/// Returns the blocks after `fork` up to `last`, or to the one before the first that is not
+/// available.
 pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
     let branch = node.tree.ancestors(last).take_while(|id| *id != fork);
     let mut branch: Vec<BlockId> = branch.collect();

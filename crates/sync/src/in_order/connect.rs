@@ -1,4 +1,4 @@
-//! The thread that connects blocks in order of height: it takes the coins that each spends, adds
+//! The thread that connects blocks in order of height: it spends the coins of each block, adds
 //! those that it creates, makes blocks whose checks are finished the tip, takes back those after an
 //! invalid one, and commits.
 
@@ -24,7 +24,7 @@ use apus_wire::OutPoint;
 
 use super::pipeline::Workers;
 
-/// The time between two lines of the log about stages and queues.
+/// Time between two log lines about stages and queues.
 const BENCH_EVERY: Duration = Duration::from_secs(10);
 
 /// The thread that connects blocks in order.
@@ -35,39 +35,39 @@ pub(super) struct Connector<'a> {
     pub assumed: Assumed,
     pub times: BranchTimes,
     pub watch: Watch<'a>,
-    /// The time after which blocks that peers have sent are written to the block index, so that
-    /// they need not come again after a crash.
+    /// The time after which blocks from peers are written to the block index, so that they need not
+    /// be downloaded again after a crash.
     pub save_every: Duration,
     pub weight_total: u64,
     pub weight_done: u64,
-    /// Blocks whose coins are taken and added, and whose checks may not be finished.
+    /// Blocks whose coins are spent and added, but whose checks may be unfinished.
     pub in_flight: VecDeque<Arc<Validation>>,
-    /// How many steps' coins are taken and added.
+    /// Number of steps whose coins are spent and added.
     pub connected: usize,
-    /// How many steps' checks are finished; the last of these is the tip.
+    /// Number of steps whose checks are finished; the last of these is the tip.
     pub retired: usize,
-    /// Since when no block is connected because of a commit.
+    /// The time since which no block could be connected because of a commit.
     pub stalled_since: Option<Instant>,
 }
 
 /// Why the connector takes no further block until none is in flight.
 enum Halt {
-    /// It is time to begin a commit, for which no block may be in flight; after that it goes on.
+    /// A commit is due, which begins when no block is in flight; then connecting goes on.
     Commit,
-    /// Somebody asked to stop.
+    /// The run was asked to stop.
     Stop,
     /// The next block cannot be connected.
     Fault(Fault),
 }
 
 impl<'a> Connector<'a> {
-    /// Connects all steps, or as many as can be. Blocks that peers have sent are stored even if
-    /// they are not connected, so that they need not come again.
+    /// Connects all steps, or as many as possible. Blocks from peers are stored even if they are
+    /// not connected, so that they need not be downloaded again.
     ///
     /// # Errors
     /// [`Fault::Rule`], [`Fault::Damaged`] and [`Fault::Gone`] are about the block after the last
-    /// one that was connected, and [`Fault::Full`] and [`Fault::Stopped`] come after it: the UTXO
-    /// set in the cache is whole. After [`Fault::Store`] it may hold half a block.
+    /// connected one. After these, [`Fault::Full`] and [`Fault::Stopped`], the UTXO set in the
+    /// cache is whole; after [`Fault::Store`], it may hold half a block.
     pub fn run(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let timer = self.shared.clock.connect();
         let connected = self.connect_all(workers);
@@ -96,8 +96,8 @@ impl<'a> Connector<'a> {
     fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let mut halt = None;
         loop {
-            // Coins with long scripts take more than is expected of a coin, and those that blocks
-            // ahead spend cannot be dropped.
+            // Coins with long scripts take more memory than is expected of a coin, and coins that
+            // blocks ahead spend cannot be dropped.
             let most = self.ledger.cache_bytes_max;
             let is_over = self.shared.cache.bytes() > most + most / 8;
             workers.let_ahead(self.connected, if is_over { 0 } else { most });
@@ -140,7 +140,7 @@ impl<'a> Connector<'a> {
                         let _timer = self.shared.clock.wait(Wait::Commit);
                         workers.commit(self.ledger.begin_commit(self.shared)?);
                     }
-                    // `activate_best_chain` commits.
+                    // `activate` commits.
                     Some(Halt::Stop) => return Err(Fault::Stopped),
                     Some(Halt::Fault(fault)) => return Err(fault),
                     None if self.retired == self.steps.len() => return Ok(()),
@@ -165,8 +165,8 @@ impl<'a> Connector<'a> {
         }
     }
 
-    /// Takes part in the checks of blocks in flight, if every worker may be waiting for a block of
-    /// a peer.
+    /// Takes part in the checks of blocks in flight, if all workers may be waiting for blocks from
+    /// peers.
     fn help(&self) {
         if self.shared.peers.is_some() {
             for block in &self.in_flight {
@@ -175,7 +175,7 @@ impl<'a> Connector<'a> {
         }
     }
 
-    /// Whether there is something to do without news from the workers.
+    /// Returns whether the connector has something to do without an event from the workers.
     fn can_go_on(&self, workers: &Workers, halted: bool) -> bool {
         let front_done = self.in_flight.front().is_some_and(|block| block.is_done());
         let may_connect = || !halted && workers.is_ready(self.connected) && self.has_room(workers);
@@ -183,13 +183,13 @@ impl<'a> Connector<'a> {
         front_done || finished || may_connect()
     }
 
-    /// Whether another block may be connected: there are few whose checks are not finished, and
-    /// the cache has room.
+    /// Returns whether another block may be connected: few blocks have unfinished checks, and the
+    /// cache has room.
     fn has_room(&self, workers: &Workers) -> bool {
         workers.has_room(self.in_flight.len()) && self.ledger.make_room(self.shared.cache)
     }
 
-    /// What there is to wait for, if there is nothing to do.
+    /// Returns what the connector waits for, if it has nothing to do.
     fn waits_for(&self, workers: &Workers, halted: bool) -> Wait {
         let next = self.steps.get(self.connected);
         match next.filter(|_| !halted && workers.has_room(self.in_flight.len())) {
@@ -210,7 +210,8 @@ impl<'a> Connector<'a> {
         }
     }
 
-    /// Stores the next block, unless it is stored. Room for the coins that have changed stays free.
+    /// Stores the next block, unless it is stored already. Keeps enough space free for the changed
+    /// coins.
     fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
         self.shared.files.keep_free(self.ledger.room_for_coins(self.shared.cache));
         let step = self.steps[self.connected];
@@ -221,8 +222,8 @@ impl<'a> Connector<'a> {
         self.ledger.store_block(self.shared, step.id, prepared.block.view())
     }
 
-    /// Ends after an error of the disk. If that is full, blocks whose checks are not finished are
-    /// taken back, so that what is finished can be committed.
+    /// Returns the fault for an error of the disk. If the disk is full, takes back the blocks whose
+    /// checks are unfinished, so that the finished ones can be committed.
     fn give_up(&mut self, error: StoreError) -> Fault {
         if !error.is_full() {
             return Fault::Store(error);
@@ -231,7 +232,7 @@ impl<'a> Connector<'a> {
         Fault::Full(error)
     }
 
-    /// Takes a block's coins and adds those that it creates.
+    /// Spends the coins of a block, adds those that it creates, and queues its checks.
     fn connect(&mut self, prepared: Prepared, workers: &Workers) -> Result<(), StoreError> {
         let step = self.steps[self.connected];
         let _timer = self.shared.clock.start(Stage::Connect);
@@ -245,13 +246,14 @@ impl<'a> Connector<'a> {
         if prepared.first_missing(coins.len()).is_some() {
             let taken = prepared.external.iter().zip(&coins);
             taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
-            // The UTXO set is again as it was before the block, which is what BIP30 asks about.
+            // The UTXO set is again as before the block, and BIP30 is about that set.
             if bip30 == Bip30Check::Implied && self.overwrites(&prepared)? {
                 self.refuse(&step, prepared, RuleError::bip30());
                 return Ok(());
             }
         } else {
-            // Where BIP30 is not looked up, no valid chain breaks it: this UTXO set is another's.
+            // Where BIP30 needs no look-up, no valid chain overwrites a coin: this UTXO set is of
+            // another chain.
             self.add(&prepared).map_err(|error| {
                 StoreError::new(self.shared.chainstate.dir(), format!("the coin {error}"))
             })?;
@@ -266,8 +268,7 @@ impl<'a> Connector<'a> {
         Ok(())
     }
 
-    /// Takes the coins of [`Prepared::external`] from the UTXO set, up to the first that is
-    /// missing.
+    /// Takes the coins of [`Prepared::external`] from the UTXO set, up to the first missing one.
     fn spend(&self, prepared: &Prepared) -> Result<Vec<Coin>, StoreError> {
         let cache = self.shared.cache;
         let lookups = cache.spend_batch(&prepared.external);
@@ -280,8 +281,8 @@ impl<'a> Connector<'a> {
                 Lookup::Spent => None,
                 Lookup::Unknown => {
                     let found = from_tables.next().flatten();
-                    // The block may spend an outpoint twice: then the first time made it known. A
-                    // worker may have filled it in.
+                    // The cache may know the coin by now: the block may spend the outpoint twice,
+                    // or a worker may have filled it in.
                     match cache.spend(outpoint) {
                         Lookup::Hit(coin) => Some(coin),
                         Lookup::Spent => None,
@@ -290,7 +291,7 @@ impl<'a> Connector<'a> {
                 }
             };
             match coin {
-                // After the first that is missing, all are put back.
+                // Coins after the first missing one are put back.
                 Some(coin) if is_missing => cache.restore(outpoint, &coin),
                 Some(coin) => coins.push(coin),
                 None => is_missing = true,
@@ -299,8 +300,8 @@ impl<'a> Connector<'a> {
         Ok(coins)
     }
 
-    /// The coins of [`Prepared::external`] that the cache does not know, from the tables: those
-    /// that were written and dropped since a worker has looked for them.
+    /// Reads from the tables the coins of [`Prepared::external`] that the cache does not know:
+    /// those that were written and dropped since a worker looked them up.
     fn look_up(
         &self,
         prepared: &Prepared,
@@ -319,12 +320,12 @@ impl<'a> Connector<'a> {
 
     fn add(&self, prepared: &Prepared) -> Result<(), apus_coins::Overwritten> {
         let (by_coinbase, others) = prepared.created.split_at(prepared.created_by_coinbase);
-        // Before BIP30 a coinbase could come twice, so that the tables may hold one already.
+        // Before BIP30 a coinbase could occur twice, so the tables may have its coins already.
         self.shared.cache.add_batch(by_coinbase, Overwrite::Possible)?;
         self.shared.cache.add_batch(others, Overwrite::Never)
     }
 
-    /// How to find out whether a block keeps BIP30.
+    /// Returns how to check that a block keeps BIP30.
     fn bip30(&self, step: &Step) -> Bip30Check {
         let (tree, network) = (self.shared.tree, self.shared.network);
         let node = tree.node(step.id);
@@ -333,13 +334,13 @@ impl<'a> Connector<'a> {
         bip30_check(network, node.height, &node.hash, matches)
     }
 
-    /// Queues a block that is refused before any of its coins is taken, after those in flight.
+    /// Adds a block, refused before any of its coins is spent, to those in flight.
     fn refuse(&mut self, step: &Step, prepared: Prepared, error: RuleError) {
         let block = Validation::refused(self.shared.tree, step.id, prepared, error);
         self.in_flight.push_back(Arc::new(block));
     }
 
-    /// Whether a block creates a coin that exists before it.
+    /// Returns whether a block creates a coin that exists already.
     fn overwrites(&self, prepared: &Prepared) -> Result<bool, StoreError> {
         let block = &prepared.block;
         for (tx, txid) in block.view().txs().zip(block.txids()) {
@@ -359,7 +360,7 @@ impl<'a> Connector<'a> {
         Ok(false)
     }
 
-    /// Makes the blocks in flight the tip, one after another, while their checks are finished.
+    /// Makes the blocks in flight the tip, one after another, as far as their checks are finished.
     fn retire(&mut self) -> Result<(), Fault> {
         while self.in_flight.front().is_some_and(|block| block.is_done()) {
             let Some(block) = self.in_flight.pop_front() else { break };
@@ -381,11 +382,11 @@ impl<'a> Connector<'a> {
         Ok(())
     }
 
-    /// Takes back the coins of all blocks in flight, last first.
+    /// Undoes the changes of all blocks in flight to the cache, the last block first.
     fn take_back(&mut self) {
         let cache = self.shared.cache;
         while let Some(block) = self.in_flight.pop_back() {
-            // Workers may still be checking it; they only read what the block holds.
+            // Workers may still be checking it, but they only read what the block holds.
             if !block.has_all_coins() {
                 cache.release(&block.prepared.external);
                 continue;

@@ -1,5 +1,5 @@
-//! Disconnecting the tip: its outputs are removed, and the coins that it spent are restored from
-//! its undo data (Core's `DisconnectBlock`).
+//! Disconnects the tip: removes its outputs, and restores the coins that it spent from its undo
+//! data (Core's `DisconnectBlock`).
 
 use apus_chain::BlockId;
 use apus_coins::{Coin, for_each_spending_tx};
@@ -15,8 +15,8 @@ use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
 /// Disconnects the tip. No block may be in flight.
 ///
 /// # Errors
-/// The stored copy of the block is damaged; it is not stored; or its undo data cannot be read or
-/// does not fit it. The block is still the tip then.
+/// The block is not stored, or its stored copy is damaged; or its undo data cannot be read or does
+/// not fit it. The block is still the tip then.
 pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(), Fault> {
     let Some(tip) = ledger.active.tip() else { return Ok(()) };
     let entry = *ledger.record(tip);
@@ -32,7 +32,7 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         .undo_pos()
         .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
     let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
-    // The block is checked to its last byte, since it says which coins it created and spent.
+    // Checks the whole block, since it says which coins it created and spent.
     let block = shared.checked(step, &NEVER).map_err(|fault| match fault {
         Fault::Rule(step, error) => Fault::Damaged(step, error.to_string()),
         fault => fault,
@@ -58,8 +58,8 @@ fn undo_block<B: AsRef<[u8]>>(
     mut spent: Vec<Vec<Coin>>,
 ) {
     let node = shared.tree.node(id);
-    // A coinbase that came twice was one coin: whether it is still there, and so how many coins
-    // there are, depends on which of the two blocks are connected.
+    // A coinbase that occurs twice is one coin: whether it exists, and so the number of coins,
+    // depends on which of the two blocks are connected.
     let (height, hash) = (node.height, &node.hash);
     if is_bip30_unspendable(height, hash) || is_bip30_repeat(height, hash) {
         ledger.coins = None;

@@ -7,9 +7,9 @@
 //!                       look coins up         add coins       a chunk at a time
 //! ```
 //!
-//! The connector (`connect.rs`) does what has to be done in order, and nothing else. Workers prefer
-//! jobs to tickets, so that the oldest block is finished first. Two more threads write commits and
-//! merge tables meanwhile.
+//! The connector (`connect.rs`) does only what must be done in order. Workers prefer jobs to
+//! tickets, so that the oldest block is finished first. Two more threads write commits and merge
+//! tables meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,35 +33,36 @@ use crossbeam_channel::{
     Receiver, RecvTimeoutError, Sender, TrySendError, bounded, never, select, unbounded,
 };
 
-/// The most blocks by which workers may be ahead of the connector: at 2 MB each with their offsets,
-/// 64 MB.
+/// Maximum number of blocks by which workers may be ahead of the connector: 64 MB, at 2 MB for each
+/// block with its offsets.
 const AHEAD_MAX: usize = 32;
-/// The fewest, whatever they spend: one is made ready while another is connected.
+/// Number of blocks by which workers may always be ahead, whatever the blocks spend: one is
+/// prepared while another is connected.
 const AHEAD_MIN: usize = 2;
-/// The bytes of the cache for each coin that blocks ahead spend. The cache keeps these until their
-/// block is connected, so they may take about an eighth of it: 106 bytes each, and more where
-/// scripts are long. The rest is for coins that blocks create while others are written.
+/// Bytes of the cache for each coin that blocks ahead spend. The cache keeps these coins until
+/// their block is connected, so they may take about an eighth of it: 106 bytes each, and more for
+/// long scripts. The rest is for coins that blocks create while others are written.
 const CACHE_BYTES_AHEAD: usize = 8 * 106;
 
-/// The largest number of blocks in flight: connected, but not finished with their checks. Enough
-/// that every core has work while the connector is at another block, and few enough that taking
-/// them back is quick.
+/// Maximum number of blocks in flight: connected, but with unfinished checks. Enough that every
+/// core has work while the connector is at another block, and few enough that taking them back is
+/// quick.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// How long the connector waits for news before it looks at whether to stop.
+/// How long the connector waits for an event before it checks whether to stop.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// What other threads report to the connector.
 enum Event {
-    /// The block of this step is ready to be connected, or cannot be made ready.
+    /// The block of this step is ready to be connected, or could not be prepared.
     Prepared(usize, Box<Result<Prepared, Fault>>),
-    /// All checks of some block are finished.
+    /// All checks of a block are finished.
     Checked,
-    /// A commit was written, or could not be.
+    /// A commit was written, or failed.
     Committed(Result<(), StoreError>),
     /// Tables could not be merged.
     MergeFailed(StoreError),
-    /// A worker has panicked: what it was working on will never be finished.
+    /// A thread has panicked: what it was working on will never be finished.
     Panicked,
 }
 
@@ -74,15 +75,15 @@ pub struct Workers<'w, 'a> {
     events: Receiver<Event>,
     threads: usize,
     next_ticket: usize,
-    /// Tickets whose block was made ready, or could not be.
+    /// Number of tickets whose block was prepared, or could not be.
     answered: usize,
     halt: &'w AtomicBool,
     steps: usize,
     ready: BTreeMap<usize, Result<Prepared, Fault>>,
     /// The number of coins that the blocks in `ready` spend.
     coins_ready: usize,
-    /// The number of coins that a block which is not ready yet is expected to spend: the most that
-    /// one of the last did, less an eighth for each block since.
+    /// The number of coins that a block is expected to spend before it is ready: the most that one
+    /// of the last blocks spent, less an eighth for each block since.
     coins_expected: usize,
     commits: Sender<CommitJob<'a>>,
     committed: Option<Result<(), StoreError>>,
@@ -90,8 +91,8 @@ pub struct Workers<'w, 'a> {
     failed: Option<StoreError>,
 }
 
-/// Runs `connect` with workers that make the blocks of `steps` ready ahead of it. All threads end
-/// with it; a merge of tables ends early when `stop` is raised.
+/// Runs `connect` with workers that prepare the blocks of `steps` ahead of it. All threads end when
+/// it returns; a merge of tables ends early when `stop` is raised.
 pub fn with_workers<'a, T>(
     shared: &Shared<'a>,
     steps: &[Step],
@@ -100,16 +101,16 @@ pub fn with_workers<'a, T>(
     connect: impl FnOnce(&mut Workers<'_, 'a>) -> T,
 ) -> T {
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
-    // Every worker may take part in every block that is in flight.
+    // Every worker may take part in the checks of every block in flight.
     let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
-    // Unbounded, since a worker must never wait here: the connector may be at a job itself. The
-    // numbers of tickets and of blocks in flight bound what can be queued.
+    // Unbounded, since a worker must never wait here: the connector may be busy with a job itself.
+    // The numbers of tickets and of blocks in flight bound what can be queued.
     let (event_queue, events) = unbounded();
     // One request is enough: a merge goes on until nothing is left to merge.
     let (merges, merge_queue) = bounded(1);
     // One commit is written at a time.
     let (commits, commit_queue) = bounded(1);
-    // Once nothing more is connected, nobody waits for blocks of peers.
+    // Raised once nothing more is connected, so that no worker waits for blocks from peers.
     let halt = AtomicBool::new(false);
     thread::scope(|scope| {
         let _over = threads::RaiseOnDrop(&halt);
@@ -159,13 +160,13 @@ pub fn with_workers<'a, T>(
 }
 
 impl<'a> Workers<'_, 'a> {
-    /// Lets workers prepare blocks beyond `connected`: as many as a cache of so many bytes has room
-    /// for the coins of.
+    /// Lets workers prepare blocks beyond `connected`, as long as a cache of `cache_bytes` bytes
+    /// has room for the coins that they spend.
     pub fn let_ahead(&mut self, connected: usize, cache_bytes: usize) {
         let coins_max = cache_bytes / CACHE_BYTES_AHEAD;
         while self.next_ticket < self.steps.min(connected + AHEAD_MAX) {
             let is_full = self.coins_ahead() + self.coins_expected > coins_max;
-            // What blocks spend is not known before one is ready.
+            // What blocks spend is unknown until one is ready.
             if self.next_ticket >= connected + AHEAD_MIN && (is_full || self.answered == 0) {
                 return;
             }
@@ -176,35 +177,37 @@ impl<'a> Workers<'_, 'a> {
         }
     }
 
-    /// The number of coins that the blocks spend which are ready, or are made ready.
+    /// Returns the number of coins that blocks ahead spend: those that are ready, and, as expected,
+    /// those that are being prepared.
     fn coins_ahead(&self) -> usize {
         self.coins_ready + (self.next_ticket - self.answered) * self.coins_expected
     }
 
-    /// Whether another connected block may wait for its checks.
+    /// Returns whether another block may be in flight.
     pub fn has_room(&self, in_flight: usize) -> bool {
         in_flight < IN_FLIGHT_MAX
     }
 
-    /// The block of step `index`, if it is ready.
+    /// Takes the block of step `index`, if it is ready.
     pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, Fault>> {
         let ready = self.ready.remove(&index)?;
         self.coins_ready -= coins_of(&ready);
         Some(ready)
     }
 
-    /// How many blocks are ready.
+    /// Returns the number of blocks that are ready.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// Whether the block of step `index` is ready.
+    /// Returns whether the block of step `index` is ready.
     pub fn is_ready(&self, index: usize) -> bool {
         self.ready.contains_key(&index)
     }
 
-    /// Gives a connected block to all workers. While the queue is full, which it is of blocks that
-    /// are checked already where all workers wait for blocks of peers, this thread takes jobs, too.
+    /// Queues the checks of a connected block for all workers. While the queue is full, this thread
+    /// takes jobs, too: if all workers wait for blocks from peers, the queue is full of blocks that
+    /// are checked already.
     pub fn check(&self, block: &Arc<Validation>) {
         for _ in 0..self.threads {
             let mut job = Arc::clone(block);
@@ -217,35 +220,35 @@ impl<'a> Workers<'_, 'a> {
         }
     }
 
-    /// Has a commit written in the background.
+    /// Sends a commit to be written in the background.
     pub fn commit(&self, job: CommitJob<'a>) {
-        // The thread ends only after this has, or by a panic, of which an event tells.
+        // The thread ends only after this one, or by a panic, which an event reports.
         let _ = self.commits.send(job);
     }
 
-    /// What came of the commit, once it was written.
+    /// Takes the result of the commit, once it is written.
     pub fn take_committed(&mut self) -> Option<Result<(), StoreError>> {
         self.committed.take()
     }
 
-    /// Has tables merged in the background, if there are too many for quick look-ups.
+    /// Requests a merge of tables in the background, done if there are too many for fast look-ups.
     pub fn merge(&self) {
         // If the queue is full, a request is waiting already.
         let _ = self.merges.try_send(());
     }
 
-    /// The error of the disk that ended a merge in the background, if one did.
+    /// Takes the error of the disk that ended a merge in the background, if there is one.
     pub fn take_failure(&mut self) -> Option<StoreError> {
         self.failed.take()
     }
 
-    /// Has no worker wait for a block of a peer any more.
+    /// Wakes every worker that waits for a block from a peer.
     pub fn let_go(&self) {
         self.halt.store(true, Relaxed);
     }
 
-    /// Ends the work on blocks that are made ready, and returns those that are, with the index of
-    /// their step.
+    /// Ends the preparation of blocks, and returns the blocks that are ready, each with the index
+    /// of its step.
     pub fn end(&mut self) -> impl Iterator<Item = (usize, Prepared)> + use<> {
         self.let_go();
         while self.answered < self.next_ticket {
@@ -255,10 +258,10 @@ impl<'a> Workers<'_, 'a> {
         ready.filter_map(|(index, prepared)| Some((index, prepared.ok()?)))
     }
 
-    /// Waits for news, at most [`WAIT`] long.
+    /// Waits for an event, at most [`WAIT`].
     ///
     /// # Panics
-    /// If a worker has ended, which only a panic does.
+    /// A thread has panicked.
     pub fn wait(&mut self) {
         match self.events.recv_timeout(WAIT) {
             Ok(event) => self.note(event),
@@ -287,7 +290,7 @@ impl<'a> Workers<'_, 'a> {
     }
 }
 
-/// The number of coins that a block spends and does not create.
+/// Returns the number of coins that a block spends and does not create.
 fn coins_of(prepared: &Result<Prepared, Fault>) -> usize {
     prepared.as_ref().map_or(0, |prepared| prepared.external.len())
 }
@@ -301,13 +304,13 @@ struct Worker<'w, 'a> {
     events: Sender<Event>,
 }
 
-/// The next thing for a worker to do.
+/// The next task of a worker.
 enum Task {
     /// Take part in the checks of a connected block.
     Check(Arc<Validation>),
-    /// Make the block of this step ready to be connected.
+    /// Prepare the block of this step to be connected.
     Prepare(usize),
-    /// Nothing will follow.
+    /// No task will follow.
     End,
 }
 
@@ -327,7 +330,7 @@ impl Worker<'_, '_> {
         }
     }
 
-    /// Waits for the next task; checks come before blocks to be made ready.
+    /// Waits for the next task; checks come before blocks to prepare.
     fn next(&mut self) -> Task {
         if let Ok(block) = self.jobs.try_recv() {
             return Task::Check(block);
@@ -354,7 +357,7 @@ impl Worker<'_, '_> {
     }
 }
 
-/// Tells of a panic of the thread that holds this.
+/// A guard that reports a panic of its thread to the connector.
 struct TellOfPanic<'a>(&'a Sender<Event>);
 
 impl Drop for TellOfPanic<'_> {
@@ -365,7 +368,7 @@ impl Drop for TellOfPanic<'_> {
     }
 }
 
-/// Writes commits, until nobody can request one any more.
+/// Writes commits as they are requested, until the connector has ended.
 fn write_on_request<'a>(
     shared: &Shared<'a>,
     requests: &Receiver<CommitJob<'a>>,
@@ -380,7 +383,7 @@ fn write_on_request<'a>(
     }
 }
 
-/// Merges tables whenever it is requested, until nobody can request it any more.
+/// Merges tables when requested, until the connector has ended.
 fn merge_on_request(
     shared: &Shared,
     requests: &Receiver<()>,
@@ -407,7 +410,7 @@ fn merge_on_request(
     }
 }
 
-/// Prepares the block of a step, and brings the coins that it spends into the cache.
+/// Prepares the block of a step, and loads the coins that it spends into the cache.
 fn prepare_with_coins(shared: &Shared, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
     let prepared = shared.prepare(step, halt)?;
     let _timer = shared.clock.start(Stage::LookUp);
@@ -415,7 +418,7 @@ fn prepare_with_coins(shared: &Shared, step: Step, halt: &AtomicBool) -> Result<
     Ok(prepared)
 }
 
-/// Has the cache keep the coins that a block spends, and brings those into it that the tables have.
+/// Makes the cache keep the coins that a block spends, and loads those that the tables have.
 fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
     let Shared { chainstate, cache, clock, .. } = shared;
     let unknown = cache.want(&prepared.external);
@@ -503,7 +506,7 @@ mod tests {
         }
     }
 
-    /// Peers who send nothing.
+    /// Peers that send nothing.
     #[derive(Default)]
     struct Silent {
         /// The number of threads that wait for a block.

@@ -1,4 +1,4 @@
-//! Blocks of sources that are not part of the best chain.
+//! Stores blocks from sources that are not part of the best chain.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,9 +17,9 @@ use apus_node::threads::CHECKED_AT_ONCE;
 use apus_rules::CheckedBlock;
 use rayon::prelude::*;
 
-/// Stores the blocks of sources that are on side branches, or behind a block that is missing, and
-/// break no rule that can be checked without coins, as Core does: a later block may make them part
-/// of the best chain. When it is stopped, those stored so far are in the index.
+/// Stores the blocks of sources that are on side branches, or after a missing block, and that break
+/// no rule that can be checked without coins, as Core does: a later block may make them part of the
+/// best chain. If stopped, the blocks stored so far are in the block index.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
@@ -27,7 +27,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
     let ids: Vec<BlockId> = node
         .tree
         .ids()
-        // One that was stored once is pruned, and not stored again.
+        // A block whose transactions were counted is stored, or was pruned and is not stored again.
         .filter(|id| !node.tree.node(*id).failed && node.record(*id).tx_count == 0)
         .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
         .collect();
@@ -57,7 +57,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
     Ok(ledger.write_index(shared.files, shared.tree)?)
 }
 
-/// The first copy of a block in the sources, if there is one.
+/// Returns a step with the first copy of a block in the sources, if there is one.
 fn source_step(node: &Node, id: BlockId) -> Option<Step> {
     let place = node.sources.place(id)?;
     Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
@@ -79,8 +79,8 @@ fn check(node: &mut Node, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
     shared.pool.install(|| steps.par_iter().map(check).collect())
 }
 
-/// Stores a block that passed its checks, or another copy of one whose bytes are damaged. One that
-/// broke a rule is refused, and not stored, nor any that builds on it.
+/// Stores a block that passed its checks, or another copy if its bytes are damaged. Refuses a block
+/// that breaks a rule: neither it nor any block that builds on it is stored.
 fn store(
     node: &mut Node,
     mut step: Step,
@@ -107,7 +107,7 @@ fn store(
                 node.mark_failed(step.id);
                 break;
             }
-            // Blocks that are gone can only come from peers.
+            // The run is stopped, since only blocks from peers can be gone.
             Err(_) => break,
         }
     }

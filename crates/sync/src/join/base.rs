@@ -1,39 +1,39 @@
-//! The UTXO set that a join begins with, where spends find the coins that no block of the join has
-//! made.
+//! The base of a join: the UTXO set that it begins with. Spends of coins that no block of the join
+//! created are looked up here.
 
 use apus_coins::{Chainstate, Coin, key_order};
 use apus_disk::StoreError;
 use apus_join::Spend;
 use apus_wire::{OutPoint, varint_len};
 
-/// How many coins are looked up at a time.
+/// Number of coins that are looked up at a time.
 const LOOK_UPS: usize = 8192;
 
-/// How many coins can be read in order in the time of one look-up.
+/// Number of coins that can be read in order in the time of one look-up.
 const SCANNED_PER_LOOK_UP: u128 = 20;
-/// Bytes of a coin in the tables, about: a key of 34, shared in part, and a value of 30.
+/// Approximate bytes of a coin in the tables: a key of 34, shared in part, and a value of 30.
 const COIN_BYTES: u64 = 60;
 
-/// The coins at the height at which the join begins.
+/// The coins of the UTXO set that a join begins with.
 #[derive(Clone, Copy)]
 pub(super) struct Base<'a>(&'a Chainstate);
 
-/// A coin of the base with the spends that want it.
+/// An outpoint, its coin in the base, and the spends of it.
 pub(super) struct Wanted<'a> {
     pub outpoint: OutPoint,
     /// `None` if there is no such coin.
     pub coin: Option<Coin>,
-    /// In the order of the chain: only the first can have the coin.
+    /// In order of height and place: only the first can spend the coin.
     pub spends: &'a [Spend],
 }
 
 impl<'a> Base<'a> {
-    /// The coins of `chainstate`; `None` if there are none.
+    /// Returns the coins of `chainstate`; `None` if there are none.
     pub fn of(chainstate: &'a Chainstate) -> Option<Self> {
         (!chainstate.is_empty()).then_some(Self(chainstate))
     }
 
-    /// The coins that exist of `outpoints`.
+    /// Returns those coins of `outpoints` that exist.
     pub fn existing(&self, outpoints: &[OutPoint]) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
         let mut found = Vec::new();
         for outpoints in outpoints.chunks(LOOK_UPS) {
@@ -43,9 +43,9 @@ impl<'a> Base<'a> {
         Ok(found)
     }
 
-    /// Looks up what `spends` want, and calls `each` with every outpoint once, in the order of the
-    /// tables. One coin after the other is looked up; but where `spends` want many of the coins
-    /// that the tables have from the first to the last of them, all of these are read.
+    /// Looks up the coins of `spends`, and calls `each` with every outpoint once, in the order of
+    /// the tables. If these are many of the coins that the tables have from the first to the last
+    /// outpoint, all coins in between are read; otherwise each coin is looked up.
     pub fn look_up(
         &self,
         spends: &mut [Spend],
@@ -69,8 +69,8 @@ impl<'a> Base<'a> {
         Ok(())
     }
 
-    /// Whether these are so many of the coins between the first and the last of them that reading
-    /// all is faster. Txids are evenly distributed, so the coins there are in proportion.
+    /// Returns whether reading all coins from the first to the last of these outpoints is faster
+    /// than look-ups. Estimates their number from the range of txids, which are evenly distributed.
     fn wants_many(&self, groups: &[&[Spend]]) -> bool {
         let [first, .., last] = groups else { return false };
         let head = |group: &[Spend]| {
@@ -82,7 +82,8 @@ impl<'a> Base<'a> {
         groups.len() as u128 * SCANNED_PER_LOOK_UP > coins
     }
 
-    /// Reads all coins between the first and the last that are wanted.
+    /// Reads all coins from the first to the last of the outpoints of `groups`, and calls `each`
+    /// with every outpoint of `groups`.
     fn scan(
         &self,
         groups: &[&[Spend]],
@@ -106,7 +107,7 @@ impl<'a> Base<'a> {
     }
 }
 
-/// Amount and script of a coin in compressed form.
+/// Returns the amount and script of a coin in compressed form.
 pub(super) fn output_of(coin: &Coin) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(coin.encoded_len());
     coin.encode(&mut bytes);
@@ -147,7 +148,7 @@ mod tests {
                 .step_by(every)
                 .flat_map(|at| {
                     let OutPoint { txid, vout } = outpoints[at];
-                    // One of three is not there.
+                    // One of three does not exist.
                     let outpoint = OutPoint { txid, vout: vout + u32::from(at % 3 == 0) };
                     [9, 4].map(|height| Spend { outpoint, height, place: at as u32 })
                 })

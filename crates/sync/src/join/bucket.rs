@@ -1,5 +1,5 @@
-//! The spent coins of neighbouring blocks in memory, for the last pass, and the queue that threads
-//! take blocks from.
+//! The buckets of the last pass, which have the spent coins of neighbouring blocks, and the queue
+//! from which workers take blocks.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -17,25 +17,25 @@ use super::context::Context;
 use super::pair::damaged_part;
 use apus_node::fault::Fault;
 
-/// Buckets, or parts of them, in memory at a time: one that is worked on, and the next.
+/// Buckets in memory at a time, whole or cut: the current one, and the next.
 const BUCKETS_IN_MEMORY: usize = 2;
-/// How many coins ahead of the one that is read memory is asked for: partitions have met them in no
-/// order.
+/// How many coins ahead memory is prefetched: partitions write coins in no particular order.
 const AHEAD: usize = 8;
-/// How often a thread that waits looks at whether all are to end.
+/// How often a waiting thread checks whether it must end.
 const WAIT: Duration = Duration::from_millis(20);
 
 /// The spent coins of consecutive blocks.
 pub(super) struct Bucket {
     heights: Range<u32>,
     bytes: Vec<u8>,
-    /// What the first pass left of each block.
+    /// What the first pass kept of each block.
     blocks: Vec<Option<FirstPass>>,
-    /// In the order of heights and places.
+    /// The late coins, in order of height and place.
     late: Vec<Late>,
 }
 
-/// The hash of a block, if it is to be read again, and where its list of coins is.
+/// The keyed hash of a block, if it is read again, and the range of its list of coins in the
+/// bucket's bytes.
 type FirstPass = (Option<[u8; 16]>, Range<usize>);
 
 #[derive(Clone, Copy)]
@@ -46,11 +46,11 @@ struct Late {
     len: u32,
 }
 
-/// Heights whose spent coins are loaded together, and the bytes of their records.
+/// Heights whose spent coins are loaded together, and the size of their records in bytes.
 type Cut = (Range<u32>, u64);
 
 /// Calls `each` with every record of a bucket and its bytes, which end with the list or the coin.
-/// Records of the sources in `dropped` do not count.
+/// Skips the records of the sources in `dropped`.
 fn for_each_record(
     context: &Context,
     dropped: &HashSet<u32>,
@@ -73,7 +73,8 @@ fn for_each_record(
     })
 }
 
-/// Cuts the heights of a bucket where it has more coins than may be in memory at a time.
+/// Returns the heights of a bucket, cut into several ranges if the bucket has more coins than may
+/// be in memory at a time.
 fn cut(
     context: &Context,
     dropped: &HashSet<u32>,
@@ -109,7 +110,7 @@ fn cut(
 }
 
 impl Bucket {
-    /// Reads those records of a bucket that are of these heights.
+    /// Reads the records of a bucket for these heights.
     fn load(
         context: &Context,
         dropped: &HashSet<u32>,
@@ -127,7 +128,7 @@ impl Bucket {
         Ok(loaded)
     }
 
-    /// Adds a record, if it is of these heights.
+    /// Adds a record if its height is one of the bucket's.
     fn add(&mut self, record: &BlockRecord, bytes: &[u8]) {
         if !self.heights.contains(&record.height()) {
             return;
@@ -146,15 +147,15 @@ impl Bucket {
         }
     }
 
-    /// What the first pass left of the block at `height`.
+    /// Returns what the first pass kept of the block at `height`.
     pub fn block(&self, height: u32) -> Option<BlockCoins<'_>> {
         let index = height.checked_sub(self.heights.start)?;
         let (digest, list) = self.blocks.get(index as usize)?.as_ref()?;
         Some(BlockCoins { height, digest: *digest, list: &self.bytes[list.clone()] })
     }
 
-    /// The coins of the block at `height` that partitions have met, in the order of its inputs:
-    /// the place of each, and the coin in the form of the chainstate.
+    /// Returns the late coins of the block at `height` in the order of its inputs, each with the
+    /// index of its input and the coin as the chainstate encodes it.
     pub fn late(&self, height: u32) -> impl Iterator<Item = (u32, &[u8])> {
         let first = self.late.partition_point(|late| late.height < height);
         let late = self.late[first..].iter().take_while(move |late| late.height == height);
@@ -167,7 +168,7 @@ impl Bucket {
     }
 }
 
-/// Blocks in order of height, each with the bucket that its coins are in.
+/// The queue of blocks in order of height, each with the bucket of its coins.
 pub(super) struct BlockQueue<'a> {
     context: &'a Context<'a>,
     dropped: &'a HashSet<u32>,
@@ -178,20 +179,20 @@ pub(super) struct BlockQueue<'a> {
 struct QueueState {
     /// The next block, by index among the steps.
     next: usize,
-    /// `None` while a thread loads.
+    /// `None` while a thread loads a bucket.
     loader: Option<Loader>,
     loaded: VecDeque<Arc<Bucket>>,
 }
 
-/// What is to be loaded next.
+/// What to load next.
 struct Loader {
-    /// The rest of the bucket before `next_bucket`.
+    /// What is left of the bucket before `next_bucket`.
     cuts: VecDeque<Cut>,
     next_bucket: usize,
 }
 
 impl Loader {
-    /// Loads the coins of the next blocks, none of which is below the height `from`.
+    /// Loads the next range of heights, and skips ranges that lie below the height `from`.
     fn load(
         &mut self,
         context: &Context,
@@ -215,7 +216,7 @@ impl Loader {
 }
 
 impl<'a> BlockQueue<'a> {
-    /// The blocks from `next` on, by index among the steps.
+    /// Creates a queue of the blocks from `next` on, by index among the steps.
     pub fn new(context: &'a Context<'a>, dropped: &'a HashSet<u32>, next: usize) -> Self {
         let next_bucket = context.layout.bucket_of(context.plan.height(next));
         let loader = Some(Loader { cuts: VecDeque::new(), next_bucket });
@@ -223,8 +224,8 @@ impl<'a> BlockQueue<'a> {
         Self { context, dropped, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// The next block, by index among the steps; `None` if there is none, a lower one was refused,
-    /// or `halt` was raised.
+    /// Returns the next block, by index among the steps, and its bucket; `None` if no block is
+    /// left, it or a lower block was refused, or `halt` was raised.
     pub fn take(&self, halt: &AtomicBool) -> Result<Option<(usize, Arc<Bucket>)>, Fault> {
         let (context, plan) = (self.context, self.context.plan);
         let mut state = self.lock();
@@ -248,7 +249,7 @@ impl<'a> BlockQueue<'a> {
                 state.loaded.push_back(Arc::new(loaded?));
                 continue;
             }
-            // Where this one's could not be loaded, those of later blocks may have been.
+            // If loading this block's bucket has failed, the front bucket may be of later blocks.
             let front = state.loaded.front();
             if let Some(bucket) = front.filter(|bucket| bucket.heights.contains(&height)) {
                 let taken = (state.next, Arc::clone(bucket));
@@ -281,11 +282,11 @@ mod tests {
     use crate::unfinished::open_node;
 
     const BLOCKS: u32 = 10;
-    /// The bytes that a block spends of coins that were met early, and of each of three met late.
+    /// Bytes of the early coins that a block spends, and of each of its three late coins.
     const EARLY: usize = 60_000;
     const LATE: usize = 10_000;
 
-    /// Appends what the passes before leave of [`BLOCKS`] blocks, as batches of one record.
+    /// Appends what the earlier passes leave of [`BLOCKS`] blocks, in batches of one record.
     fn append_records(parts: &Parts, bucket: usize) {
         let append = |source: u32, put: &dyn Fn(&mut Vec<u8>)| {
             let mut batch = Vec::new();
@@ -338,7 +339,7 @@ mod tests {
             (taken, largest) = (taken + 1, largest.max(bucket.bytes.len()));
         }
         assert_eq!(taken, BLOCKS);
-        // What one block spends does not leave room for a second one.
+        // The coins of one block leave no room for those of a second one.
         assert!(largest < EARLY + 4 * LATE, "{largest} bytes at a time");
     }
 }

@@ -1,4 +1,5 @@
-//! A join from its beginning to its commit, over blocks that turn out damaged or invalid.
+//! Runs a join from its beginning to its commit, and handles blocks that turn out to be damaged or
+//! invalid.
 
 use std::sync::atomic::AtomicBool;
 
@@ -28,17 +29,18 @@ use crate::sealed::begun_again;
 pub enum Joined {
     /// The target is the tip.
     Done {
-        /// The satoshis of all outputs that the blocks of the join have made and not spent.
+        /// The amount, in satoshi, of all outputs that the blocks of the join created and did not
+        /// spend.
         left_amount: u64,
     },
-    /// The block at this height is damaged or invalid, or cannot be judged out of order. The block
-    /// below it is the tip.
+    /// The block at this height is missing, damaged or invalid, or cannot be judged out of order.
+    /// The block below it is the tip.
     Below(u32),
 }
 
-/// Joins the blocks after the tip of `node`, up to `target`, which descends from it, and makes that
-/// block the tip. Interrupted, it carries on when it is called again. The bytes that it writes to
-/// temporary files are added to `spilled`.
+/// Joins the blocks after the tip of `node` up to its descendant `target`, and makes `target` the
+/// tip. After an interruption, the next call carries on from the saved work. Adds the bytes that it
+/// writes to temporary files to `spilled`.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop. No coins are committed then; stored blocks are kept.
@@ -68,12 +70,12 @@ pub fn build(
             Ok(()) => break,
             Err(Fault::Stopped) => {
                 *spilled += work.spilled_bytes();
-                // Scripts are checked in the last pass.
+                // Scripts are checked only in the last pass.
                 let read = Counts { scripts: 0, ..work.state.read().counts };
                 node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
                 return Err(SyncError::Stopped);
             }
-            // A disk that damages them once more would do so forever.
+            // Starts over only once: a disk that damages the files again would do so forever.
             Err(Fault::Store(error)) if work.is_damaged(&error) && !is_second => {
                 watch.observer.note(&begun_again(&error, "the join"));
                 is_second = true;
@@ -103,7 +105,7 @@ pub fn build(
     Ok(below.map_or(Joined::Done { left_amount }, Joined::Below))
 }
 
-/// Gives up what the passes have done so far, and begins with the first one.
+/// Gives up what the passes have done so far, and begins again with the first one.
 fn begin_again(
     node: &mut Node,
     plan: &mut Plan,
@@ -116,7 +118,8 @@ fn begin_again(
     Workspace::begin(node, plan, observer)
 }
 
-/// Empties the cache of coins, of which a join writes other versions to the tables.
+/// Commits the changes in the coins cache and empties it, since a join writes coins to the tables
+/// directly.
 fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreError> {
     let (shared, ledger) = node.split();
     if shared.cache.changed() > 0 {
@@ -126,8 +129,8 @@ fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Sees to another copy of a damaged block; what was done so far is carried on from. Returns the
-/// height of the block that the join has to end below, if there is no copy.
+/// Replaces a damaged block with another copy, if there is one. Returns `None` if the join can
+/// carry on from what was done so far, or else the height of the block that it must end below.
 fn another_copy(
     node: &mut Node,
     plan: &mut Plan,
@@ -143,7 +146,7 @@ fn another_copy(
     }
 }
 
-/// Takes the blocks of the plan through all passes and commits them.
+/// Runs all passes over the blocks of the plan, and commits the result.
 fn attempt(
     node: &mut Node,
     plan: &mut Plan,
@@ -161,7 +164,7 @@ fn attempt(
     let (shared, ledger) = node.split();
     let bulk = begin_tables(&shared, work)?;
     let mut coordinator = Coordinator::new(&shared, ledger, plan, work, watch);
-    // Peers are told that we are still there.
+    // Connections to peers are kept alive, although no block is wanted.
     let checked = shared.serve(Wanted::default(), watch.observer, || {
         coordinator.pair_all(&bulk)?;
         coordinator.check_all(&bulk)
@@ -170,8 +173,8 @@ fn attempt(
         match fault {
             Fault::Unjudged(_) => bulk.discard(),
             Fault::Damaged(..) => work.state.paired.tables = bulk.suspend()?,
-            // Of the tables, those that a save has named are kept. The others are removed: nothing
-            // will carry on with them.
+            // Tables that saved work names are kept. The others are removed, since no run will
+            // carry on with them.
             _ => {}
         }
         return Err(fault);
@@ -181,7 +184,8 @@ fn attempt(
     Ok(())
 }
 
-/// The tables that unspent coins are written to: those of a new set, or changes of the present one.
+/// Begins, or resumes, the tables of unspent coins: those of a new UTXO set, or changes to the
+/// existing one.
 fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a>, StoreError> {
     let (chainstate, tables) = (shared.chainstate, &work.state.paired.tables);
     let resume = |tables: &[PendingTable]| match chainstate.is_empty() {
@@ -199,7 +203,7 @@ fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a
     }
 }
 
-/// Gives up what an interrupted join has left.
+/// Gives up an interrupted join, and removes what it has left.
 ///
 /// # Errors
 /// The disk fails.

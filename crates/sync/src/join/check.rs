@@ -1,5 +1,5 @@
-//! The last pass: each block with the coins that it spends, whatever the order. Every rule on
-//! spends, scripts where they are not assumed valid, and undo data.
+//! The last pass: checks each block with the coins that it spends, in any order: every rule on
+//! spends, and scripts unless they are assumed valid. Writes its undo data.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use apus_node::fault::Fault;
 
-/// What the threads of the last pass share.
+/// What the workers of the last pass share.
 pub(super) struct Checking<'a> {
     pub context: &'a Context<'a>,
     pub queue: BlockQueue<'a>,
@@ -29,13 +29,13 @@ pub(super) struct Checking<'a> {
 }
 
 impl Checking<'_> {
-    /// One thread's run: checks blocks until there are none left, and reports the weight of each.
+    /// Runs a worker: checks blocks until none is left, and reports the weight of each.
     pub fn work(&self, crew: &Crew<u64>) -> Result<(), Fault> {
         while let Some((index, bucket)) = self.queue.take(crew.halt())? {
             match self.block(index, &bucket) {
                 Ok(undo) => {
-                    // After a halt, blocks that wait for a lower one are checked again. Where that
-                    // one is refused, this one no longer counts.
+                    // After a halt, a block that waits for a lower one is checked again later. If a
+                    // lower block is refused, this one no longer counts.
                     let height = self.context.plan.height(index);
                     let is_vain = || crew.is_halted() || self.context.is_refused(height);
                     if !self.sequencer.wait_for_room(index, is_vain) {
@@ -78,7 +78,8 @@ impl Checking<'_> {
         Ok(undo)
     }
 
-    /// Checks a block whose scripts are not assumed valid, and returns its undo data.
+    /// Reads again a block whose scripts are not assumed valid, checks it, and returns its undo
+    /// data.
     fn read_again(
         &self,
         index: usize,
@@ -98,10 +99,10 @@ impl Checking<'_> {
     }
 }
 
-/// Lays out the coins that a block spends.
+/// Prepares a block for the checks, and collects the coins that it spends.
 ///
 /// # Panics
-/// A coin is missing, or one is too many: the passes before have met each spend exactly once.
+/// A coin is missing, or there is one too many: the earlier passes match each spend exactly once.
 fn prepare(
     block: CheckedBlock<BlockBytes>,
     known: &BlockCoins,

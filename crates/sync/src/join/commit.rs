@@ -1,5 +1,5 @@
-//! The end of a join: the balance, and then the commit of block and undo files, index, tables and
-//! best block, in an order that a crash may interrupt anywhere.
+//! The end of a join: checks the balance, then commits block files, undo files, block index, tables
+//! and best block, in an order that is safe if a crash interrupts it anywhere.
 
 use apus_coins::Bulk;
 use apus_disk::StoreError;
@@ -13,10 +13,12 @@ use apus_store::BlockStatus;
 use super::plan::Plan;
 use super::state::{PairCounts, State};
 
-/// Counts what was made against what was spent and is left.
+/// Checks the balance: every output created is spent, replaced or left, every input spends one
+/// coin, and no more satoshi are left than can exist.
 ///
 /// # Panics
-/// They differ, which is a bug of this program and no block's fault; nothing is committed.
+/// The balance does not hold, which is a bug in Apus and not the fault of a block; nothing is
+/// committed.
 pub(super) fn assert_balance(state: &State, plan: &Plan, shared: &Shared) {
     let (read, pair) = (state.read(), &state.paired.counts);
     let gone = read.inside + read.early + pair.taken + pair.overwritten;
@@ -33,8 +35,8 @@ pub(super) fn assert_balance(state: &State, plan: &Plan, shared: &Shared) {
     );
 }
 
-/// Makes the last block of the plan the best on disk: writes the index, finishes the tables, and
-/// then the best block.
+/// Makes the last block of the plan the best block on disk: writes the block index, and then
+/// commits the tables with the best block.
 pub(super) fn commit(
     shared: &Shared,
     ledger: &mut Ledger,

@@ -1,4 +1,4 @@
-//! What all threads of one join work on.
+//! What all workers of one pass of a join share.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,22 +11,22 @@ use apus_rules::BlockContext;
 
 use super::plan::Plan;
 
-/// The blocks to work through, and what every thread needs for it.
+/// The plan, files and memory that all workers of one pass share.
 pub(super) struct Context<'a> {
     pub shared: &'a Shared<'a>,
     pub plan: &'a Plan,
     pub layout: &'a Layout,
     pub memory: Memory,
-    /// Records and spent coins.
+    /// The records and spent coins in the spill file.
     pub parts: &'a Parts,
-    /// By which blocks are known when they are read again.
+    /// The key of the hashes by which blocks are recognised when they are read again.
     pub hash_key: &'a HashKey,
     /// The height of the lowest block that was refused; `u32::MAX` if none was.
     fault: AtomicU32,
 }
 
 impl<'a> Context<'a> {
-    /// A context in which no block was refused yet.
+    /// Creates a context in which no block is refused yet.
     pub fn new(
         shared: &'a Shared<'a>,
         plan: &'a Plan,
@@ -38,7 +38,8 @@ impl<'a> Context<'a> {
         Self { shared, plan, layout, memory, parts, hash_key, fault: AtomicU32::new(u32::MAX) }
     }
 
-    /// Where the block at `index` of the steps is, for the rules.
+    /// Returns the network, the height and the parent's median time past of the block at `index` of
+    /// the steps.
     pub fn block_context(&self, index: usize) -> BlockContext<'a> {
         let Shared { network, tree, .. } = *self.shared;
         let id = self.plan.steps[index].id;
@@ -51,21 +52,22 @@ impl<'a> Context<'a> {
         self.fault.fetch_min(height, Ordering::Relaxed);
     }
 
-    /// Whether the block at `height` or one below it is refused.
+    /// Returns whether the block at `height` or one below it is refused.
     pub fn is_refused(&self, height: u32) -> bool {
         height >= self.fault.load(Ordering::Relaxed)
     }
 
-    /// The height of the lowest block that was refused.
+    /// Returns the height of the lowest block that was refused; `None` if none was.
     pub fn fault(&self) -> Option<u32> {
         Some(self.fault.load(Ordering::Relaxed)).filter(|height| *height < u32::MAX)
     }
 }
 
-/// The fault of the block at `height`: a join never refuses a block, but ends below it.
+/// Converts a fault of the block at `height`: a join never refuses a block, but ends below one that
+/// breaks a rule or that no peer has.
 pub(super) fn refused_at(height: u32, fault: Fault) -> Fault {
     match fault {
-        // A branch that no peer has is not far below the best header.
+        // A branch that no peer has is never far below the best header.
         Fault::Rule(..) | Fault::Gone(_) => Fault::Unjudged(height),
         fault => fault,
     }

@@ -1,7 +1,8 @@
-//! The thread that runs the workers of each pass, and keeps account of what they have done.
+//! The thread that runs the workers of each pass, and records what they have done.
 //!
-//! Between two saves all workers run inside one scope. When it is time to save, each finishes what
-//! it is at and hands over all that it holds, so that nothing changes while it is saved.
+//! Between two saves, all workers run inside one thread scope. When a save is due, each worker
+//! finishes its current block or partition and hands over all records that it holds, so that
+//! nothing changes during the save.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,11 +29,11 @@ use super::sequencer::Sequencer;
 use super::state::{SpanState, State};
 use super::workspace::Workspace;
 
-/// Ranges of partitions that each worker matches: enough that all end at about the same time, and
-/// few enough that tables reach their full length.
+/// Ranges of partitions for each worker: enough that all workers end at about the same time, and
+/// few enough that tables reach their full size.
 const RANGES_PER_WORKER: usize = 4;
 
-/// The thread that runs workers.
+/// The thread that runs the workers of all passes.
 pub(super) struct Coordinator<'a> {
     shared: &'a Shared<'a>,
     ledger: &'a mut Ledger,
@@ -42,7 +43,7 @@ pub(super) struct Coordinator<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    /// A coordinator of what is left to do after the state of `work`.
+    /// Creates a coordinator that carries on from the state of `work`.
     pub fn new(
         shared: &'a Shared<'a>,
         ledger: &'a mut Ledger,
@@ -53,11 +54,11 @@ impl<'a> Coordinator<'a> {
         Self { shared, ledger, plan, work, watch }
     }
 
-    /// The first pass.
+    /// Runs the first pass, which reads all blocks.
     ///
     /// # Errors
-    /// A block is damaged or refused, the disk fails, or the join is stopped. What was read before
-    /// counts.
+    /// A block is damaged or refused, the disk fails, or the join is stopped. What was read until
+    /// then is kept.
     pub fn read_all(&mut self) -> Result<(), Fault> {
         let is_done = |state: &State| state.spans.iter().all(|span| span.next == span.end);
         let read = self.pass(None, is_done, Self::read_until_save);
@@ -65,7 +66,7 @@ impl<'a> Coordinator<'a> {
         read
     }
 
-    /// The second pass.
+    /// Runs the second pass, which matches all partitions.
     ///
     /// # Errors
     /// A block is refused, the disk fails, or the join is stopped.
@@ -82,11 +83,11 @@ impl<'a> Coordinator<'a> {
         Ok(())
     }
 
-    /// The last pass.
+    /// Runs the last pass, which checks all blocks.
     ///
     /// # Errors
     /// A block is damaged or refused, the disk fails, or the join is stopped. Blocks that were
-    /// checked before count.
+    /// checked until then stay checked.
     pub fn check_all(&mut self, bulk: &Bulk) -> Result<(), Fault> {
         let steps = self.plan.steps.len();
         self.pass(
@@ -96,7 +97,7 @@ impl<'a> Coordinator<'a> {
                 if !this.plan.keeps {
                     return this.check_until_save();
                 }
-                // The disk writes tables while blocks are checked.
+                // Tables are synced to disk while blocks are checked.
                 std::thread::scope(|scope| {
                     let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
                     let checked = this.check_until_save();
@@ -109,8 +110,8 @@ impl<'a> Coordinator<'a> {
         Ok(())
     }
 
-    /// Runs workers again and again until everything is done, and saves in between if anything is
-    /// to be kept.
+    /// Calls `run_until_save` until the pass is done. If blocks are kept, saves the work between
+    /// two calls, and when the join is stopped.
     fn pass(
         &mut self,
         bulk: Option<&Bulk>,
@@ -130,7 +131,7 @@ impl<'a> Coordinator<'a> {
         Ok(())
     }
 
-    /// Runs workers until all spans are read, one of them fails, or it is time to save.
+    /// Runs workers until all spans are read, a worker fails, or a save is due.
     fn read_until_save(&mut self) -> Result<(), Fault> {
         let Self { shared, ledger, plan, work, watch } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
@@ -248,7 +249,7 @@ impl<'a> Coordinator<'a> {
         gather(results, context.fault()).map(drop)
     }
 
-    /// Saves how far the join is: block and undo files and the index, the tables, and then the
+    /// Saves the work: first block files, undo files and block index, then the tables, then the
     /// rest.
     fn save(&mut self, bulk: Option<&Bulk>) -> Result<(), Fault> {
         self.ledger.write_index(self.shared.files, self.shared.tree)?;
@@ -259,10 +260,10 @@ impl<'a> Coordinator<'a> {
     }
 }
 
-/// What all threads return, or the fault that counts: an error of the operating system, then those
-/// that it leads to in other threads, then the block that was refused at the height `refused`. The
-/// first pass goes on after such a block, which it reads again only if it hears of the refusal;
-/// damaged bytes, which count last, are found again.
+/// Returns the results of all threads, or the fault to report: an error of the operating system,
+/// then errors that follow from it in other threads, then the refused block at height `refused`,
+/// then any other. A refusal comes before damaged bytes: a refused block counts as read, and is
+/// read again only if it is reported, but damaged bytes are found again.
 fn gather<T>(results: Vec<Result<T, Fault>>, refused: Option<u32>) -> Result<Vec<T>, Fault> {
     let rank = |fault: &Fault| match fault {
         Fault::Store(error) if error.source.is_some() => 0,
@@ -295,7 +296,7 @@ fn ranges(done: &[bool], count: usize) -> Vec<Range<usize>> {
     ranges
 }
 
-/// When workers are to end.
+/// Decides when workers end: for a save, or because the join is stopped.
 struct Deadline<'a> {
     started: Instant,
     every: Duration,
@@ -309,8 +310,9 @@ impl<'a> Deadline<'a> {
         Self { started: Instant::now(), every, stop, has_work: false }
     }
 
-    /// Whether workers are to end now. `is_done` says that one has finished a piece of work: before
-    /// the first, a save would only be in the way, and the shortest time would let nobody begin.
+    /// Returns whether workers must end now. `is_done` says whether a worker has finished a piece
+    /// of work. No save is due before the first piece: there is nothing to save yet, and with a
+    /// very short time between saves no worker would ever begin.
     fn is_due(&mut self, is_done: bool) -> bool {
         self.has_work |= is_done;
         self.stop.load(Relaxed) || (self.has_work && self.started.elapsed() > self.every)
@@ -330,8 +332,8 @@ struct Tracked<'a> {
 }
 
 impl<'a> Tracked<'a> {
-    /// A pass over all blocks of the plan, of which those in `done` are done, by their index among
-    /// the steps.
+    /// Creates the progress of a pass over all blocks of the plan. `done` are the blocks that are
+    /// done already, by index among the steps.
     fn new(
         observer: &'a dyn Observer,
         phase: Phase,
@@ -383,7 +385,7 @@ mod tests {
     use super::*;
     use crate::unfinished::open_node;
 
-    /// Does `work` with the coordinator of a join of one block, which no source has.
+    /// Calls `work` with the coordinator of a join of one block, which is in no source.
     fn coordinate(change: impl FnOnce(&mut Workspace), work: impl FnOnce(&mut Coordinator)) {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
@@ -450,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_end_for_a_save_once_something_is_done_and_for_a_stop_at_once() {
+    fn workers_end_for_a_save_after_work_and_for_a_stop_at_once() {
         let stop = AtomicBool::new(false);
         let mut until = Deadline::new(Duration::ZERO, &stop);
         assert!(!until.is_due(false) && until.is_due(true) && until.is_due(false));

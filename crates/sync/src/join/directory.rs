@@ -1,4 +1,4 @@
-//! The directories that a join works in, and the progress saved there.
+//! The directories of a join, and the saved work in them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,28 +10,30 @@ use apus_node::options::Options;
 use super::saved::Saved;
 use crate::saved_work::{JoinPass, SavedJoin};
 
-/// The file of records and spent coins in the directory for temporary files.
+/// Name of the spill file, which has the records and spent coins, in the directory for temporary
+/// files.
 const SPILL: &str = "spill.dat";
-/// The file of saved progress in the join's directory.
+/// Name of the file of saved work in the join's directory.
 const PROGRESS: &str = "progress";
-/// The file in the join's directory that says where the directory for temporary files is, if that
-/// is another one: it is there before progress is saved.
+/// Name of the file in the join's directory that says where the directory for temporary files is,
+/// if that is another one. It is written before any work is saved.
 const PLACE: &str = "spill.place";
-/// How the names of all files begin that a join makes in its directories: those of the three above,
-/// and of temporary ones next to them.
+/// How the names of all files begin that a join creates in its directories: the three above, and
+/// temporary ones next to them.
 const NAMES: [&str; 2] = ["spill.", PROGRESS];
 
-/// The file of records and spent coins in the directory `spill`.
+/// Returns the path of the spill file in the directory `spill`.
 pub(super) fn spill_file(spill: &Path) -> PathBuf {
     spill.join(SPILL)
 }
 
-/// The file that progress is saved in.
+/// Returns the path of the file of saved work.
 pub(super) fn progress_path(options: &Options) -> PathBuf {
     options.join_path().join(PROGRESS)
 }
 
-/// Notes where the directory for temporary files is, for whoever finds them after a crash.
+/// Writes down where the directory for temporary files is, so that a later run finds it after a
+/// crash.
 pub(super) fn note(disk: &Disk, options: &Options) -> Result<(), StoreError> {
     let (join, spill) = (options.join_path(), options.spill_path());
     if spill == join {
@@ -41,14 +43,14 @@ pub(super) fn note(disk: &Disk, options: &Options) -> Result<(), StoreError> {
     disk.write_private(join.join(PLACE), spill.as_os_str().as_bytes())
 }
 
-/// The directory that [`note`] has noted.
+/// Reads the directory that [`note`] wrote down.
 fn noted(disk: &Disk, options: &Options) -> Result<Option<PathBuf>, StoreError> {
     let path = disk.read(options.join_path().join(PLACE))?;
     Ok(path.map(|path| PathBuf::from(OsString::from_vec(path))))
 }
 
-/// Fails if the directory of the temporary files of an interrupted join is gone: it was not removed
-/// by this program, which removes the progress first.
+/// Fails if the directory for the temporary files of an interrupted join is gone. Apus cannot have
+/// removed it, since it removes the saved work first.
 pub(super) fn expect(spill: &Path, options: &Options) -> Result<(), StoreError> {
     if spill.is_dir() {
         return Ok(());
@@ -61,21 +63,22 @@ pub(super) fn expect(spill: &Path, options: &Options) -> Result<(), StoreError> 
     Err(StoreError::new(progress_path(options), what))
 }
 
-/// The progress that an interrupted join has saved; `None` if there is none that can be read.
+/// Reads the saved work of an interrupted join; returns `None` if there is none, or if it is
+/// damaged or of another version.
 pub(super) fn load(disk: &Disk, options: &Options) -> Result<Option<Saved>, StoreError> {
     let file = disk.read(progress_path(options))?;
     Ok(file.and_then(|file| Saved::parse(&file)))
 }
 
-/// The tables of an interrupted join that are not committed yet, which opening the chainstate must
-/// not remove.
+/// Returns the numbers of the tables of an interrupted join that are not committed yet, which must
+/// be kept when the chainstate is opened.
 pub fn pending_tables(disk: &Disk, options: &Options) -> Result<Vec<u64>, StoreError> {
     let saved = load(disk, options)?;
     let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
     Ok(tables.iter().map(|table| table.number).collect())
 }
 
-/// How far an interrupted join is; `None` if there is none.
+/// Returns how far an interrupted join got; `None` if there is none.
 pub fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, StoreError> {
     Ok(load(disk, options)?.map(|saved| {
         let state = &saved.state;
@@ -94,7 +97,7 @@ pub fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, S
     }))
 }
 
-/// The directories in which an interrupted join may have left something, and that exist.
+/// Returns the existing directories in which an interrupted join may have left something.
 pub(super) fn left(disk: &Disk, options: &Options) -> Result<Vec<PathBuf>, StoreError> {
     let saved = load(disk, options)?.map(|saved| saved.spill);
     let mut all = vec![options.join_path()];
@@ -107,7 +110,7 @@ pub(super) fn left(disk: &Disk, options: &Options) -> Result<Vec<PathBuf>, Store
     Ok(all)
 }
 
-/// Removes the saved progress, if there is any.
+/// Removes the file of saved work, if there is one.
 pub(super) fn remove_progress(disk: &Disk, progress: &Path) -> Result<(), StoreError> {
     if !progress.exists() {
         return Ok(());
@@ -116,8 +119,8 @@ pub(super) fn remove_progress(disk: &Disk, progress: &Path) -> Result<(), StoreE
     disk.sync_dir(progress.parent().unwrap_or(Path::new(".")))
 }
 
-/// Removes what a join has left in these directories, of the first one last, and those that are
-/// empty then.
+/// Removes the files of a join from these directories, the first directory last, and each directory
+/// that is then empty.
 pub(super) fn remove(disk: &Disk, directories: &[PathBuf]) -> Result<(), StoreError> {
     for directory in directories.iter().rev().filter(|directory| directory.is_dir()) {
         let names = disk.list(directory)?;

@@ -1,4 +1,4 @@
-//! The join: the chainstate and all undo data from blocks in any order, without hints and without
+//! The join: builds the chainstate and all undo data from blocks in any order, without hints or
 //! look-ups.
 //!
 //! ```text
@@ -8,18 +8,20 @@
 //!              └─────────┴───────────┴─► spent coins ──► blocks, rules ──► undo data ──► commit
 //! ```
 //!
-//! 1. `read`: workers go through long spans of heights. Each block is checked as far as that needs
-//!    no coins; spends of recent outputs are met; the rest are records in the spill.
-//! 2. `pair`: outputs and spends of each partition of the txids meet in memory. What is unspent is
-//!    written to tables, what is spent goes to the blocks that spend it.
-//! 3. `check`: each block with its spent coins, every rule on spends, scripts where they are not
-//!    assumed valid, undo data.
+//! 1. `read`: each worker reads a long span of blocks in order of height. It checks the rules that
+//!    need no coins, and matches spends of recent outputs; all other outputs and spends become
+//!    records in the spill file.
+//! 2. `pair`: the outputs and spends of each partition of the txids are matched in memory. Unspent
+//!    outputs are written to tables, spent coins to the buckets of the blocks that spend them.
+//! 3. `check`: each block is checked with its spent coins: every rule on spends, and scripts unless
+//!    they are assumed valid. Its undo data is written.
 //!
-//! Where blocks are not to be kept (`Ledger::keeps_blocks`), they are read where they are, and
-//! neither undo data nor progress is written.
+//! If blocks are not kept (`Ledger::keeps_blocks` is false), they are read from where they are, and
+//! neither undo data nor saved work is written.
 //!
-//! Nothing but blocks is visible before the commit at the end. A block that any pass refuses ends
-//! the join below it; in order it is then refused for Bitcoin Core's reason, or not.
+//! Only blocks are visible before the commit at the end. If a pass refuses a block, the join ends
+//! below it. That block is then connected in order, which decides whether it is valid, and gives
+//! Bitcoin Core's reject reason if not.
 
 mod base;
 mod bucket;

@@ -1,5 +1,5 @@
-//! What the first pass notes of a block, so that the last pass can check what it spends without
-//! reading it again, unless it checks scripts.
+//! The notes that the first pass takes of a block. From them, the last pass checks the block's
+//! spends without reading it again, unless it checks scripts.
 
 use apus_coins::{Compressed, decompress_amount, take_compressed};
 use apus_hash::Hash;
@@ -13,18 +13,18 @@ use apus_rules::{
 };
 use apus_wire::{Cursor, InputView, ParseError, ScriptFlags, put_compact_size, put_varint};
 
-/// Takes notes of one block after the other, of each all transactions and inputs in order.
+/// Takes notes of one block after another: of all its transactions and inputs, in order.
 #[derive(Default)]
 pub(super) struct NoteTaker<'a> {
     list: Vec<u8>,
-    /// `None` for a block that is read again: then only sources are noted.
+    /// `None` for a block that is read again, of which only the source of each spent coin is noted.
     rules: Option<(BlockContext<'a>, ScriptFlags)>,
-    /// The transaction whose inputs are noted.
+    /// The notes of the transaction whose inputs follow.
     tx: Option<TxNotes>,
 }
 
 impl<'a> NoteTaker<'a> {
-    /// Begins a block, with its coinbase.
+    /// Begins the notes of a block, with its coinbase.
     pub fn begin(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
@@ -40,7 +40,7 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
-    /// Begins the transaction at `index` of the block.
+    /// Begins the notes of the transaction at `index` of the block.
     pub fn tx(&mut self, block: &CheckedBlock<BlockBytes>, index: usize) {
         let Some((context, _)) = &self.rules else { return };
         let facts = TxFacts::of(block, index, context);
@@ -75,20 +75,20 @@ impl<'a> NoteTaker<'a> {
         InputNotes { sequence, sigop_costs, source }.put(tx, &mut self.list);
     }
 
-    /// [`BlockCoins::list`] of the block.
+    /// Returns the [`BlockCoins::list`] of the block.
     pub fn list(&self) -> &[u8] {
         &self.list
     }
 }
 
-/// Checks what a block spends that is not read again, and returns its undo data. `late` are the
-/// coins that partitions have met, in order.
+/// Checks the rules on spends for a block that is not read again, and returns its undo data. `late`
+/// are the block's late coins, in the order of its inputs.
 ///
 /// # Errors
 /// The block breaks a rule; the error does not say where.
 ///
 /// # Panics
-/// A coin is missing, or one is too many.
+/// A coin is missing, or there is one too many.
 pub(super) fn check_noted<'a>(
     coins: &BlockCoins<'a>,
     late: impl Iterator<Item = (u32, &'a [u8])>,
@@ -118,10 +118,11 @@ pub(super) fn check_noted<'a>(
     Ok(reader.undo)
 }
 
-/// The spill file's checksums hold, so what is read is what was written.
+/// The panic for notes that cannot be read. The spill file has checksums, so what is read is what
+/// was written.
 const OURS: &str = "notes are encoded by this program";
 
-/// Reads the notes of inputs, and encodes undo data meanwhile.
+/// Reads the notes of inputs, and encodes the undo data of their coins.
 struct NoteReader<'a, L> {
     notes: Cursor<'a>,
     late: L,
@@ -156,8 +157,8 @@ fn facts(notes: &TxNotes) -> TxFacts {
     TxFacts { value_out: value_out as i64, sigop_cost, has_locks }
 }
 
-/// The coin of the input at `place`, the next one: 2 × height + coinbase, and amount and script in
-/// compressed form. `late` are the block's coins that partitions have met.
+/// Returns the coin of the next input, at `place`: 2 × height + coinbase, and the amount and script
+/// in compressed form. `late` are the block's late coins.
 ///
 /// # Panics
 /// The input has no coin.
@@ -177,7 +178,7 @@ pub(super) fn next_coin<'a>(
     (code, &coin[cursor.position()..])
 }
 
-/// How a compressed script is spent.
+/// Returns how a coin with this compressed script is spent.
 #[inline]
 fn spent_as(mut script: Cursor) -> SpentAs {
     match take_compressed(&mut script).expect(OURS) {

@@ -1,5 +1,5 @@
-//! The second pass: outputs and spends of one partition meet in memory. What is unspent goes to the
-//! tables, what is spent to the blocks that spend it.
+//! The second pass: the outputs and spends of one partition are matched in memory. Unspent outputs
+//! go to the tables, spent coins to the buckets of the blocks that spend them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use super::context::Context;
 use super::state::PairCounts;
 use apus_node::fault::Fault;
 
-/// A thread of the second pass.
+/// A worker of the second pass.
 pub(super) struct Pairer<'a> {
     context: &'a Context<'a>,
     dropped: &'a HashSet<u32>,
@@ -29,29 +29,29 @@ pub(super) struct Pairer<'a> {
     matcher: Matcher,
     outputs: PartBuffer,
     spends: PartBuffer,
-    /// Coins that were spent, for the last pass.
+    /// Spent coins, for the last pass.
     coins: BatchWriter<'a>,
     unmet: Vec<Spend>,
     changes: Vec<Change>,
     counts: PairCounts,
 }
 
-/// A change to the UTXO set next to the outputs that are left.
+/// A change to the UTXO set that is not an unspent output of the matcher.
 struct Change {
     outpoint: OutPoint,
-    /// The coin in the form of the chainstate; `None` if it is deleted.
+    /// The coin as the chainstate encodes it; `None` if it is deleted.
     coin: Option<Vec<u8>>,
 }
 
-/// What a thread has done of a range of partitions.
+/// What a worker has done of a range of partitions.
 pub(super) struct PairedRange {
     pub done: Range<usize>,
     pub counts: PairCounts,
 }
 
 impl<'a> Pairer<'a> {
-    /// A worker that has matched nothing. `source` is the number of the source that the spent coins
-    /// have; records of the sources in `dropped` do not count.
+    /// Creates a worker that has matched nothing. `source` is the source number of the spent coins
+    /// that it writes; records of the sources in `dropped` are skipped.
     pub fn new(
         context: &'a Context<'a>,
         source: u32,
@@ -77,7 +77,7 @@ impl<'a> Pairer<'a> {
     }
 
     /// Matches the partitions of `range`, one after another, until `halt` is raised, and writes
-    /// what is left to tables of `bulk`.
+    /// unspent outputs to tables of `bulk`.
     pub fn pair(
         &mut self,
         range: Range<usize>,
@@ -152,7 +152,8 @@ impl<'a> Pairer<'a> {
         Ok(runs.merge(sink)?)
     }
 
-    /// Brings the spends of a partition to the outputs that were loaded from `bytes`.
+    /// Matches the spends of a partition with the outputs that were loaded from `bytes`, and writes
+    /// spent coins and changes to the UTXO set.
     fn matched(
         &mut self,
         partition: usize,
@@ -167,7 +168,7 @@ impl<'a> Pairer<'a> {
         self.take_from_base()?;
         self.replay()?;
         if self.context.fault().is_some() {
-            // What would be written now is of a chain that is not taken.
+            // A block is refused, so the join ends below it, and this partition is matched again.
             return Ok(());
         }
         let (coins, counts, layout) = (&mut self.coins, &mut self.counts, self.context.layout);
@@ -180,7 +181,8 @@ impl<'a> Pairer<'a> {
         self.write_left(bytes, sink)
     }
 
-    /// Looks up which of the transactions that may exist already do.
+    /// Looks up the outputs that may exist already, and adds those that the base has to the
+    /// matcher.
     fn add_existing(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let Some(base) = self.base else { return Ok(()) };
         for (outpoint, coin) in base.existing(&self.matcher.may_exist(bytes))? {
@@ -190,7 +192,8 @@ impl<'a> Pairer<'a> {
         Ok(())
     }
 
-    /// Gives all spends their outputs, and collects those that find none.
+    /// Matches all spends with outputs. A spend without an output is kept for a look-up in the
+    /// base; if there is no base, its block is refused.
     fn take(
         &mut self,
         partition: usize,
@@ -204,7 +207,7 @@ impl<'a> Pairer<'a> {
             Taken::Twice(height) => context.refuse(height),
             Taken::Unmet if base.is_some() => unmet.push(*spend),
             Taken::TooEarly(created) if base.is_some() => {
-                // If the set below has the coin, the transaction comes again at that height.
+                // If the base has the coin, the block at that height creates the transaction again.
                 context.refuse(created);
                 unmet.push(*spend);
             }
@@ -218,7 +221,8 @@ impl<'a> Pairer<'a> {
         context.parts.for_each_piece(context.layout.spends(partition), spends, take)
     }
 
-    /// Looks up in the tables what the blocks of the join have not made.
+    /// Looks up in the base the coins that no block of the join creates, and deletes those that are
+    /// spent.
     fn take_from_base(&mut self) -> Result<(), StoreError> {
         let Self { context, base, unmet, coins, changes, counts, .. } = self;
         let Some(base) = base else { return Ok(()) };
@@ -237,7 +241,7 @@ impl<'a> Pairer<'a> {
         })
     }
 
-    /// Replays the transactions that were made more than once.
+    /// Replays the transactions that are created more than once.
     fn replay(&mut self) -> Result<(), StoreError> {
         let Self { context, matcher, coins, changes, counts, .. } = self;
         for (txid, replayed) in matcher.replayed(|height| context.plan.kind(height)) {
@@ -267,7 +271,7 @@ impl<'a> Pairer<'a> {
                 bytes.extend_from_slice(&coin.output);
                 changes.push(Change { outpoint: outpoint(*vout), coin: Some(bytes) });
             }
-            // Those that came again are set anew.
+            // A coin that was created again is overwritten, and not deleted.
             let gone = base_gone.into_iter().filter(|vout| !replayed.left.contains_key(vout));
             changes.extend(gone.map(|vout| Change { outpoint: outpoint(vout), coin: None }));
             let base = replayed.overwritten_base.len() as u64;
@@ -277,7 +281,7 @@ impl<'a> Pairer<'a> {
         Ok(())
     }
 
-    /// Writes what is left, and the other changes, in the order of the tables.
+    /// Writes the unspent outputs and the other changes, in the order of the tables.
     fn write_left(&mut self, bytes: &[u8], sink: &mut impl ChangeSink) -> Result<(), Fault> {
         let Self { matcher, changes, counts, .. } = self;
         changes.sort_by(|a, b| key_order(&a.outpoint, &b.outpoint));
@@ -305,7 +309,7 @@ impl<'a> Pairer<'a> {
     }
 }
 
-/// The amount in the compressed form of an output.
+/// Returns the amount of an output, given in compressed form.
 #[inline]
 fn amount(output: &[u8]) -> u64 {
     Cursor::new(output).varint().map_or(0, decompress_amount)
@@ -320,12 +324,12 @@ fn write_change(change: Change, sink: &mut impl ChangeSink) -> Result<(), StoreE
     }
 }
 
-/// The error of records that came back from the disk as no writer has made them.
+/// Returns the error for damaged records in the spill file at `path`.
 pub(super) fn damaged_part(path: &std::path::Path, damaged: &Damaged) -> StoreError {
     StoreError::new(path, damaged.to_string())
 }
 
-/// Tables that a partition is written to.
+/// The tables that a partition is written to.
 struct TableSink<'a, 'b>(&'a mut CoinWriter<'b>);
 
 impl ChangeSink for TableSink<'_, '_> {

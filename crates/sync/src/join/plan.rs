@@ -1,4 +1,4 @@
-//! The blocks that one join takes, and what is known of them before the first is read.
+//! The blocks of a join, and what is known about them before the first is read.
 
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_join::BlockKind;
@@ -17,14 +17,14 @@ pub(super) struct Plan {
     pub chain: ActiveChain,
     pub times: BranchTimes,
     pub assumed: Assumed,
-    /// Whether blocks, undo data and progress are stored.
+    /// Whether blocks, undo data and saved work are written.
     pub keeps: bool,
     /// For each step, what its block may do to a transaction that exists already.
     kinds: Vec<BlockKind>,
 }
 
 impl Plan {
-    /// The plan for the blocks after the tip up to `target`, which descends from the tip. It ends
+    /// Creates the plan for the blocks after the tip up to its descendant `target`. The plan ends
     /// below the first block that is not available.
     pub fn new(node: &Node, target: BlockId) -> Self {
         let first_height = node.tree.node(node.tip()).height + 1;
@@ -48,22 +48,22 @@ impl Plan {
         }
     }
 
-    /// The height of the block at `index` of the steps.
+    /// Returns the height of the block at `index` of the steps.
     pub fn height(&self, index: usize) -> u32 {
         self.first_height + index as u32
     }
 
-    /// The index of the block at `height` among the steps.
+    /// Returns the index of the block at `height` among the steps.
     pub fn index(&self, height: u32) -> usize {
         (height - self.first_height) as usize
     }
 
-    /// How many blocks are assumed valid, from the first on.
+    /// Returns the number of blocks that are assumed valid, from the first on.
     pub fn assumed_blocks(&self, tree: &Tree) -> usize {
         self.steps.iter().take_while(|step| self.assumed.covers(tree, step.id)).count()
     }
 
-    /// What the block at `height` may do to a transaction that exists already.
+    /// Returns what the block at `height` may do to a transaction that exists already.
     pub fn kind(&self, height: u32) -> BlockKind {
         height
             .checked_sub(self.first_height)
@@ -71,19 +71,19 @@ impl Plan {
             .map_or(BlockKind::Once, |kind| *kind)
     }
 
-    /// The height after the last block's.
+    /// Returns the height after that of the last block.
     pub fn end_height(&self) -> u32 {
         self.height(self.steps.len())
     }
 
-    /// The height of a step's block.
+    /// Returns the height of a step's block; `None` if the plan does not have it.
     pub fn height_of(&self, step: Step) -> Option<u32> {
         let index = self.steps.iter().position(|known| known.id == step.id)?;
         Some(self.height(index))
     }
 
     /// Looks up again where each block is, after some were stored or lost. Returns the height of
-    /// the first that is not available any more.
+    /// the first block that is no longer available.
     pub fn find_places_again(&mut self, node: &Node) -> Option<u32> {
         for (index, known) in self.steps.iter_mut().enumerate() {
             match step(node, known.id) {
@@ -102,7 +102,7 @@ impl Plan {
     }
 }
 
-/// What the block may do to a transaction that exists already.
+/// Returns what the block may do to a transaction that exists already (BIP30).
 fn kind(tree: &Tree, id: BlockId, bip34_matches: bool) -> BlockKind {
     let (network, node) = (tree.network(), tree.node(id));
     if is_bip30_repeat(node.height, &node.hash) {

@@ -1,5 +1,5 @@
-//! The first pass: a worker goes through a span of blocks in order of height. Spends of recent
-//! outputs are met at once; all others, and the outputs left, become records.
+//! The first pass: a worker reads a span of blocks in order of height. Spends of recent outputs are
+//! matched at once; all other spends, and the outputs left unspent, become records.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,42 +24,42 @@ use super::notes::NoteTaker;
 use super::state::{ReadCounts, SpanState};
 use apus_node::fault::Fault;
 
-/// How many inputs ahead of the one that is met memory is asked for: three times as many that of
-/// the table, twice as many that of the transaction, and then that of the output.
+/// How many inputs ahead memory is prefetched: the table 3 × `AHEAD` inputs ahead, the transaction
+/// 2 × `AHEAD`, and the output `AHEAD`.
 const AHEAD: usize = 10;
 
-/// The share of the memory for the windows of all workers.
+/// Percentage of the memory for the windows of all workers.
 const WINDOWS_PERCENT: usize = 50;
 
-/// A block that the first pass is done with.
+/// A block that the first pass has read.
 pub(super) struct ReadBlock {
     /// Index among the steps.
     pub index: usize,
     pub tx_count: u32,
-    /// Where it was stored, if it came from a source.
+    /// Where the first pass stored it; `None` if it was stored before, or is not kept.
     pub stored: Option<FlatFilePos>,
     pub bytes: u64,
 }
 
-/// A thread of the first pass.
+/// A worker of the first pass.
 pub(super) struct Reader<'a> {
     context: &'a Context<'a>,
     window: Window,
-    /// Records of outputs and of spends.
+    /// Records of outputs and spends.
     records: BatchWriter<'a>,
-    /// What the blocks leave for the last pass.
+    /// What the last pass needs of each block.
     blocks: BatchWriter<'a>,
     /// The bucket of the last block.
     bucket: usize,
     lane: Lane,
-    /// For each input, the hash of its txid in the window, and the output's index.
+    /// For each input, the window's hash of the txid that it spends, and the output's index.
     hashes: Vec<(u64, u32)>,
     notes: NoteTaker<'a>,
     scratch: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
-    /// A worker that has read nothing.
+    /// Creates a worker that has read nothing.
     pub fn new(context: &'a Context<'a>) -> Self {
         let (layout, memory) = (context.layout, context.memory);
         let window = memory.bytes / 100 * WINDOWS_PERCENT / memory.workers.max(1);
@@ -78,8 +78,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes through a span until its end, a refused block, or until `halt` is raised. Afterwards
-    /// all records are handed over, and the window is empty.
+    /// Reads a span until its end, until a block is refused, or until `halt` is raised. Afterwards
+    /// all records are appended to their parts, and the window is empty.
     pub fn read(
         &mut self,
         span: &mut SpanState,
@@ -100,8 +100,8 @@ impl<'a> Reader<'a> {
                     span.next += 1;
                 }
                 Err(Fault::Unjudged(height)) => {
-                    // The block may have met outputs and left records of its own, so the span
-                    // counts as read beyond it, and is read again below it.
+                    // The block may have spent outputs in the window and left records, so the span
+                    // counts as read beyond it; the blocks below it are then read again.
                     span.next += 1;
                     self.context.refuse(height);
                 }
@@ -113,14 +113,14 @@ impl<'a> Reader<'a> {
             }
         }
         let handed_over = self.hand_over();
-        // What fails after an error of the disk says less than that.
+        // After an error of the disk, an error of the hand-over says less.
         if !matches!(result, Err(Fault::Store(_))) {
             handed_over?;
         }
         result
     }
 
-    /// Ends the span's files, empties the window and hands over all records.
+    /// Ends the span's file lane, empties the window, and appends all records to their parts.
     fn hand_over(&mut self) -> Result<(), StoreError> {
         let Self { context, window, records, blocks, lane, .. } = self;
         context.shared.files.end_lane(std::mem::take(lane))?;
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         let block = shared.checked(step, halt).map_err(|fault| refused_at(height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
-        // Those that the last pass checks.
+        // Whether the last pass checks the block's scripts.
         let has_scripts = !plan.assumed.covers(shared.tree, step.id);
         self.notes.begin(&block, self.context.block_context(index), has_scripts);
         match plan.kind(height) {
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         let coins = BlockCoins { height, digest, list: self.notes.list() };
         let bucket = self.context.layout.bucket_of(height);
         if std::mem::replace(&mut self.bucket, bucket) != bucket {
-            // Frees the memory of the bucket before, to which this span does not come back.
+            // Frees the memory of the previous bucket, for which this span has no more blocks.
             self.blocks.flush()?;
         }
         self.blocks.push(bucket, |out| put_block_coins(out, &coins))?;
@@ -166,8 +166,8 @@ impl<'a> Reader<'a> {
         Ok(ReadBlock { index, tx_count, stored, bytes })
     }
 
-    /// Adds the block's transactions to the window, and meets its spends there as far as they are
-    /// found.
+    /// Adds the block's transactions to the window, and matches the spends whose outputs are there.
+    /// The other spends become records.
     fn meet(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
@@ -221,9 +221,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds the block's transactions to the window, but for the coinbase: it cannot be spent for
-    /// 100 blocks, and in its partition it meets every other one with its txid, which no later
-    /// block of a valid chain has.
+    /// Adds the block's transactions to the window, but makes a record of the coinbase: it cannot
+    /// be spent for 100 blocks, and its partition finds any other transaction with its txid, which
+    /// no later block of a valid chain has.
     fn enter(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
@@ -259,8 +259,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Makes records of everything that the block creates and spends, in a block that may create a
-    /// transaction which exists already.
+    /// Makes records of everything that the block creates and spends, because the block may create
+    /// a transaction that exists already (BIP30).
     fn spill(
         &mut self,
         block: &CheckedBlock<BlockBytes>,
@@ -287,8 +287,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Appends a block that came from a source to the data directory's files, where blocks are
-    /// stored.
+    /// Appends a block that is not stored yet to the block files, if blocks are kept, and returns
+    /// its position there.
     fn store(
         &mut self,
         step: Step,
@@ -306,10 +306,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The bytes that a worker gathers of what blocks leave for the last pass.
+/// Bytes that a worker gathers for each bucket before it appends them.
 const BLOCKS_BYTES: usize = 64 << 10;
 
-/// Writes amount and script of an output in compressed form to the start of `out`, and returns
+/// Writes the amount and script of an output in compressed form to the start of `out`, and returns
 /// their length.
 #[inline]
 fn put_output_at(out: &mut [u8], amount: i64, script: &[u8]) -> usize {
@@ -317,7 +317,7 @@ fn put_output_at(out: &mut [u8], amount: i64, script: &[u8]) -> usize {
     len + put_compressed_script_at(&mut out[len..], script)
 }
 
-/// Makes a record of a transaction with all outputs that can be spent, and returns their number.
+/// Makes a record of a transaction with all its spendable outputs, and returns their number.
 fn put_whole(
     records: &mut BatchWriter,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! The saved progress of a join.
+//! The saved work of a join.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,26 +15,26 @@ use apus_wire::{Cursor, ParseError};
 use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
 use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
-/// First bytes of the file, the last one its version.
+/// First bytes of the file; the last byte is the version.
 const MAGIC: &[u8; 8] = b"apusjn\x00\x03";
 
-/// What a run must have in common with the interrupted one in order to carry on.
+/// What a run must have in common with the interrupted one to carry on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     /// The block that the join begins after.
     pub base: Hash,
     /// The last block of the join.
     pub target: Hash,
-    /// What is taken as valid, and which UTXO set is worked on.
+    /// What is assumed valid, which UTXO set is changed, and which engine checks scripts.
     pub kind: String,
 }
 
-/// All that is needed to carry on.
+/// The saved work of a join: all that a later run needs to carry on.
 pub(super) struct Saved {
     pub key: Key,
-    /// The directory of the records.
+    /// The directory of the spill file.
     pub spill: PathBuf,
-    /// By which blocks are known when they are read again.
+    /// The key of the hashes by which blocks are recognised when they are read again.
     pub hash_key: HashKey,
     pub layout: Layout,
     pub state: State,
@@ -43,7 +43,7 @@ pub(super) struct Saved {
     pub parts: SavedParts,
 }
 
-/// The parts of [`Saved`] as they are written.
+/// The fields of [`Saved`], borrowed to be written.
 pub(super) struct ToSave<'a> {
     pub key: &'a Key,
     pub spill: &'a Path,
@@ -55,7 +55,7 @@ pub(super) struct ToSave<'a> {
 }
 
 impl ToSave<'_> {
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         seal(MAGIC, |out| {
             out.extend_from_slice(&self.key.base.0);
@@ -74,7 +74,7 @@ impl ToSave<'_> {
 }
 
 impl Saved {
-    /// What [`ToSave::to_bytes`] wrote; `None` for anything else.
+    /// Parses what [`ToSave::to_bytes`] returned; returns `None` for anything else.
     pub fn parse(file: &[u8]) -> Option<Self> {
         let content = unseal(MAGIC, file)?;
         let mut cursor = Cursor::new(content);
@@ -90,7 +90,7 @@ impl Saved {
     }
 }
 
-/// The bytes of a progress file, read and written once more; `None` for anything else.
+/// Parses a file of saved work and encodes it again; returns `None` for anything else.
 pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
     let Saved { key, spill, hash_key, layout, state, positions, parts } = Saved::parse(file)?;
     let (key, hash_key, layout, state, parts) = (&key, &hash_key, &layout, &state, &parts);
@@ -142,7 +142,7 @@ fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
     Ok(State { spans, dropped, sources, paired, checked, assumed, undo })
 }
 
-/// The bytes of a span as it is written.
+/// Bytes of an encoded span.
 const SPAN_BYTES: usize = 4 * 8 + 9 * 8;
 
 fn put_span(out: &mut Vec<u8>, span: &SpanState) {
@@ -212,13 +212,13 @@ fn size(cursor: &mut Cursor) -> Result<usize, ParseError> {
     Ok(number(cursor)? as usize)
 }
 
-/// Appends the number of items, and each of them.
+/// Appends the number of items, and then each of them.
 fn put_list<T>(out: &mut Vec<u8>, items: &[T], mut put: impl FnMut(&mut Vec<u8>, &T)) {
     put_numbers(out, &[items.len() as u64]);
     items.iter().for_each(|item| put(out, item));
 }
 
-/// Reads what [`put_list`] appended; each item has at least so many bytes.
+/// Reads what [`put_list`] appended; each item has at least `bytes_min` bytes.
 fn list<'a, T>(
     cursor: &mut Cursor<'a>,
     bytes_min: usize,

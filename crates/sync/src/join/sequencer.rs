@@ -1,5 +1,5 @@
-//! Undo data in the order of heights, whatever the order in which workers finish blocks: readers of
-//! rev files expect the records of a file to be in about that order, as Bitcoin Core writes them.
+//! Appends undo data in order of height, whatever the order in which workers finish blocks: readers
+//! of rev files expect the records of a file in about that order, as Bitcoin Core writes them.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,15 +10,15 @@ use apus_store::{BlockFiles, EncodedUndo, FlatFilePos};
 
 use super::state::UndoAt;
 
-/// How many blocks may be finished before one that is not. Their undo data waits in memory, 100 KB
-/// to 1 MB each.
+/// How many blocks workers may be ahead of the first unfinished block. The undo data of these
+/// blocks waits in memory, 100 KB to 1 MB for each.
 const AHEAD_MAX: usize = 64;
-/// The bytes of undo data that may wait: as many blocks may have 240 MB each.
+/// Bytes of waiting undo data above which workers wait: a single block may have 240 MB.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
-/// How often a thread that waits looks at whether all are to end.
+/// How often a waiting thread checks whether it must end.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// The threads' place in line for appending undo data.
+/// The queue through which threads append undo data in order of height.
 pub(super) struct Sequencer<'a> {
     files: &'a BlockFiles,
     line: Mutex<Line>,
@@ -26,15 +26,15 @@ pub(super) struct Sequencer<'a> {
 }
 
 struct Line {
-    /// The block whose turn it is, by index among the steps.
+    /// The block whose undo data is appended next, by index among the steps.
     next: usize,
     waiting: BTreeMap<usize, Option<Undo>>,
-    /// Of all undo data that waits.
+    /// Bytes of all undo data in `waiting`.
     waiting_bytes: usize,
     written: Vec<UndoAt>,
 }
 
-/// Undo data to be appended to the rev file of this number.
+/// Undo data to append to the rev file with the number `file`.
 pub(super) struct Undo {
     pub file: u32,
     pub height: u32,
@@ -42,16 +42,16 @@ pub(super) struct Undo {
 }
 
 impl<'a> Sequencer<'a> {
-    /// A line in which it is the turn of the block at index `next`.
+    /// Creates a queue that begins with the block at index `next`.
     pub fn new(files: &'a BlockFiles, next: usize) -> Self {
         let (waiting, waiting_bytes, written) = (BTreeMap::new(), 0, Vec::new());
         let line = Line { next, waiting, waiting_bytes, written };
         Self { files, line: Mutex::new(line), moved: Condvar::new() }
     }
 
-    /// Waits until the block at `index` is near enough to the front of the line, and little enough
-    /// undo data waits, unless it is the first in line; returns false if `is_vain` is true before
-    /// that: then blocks at the front may never be finished.
+    /// Waits until there is room for the undo data of the block at `index`: the block is the next
+    /// one, or it is near enough to the next one and little enough undo data waits. Returns false
+    /// if `is_vain` returns true before that, since the blocks below may then never be finished.
     pub fn wait_for_room(&self, index: usize, is_vain: impl Fn() -> bool) -> bool {
         let mut line = self.lock();
         let has_room =
@@ -66,8 +66,8 @@ impl<'a> Sequencer<'a> {
         true
     }
 
-    /// Takes in the undo data of the finished block at `index`, `None` if it is stored already, and
-    /// appends all whose turn it is.
+    /// Adds the undo data of the finished block at `index`, `None` if it is stored already, and
+    /// appends all undo data whose turn it is.
     pub fn finish(&self, index: usize, undo: Option<Undo>) -> Result<(), StoreError> {
         let mut line = self.lock();
         line.waiting_bytes += undo.as_ref().map_or(0, |undo| undo.record.bytes());
@@ -88,7 +88,8 @@ impl<'a> Sequencer<'a> {
         Ok(())
     }
 
-    /// How many blocks are finished without a gap, and the undo data that was written.
+    /// Returns the number of blocks that are finished without a gap, and where undo data was
+    /// written.
     pub fn into_written(self) -> (usize, Vec<UndoAt>) {
         let line = self.line.into_inner().unwrap_or_else(PoisonError::into_inner);
         (line.next, line.written)
@@ -133,13 +134,14 @@ mod tests {
         Hash([index as u8; 32])
     }
 
-    /// The undo data of every third block is stored already.
+    /// Returns the undo data of a block; that of every third block is stored already.
     fn undo(files: &BlockFiles, index: usize) -> Option<Undo> {
         let record = files.encode_undo(&payload(index), &prev(index));
         (!index.is_multiple_of(3)).then_some(Undo { file: 0, height: index as u32, record })
     }
 
-    /// A directory's files with a blk file of number 0, to which undo data can be appended.
+    /// Returns the block files of a directory with a blk file of number 0, so that undo data can be
+    /// appended.
     fn with_block(dir: &Path) -> BlockFiles {
         let files = files(dir);
         files.append_block(&[0; 100], 0, 0).unwrap();

@@ -1,4 +1,4 @@
-//! How far a join is.
+//! The state of a join: what its passes have done so far.
 
 use std::collections::HashSet;
 
@@ -7,51 +7,52 @@ use apus_leveldb::PendingTable;
 use apus_node::outcome::Counts;
 use apus_store::FlatFilePos;
 
-/// What the passes have done.
+/// What the passes of a join have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub spans: Vec<SpanState>,
-    /// Numbers of sources of records that were given up.
+    /// Numbers of the sources whose records were given up.
     pub dropped: HashSet<u32>,
-    /// How many sources of records there were so far.
+    /// Number of sources of records so far.
     pub sources: u32,
     pub paired: Paired,
-    /// How many blocks have passed all checks, from the first on.
+    /// Number of blocks that have passed all checks, from the first on.
     pub checked: usize,
-    /// How many blocks, from the first on, may have been read as assumed valid: their scripts
-    /// cannot be checked any more without reading them once again.
+    /// Number of blocks, from the first on, that may have been read as assumed valid: their scripts
+    /// can be checked only if they are read once more.
     pub assumed: usize,
-    /// Where undo data was written, for blocks that had none.
+    /// Where undo data was written for blocks that had none.
     pub undo: Vec<UndoAt>,
 }
 
-/// Undo data that the block index does not know yet: index of the block among the steps, and where
-/// it is. The block itself may move to another file later.
+/// The place of undo data that the block index does not know yet, with the index of its block among
+/// the steps. The block itself may move to another file later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UndoAt {
     pub index: u32,
     pub at: FlatFilePos,
 }
 
-/// A span of blocks, how far it is read, and what that gave.
+/// A span of blocks, how far it is read, and the counts of what was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SpanState {
-    /// The number of the source that its records have.
+    /// The source number of its records.
     pub source: u32,
     pub first: usize,
-    /// The next block to be read.
+    /// The next block to read, by index among the steps.
     pub next: usize,
     pub end: usize,
     pub read: ReadCounts,
 }
 
-/// What was read.
+/// Counts of what the first pass has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadCounts {
     pub counts: Counts,
-    /// Outputs that can be spent.
+    /// Spendable outputs that were created.
     pub created: u64,
-    /// Spends of outputs of the same block, and of the window.
+    /// Spends of outputs of the same block (`inside`), and of earlier blocks in the window
+    /// (`early`).
     pub inside: u64,
     pub early: u64,
     /// Spends that went to partitions.
@@ -68,39 +69,40 @@ impl ReadCounts {
     }
 }
 
-/// What came of the partitions.
+/// What the second pass has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Paired {
-    /// The number of the source that spent coins have.
+    /// The source number of the spent coins.
     pub source: u32,
-    /// Whether each partition is done.
+    /// For each partition, whether it is done.
     pub done: Vec<bool>,
     pub counts: PairCounts,
-    /// The tables written so far that are durable.
+    /// Tables written so far that are durable.
     pub tables: Vec<PendingTable>,
-    /// The height of the lowest block that a partition refuses.
+    /// The height of the lowest block that the second pass refuses.
     pub fault: Option<u32>,
 }
 
-/// Outputs by what became of them.
+/// Counts of outputs, by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PairCounts {
-    /// Spent by a later block.
+    /// Matched with a spend in their partition.
     pub taken: u64,
     /// Unspent, and the sum of their amounts in satoshi.
     pub left: u64,
     pub left_amount: u64,
     /// Replaced by a later coin with the same outpoint.
     pub overwritten: u64,
-    /// Coins of the UTXO set that the join began with: spent, and the sum of their amounts.
+    /// Spent coins of the UTXO set that the join began with, and the sum of their amounts in
+    /// satoshi.
     pub base_taken: u64,
     pub base_amount: u64,
-    /// Coins of that set that were replaced.
+    /// Replaced coins of the UTXO set that the join began with.
     pub base_overwritten: u64,
 }
 
 impl PairCounts {
-    /// Adds what another thread has counted.
+    /// Adds the counts of another thread.
     pub fn add(&mut self, other: &Self) {
         self.taken += other.taken;
         self.left += other.left;
@@ -113,7 +115,8 @@ impl PairCounts {
 }
 
 impl State {
-    /// Nothing is done of these spans, whose records meet in so many partitions.
+    /// Creates the state of a join that has yet to read these spans and to match this number of
+    /// partitions.
     pub fn new(spans: &[Span], partitions: usize) -> Self {
         let mut state = Self::default();
         for span in spans {
@@ -123,7 +126,7 @@ impl State {
         state
     }
 
-    /// The number of a new source of records.
+    /// Returns the number of a new source of records.
     fn new_source(&mut self) -> u32 {
         self.sources += 1;
         self.sources
@@ -134,27 +137,27 @@ impl State {
         self.spans.push(SpanState { source, first, next: first, end, read });
     }
 
-    /// Begins the second pass from nothing.
+    /// Starts the second pass over, and gives up the spent coins that it has written.
     pub fn begin_pairing(&mut self, partitions: usize) {
         self.dropped.insert(self.paired.source);
         let source = self.new_source();
         self.paired = Paired { source, done: vec![false; partitions], ..Paired::default() };
     }
 
-    /// What all spans together have read.
+    /// Returns the counts of all spans together.
     pub fn read(&self) -> ReadCounts {
         let mut all = ReadCounts::default();
         self.spans.iter().for_each(|span| all.add(&span.read));
         all
     }
 
-    /// How many blocks are read.
+    /// Returns the number of blocks that are read.
     pub fn blocks_read(&self) -> usize {
         self.spans.iter().map(|span| span.next - span.first).sum()
     }
 
-    /// Ends the work before the block at `end`. A span that was read beyond that is to be read
-    /// again, since its window has met spends of blocks that no longer count.
+    /// Ends the join before the block at index `end`. A span that was read beyond it is read again,
+    /// since spends of blocks that no longer count have taken outputs from its window.
     pub fn end_at(&mut self, end: usize) {
         let partitions = self.paired.done.len();
         let spans = std::mem::take(&mut self.spans);
@@ -202,7 +205,7 @@ mod tests {
         assert!(state.spans[1].source > sources[2]);
         assert!(state.dropped.contains(&sources[1]) && state.dropped.contains(&sources[2]));
         assert!(!state.dropped.contains(&sources[0]) && state.paired.fault.is_none());
-        // A span that ends exactly there stays as it is.
+        // A span that was read exactly up to the end is kept.
         state.spans[1].next = 12;
         state.end_at(12);
         assert_eq!((state.spans[1].next, state.spans[1].end), (12, 12));

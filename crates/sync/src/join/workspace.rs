@@ -1,4 +1,4 @@
-//! What a join works with, from its beginning to its end.
+//! The files, memory and state of a join, from its beginning to its end.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ use super::saved::{Key, Saved, ToSave};
 use super::state::{State, UndoAt};
 use crate::sealed::{begun_again, unreadable};
 
-/// Most of the spill is read again soon, and all of it is deleted: what fits in memory need never
-/// reach the disk.
+/// The spill file goes through the page cache: most of it is read again soon, and all of it is
+/// deleted, so what fits in memory need never reach the disk.
 const CACHING: Caching = Caching::PageCache;
 
-/// The parts of a join.
+/// The files, memory and state of a join.
 pub(super) struct Workspace {
     disk: Disk,
-    /// The file that progress is saved in.
+    /// The file of saved work.
     progress: PathBuf,
-    /// The directory of the records.
+    /// The directory of the spill file.
     spill: PathBuf,
     key: Key,
     pub parts: Parts,
     pub layout: Layout,
     pub memory: Memory,
-    /// By which blocks are known when they are read again. Fresh for each join, so that nobody who
-    /// makes a block, or a disk, knows it.
+    /// The key of the hashes by which blocks are recognised when they are read again. It is random
+    /// for each join, so that no miner and no disk can predict it.
     pub hash_key: HashKey,
     pub state: State,
     /// Time from one save to the next.
@@ -46,9 +46,8 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Takes up what an interrupted join has saved, if that was the same work and the blocks that
-    /// it counts are stored where they were; else begins from nothing. Where saved work is damaged
-    /// or gone, `observer` is told.
+    /// Carries on from saved work, if it is of the same join and its blocks are stored where they
+    /// were; otherwise begins from nothing. Tells `observer` if saved work is damaged or gone.
     ///
     /// # Errors
     /// The disk fails.
@@ -85,7 +84,7 @@ impl Workspace {
         let sizes: Vec<u64> = plan.steps.iter().map(|step| step.weight).collect();
         let layout = Layout::new(plan.first_height, &sizes, memory);
         let spill = node.options.spill_path();
-        // Where nothing can be written, the join ends before it begins.
+        // If nothing can be written there, the join fails before it begins.
         node.dir.disk().create_dir_all(&spill)?;
         directory::note(node.dir.disk(), &node.options)?;
         let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
@@ -112,15 +111,15 @@ impl Workspace {
         Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
     }
 
-    /// Saves the progress: records and spent coins, and then the file that names their places. What
-    /// else it names is durable already: block files, undo data, and the tables in the state. After
-    /// a crash in between, the progress saved before counts, whose places are still good. No worker
-    /// may run.
+    /// Saves the work: records and spent coins, and then the file `progress`, which names their
+    /// places. What else it names must be durable already: block files, undo data, and the tables
+    /// in the state. After a crash in between, the work saved before counts, and its places are
+    /// still valid. No worker may run during a save.
     ///
     /// # Errors
     /// The disk fails.
     pub fn save(&mut self, plan: &Plan, tree: &Tree, ledger: &Ledger) -> Result<(), StoreError> {
-        // A plan may have ended below a block since it was made.
+        // The plan may have been ended below a block since it was made.
         self.key.target = tree.node(plan.steps[plan.steps.len() - 1].id).hash;
         let room = self.parts.take_forgotten();
         let parts = self.parts.save()?;
@@ -138,30 +137,31 @@ impl Workspace {
         self.parts.release(room)
     }
 
-    /// Bytes written to the spill file.
+    /// Returns the bytes written to the spill file.
     pub fn spilled_bytes(&self) -> u64 {
         self.parts.bytes_written()
     }
 
-    /// Removes everything, after the commit.
+    /// Removes the saved work and all temporary files.
     ///
     /// # Errors
     /// The disk fails.
     pub fn remove(self, options: &Options) -> Result<(), StoreError> {
-        // The progress goes first: it must not name a file that is gone.
+        // Saved work is removed first: it must not name a file that is gone.
         let Self { disk, progress, spill, parts, .. } = self;
         directory::remove_progress(&disk, &progress)?;
         parts.destroy()?;
         directory::remove(&disk, &[options.join_path(), spill])
     }
 
-    /// Whether the error is that temporary files are not what this or an earlier run has written.
+    /// Returns whether the error says that temporary files differ from what this or an earlier run
+    /// wrote.
     pub fn is_damaged(&self, error: &StoreError) -> bool {
         error.source.is_none() && error.path.starts_with(&self.spill)
     }
 
-    /// Ends the work for an error of the disk. If a later run has nothing to carry on from, all
-    /// room is given back; a full disk is told with what it takes to go on.
+    /// Ends the join after an error of the disk, and returns the error. Removes all temporary files
+    /// if there is no saved work to carry on from. The error of a full disk says how to continue.
     pub fn fail(self, options: &Options, plan: &Plan, mut error: StoreError) -> StoreError {
         let is_saved = self.progress.is_file();
         if error.is_full() {
@@ -191,8 +191,8 @@ impl Workspace {
         error
     }
 
-    /// Gives up what an interrupted join has left, and cuts rev files back to what the block index
-    /// names.
+    /// Gives up an interrupted join: removes what it has left, and cuts rev files back to what the
+    /// block index names.
     ///
     /// # Errors
     /// The disk fails.
@@ -205,8 +205,8 @@ impl Workspace {
         tracing::debug!(target: "blockstorage", "giving up an interrupted join");
         let saved = directory::load(&disk, &node.options)?;
         let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
-        // The progress goes first: after a crash it must name nothing that is gone. The directories
-        // go last, since they say that there is something to give up.
+        // Saved work is removed first: after a crash it must not name anything that is gone. The
+        // directories are removed last, since they show that there is something to give up.
         directory::remove_progress(&disk, &progress_path(&node.options))?;
         node.chainstate.remove_pending(&tables)?;
         let named = node.ledger.records.iter().filter_map(IndexRecord::undo_pos);
@@ -217,8 +217,8 @@ impl Workspace {
     }
 }
 
-/// The target of an interrupted join that a run on `node` carries on, if that is an ancestor of
-/// `target` or that block, and how far the join is, as a share of its work.
+/// Returns the target of an interrupted join that a run on `node` can carry on, if it is `target`
+/// or an ancestor of it, and the share of the join's work that is done.
 ///
 /// # Errors
 /// The disk fails.
@@ -230,13 +230,14 @@ pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>,
         && saved.key == key(node, found)
         && may_carry_on_at(&saved.spill, &node.options);
     let all = saved.state.spans.last().map_or(0, |span| span.end).max(1);
-    // The first pass takes about as long as the other two.
+    // The first pass takes about as long as the other two together.
     let done = (saved.state.blocks_read() + saved.state.checked) as f64 / (2 * all) as f64;
     Ok(fits.then_some(SavedTarget { target: found, done: done.min(1.0) }))
 }
 
-/// The height of the last block of an interrupted join that could be carried on but for blocks
-/// that are neither stored nor in a source; `None` too if the user wants none of these blocks.
+/// Returns the height of the last block of an interrupted join that could carry on if it did not
+/// lack blocks, which are neither stored nor in a source. Returns `None` too if the user wants none
+/// of these blocks.
 ///
 /// # Errors
 /// The disk fails.
@@ -246,11 +247,11 @@ pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     let end = tip + saved.state.spans.last().map_or(0, |span| span.end) as u32;
     let wanted = end.min(node.options.stop_at_height.unwrap_or(u32::MAX));
     let available = tree.best_candidate().map_or(tip, |best| tree.node(best).height);
-    // A block that a better branch has replaced is not wanted any more.
+    // A target that is no longer on the best chain of headers is not wanted.
     let is_best = tree.find(&saved.key.target).is_none_or(|target| {
         tree.ancestor(tree.best_header(), tree.node(target).height) == Some(target)
     });
-    // Blocks come from elsewhere only to a UTXO set that is worked on in place.
+    // Only a join that changes the UTXO set in place takes blocks from elsewhere.
     let is_lacking = is_best
         && available < wanted
         && !node.ledger.pruning.is_pruned
@@ -261,7 +262,7 @@ pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     Ok(is_lacking.then_some(end))
 }
 
-/// What an interrupted join was about.
+/// The target of an interrupted join, and how far the join got.
 #[derive(Clone, Copy, Debug)]
 pub struct SavedTarget {
     /// The last block of the join.
@@ -270,13 +271,14 @@ pub struct SavedTarget {
     pub done: f64,
 }
 
-/// Whether a join whose records are in the directory `spill` may carry on there: always, unless the
-/// user names another place.
+/// Returns whether a join with its records in the directory `spill` may carry on there: always,
+/// unless the user names another directory.
 fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
     options.spill_dir.is_none() || spill == options.spill_path()
 }
 
-/// What a join from the tip of `node` to `target` has in common with one that it can carry on.
+/// Returns the key of a join from the tip of `node` to `target`. It can carry on from saved work
+/// with the same key.
 fn key(node: &Node, target: BlockId) -> Key {
     let base = node.tree.node(node.tip()).hash;
     let target = node.tree.node(target).hash;
@@ -286,12 +288,13 @@ fn key(node: &Node, target: BlockId) -> Key {
     Key { base, target, kind }
 }
 
-/// Whether the UTXO set is worked on where it is, instead of a new one next to it.
+/// Returns whether the join changes the existing UTXO set, instead of building a new one next to
+/// it.
 fn is_in_place(node: &Node) -> bool {
     node.chainstate.dir() == node.dir.chainstate_path()
 }
 
-/// Whether saved progress is of the blocks of the plan, where they are stored now.
+/// Returns whether saved work is of the blocks of the plan, and these are stored where they were.
 fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
     let mut next = 0;
     let spans = &saved.state.spans;
@@ -306,8 +309,8 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
         && saved.positions == positions(&saved.state, plan, &node.ledger.records)
 }
 
-/// Whether the rev files still reach beyond all of this undo data: whoever gave up the join has cut
-/// them.
+/// Returns whether the rev files still have all of this undo data: they are cut when a join is
+/// given up.
 fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
     let infos = node.files.infos();
     let is_there = |UndoAt { at, .. }: &UndoAt| {
@@ -316,7 +319,7 @@ fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
     undo.iter().all(is_there)
 }
 
-/// Double SHA-256 of the positions of all blocks that are read.
+/// Returns the double SHA-256 of the positions of all blocks that are read.
 fn positions(state: &State, plan: &Plan, records: &[IndexRecord]) -> Hash {
     let mut hasher = Sha256d::default();
     for index in state.spans.iter().flat_map(|span| span.first..span.next) {
@@ -327,19 +330,19 @@ fn positions(state: &State, plan: &Plan, records: &[IndexRecord]) -> Hash {
     hasher.finish()
 }
 
-/// The memory that a join may take, and its threads.
+/// Returns the memory that a join may take, and its number of threads.
 fn memory(node: &Node) -> Memory {
     let workers = threads::workers(node.options.threads);
     Memory { bytes: node.ledger.cache_bytes_max, workers }
 }
 
-/// Whether the system has refused to read what may be whole, rather than the file being gone or
-/// other than it was.
+/// Returns whether the operating system failed to read a file that may be intact, as opposed to a
+/// file that is missing or changed.
 fn is_refused(error: &StoreError) -> bool {
     error.source.as_ref().is_some_and(|source| source.kind() != io::ErrorKind::NotFound)
 }
 
-/// Words for what becomes of the work done before a disk was full.
+/// Returns the words of a full disk's error that say what is kept.
 fn kept(is_saved: bool) -> &'static str {
     match is_saved {
         true => "what was saved is kept; run the same command to continue",

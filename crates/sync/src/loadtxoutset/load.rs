@@ -1,4 +1,4 @@
-//! A listed snapshot as the UTXO set that bitcoind works with, unproved: what Core's
+//! Loads a listed snapshot, unproved, as the UTXO set that bitcoind works with: writes what Core's
 //! `loadtxoutset` leaves in a directory.
 
 use std::path::Path;
@@ -24,8 +24,8 @@ use apus_wire::{AssumeutxoData, Network};
 
 use crate::claim::of_read;
 
-/// Loads a listed snapshot into an opened directory, in which [`check_base`] allows it, and returns
-/// the number of its coins. `None` if it was stopped. If it ends early, nothing is left.
+/// Loads a listed snapshot into an opened directory for which [`check_base`] allows it, and returns
+/// the number of its coins; `None` if stopped. If it ends early, nothing is left.
 ///
 /// # Errors
 /// The snapshot is damaged, or its coins have another hash than the listed one; or the disk fails.
@@ -37,7 +37,7 @@ pub fn load(
 ) -> Result<Option<u64>, SyncError> {
     let (disk, network_dir) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
     let directory = network_dir.join(DIRECTORY);
-    // bitcoind or a crash may have left coins here, which it would not remove.
+    // bitcoind or a crash may have left coins here, which bitcoind would not remove.
     Chainstate::destroy(&disk, &directory)?;
     let task = Task { node, file, listed, watch };
     let written = task.write(&disk, &directory).map_err(|error| of_read(file.path(), error));
@@ -55,8 +55,8 @@ pub fn load(
     loaded
 }
 
-/// What Core's chain parameters list for the base block of a snapshot; if they list nothing, what
-/// they list.
+/// Returns what Core's chain parameters list for the base block of a snapshot. If they do not list
+/// it, returns a message with the heights that they list.
 pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, String> {
     let base = file.head().base;
     network.assumeutxo_at(&base).copied().ok_or_else(|| {
@@ -69,7 +69,8 @@ pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, 
     })
 }
 
-/// Whether bitcoind takes a snapshot of this base block here; if not, why.
+/// Returns whether bitcoind accepts a snapshot of this base block here; if not, the inner error
+/// says why.
 ///
 /// # Errors
 /// The UTXO set in use cannot be read.
@@ -116,7 +117,8 @@ pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), Str
 }
 
 /// Makes the headers up to the base block, and a best block of `chainstate`, durable as bitcoind
-/// needs them: it demands of every block of a chain that it was stored with its witnesses.
+/// needs them: from the segwit height on, it requires of every block of a chain that it was stored
+/// with its witnesses.
 fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<(), StoreError> {
     let base = node.tree.find(base);
     let branch: Vec<BlockId> =
@@ -129,13 +131,13 @@ fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<()
     }
     let (shared, ledger) = node.split();
     match ledger.builds_anew {
-        // The set in use has a best block.
+        // The UTXO set in use has a best block.
         true => ledger.write_index(shared.files, shared.tree),
         false => ledger.commit(&shared, observer),
     }
 }
 
-/// The writing of the tables.
+/// The task of writing a snapshot's coins to tables.
 struct Task<'a> {
     node: &'a Node,
     file: &'a SnapshotFile,
@@ -144,8 +146,8 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Writes the coins into new tables, which are durable in the end, and compares their hash with
-    /// the listed one; `None` if it was stopped.
+    /// Writes the coins to new tables, which are durable at the end, and compares their hash with
+    /// the listed one. Returns the number of coins; `None` if stopped.
     fn write(&self, disk: &Disk, directory: &Path) -> Result<Option<u64>, SnapshotReadError> {
         let options = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), directory, options)?;
@@ -174,7 +176,7 @@ impl Task<'_> {
         Ok(Some(self.file.head().coins))
     }
 
-    /// All pieces of the file, and whether they are in the order of the tables; `None` if it was
+    /// Returns all pieces of the file, and whether they are in the order of the tables; `None` if
     /// stopped.
     fn cut(&self) -> Result<Option<(Vec<SnapshotPiece<'_>>, bool)>, SnapshotError> {
         let (mut pieces, mut all) = (self.file.pieces(), Vec::new());
@@ -188,8 +190,8 @@ impl Task<'_> {
         Ok(Some((all, pieces.is_sorted())))
     }
 
-    /// Compares the hash of coins that are in order with the listed one; `None` if it was stopped,
-    /// or `failed` was raised.
+    /// Compares the hash of coins that are in order with the listed one. Returns `None` if stopped,
+    /// or if `failed` was raised.
     fn hash(
         &self,
         pieces: &[SnapshotPiece],
@@ -209,8 +211,8 @@ impl Task<'_> {
         self.check(&stats).map(Some)
     }
 
-    /// Compares the hash of coins that are in another order with the listed one, and sorts them, as
-    /// far as they have no room in memory in a temporary file; `None` if it was stopped.
+    /// Compares the hash of coins that are in another order with the listed one, and sorts them,
+    /// those that do not fit in memory in a temporary file. Returns `None` if stopped.
     fn hash_and_sort(&self) -> Result<Option<Gathered>, SnapshotReadError> {
         let report = |share| self.report_reading(share);
         let watch = ShareWatch { report: &report, stop: self.watch.stop };

@@ -1,6 +1,6 @@
-//! A UTXO set for bitcoind while a sync proves a snapshot: where that takes long, since blocks up
-//! to the base block are missing, the snapshot is loaded first, and whoever stops the sync has a
-//! node.
+//! A UTXO set for bitcoind while a sync proves a snapshot. If blocks up to the base block are
+//! missing, the proof takes long; the snapshot is then loaded first, so that the user has a node
+//! when the sync is stopped.
 
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
@@ -14,9 +14,9 @@ use super::load::{check_base, listed, load};
 use crate::claim::Claim;
 use crate::swift;
 
-/// Loads the snapshot that the blocks are about to prove, if some of them are missing here, as
-/// `apus snapshot load` does. Where bitcoind would not take it, the user is told why, and the sync
-/// goes on without.
+/// Loads the snapshot that the blocks are about to prove, as `apus snapshot load` does, if some of
+/// these blocks are missing here. If bitcoind would not accept it, the user is told why, and the
+/// sync goes on without it.
 ///
 /// # Errors
 /// The snapshot is damaged, or its coins have another hash than the listed one; or the disk fails.
@@ -61,14 +61,14 @@ pub fn load_while_missing(
     Ok(())
 }
 
-/// Whether bitcoind works here with the snapshot that the blocks are to prove.
+/// Returns whether bitcoind's UTXO set here is that of the snapshot of `claim`.
 pub fn is_loaded(node: &Node, claim: &Claim) -> bool {
     let Claim::Snapshot(file) = claim else { return false };
     node.ledger.snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
 }
 
-/// Whether a block up to `base` is neither stored nor in a source, so that peers have to send it,
-/// or nobody can.
+/// Returns whether a block up to `base` is neither stored nor in a source, so that it has to come
+/// from peers, if any has it.
 fn lacks_blocks(node: &Node, base: BlockId) -> bool {
     let above_genesis = node.tree.ancestors(base).take_while(|id| *id != node.tree.genesis());
     above_genesis.into_iter().any(|id| step(node, id).is_none_or(|step| step.place == Place::Peers))

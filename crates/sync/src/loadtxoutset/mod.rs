@@ -1,4 +1,5 @@
-//! A listed snapshot as the UTXO set that bitcoind works with, unproved (Core's `loadtxoutset`).
+//! Loads a snapshot that Core's chain parameters list, unproved, as the UTXO set that bitcoind
+//! works with (Core's `loadtxoutset`).
 
 mod load;
 mod meanwhile;

@@ -8,43 +8,44 @@ use apus_disk::{SpillFile, StoreError};
 use apus_hash::Hash;
 use rayon::prelude::*;
 
-/// The bytes before the coins of a spilled record: how many there are, and the txid.
+/// Bytes of a spilled record before its coins: the length of the coins in bytes, and the txid.
 const HEAD_BYTES: usize = 4 + 32;
-/// More bytes than the coins that one block creates can have. Without witnesses a block has at most
-/// a million bytes. An output takes nine bytes and its script there; its coin, in the form of a
-/// snapshot, at most twenty bytes and the script.
+/// An upper bound on the bytes of the coins that one block creates. Without witnesses, a block has
+/// at most a million bytes. An output takes nine bytes and its script there; its coin takes at most
+/// twenty bytes and the script in a snapshot.
 const BLOCK_BYTES_MAX: usize = 1 << 24;
-/// Offsets in a run have 32 bits, and one more record has less than half as much.
+/// Maximum bytes of a run without its last record: offsets in a run have 32 bits, and one more
+/// record takes less than half of that.
 const RUN_BYTES_MAX: usize = u32::MAX as usize / 2;
 /// Bytes of a run that are written at a time.
 const WRITE_BYTES: usize = 128 << 10;
-/// How many records ahead memory is asked for.
+/// How many records ahead memory is prefetched.
 const AHEAD: usize = 8;
-/// Heights for which a thread keeps the places of their records in each spilled run. Blocks come
-/// about in the order of their heights, so that most find those of the block before: 4 KiB for each
-/// run, where all heights of mainnet would take 4 MB.
+/// Heights for which a thread keeps the places of their records in each spilled run: 4 KiB for each
+/// run, where all heights of mainnet would take 4 MB. Blocks come roughly in order of height, so
+/// that most find the places that were read for the block before.
 const HEIGHTS_AT_ONCE: u32 = 1024;
 
-/// The coins of some transactions that one thread has collected: sorted runs on disk, and the
-/// latest ones in the file of the snapshot, which is mapped into memory.
+/// The coins that one thread has collected: sorted runs on disk, and the latest ones in the file of
+/// the snapshot, which is mapped into memory.
 pub struct HeightCollector<'a> {
     spill: Arc<SpillFile>,
     /// The height of the last block.
     height: u32,
     held: Held<'a>,
-    /// The bytes of the records held.
+    /// Bytes of the records held.
     bytes: usize,
-    /// The most bytes that are held.
+    /// Maximum bytes of the records held.
     bytes_max: usize,
     spilled: Vec<Spilled>,
 }
 
-/// The coins of one transaction that one block created.
+/// The coins of one transaction, created by one block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
     /// The height of the block.
     height: u32,
-    /// Where the txid is, see [`Held::at`].
+    /// Where the txid is; see [`Held::at`].
     at: u64,
     /// The bytes of the coins.
     len: u32,
@@ -52,26 +53,27 @@ struct Record {
 
 /// Records in memory.
 struct Held<'a> {
-    /// The file, where a record is the txid, the number of its coins as a CompactSize, and the
-    /// coins.
+    /// The file of the snapshot, where a record is the txid, the number of its coins as a
+    /// CompactSize, and the coins.
     file: &'a [u8],
-    /// More of the same, of coins that do not stand in the file so.
+    /// More records in this form, of coins that the file has in another form.
     others: Vec<u8>,
     records: Vec<Record>,
 }
 
-/// A run in the temporary file: records in the order of their heights.
+/// A run in the temporary file: records in order of height.
 struct Spilled {
     spill: Arc<SpillFile>,
-    /// Where the file has, for each height and the one after the last, the offset of its first
-    /// record from `records`.
+    /// Where the offsets of records begin: for each height, and the one after the last, that of its
+    /// first record, counted from `records`.
     starts: u64,
     /// Where the records begin.
     records: u64,
 }
 
 impl Held<'_> {
-    /// The bytes from `at` on: of the file, or beyond its end of the others.
+    /// Returns the bytes from `at` on: of the file, or of `others` if `at` is beyond the file's
+    /// end.
     fn at(&self, at: u64) -> &[u8] {
         match (at as usize).checked_sub(self.file.len()) {
             None => &self.file[at as usize..],
@@ -79,7 +81,7 @@ impl Held<'_> {
         }
     }
 
-    /// Calls `each` with the parts of every record, as they are spilled.
+    /// Calls `each` with the length, the txid and the coins of every record, as they are spilled.
     fn for_each_record<E>(
         &self,
         records: &[Record],
@@ -104,8 +106,8 @@ impl Held<'_> {
 }
 
 impl<'a> HeightCollector<'a> {
-    /// A collector of the coins of `file` that blocks up to `height` have created. It holds about
-    /// `bytes_max` bytes, or one record.
+    /// Creates a collector of the coins of `file` that blocks up to `height` created. It holds
+    /// about `bytes_max` bytes, or one record.
     pub fn new(file: &'a [u8], spill: SpillFile, height: u32, bytes_max: usize) -> Self {
         Self {
             spill: Arc::new(spill),
@@ -128,7 +130,7 @@ impl<'a> HeightCollector<'a> {
             let others = &mut self.held.others;
             let at = self.held.file.len() + others.len();
             others.extend_from_slice(&group.txid.0);
-            // In the place of their number.
+            // A placeholder for the number of coins.
             others.push(0);
             let start = others.len();
             coins.iter().for_each(|(vout, coin)| GroupCoins::put(others, *vout, &coin.parts()));
@@ -182,7 +184,7 @@ impl<'a> HeightCollector<'a> {
         Ok(())
     }
 
-    /// The records held, sorted, and the spilled runs.
+    /// Returns the records held, sorted, and the spilled runs.
     fn finish(mut self) -> (Held<'a>, Vec<Spilled>) {
         self.held.records.sort_unstable();
         (self.held, self.spilled)
@@ -190,7 +192,7 @@ impl<'a> HeightCollector<'a> {
 }
 
 impl Held<'_> {
-    /// The records of a height; all are sorted.
+    /// Returns the records of a height. All records must be sorted.
     fn of_height(&self, height: u32) -> &[Record] {
         let start = self.records.partition_point(|record| record.height < height);
         let len = self.records[start..].partition_point(|record| record.height == height);
@@ -199,7 +201,7 @@ impl Held<'_> {
 }
 
 impl Spilled {
-    /// The bytes of the offset of a height's first record.
+    /// Bytes of the offset of a height's first record.
     const START_BYTES: u64 = size_of::<u32>() as u64;
 
     /// Appends the offsets of the first records of `heights`, and of the height after them, to
@@ -219,8 +221,8 @@ struct Starts {
 }
 
 impl Starts {
-    /// The places of a height's records in the spilled run number `run`, counted from where its
-    /// records begin. The height is one of these heights.
+    /// Returns the range of a height's records in the spilled run number `run`, counted from where
+    /// its records begin. The height must be one of `heights`.
     fn of(&self, run: usize, height: u32) -> Range<u32> {
         let (starts, _) = self.bytes.as_chunks();
         let at = run * (self.heights.len() + 1) + (height - self.heights.start) as usize;
@@ -228,7 +230,7 @@ impl Starts {
     }
 }
 
-/// All coins of a snapshot, to be had by the block that created them.
+/// All coins of a snapshot, to be loaded by the block that created them.
 pub struct CoinsByHeight<'a> {
     held: Vec<Held<'a>>,
     spilled: Vec<Spilled>,
@@ -237,8 +239,8 @@ pub struct CoinsByHeight<'a> {
 }
 
 impl<'a> CoinsByHeight<'a> {
-    /// The coins that all threads have collected, of blocks up to the same height. Those in memory
-    /// are sorted on the caller's pool.
+    /// Takes the coins that all threads have collected, of blocks up to the same height, and sorts
+    /// those in memory on the caller's thread pool.
     pub fn new(collectors: Vec<HeightCollector<'a>>) -> Self {
         let height = collectors.first().map_or(0, |collector| collector.height);
         let finished = collectors.into_par_iter().map(HeightCollector::finish);
@@ -246,9 +248,9 @@ impl<'a> CoinsByHeight<'a> {
         Self { held, spilled: spilled.into_iter().flatten().collect(), height }
     }
 
-    /// Puts the coins of the block at a height, which is not above the last one, into `coins`, in
-    /// the place of what that held. Returns whether a block can have so many; nothing is loaded
-    /// otherwise.
+    /// Replaces the content of `coins` with the coins of the block at a height, which must not be
+    /// above the last one. Returns false, and loads nothing, if they are more than a block can
+    /// create.
     pub fn load(&self, height: u32, coins: &mut BlockCoins) -> Result<bool, StoreError> {
         coins.clear();
         self.read_starts(height, &mut coins.starts)?;
@@ -275,14 +277,15 @@ impl<'a> CoinsByHeight<'a> {
         Ok(true)
     }
 
-    /// Has `starts` know the place of a height's records in each spilled run.
+    /// Reads the places of a height's records in each spilled run into `starts`, unless they are
+    /// there.
     fn read_starts(&self, height: u32, starts: &mut Starts) -> Result<(), StoreError> {
         if starts.heights.contains(&height) {
             return Ok(());
         }
         let first = height - height % HEIGHTS_AT_ONCE;
         let heights = first..(first + HEIGHTS_AT_ONCE).min(self.height + 1);
-        // After an error it knows nothing.
+        // After an error, `starts` has no heights.
         starts.heights = 0..0;
         starts.bytes.clear();
         self.spilled.iter().try_for_each(|run| run.read_starts(&heights, &mut starts.bytes))?;
@@ -291,13 +294,13 @@ impl<'a> CoinsByHeight<'a> {
     }
 }
 
-/// The coins of one block that a snapshot has. It is filled by one [`CoinsByHeight`] alone.
+/// The coins that a snapshot has of one block. They must be loaded from one [`CoinsByHeight`] only.
 #[derive(Default)]
 pub struct BlockCoins {
     starts: Starts,
     bytes: Vec<u8>,
-    /// For each transaction the first bytes of its txid and the offset of its record, in the order
-    /// of the txids.
+    /// For each transaction, the first bytes of its txid and the offset of its record, in order of
+    /// txid.
     txs: Vec<(u64, u32)>,
 }
 
@@ -307,23 +310,23 @@ impl BlockCoins {
         self.txs.clear();
     }
 
-    /// The number of transactions with coins.
+    /// Returns the number of transactions with coins.
     pub fn tx_count(&self) -> usize {
         self.txs.len()
     }
 
-    /// The coins of a transaction, in ascending order of outputs. A coin that the snapshot has more
-    /// than once comes as often.
+    /// Returns the coins of a transaction, in ascending order of outputs. A coin that the snapshot
+    /// has more than once is returned as often.
     pub fn of_tx(&self, txid: &Hash) -> Option<GroupCoins<'_>> {
         let prefix = prefix(txid);
         let start = self.txs.partition_point(|(other, _)| *other < prefix);
-        // Few share so many bytes of their ids.
+        // Few transactions share the first eight bytes of a txid.
         let mut same = self.txs[start..].iter().take_while(|(other, _)| *other == prefix);
         let (_, at) = same.find(|(_, at)| self.txid_at(*at) == *txid)?;
         Some(self.coins_at(*at))
     }
 
-    /// The transactions, in the order of their txids.
+    /// Returns the txids of transactions with coins, in ascending order.
     pub fn txids(&self) -> impl Iterator<Item = Hash> + '_ {
         self.txs.iter().map(|(_, at)| self.txid_at(*at))
     }
@@ -342,7 +345,7 @@ impl BlockCoins {
         &bytes[..HEAD_BYTES + len as usize]
     }
 
-    /// Makes the index of the records in `bytes`.
+    /// Builds the index of the records in `bytes`.
     fn index(&mut self) {
         self.txs.clear();
         let mut at = 0;
@@ -351,7 +354,7 @@ impl BlockCoins {
             at += self.record_at(at as u32).len();
         }
         let mut txs = std::mem::take(&mut self.txs);
-        // Those of one run are in the order of the file, which mostly is that of the txids.
+        // The records of one run are in the order of the file, which is mostly that of the txids.
         txs.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| self.txid_at(a.1).cmp(&self.txid_at(b.1))));
         let is_same =
             |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && self.txid_at(a.1) == self.txid_at(b.1);
@@ -362,8 +365,8 @@ impl BlockCoins {
         }
     }
 
-    /// Makes one record of the coins of each transaction, which stand apart in an unsorted
-    /// snapshot.
+    /// Merges the coins of each transaction into one record: an unsorted snapshot may have them
+    /// apart.
     fn merge(&mut self) {
         let (mut bytes, mut txs) = (Vec::new(), Vec::new());
         for of_tx in self.txs.chunk_by(|a, b| self.txid_at(a.1) == self.txid_at(b.1)) {
@@ -381,7 +384,7 @@ impl BlockCoins {
     }
 }
 
-/// The first eight bytes of a txid, as a number that sorts as they do.
+/// Returns the first eight bytes of a txid as a number that sorts like them.
 fn prefix(txid: &Hash) -> u64 {
     u64::from_be_bytes(*txid.0.first_chunk().expect("a txid has 32 bytes"))
 }
@@ -400,7 +403,7 @@ mod tests {
 
     const HEIGHT: u32 = 90;
 
-    /// A snapshot of these coins, in this order.
+    /// Returns a snapshot of these coins, in this order.
     fn file(coins: &[(OutPoint, Coin)]) -> Vec<u8> {
         let mut written = SnapshotCoins::default();
         coins.iter().for_each(|(outpoint, coin)| written.push(outpoint, coin));
@@ -417,7 +420,7 @@ mod tests {
         piece.for_each_group(each).unwrap();
     }
 
-    /// Reads a snapshot with so many collectors, and returns the coins of each block.
+    /// Reads a snapshot with `threads` collectors, and returns the coins of each block.
     fn by_height(bytes: &[u8], bytes_max: usize, threads: usize) -> Vec<Vec<(OutPoint, Coin)>> {
         let dir = tempfile::tempdir().unwrap();
         let spill = |n| SpillFile::unlinked(&dir.path().join("out"), &format!(".test-{n}"));
@@ -461,12 +464,13 @@ mod tests {
         let mut random = Random(5);
         let mut coins = Vec::new();
         for n in 0..700u32 {
-            // Two of three share the first bytes of their txid with another one.
+            // Three transactions each share the first bytes of their txids.
             let mut txid = Hash(random.bytes(32).try_into().unwrap());
             txid.0[..8].copy_from_slice(&u64::from(n / 3).to_be_bytes());
             let height = random.below(u64::from(HEIGHT) + 1) as u32;
             for vout in 0..1 + random.below(4) as u32 {
-                // In some, a coin is of another block: no snapshot of a chain has that.
+                // In some transactions, coins are of different blocks, which no snapshot of a chain
+                // has.
                 let height = if n % 50 == 1 { (height + vout) % HEIGHT } else { height };
                 let script = random.bytes(20 + n as usize % 6);
                 coins.push((
@@ -482,7 +486,7 @@ mod tests {
         expected.values_mut().for_each(|coins| coins.sort_by_key(|(outpoint, _)| *outpoint));
         let expected: Vec<_> =
             (0..=HEIGHT).map(|height| expected.remove(&height).unwrap_or_default()).collect();
-        // In order; then the coins of one transaction stand apart, and finally backwards.
+        // In order; then with the coins of one transaction apart; then backwards.
         let mut orders = vec![coins.clone()];
         coins.sort_by_key(|(outpoint, _)| (outpoint.vout % 2, outpoint.txid));
         orders.push(coins.clone());
@@ -496,7 +500,7 @@ mod tests {
         }
     }
 
-    /// The places of all heights in 30 runs take 120 MB.
+    /// The places of all heights in 30 runs would take 120 MB.
     #[test]
     #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/status")]
     fn many_runs_of_a_long_chain_take_little_memory() {
@@ -527,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coin_that_is_there_twice_comes_twice_and_too_many_do_not_come() {
+    fn duplicate_coins_are_loaded_twice_and_too_many_are_refused() {
         let txid = Hash([8; 32]);
         let coin = |vout, len| (OutPoint { txid, vout }, Coin::new(1, &vec![1; len], 5, false));
         let apart = (OutPoint { txid: Hash([9; 32]), vout: 0 }, Coin::new(1, &[], 5, true));

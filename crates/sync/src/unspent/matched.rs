@@ -1,4 +1,5 @@
-//! Which outputs of a block a snapshot has as coins, each compared with what the block creates.
+//! Finds the outputs of a block that are coins of a snapshot, and compares each coin with what the
+//! block creates.
 
 use apus_coins::GroupCoins;
 use apus_hash::Hash;
@@ -6,31 +7,32 @@ use apus_wire::{OutPoint, OutputView};
 
 use super::by_height::BlockCoins;
 
-/// A coin that a snapshot has of a block, and the block does not create so.
+/// A coin that a snapshot has of a block, but that differs from what the block creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// The block has no such output, or nobody can spend it, or the snapshot has it twice.
+    /// The block has no such output, the output is unspendable, or the snapshot has the coin twice.
     Unknown(OutPoint),
-    /// The block creates it with another amount or script, or it is of a coinbase in one alone.
+    /// The block creates the output with another amount or script, or only one of the two is of a
+    /// coinbase.
     Changed(OutPoint),
 }
 
-/// The coins that a snapshot has of a block, next to the block's outputs: all have to be of this
-/// block, and the same as it creates them.
+/// Compares the coins that a snapshot has of a block with the block's outputs: every coin must be
+/// an output of the block, unchanged.
 pub struct Matching<'a> {
     coins: &'a BlockCoins,
     height: u32,
-    /// How many transactions with coins have begun.
+    /// Number of transactions with coins that have begun.
     begun: usize,
     txid: Hash,
-    /// The coins of the latest transaction that have not been met.
+    /// The coins of the latest such transaction that have not been matched.
     left: GroupCoins<'a>,
-    /// The output of the next of them.
+    /// The output index of the next coin in `left`.
     next: Option<u32>,
 }
 
 impl<'a> Matching<'a> {
-    /// Nothing is met of the coins of the block at `height`.
+    /// Begins the comparison for the block at `height`.
     pub fn new(coins: &'a BlockCoins, height: u32) -> Self {
         let (txid, left) = (Hash::default(), GroupCoins::default());
         Self { coins, height, begun: 0, txid, left, next: None }
@@ -39,7 +41,7 @@ impl<'a> Matching<'a> {
     /// Begins the next transaction of the block.
     ///
     /// # Errors
-    /// A coin of the one before has not been met.
+    /// A coin of the previous transaction matches no output.
     #[inline]
     pub fn begin_tx(&mut self, txid: &Hash) -> Result<(), Mismatch> {
         self.end_tx()?;
@@ -52,10 +54,11 @@ impl<'a> Matching<'a> {
         Ok(())
     }
 
-    /// Whether the next output, which can become a coin, is one of the snapshot's.
+    /// Returns whether the next output, which must be one that becomes a coin, is a coin of the
+    /// snapshot.
     ///
     /// # Errors
-    /// It is, and is another coin there than the block creates.
+    /// The coin of the snapshot differs from what the block creates.
     #[inline]
     pub fn meet(
         &mut self,
@@ -81,10 +84,10 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// The end of the block, whose transactions are `txids`.
+    /// Ends the block, whose transactions are `txids`.
     ///
     /// # Errors
-    /// A coin has not been met.
+    /// A coin matches no output of the block.
     pub fn end(&self, txids: &[Hash]) -> Result<(), Mismatch> {
         self.end_tx()?;
         if self.begun == self.coins.tx_count() {
@@ -132,7 +135,7 @@ mod tests {
         loaded
     }
 
-    /// The indices of the outputs that `coins` has.
+    /// Returns the indices of the outputs that are in `coins`.
     fn match_coins(
         block: &BlockView<&[u8]>,
         overwritten: bool,
@@ -172,10 +175,11 @@ mod tests {
             let coins: Vec<_> = indices.clone().map(|index| all[index as usize].clone()).collect();
             assert_eq!(find(false, &coins), Ok(indices.collect()));
         }
-        // The coinbase's output has no index if a later one overwrites it, and is no coin.
+        // If a later coinbase overwrites it, the coinbase's output has no index, and is no coin.
         assert_eq!(find(true, &all[1..]), Ok(vec![0, 1]));
         assert_eq!(find(true, &all), Err(Mismatch::Unknown(all[0].0)));
-        // A coin twice; of no output of the transaction; of no transaction of the block.
+        // A coin that occurs twice, one of no output of its transaction, one of no transaction of
+        // the block.
         let twice = [all[1].clone(), all[1].clone(), all[2].clone()];
         assert_eq!(find(false, &twice), Err(Mismatch::Unknown(all[1].0)));
         for (txid, vout) in [(txids[1], 2), (txids[0], 1), (Hash([0; 32]), 0), (Hash([255; 32]), 7)]
@@ -205,7 +209,7 @@ mod tests {
 
     #[test]
     fn an_output_that_nobody_can_spend_is_no_coin() {
-        // Height 2 of regtest has two outputs, of which the second is OP_RETURN.
+        // Block 2 of regtest has two outputs, the second of them OP_RETURN.
         let block = &blocks_of(&data("regtest-1-206.dat"))[1];
         let block = BlockView::parse(&block[..]).unwrap();
         let view = block.tx(0).output(1);

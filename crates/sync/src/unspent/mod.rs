@@ -1,5 +1,5 @@
-//! Unspent outputs sorted by their blocks: as short keys, or as coins of a snapshot, and numbered
-//! there as hints name them.
+//! Unspent outputs, sorted by the blocks that created them, as short keys or as coins of a
+//! snapshot, and numbered in their block as hints do.
 
 mod by_height;
 mod matched;

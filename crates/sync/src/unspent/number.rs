@@ -1,4 +1,4 @@
-//! The index of an output in its block, as hints name it.
+//! The indices of a block's unspent outputs, as hints count them.
 
 use apus_hash::Hash;
 use apus_swiftsync::hints::{Numbering, OutputFate, numbered_outputs};
@@ -6,12 +6,13 @@ use apus_wire::BlockView;
 
 use super::sorted::{OutputKey, txid_of, txid_prefix, txid_start, vout_of};
 
-/// Puts the indices of the unspent outputs of a block into `unspent`, ascending, in the place of
-/// what it held; returns the number of outputs that are counted. `keys` are the sorted keys of the
+/// Replaces the content of `unspent` with the indices of a block's unspent outputs, ascending, and
+/// returns the number of outputs that the numbering counts. `keys` are the sorted keys of the
 /// unspent outputs.
 ///
 /// # Errors
-/// The first key that is of no output of this block, or of one that cannot be spent.
+/// A key is of no output of this block, of one that cannot be spent, or occurs twice; the error is
+/// such a key.
 pub fn number<B: AsRef<[u8]>>(
     block: &BlockView<B>,
     txids: &[Hash],
@@ -46,12 +47,12 @@ pub fn number<B: AsRef<[u8]>>(
     }
 }
 
-/// The keys of one transaction's outputs.
+/// Returns the keys of one transaction's outputs.
 fn of_tx<'a>(keys: &'a [OutputKey], txid: &Hash) -> &'a [OutputKey] {
     let prefix = u64::from_be_bytes(*txid.0.first_chunk().expect("a txid has 32 bytes"));
     let txid = txid_start(txid);
     let mut start = keys.partition_point(|key| txid_prefix(key) < prefix);
-    // Most transactions have no unspent output. Few share so many bytes of their ids.
+    // Most transactions have no unspent output, and few share the first eight bytes of a txid.
     while keys.get(start).is_some_and(|key| txid_prefix(key) == prefix && txid_of(key) < txid) {
         start += 1;
     }
@@ -60,8 +61,8 @@ fn of_tx<'a>(keys: &'a [OutputKey], txid: &Hash) -> &'a [OutputKey] {
     &rest[..end]
 }
 
-/// The first key of an output of none of the transactions; there is one, or else two keys are
-/// alike.
+/// Returns the first key whose transaction is not in `txids`. If there is none, two keys are equal,
+/// and the first of all keys is returned.
 fn stranger(keys: &[OutputKey], txids: &[Hash]) -> OutputKey {
     let is_known = |key: &&OutputKey| txids.iter().any(|id| txid_start(id) == txid_of(key));
     *keys.iter().find(|key| !is_known(key)).unwrap_or(&keys[0])
@@ -77,8 +78,8 @@ mod tests {
 
     #[test]
     fn unspent_outputs_are_numbered_and_unknown_ones_reported() {
-        // Height 2 of regtest has two outputs, of which the second is OP_RETURN; 170 of mainnet has
-        // three in two transactions.
+        // Block 2 of regtest has two outputs, the second of them OP_RETURN; block 170 of mainnet
+        // has three, in two transactions.
         let regtest = blocks_of(&data("regtest-1-206.dat"));
         let mainnet = blocks_of(&data("mainnet-0-14131.dat"));
         for (bytes, spendable, all) in [(&regtest[1], 1, 2), (&mainnet[170], 3, 3)] {
@@ -104,7 +105,7 @@ mod tests {
                     let (_, found) = number(false, numbering, &keys[..len]).unwrap();
                     assert_eq!(found.len(), len);
                 }
-                // An overwritten coinbase is never unspent; it has an index, or none.
+                // An overwritten coinbase is never unspent; only one numbering gives it an index.
                 let left = match numbering {
                     Numbering::Spendable => spendable - 1,
                     Numbering::All => all,

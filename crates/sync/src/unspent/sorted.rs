@@ -1,5 +1,5 @@
-//! An external sort of unspent outputs by the blocks that created them, in whatever order those are
-//! numbered: by their places in the files, or by height.
+//! An external sort of unspent outputs by the blocks that created them, which the caller numbers:
+//! by their places in the files, or by height.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use apus_hash::Hash;
 use apus_wire::OutPoint;
 use rayon::prelude::*;
 
-/// The bytes of a txid that are kept, enough to distinguish the transactions of one block.
+/// Bytes of a txid in a key: enough to distinguish the transactions of one block.
 const TXID_BYTES: usize = 16;
-/// The bytes of an [`OutputKey`].
+/// Bytes of an [`OutputKey`].
 const KEY_BYTES: usize = 4 + TXID_BYTES + 4;
 
 /// The sort key of an unspent output: index of its block, start of the txid, index of the output.
-/// The numbers are big endian, so that keys sort as bytes do.
+/// Numbers are big endian, so that keys sort as bytes.
 pub type OutputKey = [u8; KEY_BYTES];
 
-/// The key of an output of the block at index `block`.
+/// Returns the key of an output of the block at index `block`.
 pub fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
     let mut bytes = [0; KEY_BYTES];
     bytes[..4].copy_from_slice(&block.to_be_bytes());
@@ -27,34 +27,34 @@ pub fn output_key(block: u32, outpoint: &OutPoint) -> OutputKey {
     bytes
 }
 
-/// The index of an output's block.
+/// Returns the index of an output's block.
 pub fn block_of(key: &OutputKey) -> u32 {
     u32::from_be_bytes([key[0], key[1], key[2], key[3]])
 }
 
-/// The start of an output's txid.
+/// Returns the start of an output's txid, which the key holds.
 pub fn txid_of(key: &OutputKey) -> &[u8] {
     &key[4..20]
 }
 
-/// The index of an output in its transaction.
+/// Returns the index of an output in its transaction.
 pub fn vout_of(key: &OutputKey) -> u32 {
     u32::from_be_bytes([key[20], key[21], key[22], key[23]])
 }
 
-/// The first eight bytes of the txid of an output, as a number that sorts as they do.
+/// Returns the first eight bytes of an output's txid as a number that sorts like them.
 pub fn txid_prefix(key: &OutputKey) -> u64 {
     words(key)[0] << 32 | words(key)[1] >> 32
 }
 
-/// A key as numbers that sort as its bytes do, and are compared in fewer instructions.
+/// Returns a key as numbers that sort like its bytes, and take fewer instructions to compare.
 #[inline]
 fn words(key: &OutputKey) -> [u64; 3] {
     let words = key.as_chunks().0;
     std::array::from_fn(|at| u64::from_be_bytes(words[at]))
 }
 
-/// The start of a txid that keys hold, which [`txid_of`] returns.
+/// Returns the start of a txid that keys hold, and that [`txid_of`] returns.
 pub fn txid_start(txid: &Hash) -> &[u8] {
     &txid.0[..TXID_BYTES]
 }
@@ -65,14 +65,15 @@ pub struct Collector {
     groups: Arc<[Range<u32>]>,
     /// Keys that are in no run yet.
     held: Vec<OutputKey>,
-    /// The most keys that are held.
+    /// Maximum number of keys held.
     held_max: usize,
     runs: Vec<Run>,
 }
 
-/// Sorted keys.
+/// A run of sorted keys.
 struct Run {
-    /// Index in the run of the first key of each group of blocks, and finally the number of keys.
+    /// For each group of blocks, the index of its first key in the run; at the end, the number of
+    /// keys.
     starts: Vec<u32>,
     keys: RunKeys,
 }
@@ -86,8 +87,8 @@ enum RunKeys {
 }
 
 impl Collector {
-    /// A collector that never holds more than `bytes_max` of keys, but at least one. `groups` are
-    /// ranges of blocks' indices, one after the other.
+    /// Creates a collector that holds at most `bytes_max` bytes of keys, or one key. `groups` are
+    /// consecutive ranges of block indices.
     pub fn new(spill: Arc<SpillFile>, groups: Arc<[Range<u32>]>, bytes_max: usize) -> Self {
         let held_max = (bytes_max / KEY_BYTES).clamp(1, u32::MAX as usize);
         Self { spill, groups, held: Vec::new(), held_max, runs: Vec::new() }
@@ -100,7 +101,7 @@ impl Collector {
             self.write_run()?;
         }
         if self.held.len() == self.held.capacity() {
-            // Twice as much, but never beyond the bound.
+            // Doubles the capacity, but never beyond the bound.
             let more = self.held.len().max(1024).min(self.held_max - self.held.len());
             self.held.reserve_exact(more);
         }
@@ -118,7 +119,7 @@ impl Collector {
         Ok(())
     }
 
-    /// All runs; the last one is of the keys held.
+    /// Returns all runs; the last one has the keys held in memory.
     fn into_runs(mut self) -> Vec<Run> {
         self.held.sort_unstable_by_key(words);
         let starts = self.starts();
@@ -126,7 +127,7 @@ impl Collector {
         self.runs
     }
 
-    /// [`Run::starts`] of the keys held, which are sorted.
+    /// Returns [`Run::starts`] for the keys held, which must be sorted.
     fn starts(&self) -> Vec<u32> {
         let first_of = |group: &Range<u32>| {
             self.held.partition_point(|key| block_of(key) < group.start) as u32
@@ -135,20 +136,21 @@ impl Collector {
     }
 }
 
-/// All keys, in order, a group of blocks at a time.
+/// All keys in order, loaded a group of blocks at a time.
 pub struct SortedKeys {
     spill: Arc<SpillFile>,
     runs: Vec<Run>,
 }
 
 impl SortedKeys {
-    /// The keys that all threads have collected. Those in memory are sorted on the caller's pool.
+    /// Takes the keys that all threads have collected, and sorts those in memory on the caller's
+    /// thread pool.
     pub fn new(spill: Arc<SpillFile>, collectors: Vec<Collector>) -> Self {
         let runs = collectors.into_par_iter().flat_map_iter(Collector::into_runs).collect();
         Self { spill, runs }
     }
 
-    /// Puts the keys of a group, sorted, into `out`, in the place of what it held.
+    /// Replaces the content of `out` with the sorted keys of a group.
     pub fn load(&self, group: usize, out: &mut Vec<OutputKey>) -> Result<(), StoreError> {
         out.clear();
         let (mut bytes, mut parts) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
-//! Level 3 of a verification: blocks are disconnected from the tip down in memory, and the UTXO set
-//! must have exactly the coins that they say.
+//! Level 3 of a verification: disconnects blocks in memory, from the tip down, and checks that the
+//! UTXO set has exactly the coins that the blocks imply.
 //!
-//! The cache of coins holds what differs from the tables. It is never written.
+//! The coins cache holds what differs from the tables. It is never written.
 
 use apus_coins::{Coin, CoinsCache, Lookup, Overwrite};
 use apus_disk::StoreError;
@@ -12,15 +12,15 @@ use apus_wire::OutPoint;
 use super::examine::{BlockCoins, Examined};
 use super::report::{Damage, DamageList, Incomplete};
 
-/// The blocks disconnected so far.
+/// How far blocks are disconnected, and the damage found on the way.
 pub(super) struct Disconnector {
-    /// The most bytes of coins in memory.
+    /// Maximum bytes of coins in memory.
     bytes_max: usize,
     /// The height of the lowest block that is disconnected; above the tip at first.
     pub from: u32,
     /// Why no further block is disconnected.
     pub ended: Option<Incomplete>,
-    /// What the UTXO set has wrong.
+    /// What is wrong in the UTXO set.
     pub damage: DamageList,
 }
 
@@ -82,7 +82,7 @@ impl Disconnector {
         self.restore(shared, block, coins);
     }
 
-    /// Brings back what the block has spent.
+    /// Restores the coins that the block spent.
     fn restore(&mut self, shared: &Shared, block: &Examined, coins: &BlockCoins) {
         let cache = shared.cache;
         let outpoints: Vec<OutPoint> = coins.spent.iter().map(|(outpoint, _)| *outpoint).collect();
@@ -91,7 +91,8 @@ impl Disconnector {
         for (index, (outpoint, coin)) in coins.spent.iter().enumerate() {
             let is_unknown = unknown.next_if_eq(&index).is_some();
             let is_stored = coins.spent_is_stored[index];
-            // An entry of a coin that nobody else holds is dropped where it is removed again.
+            // A coin that the tables do not hold gets a fresh entry, which is dropped when the coin
+            // is removed again.
             if is_unknown && !is_stored {
                 fresh.push((*outpoint, coin.clone()));
                 continue;
@@ -113,7 +114,7 @@ impl Disconnector {
     }
 }
 
-/// Whether there is a coin under an outpoint, of which the tables hold one or not.
+/// Returns whether there is a coin at an outpoint. `is_stored` says whether the tables hold one.
 fn exists(cache: &CoinsCache, outpoint: &OutPoint, is_stored: bool) -> bool {
     match cache.peek(outpoint) {
         Lookup::Hit(_) => true,
@@ -126,7 +127,7 @@ fn is_spent(outpoint: &OutPoint) -> String {
     format!("the coin {outpoint} exists, although this block spends it")
 }
 
-/// What is wrong with the coin under an outpoint that is not the one expected.
+/// Returns how the coin found at an outpoint differs from the expected one.
 fn difference(outpoint: &OutPoint, expected: &Coin, found: Option<&Coin>) -> String {
     let Some(found) = found else { return format!("the coin {outpoint} is missing") };
     let mut differences = Vec::new();

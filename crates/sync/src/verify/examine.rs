@@ -1,5 +1,6 @@
-//! Levels 0 to 2 of a verification, of one block in any order: the block can be read, keeps the
-//! rules that need no coins, and has undo data that fits it. And what level 3 needs of the block.
+//! Levels 0 to 2 of a verification, for one block in any order: checks that the block can be read,
+//! keeps the rules that need no coins, and has undo data that fits it. Also collects what level 3
+//! needs of the block.
 
 use apus_chain::BlockId;
 use apus_coins::{Coin, for_each_spending_tx};
@@ -24,29 +25,29 @@ pub(super) struct Examined {
     pub bytes: u64,
     pub transactions: u64,
     pub damage: Option<Damage>,
-    /// Whether it has, or had, damage.
+    /// Whether damage was found, even if `damage` was taken since.
     pub is_damaged: bool,
     /// Whether its undo data is stored.
     pub has_undo: bool,
-    /// For level 3; `None` where it is not asked for, or cannot be done.
+    /// What level 3 needs; `None` if level 3 is not asked for, or cannot be done.
     pub coins: Option<BlockCoins>,
 }
 
-/// The coins of a block to be disconnected, and what the tables have under their outpoints.
+/// The coins of a block to be disconnected, and what the tables have at their outpoints.
 pub(super) struct BlockCoins {
     /// The coins that it creates and does not spend itself, the coinbase's first.
     pub created: Vec<(OutPoint, Coin)>,
-    /// Whether the tables hold the same coin, for each of `created`.
+    /// For each of `created`, whether the tables hold the same coin.
     pub is_stored: Vec<bool>,
-    /// How many of `created`, from the first on, may be missing (BIP30).
+    /// Number of coins in `created`, from the first on, that may be missing (BIP30).
     pub excused: usize,
-    /// The coins that it spends of earlier blocks, by its undo data.
+    /// The coins of earlier blocks that it spends, from its undo data.
     pub spent: Vec<(OutPoint, Coin)>,
-    /// Whether the tables hold any coin there, for each of `spent`.
+    /// For each of `spent`, whether the tables hold any coin there.
     pub spent_is_stored: Vec<bool>,
     /// The outputs that it creates and spends itself.
     pub inside: Vec<OutPoint>,
-    /// Whether the tables hold any coin there, for each of `inside`.
+    /// For each of `inside`, whether the tables hold any coin there.
     pub inside_is_stored: Vec<bool>,
 }
 
@@ -128,7 +129,7 @@ fn error_of(shared: &Shared, pos: FlatFilePos, fault: Fault) -> StoreError {
     StoreError::corrupt(shared.files.block_path(pos.file), u64::from(pos.pos), what)
 }
 
-/// The coins of all inputs but the coinbase's, in order, by the block's undo data.
+/// Reads the coins of all inputs but the coinbase's, in order, from the block's undo data.
 fn spent_coins(
     shared: &Shared,
     id: BlockId,
@@ -147,7 +148,7 @@ fn undo_error(shared: &Shared, pos: FlatFilePos, what: String) -> StoreError {
     StoreError::corrupt(shared.files.undo_path(pos.file), u64::from(pos.pos), what)
 }
 
-/// Lays out the coins of a block, whose inputs have spent `spent`, and looks them up.
+/// Collects the coins of a block whose inputs spend `spent`, and looks them up.
 fn coins_of(
     shared: &Shared,
     height: u32,
@@ -198,7 +199,7 @@ fn coins_of(
     )
 }
 
-/// Looks up in the tables what they hold of a block's coins.
+/// Looks up the coins of a block in the tables.
 fn look_up(shared: &Shared, mut coins: BlockCoins) -> Result<BlockCoins, StoreError> {
     let _timer = shared.clock.start(Stage::LookUp);
     let created = coins.created.iter().map(|(outpoint, _)| *outpoint);

@@ -1,4 +1,4 @@
-//! The last blocks, their undo data and the UTXO set held against each other (Core's
+//! Checks the last blocks, their undo data and the UTXO set against each other (Core's
 //! `verifychain`). Nothing is written.
 //!
 //! Level 0 reads blocks, level 1 checks the rules that need no coins, level 2 checks undo data:
@@ -31,12 +31,12 @@ use disconnect::Disconnector;
 use examine::{Examined, examine};
 pub use report::{Damage, DamageList, Incomplete, LevelReport, Verified, Verify};
 
-/// Blocks that are examined at once. With level 3 the coins of twice as many are in memory: of busy
-/// blocks 1 MB each.
+/// Blocks that are examined at once. At level 3, the coins of twice as many are in memory: 1 MB for
+/// each busy block.
 const CHUNK: u32 = 32;
 
-/// All levels that are asked for. The cache of coins then holds what level 3 has disconnected; at
-/// level 4 the ledger must be read only, and counts the blocks that were connected again.
+/// Runs all levels that are asked for. The coins cache then holds what level 3 has disconnected; at
+/// level 4 the ledger must be read-only, and counts the blocks that were connected again.
 pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
     let tip = node.tree.node(node.tip());
     let mut found = Verified {
@@ -59,7 +59,7 @@ pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
     found
 }
 
-/// Levels 0 to 3, from the tip down.
+/// Runs levels 0 to 3, from the tip down.
 fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
     let bytes_max = resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
     let (shared, ledger) = node.split();
@@ -92,7 +92,7 @@ fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
     found.levels = descent.levels(found.asked.level, &disconnector);
 }
 
-/// Levels 0 to 2, a number of blocks at a time, and how far they came.
+/// Levels 0 to 2, `CHUNK` blocks at a time, and how far they got.
 struct Descent<'a> {
     shared: &'a Shared<'a>,
     ledger: &'a Ledger,
@@ -104,7 +104,7 @@ struct Descent<'a> {
     from: u32,
     /// The height down to which every block has undo data.
     undo_from: u32,
-    /// The blocks examined so far, and their bytes, for progress.
+    /// The number of blocks examined so far, and their bytes, for progress.
     blocks: AtomicU64,
     bytes: AtomicU64,
     is_stopped: bool,
@@ -138,7 +138,7 @@ impl<'a> Descent<'a> {
         self.is_stopped || self.from <= *self.heights.start()
     }
 
-    /// Examines the next blocks; none if it is stopped meanwhile.
+    /// Examines the next blocks, and returns what was found; nothing if stopped meanwhile.
     fn next(&mut self, with_coins: bool) -> Vec<Examined> {
         let low = self.from.saturating_sub(CHUNK).max(*self.heights.start());
         let examine_at = |height: u32| {
@@ -163,7 +163,7 @@ impl<'a> Descent<'a> {
         self.from = block.height;
     }
 
-    /// Shows the observer that one more block is examined: a single one may take seconds.
+    /// Tells the observer that one more block is examined; a single one may take seconds.
     fn report(&self, block: &Examined) {
         let (start, end) = self.heights.clone().into_inner();
         let blocks_all = u64::from(end - start + 1);
@@ -180,7 +180,7 @@ impl<'a> Descent<'a> {
         });
     }
 
-    /// How far each level up to `asked` came, but for level 4.
+    /// Returns how far each level up to `asked` got, except level 4.
     fn levels(&self, asked: u8, disconnector: &Disconnector) -> Vec<LevelReport> {
         let blocks_ended = match self.is_stopped {
             true => Some(Incomplete::Stopped),
@@ -199,7 +199,7 @@ impl<'a> Descent<'a> {
     }
 }
 
-/// Level 4: connects again, in memory, what level 3 has disconnected.
+/// Runs level 4: connects again, in memory, the blocks that level 3 has disconnected.
 fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
     let LevelReport { from, ended, .. } = found.levels[3];
     let mut level = LevelReport { level: 4, from: found.height + 1, ended };

@@ -1,4 +1,4 @@
-//! What a verification asks for, and what it finds.
+//! The arguments and the results of a verification.
 
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ pub struct Verified {
     pub height: u32,
     /// Hash of the tip.
     pub best_block: Hash,
-    /// How far each level came, from level 0 on.
+    /// How far each level got, from level 0 on.
     pub levels: Vec<LevelReport>,
     /// What is damaged, from the tip down.
     pub damage: DamageList,
-    /// Whether somebody asked to stop before the end.
+    /// Whether the verification was stopped before its end.
     pub interrupted: bool,
     /// The blocks that were read, and with level 4 the scripts that were checked.
     pub counts: Counts,
-    /// An input about which Apus and Core's engine disagree, because of which that engine alone
+    /// An input about which Apus and Core's engine disagree. Because of it, Core's engine alone
     /// checks scripts in this directory.
     pub script_difference: Option<ScriptDifference>,
     /// Wall clock time.
@@ -43,31 +43,31 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whether no damage was found.
+    /// Returns whether no damage was found.
     pub fn is_sound(&self) -> bool {
         self.damage.count == 0
     }
 
-    /// Whether all levels came as far as was asked for.
+    /// Returns whether all levels got as far as was asked for.
     pub fn is_complete(&self) -> bool {
         !self.interrupted && self.levels.iter().all(|level| level.ended.is_none())
     }
 }
 
-/// Damage that was found: the first of it, and how much there is.
+/// The damage that was found: a list of the first items, and the number of all.
 #[derive(Debug, Default)]
 pub struct DamageList {
-    /// What was found first; at most [`DamageList::LISTED_MAX`] of all.
+    /// The items found first, at most [`DamageList::LISTED_MAX`].
     pub listed: Vec<Damage>,
-    /// How much was found.
+    /// Number of all items found.
     pub count: u64,
 }
 
 impl DamageList {
-    /// The most damage that is listed.
+    /// Maximum number of items that are listed.
     pub const LISTED_MAX: usize = 100;
 
-    /// Adds damage.
+    /// Adds an item.
     pub(super) fn note(&mut self, damage: Damage) {
         self.count += 1;
         if self.listed.len() < Self::LISTED_MAX {
@@ -75,25 +75,26 @@ impl DamageList {
         }
     }
 
-    /// Adds what another list has.
+    /// Adds the items of another list.
     pub(super) fn append(&mut self, other: Self) {
         self.count += other.count - other.listed.len() as u64;
         other.listed.into_iter().for_each(|damage| self.note(damage));
     }
 }
 
-/// How far a level of a verification came.
+/// How far a level of a verification got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LevelReport {
     /// The level.
     pub level: u8,
-    /// The height down to which it came from the tip; above the tip if it did not begin.
+    /// The height down to which it got from the tip; above the tip if it did not begin, or if it is
+    /// a level 4 that did not end.
     pub from: u32,
-    /// Why it came no further; `None` if it came as far as was asked for.
+    /// Why it got no further; `None` if it got as far as was asked for.
     pub ended: Option<Incomplete>,
 }
 
-/// Why a level of a verification came no further.
+/// Why a level of a verification got no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incomplete {
     /// The next block is pruned.
@@ -105,11 +106,11 @@ pub enum Incomplete {
     CacheFull,
     /// Something is damaged.
     Damaged,
-    /// Somebody asked to stop.
+    /// The verification was stopped.
     Stopped,
 }
 
-/// Something that is damaged.
+/// Damage to a block, its undo data or its coins.
 #[derive(Debug)]
 pub struct Damage {
     /// The level that found it.
