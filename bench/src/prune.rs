@@ -1,6 +1,6 @@
 //! Pruning while blocks are connected in order: before block files are deleted, the changed coins
-//! are written. This measures the cost with the list of changed entries, with a scan of the whole
-//! cache, and with a cache that is emptied, as in Bitcoin Core before its pull request 28280.
+//! are written. This measures the cost with the list of changed entries, and with a cache that is
+//! emptied, as in Bitcoin Core before its pull request 28280.
 
 use std::path::Path;
 
@@ -11,12 +11,9 @@ use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 use crate::svg::Bars;
 
-/// The ways to sync the cache, as values of `--cachesync`, and what they do.
-const CACHE_SYNCS: [(&str, &str); 3] = [
-    ("changed", "the list of changed entries"),
-    ("scanned", "a scan of the whole cache"),
-    ("emptied", "the cache emptied"),
-];
+/// The ways to sync the cache, as settings of `--testing`, and what they do.
+const CACHE_SYNCS: [(Option<&str>, &str); 2] =
+    [(None, "the list of changed entries"), (Some("cachesync=emptied"), "the cache emptied")];
 
 /// The chain and the runs on it.
 #[derive(Clone, Debug)]
@@ -103,7 +100,7 @@ fn one(
     chain: &MadeChain,
     target: u64,
     dbcache: usize,
-    cache_sync: &str,
+    cache_sync: Option<&str>,
     programs: &Programs,
     dir: &Path,
 ) -> Result<Run> {
@@ -111,12 +108,13 @@ fn one(
     remove(&work)?;
     let mut command = apus(programs, &["sync", "--json", "--method", "order"], &work);
     command.arg("--from").arg(&chain.path).arg("--assumevalid").arg(chain.tip());
-    command.arg("--dbcache").arg(dbcache.to_string()).arg("--cachesync").arg(cache_sync);
+    command.arg("--dbcache").arg(dbcache.to_string());
+    command.args(cache_sync.map(|setting| format!("--testing={setting}")));
     command.arg("--prune").arg(target.to_string());
     if size.fast {
         command.arg("--fastprune");
     }
-    let name = format!("prune {target}, dbcache {dbcache}, {cache_sync}");
+    let name = format!("prune {target}, dbcache {dbcache}, {cache_sync:?}");
     let mut run = run_json(&name, command)?;
     if run.json["coins"].as_u64() != Some(chain.count("unspent")) {
         return Err(format!("{name}: wrong number of coins: {}", run.json["coins"]).into());

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use apus_hash::Hash;
 use apus_node as node;
 use apus_node::AssumeValid;
+use apus_swiftsync::AggregateKind;
 use clap::{Args, ValueEnum};
 use secp_lanes::Kernel;
 
@@ -53,10 +54,6 @@ pub struct Engine {
     /// fast enough. An interrupted join continues from its files; with another DIR it starts over.
     #[arg(long, value_name = "DIR")]
     spilldir: Option<PathBuf>,
-    /// The number of blocks below the best header at which a join ends; the rest is synced in
-    /// order.
-    #[arg(long, value_name = "N", hide = true)]
-    joindepth: Option<u32>,
     /// SwiftSync with this hints file: all cores process the blocks up to the hints' height in any
     /// order, without look-ups, and one comparison of sums proves the result.
     ///
@@ -84,9 +81,6 @@ pub struct Engine {
     /// starts at its previous height until the proof is complete.
     #[arg(long, value_name = "FILE", conflicts_with = "hints")]
     snapshot: Option<PathBuf>,
-    /// The hash that proves the hints; muhash is slower, and is for comparison.
-    #[arg(long, value_enum, default_value_t = Aggregate::Sha256, hide = true)]
-    aggregate: Aggregate,
     /// The engine that checks the scripts that are not assumed valid.
     ///
     /// All engines have the same result. fast leaves to Bitcoin Core's engine: scripts that it does
@@ -96,10 +90,6 @@ pub struct Engine {
     /// script-difference-….json, which shows that the two have disagreed there.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
-    /// The code that verifies signatures together, for tests [default: the fastest that works
-    /// here].
-    #[arg(long, value_enum, value_name = "KERNEL", hide = true)]
-    script_kernel: Option<ScriptKernel>,
     /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
     ///
     /// This limits only cached coins. A sync also uses about 150 MiB for blocks in progress, a
@@ -109,10 +99,13 @@ pub struct Engine {
     /// than 200 MiB.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
-    /// What a sync of the coins cache does besides writing changed coins: Core's former ways, for
-    /// comparison.
-    #[arg(long, value_enum, default_value_t = CacheSync::Changed, hide = true)]
-    cachesync: CacheSync,
+    /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of blocks
+    /// below the best header at which a join ends), aggregate=muhash (the hash of SwiftSync's sums),
+    /// kernel=avx512|avx2|portable|library (the code that verifies signatures together),
+    /// cachesync=emptied (each commit empties the cache, as in Bitcoin Core before its pull request
+    /// 28280).
+    #[arg(long, value_name = "KEY=VALUE", hide = true)]
+    testing: Vec<String>,
     #[command(flatten)]
     pub log: LogArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.
@@ -140,22 +133,6 @@ impl From<Method> for node::Method {
             Method::Order => Self::InOrder,
             Method::Join => Self::Join,
             Method::Swiftsync => Self::SwiftSync,
-        }
-    }
-}
-
-/// The hash in SwiftSync's sums.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Aggregate {
-    Sha256,
-    Muhash,
-}
-
-impl From<Aggregate> for apus_swiftsync::AggregateKind {
-    fn from(aggregate: Aggregate) -> Self {
-        match aggregate {
-            Aggregate::Sha256 => Self::Sha256,
-            Aggregate::Muhash => Self::MuHash,
         }
     }
 }
@@ -192,44 +169,6 @@ impl From<Scripts> for node::ScriptEngine {
     }
 }
 
-/// The code that verifies signatures together.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum ScriptKernel {
-    Avx512,
-    Avx2,
-    Portable,
-    Library,
-}
-
-impl From<ScriptKernel> for Kernel {
-    fn from(kernel: ScriptKernel) -> Self {
-        match kernel {
-            ScriptKernel::Avx512 => Self::Avx512,
-            ScriptKernel::Avx2 => Self::Avx2,
-            ScriptKernel::Portable => Self::Portable,
-            ScriptKernel::Library => Self::Library,
-        }
-    }
-}
-
-/// What a sync of the coins cache does besides writing changed coins.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum CacheSync {
-    Changed,
-    Scanned,
-    Emptied,
-}
-
-impl From<CacheSync> for node::CacheSync {
-    fn from(way: CacheSync) -> Self {
-        match way {
-            CacheSync::Changed => Self::Changed,
-            CacheSync::Scanned => Self::Scanned,
-            CacheSync::Emptied => Self::Emptied,
-        }
-    }
-}
-
 impl Engine {
     /// Reads the settings files, and returns them with the engine's options.
     ///
@@ -248,17 +187,12 @@ impl Engine {
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         options.hints = self.hints.as_deref().map(expand_home);
         options.snapshot = self.snapshot.as_deref().map(expand_home);
-        options.aggregate = self.aggregate.into();
-        options.cache_sync = self.cachesync.into();
         options.script_engine = self.script_engine.into();
-        options.script_kernel = self.script_kernel.map(Kernel::from);
-        if let Some(kernel) = options.script_kernel {
-            let why = kernel.check().map_err(|why| format!("--script-kernel: {why}"));
-            why?;
-        }
         options.method = self.method.map(node::Method::from);
         options.spill_dir = self.spill_dir()?;
-        options.join_depth = self.joindepth.unwrap_or(options.join_depth);
+        for setting in &self.testing {
+            take_testing(options, setting)?;
+        }
         options.check_method()?;
         Ok(chosen)
     }
@@ -275,6 +209,29 @@ impl Engine {
             path => Ok(path),
         }
     }
+}
+
+/// Applies one setting of `--testing`.
+fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String> {
+    let wrong = || format!("--testing: '{setting}' is not a known KEY=VALUE");
+    match setting.split_once('=').ok_or_else(wrong)? {
+        ("joindepth", depth) => options.join_depth = depth.parse().map_err(|_| wrong())?,
+        ("aggregate", "muhash") => options.aggregate = AggregateKind::MuHash,
+        ("cachesync", "emptied") => options.empties_cache = true,
+        ("kernel", name) => {
+            let kernel = match name {
+                "avx512" => Kernel::Avx512,
+                "avx2" => Kernel::Avx2,
+                "portable" => Kernel::Portable,
+                "library" => Kernel::Library,
+                _ => return Err(wrong()),
+            };
+            kernel.check().map_err(|why| format!("--testing {setting}: {why}"))?;
+            options.script_kernel = Some(kernel);
+        }
+        _ => return Err(wrong()),
+    }
+    Ok(())
 }
 
 /// Sets the block up to which scripts are taken as valid, from `--assumevalid` or else from a

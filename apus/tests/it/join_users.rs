@@ -185,7 +185,7 @@ fn an_unusable_place_for_temporary_files_is_named_at_the_start() {
     for (spill, code) in [(file.as_path(), 2), (Path::new("/proc"), 1), (Path::new("/nowhere"), 2)]
     {
         let spilldir = format!("--spilldir={}", spill.display());
-        let args = ["sync", "--method=join", "--joindepth=0", &spilldir, "--from"];
+        let args = ["sync", "--method=join", "--testing=joindepth=0", &spilldir, "--from"];
         let output = apus(&place, &[&args[..], &[source.to_str().unwrap()]].concat());
         assert_ends(&output, code, &[spill.to_str().unwrap()]);
     }

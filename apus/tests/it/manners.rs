@@ -367,7 +367,7 @@ fn help_says_how_blocks_can_be_synced() {
             for option in ["--method <WAY>", "--spilldir <DIR>"] {
                 assert!(text.contains(option), "{option} is not in: {text}");
             }
-            assert!(!text.contains("--joindepth"), "{text}");
+            assert!(!text.contains("--testing"), "{text}");
         }
     }
 }

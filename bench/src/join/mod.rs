@@ -53,8 +53,8 @@ impl Scripts {
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Skipped | Self::Every => &[],
-            Self::ByAvx2 => &["--script-engine", "fast", "--script-kernel", "avx2"],
-            Self::ByLibrary => &["--script-engine", "fast", "--script-kernel", "library"],
+            Self::ByAvx2 => &["--script-engine", "fast", "--testing", "kernel=avx2"],
+            Self::ByLibrary => &["--script-engine", "fast", "--testing", "kernel=library"],
             Self::ByCore => &["--script-engine", "core"],
         }
     }

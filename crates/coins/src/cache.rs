@@ -146,17 +146,6 @@ impl CoinsCache {
         );
     }
 
-    /// Visits every entry, as Core did in each sync until its pull request 28280.
-    ///
-    /// # Panics
-    /// The number of changed entries differs from the length of their list.
-    pub fn scan(&self) {
-        for shard in 0..SHARDS {
-            let shard = self.lock(shard);
-            assert_eq!(shard.count_changed(), shard.changed(), "changed entries");
-        }
-    }
-
     /// Begins a sync: the changes made so far are to be written to the tables, while the cache may
     /// be used and changed further. Each change to be written takes 4 bytes meanwhile.
     ///

@@ -59,12 +59,6 @@ impl Shard {
         self.changed
     }
 
-    /// Returns [`Shard::changed`], counted by visiting every entry in table order.
-    pub fn count_changed(&self) -> usize {
-        let states = self.table.slots().map(|slot| self.slab.get(slot).state());
-        states.filter(|state| state.is_listed()).count()
-    }
-
     /// Returns the number of clean entries that no block yet to be connected wants.
     pub fn clean(&self) -> usize {
         self.len() - self.changed - self.held - self.pinned
@@ -474,6 +468,8 @@ impl Shard {
         assert_eq!(held.count(), self.held, "entries that are being written");
         let pinned = self.table.slots().filter(|slot| self.slab.get(*slot).is_pinned());
         assert_eq!(pinned.count(), self.pinned, "entries that later blocks want");
-        assert_eq!(self.count_changed(), self.changed, "changed entries outside the list");
+        let states = self.table.slots().map(|slot| self.slab.get(slot).state());
+        let changed = states.filter(|state| state.is_listed()).count();
+        assert_eq!(changed, self.changed, "changed entries outside the list");
     }
 }

@@ -25,7 +25,6 @@ use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::growth::COIN_BYTES;
-use super::options::CacheSync;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
@@ -76,8 +75,10 @@ pub struct Ledger {
     coin_count: Arc<CoinCount>,
     /// Maximum size in bytes of the coins cache.
     pub cache_bytes_max: usize,
-    /// What a commit does to cached coins besides writing the changed entries.
-    pub cache_sync: CacheSync,
+    /// Whether each commit empties the cache ([`Options::empties_cache`]).
+    ///
+    /// [`Options::empties_cache`]: super::options::Options::empties_cache
+    pub empties_cache: bool,
     /// The commit that is being written.
     committing: Option<Committing>,
     last_commit: Instant,
@@ -125,7 +126,7 @@ impl Ledger {
             coins: None,
             coin_count: Arc::new(coin_count),
             cache_bytes_max,
-            cache_sync: CacheSync::default(),
+            empties_cache: false,
             committing: None,
             last_commit: Instant::now(),
             last_index: Instant::now(),
@@ -383,12 +384,8 @@ impl Ledger {
         let entries = self.take_dirty(shared.tree)?;
         let unflushed = shared.files.begin_flush()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
-        let mut kept_bytes = self.cache_bytes_max / 100 * KEPT_PERCENT;
-        match self.cache_sync {
-            CacheSync::Changed => {}
-            CacheSync::Scanned => shared.cache.scan(),
-            CacheSync::Emptied => kept_bytes = 0,
-        }
+        let kept_percent = if self.empties_cache { 0 } else { KEPT_PERCENT };
+        let kept_bytes = self.cache_bytes_max / 100 * kept_percent;
         let changes = shared.pool.install(|| shared.cache.begin_sync());
         let (blocks, changed) = (self.counts.blocks, changes.len());
         self.committing = Some(Committing { blocks, height, changed, entries: dirty });

@@ -148,7 +148,7 @@ impl Node {
             dir,
         };
         node.ledger.pruning = Pruning::new(options, index.pruned);
-        node.ledger.cache_sync = options.cache_sync;
+        node.ledger.empties_cache = options.empties_cache;
         node.ledger.is_read_only = read_only;
         node.ledger.builds_anew = matches!(coins, Coins::New(_));
         node.ledger.is_one_disk = is_one_disk(node.dir.blocks_path(), &chainstate_path)?;

@@ -54,8 +54,9 @@ pub struct Options {
     pub script_kernel: Option<Kernel>,
     /// Maximum size in bytes of the coins cache: entries, table and scripts.
     pub dbcache_bytes: usize,
-    /// What a sync of the coins cache does besides writing the changed entries.
-    pub cache_sync: CacheSync,
+    /// Whether each commit empties the cache, as in Bitcoin Core before its pull request 28280; for
+    /// comparisons.
+    pub empties_cache: bool,
     /// Number of worker threads.
     pub threads: usize,
     /// Height above which no block is connected.
@@ -140,19 +141,6 @@ impl ScriptEngine {
     }
 }
 
-/// What a sync of the coins cache does besides writing the changed entries. `Scanned` and `Emptied`
-/// are what Bitcoin Core did before its pull request 28280, for comparison.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CacheSync {
-    /// Goes through the list of changed entries, and keeps as many as fit.
-    #[default]
-    Changed,
-    /// Goes through all entries to find the changed ones.
-    Scanned,
-    /// Empties the cache.
-    Emptied,
-}
-
 /// A method of syncing blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
@@ -201,7 +189,7 @@ impl Options {
             fast_scripts_buried: BURIED_SECONDS,
             script_kernel: None,
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
-            cache_sync: CacheSync::default(),
+            empties_cache: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
             hints: None,

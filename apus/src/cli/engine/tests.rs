@@ -113,7 +113,7 @@ fn the_way_of_syncing_is_automatic_unless_it_is_named() {
     let root = tempfile::tempdir().unwrap();
     let spill = root.path().to_path_buf();
     let spilldir = format!("--spilldir={}", spill.display());
-    let options = options_of(&["--datadir=x", &spilldir, "--joindepth=7"]);
+    let options = options_of(&["--datadir=x", &spilldir, "--testing=joindepth=7"]);
     assert_eq!((options.spill_dir, options.join_depth), (Some(spill), 7));
     let usual = options_of(&["--datadir=x"]);
     assert_eq!((usual.spill_dir, usual.join_depth), (None, 144));

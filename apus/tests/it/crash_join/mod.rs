@@ -344,7 +344,7 @@ fn long_chain() -> Chain {
 }
 
 fn program(place: &Place, source: &Path) -> Command {
-    let args = ["sync", "--method=join", "--joindepth=0", "--assumevalid=0", "--par=2"];
+    let args = ["sync", "--method=join", "--testing=joindepth=0", "--assumevalid=0", "--par=2"];
     let mut command = program_on(place, &args);
     command.arg("--debug=validation").arg("--from").arg(source);
     command

@@ -25,7 +25,8 @@ fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
         Method::SwiftSync => tip().to_string(),
         _ => "0".to_string(),
     };
-    let mut args = vec!["sync".to_string(), "--json".to_string(), "--joindepth=0".to_string()];
+    let mut args =
+        vec!["sync".to_string(), "--json".to_string(), "--testing=joindepth=0".to_string()];
     args.push(format!("--connect={}", server.address()));
     args.push(format!("--method={}", way.name()));
     args.push(format!("--assumevalid={assumed}"));
