@@ -1,5 +1,5 @@
-//! Circles of files: inside one crate, a file that names an item of another, which names, perhaps
-//! through more files, an item of the first.
+//! Finds circles of files: in one crate, a file that names an item of another file, which names,
+//! perhaps through more files, an item of the first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::names::Names;
 /// Which file of a crate names items of which.
 #[derive(Default)]
 pub struct Graph {
-    /// For each arrow, from the file that names to the file that defines: what is named.
+    /// For each arrow, from the file that names to the file that defines: the items that are named.
     arrows: BTreeMap<String, BTreeMap<String, Items>>,
 }
 
@@ -27,11 +27,11 @@ pub struct Exception {
     pub reason: &'static str,
 }
 
-/// Items of an arrow that a message shows.
+/// The most items of an arrow that a message shows.
 const ITEMS_SHOWN_MAX: usize = 4;
 
 impl Graph {
-    /// The arrows between the files of `all`.
+    /// Returns the arrows between the files of `all`.
     pub fn of(all: &Crate) -> Graph {
         let names = Names::new(all);
         let mut graph = Graph::default();
@@ -54,7 +54,8 @@ impl Graph {
         self.arrows.values().map(BTreeMap::len).sum()
     }
 
-    /// What is wrong: each circle that no exception breaks, and each exception that breaks none.
+    /// Returns what is wrong: each circle that no exception breaks, and each exception that breaks
+    /// none.
     pub fn complaints(mut self, exceptions: &[&Exception]) -> Vec<String> {
         let mut wrong = Vec::new();
         for Exception { from, to, reason, .. } in exceptions {
@@ -69,8 +70,8 @@ impl Graph {
             self.remove(from, to);
         }
         while let Some(circle) = self.shortest_circle() {
-            // The search goes on for circles without this arrow, which the fewest names make and
-            // which is therefore the easiest to do without.
+            // The search goes on without this arrow: the fewest names make it, so it is the easiest
+            // to remove.
             let (from, to) = steps(&circle)
                 .min_by_key(|(from, to)| self.arrows[*from][*to].len())
                 .map(|(from, to)| (from.clone(), to.clone()))
@@ -92,11 +93,11 @@ impl Graph {
         arrows.filter_map(|(from, to)| self.circle_through(from, to)).min_by_key(Vec::len)
     }
 
-    /// The shortest circle that begins with the arrow from `from` to `to`, if that exists: its
-    /// files in order, each once.
+    /// Returns the shortest circle that begins with the arrow from `from` to `to`, if that exists:
+    /// its files in order, each once.
     fn circle_through(&self, from: &str, to: &str) -> Option<Vec<String>> {
         self.arrows.get(from)?.get(to)?;
-        // For each file that was reached from `to`, the one before it.
+        // For each file that was reached from `to`, the file before it.
         let mut before = BTreeMap::<&str, &str>::new();
         let mut reached = BTreeSet::from([to]);
         let mut queue = VecDeque::from([to]);
@@ -135,7 +136,7 @@ impl Graph {
     }
 }
 
-/// Each file of a circle with the next.
+/// Returns each file of a circle with the next.
 fn steps(circle: &[String]) -> impl Iterator<Item = (&String, &String)> {
     circle.iter().zip(circle.iter().cycle().skip(1))
 }
@@ -144,14 +145,14 @@ fn steps(circle: &[String]) -> impl Iterator<Item = (&String, &String)> {
 mod tests {
     use super::*;
 
-    /// What is wrong with the files, given with their content.
+    /// Returns what is wrong with these files, given with their content.
     fn complaints(files: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
         let files: BTreeMap<&str, &str> = files.iter().copied().collect();
         let all = Crate::parse(|file| files.get(file).map(|text| text.to_string()));
         Graph::of(&all).complaints(&exceptions.iter().collect::<Vec<_>>())
     }
 
-    /// What is wrong with a module `m` of two files, `m/a.rs` and `m/b.rs`, and `m/mod.rs`.
+    /// Returns what is wrong with a module `m` of the files `m/a.rs`, `m/b.rs` and `m/mod.rs`.
     fn of_two(module: &str, a: &str, b: &str) -> Vec<String> {
         let module = format!("mod a; mod b; {module}");
         let files = [("lib.rs", "mod m;"), ("m/mod.rs", &*module), ("m/a.rs", a), ("m/b.rs", b)];

@@ -1,7 +1,7 @@
-//! Arrows between files of one crate that are part of a circle all the same.
+//! Arrows between files of one crate that may be part of a circle.
 
 use crate::circles::Exception;
 
-/// The exceptions, each with its reason. One whose circle is gone fails the test, so that it is
-/// deleted here too.
+/// The exceptions, each with its reason. An exception whose circle no longer exists fails the test,
+/// so that it is deleted here too.
 pub const EXCEPTIONS: &[Exception] = &[];

@@ -1,5 +1,5 @@
-//! The shape of the code, held by a test: crates depend on lower ones alone, the files of a crate
-//! name each other in one direction, and nothing has outgrown its size (ARCHITECTURE.md).
+//! Tests the structure of the code: crates depend only on lower ones, the files of a crate name
+//! each other in one direction, and files, functions and lines keep their size (ARCHITECTURE.md).
 
 mod circles;
 mod exceptions;
@@ -18,14 +18,14 @@ use exceptions::EXCEPTIONS;
 use modules::Crate;
 use tokens::{Token, end_of_group, without_tests};
 
-/// Lines that a file may have; about 500 is the aim, and the rest is for tests at its end.
+/// The most lines of a file. The aim is about 500; the rest is for tests at the end.
 const FILE_LINES_MAX: usize = 600;
-/// Lines that a function may have.
+/// The most lines of a function.
 const FUNCTION_LINES_MAX: usize = 75;
-/// Characters that a line may have.
+/// The most characters of a line.
 const LINE_CHARS_MAX: usize = 100;
 
-/// Files that contain `unsafe`, below the workspace's root.
+/// Files that contain `unsafe`, as paths from the workspace's root.
 const UNSAFE_FILES: [&str; 10] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "crates/hash/src/sha256/x86.rs",
@@ -35,11 +35,11 @@ const UNSAFE_FILES: [&str; 10] = [
     "crates/hash/src/muhash/x86/mod.rs",
     // The processor's prefetch instruction and advice to use huge pages, for large tables.
     "crates/coins/src/memory.rs",
-    // Memory maps of files that nobody writes to while they are mapped.
+    // Memory maps of files that are not written to while they are mapped.
     "crates/disk/src/file.rs",
     // The attribute that replaces one function of the script engine's start.
     "crates/rules/src/random_init.rs",
-    // An allocator that refuses what is too large, for fuzzing.
+    // An allocator that refuses large requests, for fuzzing.
     "fuzz/src/limit.rs",
     // `wait4`, for the peak memory of a process that has ended.
     "bench/src/process.rs",
@@ -48,7 +48,7 @@ const UNSAFE_FILES: [&str; 10] = [
     "secp-lanes/src/vector/avx512.rs",
 ];
 
-/// The crates below `crates/` as the workspace lists them, low to high.
+/// Returns the crates below `crates/` in the order of the workspace's manifest, from low to high.
 fn ladder() -> Vec<String> {
     let crates: Vec<String> = manifest("Cargo.toml")
         .lines()
@@ -71,14 +71,14 @@ fn source_of(name: &str) -> PathBuf {
     workspace_root().join("crates").join(name).join("src")
 }
 
-/// A Rust file with its path as messages show it.
+/// A Rust file, with its path as messages show it.
 struct File {
     name: String,
     text: String,
     tokens: Vec<Token>,
 }
 
-/// The Rust files below `root`.
+/// Returns the Rust files below `root`.
 fn rust_files(root: &Path) -> Vec<File> {
     let mut files = Vec::new();
     let Ok(entries) = fs::read_dir(root) else { return files };
@@ -100,7 +100,7 @@ fn workspace_files() -> Vec<File> {
     members.iter().flat_map(|member| rust_files(&workspace_root().join(member))).collect()
 }
 
-/// Run with `--nocapture`, it prints the crates and what each uses.
+/// With `--nocapture`, this prints the crates and what each uses.
 #[test]
 fn a_crate_uses_only_crates_below_it() {
     let ladder = ladder();
@@ -189,7 +189,7 @@ fn only_node_and_the_layers_above_start_threads() {
     assert!(wrong.is_empty(), "threads below node:\n{}", wrong.join("\n"));
 }
 
-/// Whether a file holds tests alone.
+/// Returns whether a file holds tests alone.
 fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs")
 }
@@ -220,7 +220,7 @@ fn files_functions_and_lines_keep_their_size() {
     assert!(wrong.is_empty(), "outgrown:\n{}", wrong.join("\n"));
 }
 
-/// The first line and the number of lines of each function that has a body.
+/// Returns the first line and the number of lines of each function that has a body.
 fn functions(tokens: &[Token]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {

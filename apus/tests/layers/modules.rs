@@ -1,4 +1,4 @@
-//! The tree of modules below `lib.rs`: the items that each module defines, the names that it
+//! Reads the tree of modules below `lib.rs`: the items that each module defines, the names that it
 //! imports, and the paths that its code names. Code under `#[cfg(test)]` is left out.
 
 use std::collections::BTreeMap;
@@ -17,21 +17,21 @@ pub struct Crate {
     pub methods: Vec<Method>,
 }
 
-/// One module, in a file of its own or in braces.
+/// A module, in a file of its own or in braces.
 #[derive(Default)]
 pub struct Module {
-    /// The file that holds it, below the crate's source folder.
+    /// The file that holds the module, below the crate's source folder.
     pub file: String,
     pub parent: ModuleId,
     pub children: BTreeMap<String, ModuleId>,
-    /// Names of the items defined here.
+    /// Names of the items that the module defines.
     pub items: Vec<String>,
     pub imports: Vec<Import>,
     /// Paths named by code, and by imports that are not re-exports.
     pub named: Vec<Named>,
 }
 
-/// One name that a `use` declaration brings in.
+/// A name that a `use` declaration imports.
 pub struct Import {
     /// The name in this module; `*` for all names of the module that the path leads to.
     pub name: String,
@@ -84,9 +84,9 @@ impl Crate {
 /// A module declared with `mod name;`.
 struct Declared {
     child: ModuleId,
-    /// The folder of its children, below the crate's source folder.
+    /// The folder of the module's children, below the crate's source folder.
     folder: String,
-    /// Its file, if a `path` attribute says so.
+    /// The module's file, if a `path` attribute names it.
     path: Option<String>,
 }
 
@@ -96,7 +96,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the tokens as the content of `module`; the result is the modules declared in it.
+    /// Reads the tokens as the content of `module`. Returns the modules declared in it.
     fn module(&mut self, module: ModuleId, folder: &str) -> Vec<Declared> {
         let mut declared = Vec::new();
         let mut at = 0;
@@ -116,13 +116,13 @@ impl Reader<'_> {
         at
     }
 
-    /// What `#[path = "…"]` says among the attributes from `start` to `end`.
+    /// Returns what `#[path = "…"]` says among the attributes from `start` to `end`.
     fn path_attribute(&self, start: usize, end: usize) -> Option<String> {
         let at = (start..end).find(|&at| self.is(at, "path") && self.is(at + 1, "="))?;
         Some(self.tokens[at + 2].text.trim_matches('"').to_string())
     }
 
-    /// Reads the item at `at`; the result is the index after it.
+    /// Reads the item at `at`. Returns the index after it.
     fn item(
         &mut self,
         module: ModuleId,
@@ -155,7 +155,7 @@ impl Reader<'_> {
         end
     }
 
-    /// Reads what follows `mod`.
+    /// Reads what follows `mod`. Returns the index after the declaration.
     fn child(
         &mut self,
         parent: ModuleId,
@@ -182,7 +182,7 @@ impl Reader<'_> {
         end
     }
 
-    /// The name that a definition at `start` gives to its module, if it is one.
+    /// Returns the name that a definition at `start` gives to its module, if it is one.
     fn defined_name(&self, start: usize, end: usize) -> Option<String> {
         const KEYWORDS: [&str; 8] =
             ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
@@ -201,7 +201,7 @@ impl Reader<'_> {
         None
     }
 
-    /// The index after the item at `start`: after its semicolon or its braces.
+    /// Returns the index after the item at `start`: after its semicolon or its braces.
     fn end_of_item(&self, start: usize) -> usize {
         let to_semicolon = ["use", "const", "static", "type"].iter().any(|k| self.is(start, k))
             && !self.is(start + 1, "fn")
@@ -222,13 +222,13 @@ impl Reader<'_> {
         at
     }
 
-    /// Reads the `use` declaration at `at`; the result is the index after it.
+    /// Reads the `use` declaration at `at`. Returns the index after it.
     fn import(&mut self, module: ModuleId, at: usize, public: bool) -> usize {
         let line = self.tokens[at].line;
         let mut imports = Vec::new();
         let end = use_tree(self.tokens, at + 1, &[], &mut imports);
         for import in &imports {
-            // A glob names nothing by itself; what it brings in is named where it is used.
+            // A glob names nothing by itself; what it imports is named where it is used.
             if !public && import.name != "*" {
                 let path = import.path.clone();
                 self.all.modules[module].named.push(Named { path, line });
@@ -261,7 +261,7 @@ impl Reader<'_> {
         self.code(module, start, end, Some(&of));
     }
 
-    /// The index after `<…>` at `at`, or `at` if none is there.
+    /// Returns the index after `<…>` at `at`, or `at` if there is none.
     fn after_generics(&self, at: usize) -> usize {
         let mut depth = 0_usize;
         for end in at..self.tokens.len() {
@@ -281,7 +281,7 @@ impl Reader<'_> {
         (start..end).find_map(|at| self.path_at(at)).map_or_else(Vec::new, |(path, _)| path)
     }
 
-    /// The path that starts at `at`, and the index after it.
+    /// Returns the path that starts at `at`, and the index after it.
     fn path_at(&self, at: usize) -> Option<(Vec<String>, usize)> {
         let mut path = vec![self.tokens.get(at).filter(|t| t.is_word())?.text.clone()];
         let mut end = at + 1;
@@ -292,7 +292,7 @@ impl Reader<'_> {
         Some((path, end))
     }
 
-    /// Notes the paths that the tokens from `start` to `end` name; `of` is the type of the `impl`
+    /// Records the paths that the tokens from `start` to `end` name; `of` is the type of the `impl`
     /// block that they are part of.
     fn code(&mut self, module: ModuleId, start: usize, end: usize, of: Option<&[String]>) {
         let mut at = start;
@@ -332,8 +332,8 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the use tree at `at` below `prefix`; the result is the index after it and after the
-/// comma or semicolon that ends it.
+/// Reads the use tree at `at` below `prefix`. Returns the index after it and after the comma or
+/// semicolon that ends it.
 pub fn use_tree(
     tokens: &[Token],
     mut at: usize,

@@ -1,4 +1,4 @@
-//! What a path leads to: the module and the name that an item is defined under, through imports
+//! Resolves paths: finds the module and the name under which an item is defined, through imports
 //! and re-exports.
 
 use std::cell::RefCell;
@@ -17,13 +17,13 @@ pub enum Target {
     },
 }
 
-/// The paths of a crate, resolved.
+/// The names of a crate, by which its paths are resolved.
 pub struct Names<'a> {
     all: &'a Crate,
     /// For each function of a type, the modules whose `impl` blocks define it.
     methods: BTreeMap<(Target, String), Vec<ModuleId>>,
-    /// The results of [`Names::lookup`]; `None` while one is being found, so that imports in a
-    /// circle end.
+    /// The results of [`Names::lookup`]; `None` while a lookup runs, so that imports in a circle
+    /// end.
     known: RefCell<BTreeMap<(ModuleId, String, bool), Option<Target>>>,
 }
 
@@ -40,8 +40,8 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// What `path`, as it stands in `module`, names: an item with the module that defines it, and
-    /// a function of that item if the path goes on to one.
+    /// Returns what `path` names in `module`: an item with the module that defines it, and a
+    /// function of that item if the path goes on to one.
     pub fn definitions(&self, module: ModuleId, path: &[String]) -> Vec<(ModuleId, String)> {
         let Some((item, rest)) = self.resolve(module, path) else { return Vec::new() };
         let Target::Item { module: home, name } = &item else { return Vec::new() };
@@ -54,8 +54,8 @@ impl<'a> Names<'a> {
         found
     }
 
-    /// What `path` leads to from `module`, with what of the path is left after an item. `None` if
-    /// it leads out of this crate, or to nothing that a module defines.
+    /// Returns what `path` leads to from `module`, and the rest of the path after an item; `None`
+    /// if it leads out of this crate, or to nothing that a module defines.
     pub fn resolve<'p>(
         &self,
         module: ModuleId,
@@ -75,8 +75,8 @@ impl<'a> Names<'a> {
         Some((at, rest))
     }
 
-    /// What `name` is in `module`. Where a module and an item share the name, a path that goes on
-    /// means the module.
+    /// Returns what `name` is in `module`. If a module and an item share the name, a path that goes
+    /// on means the module.
     fn lookup(&self, module: ModuleId, name: &str, goes_on: bool) -> Option<Target> {
         let key = (module, name.to_string(), goes_on);
         if let Some(known) = self.known.borrow().get(&key) {
@@ -90,7 +90,8 @@ impl<'a> Names<'a> {
         found
     }
 
-    /// The module and the item called `name` in `module`: its own first, then imported ones.
+    /// Returns the module and the item called `name` in `module`: its own first, then imported
+    /// ones.
     fn all_that_have(&self, module: ModuleId, name: &str, goes_on: bool) -> Vec<Target> {
         let here = &self.all.modules[module];
         let child = here.children.get(name).map(|&child| Target::Module(child));

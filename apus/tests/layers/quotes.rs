@@ -1,15 +1,16 @@
-//! What the documents quote from the code: constants, and the queues without a bound.
+//! Compares the documents with what they quote from the code: constants, the queues without a
+//! bound, and the places of files.
 
 use std::fs;
 
 use crate::{rust_files, workspace_root};
 
-/// A sentence of a document with `{}` in the place of each constant of a file.
+/// A sentence of a document, with `{}` in the place of each constant of a file.
 struct Quote {
     document: &'static str,
     words: &'static str,
     file: &'static str,
-    /// The name of each constant, and what its value is divided by in the document.
+    /// The name of each constant, and the number that the document divides its value by.
     constants: &'static [(&'static str, u64)],
 }
 
@@ -81,12 +82,13 @@ fn read(name: &str) -> String {
     fs::read_to_string(workspace_root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// The text with each run of white space as one space.
+/// Returns the text with each run of white space as one space.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The value of `const NAME: TYPE = …;`: products and shifts of numbers, and durations in seconds.
+/// Returns the value of `const NAME: TYPE = …;`: a product or a shift of numbers, or a duration in
+/// seconds.
 fn constant(file: &str, name: &str) -> u64 {
     let source = read(file);
     let (_, rest) = source
@@ -148,8 +150,8 @@ fn queues_without_a_bound_are_named_in_the_architecture() {
     assert_eq!(sentence.matches("`").count(), 2 * found.len(), "{found:?}: {sentence}");
 }
 
-/// A path begins at the root of the workspace, or at a crate below `crates/`, whose `src` is left
-/// out: `sync/method.rs`.
+/// A path in a document begins at the root of the workspace, or at a crate below `crates/`, and
+/// then leaves out `src`: `sync/method.rs`.
 #[test]
 fn files_are_where_documents_place_them() {
     let root = workspace_root();

@@ -1,12 +1,12 @@
-//! The list of rules in `crates/rules/src/lib.rs`, held against the reject reasons that the code
-//! can give and against the blocks and tests that yield them.
+//! Compares the list of rules in `crates/rules/src/lib.rs` with the reject reasons that the code
+//! can give, and with the blocks and tests that yield them.
 
 use std::collections::BTreeSet;
 
 use crate::tokens::{Kind, Token, tokens, without_tests};
 use crate::{File, rust_files, workspace_root};
 
-/// What the tree of headers says of a header before any rule is asked.
+/// The reasons that the tree of headers gives for a header before any rule is checked.
 const REASONS_OF_THE_TREE: [&str; 3] = ["prev-blk-not-found", "bad-prevblk", "duplicate-invalid"];
 
 /// Reasons that no block can be refused for.
@@ -42,7 +42,7 @@ fn the_tree_of_headers_gives_no_reason_of_a_rule() {
 }
 
 /// A reason is tested by a block of `testchain` that breaks the rule, which Bitcoin Core's engine
-/// judges too, or where a valid chain cannot come to it, by a test next to the rules.
+/// judges too, or, if no valid chain can lead to it, by a test next to the rules.
 #[test]
 fn each_reason_has_a_block_or_a_test_that_yields_it() {
     let root = workspace_root();
@@ -59,7 +59,8 @@ fn each_reason_has_a_block_or_a_test_that_yields_it() {
     assert!(untested.is_empty(), "no block and no test yields {untested:?}");
 }
 
-/// The reasons in the table of rules, which is the doc comment of `crates/rules/src/lib.rs`.
+/// Returns the reasons in the table of rules, which is in the doc comment of
+/// `crates/rules/src/lib.rs`.
 fn listed_reasons(files: &[File]) -> BTreeSet<String> {
     let list = files.iter().find(|file| file.name.ends_with("rules/src/lib.rs")).expect("the list");
     let rows = list.text.lines().filter_map(|line| line.strip_prefix("//! |"));
@@ -70,20 +71,21 @@ fn listed_reasons(files: &[File]) -> BTreeSet<String> {
             reason_of(reason.unwrap_or_else(|| panic!("a rule without a reason: {row}")))
         })
         .collect();
-    // A change in the form of the table must not leave next to nothing to compare.
+    // A change in the form of the table must not leave almost nothing to compare.
     assert!(listed.len() > 30, "the list of rules is not found in {}", list.name);
     listed
 }
 
-/// The string literals that have the form of Core's reject reasons: words joined by hyphens.
+/// Returns the string literals that have the form of Core's reject reasons: words joined by
+/// hyphens.
 fn reasons_in(tokens: &[Token]) -> Vec<String> {
     let literals = tokens.iter().filter(|token| token.kind == Kind::Literal);
     let strings = literals.filter_map(|token| token.text.strip_prefix('"')?.strip_suffix('"'));
     strings.map(reason_of).filter(|text| is_reason(text)).collect()
 }
 
-/// The part of a reason that is the same for all blocks: `bad-version` of `bad-version(0x…)`, and
-/// what comes before Core's debug message.
+/// Returns the part of a reason that is the same for all blocks: `bad-version` of
+/// `bad-version(0x…)`, and what comes before Core's debug message.
 fn reason_of(text: &str) -> String {
     text.split(['(', ',']).next().unwrap_or_default().to_string()
 }

@@ -1,6 +1,6 @@
-//! Rust source text as tokens: as much of the language's lexer as finding paths and items needs.
+//! Divides Rust source text into tokens: as much of a lexer as finding paths and items needs.
 
-/// One token of a source file. Comments and white space yield none.
+/// A token of a source file. Comments and white space yield none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     pub kind: Kind,
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Token {
-    /// Whether this is the keyword, identifier or mark `text`.
+    /// Returns whether this is the keyword, identifier or mark `text`.
     pub fn is(&self, text: &str) -> bool {
         self.kind != Kind::Literal && self.text == text
     }
@@ -31,7 +31,7 @@ impl Token {
     }
 }
 
-/// The tokens of `source`.
+/// Returns the tokens of `source`.
 pub fn tokens(source: &str) -> Vec<Token> {
     let mut lexer = Lexer { rest: source, line: 1 };
     let mut found = Vec::new();
@@ -41,7 +41,7 @@ pub fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// The tokens without each item, statement or field that stands under `#[cfg(test)]`.
+/// Returns the tokens without each item, statement or field under `#[cfg(test)]`.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let attribute = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
@@ -58,7 +58,7 @@ pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// The index after the item that starts at `at`, its other attributes included.
+/// Returns the index after the item that starts at `at`, including its other attributes.
 fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
     while at + 1 < tokens.len() && tokens[at].is("#") && tokens[at + 1].is("[") {
         at = end_of_group(tokens, at + 1);
@@ -86,7 +86,7 @@ fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
     at
 }
 
-/// The index after the bracket that closes the one at `open`.
+/// Returns the index after the bracket that closes the one at `open`.
 pub fn end_of_group(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -153,7 +153,7 @@ fn word_length(text: &str) -> usize {
     text.find(|c| !is_word_char(c)).unwrap_or(text.len())
 }
 
-/// The length of a number; `1..2` is three tokens, and so is `pair.0.field` after its dot.
+/// Returns the length of a number; `1..2` is three tokens, and so is `pair.0.field` after its dot.
 fn number_length(text: &str) -> usize {
     let whole = word_length(text);
     let mut after = text[whole..].chars();
@@ -161,7 +161,7 @@ fn number_length(text: &str) -> usize {
     if is_fraction { whole + 1 + word_length(&text[whole + 1..]) } else { whole }
 }
 
-/// The length of a character literal or a lifetime.
+/// Returns the length of a character literal or a lifetime.
 fn quote_length(text: &str) -> usize {
     let inner = &text[1..];
     match inner.chars().next() {
@@ -171,7 +171,7 @@ fn quote_length(text: &str) -> usize {
     }
 }
 
-/// The length of a string literal of any kind at the start of `text`.
+/// Returns the length of a string literal of any kind at the start of `text`.
 fn string_length(text: &str) -> Option<usize> {
     let prefix = word_length(text);
     let marks = &text[prefix..];
@@ -191,7 +191,7 @@ fn string_length(text: &str) -> Option<usize> {
     }
 }
 
-/// The length up to and with the `quote` that no backslash escapes.
+/// Returns the length up to and including the `quote` that no backslash escapes.
 fn closing_quote(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

@@ -1,5 +1,5 @@
-//! Public items that no program uses. The compiler finds what is unused inside a crate; what a
-//! crate offers to others it takes for used.
+//! Finds public items that no program uses. The compiler finds what is unused inside a crate, but
+//! takes what a crate offers to others for used.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const FOR_TESTS: [&str; 14] = [
     "BLOCK_VALID_CHAIN",
     "BLOCK_VALID_RESERVED",
     "BLOCK_VALID_UNKNOWN",
-    // What every format of hints is tried with.
+    // What tests of hints try every format with.
     "WRITTEN",
     "bit_order",
     // What tests of the tables count, and the statistics that they compare with.
@@ -22,16 +22,16 @@ const FOR_TESTS: [&str; 14] = [
     // Power cuts.
     "lose_unsynced",
     "with_power_cut",
-    // Options that are read of random arguments.
+    // Options that are read from random arguments.
     "options_of_sync",
     // Forged files.
     "rewrite_join_progress",
     "write_reindexing",
-    // The old form of messages with addresses, which is only sent by others.
+    // The old form of messages with addresses, which only other programs send.
     "to_v1",
 ];
 
-/// What may stand between `pub` and the name of an item.
+/// The words that may stand between `pub` and the name of an item.
 const KEYWORDS: [&str; 9] =
     ["fn", "struct", "enum", "trait", "type", "const", "static", "unsafe", "async"];
 
@@ -65,7 +65,7 @@ fn what_a_crate_offers_is_used() {
     assert!(stale.is_empty(), "these are used, or gone: {stale:?}");
 }
 
-/// The name of the item that is defined at the first token, if that is `pub`.
+/// Returns the name of the item that is defined at the first token, if that token is `pub`.
 fn public_item(tokens: &[Token]) -> Option<String> {
     let (first, rest) = tokens.split_first()?;
     let is_keyword = |token: &Token| KEYWORDS.iter().any(|keyword| token.is(keyword));
@@ -73,7 +73,7 @@ fn public_item(tokens: &[Token]) -> Option<String> {
     (first.is("pub") && rest[at].is_word()).then(|| rest[at].text.clone())
 }
 
-/// The tokens without `use` declarations: to bring a name in, or to offer it once more, is no use.
+/// Returns the tokens without `use` declarations: importing or re-exporting a name does not use it.
 fn without_imports(tokens: &[Token]) -> Vec<Token> {
     let (mut kept, mut at) = (Vec::new(), 0);
     while let Some(token) = tokens.get(at) {

@@ -1,18 +1,18 @@
-//! The blocks whose scripts need not be checked, exactly as Core's `ConnectBlock` decides it.
+//! The blocks whose scripts need not be checked, chosen exactly as by Core's `ConnectBlock`.
 
 use apus_chain::{BlockId, Tree};
 use apus_rules::{Work, equivalent_time};
 
 use super::options::{AssumeValid, BURIED_SECONDS};
 
-/// The blocks whose scripts are taken as valid.
+/// The blocks whose scripts are assumed valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
-    /// The blocks that may have their scripts skipped; `None` if every script is checked.
+    /// The blocks whose scripts may be skipped; `None` if every script is checked.
     skip: Option<CommonAncestors>,
 }
 
-/// The common ancestors of two blocks, and these two if one is an ancestor of the other.
+/// The common ancestors of two blocks; if one is an ancestor of the other, it is among them.
 #[derive(Clone, Copy, Debug)]
 struct CommonAncestors {
     /// The block that is assumed valid.
@@ -22,8 +22,8 @@ struct CommonAncestors {
 }
 
 impl Assumed {
-    /// The blocks that the option applies to in this tree: none, unless the assumed block's header
-    /// is known and the best header has the network's minimum work.
+    /// Returns the blocks that the option applies to in this tree: none, unless the assumed block's
+    /// header is known and the best header has the network's minimum work.
     pub fn new(option: AssumeValid, tree: &Tree) -> Self {
         let hash = match option {
             AssumeValid::Nothing => None,
@@ -36,8 +36,8 @@ impl Assumed {
         Self { skip: block.map(|assumed| CommonAncestors { assumed, best }) }
     }
 
-    /// Whether the scripts of `id` are skipped: it is the assumed block or an ancestor of it, is in
-    /// the best header's chain, and has two weeks of work on top of it.
+    /// Returns whether the scripts of `id` are skipped: it is the assumed block or an ancestor of
+    /// it, is in the best header's chain, and has two weeks of work on top of it.
     pub fn covers(&self, tree: &Tree, id: BlockId) -> bool {
         let Some(CommonAncestors { assumed, best }) = self.skip else { return false };
         let height = tree.node(id).height;
@@ -47,13 +47,13 @@ impl Assumed {
     }
 }
 
-/// Whether a block is in the chain of the best header, that header has the network's minimum work,
-/// and the work of more than `seconds` and as many blocks as are due in that time lie on top of the
-/// block.
+/// Returns whether a block is deeply buried: it is in the chain of the best header, that header has
+/// the network's minimum work, and on top of the block lie work of more than `seconds` and as many
+/// blocks as are due in that time.
 ///
-/// The blocks count by themselves, since the work is measured by the best header's difficulty. On
-/// testnet3 and testnet4 a header that comes after 20 minutes has the least difficulty, by which a
-/// single ordinary block is the work of years.
+/// The blocks are counted separately, since work is measured by the best header's difficulty. On
+/// testnet3 and testnet4 a header more than 20 minutes after its parent may have the minimum
+/// difficulty, by which a single ordinary block is the work of years.
 pub fn is_buried_below_best(tree: &Tree, id: BlockId, seconds: i64) -> bool {
     let best = tree.best_header();
     let (block, tip) = (tree.node(id), tree.node(best));
@@ -64,7 +64,7 @@ pub fn is_buried_below_best(tree: &Tree, id: BlockId, seconds: i64) -> bool {
         && is_buried(tree, id, best, seconds)
 }
 
-/// Whether the work of more than `seconds` lies on top of `id` in the best header's chain.
+/// Returns whether work of more than `seconds` lies on top of `id` in the chain of the best header.
 pub fn is_buried(tree: &Tree, id: BlockId, best: BlockId, seconds: i64) -> bool {
     let (from, to) = (tree.node(id), tree.node(best));
     equivalent_time(to.work, from.work, to.bits, tree.network()) > seconds
@@ -99,13 +99,13 @@ mod tests {
         assert!(!is_buried_below_best(&tree, block, BURIED_SECONDS), "2,015 blocks on top");
         let best = add(&mut tree, hard);
         assert_eq!(tree.node(best).height - tree.node(block).height, 2_016);
-        // The one of least difficulty is no work.
+        // The header of minimum difficulty adds no work.
         assert!(!is_buried_below_best(&tree, block, BURIED_SECONDS));
         add(&mut tree, hard);
         assert!(!is_buried_below_best(&tree, block, BURIED_SECONDS));
         add(&mut tree, hard);
         assert!(is_buried_below_best(&tree, block, BURIED_SECONDS));
-        // Tests have each block checked by the fast way.
+        // With -1, tests check each block on the fast way.
         assert!(is_buried_below_best(&tree, block, -1));
     }
 }

@@ -1,4 +1,4 @@
-//! Peers, as those know them who want blocks: what is wanted, and a trait that the threads and
+//! Peers as a source of blocks: the blocks that are wanted, and a trait that the threads and
 //! sockets around [`net`](apus_net) implement.
 
 use std::ops::Range;
@@ -12,10 +12,10 @@ use super::fault::Fault;
 use super::progress::Observer;
 use super::sources::{BlockBytes, Place};
 
-/// Peers who send blocks that are wanted.
+/// Peers that send wanted blocks.
 pub trait BlockPeers: Send + Sync {
-    /// Waits for the block of a step, and has `check` check its bytes. Bytes that are not the
-    /// block's cost the peer that sent them its connection, and the block is asked of others.
+    /// Waits for the block of a step, and calls `check` with its bytes. A peer that sent other
+    /// bytes is disconnected, and the block is requested from others.
     ///
     /// # Errors
     /// `halt` was raised, no peer has the block, or it breaks a rule.
@@ -30,42 +30,41 @@ pub trait BlockPeers: Send + Sync {
         check: &mut dyn FnMut(BlockBytes) -> Result<(), Fault>,
     ) -> Result<(), Fault>;
 
-    /// Waits for any block that is wanted and that no thread has taken; `None` if `halt` was
-    /// raised.
+    /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.
     ///
     /// # Panics
     /// The thread that talks to peers has panicked.
     fn next(&self, halt: &AtomicBool) -> Option<BlockId>;
 
-    /// Talks to peers, and has them send what is `wanted`, while `work` is done, once.
+    /// Talks to peers, which send the `wanted` blocks, while `work` runs once.
     ///
     /// # Panics
-    /// `work` panics, or the thread that talks.
+    /// `work` or the thread that talks to peers panics.
     fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut());
 
-    /// The blocks that have come and that no thread has taken.
+    /// Takes the blocks that have arrived and that no thread has taken.
     fn take_left(&self) -> Vec<(BlockId, BlockBytes)>;
 
-    /// Tells peers that connect from now on the height of the tip.
+    /// Sets the height of the tip that peers are told when they connect.
     fn set_height(&self, height: u32);
 }
 
 /// The blocks that a pipeline wants from peers.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// In order of height, all of one branch.
+    /// The blocks, in order of height, all of one branch.
     pub blocks: Arc<[BlockId]>,
-    /// Ranges of `blocks`, each of which is taken in order.
+    /// Ranges of `blocks`; the blocks of each range are taken in order.
     pub lanes: Vec<Range<usize>>,
     /// Whether a block near the best header is given up if no peer has it.
     pub gives_up: bool,
-    /// The height below which blocks are asked for without their witnesses.
+    /// The height below which blocks are requested without their witnesses.
     pub stripped_below: u32,
 }
 
 impl Wanted {
-    /// The blocks of these steps that peers are to send, each list as a lane. All steps are of one
-    /// branch and in order of height.
+    /// Returns the blocks of these steps that are to come from peers, each list as a lane. All
+    /// steps are of one branch and in order of height.
     pub fn of<'a>(lists: impl IntoIterator<Item = &'a [Step]>) -> Self {
         let mut blocks = Vec::new();
         let mut lanes = Vec::new();
@@ -79,7 +78,7 @@ impl Wanted {
         Self { blocks: blocks.into(), lanes, gives_up: false, stripped_below: 0 }
     }
 
-    /// The lane of a block.
+    /// Returns the lane of a block; `None` if the block is not wanted.
     pub fn lane_of(&self, tree: &Tree, id: BlockId) -> Option<usize> {
         let height = tree.node(id).height;
         let at = self.blocks.partition_point(|block| tree.node(*block).height < height);

@@ -1,16 +1,15 @@
-//! The rules that a sync has not checked but assumed to hold, for its report.
+//! The rules that a sync has assumed to hold without checking them, for its report.
 
 use std::ops::Range;
 
 /// A group of rules that may be left unchecked in blocks that are assumed valid. A report counts
 /// every rule outside these groups as checked.
 ///
-/// A SwiftSync that sums outpoints alone has no coins, so below its last blocks it checks nothing
-/// of `rules::BlockSpends` and `rules::TxScripts`: each rule there must belong to one of these
-/// groups.
+/// A SwiftSync that sums only outpoints has no coins, so below its last blocks it checks nothing of
+/// `rules::BlockSpends` and `rules::TxScripts`: each rule there must belong to one of these groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleGroup {
-    /// Every input's script and its signatures.
+    /// Each input's script and signatures are valid.
     Scripts,
     /// A transaction pays out no more than it spends.
     Amounts,
@@ -20,11 +19,11 @@ pub enum RuleGroup {
     Order,
     /// A coinbase's outputs are not spent for 100 blocks.
     Maturity,
-    /// Lock times relative to the coins that are spent (BIP68).
+    /// Lock times relative to the spent coins have passed (BIP68).
     RelativeLockTimes,
-    /// The limit of signature operations, as far as redeem scripts (BIP16) count.
+    /// Signature operations in redeem scripts count towards their limit (BIP16).
     P2shSigops,
-    /// The limit of signature operations, as far as witness scripts (BIP141) count.
+    /// Signature operations in witness scripts count towards their limit (BIP141).
     WitnessSigops,
     /// The witnesses are those that the block commits to (BIP141), or there are none.
     WitnessCommitments,
@@ -34,8 +33,8 @@ pub enum RuleGroup {
 }
 
 impl RuleGroup {
-    /// The groups that SwiftSync does not check of blocks that are assumed valid and came without
-    /// their witnesses.
+    /// The groups that SwiftSync leaves unchecked in blocks that are assumed valid and were
+    /// downloaded without their witnesses.
     pub const STRIPPED: &'static [Self] = &[
         Self::Scripts,
         Self::Amounts,
@@ -48,13 +47,13 @@ impl RuleGroup {
         Self::WitnessCommitments,
         Self::BlockWeight,
     ];
-    /// The groups that SwiftSync does not check of other blocks that are assumed valid: all but the
-    /// two about witnesses, which are the last.
+    /// The groups that SwiftSync leaves unchecked in other blocks that are assumed valid: all but
+    /// the last two, which are about witnesses.
     pub const ALL: &'static [Self] = Self::STRIPPED.split_at(Self::STRIPPED.len() - 2).0;
     /// The group that Core's `-assumevalid` leaves unchecked.
     pub const SCRIPTS: &'static [Self] = &[Self::Scripts];
 
-    /// The group's name in the output of `--json`.
+    /// Returns the group's name in the output of `--json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scripts => "scripts",
@@ -71,7 +70,7 @@ impl RuleGroup {
     }
 }
 
-/// A range of blocks that were taken as valid without checking some of the rules.
+/// A range of blocks that were assumed valid without checking some of the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotChecked {
     /// Height of the first block.
@@ -82,16 +81,16 @@ pub struct NotChecked {
     pub rules: &'static [RuleGroup],
 }
 
-/// The rules that one run has checked of the blocks that it worked through.
+/// The rules that one run has checked for the blocks that it processed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     not_checked: Vec<NotChecked>,
 }
 
 impl Checked {
-    /// The rules that a SwiftSync up to `height` checks if its sums are of outpoints: for the last
-    /// `recent` blocks all but the scripts, for the others all but [`RuleGroup::ALL`], and for
-    /// those at the heights of `stripped` all but [`RuleGroup::STRIPPED`].
+    /// Returns the rules that a SwiftSync up to `height` checks if its sums are of outpoints: for
+    /// the last `recent` blocks all but the scripts, for the heights in `stripped` all but
+    /// [`RuleGroup::STRIPPED`], and for the others all but [`RuleGroup::ALL`].
     pub fn outpoints_alone(height: u32, recent: u32, stripped: Range<u32>) -> Self {
         let mut checked = Self::default();
         let first_recent = (height + 1).saturating_sub(recent).max(1);
@@ -107,8 +106,8 @@ impl Checked {
         checked
     }
 
-    /// Notes that a block was connected in order. Blocks noted at its height and above were
-    /// disconnected before, and are forgotten.
+    /// Records that a block was connected in order. Blocks recorded at its height and above were
+    /// disconnected before, and are removed.
     pub fn note_connected(&mut self, height: u32, with_scripts: bool) {
         self.not_checked.retain(|blocks| blocks.first < height);
         if let Some(blocks) = self.not_checked.last_mut() {
@@ -129,8 +128,8 @@ impl Checked {
         }
     }
 
-    /// The ranges of blocks with unchecked rules, by height and without overlaps; empty if every
-    /// rule was checked.
+    /// Returns the ranges of blocks with unchecked rules, in order of height and without overlaps;
+    /// empty if every rule was checked.
     pub fn not_checked(&self) -> &[NotChecked] {
         &self.not_checked
     }
@@ -152,13 +151,13 @@ mod tests {
         checked.note_connected(1001, false);
         checked.note_connected(1002, true);
         assert_eq!(ranges(&checked), [(1, 712, 8), (713, 1001, 1)]);
-        // A reorganisation to a branch that is checked.
+        // A reorganisation to a branch whose scripts are checked.
         checked.note_connected(990, true);
         checked.note_connected(991, true);
         assert_eq!(ranges(&checked), [(1, 712, 8), (713, 989, 1)]);
         assert_eq!(ranges(&Checked::outpoints_alone(20, 288, 481..481)), [(1, 20, 1)]);
         assert_eq!(ranges(&Checked::outpoints_alone(20, 0, 0..0)), [(1, 20, 8)]);
-        // Of blocks that came without witnesses, less was checked.
+        // Blocks without witnesses leave more rules unchecked.
         let stripped = |blocks| ranges(&Checked::outpoints_alone(1000, 288, blocks));
         assert_eq!(stripped(1..400), [(1, 399, 10), (400, 712, 8), (713, 1000, 1)]);
         assert_eq!(stripped(300..713), [(1, 299, 8), (300, 712, 10), (713, 1000, 1)]);

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The stages of the work whose time is measured apart.
+/// The stages of the work, each timed separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// Finding blocks in the sources and checking headers.
     Headers,
     /// Reading blocks.
     Read,
-    /// Parsing, hashing, rules that need no coins.
+    /// Parsing, hashing, and checking rules that need no coins.
     Check,
     /// SwiftSync: separating spent from unspent outputs, and the aggregate.
     Sum,
-    /// Join: meeting the spends of recent outputs, and making records of all others.
+    /// Join: matching the spends of recent outputs, and writing records of all others.
     Join,
-    /// Join: bringing outputs and spends of a partition together.
+    /// Join: matching the outputs and spends of a partition.
     Pair,
     /// Looking coins up in the tables.
     LookUp,
@@ -27,7 +27,7 @@ pub enum Stage {
     Store,
     /// Taking and adding coins.
     Connect,
-    /// Rules that need coins, scripts, encoding undo data.
+    /// Checking rules that need coins, and scripts, and encoding undo data.
     Validate,
     /// Writing undo data.
     Undo,
@@ -37,7 +37,7 @@ pub enum Stage {
     Merge,
 }
 
-/// All stages in the order of [`Stage`], with the names that reports use, and as words.
+/// All stages in the order of [`Stage`], with their names in reports, and in words.
 const STAGES: [(Stage, &str, &str); 13] = [
     (Stage::Headers, "headers", "finding blocks and checking headers"),
     (Stage::Read, "read", "reading blocks"),
@@ -54,7 +54,7 @@ const STAGES: [(Stage, &str, &str); 13] = [
     (Stage::Merge, "merge", "merging tables"),
 ];
 
-/// The stage of this name, in words.
+/// Returns the stage of this name, in words.
 pub fn words_of(name: &str) -> Option<&'static str> {
     STAGES.iter().find(|(_, known, _)| *known == name).map(|(.., words)| *words)
 }
@@ -62,66 +62,66 @@ pub fn words_of(name: &str) -> Option<&'static str> {
 /// What the thread that connects blocks in order waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// The next block, to be read, checked and its coins looked up.
+    /// The reading and checking of the next block, and the look-up of its coins.
     Blocks,
-    /// The next block, to come from a peer.
+    /// The download of the next block from a peer.
     Peers,
-    /// The checks of blocks that are connected.
+    /// The checks of connected blocks.
     Checks,
-    /// Coins to be written.
+    /// The writing of coins.
     Commit,
 }
 
 const WAITS: usize = 4;
 
-/// The number of lengths that stalls are told apart by: below 1 ms, 2 ms, 4 ms … 16 s, and longer.
+/// The number of classes of stalls by length: below 1 ms, 2 ms, 4 ms … 16 s, and longer.
 pub const STALLS: usize = 16;
 
 /// What the thread that connects blocks in order waited for, and how full the queues before and
-/// after it were. All is zero where no block was connected in order.
+/// after it were. All zero if no block was connected in order.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Waits {
-    /// All time of that thread.
+    /// The total time of that thread.
     pub connecting: Duration,
-    /// Waiting for the next block to be read and checked, and its coins to be looked up.
+    /// Time spent waiting for the next block to be read and checked, and its coins to be looked up.
     pub blocks: Duration,
-    /// Waiting for the next block to come from a peer.
+    /// Time spent waiting for the next block to be downloaded from a peer.
     pub peers: Duration,
-    /// Waiting for the checks of connected blocks: rules about coins, and scripts.
+    /// Time spent waiting for the checks of connected blocks: rules about coins, and scripts.
     pub checks: Duration,
-    /// Writing coins, while no block is connected.
+    /// Time spent waiting for coins to be written.
     pub commits: Duration,
-    /// How many blocks were ready to be connected, of 32 at most: the mean over all blocks.
+    /// Mean number of blocks that were ready to be connected, of 32 at most.
     pub ready: f64,
-    /// How many blocks were connected and not yet checked, of 16 at most: the mean over all blocks.
+    /// Mean number of blocks that were connected and not yet checked, of 16 at most.
     pub in_flight: f64,
-    /// Waits for coins to be written, by their length: the first number is that of waits below a
-    /// millisecond, and each further one is of waits up to twice as long.
+    /// Number of waits for coins to be written, by length: first those below a millisecond, and in
+    /// each further class those up to twice as long.
     pub stalls: [u64; STALLS],
-    /// The longest of these.
+    /// The longest wait for coins to be written.
     pub longest_stall: Duration,
-    /// Coins that were read from the tables, since the cache did not hold them.
+    /// Number of coins that were read from the tables, since the cache did not hold them.
     pub looked_up: u64,
 }
 
-/// The time spent in each stage, summed over all threads, and in waiting.
+/// The time spent in each stage, summed over all threads, and the time spent waiting.
 #[derive(Default)]
 pub struct Clock {
     nanoseconds: [AtomicU64; STAGES.len()],
     waits: [AtomicU64; WAITS],
     /// Time in which blocks were connected in order.
     connecting: AtomicU64,
-    /// Sums over [`Clock::note_queues`], and how often that was called.
+    /// Sums of the arguments of [`Clock::note_queues`], and the number of its calls.
     queues: [AtomicU64; 3],
-    /// Stalls by their length, and the longest in nanoseconds.
+    /// Number of stalls by length; the longest stall is in nanoseconds.
     stalls: [AtomicU64; STALLS],
     longest_stall: AtomicU64,
     looked_up: AtomicU64,
-    /// When [`Clock::log`] was called last.
+    /// When [`Clock::log`] was last called.
     logged: Mutex<Option<Instant>>,
 }
 
-/// A timer that adds the time from its start until it is dropped to a stage.
+/// A timer that adds the time from its start until it is dropped to a sum.
 pub struct Timer<'a> {
     sum: &'a AtomicU64,
     started: Instant,
@@ -138,12 +138,12 @@ impl Clock {
         Timer { sum: &self.waits[wait as usize], started: Instant::now() }
     }
 
-    /// Starts timing a run of the thread that connects blocks.
+    /// Starts timing the thread that connects blocks.
     pub fn connect(&self) -> Timer<'_> {
         Timer { sum: &self.connecting, started: Instant::now() }
     }
 
-    /// Notes how many blocks are ready to be connected, and how many are connected and not yet
+    /// Records how many blocks are ready to be connected, and how many are connected and not yet
     /// checked.
     pub fn note_queues(&self, ready: usize, in_flight: usize) {
         for (sum, by) in self.queues.iter().zip([ready as u64, in_flight as u64, 1]) {
@@ -151,19 +151,20 @@ impl Clock {
         }
     }
 
-    /// Notes that blocks waited so long for coins to be written.
+    /// Records that blocks waited for `time` until coins were written.
     pub fn note_stall(&self, time: Duration) {
         let length = (u64::BITS - (time.as_millis() as u64).leading_zeros()) as usize;
         self.stalls[length.min(STALLS - 1)].fetch_add(1, Ordering::Relaxed);
         self.longest_stall.fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Notes that so many coins were read from the tables.
+    /// Records that `count` coins were read from the tables.
     pub fn note_looked_up(&self, count: usize) {
         self.looked_up.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// What the thread that connects blocks in order waited for, and how full its queues were.
+    /// Returns what the thread that connects blocks in order waited for, and how full its queues
+    /// were.
     pub fn waits(&self) -> Waits {
         let time = |sum: &AtomicU64| Duration::from_nanos(sum.load(Ordering::Relaxed));
         let [blocks, peers, checks, commits] = self.waits.each_ref().map(time);
@@ -188,8 +189,7 @@ impl Clock {
         }
     }
 
-    /// Logs the time of each stage and what was waited for, since the beginning (Core's category
-    /// `bench`).
+    /// Logs the time of each stage and of each wait since the start (Core's category `bench`).
     pub fn log(&self) {
         if !tracing::enabled!(target: "bench", tracing::Level::DEBUG) {
             return;
@@ -214,7 +214,7 @@ impl Clock {
         );
     }
 
-    /// [`Clock::log`], if that or this was first called more than `every` ago.
+    /// Calls [`Clock::log`] if its last call, or the first call of this, was at least `every` ago.
     pub fn log_every(&self, every: Duration) {
         if !tracing::enabled!(target: "bench", tracing::Level::DEBUG) {
             return;
@@ -232,7 +232,7 @@ impl Clock {
         self.nanoseconds[stage as usize].fetch_add(elapsed.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// The time of each stage, by the stage's name.
+    /// Returns the time of each stage, by the stage's name.
     pub fn stages(&self) -> BTreeMap<&'static str, Duration> {
         STAGES
             .iter()
@@ -251,7 +251,7 @@ impl Drop for Timer<'_> {
     }
 }
 
-/// The present time in seconds since 1970. Headers too far ahead of it are refused.
+/// Returns the present time in seconds since 1970. Headers too far ahead of it are refused.
 pub fn unix_time() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

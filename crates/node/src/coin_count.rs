@@ -1,9 +1,9 @@
 //! The number of coins in the UTXO set, kept in a file next to the tables that hold them, so that
-//! no run has to read the whole set to know it.
+//! it is known without reading the whole set.
 //!
-//! Each count stands with the hash of the best block that it is for. bitcoind does not know this
-//! file: once it has moved the chainstate to another block, the counts apply no longer, and the
-//! hashes show it.
+//! Each count is stored with the hash of the best block that it belongs to. bitcoind does not know
+//! this file: once bitcoind has moved the chainstate to another block, the counts no longer apply,
+//! and the hashes show it.
 
 use std::path::{Path, PathBuf};
 
@@ -29,33 +29,33 @@ pub struct CoinCount {
 }
 
 impl CoinCount {
-    /// The file of the chainstate in the directory `chainstate`.
+    /// Returns the file of the chainstate in the directory `chainstate`.
     pub fn new(disk: &Disk, chainstate: &Path) -> Self {
         Self { disk: disk.clone(), path: chainstate.join(FILE) }
     }
 
-    /// The count for the best block `best`, if the file has it.
+    /// Reads the count for the best block `best`, if the file has it.
     pub fn read(&self, best: &Hash) -> Result<Option<CoinsAt>, StoreError> {
         let bytes = self.disk.read(&self.path)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         Ok(text.lines().filter_map(parse).find(|count| count.block == *best))
     }
 
-    /// Writes the counts for two blocks: the best one, and the one that becomes the best right
-    /// after. Whichever of them a crash leaves as the best, its count is in the file.
+    /// Writes the counts for two blocks: the best block, and the one that is about to replace it.
+    /// Whichever of them is the best block after a crash, its count is in the file.
     pub fn write(&self, counts: [Option<CoinsAt>; 2]) -> Result<(), StoreError> {
         let lines = counts.iter().flatten().map(line);
         self.disk.write_atomically(&self.path, lines.collect::<String>().as_bytes())
     }
 }
 
-/// A line of the file: the block, the count, and a CRC-32C of both in hexadecimal.
+/// Returns a line of the file: the block, the count, and a CRC-32C of both in hexadecimal.
 fn line(count: &CoinsAt) -> String {
     let content = format!("{} {}", count.block, count.coins);
     format!("{content} {:08x}\n", crc32c::crc32c(content.as_bytes()))
 }
 
-/// The count in a line of the file; `None` if the line is damaged.
+/// Parses a line of the file; `None` if it is damaged.
 fn parse(text: &str) -> Option<CoinsAt> {
     let (content, _) = text.rsplit_once(' ')?;
     let (block, coins) = content.split_once(' ')?;
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(file.read(&blocks[0]).unwrap(), counts[0]);
         assert_eq!(file.read(&blocks[1]).unwrap(), counts[1]);
         assert_eq!(file.read(&blocks[2]).unwrap(), None);
-        // No flipped bit makes it say another number.
+        // No flipped bit yields another number.
         let path = dir.path().join(FILE);
         let good = std::fs::read(&path).unwrap();
         for bit in 0..good.len() * 8 {

@@ -14,66 +14,66 @@ use apus_wire::OutPoint;
 
 use super::threads::{self, RaiseOnDrop};
 
-/// Threads that write tables, for each core: one waits for the disk while another sorts.
+/// Number of threads per core that write tables: one waits for the disk while another sorts.
 pub const WRITERS_PER_CORE: usize = 2;
-/// Parts of the coins that each thread writes: enough that all threads end at about the same time,
-/// and few enough that tables reach their full length.
+/// Number of parts that each thread writes: enough that all threads end at about the same time, and
+/// few enough that tables reach their full length.
 const PARTS_PER_WRITER: usize = 4;
-/// Pieces of a snapshot in each part: 64 MiB, two tables.
+/// Number of pieces of a snapshot in each part: 64 MiB, two tables.
 const PIECES_PER_PART: usize = 64;
 
 /// Coins that are written as the bottom level of tables, in parts that any thread may take.
 pub struct Tables<'a> {
     coins: Coins<'a>,
     bulk: Bulk<'a>,
-    /// How many parts were taken.
+    /// Number of parts that were taken.
     taken: AtomicUsize,
 }
 
 enum Coins<'a> {
-    /// Those that were gathered, in ranges of slots.
+    /// The gathered coins, in ranges of slots.
     Gathered(&'a Survivors, Vec<Range<usize>>),
-    /// Those of a snapshot, in the order of their keys.
+    /// The coins of a snapshot, in key order.
     Sorted(Vec<&'a [SnapshotPiece<'a>]>),
 }
 
-/// How tables are written: threads, reports of progress, and an early end.
+/// How tables are written: threads, reports of progress, and a flag to stop.
 #[derive(Clone, Copy)]
 pub struct Writing<'a> {
     /// The number of threads.
     pub writers: usize,
-    /// Told which share of the work is done, from 0 to 1.
+    /// Receives the share of the work that is done, from 0 to 1.
     pub report: OnShare<'a>,
-    /// Ends the writing when it is raised. The tables are of no use then.
+    /// Ends the writing when it is raised. The tables are then unusable.
     pub stop: &'a AtomicBool,
 }
 
 /// Why tables could not be written.
 pub enum TablesError {
-    /// The disk is to blame.
+    /// The disk failed, or a file is wrong.
     Store(StoreError),
-    /// The snapshot is to blame.
+    /// The snapshot is wrong.
     Snapshot(SnapshotError),
     /// This outpoint was gathered twice.
     Twice(OutPoint),
 }
 
 impl<'a> Tables<'a> {
-    /// The coins that were gathered, for so many threads.
+    /// Returns the gathered coins, in parts for `writers` threads.
     pub fn of_gathered(survivors: &'a Survivors, bulk: Bulk<'a>, writers: usize) -> Self {
         let ranges = survivors.ranges(writers * PARTS_PER_WRITER);
         Self { coins: Coins::Gathered(survivors, ranges), bulk, taken: AtomicUsize::new(0) }
     }
 
-    /// The coins of a snapshot whose pieces are in order.
+    /// Returns the coins of a snapshot whose pieces are in order.
     pub fn of_snapshot(pieces: &'a [SnapshotPiece<'a>], bulk: Bulk<'a>) -> Self {
         let parts = pieces.chunks(PIECES_PER_PART).collect();
         Self { coins: Coins::Sorted(parts), bulk, taken: AtomicUsize::new(0) }
     }
 
-    /// Does `work` while one thread writes tables; once it has ended well, all threads write what
-    /// is left. `work` is given a flag that is raised if tables cannot be written, at which it is
-    /// to end early: it returns `None` then, as when it is stopped.
+    /// Does `work` while one thread writes tables; once it has succeeded, all threads write the
+    /// rest. `work` is given a flag that is raised if tables cannot be written: it must then end
+    /// early and return `None`, as when it is stopped.
     ///
     /// # Errors
     /// Those of `work`, or tables could not be written.
@@ -90,7 +90,7 @@ impl<'a> Tables<'a> {
                 let written = self.write(&halt, None);
                 match &written {
                     Ok(()) => std::mem::forget(failing),
-                    // What `work` saves when it ends early needs room on the disk.
+                    // What `work` saves when it ends early needs disk space.
                     Err(_) => self.bulk.remove(),
                 }
                 written
@@ -112,7 +112,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// Writes all parts that nobody has taken.
+    /// Writes all parts that no thread has taken.
     pub fn write_all(&self, writing: Writing) -> Result<(), TablesError> {
         let left = self.parts().saturating_sub(self.taken.load(Relaxed));
         let share = Share::new(left as u64, writing.report);
@@ -125,7 +125,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// What can be committed, once all parts are written.
+    /// Returns what can be committed, once all parts are written.
     pub fn into_bulk(self) -> Bulk<'a> {
         self.bulk
     }
@@ -137,8 +137,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Writes parts that nobody has taken, until there are none or `halt` is raised, which leaves a
-    /// part unfinished: then the tables are of no use.
+    /// Writes parts that no thread has taken, until there are none or `halt` is raised, which
+    /// leaves a part unfinished: the tables are then unusable.
     fn write(&self, halt: &AtomicBool, share: Option<&Share>) -> Result<(), TablesError> {
         while !halt.load(Relaxed) {
             let part = self.taken.fetch_add(1, Relaxed);

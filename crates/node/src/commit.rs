@@ -62,7 +62,7 @@ pub struct Ledger {
     pub records: Vec<IndexRecord>,
     /// Blocks whose records have changed since the index was written.
     pub dirty: BTreeSet<BlockId>,
-    /// The blocks whose coins the UTXO set contains.
+    /// The active chain, from whose blocks the UTXO set is made.
     pub active: ActiveChain,
     /// The work of this run.
     pub counts: Counts,
@@ -75,9 +75,7 @@ pub struct Ledger {
     coin_count: Arc<CoinCount>,
     /// Maximum size in bytes of the coins cache.
     pub cache_bytes_max: usize,
-    /// Whether each commit empties the cache ([`Options::empties_cache`]).
-    ///
-    /// [`Options::empties_cache`]: super::options::Options::empties_cache
+    /// Whether each commit empties the cache, for comparisons.
     pub empties_cache: bool,
     /// The commit that is being written.
     committing: Option<Committing>,

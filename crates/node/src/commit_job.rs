@@ -1,5 +1,5 @@
 //! One commit: everything of the ledger and the cache that is not yet durable, as it was at one
-//! tip. It is written on a thread of its own while blocks after that tip connect.
+//! tip. A thread of its own can write it while blocks after that tip connect.
 
 use std::sync::Arc;
 
@@ -14,36 +14,37 @@ use super::coin_count::{CoinCount, CoinsAt};
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 
-/// The most entries that are written to the block index at once: 20 MB of them.
+/// Maximum number of entries that are written to the block index at once: 20 MB of them.
 const INDEX_BATCH: usize = 100_000;
 
-/// A commit that has begun. If it is dropped before it is written, nothing was committed, and the
-/// cache's changes are changes as before.
+/// A commit that has begun. If it is dropped before it is written, nothing is committed, and the
+/// changed coins of the cache stay changed.
 pub struct CommitJob<'a> {
     /// The block index on disk.
     pub index: Arc<IndexDb>,
-    /// The file of the number of coins.
+    /// The file with the number of coins.
     pub coin_count: Arc<CoinCount>,
-    /// The index entries to be written.
+    /// The index entries to write.
     pub entries: Vec<(BlockId, IndexRecord)>,
-    /// The files of these entries, without what is appended while the commit is written.
+    /// What must be flushed of the files of these entries, without what is appended while the
+    /// commit is written.
     pub unflushed: Unflushed,
-    /// A second UTXO set that bitcoind cannot start with next to the new best block.
+    /// A second UTXO set with which bitcoind would not start at the new best block.
     pub left: Option<SnapshotChainstate>,
-    /// The tip, whose coins the changes lead to; `None` if there is nothing to write about coins.
+    /// The hash of the tip, which becomes the best block; `None` if there are no coins to write.
     pub best: Option<Hash>,
     /// The number of coins at the tip, if known.
     pub coins: Option<u64>,
     /// The changed coins.
     pub changes: Changes<'a>,
-    /// To how many bytes the cache is shrunk afterwards.
+    /// The size in bytes to which the cache is shrunk afterwards.
     pub kept_bytes: usize,
 }
 
 impl CommitJob<'_> {
     /// Makes stored blocks and undo data durable, then their index entries, and then the changed
-    /// coins with their best block, before which a second UTXO set is given up that bitcoind cannot
-    /// start with next to it. Then clean coins make room in the cache.
+    /// coins with their best block; before the coins, gives up a second UTXO set with which
+    /// bitcoind would not start. Finally drops clean coins to make space in the cache.
     pub fn write(self, shared: &Shared, report: OnShare) -> Result<(), StoreError> {
         let _timer = shared.clock.start(Stage::Commit);
         let changed = self.changes.len();
@@ -58,7 +59,7 @@ impl CommitJob<'_> {
             left.give_up()?;
         }
         let Some(best) = self.best else { return Ok(()) };
-        // Without anything new, another table would only have to be merged.
+        // If nothing has changed, another table would only have to be merged.
         let before = shared.chainstate.best_block()?;
         if changed == 0 && before == Some(best) {
             return Ok(());
@@ -76,8 +77,8 @@ impl CommitJob<'_> {
     }
 }
 
-/// Writes down the number of coins at the block `next`, which is about to become the best block
-/// after `before`.
+/// Saves the number of coins at the block `next`, which is about to become the best block after
+/// `before`.
 pub fn write_coin_count(
     coin_count: &CoinCount,
     before: Option<Hash>,
@@ -90,7 +91,7 @@ pub fn write_coin_count(
     coin_count.write([before, Some(next)])
 }
 
-/// Makes blocks and undo data durable, and then index entries.
+/// Makes blocks and undo data durable, and then their index entries.
 pub fn write_index(
     index: &IndexDb,
     files: &BlockFiles,
@@ -101,7 +102,7 @@ pub fn write_index(
     let (mut changes, cleared) = files.end_flush(unflushed)?.split_cleared();
     let mut cleared = Some(cleared);
     let mut parts = entries.chunks(INDEX_BATCH).peekable();
-    // The first part names the files, too, so there is one even without entries.
+    // The first part also has the changes of the files, so there is one even without entries.
     let mut part = parts.next().unwrap_or_default();
     loop {
         if let Some(cleared) = cleared.take_if(|_| parts.peek().is_none()) {
@@ -118,7 +119,7 @@ pub fn write_index(
     }
 }
 
-/// The entry of a block in the index.
+/// Returns the index entry of a block.
 pub fn index_entry(tree: &Tree, id: BlockId, record: IndexRecord) -> IndexEntry {
     let node = tree.node(id);
     IndexEntry { hash: node.hash, header: tree.header(id), height: node.height, record }

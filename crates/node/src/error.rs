@@ -10,15 +10,14 @@ use thiserror::Error;
 use super::coin_differences::Differences;
 use super::outcome::Refusal;
 
-/// Why a sync, or other work on a data directory, could not be done. What was committed before
-/// stays good.
+/// Why a sync, or other work on a data directory, failed. What was committed before remains valid.
 #[derive(Debug, Error)]
 pub enum SyncError {
-    /// A file or directory could not be read or written, or holds what cannot be right.
+    /// A file or directory could not be read or written, or its content is wrong.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A hints file cannot be right, does not fit these blocks, or cannot hold what is to be
-    /// written to it.
+    /// A hints file is wrong, does not fit these blocks, or cannot hold what should be written to
+    /// it.
     #[error("{}: {error}", path.display())]
     Hints {
         /// The hints file.
@@ -27,7 +26,7 @@ pub enum SyncError {
         #[source]
         error: HintsError,
     },
-    /// A UTXO snapshot cannot be right, or is not what these blocks leave.
+    /// A UTXO snapshot is wrong, or differs from the coins that these blocks leave.
     #[error("{}: {error}", path.display())]
     Snapshot {
         /// The snapshot file.
@@ -36,23 +35,22 @@ pub enum SyncError {
         #[source]
         error: SnapshotError,
     },
-    /// Hints or a snapshot are wrong, and it was found out about which coins.
+    /// Hints or a snapshot are wrong, and the coins that they are wrong about are known.
     #[error("{error}{differences}")]
     Differs {
-        /// The error that says so.
+        /// The error without the coins.
         #[source]
         error: Box<SyncError>,
-        /// The coins.
+        /// The coins that hints or the snapshot are wrong about.
         differences: Differences,
     },
-    /// What was asked for cannot be done with the directory or the files given.
+    /// The work cannot be done with the directory or the files given.
     #[error("{0}")]
     Input(String),
     /// Options are wrong, or contradict each other.
     #[error("{0}")]
     WrongOptions(String),
-    /// A SwiftSync or a proof found a block that is not valid, or undo data that is wrong. Nothing
-    /// was committed.
+    /// A SwiftSync or a proof found an invalid block, or wrong undo data. Nothing was committed.
     #[error("{0}")]
     Refused(Refusal),
     /// A SwiftSync or a proof cannot prove this chain. Nothing was committed.
@@ -61,7 +59,7 @@ pub enum SyncError {
     /// A rebuilt UTXO set would be lower than the present one, which was kept.
     #[error("{0}")]
     WouldShrink(String),
-    /// The work was asked to stop. What is done is saved, if it can be carried on.
+    /// The work was asked to stop. Finished work is saved if it can be resumed.
     #[error("interrupted: nothing was changed; run the same command to start again")]
     Stopped,
 }
@@ -69,17 +67,17 @@ pub enum SyncError {
 /// What an error is about, and thus what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// Options: give others.
+    /// Wrong options.
     Usage,
     /// The directory or the files given, with which the work cannot be done.
     Input,
-    /// A file or directory that could not be read or written, or holds what cannot be right.
+    /// A file or directory that could not be read or written, or whose content is wrong.
     Disk,
     /// A hints file.
     Hints,
     /// A UTXO snapshot.
     Snapshot,
-    /// A block that breaks a rule, or undo data that is wrong.
+    /// A block that breaks a rule, or wrong undo data.
     Refused,
     /// A chain that SwiftSync cannot prove.
     Unproved,
@@ -88,7 +86,7 @@ pub enum ErrorKind {
 }
 
 impl SyncError {
-    /// What the error is about.
+    /// Returns what the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::WrongOptions(_) => ErrorKind::Usage,
@@ -103,7 +101,7 @@ impl SyncError {
         }
     }
 
-    /// The same error, with `note` at the end of what it says is wrong.
+    /// Returns the same error, with `note` appended to its description.
     pub fn with_note(mut self, note: &str) -> Self {
         if let Self::Differs { error, differences } = self {
             return Self::Differs { error: Box::new(error.with_note(note)), differences };

@@ -1,20 +1,21 @@
-//! About how large blocks are that have not come yet.
+//! The expected sizes of blocks that have not been downloaded yet.
 
-/// About how large blocks are.
+/// The expected sizes of blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    /// Heights of blocks of the best chain, in order, and their bytes.
+    /// Heights of some blocks of the best chain, in ascending order, and their sizes in bytes.
     known: Vec<(u32, u64)>,
 }
 
 impl Sizes {
-    /// Sizes as those of some blocks of the best chain, given by height in order, in bytes.
+    /// Returns the sizes to expect from those of some blocks of the best chain: height and bytes of
+    /// each, in ascending order of height.
     pub fn new(known: Vec<(u32, u64)>) -> Self {
         Self { known }
     }
 
-    /// The bytes that the block at `height` probably has: between those of the nearest blocks
-    /// known.
+    /// Returns the expected size in bytes of the block at `height`, interpolated between the
+    /// nearest known blocks; 0 if none is known.
     pub fn expected(&self, height: u32) -> u64 {
         let after = self.known.partition_point(|(known, _)| *known < height);
         match (after.checked_sub(1).map(|before| self.known[before]), self.known.get(after)) {

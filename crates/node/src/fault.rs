@@ -1,4 +1,4 @@
-//! Why work on blocks cannot go on, and who is to blame.
+//! Why work on blocks cannot continue, and what is to blame.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use apus_swiftsync::HintsError;
 use super::block::step::Step;
 use super::coin_tables::TablesError;
 
-/// Why work on blocks cannot go on.
+/// Why work on blocks cannot continue.
 ///
 /// | blamed | variants | what to do |
 /// |---|---|---|
@@ -25,30 +25,31 @@ use super::coin_tables::TablesError;
 pub enum Fault {
     /// The work was asked to stop.
     Stopped,
-    /// The disk failed, or a file of the data directory holds what cannot be right.
+    /// The disk failed, or the content of a file in the data directory is wrong.
     Store(StoreError),
-    /// The disk is full. The cache holds the UTXO set after the last block that was finished.
+    /// The disk is full. The cache holds the UTXO set after the last finished block.
     Full(StoreError),
-    /// The bytes at the step's place are not the block that belongs there, or cannot be told from
-    /// damage. Another copy of the block may be good.
+    /// The bytes at the step's place are not the block that belongs there, or may be damaged.
+    /// Another copy of the block may be good.
     Damaged(Step, String),
     /// No peer has the block of the step.
     Gone(Step),
-    /// The block of the step breaks a rule, or its undo data does not fit it. Every copy does.
+    /// The block of the step breaks a rule, or its undo data does not fit it, whichever copy is
+    /// read.
     Rule(Step, RuleError),
     /// The block at this height is invalid, or only a sync in order can judge it.
     Unjudged(u32),
     /// The chain as a whole breaks a rule, or only a sync in order can judge it.
     Chain(String),
-    /// Undo data is missing for the block at this height, and maybe for others above it.
+    /// Undo data is missing for the block at this height, and possibly for others above it.
     NoUndo(u32, StoreError),
-    /// The undo data of a block is damaged, or another block's.
+    /// The undo data of a block is damaged, or that of another block.
     Undo {
         /// The block.
         id: BlockId,
         /// The rev file.
         path: PathBuf,
-        /// What is wrong with its undo data.
+        /// What is wrong with the undo data.
         what: String,
     },
     /// The hints are wrong.
@@ -57,7 +58,7 @@ pub enum Fault {
     Snapshot(SnapshotError),
     /// There is too little memory to begin.
     Memory(String),
-    /// What was asked for cannot be done with the blocks that there are.
+    /// The work cannot be done with the available blocks.
     Usage(String),
 }
 

@@ -1,4 +1,4 @@
-//! Coins that are gathered in any order, and come back in that of the tables.
+//! Coins that are gathered in any order, and read back in the order of the tables.
 
 use apus_coins::{
     SnapshotFile, SnapshotReadError, SnapshotStats, SurvivorWriter, Survivors,
@@ -11,23 +11,24 @@ use super::temporary::TemporaryDir;
 /// Bytes of coins that are sorted in memory; the others go to a temporary file.
 const SORTING_BYTES_MAX: usize = 200 << 20;
 
-/// Coins that were gathered in any order; what has no room in memory is in a temporary directory.
+/// Coins that were gathered in any order; those that do not fit in memory are in a temporary
+/// directory.
 pub struct Gathered {
     /// The coins.
     pub coins: Survivors,
-    /// Removed after the coins' file.
+    /// The temporary directory, removed after the file of the coins.
     _dir: TemporaryDir,
 }
 
 impl Gathered {
-    /// No coins, with so many bytes of memory.
+    /// Returns an empty set of coins that uses up to `memory` bytes of memory.
     pub fn new(memory: usize) -> Result<Self, StoreError> {
         let dir = TemporaryDir::new()?;
         let coins = Survivors::new(&Disk::new(), dir.path(), memory);
         Ok(Self { coins, _dir: dir })
     }
 
-    /// All coins of a snapshot; `None` if it was stopped.
+    /// Gathers all coins of a snapshot; `None` if it was stopped.
     pub fn of_file(
         file: &SnapshotFile,
         memory: usize,
@@ -51,8 +52,7 @@ impl Gathered {
     }
 }
 
-/// Counts and hashes the coins of a snapshot that are in another order than Core's; `None` if it
-/// was stopped.
+/// Counts and hashes the coins of a snapshot whose order is not Core's; `None` if it was stopped.
 pub fn stats_by_sorting(
     file: &SnapshotFile,
     watch: ShareWatch,

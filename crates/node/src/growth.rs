@@ -1,55 +1,55 @@
-//! What blocks leave on the disk: undo data, and tables of the coins that they add. The coins that
-//! a byte of blocks adds differ from chain to chain, and on a chain from year to year, so that some
-//! of the blocks are looked at.
+//! What blocks leave on the disk: undo data, and tables of the coins that they add. The number of
+//! coins that a byte of blocks adds differs from chain to chain, and on one chain from year to
+//! year, so it is estimated from some of the blocks.
 
 use apus_coins::Coin;
 use apus_wire::{BlockView, is_unspendable};
 
-/// Bytes of undo data for each byte of blocks, on mainnet.
+/// Bytes of undo data per byte of blocks, on mainnet.
 const UNDO_OF_MAINNET: f64 = 1.0 / 8.0;
-/// Bytes of tables for each byte of blocks, on mainnet.
+/// Bytes of tables per byte of blocks, on mainnet.
 const TABLES_OF_MAINNET: f64 = 1.0 / 60.0;
-/// Bytes of a table for a coin besides its value, if the coin before it is of another transaction:
-/// lengths, txid and number, the sequence number of LevelDB, and its part of filter and index.
+/// Bytes of a coin in a table besides its value, if the coin before it is of another transaction:
+/// lengths, txid and vout, the sequence number of LevelDB, and its share of filter and index.
 const KEY_BYTES: f64 = 46.0;
 /// The same, if the coin before it is of the same transaction, whose txid is not repeated.
 const NEXT_KEY_BYTES: f64 = 14.0;
-/// Bytes of a coin in a table, for coins of which nothing else is known.
+/// Bytes of a coin in a table, if nothing else is known of it.
 pub const COIN_BYTES: u64 = 70;
-/// The standard errors by which a mean may be wrong.
+/// Number of standard errors by which a mean may be wrong.
 const ERRORS: f64 = 2.0;
 
-/// A number of bytes that is estimated.
+/// An estimated number of bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Bytes {
-    /// Fewer are very unlikely.
+    /// The lower bound: fewer are very unlikely.
     pub least: u64,
-    /// About as many are expected.
+    /// The expected number.
     pub likely: u64,
 }
 
 impl Bytes {
-    /// The least and the likely numbers, as `change` makes them of these.
+    /// Applies `change` to both numbers.
     pub fn map(self, change: impl Fn(u64) -> u64) -> Self {
         Self { least: change(self.least), likely: change(self.likely) }
     }
 }
 
-/// What blocks leave on the disk for each of their own bytes.
+/// What blocks leave on the disk per byte of their own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Growth {
     undo: Rate,
     tables: Rate,
 }
 
-/// Bytes for each byte of blocks.
+/// Bytes per byte of blocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Rate {
     least: f64,
     likely: f64,
 }
 
-/// What one block leaves for each of its own bytes.
+/// What one block leaves on the disk per byte of its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
     undo: f64,
@@ -57,7 +57,7 @@ pub struct Sample {
 }
 
 impl Default for Growth {
-    /// What blocks leave on mainnet, where none was looked at.
+    /// Returns what blocks leave on mainnet, for use without samples.
     fn default() -> Self {
         let rate = |likely| Rate { least: 0.0, likely };
         Self { undo: rate(UNDO_OF_MAINNET), tables: rate(TABLES_OF_MAINNET) }
@@ -65,8 +65,8 @@ impl Default for Growth {
 }
 
 impl Growth {
-    /// What blocks leave of which these are samples, each taken with a probability as its block has
-    /// bytes.
+    /// Estimates what blocks leave from samples, each taken with a probability proportional to the
+    /// size of its block.
     pub fn of(samples: &[Sample]) -> Self {
         let rate = |of: fn(&Sample) -> f64, usual| Rate::of(samples.iter().map(of), usual);
         Self {
@@ -75,21 +75,21 @@ impl Growth {
         }
     }
 
-    /// The undo data of so many bytes of blocks.
+    /// Estimates the undo data of `blocks` bytes of blocks.
     pub fn undo(&self, blocks: u64) -> Bytes {
         self.undo.of_blocks(blocks)
     }
 
-    /// The tables of the coins that so many bytes of blocks add.
+    /// Estimates the tables of the coins that `blocks` bytes of blocks add.
     pub fn tables(&self, blocks: u64) -> Bytes {
         self.tables.of_blocks(blocks)
     }
 }
 
 impl Rate {
-    /// The rate of blocks among which those of the samples are. Where the samples do not rule out
-    /// the `usual` rate, it is likely: coins that are left are few next to those that are made and
-    /// spent, which some blocks tell little about.
+    /// Estimates the rate of all blocks from that of samples. Unless the samples rule out the
+    /// `usual` rate, it is the likely one: the coins left are few compared with those created and
+    /// spent, so a few blocks tell little about them.
     fn of(samples: impl ExactSizeIterator<Item = f64> + Clone, usual: f64) -> Self {
         let count = samples.len() as f64;
         if count < 2.0 {
@@ -110,8 +110,8 @@ impl Rate {
 }
 
 impl Sample {
-    /// What the block at `height` leaves. The coins that it spends are taken to be like those that
-    /// it creates.
+    /// Estimates what the block at `height` leaves. The coins that it spends are assumed to be like
+    /// those that it creates.
     pub fn of<B: AsRef<[u8]>>(view: &BlockView<B>, height: u32) -> Self {
         let (mut coins, mut values, mut keys) = (0.0, 0.0, 0.0);
         for (number, tx) in view.txs().enumerate() {
@@ -126,7 +126,7 @@ impl Sample {
             }
         }
         let bytes = view.len() as f64;
-        // That of the coinbase spends nothing.
+        // The coinbase's input spends nothing.
         let spent = view.input_count().saturating_sub(1) as f64;
         let (coins, left) = (f64::max(coins, 1.0), coins - spent);
         Self {
@@ -158,13 +158,14 @@ mod tests {
 
     #[test]
     fn samples_that_agree_count_and_others_leave_the_usual_rate() {
-        // All alike: what they say is certain, however far from the usual.
+        // If all are alike, the samples are certain, however far they are from the usual rate.
         let alike = growth(&[0.5; 64]).tables(1_000);
         assert_eq!(alike, Bytes { least: 500, likely: 500 });
-        // Some coins are gathered and others scattered, and the usual rate is within the error.
+        // Some blocks create more coins than they spend, others fewer, and the usual rate is within
+        // the error.
         let mixed: Vec<f64> = (0..64).map(|n| if n % 2 == 0 { 0.3 } else { -0.25 }).collect();
         assert_eq!(growth(&mixed).tables(60_000), Bytes { least: 0, likely: 1_000 });
-        // Blocks that gather more than they scatter leave nothing.
+        // Blocks that spend more coins than they create leave nothing.
         assert_eq!(growth(&[-0.5; 64]).tables(1_000), Bytes::default());
         // The mean is 0.5, and its error 2 × 0.1 / √63.
         let spread: Vec<f64> = (0..64).map(|n| if n % 2 == 0 { 0.4 } else { 0.6 }).collect();
@@ -184,7 +185,7 @@ mod tests {
                 .map(|tx| tx.outputs().filter(|output| !is_unspendable(output.script())).count())
                 .sum();
             let (undo, tables) = (undo * bytes.len() as f64, tables * bytes.len() as f64);
-            // A coin's value has 4 to 150 bytes here.
+            // The value of a coin has 4 to 150 bytes here.
             let spent = spent as f64;
             assert!(undo >= spent * 5.0 && undo <= spent * 151.0, "{height}: {undo} of {spent}");
             let left = created as f64 - spent;

@@ -1,29 +1,37 @@
-//! An opened data directory, and what is done to a single block of it. This crate does not know
-//! which way of syncing asks, nor what a connection to a peer is.
+//! An opened data directory, and the work on a single block of it.
 //!
-//! | part | contents |
+//! The crate opens the headers, block files and coins of a data directory together; reads a block,
+//! checks it with the coins that it spends, and encodes its undo data; and makes the work durable
+//! in an order that survives a crash. All commands share its options, progress, errors and
+//! remedies, and its checks of disk space and memory.
+//!
+//! The crate does not know which method syncs the blocks, nor what a connection to a peer is: peers
+//! are the trait [`block_peers::BlockPeers`].
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`opened`] | [`opened::Node`]: the directory, its headers, files and coins, opened together |
-//! | [`options`] | the options of all work on a directory |
-//! | [`block`] | one block: read, checked with the coins that it spends, its undo data |
-//! | [`block::scripts`] | who checks a script: Core's engine, the fast way, or both |
-//! | [`block_peers`] | what is wanted of peers, as a trait; `apus-peers` implements it |
+//! | [`opened`] | [`opened::Node`]: an opened data directory, with its headers, files and coins |
+//! | [`options`] | the options of all work on a data directory |
+//! | [`block`] | one block: reading it, checking it with the coins that it spends, its undo data |
+//! | [`block::scripts`] | checking scripts, with Core's engine, the fast path, or both |
+//! | [`shared`] | the parts of a node that all threads read, and how they get a checked block |
+//! | [`block_peers`] | requests for blocks from peers, as a trait; `apus-peers` implements it |
 //! | [`sources`], [`scan`] | the files given with `--from`, and the blocks found in them |
-//! | [`commit`], [`commit_job`] | what was done, and the order in which it becomes durable |
-//! | [`coin_count`] | the file that holds the number of coins |
+//! | [`commit`], [`commit_job`] | the work done, and the order in which it becomes durable |
+//! | [`coin_count`] | the file with the number of coins |
 //! | [`coin_tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
-//! | [`rebuild`] | a new UTXO set, grown inside `chainstate`, that takes the place of the old one |
+//! | [`rebuild`] | a new UTXO set, built inside `chainstate`, that replaces the old one |
 //! | [`snapshot_chainstate`] | bitcoind's second UTXO set, loaded from a snapshot |
-//! | [`mend`] | damaged blocks, replaced by good copies |
-//! | [`remedy`] | which command repairs which file |
-//! | [`pruning`], [`block_file_deletion`] | which block files are deleted, and the deletion |
-//! | [`waiting`], [`stored_sizes`], [`expected_sizes`] | the blocks that wait, and their sizes |
-//! | [`space`], [`growth`] | what blocks leave on the disk, and whether there is room for it |
+//! | [`mend`] | the replacement of damaged stored blocks by good copies |
+//! | [`remedy`] | the command that repairs each file |
+//! | [`pruning`], [`block_file_deletion`] | which block files are pruned, and their deletion |
+//! | [`waiting`], [`stored_sizes`], [`expected_sizes`] | blocks to be connected, and their sizes |
+//! | [`growth`], [`space`] | the disk space that blocks will take, and whether it is free |
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
-//! | [`progress`], [`tips`], [`words`] | what a user sees of the work |
-//! | [`clock`], [`states`] | the time that stages take, and what threads wait for |
-//! | [`fault`], `fault_error`, [`error`] | why work ends early, and who is to blame |
-//! | [`outcome`], [`checked`], [`coin_differences`] | what came of the work |
+//! | [`progress`], [`tips`], [`words`] | what the user sees during the work |
+//! | [`clock`], [`states`] | the time that each stage takes, and what threads wait for |
+//! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
+//! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
 //! | [`resources`], [`threads`], [`temporary`] | memory, threads, temporary directories |
 
 pub mod assumevalid;

@@ -1,4 +1,4 @@
-//! The replacement of damaged stored blocks by good copies from the sources.
+//! The replacement of damaged stored blocks by good copies from sources or peers.
 //!
 //! A good copy is appended to the block files like any new block, with its undo data, and then the
 //! index points at the new place. No stored bytes are overwritten: after a crash at any point the
@@ -28,25 +28,26 @@ use super::sources::{BlockBytes, Place, SourcePlace};
 type Block = CheckedBlock<BlockBytes>;
 
 /// The file next to Core's `chainstate` that holds the numbers of the blk files in which a damaged
-/// block was found without a good copy of it. The next sync that has sources checks these files.
+/// block was found without a good copy of it. The next sync with sources or peers checks these
+/// files.
 pub const NOTE: &str = "damaged-block-files";
 
-/// A damaged stored block of which no source has a good copy.
+/// A damaged stored block without a good copy.
 struct DamagedBlock {
     id: BlockId,
     pos: FlatFilePos,
     what: String,
 }
 
-/// A copy of a block in a source, read and checked.
+/// A copy of a block, read and checked.
 struct GoodCopy {
-    /// `None` if a peer sent it.
+    /// The place in a source; `None` if a peer sent the copy.
     place: Option<SourcePlace>,
     block: Block,
 }
 
-/// Sees to another copy of a block whose bytes at `step` are damaged: a source's copy is forgotten,
-/// a stored one is replaced. `what` says what is wrong with the bytes.
+/// Makes another copy of a block available whose bytes at `step` are damaged: a source's copy is
+/// forgotten, a stored one is replaced. `what` says what is wrong with the bytes.
 ///
 /// # Errors
 /// The stored copy cannot be replaced. Its file is noted for a later sync.
@@ -57,7 +58,7 @@ pub fn take_another_copy(
     stop: &AtomicBool,
 ) -> Result<(), StoreError> {
     match step.place {
-        // The bytes of peers are asked for again where they are checked.
+        // A block from peers is requested again where it is checked.
         Place::Peers => Ok(()),
         Place::Source(place) => {
             let refusal = refusal(node, &step, what.to_string());
@@ -82,15 +83,15 @@ pub fn take_another_copy(
     }
 }
 
-/// Notes a block file in which a block is damaged, for [`mend_noted`].
+/// Notes a block file that holds a damaged block, for [`mend_noted`].
 pub fn note_file(node: &Node, file: u32) -> Result<(), StoreError> {
     let mut noted = read_note(node)?;
     noted.insert(file);
     write_note(node, &noted)
 }
 
-/// Replaces the damaged blocks in the files that are noted, if sources or peers may have them.
-/// Returns whether there was a file to go through.
+/// Replaces the damaged blocks in the noted files, if sources or peers may have them. Returns
+/// whether there was a file to check.
 pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
     let noted = read_note(node)?;
     if noted.is_empty() || (node.sources.files().is_empty() && node.peers.is_none()) {
@@ -119,7 +120,7 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
     Ok(true)
 }
 
-/// The error for a damaged stored block of which there is no good copy: what is wrong with it, and
+/// Returns the error for a damaged stored block without a good copy: what is wrong with it, and
 /// what to do.
 pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> StoreError {
     let block = node.tree.node(id);
@@ -135,8 +136,8 @@ pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> 
     StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
 }
 
-/// Checks every block stored in a file, replaces the damaged ones of which there are good copies,
-/// and returns the other damaged ones.
+/// Checks every block stored in a file, replaces the damaged ones that have good copies, and
+/// returns the other damaged ones.
 fn mend_file(
     node: &mut Node,
     file: u32,
@@ -163,7 +164,7 @@ fn mend_file(
     Ok(left)
 }
 
-/// The block at a place, or words for what is wrong with the bytes there.
+/// Reads and checks the block of a step; the inner error says what is wrong with its bytes.
 fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
     let (shared, _) = node.split();
     match shared.checked(step, &NEVER) {
@@ -175,8 +176,8 @@ fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreEr
     }
 }
 
-/// The first good copy of a block in the sources, or a peer's; bad ones in the sources become
-/// refusals.
+/// Returns the first good copy of a block in the sources, or from a peer; bad ones in the sources
+/// become refusals.
 fn good_copy(
     node: &mut Node,
     id: BlockId,
@@ -195,7 +196,7 @@ fn good_copy(
     copy_of_peers(node, id, stop)
 }
 
-/// The block as a peer sends it.
+/// Downloads a block from a peer; `None` if no peer has it.
 fn copy_of_peers(
     node: &mut Node,
     id: BlockId,
@@ -214,8 +215,8 @@ fn copy_of_peers(
     }
 }
 
-/// Appends a good copy of a stored block to the block files, and the block's undo data, if it has
-/// any, to the rev file of the same number. The caller writes the index.
+/// Appends a good copy of a stored block to the block files, and its undo data, if it has any, to
+/// the rev file of the same number. The caller writes the index.
 fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(), StoreError> {
     let from = match copy.place {
         None => "that of a peer".to_string(),
@@ -233,7 +234,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     let undo = record.undo_pos().map(|pos| files.read_undo(pos, &prev));
     let undo = match undo {
         Some(Err(error)) if error.source.is_some() => return Err(error),
-        // Undo data that is damaged too is written anew when the block is connected.
+        // Damaged undo data is written again when the block is connected.
         undo => undo.and_then(Result::ok),
     };
     let view = copy.block.view();
@@ -249,14 +250,14 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     Ok(())
 }
 
-/// The numbers of the block files that earlier runs have noted.
+/// Reads the numbers of the block files that earlier runs have noted.
 fn read_note(node: &Node) -> Result<BTreeSet<u32>, StoreError> {
     let bytes = node.dir.disk().read(node.dir.path().join(NOTE))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
-/// Notes the numbers of block files for a later sync, in the place of those noted before.
+/// Notes the numbers of block files for a later sync, replacing those noted before.
 fn write_note(node: &Node, files: &BTreeSet<u32>) -> Result<(), StoreError> {
     let (disk, path) = (node.dir.disk(), node.dir.path().join(NOTE));
     if files.is_empty() {

@@ -83,8 +83,8 @@ pub struct Options {
     /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for the
     /// faster of the other two.
     pub method: Option<Method>,
-    /// The directory for temporary files: of a join, by default the network's own directory; of a
-    /// proof, by default the system's (`TMPDIR`).
+    /// The directory for temporary files: of a join, by default in the network's own directory; of
+    /// a proof, by default the system's (`TMPDIR`).
     pub spill_dir: Option<PathBuf>,
     /// Number of blocks below the best header at which the join ends, so that reorganisations above
     /// it are connected in order.
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spill_is_next_to_the_chainstate_unless_another_directory_is_named() {
+    fn the_spill_is_next_to_the_chainstate_unless_spilldir_is_given() {
         let base = Options::new(PathBuf::from("d"), Network::new(Chain::Regtest));
         assert_eq!(base.spill_path(), PathBuf::from("d/regtest/join"));
         let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What came of work on a data directory, in numbers.
+//! The results of work on a data directory, in numbers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use apus_hash::Hash;
 use secp_lanes::Kernel;
 
-/// The amount of work that was done.
+/// The amount of work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks connected.
@@ -22,7 +22,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The work of both.
+    /// Adds two amounts of work.
     pub fn plus(self, other: Self) -> Self {
         Self {
             blocks: self.blocks + other.blocks,
@@ -33,7 +33,8 @@ impl Counts {
         }
     }
 
-    /// The work done since `before` was taken; some of that may have been dropped since.
+    /// Returns the work done since `before` was taken; never negative, although work may have been
+    /// dropped.
     pub fn since(self, before: Self) -> Self {
         Self {
             blocks: self.blocks.saturating_sub(before.blocks),
@@ -45,43 +46,43 @@ impl Counts {
     }
 }
 
-/// Who has checked the scripts of a run, in inputs.
+/// How many inputs each script engine has checked in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptCounts {
-    /// Found valid by verifying many signatures at once.
+    /// Inputs found valid by verifying many signatures together.
     pub fast: u64,
-    /// Decided by Bitcoin Core's engine alone.
+    /// Inputs decided by Bitcoin Core's engine alone.
     pub core: u64,
-    /// Those of the first that Core's engine has checked as well.
+    /// Inputs counted in `fast` that Core's engine has checked as well.
     pub rechecked: u64,
-    /// Signatures, and commitments of Taproot, that were verified side by side.
+    /// Signatures, and Taproot commitments, that were verified side by side.
     pub signatures: u64,
-    /// What verified them; `None` if there were none.
+    /// The kernel that verified them; `None` if there were none.
     pub kernel: Option<Kernel>,
 }
 
-/// How often threads were seen in a state, each time that all of them were looked at. Those that
-/// wait for each other, or for peers, are in neither.
+/// How often threads were seen in each state, over all samples. Threads that wait for each other,
+/// or for peers, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStates {
-    /// At work: with a processor, or waiting for one that another thread or program uses.
+    /// At work: running, or waiting for a processor that another thread or program uses.
     pub working: u64,
     /// Waiting for the disk.
     pub blocked: u64,
 }
 
 impl ThreadStates {
-    /// The fewest times that threads were seen for a share of them to be told.
+    /// The smallest number of observations from which a share is computed.
     const SEEN_MIN: u64 = 20;
 
-    /// The percentage of blocked threads among those that were not idle; `None` if too few were
-    /// seen to tell.
+    /// Returns the percentage of blocked threads among those that were not idle; `None` if there
+    /// were too few observations.
     pub fn blocked_percent(self) -> Option<u64> {
         let seen = self.working + self.blocked;
         (seen >= Self::SEEN_MIN).then(|| self.blocked * 100 / seen)
     }
 
-    /// Whether threads mostly waited for the disk.
+    /// Returns whether threads mostly waited for the disk.
     pub fn waits_for_disk(self) -> bool {
         self.blocked_percent().is_some_and(|percent| percent > 50)
     }
@@ -94,20 +95,20 @@ pub struct Pruned {
     pub blocks_from: u32,
     /// Bytes of the files that this run has deleted.
     pub freed_bytes: u64,
-    /// Bytes that block and undo files have in use.
+    /// Bytes used in block and undo files.
     pub usage: u64,
-    /// The height that an index of Core's holds pruning back at.
+    /// The height of the Core index that holds pruning back.
     pub held_at: Option<u32>,
 }
 
-/// A block, or a piece of a source, that was not taken.
+/// A block, or a part of a source, that was not taken.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The file that the block or piece is in.
+    /// The file that contains it.
     pub path: Option<PathBuf>,
     /// Its offset in that file, in bytes.
     pub offset: Option<u64>,
-    /// The block's hash, where it has one.
+    /// The hash of the block, if it is known.
     pub block: Option<Hash>,
     /// Core's reject reason with details, or what is wrong with the file.
     pub reason: String,
@@ -143,7 +144,7 @@ mod tests {
             (states(0, 20), Some(100), true),
             (states(49, 51), Some(51), true),
             (states(50, 50), Some(50), false),
-            // As many as there may be that wait for a processor: these are not blocked.
+            // Threads that wait for a processor, however many, are not blocked.
             (states(1_000, 10), Some(0), false),
         ] {
             assert_eq!(seen.blocked_percent(), percent, "{seen:?}");

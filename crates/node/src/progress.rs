@@ -1,4 +1,4 @@
-//! Progress of a sync, as an observer sees it.
+//! The progress of a sync, as an observer sees it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,15 +10,15 @@ use apus_hash::Hash;
 pub enum Phase {
     /// Finding the blocks in the sources and checking their headers.
     Headers,
-    /// Checking the blocks in the block files, to make an index of them.
+    /// Checking the blocks in the block files, to build an index of them.
     Indexing,
     /// Checking and connecting blocks.
     Connecting,
     /// Disconnecting blocks of a chain that is no longer the best.
     Disconnecting,
-    /// Storing blocks of side branches, and those behind a missing block.
+    /// Storing blocks of side branches, and those after a missing block.
     StoringBranches,
-    /// SwiftSync: working through blocks in any order.
+    /// SwiftSync: processing blocks in any order.
     SwiftSync,
     /// First pass of a join: reading blocks in any order, and writing their outputs and spends to
     /// partitions.
@@ -39,9 +39,9 @@ pub enum Phase {
     Verifying,
     /// Reading blocks to note which of their outputs are unspent.
     MakingHints,
-    /// Reading all of a hints file.
+    /// Reading a whole hints file.
     ReadingHints,
-    /// Reading blocks for the outputs that hints call unspent.
+    /// Reading blocks for the outputs that hints say are unspent.
     ReadingBlocks,
     /// Reading all coins of a snapshot.
     ReadingSnapshot,
@@ -49,9 +49,9 @@ pub enum Phase {
     NamingCoins,
     /// Writing coins to a snapshot.
     WritingSnapshot,
-    /// Writing a table of coins, or of blocks and what is in them, to a file.
+    /// Writing a table of coins, or of blocks and their contents, to a file.
     Exporting,
-    /// Connecting to peers, of which there is none yet.
+    /// Connecting to peers, while there is none yet.
     FindingPeers,
     /// Asking peers for headers.
     DownloadingHeaders,
@@ -59,14 +59,14 @@ pub enum Phase {
     DownloadingBlocks,
     /// Waiting for headers with the minimum chain work.
     WaitingForWork,
-    /// Waiting for headers up to the height of the hints.
+    /// Waiting for headers up to the height of the hints or the snapshot.
     WaitingForHeaders,
     /// Waiting for new blocks at the tip.
     Following,
 }
 
 impl Phase {
-    /// The phase in words, for a progress line.
+    /// Returns the phase in words, for a progress line.
     pub fn words(self) -> &'static str {
         match self {
             Self::Headers => "Reading headers",
@@ -111,27 +111,28 @@ pub struct Progress {
     pub height: u32,
     /// Time of that block, in seconds since 1970; 0 if unknown.
     pub time: u32,
-    /// Blocks handled in this phase.
+    /// Number of blocks processed in this phase.
     pub blocks: u64,
-    /// All blocks of this phase, where they come in any order; 0 where they come by height.
+    /// Number of all blocks of this phase, if they are processed in any order; 0 if in order of
+    /// height.
     pub blocks_all: u64,
-    /// Bytes handled in this phase.
+    /// Number of bytes processed in this phase.
     pub bytes: u64,
-    /// Coins in the cache.
+    /// Number of coins in the cache.
     pub coins: u64,
     /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by their
-    /// bytes, which the time that they take goes by.
+    /// bytes, since their time is about proportional to these.
     pub fraction: f64,
-    /// Peers, and what has come from them; `None` where there are to be none.
+    /// Peers and downloaded bytes; `None` without peers.
     pub download: Option<Download>,
 }
 
-/// Peers, and what has come from them.
+/// The number of peers, and the bytes downloaded from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Download {
     /// Number of peers.
     pub peers: usize,
-    /// Bytes of all messages that have come so far.
+    /// Bytes of all messages received so far.
     pub bytes: u64,
 }
 
@@ -140,33 +141,34 @@ pub struct Download {
 pub struct Tip {
     /// Hash of the block.
     pub hash: Hash,
-    /// Its height.
+    /// Height of the block.
     pub height: u32,
-    /// The version in its header.
+    /// The version in the block's header.
     pub version: i32,
-    /// The work of its chain, as a logarithm to the base 2.
+    /// The work of the chain, as a logarithm to the base 2.
     pub log2_work: f64,
-    /// Transactions of its chain.
+    /// Number of transactions of the chain.
     pub transactions: u64,
-    /// The time in its header, in seconds since 1970.
+    /// The time in the block's header, in seconds since 1970.
     pub time: u32,
-    /// The share of all transactions that its chain has, by Core's guess.
+    /// The share of all transactions that the chain has, by Core's guess.
     pub progress: f64,
-    /// Bytes of the cache of coins; at most 100 ms old.
+    /// Size in bytes of the coins cache; at most 100 ms old.
     pub cache_bytes: usize,
-    /// Entries of the cache of coins; at most 100 ms old.
+    /// Number of entries in the coins cache; at most 100 ms old.
     pub cache_coins: usize,
 }
 
 impl Progress {
-    /// The beginning of a phase, with nothing else known.
+    /// Returns the progress at the start of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
         let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
         let download = None;
         Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction, download }
     }
 
-    /// A function that shows an observer this progress, with the share of the work that is done.
+    /// Returns a function that shows an observer this progress, with the share of the work that is
+    /// done.
     pub fn share_to<'a>(self, observer: &'a dyn Observer) -> impl Fn(f64) + Sync + use<'a> {
         move |fraction| observer.observe(&Self { fraction, ..self.clone() })
     }
@@ -174,19 +176,19 @@ impl Progress {
 
 /// A receiver of progress. It is called often, by several threads at once, and must be quick.
 pub trait Observer: Sync {
-    /// Takes note of the state of the work.
+    /// Receives the state of the work.
     fn observe(&self, progress: &Progress);
 
-    /// Takes note of a line for the user, such as the way of syncing that was chosen.
+    /// Receives a line for the user, such as the method that was chosen.
     fn note(&self, _: &str) {}
 
-    /// Whether [`Observer::tip`] is to be called.
+    /// Returns whether [`Observer::tip`] is to be called.
     fn wants_tips(&self) -> bool {
         false
     }
 
-    /// Takes note of a new tip: of each one while blocks connect or disconnect in order, of the
-    /// last one where many become part of the chain at once.
+    /// Receives a new tip: each one while blocks connect or disconnect in order, only the last one
+    /// when many become part of the chain at once.
     fn tip(&self, _: &Tip) {}
 }
 
@@ -197,29 +199,29 @@ impl Observer for Unobserved {
     fn observe(&self, _: &Progress) {}
 }
 
-/// How work is watched: what receives its progress, and the flag that asks it to stop.
+/// How work is watched: the observer of its progress, and the flag that asks it to stop.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     /// Receives the progress.
     pub observer: &'a dyn Observer,
-    /// Ends the work soon after it is set to true. What is done so far is saved where it can be.
+    /// Ends the work soon after it is set to true. Finished work is saved where possible.
     pub stop: &'a AtomicBool,
 }
 
 impl<'a> Watch<'a> {
-    /// Reports to `observer`, and stops once `stop` is true.
+    /// Returns a watch that reports to `observer`, and stops once `stop` is true.
     pub fn new(observer: &'a dyn Observer, stop: &'a AtomicBool) -> Self {
         Self { observer, stop }
     }
 
-    /// Whether the work is to stop.
+    /// Returns whether the work is to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 }
 
 impl Default for Watch<'_> {
-    /// Reports nothing, and never stops.
+    /// Returns a watch that reports nothing, and never stops.
     fn default() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);
         Self::new(&Unobserved, &NEVER)

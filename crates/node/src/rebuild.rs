@@ -1,9 +1,9 @@
-//! A UTXO set that is built in a directory inside the present one's and takes the present set's
-//! place in one step, so that bitcoind and Apus always find one whole set, the old or the new.
+//! A UTXO set that is built in a directory inside that of the present one and replaces it in one
+//! step, so that bitcoind and Apus always find one complete set, the old or the new.
 //!
 //! The new set is built inside `chainstate`, since that may be a symlink, a mount point or a
-//! directory of an overlay, none of which can be renamed; LevelDB passes over names that it does
-//! not know.
+//! directory of an overlay, none of which can be renamed; LevelDB ignores names that it does not
+//! know.
 
 use std::path::{Path, PathBuf};
 
@@ -20,30 +20,30 @@ use super::options::{AssumeValid, Options, ScriptEngine};
 /// The directory in Core's `chainstate` that holds the new set while it is built.
 pub const DIRECTORY: &str = "chainstate/reindex";
 
-/// The file in [`DIRECTORY`] which says that the set there is unfinished and may be carried on
-/// from, which `assumevalid` it was built with, whether that left amounts unchecked, and whether
-/// Bitcoin Core's engine checked each script.
+/// The file in [`DIRECTORY`] that marks the set there as unfinished but usable for a later rebuild.
+/// It says which `assumevalid` the set was built with, whether amounts were left unchecked, and
+/// whether Bitcoin Core's engine checked each script.
 pub const MARK: &str = "chainstate/reindex/unfinished";
 
 /// A rebuild of the UTXO set.
 pub struct Rebuild {
     disk: Disk,
     network_dir: PathBuf,
-    /// The content of [`MARK`]: what is taken as valid without being checked.
+    /// The content of [`MARK`]: what is assumed valid without being checked.
     trust: String,
-    /// What that of an interrupted rebuild may be for this one to continue it.
+    /// The contents of [`MARK`] with which this rebuild may continue an interrupted one.
     accepted: Vec<String>,
 }
 
 impl Rebuild {
-    /// A rebuild in the data directory of `options`.
+    /// Begins a rebuild in the data directory of `options`.
     ///
     /// # Errors
     /// There are no blocks to build from.
     pub fn begin(disk: &Disk, options: &Options) -> Result<Self, SyncError> {
         let network_dir = options.network_dir();
         let is_dir = |name: &str| network_dir.join(name).is_dir();
-        // With a chainstate and no index, opening the directory says more about what is missing.
+        // With a chainstate but no index, the error of opening the directory says more.
         if !is_dir("blocks/index") && !is_dir("chainstate") {
             return Err(SyncError::Input(format!(
                 "{} holds no blocks to reindex; `apus sync` downloads blocks, or reads them from \
@@ -51,9 +51,9 @@ impl Rebuild {
                 network_dir.display()
             )));
         }
-        // A SwiftSync of blocks that are assumed valid looks at no amounts and no heights of coins.
+        // A SwiftSync of blocks that are assumed valid checks no amounts and no heights of coins.
         let looks_at_coins = !options.has_claim() || options.assumevalid == AssumeValid::Nothing;
-        // What the fast way has checked does not count once it is known to be wrong.
+        // Checks on the fast way do not count once it is known to be wrong.
         let is_core = options.script_engine != ScriptEngine::Fast
             || ScriptDifference::find(disk, &network_dir)?.is_some();
         let accepted = [(options.assumevalid, looks_at_coins), (AssumeValid::Nothing, true)]
@@ -64,8 +64,8 @@ impl Rebuild {
         Ok(Self { disk: disk.clone(), network_dir, trust, accepted })
     }
 
-    /// Prepares the directory to build in, and returns its path. It is as an interrupted rebuild
-    /// left it if that took no more as valid than this one may; otherwise it is empty.
+    /// Prepares the directory to build in, and returns its path. It keeps the set of an interrupted
+    /// rebuild if that assumed no more to be valid than this one may; otherwise it is emptied.
     ///
     /// The data directory must be locked.
     pub fn prepare(&self, disk: &Disk) -> Result<PathBuf, StoreError> {
@@ -80,11 +80,11 @@ impl Rebuild {
         Ok(directory)
     }
 
-    /// Puts the new set in the place of the old one. Neither may be open.
+    /// Replaces the old set by the new one. Neither may be open.
     pub fn take_place(&self) -> Result<(), StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
-        // The mark goes first: after a crash the new set may be lost, but a set that is in use must
-        // not look unfinished.
+        // The mark is removed first: a crash may then lose the new set, but a set in use must never
+        // look unfinished.
         give_up(&self.disk, &self.network_dir)?;
         let chainstate = self.network_dir.join("chainstate");
         Chainstate::adopt(&self.disk, &chainstate, &directory)?;
@@ -96,13 +96,13 @@ impl Rebuild {
         self.disk.remove_empty_dir(&directory)
     }
 
-    /// Removes the set that an earlier rebuild has left. It must not be open.
+    /// Removes the set left by an earlier rebuild. It must not be open.
     pub fn remove(&self) -> Result<(), StoreError> {
         let directory = self.network_dir.join(DIRECTORY);
         if !directory.is_dir() {
             return Ok(());
         }
-        // The mark goes first: it must never vouch for half a set.
+        // The mark is removed first: it must never vouch for half a set.
         give_up(&self.disk, &self.network_dir)?;
         let count = directory.join(coin_count::FILE);
         self.disk.remove_temporary(&count)?;
@@ -112,20 +112,20 @@ impl Rebuild {
     }
 }
 
-/// The content of [`MARK`].
+/// Returns the content of [`MARK`].
 fn trust(assumevalid: AssumeValid, looks_at_coins: bool, is_core: bool) -> String {
     let coins = if looks_at_coins { "coins checked" } else { "outpoints alone" };
     let engine = if is_core { ", Bitcoin Core's engine" } else { "" };
     format!("{assumevalid:?}, {coins}{engine}")
 }
 
-/// A rebuild that was interrupted and may be carried on.
+/// An interrupted rebuild that may be continued.
 pub struct UnfinishedRebuild {
-    /// The best block of the set that is being built; `None` before its first commit.
+    /// The best block of the unfinished set; `None` before its first commit.
     pub best_block: Option<Hash>,
 }
 
-/// The interrupted rebuild of a network's directory, if there is one.
+/// Finds the interrupted rebuild in a network's directory, if there is one.
 pub fn unfinished(
     disk: &Disk,
     network_dir: &Path,
@@ -138,7 +138,7 @@ pub fn unfinished(
     Ok(Some(UnfinishedRebuild { best_block: chainstate.best_block()? }))
 }
 
-/// Removes the mark of an interrupted rebuild, so that no later one carries it on.
+/// Removes the mark of an interrupted rebuild, so that no later one continues it.
 pub fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
     let directory = network_dir.join(DIRECTORY);
     if !directory.is_dir() {

@@ -10,10 +10,9 @@ use super::options::Options;
 use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
 use super::temporary::is_temporary;
 
-/// Does `work` in the directory of `options`, and adds to its error the command that repairs what
-/// the error blames, if there is one and the error does not name a command already. Where the
-/// operating system has refused something, no command helps; if a disk is full, it is said how to
-/// go on.
+/// Does `work` in the directory of `options`. If it fails because a file is damaged, adds to the
+/// error the command that repairs the file, unless the error names one already. An error of the
+/// operating system gets no command, but if a disk is full, the error says how to continue.
 pub fn naming<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
@@ -29,8 +28,7 @@ pub fn naming<T>(
     })
 }
 
-/// An error of work without a data directory, with what to do if the disk is full that it writes
-/// to.
+/// Adds to an error of work without a data directory what to do if the output disk is full.
 pub fn of_output(error: SyncError) -> SyncError {
     match error {
         SyncError::Store(error) => SyncError::Store(with_room(error, false)),
@@ -38,8 +36,8 @@ pub fn of_output(error: SyncError) -> SyncError {
     }
 }
 
-/// Adds to the error of a full disk how to go on, unless it says that already. `is_ours`: a file of
-/// the data directory could not be written.
+/// Adds to the error of a full disk how to continue, unless it says so already. `is_ours` says
+/// whether the file belongs to the data directory.
 fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
     const REMEDY: &str = "free some space";
     if !error.is_full() || error.what.contains(REMEDY) {
@@ -54,7 +52,7 @@ fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
     error
 }
 
-/// `error` with the command that repairs what it blames, as [`naming`] adds it.
+/// Adds to `error` the command that repairs the damage, as [`naming`] does.
 fn named(options: &Options, mut error: StoreError) -> StoreError {
     if is_damage(&error)
         && let Some(remedy) = remedy(&error.path, options)
@@ -65,8 +63,8 @@ fn named(options: &Options, mut error: StoreError) -> StoreError {
     error
 }
 
-/// The command that repairs the damage `error` found in a directory whose block files were or were
-/// not pruned, added to it as [`naming`] does.
+/// Adds to `error` the command that repairs the damage, as [`naming`] does, or that a pruned
+/// directory cannot be repaired.
 pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> StoreError {
     if is_pruned && is_damage(&error) {
         error.what +=
@@ -76,8 +74,8 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
     named(options, error)
 }
 
-/// [`naming`], for work that builds a UTXO set: adds, if a SwiftSync has failed, that nothing was
-/// committed, and what to do without the hints or the snapshot.
+/// Does the same as [`naming`], for work that builds a UTXO set: also adds, if a SwiftSync has
+/// failed, that nothing was committed, and what to do without the hints or the snapshot.
 pub fn naming_uncommitted<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
@@ -96,7 +94,8 @@ pub fn naming_uncommitted<T>(
     })
 }
 
-/// [`naming`], for a proof of hints, which commits nothing: adds what to do if they are wrong.
+/// Does the same as [`naming`], for a proof of hints, which commits nothing: also adds what to do
+/// if the hints are wrong.
 pub fn naming_wrong_hints<T>(
     options: &Options,
     work: impl FnOnce() -> Result<T, SyncError>,
@@ -109,14 +108,15 @@ pub fn naming_wrong_hints<T>(
     })
 }
 
-/// Whether the bytes of a file are to blame, and not the system, another program, or the options.
+/// Returns whether the bytes of a file are to blame, and not the system, another program or the
+/// options.
 fn is_damage(error: &StoreError) -> bool {
     let name = error.path.file_name().unwrap_or_default();
     let is_lock = name == "LOCK" || name == ".lock";
     error.source.is_none() && !is_lock && !error.what.contains("`apus ")
 }
 
-/// The command that repairs the file or directory at `path`, if there is one.
+/// Returns the command that repairs the file or directory at `path`, if there is one.
 fn remedy(path: &Path, options: &Options) -> Option<String> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();

@@ -1,5 +1,5 @@
 //! The time and memory that the process has used, the memory that it may use, and how caches,
-//! blocks under way and coins to be written share that.
+//! blocks in progress and coins to be written share that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,36 +7,38 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// The program, its threads, and small things; measured with small blocks.
+/// Bytes of the program, its threads, and small data; measured with small blocks.
 const PROGRAM_BYTES: u64 = 24 * MIB;
-/// A known header: 140 bytes for its node in the tree and what is stored of its block, and reserve.
+/// Bytes of a known header: 140 for its node in the tree and the record of its block, and a
+/// reserve.
 const HEADER_BYTES: u64 = 200;
-/// In order, next to the cache: 48 parsed blocks, and tables being built.
+/// Bytes of a sync in order besides the cache: 48 parsed blocks, and tables being built.
 const IN_ORDER_BYTES: u64 = 116 * MIB;
-/// In order, bytes taken for 100 bytes of cached coins: the coins, and the sorted list of a commit.
+/// Bytes that a sync in order uses per 100 bytes of cached coins: the coins, and the sorted list of
+/// a commit.
 const IN_ORDER_PERCENT: u64 = 130;
-/// The least that a sync in order is given for cached coins.
+/// Minimum size in bytes of the cache of a sync in order.
 const CACHE_BYTES_MIN: u64 = 16 * MIB;
-/// A worker of a SwiftSync: 4 MiB for coins that it has yet to hand over, and a parsed block of
+/// Bytes of a SwiftSync worker: 4 MiB for coins that it has yet to hand over, and a parsed block of
 /// 4 MB.
 const WORKER_BYTES: u64 = 16 * MIB;
-/// The least that a SwiftSync is given for coins to be written: one page for each of 1024 slots.
+/// Minimum number of bytes of a SwiftSync for coins to be written: one page for each of 1024 slots.
 const SURVIVORS_BYTES_MIN: u64 = 4 * MIB;
-/// A thread that writes tables: two buffers of 2 MiB and a filter.
+/// Bytes of a thread that writes tables: two buffers of 2 MiB and a filter.
 const TABLE_WRITER_BYTES: u64 = 6 * MIB;
-/// Number of parts of all coins, of which a thread that writes tables sorts one at a time.
+/// Number of parts of all coins; a thread that writes tables sorts one part at a time.
 const SORTED_PARTS: u64 = 1024;
-/// Bytes of a coin in memory while it is sorted: 66 as it is kept, 32 for its place in the order;
-/// twice that, since a part of up to twice the average is sorted at once.
+/// Bytes of a coin in memory while it is sorted: 66 for the coin, 32 for its place in the order;
+/// twice that, since a part of up to twice the average size is sorted at once.
 const SORTED_COIN_BYTES: u64 = 200;
 
-/// The most memory that the process ever had in RAM, in bytes; 0 where the system does not say.
+/// Returns the peak memory of the process in RAM, in bytes; 0 if the system does not report it.
 pub fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmHWM:").unwrap_or(0)
 }
 
-/// Time that all threads of the process have spent on a core.
+/// Returns the processor time of all threads of the process.
 pub fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -52,24 +54,25 @@ pub struct MemoryInUse {
     pub mapped: u64,
 }
 
-/// The memory that the process has in RAM now; `None` where the system does not say.
+/// Returns the memory that the process has in RAM now; `None` if the system does not report it.
 pub fn memory_in_use() -> Option<MemoryInUse> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let (bytes, mapped) = (field(&status, "VmRSS:")?, field(&status, "RssFile:")?);
     Some(MemoryInUse { bytes, mapped })
 }
 
-/// A bound on the memory that the process may use.
+/// A limit on the memory that the process may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryLimit {
-    /// The bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Where the bound comes from, for the user: a file, or a line of one.
+    /// Where the limit comes from, for the user: a file, or a line of one.
     pub source: String,
 }
 
-/// The memory that the process may use: what the system has available, or what the process's
-/// control group or one above it allows, whichever is less. `None` where the system does not say.
+/// Returns the memory that the process may use: what the system has available, or what the
+/// process's control group or one above it allows, whichever is less. `None` if the system does not
+/// report it.
 pub fn memory_limit() -> Option<MemoryLimit> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (groups, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
@@ -80,15 +83,15 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     groups.chain(available(&read("/proc/meminfo"))).min_by_key(|limit| limit.bytes)
 }
 
-/// The bytes of a file that may be read again soon, in any order, from where it is mapped: those of
-/// `bytes`, or a quarter of all memory that the process may use, of which they take nothing for
-/// good.
+/// Returns how many bytes of mapped files may be read again soon, in any order: `bytes`, or a
+/// quarter of all memory that the process may use, if that is more. The kernel drops mapped pages
+/// when memory is short.
 pub fn mapped_bytes(bytes: usize) -> usize {
     let share = memory_limit().map_or(0, |limit| limit.bytes / 4);
     bytes.max(usize::try_from(share).unwrap_or(usize::MAX))
 }
 
-/// The memory that is available without swapping, according to `/proc/meminfo`.
+/// Parses the memory that is available without swapping from `/proc/meminfo`.
 fn available(meminfo: &str) -> Option<MemoryLimit> {
     ["MemAvailable:", "MemTotal:"].iter().find_map(|name| {
         let source = format!("{} of /proc/meminfo", name.trim_end_matches(':'));
@@ -96,26 +99,26 @@ fn available(meminfo: &str) -> Option<MemoryLimit> {
     })
 }
 
-/// The number of bytes in a line like `MemTotal:   24105 kB`.
+/// Parses the number of bytes in a line like `MemTotal:   24105 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib = line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The limit in a control group's file; `None` for `max`, and for the huge number that means the
-/// same.
+/// Parses the limit in a control group's file; `None` for `max`, and for the huge number that means
+/// the same.
 fn group_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < 1 << 60)
 }
 
-/// The files that may hold a limit of the process's memory: of its control group and of those
-/// above it, in version 2 and in version 1, found with the texts of `/proc/self/cgroup` and
-/// `/proc/self/mountinfo`.
+/// Returns the files that may hold a limit on the process's memory: those of its control group and
+/// of the groups above it, in version 2 and in version 1, found with the contents of
+/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
-        // Hierarchy, controllers, and the group's path.
+        // Hierarchy, controllers, and the path of the group.
         let mut parts = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next())
         else {
@@ -129,7 +132,7 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         for (root, point) in mounts.lines().filter_map(|line| mount_of(line, kind, option)) {
-            // In a name space of its own, a process may be outside the mounted part (`/..`).
+            // In a namespace of its own, a process may be outside the mounted part (`/..`).
             let below = Path::new(group).strip_prefix(root).ok();
             let below = below.filter(|path| !path.starts_with(".."));
             let group = Path::new(point).join(below.unwrap_or(Path::new("")));
@@ -140,7 +143,7 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Root and mount point in a line of mountinfo, if it is of this kind and has this option.
+/// Returns root and mount point of a line of mountinfo, if it is of this kind and has this option.
 fn mount_of<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a str)> {
     let (mount, system) = line.split_once(" - ")?;
     let mut system = system.split(' ');
@@ -152,8 +155,8 @@ fn mount_of<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a
     Some((mount.next()?, mount.next()?))
 }
 
-/// The bytes that cached coins may take in order, at most `dbcache_bytes`, next to so many known
-/// `headers`. Warns the user where the memory that there is allows fewer.
+/// Returns the size in bytes of the coins cache of a sync in order: `dbcache_bytes`, or less if
+/// memory is too short for that and for this number of known `headers`; the user is then warned.
 pub fn cache_bytes(dbcache_bytes: usize, headers: usize) -> usize {
     let Some(limit) = memory_limit() else { return dbcache_bytes };
     let wanted = dbcache_bytes as u64;
@@ -175,27 +178,27 @@ pub fn cache_bytes(dbcache_bytes: usize, headers: usize) -> usize {
     fits as usize
 }
 
-/// The bytes of cached coins that fit under a `limit` next to `held` bytes, and never fewer than a
-/// sync in order needs.
+/// Returns the bytes of cached coins that fit under a `limit` next to `held` bytes, but at least
+/// what a sync in order needs.
 fn cache_that_fits(limit: u64, held: u64) -> u64 {
     let room = limit.saturating_sub(held + IN_ORDER_BYTES);
     (room / IN_ORDER_PERCENT * 100).max(CACHE_BYTES_MIN)
 }
 
-/// How a SwiftSync divides the memory that there is.
+/// How a SwiftSync divides the available memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwiftShare {
-    /// Threads that work on blocks.
+    /// Number of threads that work on blocks.
     pub workers: usize,
     /// Bytes of coins held in memory, to be written at the end.
     pub survivors_bytes: usize,
-    /// Bytes that threads which write tables may take at the end.
+    /// Bytes for the threads that write tables at the end.
     tables_bytes: u64,
 }
 
 impl SwiftShare {
-    /// The division for a SwiftSync that is to have at most so many `workers` and
-    /// `survivors_bytes`, next to `headers` and other `bytes` that it holds all the time.
+    /// Divides the memory for a SwiftSync with at most `workers` workers and `survivors_bytes` of
+    /// coins, next to `headers` known headers and other `bytes` that it holds all the time.
     ///
     /// # Errors
     /// There is too little memory for one worker.
@@ -219,8 +222,8 @@ impl SwiftShare {
         })
     }
 
-    /// The division of `room` bytes: one worker and the least for coins come first; half of the
-    /// rest may go to more workers, and what they leave to coins. `None` if the room is too small.
+    /// Divides `room` bytes: one worker and the minimum for coins come first; half of the rest may
+    /// go to more workers, and what they leave to coins. `None` if `room` is too small.
     fn of(workers: usize, survivors_bytes: usize, room: u64) -> Option<Self> {
         let (workers, wanted) = (workers.max(1), survivors_bytes as u64);
         let after_one = room.checked_sub(WORKER_BYTES + SURVIVORS_BYTES_MIN)?;
@@ -232,7 +235,7 @@ impl SwiftShare {
         Some(Self { workers, survivors_bytes, tables_bytes: room - survivors })
     }
 
-    /// The number of threads that may write the tables of so many coins, at most `wanted`.
+    /// Returns the number of threads that may write the tables of `coins` coins, at most `wanted`.
     pub fn table_writers(&self, wanted: usize, coins: u64) -> usize {
         let each = TABLE_WRITER_BYTES + coins.saturating_mul(SORTED_COIN_BYTES) / SORTED_PARTS;
         wanted.min(usize::try_from(self.tables_bytes / each).unwrap_or(usize::MAX)).max(1)
@@ -253,7 +256,7 @@ mod tests {
             (limit.bytes, limit.source.as_str()),
             (20_971_520_000, "MemAvailable of /proc/meminfo")
         );
-        // Before Linux 3.14 there was no such line.
+        // Linux before 3.14 has no such line.
         assert_eq!(available("MemTotal:  1024 kB\n").unwrap().bytes, MIB);
         assert_eq!(available("MemAvailable: much\n"), None);
         assert_eq!(available(""), None);

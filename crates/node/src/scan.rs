@@ -1,6 +1,6 @@
-//! Headers first, from files: finds every block in the sources without reading more of it than
-//! its header, and puts the headers into the tree. Whatever order the blocks of the files have,
-//! the best chain is known after a scan, and with it whether scripts are to be checked.
+//! Headers first, from files: finds every block in the sources, reading no more of it than its
+//! header, and adds the headers to the tree. In whatever order the files hold the blocks, the best
+//! chain is known after a scan, and with it whether scripts are to be checked.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -20,25 +20,25 @@ use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress, Watch};
 use super::sources::{Gap, SourcePlace, Sources};
 
-/// Headers between two progress reports, each of which walks the list of files.
+/// Number of headers between two progress reports, each of which walks the list of files.
 const REPORT_EVERY: u64 = 256;
 
-/// Opens all sources, each of which must hold something of use.
+/// Opens all sources, each of which must hold something usable.
 pub fn open_sources(options: &Options, paths: &[PathBuf]) -> Result<Vec<BlockSource>, SyncError> {
     let opened = paths.iter().map(|path| BlockSource::open_all(path, &options.network));
     let opened: Vec<Vec<BlockSource>> = opened.collect::<Result<_, _>>()?;
     Ok(opened.into_iter().flatten().collect())
 }
 
-/// What a scan fills.
+/// The results of a scan.
 pub struct Findings<'a> {
     /// The headers found so far.
     pub tree: &'a mut Tree,
-    /// The files that are scanned, and where their blocks are.
+    /// The scanned files, and where their blocks are.
     pub sources: &'a mut Sources,
     /// Blocks and other bytes that were not taken.
     pub refusals: &'a mut Vec<Refusal>,
-    /// Of these, the blocks whose headers break a rule on their parents, with these.
+    /// The refused blocks whose headers break a rule on their parents, with these parents.
     pub refused_on: &'a mut Vec<(Hash, BlockId)>,
 }
 
@@ -64,7 +64,7 @@ pub fn scan_into_node(
     scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
 }
 
-/// Scans sources into `findings`, and has `note` note the place of each block whose header is in
+/// Scans sources into `findings`, and calls `note` with the place of each block whose header is in
 /// the tree; blocks and other bytes that cannot be taken become refusals.
 pub fn scan(
     findings: Findings,
@@ -105,17 +105,17 @@ struct Waiting {
     place: SourcePlace,
 }
 
-/// A scan of sources under way.
+/// A scan of sources in progress.
 struct Scan<'a, N> {
     findings: Findings<'a>,
     note: N,
-    /// Headers by the hash of the parent that they wait for.
+    /// Headers without a known parent, by the hash of the parent.
     waiting: HashMap<Hash, Vec<Waiting>>,
     /// Index in the source of the file that is being scanned.
     file: usize,
     /// The time against which headers are checked.
     now: i64,
-    /// Headers accepted so far.
+    /// Number of headers accepted so far.
     accepted: u64,
 }
 
@@ -124,7 +124,7 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         match item {
             SourceItem::Warning(path, warning) => self.refuse_bytes(&path, &warning),
             SourceItem::Block(block) => {
-                // Files come in order; to compare paths for every block would take minutes.
+                // Files come in order; comparing paths for every block would take minutes.
                 let rest = source.files()[self.file..].iter();
                 let steps = rest.take_while(|file| !Arc::ptr_eq(&file.path, &block.path));
                 self.file += steps.count();
@@ -146,8 +146,8 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         }
     }
 
-    /// Accepts a header, and all that have waited for it, in the order in which they were found:
-    /// among chains of equal work, the first becomes the tip.
+    /// Accepts a header, and all descendants that waited for it, in the order in which they were
+    /// found: among chains of equal work, the first becomes the tip.
     fn accept(&mut self, first: Waiting) {
         let mut queue = VecDeque::from([first]);
         while let Some(waiting) = queue.pop_front() {
@@ -168,10 +168,10 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         }
     }
 
-    /// Notes the parent of a header that breaks a rule on it.
+    /// Records the parent of a header that breaks a rule on it.
     fn note_parent(&mut self, waiting: &Waiting, error: &RuleError) {
         let is_of_header = matches!(error.class, RuleClass::InvalidHeader | RuleClass::TimeFuture);
-        // The one rule on a header alone.
+        // `high-hash` is the one rule on a header alone.
         if is_of_header && error.reason != "high-hash" {
             let parent = self.findings.tree.find(&waiting.header.prev);
             self.findings.refused_on.extend(parent.map(|parent| (waiting.hash, parent)));
@@ -193,8 +193,8 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         });
     }
 
-    /// Notes where the longest branch of blocks begins whose first parent was found nowhere, if it
-    /// is in a directory. `sources` have the index of their first file.
+    /// Records where the longest branch begins whose first parent was not found, if it is in a
+    /// directory. `sources` are given with the index of their first file.
     fn note_gap(&mut self, sources: &[(u32, &BlockSource)]) {
         let waiting = || self.waiting.values().flatten();
         let inside: HashSet<Hash> = waiting().map(|waiting| waiting.hash).collect();
@@ -224,14 +224,13 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         });
     }
 
-    /// Refuses the blocks whose parent was found nowhere. Those that build on one of them are
-    /// counted and not listed.
+    /// Refuses the blocks whose parent was not found. Their descendants are counted, not listed.
     fn refuse_waiting(&mut self) {
         let inside: HashSet<Hash> =
             self.waiting.values().flatten().map(|waiting| waiting.hash).collect();
         let mut roots: Vec<(Hash, Vec<Waiting>)> =
             self.waiting.drain().filter(|(parent, _)| !inside.contains(parent)).collect();
-        // Of a block that was found twice, both copies wait.
+        // If a block was found twice, both copies wait.
         let children: HashSet<Hash> =
             roots.iter().flat_map(|(_, waiting)| waiting).map(|waiting| waiting.hash).collect();
         let followers = match inside.len() - children.len() {

@@ -1,9 +1,9 @@
-//! A second UTXO set next to `chainstate`: the one that bitcoind has loaded from a snapshot, and
-//! works with, until it has validated the snapshot's base block in `chainstate` (assumeutxo).
+//! The second UTXO set next to `chainstate`: the one that bitcoind has loaded from a snapshot, and
+//! uses until it has validated the snapshot's base block in `chainstate` (assumeutxo).
 //!
-//! bitcoind stops at its start if the best block of `chainstate` is neither the base block nor
-//! below it. Apus works on `chainstate` alone, and gives the second set up right before the first
-//! commit with such a best block: docs/decisions/0018-assumeutxo-state.md.
+//! bitcoind refuses to start if the best block of `chainstate` is neither the base block nor below
+//! it. Apus works on `chainstate` alone, and gives up the second set right before the first commit
+//! with such a best block: docs/decisions/0018-assumeutxo-state.md.
 
 use std::path::{Path, PathBuf};
 
@@ -17,31 +17,31 @@ use super::progress::Observer;
 
 /// The directory of the second UTXO set.
 pub const DIRECTORY: &str = "chainstate_snapshot";
-/// The file that makes it one for bitcoind: the hash of the snapshot's base block, 32 bytes.
+/// The file by which bitcoind recognises the set: the hash of the snapshot's base block, 32 bytes.
 pub const BASE_FILE: &str = "chainstate_snapshot/base_blockhash";
 /// The name that [`BASE_FILE`] gets when the set is given up and its tables are to be removed.
 pub const GIVEN_UP_FILE: &str = "chainstate_snapshot/given_up";
-/// Directories that bitcoind may leave, and never reads: a snapshot that it found wrong, and the
-/// UTXO set that a validated one has replaced.
+/// Directories that bitcoind may leave, and never reads: an invalid snapshot, and the UTXO set that
+/// a validated one has replaced.
 const LEFT_BY_CORE: [&str; 2] = ["chainstate_snapshot_INVALID", "chainstate_todelete"];
 
-/// The second UTXO set of a network's directory.
+/// The second UTXO set in a network's directory.
 pub struct SnapshotChainstate {
     disk: Disk,
     network_dir: PathBuf,
-    /// The snapshot's base block.
+    /// The hash of the snapshot's base block.
     pub base: Hash,
 }
 
 impl SnapshotChainstate {
-    /// The second UTXO set of a network's directory, if there is one.
+    /// Finds the second UTXO set in a network's directory, if there is one.
     ///
     /// # Errors
-    /// The file that names its base block is cut short: bitcoind refuses it, too.
+    /// The file with the hash of the base block is too short: bitcoind refuses it, too.
     pub fn find(disk: &Disk, network_dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = network_dir.join(BASE_FILE);
         let Some(bytes) = disk.read(&path)? else { return Ok(None) };
-        // bitcoind warns of more bytes, and takes the first ones.
+        // bitcoind warns about extra bytes, and takes the first 32.
         let Some(base) = bytes.first_chunk() else {
             let what = format!(
                 "it holds {} bytes, but the hash of a snapshot's base block has 32: remove the \
@@ -54,8 +54,8 @@ impl SnapshotChainstate {
         Ok(Some(Self { disk, network_dir, base: Hash(*base) }))
     }
 
-    /// [`SnapshotChainstate::find`] by whoever may write: removes what a crash has left of one that
-    /// was given up.
+    /// Does the same as [`SnapshotChainstate::find`], for a caller that may write: first removes
+    /// what a crash has left of a set that was given up.
     pub fn find_or_clear(disk: &Disk, network_dir: &Path) -> Result<Option<Self>, StoreError> {
         if network_dir.join(GIVEN_UP_FILE).is_file() {
             remove_tables(disk, network_dir)?;
@@ -63,15 +63,15 @@ impl SnapshotChainstate {
         Self::find(disk, network_dir)
     }
 
-    /// Whether bitcoind starts when `tip` is the best block of `chainstate`: that is the base block
-    /// or an ancestor of it, and neither is known to be invalid.
+    /// Returns whether bitcoind starts when `tip` is the best block of `chainstate`: it must be the
+    /// base block or an ancestor of it, and neither may be known to be invalid.
     pub fn allows(&self, tree: &Tree, tip: BlockId) -> bool {
         let height = tree.node(tip).height;
         tree.find(&self.base)
             .is_some_and(|base| !tree.node(base).failed && tree.ancestor(base, height) == Some(tip))
     }
 
-    /// Gives the set up: it is none from one moment to the next, and then removed.
+    /// Gives up the set: it ends with one rename, and its tables are then removed.
     pub fn give_up(self) -> Result<(), StoreError> {
         tracing::debug!(
             target: "coindb",
@@ -82,8 +82,8 @@ impl SnapshotChainstate {
         remove_tables(&self.disk, &self.network_dir)
     }
 
-    /// The best block of the set; `None` if it cannot be read now, as after a flush of bitcoind's
-    /// that was cut short.
+    /// Returns the best block of the set; `None` if it cannot be read now, as after an interrupted
+    /// flush of bitcoind.
     pub fn best_block(&self) -> Option<Hash> {
         let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
         let directory = self.network_dir.join(DIRECTORY);
@@ -92,14 +92,14 @@ impl SnapshotChainstate {
     }
 }
 
-/// Makes the tables in [`DIRECTORY`], which are whole and durable, the second UTXO set, whose best
-/// block is `base`.
+/// Makes the tables in [`DIRECTORY`], which are complete and durable, the second UTXO set, whose
+/// best block is `base`.
 pub fn mark_whole(disk: &Disk, network_dir: &Path, base: &Hash) -> Result<(), StoreError> {
     disk.sync_dir(network_dir)?;
     disk.write_atomically(network_dir.join(BASE_FILE), &base.0)
 }
 
-/// Removes the tables of a set that was given up, and at last the mark that says so.
+/// Removes the tables of a set that was given up, and finally the mark that says so.
 fn remove_tables(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
     let directory = network_dir.join(DIRECTORY);
     Chainstate::destroy(disk, &directory)?;
@@ -109,10 +109,10 @@ fn remove_tables(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
     disk.sync_dir(network_dir)
 }
 
-/// Says to the user that there is a second UTXO set, and which one the command is about.
+/// Tells the user that there is a second UTXO set, and which one the command uses.
 ///
 /// # Errors
-/// As for [`SnapshotChainstate::find`].
+/// Those of [`SnapshotChainstate::find`].
 pub fn announce(
     disk: &Disk,
     network_dir: &Path,
@@ -129,8 +129,8 @@ pub fn announce(
     Ok(())
 }
 
-/// Directories of UTXO sets that neither bitcoind nor Apus uses: those that bitcoind has left, and
-/// a second set without the hash of its base block.
+/// Returns directories of UTXO sets that neither bitcoind nor Apus uses: those that bitcoind has
+/// left, and a second set without the hash of its base block.
 pub fn unused(network_dir: &Path) -> Vec<PathBuf> {
     let is_base = network_dir.join(BASE_FILE).exists();
     let unfinished = (!is_base).then_some(DIRECTORY);

@@ -1,4 +1,4 @@
-//! The files that blocks are taken from, and where in them each block is.
+//! The files given with --from, and where each block is in them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use apus_store::{BlockSource, FlatFilePos, SourceFile};
 
 use super::outcome::Refusal;
 
-/// The bytes of a block, which travel between threads.
+/// The bytes of a block, which are passed between threads.
 pub type BlockBytes = Vec<u8>;
 
 /// Where a block's bytes are.
@@ -21,7 +21,7 @@ pub enum Place {
     Stored(FlatFilePos),
     /// In a source: a file given with --from.
     Source(SourcePlace),
-    /// With peers, who send it when it is wanted.
+    /// With peers, which send it on request.
     Peers,
 }
 
@@ -30,20 +30,20 @@ pub enum Place {
 pub struct SourcePlace {
     /// Index of the file among all files of all sources.
     pub file: u32,
-    /// Where the block starts in it.
+    /// Offset of the block in the file, in bytes.
     pub offset: u64,
-    /// Length of the block.
+    /// Length of the block in bytes.
     pub len: u32,
 }
 
-/// A directory whose blocks build on none that is known: that of a node that prunes.
+/// A directory whose blocks build on an unknown block: that of a pruned node.
 #[derive(Clone, Debug)]
 pub struct Gap {
     /// The directory that the user named.
     pub path: PathBuf,
-    /// The hash of its first block.
+    /// The hash of the first of these blocks.
     pub first: Hash,
-    /// The height that this block states.
+    /// The height that this block states in its coinbase, if it does.
     pub height: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Gap {
     }
 }
 
-/// The files that blocks are taken from, and which block is where.
+/// The files given with --from, and where each block is in them.
 #[derive(Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
@@ -69,9 +69,10 @@ pub struct Sources {
     /// rev file next to one of them may have the undo data.
     stored: HashMap<usize, Vec<SourcePlace>>,
     /// The copies found of blocks that are stored with undo data, in the order found. They are
-    /// wanted only when a stored block turns out damaged, and so are packed: 24 bytes each.
+    /// needed only if a stored block turns out to be damaged, and so are packed: 24 bytes each.
     spare: Vec<(BlockId, SourcePlace)>,
-    /// The longest branch of blocks that build on none that is known, if a directory has it.
+    /// The directory with the longest branch of blocks that build on an unknown block, if there is
+    /// one.
     pub gap: Option<Gap>,
 }
 
@@ -84,19 +85,19 @@ impl Sources {
         first
     }
 
-    /// The files of all sources, in the order of [`SourcePlace::file`].
+    /// Returns the files of all sources, in the order of [`SourcePlace::file`].
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// Notes that a file has a frame, of whatever block, at this place.
+    /// Notes that a file has a frame, of any block, at this place.
     pub fn note_end(&mut self, place: SourcePlace) {
         let end = &mut self.ends[place.file as usize];
         *end = (*end).max(place.offset + u64::from(place.len));
     }
 
-    /// Where the last frame found in each file ends, in the order of [`SourcePlace::file`]; 0 if
-    /// the file has none.
+    /// Returns where the last frame found in each file ends, in the order of [`SourcePlace::file`];
+    /// 0 if the file has none.
     pub fn ends(&self) -> &[u64] {
         &self.ends
     }
@@ -119,21 +120,21 @@ impl Sources {
         self.spare.push((id, place));
     }
 
-    /// Every copy of a block that is not known to be bad, whether or not the block is stored. Walks
-    /// the list of all spare copies.
+    /// Returns every copy of a block that is not known to be bad, whether or not the block is
+    /// stored. Walks the list of all spare copies.
     pub fn all_copies(&self, id: BlockId) -> Vec<SourcePlace> {
         let spare = self.spare.iter().filter(|(of, _)| *of == id).map(|(_, place)| *place);
         self.copies(id).chain(spare).collect()
     }
 
-    /// The copies of a block that is not stored with undo data; the rev file next to one of them
-    /// may have the undo data.
+    /// Returns the copies of a block that is not stored with undo data; the rev file next to one of
+    /// them may have the undo data.
     pub fn copies(&self, id: BlockId) -> impl Iterator<Item = SourcePlace> + '_ {
         let places = self.places.get(id.index()).into_iter();
         places.chain(self.stored.get(&id.index())).flatten().copied()
     }
 
-    /// The first copy of a block that is not stored.
+    /// Returns the first copy of a block that is not stored.
     pub fn place(&self, id: BlockId) -> Option<SourcePlace> {
         self.places.get(id.index())?.first().copied()
     }
@@ -146,19 +147,19 @@ impl Sources {
         self.place(id)
     }
 
-    /// The blocks of `ids` that have a copy, in the order of their first copies.
+    /// Returns the blocks of `ids` that have a copy, in the order of their first copies.
     pub fn in_order(&self, ids: impl Iterator<Item = BlockId>) -> Vec<BlockId> {
         let mut order: Vec<_> = ids.filter_map(|id| Some((self.place(id)?, id))).collect();
         order.sort_unstable_by_key(|(place, _)| (place.file, place.offset));
         order.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The bytes at a place.
+    /// Reads the bytes at a place.
     pub fn read(&self, place: SourcePlace) -> Result<BlockBytes, StoreError> {
         self.files[place.file as usize].read(place.offset, place.len)
     }
 
-    /// A refusal of the bytes at a place.
+    /// Returns a refusal of the bytes at a place.
     pub fn refusal(&self, place: SourcePlace, reason: impl Into<String>) -> Refusal {
         let file = &self.files[place.file as usize];
         Refusal {

@@ -1,11 +1,11 @@
-//! Room on the disk, checked before the work starts: the least that will be written to each file
-//! system must fit.
+//! Disk space, checked before the work starts: the least that will be written to each file system
+//! must fit.
 //!
-//! Three things are written: copies of those blocks of the best chain that only the sources or
-//! peers hold, undo data for each block that is connected, and tables of coins; a UTXO set that is
-//! built next to another takes about as much as that one. How much undo data and how many coins
-//! there will be is estimated from some of the blocks ([`Growth`]). Nothing that would fit is
-//! refused, as far as that can be told: an amount that is only likely leads to a warning.
+//! Three things are written: copies of those blocks of the best chain that only sources or peers
+//! have, undo data for each block that is connected, and tables of coins. A UTXO set that is built
+//! next to another takes about as much space as that one. How much undo data and how many coins
+//! there will be is estimated from some of the blocks ([`Growth`]). Work that could fit is not
+//! refused: if only the likely amount does not fit, the user is warned.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use super::waiting::Waiting;
 use super::words::size;
 
 const MIB: u64 = 1 << 20;
-/// Most tenths of a byte in a join's temporary files for each byte of blocks. 4 to 7 are usual on
-/// mainnet; blocks of tiny outputs that nobody spends in the same span of blocks came to 15.
+/// Maximum size of a join's temporary files, in tenths of a byte per byte of blocks. 4 to 7 are
+/// usual on mainnet; blocks of tiny outputs that are not spent in the same span took 15.
 const BLOCKS_TO_SPILL_TENTHS: u64 = 15;
 /// The share (one in ...) by which blocks that peers have may be smaller than expected.
 const PEERS_SHARE: u64 = 5;
-/// New tables with at most this share (one in ...) of the bytes of the present ones are merged
-/// without these.
+/// New tables are merged without the present ones if they have at most this share (one in ...) of
+/// their bytes.
 const MERGED_ALONE_SHARE: u64 = 8;
 /// The name of a join's temporary files in messages.
 const SPILL: &str = "temporary files";
@@ -38,15 +38,15 @@ struct Estimate {
     /// Blocks, each with its storage header.
     blocks: Bytes,
     undo: Bytes,
-    /// Tables of coins, and what merging them takes meanwhile.
+    /// Tables of coins, and the space needed while they are merged.
     coins: Bytes,
 }
 
-/// A directory to write in, and the file system that it is on.
+/// A directory to write to, and the file system that it is on.
 struct Volume {
     path: PathBuf,
     device: u64,
-    /// Free bytes.
+    /// Free space in bytes.
     free: u64,
 }
 
@@ -57,8 +57,8 @@ struct Part {
     name: &'static str,
 }
 
-/// The bytes that a file system must have free, those that it will probably need, and the parts
-/// that the former are made of.
+/// The bytes that must be free on a file system, those that will probably be needed, and the parts
+/// that the former consist of.
 struct Demand<'a> {
     volume: &'a Volume,
     needed: u64,
@@ -67,7 +67,7 @@ struct Demand<'a> {
 }
 
 /// Checks, once all headers are known, that the least that a sync will write, in order or not, fits
-/// on the disk; warns the user where the likely amount does not.
+/// on the disk; warns the user if the likely amount does not.
 ///
 /// # Errors
 /// It does not fit. Nothing was written yet.
@@ -127,7 +127,7 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A file system without the room that a join needs.
+/// A file system without enough space for a join.
 #[derive(Debug)]
 pub struct Lack {
     /// A directory on it that the join writes to.
@@ -149,7 +149,7 @@ impl fmt::Display for Lack {
 }
 
 impl Lack {
-    /// What is needed, and what there is.
+    /// Returns what is needed, and what is free, in words.
     fn words(&self) -> String {
         let part = |part: &Part| format!("{} of {}", size(part.bytes), part.name);
         let parts: Vec<String> = self.parts.iter().map(part).collect();
@@ -162,7 +162,7 @@ impl Lack {
         )
     }
 
-    /// The error for a join of a proof, which keeps nothing.
+    /// Returns the error for a join of a proof, which keeps nothing.
     pub fn into_error_of_proof(self) -> StoreError {
         let what = format!(
             "the disk is too small: some blocks have no undo data, and without it {}. Nothing was \
@@ -173,7 +173,7 @@ impl Lack {
         StoreError::full(self.path, what)
     }
 
-    /// The error for a join that was asked for.
+    /// Returns the error for a join that was asked for.
     pub fn into_error(self) -> StoreError {
         let what = format!(
             "the disk is too small: {self}. Nothing was written: free some space, or sync with \
@@ -183,12 +183,11 @@ impl Lack {
     }
 }
 
-/// Looks for a file system without the room that a join of these blocks may need: for copies of
-/// blocks, for temporary files, of which those of an interrupted join are there already, for undo
-/// data, and for tables next to the present ones. `None` if all have it.
+/// Looks for a file system without the space that a join of these blocks may need: for copies of
+/// blocks; for temporary files, without those that an interrupted join has left; for undo data; and
+/// for tables next to the present ones. `None` if all have enough.
 ///
-/// # Errors
-/// The system does not say how much is free.
+/// The system does not report how much is free.
 pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, StoreError> {
     let spill = node.options.spill_path();
     let disk = node.dir.disk();
@@ -216,16 +215,16 @@ pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, Stor
     ]))
 }
 
-/// Checks that there is room for the tables of a snapshot of so many bytes as a second UTXO set,
-/// and, if the blocks are to prove it, for the tables that they leave. Tables take about as much as
-/// the file.
+/// Checks that there is space for the tables of a snapshot of `bytes` bytes as a second UTXO set,
+/// and, if the blocks are to prove it, for the tables of the coins that they leave. Tables take
+/// about as much space as the file.
 ///
 /// # Errors
-/// There is no room. Nothing was written yet.
+/// There is not enough space. Nothing was written yet.
 pub fn check_for_snapshot(node: &Node, bytes: u64, is_proved: bool) -> Result<(), StoreError> {
     let part = |bytes, name| vec![Part { bytes, name }];
     let proved = if is_proved { bytes } else { 0 };
-    // They are removed before others are written.
+    // Tables left over are removed before others are written.
     let left_over = tables_bytes(node.dir.disk(), &node.dir.path().join(DIRECTORY));
     let loaded = bytes.saturating_sub(left_over);
     let demands = [
@@ -240,13 +239,12 @@ pub fn check_for_snapshot(node: &Node, bytes: u64, is_proved: bool) -> Result<()
     }
 }
 
-/// Looks for the room that a join of so many bytes of blocks usually needs which has all its files
-/// in `directory`, and neither copies blocks nor writes undo data. `None` if there is enough. The
-/// most that it may need is no reason to refuse it, since a disk that fills up costs no more than
-/// the time until then, and nothing else proves the same.
+/// Looks for the space that a join of `blocks` bytes of blocks usually needs if all its files are
+/// in `directory`, and it neither copies blocks nor writes undo data. `None` if there is enough.
+/// The maximum is not required, since a disk that fills up costs only the time until then, and
+/// nothing else proves the same.
 ///
-/// # Errors
-/// The system does not say how much is free.
+/// The system does not report how much is free.
 pub fn lack_for_proof(directory: &Path, blocks: u64) -> Result<Option<Lack>, StoreError> {
     let part = |bytes, name| Part { bytes, name };
     let tables = Growth::default().tables(blocks).likely;
@@ -254,18 +252,18 @@ pub fn lack_for_proof(directory: &Path, blocks: u64) -> Result<Option<Lack>, Sto
     Ok(lack(&[(Volume::of(directory)?, parts)]))
 }
 
-/// The bytes that the temporary files of a join usually come to, for so many bytes of blocks.
+/// Returns the usual size in bytes of a join's temporary files, for `blocks` bytes of blocks.
 pub fn usual_spill_bytes(blocks: u64) -> u64 {
     blocks / 2
 }
 
-/// The bytes that the temporary files of a join may come to, for so many bytes of blocks.
+/// Returns the maximum size in bytes of a join's temporary files, for `blocks` bytes of blocks.
 pub fn spill_bytes(blocks: u64) -> u64 {
     (blocks / 10).saturating_mul(BLOCKS_TO_SPILL_TENTHS)
 }
 
-/// The first file system that has less room than all its parts need, and the space that Core and
-/// Apus leave free.
+/// Returns the first file system with less space than all its parts need, and the space that Core
+/// and Apus leave free.
 fn lack(demands: &[(Volume, Vec<Part>)]) -> Option<Lack> {
     demands.iter().find_map(|(volume, _)| {
         let here = demands.iter().filter(|(other, _)| other.device == volume.device);
@@ -278,7 +276,7 @@ fn lack(demands: &[(Volume, Vec<Part>)]) -> Option<Lack> {
     })
 }
 
-/// The message about a disk that is too small.
+/// Returns the message about a disk that is too small.
 fn too_small(free: u64, needed: u64, parts: &[Part]) -> String {
     let parts: Vec<String> = parts
         .iter()
@@ -296,26 +294,27 @@ fn too_small(free: u64, needed: u64, parts: &[Part]) -> String {
 }
 
 impl Volume {
-    /// The file system of a directory, or of the nearest directory above it that exists.
+    /// Returns the file system of a directory, or of its nearest ancestor that exists.
     fn of(path: &Path) -> Result<Self, StoreError> {
         let FileSystem { device, free } = FileSystem::of(path)?;
         Ok(Self { path: path.to_path_buf(), device, free })
     }
 }
 
-/// The bytes that will be written to reach the best chain's last block, or the height to stop at.
+/// Estimates the bytes that will be written to reach the best chain's last block, or the height to
+/// stop at.
 fn estimate(node: &Node, in_order: bool) -> Estimate {
     let Some(waiting) = Waiting::of(node) else { return Estimate::default() };
     let of_peers = waiting.from_peers / PEERS_SHARE;
     let mut blocks = Bytes { least: waiting.copied - of_peers, likely: waiting.copied };
     let checks_all = node.options.assumevalid == AssumeValid::Nothing;
     let has_claim = node.options.has_claim();
-    // A SwiftSync of blocks that are assumed valid writes that of the last ones alone.
+    // A SwiftSync of blocks that are assumed valid writes the undo data of only the last ones.
     let mut undo = match has_claim && !checks_all {
         true => Bytes::default(),
         false => node.growth.undo(waiting.without_undo),
     };
-    // A SwiftSync that checks everything deletes at its end.
+    // A SwiftSync that checks everything prunes at its end.
     let stores_all = has_claim && checks_all;
     if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
         (blocks, undo) = (blocks.map(|of| of.min(target)), undo.map(|of| of.min(target)));
@@ -325,7 +324,7 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)) }
 }
 
-/// The bytes of tables of coins where blocks add `new` ones.
+/// Estimates the bytes of tables of coins if blocks add `new` bytes.
 fn coins(node: &Node, new: Bytes) -> Bytes {
     let done = node.chainstate.disk_bytes();
     let mut coins = new;
@@ -340,8 +339,8 @@ fn coins(node: &Node, new: Bytes) -> Bytes {
     coins
 }
 
-/// The bytes of the tables that are made of `new` bytes, next to `present` ones, before those are
-/// removed that they are made of.
+/// Returns the bytes that merging writes for `new` bytes of tables next to `present` ones, before
+/// the merged tables are removed.
 fn merged(present: u64, new: u64) -> u64 {
     match new <= present / MERGED_ALONE_SHARE {
         true => new,
@@ -349,24 +348,23 @@ fn merged(present: u64, new: u64) -> u64 {
     }
 }
 
-/// Bytes of all tables in a directory; 0 if the directory cannot be read.
+/// Returns the bytes of all tables in a directory; 0 if the directory cannot be read.
 fn tables_bytes(disk: &Disk, directory: &Path) -> u64 {
     let names = disk.list(directory).unwrap_or_default();
     let tables = names.iter().filter(|name| name.ends_with(".ldb") || name.ends_with(".sst"));
     tables.filter_map(|name| disk.len(directory.join(name)).ok()).sum()
 }
 
-/// Bytes that are already allocated in the last block file for further blocks.
+/// Returns the bytes that are already allocated in the last block file for further blocks.
 fn allocated(node: &Node) -> u64 {
     let chunk = u64::from(BLOCKFILE_CHUNK_SIZE);
     let size = node.files.infos().last().map_or(0, |info| u64::from(info.size));
     size.next_multiple_of(chunk) - size
 }
 
-/// The bytes that must be free for so many bytes of blocks, undo data and coins: of the former
-/// those for which no room is allocated yet (blocks beyond `allocated`, undo data beyond one
-/// chunk), and at least those that Core and Apus leave free whenever they allocate more, which
-/// coins may take.
+/// Returns the bytes that must be free for these bytes of blocks, undo data and coins. Blocks count
+/// beyond `allocated`, undo data beyond one chunk. If these need more, coins may take the space
+/// that Core and Apus leave free whenever they allocate, and at least that much must be free.
 fn needed(blocks: u64, undo: u64, coins: u64, allocated: u64) -> u64 {
     let undo = undo.saturating_sub(u64::from(UNDOFILE_CHUNK_SIZE));
     let more = blocks.saturating_sub(allocated) + undo;
@@ -387,7 +385,7 @@ mod tests {
         assert_eq!(needed(20, 2, 0, 20), 51);
         assert_eq!(needed(20, 1, 0, 20), 0);
         assert_eq!(needed(0, 0, 0, 0), 0);
-        // Coins are written to the room that stays free, and beyond it.
+        // Coins are written to the space that stays free, and beyond it.
         assert_eq!(needed(20, 2, 40, 0), 71);
         assert_eq!(needed(20, 2, 70, 0), 91);
         assert_eq!(needed(0, 0, 70, 0), 70);
@@ -408,7 +406,7 @@ mod tests {
         let reserve = MIN_DISK_SPACE_BYTES;
         let enough = |gigabytes| gigabytes * GB + reserve;
         let (s, b, c) = ("/s", "/b", "/c");
-        // One file system for all, two, and three; each with just enough and with a byte less.
+        // One, two and three file systems, each with just enough space and with a byte less.
         for (devices, free, short) in [
             ([1, 1, 1], [enough(115); 3], [s, s, s]),
             ([1, 2, 2], [enough(100), enough(15), enough(15)], [s, b, b]),
@@ -425,7 +423,7 @@ mod tests {
                 assert_eq!(at(less).expect("too little").path, PathBuf::from(path), "{devices:?}");
             }
         }
-        // Nothing is asked of a file system that nothing is written to.
+        // A file system that nothing is written to needs no space.
         assert!(lack(&[(volume(s, 1, 0), vec![part(0, "blocks")])]).is_none());
         let full = volume(s, 1, 60 * GB);
         let lack = lack(&[(full, vec![part(100, SPILL), part(0, "blocks")])]).unwrap();

@@ -1,12 +1,11 @@
-//! What the threads of this process wait for, as the system sees it.
+//! What the threads of this process wait for, as the system reports it.
 //!
-//! Linux tells the state of each thread, without being asked to measure anything: `R` has a
-//! processor or waits for one, `S` waits for another thread or a peer, and `D` waits for the disk:
-//! a page of a mapped file, a read, a write that has to wait for room in the page cache, or a sync.
-//! The time that threads wait for a processor, since other programs use it, is time in `R`, and so
-//! never counts as waiting for the disk. (Delay accounting would tell the same in nanoseconds, but
-//! is off unless the system was started with it; the pressure of `/proc/pressure` is that of all
-//! programs.)
+//! Linux reports the state of each thread without measuring anything: `R` has a processor or waits
+//! for one, `S` waits for another thread or a peer, and `D` waits for the disk: a page of a mapped
+//! file, a read, a write that has to wait for space in the page cache, or a sync. Time spent
+//! waiting for a processor that other programs use is time in `R`, and so never counts as waiting
+//! for the disk. (Delay accounting would report the same in nanoseconds, but is off unless the
+//! system was started with it; `/proc/pressure` covers all programs.)
 
 use std::fs;
 use std::sync::Arc;
@@ -19,12 +18,12 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use super::outcome::ThreadStates;
 use super::threads::spawn_free;
 
-/// Time from one look at the threads to the next. A look takes about 0.1 ms.
+/// Interval at which the threads are sampled. A sample takes about 0.1 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Where Linux lists the threads of this process.
 const THREADS: &str = "/proc/self/task";
 
-/// A thread that looks at the states of all others, until this is dropped.
+/// A thread that samples the states of all others, until this is dropped.
 pub struct StatesWatch {
     seen: Arc<Seen>,
     _end: Sender<()>,
@@ -37,7 +36,7 @@ struct Seen {
 }
 
 impl StatesWatch {
-    /// Begins to look.
+    /// Starts sampling.
     pub fn begin() -> Self {
         let (end, ended) = bounded(0);
         let seen = Arc::new(Seen::default());
@@ -54,14 +53,14 @@ impl StatesWatch {
         Self { seen, _end: end }
     }
 
-    /// The sums over all looks until now.
+    /// Returns the sums over all samples so far.
     pub fn seen(&self) -> ThreadStates {
         let Seen { working, blocked } = &*self.seen;
         ThreadStates { working: working.load(Relaxed), blocked: blocked.load(Relaxed) }
     }
 }
 
-/// The states of all threads but `own` now; none where the system does not tell.
+/// Returns the states of all threads but `own` now; none if the system does not report them.
 fn look(own: &str) -> ThreadStates {
     let threads = fs::read_dir(THREADS).into_iter().flatten().flatten();
     let others = threads.filter(|thread| thread.file_name() != own);
@@ -76,7 +75,8 @@ fn look(own: &str) -> ThreadStates {
     })
 }
 
-/// The state in a thread's `stat`: after its name, which is in parentheses and may hold any.
+/// Returns the state in a thread's `stat`: it follows the name, which is in parentheses and may
+/// contain any character.
 fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     #[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/self/task")]
     fn a_thread_that_runs_is_seen_at_work() {
-        // This one runs while it looks.
+        // This thread runs while it looks.
         assert!(look("").working >= 1);
     }
 }

@@ -1,4 +1,4 @@
-//! How large stored blocks are, as the block index tells: each ends where the next one begins.
+//! The sizes of stored blocks, from the block index: each block ends where the next one begins.
 
 use apus_chain::BlockId;
 use apus_store::{FileInfo, FlatFilePos, IndexRecord, MAX_BLOCK_BYTES, STORAGE_HEADER_BYTES};
@@ -6,12 +6,12 @@ use apus_store::{FileInfo, FlatFilePos, IndexRecord, MAX_BLOCK_BYTES, STORAGE_HE
 /// The sizes of stored blocks.
 #[derive(Default)]
 pub struct StoredSizes {
-    /// By [`BlockId::index`]; 0 where the size is not known.
+    /// The sizes in bytes, by [`BlockId::index`]; 0 if the size is not known.
     bytes: Vec<u32>,
 }
 
 impl StoredSizes {
-    /// The sizes of the blocks that these records name, in files that hold what `infos` say.
+    /// Returns the sizes of the blocks in these records; `infos` say where the files end.
     pub fn of(records: &[IndexRecord], infos: &[FileInfo]) -> Self {
         let places = records.iter().enumerate();
         let places = places.filter_map(|(index, record)| Some((record.block_pos()?, index)));
@@ -24,16 +24,16 @@ impl StoredSizes {
                 Some((next, _)) => next.pos.saturating_sub(STORAGE_HEADER_BYTES),
                 None => infos.get(place.file as usize).map_or(0, |info| info.size),
             };
-            // More than a block can have: something else lies between them.
+            // A block cannot be as large: something else lies in between.
             let len = end.checked_sub(place.pos).filter(|len| *len <= MAX_BLOCK_BYTES);
-            // Before each block there are magic and length.
+            // Magic and length come before each block.
             let is_place = place.pos >= STORAGE_HEADER_BYTES;
             bytes[*index] = len.filter(|_| is_place).unwrap_or(0);
         }
         Self { bytes }
     }
 
-    /// The bytes of a stored block; `None` if they are not known.
+    /// Returns the size in bytes of a stored block; `None` if it is not known.
     pub fn get(&self, id: BlockId) -> Option<u64> {
         self.bytes.get(id.index()).filter(|bytes| **bytes > 0).map(|bytes| u64::from(*bytes))
     }
@@ -53,7 +53,7 @@ mod tests {
         };
         let missing = IndexRecord::default();
         let far = 308 + 8 + MAX_BLOCK_BYTES + 1;
-        // In any order, two files, a gap that is no block, and one that no record names.
+        // Blocks of two files, out of order, one that is not stored, and a gap that is no block.
         let records = [stored(0, 308), missing, stored(0, 8), stored(1, 8), stored(0, far)];
         let info = |size| FileInfo { size, ..FileInfo::default() };
         let sizes = StoredSizes::of(&records, &[info(far + 50), info(1_008)]);

@@ -1,4 +1,4 @@
-//! A directory for files that are of no use once the work is done.
+//! Directories for files that are not needed after the work.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -8,36 +8,34 @@ use apus_disk::StoreError;
 
 use super::options::Options;
 
-/// How the names of these directories begin.
+/// The prefix of the names of these directories.
 const PREFIX: &str = "apus-";
-/// The directories that there are now.
+/// The directories that exist now.
 static PRESENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// How often a directory is removed in which other threads go on making files.
+/// Number of attempts to remove a directory in which other threads still create files.
 const REMOVALS_MAX: usize = 5;
 
-/// Removes all directories for temporary files, before the process ends at once.
+/// Removes all directories for temporary files, before the process exits at once.
 pub fn remove_temporary_directories() {
     present().iter().for_each(|directory| remove(directory));
 }
 
-/// A directory for temporary files, removed with all that is in it.
+/// A directory for temporary files, removed with its content when it is dropped.
 pub struct TemporaryDir(PathBuf);
 
 impl TemporaryDir {
-    /// Makes a new directory that only its owner may enter, in the system's for temporary files
+    /// Creates a directory that only its owner may enter, in the system's for temporary files
     /// (`TMPDIR`).
     ///
-    /// # Errors
-    /// No directory can be made there.
+    /// No directory can be created there.
     pub fn new() -> Result<Self, StoreError> {
         Self::below(&std::env::temp_dir())
     }
 
-    /// Makes a new directory that only its owner may enter, in the one that the options name for
+    /// Creates a directory that only its owner may enter, in the one that the options name for
     /// temporary files or, if they name none, in the system's.
     ///
-    /// # Errors
-    /// No directory can be made there.
+    /// No directory can be created there.
     pub fn chosen(options: &Options) -> Result<Self, StoreError> {
         options.spill_dir.as_deref().map_or_else(Self::new, Self::below)
     }
@@ -58,7 +56,7 @@ impl TemporaryDir {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -71,8 +69,8 @@ impl Drop for TemporaryDir {
     }
 }
 
-/// Whether a file, below the system's directory for temporary files, is in such a directory or is
-/// one.
+/// Returns whether a path below the system's directory for temporary files is that of such a
+/// directory, or is inside one.
 pub fn is_temporary(path: &Path) -> bool {
     let first = path.components().next();
     first.is_some_and(|name| name.as_os_str().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
@@ -82,7 +80,7 @@ fn present() -> MutexGuard<'static, Vec<PathBuf>> {
     PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes a directory with all that is in it; nobody is left to hear of an error.
+/// Removes a directory with its content, and ignores errors.
 fn remove(directory: &Path) {
     (0..REMOVALS_MAX).any(|_| std::fs::remove_dir_all(directory).is_ok() || !directory.exists());
 }
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_known_as_long_as_it_is_there_and_removed_with_what_is_in_it() {
+    fn it_is_known_while_it_exists_and_removed_with_its_content() {
         let directory = TemporaryDir::new().unwrap();
         let path = directory.path().to_path_buf();
         assert!(path.is_dir() && present().contains(&path));

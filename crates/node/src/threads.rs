@@ -9,11 +9,11 @@ use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
 
 use super::error::SyncError;
 
-/// The pool of threads for loops over much data: commits, merges, statistics. They sleep while
-/// blocks are connected, which has threads of its own (`in_order/pipeline.rs`).
+/// Creates the pool of threads for loops over much data: commits, merges, statistics. They sleep
+/// while blocks are connected, which has threads of its own (`in_order/pipeline.rs`).
 ///
 /// # Errors
-/// The system does not let us start so many threads.
+/// The system refuses to start the threads.
 pub fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -22,19 +22,19 @@ pub fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
         .map_err(|error| SyncError::Input(format!("cannot start {threads} threads: {error}")))
 }
 
-/// Blocks that each thread of the pool checks before they are stored.
+/// Number of blocks that each thread of the pool checks before they are stored.
 pub const CHECKED_AT_ONCE: usize = 8;
 
-/// The threads that work through blocks where `threads` were asked for: one more, since one or
-/// another waits for the disk. With one core there is one.
+/// Returns the number of threads that process blocks if `threads` were asked for: one more, since
+/// some thread usually waits for the disk; but no more than one if one was asked for.
 pub fn workers(threads: usize) -> usize {
     if threads > 1 { threads + 1 } else { 1 }
 }
 
-/// Starts a thread that is called `name` in debuggers and lists of processes.
+/// Starts a thread that debuggers and process lists show as `name`.
 ///
 /// # Panics
-/// The system does not let us start another thread.
+/// The system refuses to start another thread.
 pub fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: impl Into<String>,
@@ -44,7 +44,7 @@ pub fn spawn<'scope, T: Send + 'scope>(
     started.expect("the system lets us start a thread")
 }
 
-/// Starts a thread that nobody waits for: it ends by itself once what it works with is gone. If the
+/// Starts a thread that is never joined: it ends by itself once what it works with is gone. If the
 /// system refuses, `work` is not done, and what it holds is dropped.
 pub fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
     if let Err(error) = Builder::new().name(name).spawn(work) {
@@ -52,39 +52,40 @@ pub fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// How often [`work_until_halt`] watches while its threads report nothing.
+/// Interval at which [`work_until_halt`] calls `watch` while its threads report nothing.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What a thread of [`work_until_halt`] is to look at before it begins another piece of work.
+/// What a thread of [`work_until_halt`] is given: the flag to check before each piece of work, and
+/// the channel for its reports.
 pub struct Crew<'a, M> {
     halt: &'a AtomicBool,
     sender: Sender<M>,
 }
 
 impl<M> Crew<'_, M> {
-    /// The flag that all threads are to end at.
+    /// Returns the flag that tells all threads to end.
     pub fn halt(&self) -> &AtomicBool {
         self.halt
     }
 
-    /// Whether all threads are to end.
+    /// Returns whether all threads are to end.
     pub fn is_halted(&self) -> bool {
         self.halt.load(Relaxed)
     }
 
     /// Reports a finished piece of work.
     pub fn report(&self, message: M) {
-        // Whoever watches listens until every thread has ended.
+        // The receiver is there until every thread has ended.
         let _ = self.sender.send(message);
     }
 }
 
-/// Runs `work` in so many threads until all of them have ended, and returns what they return.
-/// Meanwhile `watch` is called with everything that they report, and now and then without. All
-/// threads are told to end when it returns true, and when one of them fails or panics.
+/// Runs `work` in `threads` threads until all of them have ended, and returns their results.
+/// Meanwhile `watch` is called with everything that they report, and at intervals without a report.
+/// All threads are told to end when it returns true, and when one of them fails or panics.
 ///
 /// # Panics
-/// One of the threads has panicked; the others have ended then.
+/// One of the threads has panicked; the others have ended by then.
 pub fn work_until_halt<M: Send, T: Send, E: Send>(
     name: &str,
     threads: usize,
@@ -92,7 +93,7 @@ pub fn work_until_halt<M: Send, T: Send, E: Send>(
     mut watch: impl FnMut(Option<M>) -> bool,
 ) -> Vec<Result<T, E>> {
     let halt = AtomicBool::new(false);
-    // A few bytes for each piece of work, so that nothing but work holds a thread up.
+    // A few bytes for each piece of work; unbounded, so that no thread waits to report.
     let (sender, reports) = unbounded();
     thread::scope(|scope| {
         let start = |number| {
@@ -109,7 +110,7 @@ pub fn work_until_halt<M: Send, T: Send, E: Send>(
         };
         let threads: Vec<_> = (0..threads).map(start).collect();
         drop(sender);
-        // A panic here must not leave the scope waiting for all the other work.
+        // A panic here must not leave the scope waiting for all remaining work.
         let _ending = RaiseOnDrop(&halt);
         loop {
             let ends = match reports.recv_timeout(WAIT) {
@@ -126,7 +127,7 @@ pub fn work_until_halt<M: Send, T: Send, E: Send>(
     })
 }
 
-/// Raises a flag when it is dropped, in a panic too.
+/// Raises a flag when it is dropped, even in a panic.
 pub struct RaiseOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {

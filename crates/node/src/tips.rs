@@ -1,4 +1,4 @@
-//! What Core logs of every new tip (`UpdateTipLog`).
+//! What Core logs about every new tip (`UpdateTipLog`).
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,21 @@ use super::clock::unix_time;
 use super::progress::{Observer, Tip};
 use super::shared::Shared;
 
-/// How long figures of the cache are used again: to count it takes all its locks.
+/// How long the size of the cache is reused, since counting it takes all its locks.
 const CACHE_EVERY: Duration = Duration::from_millis(100);
-/// How far a block's time may be from the present one for its height to say how far the chain is.
+/// If a block's time is within this many seconds of the present time, its height tells how far the
+/// chain is.
 const RECENT_SECONDS: i64 = 2 * 60 * 60;
 
-/// What is carried on from one tip to the next.
+/// The figures that are kept from one tip to the next.
 #[derive(Default)]
 pub struct Tips {
     transactions: ChainTransactions,
-    /// Bytes and entries of the cache, and when they were counted.
+    /// When the cache was last counted, its bytes, and its entries.
     cache: Option<(Instant, usize, usize)>,
 }
 
-/// Transactions of all blocks up to one, counted from a block near it.
+/// The number of transactions of all blocks up to a tip, counted on from the previous tip.
 #[derive(Default)]
 struct ChainTransactions {
     tip: Option<BlockId>,
@@ -31,7 +32,7 @@ struct ChainTransactions {
 }
 
 impl ChainTransactions {
-    /// Transactions of all blocks of the active chain.
+    /// Returns the number of transactions of all blocks of the active chain.
     fn up_to(&mut self, tree: &Tree, active: &ActiveChain, records: &[IndexRecord]) -> u64 {
         let of = |id: BlockId| u64::from(records[id.index()].tx_count);
         // The tip was disconnected.
@@ -55,7 +56,7 @@ impl ChainTransactions {
 }
 
 impl Tips {
-    /// Shows an observer the last block of the active chain, whose blocks have these `records`.
+    /// Shows an observer the tip of the active chain. `records` are those of all blocks.
     pub fn show(
         &mut self,
         shared: &Shared,
@@ -89,9 +90,9 @@ impl Tips {
     }
 }
 
-/// The share of all transactions that there are by `now` that a chain of so many `transactions`
-/// has, if its last block is of `block_time` (Core's `GuessVerificationProgress`). The blocks up to
-/// the best header take `seconds_left`, if that is not below the block.
+/// Returns the share of all transactions up to `now` that a chain with `transactions` has, whose
+/// last block has the time `block_time` (Core's `GuessVerificationProgress`). The blocks up to the
+/// best header take `seconds_left`; `None` if the best header is below the block.
 fn progress(
     data: &ChainTxData,
     transactions: u64,
@@ -127,15 +128,15 @@ mod tests {
             format!("{:.6}", super::progress(&data, transactions, block_time, left, now))
         };
         assert_eq!(progress(0, 0, None, 2_000_000), "0.000000");
-        // What is known, and what has come since.
+        // Up to the known number of transactions, at its time and later.
         assert_eq!(progress(2_500, 0, None, 1_000_000), "0.500000");
         assert_eq!(progress(5_000, 0, None, 1_010_000), "0.500000");
-        // Above that, from the block on; by its height once it is recent.
+        // Above it, estimated from the time of the block; by its height if it is recent.
         assert_eq!(progress(6_000, 1_020_000, Some(0), 1_032_000), "0.500000");
         assert_eq!(progress(6_000, 1_020_000, Some(1_200), 1_027_200), "0.909091");
         assert_eq!(progress(6_000, 1_020_000, Some(0), 1_027_200), "1.000000");
         assert_eq!(progress(6_000, 1_020_000, None, 1_027_200), "0.625000");
-        // A clock that is behind.
+        // A clock that is slow.
         assert_eq!(progress(6_000, 1_020_000, None, 1_010_000), "1.000000");
         assert_eq!(Network::new(Chain::Main).chain_tx_data.tx_count, 1_315_805_869);
     }

@@ -12,8 +12,8 @@ use super::growth::{Growth, Sample};
 use super::opened::{Node, step};
 use super::sources::Place;
 
-/// The number of blocks that are read to learn what all leave on the disk, about. It takes a second
-/// or two of a hard disk, and more of them would say little more.
+/// About how many blocks are read to estimate what all of them leave on the disk. It takes a hard
+/// disk a second or two, and more of them would tell little more.
 const SAMPLES: u64 = 64;
 
 /// Blocks of one branch that are to be connected, none of which is part of the active chain.
@@ -31,15 +31,15 @@ pub struct Waiting {
     pub with_scripts: u64,
     /// The part of `bytes` that has no undo data yet.
     pub without_undo: u64,
-    /// Bytes that are copied from sources, or come from peers, to the block files, storage headers
-    /// included.
+    /// Bytes that are copied from sources or downloaded from peers to the block files, storage
+    /// headers included.
     pub copied: u64,
-    /// The part of `copied` that peers have, an estimate.
+    /// The part of `copied` that peers have; an estimate.
     pub from_peers: u64,
 }
 
 impl Waiting {
-    /// The blocks that the best valid chain, up to the height to stop at, has above the active
+    /// Returns the blocks of the best valid chain, up to the height to stop at, above the active
     /// chain; `None` if the active chain is to stay as it is.
     pub fn of(node: &Node) -> Option<Self> {
         let tip = node.tree.node(node.tip()).height;
@@ -49,8 +49,8 @@ impl Waiting {
         Self::up_to(node, best, stop_at).filter(|_| waits)
     }
 
-    /// The blocks above the active chain on the branch of `end`, up to `end` or to height `top`;
-    /// `None` if there are none.
+    /// Returns the blocks above the active chain on the branch of `end`, up to `end` or to height
+    /// `top`; `None` if there are none.
     pub fn up_to(node: &Node, end: BlockId, top: u32) -> Option<Self> {
         let fork = node.ledger.active.fork(&node.tree, end).unwrap_or(node.tree.genesis());
         let target = node.tree.ancestor(end, top.min(node.tree.node(end).height))?;
@@ -58,7 +58,7 @@ impl Waiting {
         (first <= last).then(|| Self::between(node, first, target))
     }
 
-    /// The blocks from height `first` to `target`, its ancestor there included.
+    /// Returns the blocks from height `first` to `target` on the branch of `target`.
     pub fn between(node: &Node, first: u32, target: BlockId) -> Self {
         let assumed = Assumed::new(node.options.assumevalid, &node.tree);
         let (mut bytes, mut with_scripts, mut without_undo) = (0, 0, 0);
@@ -80,7 +80,7 @@ impl Waiting {
         Self { first, target, last, bytes, with_scripts, without_undo, copied, from_peers }
     }
 
-    /// The blocks whose bytes are here, the last one first.
+    /// Returns the blocks that can be read without peers, the last one first.
     fn readable(self, node: &Node) -> impl Iterator<Item = Step> {
         let branch = node.tree.ancestors(self.target);
         let branch = branch.take_while(move |id| node.tree.node(*id).height >= self.first);
@@ -88,8 +88,8 @@ impl Waiting {
     }
 }
 
-/// Learns what the blocks that wait leave on the disk from some of them, which are as many bytes
-/// apart from each other. One that cannot be read, or is no block, is left to those who connect it.
+/// Estimates what the blocks that wait leave on the disk, from samples at equal distances in bytes.
+/// A block that cannot be read or parsed is left out; connecting it will report that.
 pub fn learn_growth(node: &mut Node) {
     let Some(waiting) = Waiting::of(node) else { return };
     let bytes: u64 = waiting.readable(node).map(|step| step.weight).sum();

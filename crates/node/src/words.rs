@@ -1,8 +1,8 @@
-//! Sizes and times in the words of messages.
+//! Sizes and times in words, for messages.
 
 use std::time::Duration;
 
-/// A size in decimal units: `3 kB`, `64 MB`, `2.5 GB`, `712 GB`.
+/// Returns a size in decimal units: `3 kB`, `64 MB`, `2.5 GB`, `712 GB`.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
@@ -12,7 +12,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// An estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`.
+/// Returns an estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`.
 pub fn about(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..100 => format!("{} s", seconds.max(1)),

@@ -1,5 +1,5 @@
-//! All connections, and the one thread that talks over them: what comes goes to the manager, what
-//! the manager wants done is done, and blocks go to the feed.
+//! All connections, and the one thread that talks over them: it passes what arrives to the manager,
+//! carries out the manager's actions, and gives blocks to the feed.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -29,25 +29,26 @@ use super::route::Unreachable;
 
 /// How long the thread waits for an event.
 const WAIT: Duration = Duration::from_millis(100);
-/// The most events that are handled before blocks are asked for again.
+/// The most events that are handled before blocks are requested again.
 const BATCH: usize = 64;
-/// Time from one look at what takes long to the next.
+/// Time from one check of what takes long to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Blocks below the best header above which one may be given up: those that a reorganisation may
-/// yet replace.
+/// Only blocks less than this far below the best header may be given up: a reorganisation may still
+/// replace them.
 pub(super) const NEAR_BLOCKS: u32 = 144;
-/// Time from one message about a block that no peer has to the next, beyond that to the first.
+/// Time from one message about a block that no peer has to the next, minus
+/// [`Connections::gone_after`].
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Time from one save of the address book to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
-/// Time without any peer after which the user hears of it.
+/// Time without any peer after which the user is told.
 const ALONE_AFTER: Duration = Duration::from_secs(10);
 /// Time from one message about a proxy that does not answer to the next, while there is no peer.
 const PROXY_WORDS_EVERY: Duration = Duration::from_secs(60);
 /// Program and version (BIP14).
 const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
 
-/// All connections.
+/// All connections, and the state of the thread that talks over them.
 pub(super) struct Connections {
     manager: PeerManager,
     links: BTreeMap<PeerId, Link>,
@@ -56,7 +57,7 @@ pub(super) struct Connections {
     events: Receiver<Event>,
     wakes: Receiver<()>,
     started: Instant,
-    /// What makes the commitments of [`apus_net::Presync`] secret.
+    /// The secret that the commitments of [`apus_net::Presync`] are made with.
     secret: [u8; 16],
     reports: Reports,
     traffic: Arc<Traffic>,
@@ -65,27 +66,28 @@ pub(super) struct Connections {
     time_offsets: TimeOffsets,
     /// The block that no peer has, and since when.
     missing: Option<(BlockId, Duration)>,
-    /// Whether such a block may be given up.
+    /// Whether a block that no peer has may be given up.
     gives_up: bool,
-    /// Time after which it is, while there are peers.
+    /// Time after which a block that no peer has is given up or reported, while there are peers.
     gone_after: Duration,
     looked: Duration,
     saved: Duration,
-    /// Since when there has been no peer; `None` if the user has heard of it.
+    /// Since when no peer has connected or the last one was lost; `None` after the user was told
+    /// that there is no peer.
     alone_since: Option<Duration>,
-    /// When the user last heard that the proxy does not answer.
+    /// When the user was last told that the proxy does not answer.
     proxy_told: Option<Duration>,
 }
 
-/// The ends of the channels from which [`Connections`] hears.
+/// The receiving ends of the channels to [`Connections`].
 pub(super) struct Ears {
     pub events: Receiver<Event>,
     pub wakes: Receiver<()>,
 }
 
 impl Connections {
-    /// No connections yet. `height` is that of the tip, now and later. A block that no peer has is
-    /// given up or spoken of after `gone_after`.
+    /// Creates the state without connections. `height` is the height of the tip, now and later. A
+    /// block that no peer has is given up or reported after `gone_after`.
     pub fn new(
         manager: PeerManager,
         dialer: Dialer,
@@ -121,27 +123,27 @@ impl Connections {
         }
     }
 
-    /// Time since the first moment.
+    /// Returns the time since these connections were created.
     pub fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The secret of the presync.
+    /// Returns the secret for [`apus_net::Presync`].
     pub fn secret(&self) -> [u8; 16] {
         self.secret
     }
 
-    /// All peers.
+    /// Returns the manager of all peers.
     pub fn manager(&mut self) -> &mut PeerManager {
         &mut self.manager
     }
 
-    /// Whether a connection is being opened, or its handshake is not complete.
+    /// Returns whether a connection is being opened, or its handshake is not complete.
     pub fn is_opening(&self) -> bool {
         self.dialer.is_dialing() || self.manager.len() > self.manager.ready()
     }
 
-    /// What each peer gave, and why it was dropped.
+    /// Returns the reports on all peers.
     pub fn reports(&mut self) -> Vec<PeerReport> {
         for id in self.links.keys() {
             let speed = self.manager.schedule().speed(*id);
@@ -150,7 +152,7 @@ impl Connections {
         self.reports.all()
     }
 
-    /// Wants these blocks instead of those before.
+    /// Replaces the wanted blocks.
     pub fn want(&mut self, wanted: Wanted) {
         let Wanted { blocks, lanes, gives_up, stripped_below } = wanted.clone();
         self.feed.begin(wanted);
@@ -159,17 +161,17 @@ impl Connections {
         (self.missing, self.gives_up) = (None, gives_up);
     }
 
-    /// Wants no blocks any more. Those that have come can be taken still.
+    /// Stops requesting blocks. Blocks that have arrived can still be taken.
     pub fn want_nothing(&mut self) {
         self.manager.schedule().want(Arc::new([]), []);
         self.feed.take_notes();
     }
 
-    /// Does what is to be done now, waits a moment for events, and handles those that come.
+    /// Does what is due, waits a moment for events, and handles those that arrive.
     pub fn turn(&mut self, chain: &mut HeaderChain, observer: &dyn Observer) {
         let unix_time = unix_time();
         chain.set_time(unix_time);
-        // What has come while nobody talked must not count as silence.
+        // Events that arrived between two turns must not count as silence.
         self.handle_waiting(None, chain, observer);
         self.take_notes(observer);
         let mut actions = Vec::new();
@@ -216,7 +218,7 @@ impl Connections {
                 let inbound = kind == ConnectionType::Inbound;
                 self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
                 self.links.insert(id, link);
-                // Nothing here may tell two peers that both talk to us.
+                // Two peers must not be able to tell from this that they talk to the same node.
                 let ourselves = Ourselves {
                     nonce: random(),
                     user_agent: USER_AGENT,
@@ -237,7 +239,7 @@ impl Connections {
             }
             Event::Accepted(stream) => self.dialer.accept(stream),
             Event::Message { from, command, mut bytes, payload } => {
-                // Messages of a peer that was dropped meanwhile.
+                // The message may come from a peer that was dropped meanwhile.
                 if !self.links.contains_key(&from) {
                     return;
                 }
@@ -261,8 +263,8 @@ impl Connections {
         }
     }
 
-    /// Says why a connection could not be opened: the first time if the user asked for it, and each
-    /// time while there is no peer at all.
+    /// Tells the user why a connection could not be opened: the first time if the user asked for
+    /// it, and each time while there is no peer at all.
     fn tell_of_failure(
         &mut self,
         manual: Option<FailedManual>,
@@ -286,7 +288,7 @@ impl Connections {
         }
     }
 
-    /// Tells the manager what threads have noted of blocks.
+    /// Passes on to the manager what threads have noted about blocks.
     fn take_notes(&mut self, observer: &dyn Observer) {
         let mut actions = Vec::new();
         for note in self.feed.take_notes() {
@@ -335,7 +337,7 @@ impl Connections {
         if let Some(report) = self.reports.get(id) {
             observer.note(&format!("Connected to {report}{}", limits(them.services)));
         }
-        // As in Core, peers that connect to us could make us doubt our clock.
+        // As in Core, inbound peers do not count: they could make us doubt our clock.
         if self.dialer.connection_type(id) != ConnectionType::Inbound
             && let Some(words) = self.time_offsets.add(them.time_offset)
         {
@@ -345,7 +347,7 @@ impl Connections {
         self.traffic.set_peers(self.manager.ready());
     }
 
-    /// The connection is closed, or cannot be read any more.
+    /// Handles a connection that is closed or cannot be read any more.
     fn lose(&mut self, id: PeerId, error: &TransportError, observer: &dyn Observer) {
         match error {
             TransportError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -356,7 +358,7 @@ impl Connections {
         }
     }
 
-    /// Closes a connection, which the user hears of once.
+    /// Closes a connection, and tells the user once.
     fn close(&mut self, id: PeerId, was_dropped: bool, why: String, observer: &dyn Observer) {
         let speed = self.manager.schedule().speed(id);
         self.reports.note_speed(id, speed);
@@ -376,7 +378,7 @@ impl Connections {
         }
     }
 
-    /// Looks at what takes long.
+    /// Checks what takes long.
     fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
         let now = self.now();
         self.traffic.set_peers(self.manager.ready());
@@ -392,7 +394,8 @@ impl Connections {
         }
     }
 
-    /// Gives up the block that a thread waits for, if no peer has had it for a while.
+    /// Gives up the block that a thread waits for, or tells the user, if no peer has had it for a
+    /// while.
     fn look_for_missing(&mut self, tree: &Tree, observer: &dyn Observer) {
         let now = self.now();
         let missing = self.manager.schedule().missing(tree).filter(|_| self.manager.ready() > 0);
@@ -410,7 +413,7 @@ impl Connections {
                     let then = if is_given_up { "" } else { ": waiting for one that has" };
                     let (hash, height) = (node.hash, node.height);
                     observer.note(&format!("No peer has block {hash} at height {height}{then}"));
-                    // The user hears of it again if it lasts.
+                    // The user is told again if it lasts.
                     self.missing = Some((block, now + WORDS_EVERY));
                     if is_given_up {
                         self.feed.gone(block);
@@ -421,7 +424,7 @@ impl Connections {
         }
     }
 
-    /// Saves the address book. What is lost if that fails is found again.
+    /// Saves the address book. If that fails, only addresses are lost, which are found again.
     pub fn save(&mut self) {
         for id in self.links.keys() {
             if let Some(speed) = self.manager.schedule().speed(*id) {
@@ -434,7 +437,7 @@ impl Connections {
     }
 }
 
-/// Words for what a peer with these services does not send, after its name.
+/// Returns what a peer with these services does not send, as the end of a sentence about the peer.
 fn limits(services: Services) -> &'static str {
     match () {
         () if !services.has(Services::WITNESS) => {

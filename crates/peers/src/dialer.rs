@@ -1,5 +1,5 @@
-//! Whom to connect to: those whom the user names, and those of the address book, which DNS seeds
-//! and other peers fill.
+//! Chooses the peers to connect to: those that the user names, and those of the address book, which
+//! DNS seeds and other peers fill.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
@@ -17,31 +17,32 @@ use apus_wire::message::{Host, NetAddress, Services};
 use super::link::{self, Dialing, Event};
 use super::random::random;
 
-/// The most connections that we open by ourselves: as many as Core has, 8 for everything and 2 for
-/// blocks alone.
+/// The most connections that we open by ourselves: as many as Core, which opens 8 for everything
+/// and 2 for blocks alone.
 const OUTBOUND_MAX: usize = 10;
-/// The most connections that are being opened at a time.
+/// We open no further connections by ourselves while this many are being opened.
 const DIALING_MAX: usize = 8;
 /// The time after which a connection that the user asked for is tried again, if it cannot be
 /// opened; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// The most that this time grows to.
+/// The longest time after which a connection that the user asked for is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// The time after which a peer that the user asked for and that was dropped is tried again.
+/// The time after which a peer that the user asked for is tried again after we dropped it.
 const RETRY_DROPPED: Duration = Duration::from_secs(10 * 60);
-/// Time after which DNS seeds are asked, if there are addresses (Core's
+/// Time after which DNS seeds are asked, if the address book is not empty (Core's
 /// `DNSSEEDS_DELAY_FEW_PEERS`).
 const DNS_DELAY: Duration = Duration::from_secs(11);
-/// With so many peers, DNS seeds are not asked.
+/// DNS seeds are not asked while there are this many peers.
 const DNS_PEERS: usize = 2;
-/// Time from one question of all DNS seeds to the next.
+/// Time from one request to all DNS seeds to the next.
 const DNS_EVERY: Duration = Duration::from_secs(10 * 60);
-/// The most addresses that are taken of one DNS seed (Core's).
+/// The most addresses that are taken from one DNS seed (Core's).
 const DNS_ADDRESSES_MAX: usize = 32;
-/// The name below which DNS seeds have peers with [`NEEDED`] alone: the services in hex.
+/// The subdomain under which DNS seeds list only peers with [`NEEDED`]: `x` and the services in
+/// hex.
 const DNS_PREFIX: &str = "x9.";
 
-/// What peers that we connect to must offer: all blocks, with witnesses.
+/// What peers that we choose must offer: all blocks, with witnesses.
 pub(super) const NEEDED: Services = Services::NETWORK.with(Services::WITNESS);
 
 /// The file with addresses of peers, next to Core's `peers.dat`.
@@ -49,15 +50,15 @@ pub const FILE: &str = "apus-peers.txt";
 
 /// A connection that the user asked for, and that could not be opened.
 pub(super) struct FailedManual {
-    /// Where it was to lead.
+    /// The host and port of the peer.
     pub name: String,
-    /// Whether this was the first time since it last worked.
+    /// Whether no attempt has failed and no connection has closed since the last handshake.
     pub is_first: bool,
-    /// The time until it is tried again.
+    /// The time until the connection is tried again.
     pub wait: Duration,
 }
 
-/// Whom to connect to, and who is connected.
+/// The choice of peers to connect to, and the connections that there are.
 pub(super) struct Dialer {
     how: Arc<Dialing>,
     network: Network,
@@ -66,10 +67,10 @@ pub(super) struct Dialer {
     disk: Disk,
     file: PathBuf,
     manual: Vec<Manual>,
-    /// Those that are asked for addresses alone.
+    /// Peers that are asked for addresses alone.
     seeds: Vec<Target>,
     roles: BTreeMap<PeerId, Role>,
-    /// Connections that are being opened.
+    /// Number of connections that are being opened.
     dialing: usize,
     names_asked: Option<Duration>,
     next_id: u64,
@@ -85,21 +86,21 @@ struct Manual {
 
 /// Why there is a connection.
 enum Role {
-    /// The user asked for it: an index into [`Dialer::manual`].
+    /// The user asked for it. The index into [`Dialer::manual`].
     Manual(usize),
-    /// The address book has it.
+    /// It was chosen from the address book.
     Automatic(Place),
-    /// It is asked for addresses.
+    /// The peer is asked for addresses alone.
     Seed(Target),
     /// The peer opened it.
     Inbound(String),
 }
 
 impl Dialer {
-    /// A dialer that has connected to nobody.
+    /// Creates a dialer without connections, and reads the address book.
     ///
     /// # Errors
-    /// An option is wrong, or the file of addresses cannot be read.
+    /// The file of addresses cannot be read.
     pub fn new(
         how: Arc<Dialing>,
         network: &Network,
@@ -109,7 +110,7 @@ impl Dialer {
     ) -> Result<Self, StoreError> {
         let mut book = Addresses::default();
         if let Some(text) = disk.read(&file)? {
-            // Nothing in it is needed: another text counts as none.
+            // The addresses can be found again: a file with other text counts as empty.
             let _ = book.read(&String::from_utf8_lossy(&text), unix_time);
         }
         let manual = |target: &Target| Manual {
@@ -134,7 +135,7 @@ impl Dialer {
         })
     }
 
-    /// Where a peer is, for reports.
+    /// Returns the address of a peer as messages show it.
     pub fn name_of(&self, id: PeerId) -> String {
         match self.roles.get(&id) {
             Some(Role::Manual(at)) => self.manual[*at].target.to_string(),
@@ -145,12 +146,12 @@ impl Dialer {
         }
     }
 
-    /// Whether the peer is asked for addresses alone.
+    /// Returns whether the peer is asked for addresses alone.
     pub fn is_seed(&self, id: PeerId) -> bool {
         matches!(self.roles.get(&id), Some(Role::Seed(_)))
     }
 
-    /// Why there is a connection to the peer.
+    /// Returns why there is a connection to the peer.
     pub fn connection_type(&self, id: PeerId) -> ConnectionType {
         match self.roles.get(&id) {
             Some(Role::Inbound(_)) => ConnectionType::Inbound,
@@ -159,12 +160,12 @@ impl Dialer {
         }
     }
 
-    /// Whether a connection is being opened.
+    /// Returns whether a connection is being opened.
     pub fn is_dialing(&self) -> bool {
         self.dialing > 0
     }
 
-    /// Opens connections that there ought to be, where `ready` peers have completed the handshake.
+    /// Opens the connections that are due. `ready` peers have completed the handshake.
     pub fn dial_more(&mut self, now: Duration, ready: usize, unix_time: i64) {
         for at in 0..self.manual.len() {
             let manual = &mut self.manual[at];
@@ -189,7 +190,7 @@ impl Dialer {
         }
     }
 
-    /// Connections that we opened, or are opening, by ourselves.
+    /// Returns the number of connections that we opened, or are opening, by ourselves.
     fn outbound(&self) -> usize {
         self.roles.values().filter(|role| matches!(role, Role::Automatic(_))).count()
     }
@@ -227,7 +228,7 @@ impl Dialer {
         PeerId(self.next_id)
     }
 
-    /// Asks DNS seeds and the nodes of `--seednode` for addresses, where there are too few.
+    /// Asks DNS seeds and the nodes of `--seednode` for addresses, if there are too few peers.
     fn ask_seeds(&mut self, now: Duration, ready: usize) {
         let has_few = ready < DNS_PEERS && (self.book.is_empty() || now > DNS_DELAY);
         let is_time = self.names_asked.is_none_or(|asked| now > asked + DNS_EVERY);
@@ -260,7 +261,7 @@ impl Dialer {
         }
     }
 
-    /// Takes addresses that DNS gave.
+    /// Adds addresses that a DNS seed returned to the address book.
     pub fn resolved(&mut self, found: &[SocketAddr], unix_time: i64) {
         let address = |address: &SocketAddr| NetAddress {
             time: unix_time as u32,
@@ -272,7 +273,7 @@ impl Dialer {
         self.book.add(&found, None, unix_time);
     }
 
-    /// Takes addresses that a peer sent.
+    /// Adds addresses that a peer sent to the address book.
     pub fn heard(&mut self, from: PeerId, list: &[NetAddress], unix_time: i64) {
         let source = match self.roles.get(&from) {
             Some(Role::Automatic((host, _))) => Some(*host),
@@ -285,14 +286,14 @@ impl Dialer {
         tracing::debug!(target: "net", from = from.0, addresses = list.len(), new, "addresses");
     }
 
-    /// A connection is open.
+    /// Records that a connection is no longer being opened.
     pub fn opened(&mut self, id: PeerId) {
         if self.connection_type(id) != ConnectionType::Inbound {
             self.dialing -= 1;
         }
     }
 
-    /// A connection could not be opened. Returns which, if the user asked for it.
+    /// Records that a connection could not be opened. Returns it if the user asked for it.
     pub fn failed(&mut self, id: PeerId, now: Duration) -> Option<FailedManual> {
         self.opened(id);
         match self.roles.remove(&id) {
@@ -307,7 +308,7 @@ impl Dialer {
         }
     }
 
-    /// The handshake with a peer is complete.
+    /// Records that the handshake with a peer is complete.
     pub fn worked(&mut self, id: PeerId, services: Services, unix_time: i64) {
         match self.roles.get(&id) {
             Some(Role::Automatic(place)) => self.book.worked(place, services, unix_time),
@@ -316,7 +317,7 @@ impl Dialer {
         }
     }
 
-    /// A connection was closed: because we dropped the peer, or otherwise.
+    /// Records that a connection was closed, by us if `was_dropped`.
     pub fn closed(&mut self, id: PeerId, was_dropped: bool, speed: Option<u64>, now: Duration) {
         match self.roles.remove(&id) {
             Some(Role::Manual(at)) => {
@@ -337,14 +338,14 @@ impl Dialer {
         }
     }
 
-    /// So many bytes a second come from the peer.
+    /// Records the bytes a second that the peer sends.
     pub fn note_speed(&mut self, id: PeerId, speed: u64) {
         if let Some(Role::Automatic(place)) = self.roles.get(&id) {
             self.book.speed(place, speed);
         }
     }
 
-    /// Takes up a connection that somebody opened to us, if there is room for it.
+    /// Accepts a connection that a peer opened to us, if there is room for it.
     pub fn accept(&mut self, stream: TcpStream) {
         let inbound = self.roles.values().filter(|role| matches!(role, Role::Inbound(_))).count();
         if inbound >= self.options.maxconnections.saturating_sub(OUTBOUND_MAX) {
@@ -356,7 +357,7 @@ impl Dialer {
         link::accept(id, stream, &self.how);
     }
 
-    /// Writes the addresses to their file.
+    /// Writes the address book to its file.
     ///
     /// # Errors
     /// The disk fails.
@@ -381,7 +382,7 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
-    /// A dialer with these peers, none of which is connected.
+    /// Returns a dialer with these peers, none of which is connected.
     fn dialer(roles: impl IntoIterator<Item = Role>) -> Dialer {
         let network = Network::new(Chain::Main);
         let how = Dialing {
@@ -407,7 +408,7 @@ mod tests {
         PeerId(number as u64)
     }
 
-    /// So many addresses, others for each `number`.
+    /// Returns `count` addresses, different ones for each `number`.
     fn addresses(number: u32, count: u32) -> Vec<IpAddr> {
         let at = |index| IpAddr::V4(Ipv4Addr::from(0x0800_0000 + 10_000 * number + index));
         (0..count).map(at).collect()
@@ -429,7 +430,8 @@ mod tests {
         }
     }
 
-    /// Whoever the peer is, what it sends counts as coming from its part of the network.
+    /// Whatever the kind of connection, the addresses that a peer sends count for its part of the
+    /// network.
     #[test]
     fn no_part_of_the_network_fills_the_book() {
         let target = |text| Target::parse(text, 8333).unwrap();

@@ -1,4 +1,4 @@
-//! Blocks that are stored as they come, before a pipeline needs them.
+//! Downloads blocks and stores them as they arrive, before a pipeline needs them.
 
 use apus_chain::BlockId;
 use apus_disk::StoreError;
@@ -16,14 +16,14 @@ use apus_node::threads::CHECKED_AT_ONCE;
 use apus_rules::CheckedBlock;
 use rayon::prelude::*;
 
-/// A block that has come, and passed all rules that need no coins.
+/// A block that has arrived, and passed all rules that need no coins.
 pub(super) type Block = CheckedBlock<BlockBytes>;
 
-/// Has peers send the blocks among `ids` that are neither stored nor in a source, and stores them.
-/// `ids` are of one branch and in order of height. A block that breaks a rule is left out.
+/// Downloads the blocks among `ids` that are neither stored nor in a source, and stores them. `ids`
+/// are of one branch and in order of height. A block that breaks a rule is left out.
 ///
 /// # Errors
-/// The disk fails, or `watch` asks to stop; what has come until then is stored.
+/// The disk fails, or `watch` asks to stop; what has arrived until then is stored.
 pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<(), Fault> {
     let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
         let _timer = shared.clock.start(Stage::Store);
@@ -36,11 +36,11 @@ pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<(), Fa
     fetched
 }
 
-/// Has peers send the blocks among `ids` that are neither stored nor in a source, and `take` each
-/// one that breaks no rule. `ids` are as for [`download`].
+/// Downloads the blocks among `ids` that are neither stored nor in a source, and calls `take` with
+/// each one that breaks no rule. `ids` are as for [`download`].
 ///
 /// # Errors
-/// Those of `take`, the disk fails, or `watch` asks to stop.
+/// `take` fails, the disk fails, or `watch` asks to stop.
 pub(super) fn fetch(
     node: &mut Node,
     ids: &[BlockId],
@@ -75,7 +75,7 @@ pub(super) fn fetch(
                     Ok(block) => take(&shared, ledger, id, &block)?,
                     Err(Fault::Store(error)) => return Err(error.into()),
                     Err(Fault::Stopped) => is_stopped = true,
-                    // The pipeline will ask for it, and refuse it.
+                    // The pipeline will request the block again, and refuse it.
                     Err(_) => {}
                 }
             }
@@ -89,7 +89,8 @@ pub(super) fn fetch(
     })
 }
 
-/// Stores the blocks that have come and that nobody has taken, so that they need not come again.
+/// Stores the blocks that have arrived and that no thread has taken, so that they need not be
+/// downloaded again.
 ///
 /// # Errors
 /// The disk fails.
@@ -97,7 +98,7 @@ pub fn store_left(node: &mut Node) -> Result<(), StoreError> {
     store_left_from(node, 0)
 }
 
-/// [`store_left`] for the blocks from a height up; those below are dropped.
+/// Does the same as [`store_left`] for the blocks from height `from` on, and drops those below it.
 ///
 /// # Errors
 /// The disk fails.

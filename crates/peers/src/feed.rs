@@ -1,4 +1,4 @@
-//! Blocks on their way from peers to the threads that wait for them.
+//! Hands blocks from peers to the threads that wait for them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -14,22 +14,22 @@ use apus_node::fault::Fault;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
 
-/// How often a thread that waits for a block looks at whether it is to end.
+/// How often a thread that waits for a block checks whether it must end.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// What threads tell the one that talks to peers.
+/// What threads report to the one that talks to peers.
 pub(super) enum Note {
     /// A thread waits for the next block of this lane.
     Waits(usize),
-    /// The block of this lane passed all rules that need no coins.
+    /// This block of this lane passed all rules that need no coins.
     Good(usize, BlockId),
-    /// The peer sent other bytes than those of the block.
+    /// The peer sent bytes that do not match the block's hash.
     Changed(PeerId, BlockId, String),
     /// The peer sent a block that breaks a rule.
     Invalid(PeerId, String),
 }
 
-/// Blocks that have come and wait to be taken.
+/// Blocks that have arrived and wait to be taken.
 pub struct Feed {
     state: Mutex<State>,
     arrived: Condvar,
@@ -41,11 +41,11 @@ pub struct Feed {
 struct State {
     wanted: Wanted,
     blocks: HashMap<BlockId, (PeerId, BlockBytes)>,
-    /// Blocks that have come and that no thread waits for, in the order in which they came.
+    /// Blocks that have arrived and that no thread waits for, in order of arrival.
     order: VecDeque<BlockId>,
     /// Blocks that threads wait for.
     awaited: HashSet<BlockId>,
-    /// Who sent the blocks that are being checked.
+    /// The peers that sent the blocks that are being checked.
     senders: HashMap<BlockId, PeerId>,
     notes: Vec<Note>,
     /// Blocks that no peer has.
@@ -53,7 +53,7 @@ struct State {
     talk: Talk,
 }
 
-/// Whether the thread that talks to peers still does.
+/// Whether the thread that talks to peers still runs.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Talk {
     #[default]
@@ -65,14 +65,14 @@ enum Talk {
 }
 
 impl State {
-    /// Whether the thread that talks to peers has ended.
+    /// Returns whether the thread that talks to peers has ended.
     ///
     /// # Panics
-    /// It has panicked. A caller that took this for a request to stop would save and start over,
-    /// again and again.
+    /// The thread has panicked. A caller that took this for a request to stop would save and start
+    /// over, again and again.
     fn is_over(&self) -> bool {
         if self.talk == Talk::Panicked {
-            // That thread has printed its message.
+            // The thread has printed its message already.
             std::panic::resume_unwind(Box::new("the thread that talks to peers has panicked"));
         }
         self.talk == Talk::Over
@@ -80,8 +80,8 @@ impl State {
 }
 
 impl Feed {
-    /// A feed without blocks. A message to `wake` has the thread that talks to peers look at the
-    /// notes.
+    /// Creates a feed without blocks. A message to `wake` makes the thread that talks to peers read
+    /// the notes.
     pub fn new(wake: Sender<()>) -> Self {
         Self { state: Mutex::default(), arrived: Condvar::new(), wake }
     }
@@ -92,28 +92,28 @@ impl Feed {
 
     fn note(&self, state: &mut State, note: Note) {
         state.notes.push(note);
-        // If it is full, the thread is awake already.
+        // If the channel is full, the thread is awake already.
         self.wake();
     }
 
-    /// Wants these blocks instead of those before.
+    /// Replaces the wanted blocks, and drops all blocks and notes.
     pub(super) fn begin(&self, wanted: Wanted) {
         *self.state() = State { wanted, ..State::default() };
     }
 
-    /// Has the thread that talks to peers look at what is to be done.
+    /// Wakes the thread that talks to peers.
     pub(super) fn wake(&self) {
         let _ = self.wake.try_send(());
     }
 
-    /// Ends all waits, now and later. A thread that is panicking makes those that wait panic, too.
+    /// Ends all waits, now and later. If this thread is panicking, the threads that wait panic too.
     pub(super) fn end(&self) {
         let is_panic = std::thread::panicking();
         self.state().talk = if is_panic { Talk::Panicked } else { Talk::Over };
         self.arrived.notify_all();
     }
 
-    /// What threads have noted.
+    /// Returns the notes of threads, and removes them.
     pub(super) fn take_notes(&self) -> Vec<Note> {
         std::mem::take(&mut self.state().notes)
     }
@@ -129,18 +129,18 @@ impl Feed {
         self.arrived.notify_all();
     }
 
-    /// Tells whoever waits for a block that no peer has it.
+    /// Tells the thread that waits for a block that no peer has it.
     pub(super) fn gone(&self, id: BlockId) {
         self.state().gone.insert(id);
         self.arrived.notify_all();
     }
 
-    /// Blocks that have come and that nobody has taken.
+    /// Returns the blocks that have arrived and that no thread has taken, and removes them.
     pub fn left(&self) -> Vec<(BlockId, BlockBytes)> {
         self.state().blocks.drain().map(|(id, (_, bytes))| (id, bytes)).collect()
     }
 
-    /// Waits for a block.
+    /// Waits for the block of `step`, and takes it.
     ///
     /// # Errors
     /// `halt` was raised, or no peer has the block.
@@ -171,7 +171,8 @@ impl Feed {
             let waited = self.arrived.wait_timeout(state, WAIT);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        // If nobody waits any more, whoever is to do the block next fetches it.
+        // After an error, the block stays in `awaited`: the thread that processes it next fetches
+        // it.
         if result.is_ok() {
             state.awaited.remove(&id);
         }
@@ -187,7 +188,7 @@ impl Feed {
         let mut is_noted = false;
         while !halt.load(Relaxed) && !state.is_over() {
             if let Some(id) = state.order.pop_front() {
-                // From now on a thread waits for it.
+                // A thread waits for the block from now on.
                 state.awaited.insert(id);
                 return Some(id);
             }
@@ -200,7 +201,7 @@ impl Feed {
         None
     }
 
-    /// Notes that a block that was fetched is good as far as its bytes tell.
+    /// Records that a block that was fetched is good as far as its bytes tell.
     pub fn good(&self, tree: &Tree, id: BlockId) {
         let mut state = self.state();
         state.senders.remove(&id);
@@ -209,7 +210,8 @@ impl Feed {
         }
     }
 
-    /// Notes that the bytes that were fetched are not the block's. They are asked of somebody else.
+    /// Records that the bytes that were fetched do not match the block's hash. Another peer is
+    /// asked for them.
     pub fn changed(&self, id: BlockId, what: String) {
         let mut state = self.state();
         state.awaited.insert(id);
@@ -218,7 +220,7 @@ impl Feed {
         }
     }
 
-    /// Notes that the block that was fetched breaks a rule.
+    /// Records that the block that was fetched breaks a rule.
     pub fn invalid(&self, id: BlockId, why: String) {
         let mut state = self.state();
         if let Some(from) = state.senders.remove(&id) {
@@ -241,7 +243,7 @@ mod tests {
     /// The longest that a thread may take until it waits for a block.
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// What is noted of blocks, and blocks that have come, are of those that were wanted then.
+    /// Notes and blocks that have arrived belong to the blocks that were wanted then.
     #[test]
     fn what_was_before_is_forgotten_when_others_are_wanted() {
         let network = Network::new(Chain::Regtest);
@@ -265,7 +267,7 @@ mod tests {
         feed.begin(wanted);
         assert!(feed.take_notes().is_empty(), "a lane was another one then");
         assert!(feed.left().is_empty());
-        // Nobody has it, and a thread that waits for it ends when it is told to stop.
+        // No peer has the block, and a thread that waits for it ends when it must stop.
         assert!(wakes.try_recv().is_ok(), "a note wakes the thread that talks to peers");
         let fetched = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| feed.fetch(&tree, step, &go_on));

@@ -1,4 +1,4 @@
-//! Headers from peers, in between of the pipelines: the tree grows.
+//! Requests headers from peers between pipelines, while the tree may grow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,31 @@ use apus_rules::Work;
 use super::Peers;
 use super::connections::Connections;
 
-/// The part of [`Peers::patience`] for which blocks are not asked for because a peer does not say
-/// whether it has more headers, once another has said that it has none: 5 s of two minutes.
+/// [`Peers::patience`] divided by this is the time for which a peer that does not say whether it
+/// has more headers delays the download of blocks, once another peer has said that it has none: 5 s
+/// of two minutes.
 const PATIENCE_BEFORE_BLOCKS: u32 = 24;
-/// Blocks by which the best header may be above the tip where a sync ends: those of a branch that
-/// nobody has.
+/// Blocks by which the best header may be above the tip when a sync ends: blocks of a branch that
+/// no peer has.
 const LAG_BLOCKS: u32 = 144;
 /// Time from one save of headers to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
-/// Time after which the user hears what is waited for.
+/// Time after which the user is told what a search waits for.
 const WORDS_AFTER: Duration = Duration::from_secs(10);
 
-/// How long a search for headers goes on.
+/// When a search for headers ends.
 #[derive(Clone, Copy)]
 pub struct Search {
-    /// Nothing else is left to do: peers that are slow to answer are waited for longer.
+    /// Whether nothing else is left to do, so that slow peers are waited for longer.
     pub is_last: bool,
-    /// There are blocks to connect whatever peers say: peers that bring no new headers for a while
-    /// are not waited for.
+    /// Whether files have blocks to connect, so that the search ends when peers bring no new
+    /// headers for a while.
     pub has_files: bool,
-    /// The height that the headers must reach to be of use: that of the hints.
+    /// The height that the headers must reach: that of the hints or the snapshot, or 0.
     pub height: u32,
 }
 
-/// Asks all peers for headers until none of them has more, and puts them into the tree and the
+/// Requests headers from all peers until none of them has more, and adds them to the tree and the
 /// block index.
 ///
 /// # Errors
@@ -60,7 +61,7 @@ pub fn find_headers(
         if waits.is_zero() || best.height != news.0 {
             news = (best.height, now);
         }
-        // Whoever is about to be connected may have a better chain.
+        // A peer that is being connected may have a better chain.
         let may_come = !search.is_last && waits < before_blocks && connections.is_opening();
         let is_done = !may_come && connections.manager().has_all_headers(now, patience);
         let phase = match () {
@@ -79,8 +80,8 @@ pub fn find_headers(
     })
 }
 
-/// Waits until there is a better chain of headers than the active one, or a peer has blocks of one
-/// that none had before.
+/// Waits until there is a better chain of headers than before, or a peer has blocks of a better
+/// chain that none had before.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
@@ -97,7 +98,8 @@ pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Resul
     })
 }
 
-/// Whether the active chain is the best chain of headers whose blocks can be had.
+/// Returns whether no better chain is available than the active one, or the height to stop at is
+/// reached.
 pub fn is_complete(node: &Node) -> bool {
     let best = node.tree.best_candidate().unwrap_or(node.tip());
     let height = node.tree.node(node.tip()).height;
@@ -105,14 +107,16 @@ pub fn is_complete(node: &Node) -> bool {
         || node.options.stop_at_height.is_some_and(|top| height >= top)
 }
 
-/// Whether the best header is so far above the tip that the blocks between must come yet.
+/// Returns whether the best header is so far above the tip that the blocks between must still
+/// arrive.
 pub fn lags(node: &Node) -> bool {
     let height = |id| node.tree.node(id).height;
     let top = node.options.stop_at_height.unwrap_or(u32::MAX);
     height(node.tree.best_header()).min(top) > height(node.tip()) + LAG_BLOCKS
 }
 
-/// Lets peers' headers into the tree until `is_done`.
+/// Adds peers' headers to the tree until `is_done`. With `asks`, requests them from all peers
+/// again.
 fn grow(
     node: &mut Node,
     peers: &Arc<Peers>,
@@ -147,8 +151,7 @@ fn grow(
     if watch.is_stopped() { Err(SyncError::Stopped) } else { Ok(()) }
 }
 
-/// Notes that the blocks which a peer has can be had. Takes time for those that were not known to
-/// be.
+/// Marks the blocks that a peer has as available. Takes time only for those that were not.
 fn mark_available(tree: &mut Tree, has: Has) {
     let branch = tree.ancestors(has.best).take_while(|id| !tree.is_linked(*id));
     let new: Vec<_> = branch.filter(|id| has.has(tree, *id)).collect();
@@ -178,7 +181,7 @@ fn progress(phase: Phase, tree: &Tree) -> Progress {
     }
 }
 
-/// What is waited for, which the user hears of once.
+/// What a search waits for, and whether the user was told.
 #[derive(Default)]
 struct Waited {
     for_what: Option<(Phase, Duration)>,

@@ -1,5 +1,7 @@
-//! Peers as a source of blocks: connections, each with threads of its own, and one thread that
-//! talks over all of them while a pipeline works.
+//! Peers as a source of blocks: the sockets and threads around `apus-net`. Each connection has
+//! threads of its own; one thread talks to all peers while a pipeline works. This crate does not
+//! know how blocks are validated: the pipelines say which blocks they want, and whether those that
+//! arrive are good.
 //!
 //! ```text
 //!  connection ──► messages ─┐                              ┌─► blocks ─► threads of a pipeline
@@ -7,8 +9,20 @@
 //!  connection ──► messages ─┘     net::PeerManager         └─◄ notes: waits, good, changed
 //! ```
 //!
-//! While a pipeline works, the tree of headers stays as it is, and peers serve blocks of it. In
-//! between, headers are asked for ([`find_headers`]).
+//! While a pipeline works, the tree of headers does not change, and peers send the blocks that it
+//! names. Between pipelines, headers are requested ([`find_headers`]).
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `connections` | the thread that talks to all peers, as `net::PeerManager` decides |
+//! | `dialer` | chooses the peers to connect to, and keeps the address book |
+//! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
+//! | `route` | connects to a host, directly or through a proxy |
+//! | `feed` | hands blocks to the threads that wait for them |
+//! | `headers` | requests headers between pipelines |
+//! | `download`, `sample` | downloads blocks before a pipeline needs them |
+//! | `report` | what each peer sent, for the user |
+//! | [`serve`] | a server for tests and benchmarks |
 
 mod connections;
 mod dialer;
@@ -59,15 +73,15 @@ use self::link::Dialing;
 use self::report::Traffic;
 use self::route::{Routes, system_resolver};
 
-/// The most bytes of blocks that have come and wait to be taken, and of those that are asked for.
+/// The most bytes of blocks that have arrived and wait to be taken, together with those requested.
 ///
-/// Besides these there may be [`EVENTS_MAX`] messages on their way and one for each connection, of
+/// Besides these, [`EVENTS_MAX`] messages may wait to be handled, and one for each connection, of
 /// at most 4 MB each.
 const WAITING_BYTES_MAX: u64 = 128 << 20;
-/// The most messages that wait to be looked at.
+/// The most events of connections, such as messages, that wait to be handled.
 const EVENTS_MAX: usize = 16;
 
-/// Peers, and what is wanted of them.
+/// The connections to peers, and the blocks that are wanted from them.
 pub struct Peers {
     feed: Arc<Feed>,
     connections: Mutex<Connections>,
@@ -81,11 +95,11 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Begins to look for peers; nothing is sent before [`find_headers`]. `height` is that of the
-    /// tip.
+    /// Reads the address book and, if the options say so, listens; connections are opened from
+    /// [`find_headers`] on. `height` is the height of the tip.
     ///
     /// # Errors
-    /// The address book cannot be read, or nobody can listen on the port.
+    /// The address book cannot be read, or the port cannot be listened on.
     pub fn begin(
         options: &Options,
         peers: &PeerOptions,
@@ -139,8 +153,8 @@ impl Peers {
         Ok(Self { feed, connections, traffic, height, _listening: listening, patience })
     }
 
-    /// The options for peers, if there are to be any and somebody to connect to, or somebody who
-    /// could name one.
+    /// Returns the options for peers; `None` if there are none, or nothing leads to a peer: neither
+    /// a named peer, nor listening, nor a seed, nor an address book.
     pub fn wanted(options: &Options) -> Option<&PeerOptions> {
         let peers = options.peers.as_ref()?;
         let has_book = || options.network_dir().join(ADDRESSES_FILE).is_file();
@@ -151,12 +165,12 @@ impl Peers {
         (is_named || peers.listen || can_find()).then_some(peers)
     }
 
-    /// An observer that shows `inner` what peers do, too.
+    /// Returns an observer that passes everything to `inner`, and adds the download from peers.
     pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> WithPeers<'a> {
         WithPeers { inner, traffic: &self.traffic }
     }
 
-    /// What each peer gave.
+    /// Returns a report on each peer.
     pub fn reports(&self) -> Vec<PeerReport> {
         self.connections().reports()
     }
@@ -201,7 +215,7 @@ impl BlockPeers for Peers {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let talking = threads::spawn(scope, "apus-net", || {
-                // Whoever waits for a block must not wait for a thread that has panicked.
+                // A thread that waits for a block must not wait for one that has panicked.
                 let _end = EndOnDrop(&self.feed);
                 let mut connections = self.connections();
                 let mut chain = HeaderChain::fixed(tree, tree.best_header());

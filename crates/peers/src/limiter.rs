@@ -1,36 +1,36 @@
-//! The bound of what is downloaded in a second.
+//! Limits the bytes that are downloaded in a second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The parts of a second's bytes that are taken at once: many, so that a connection never has to
-/// pause for long.
+/// A read takes at most a second's bytes divided by this, so that a connection never pauses for
+/// long.
 const PARTS: u64 = 100;
-/// The fewest bytes that are taken at once.
+/// A read may always take this many bytes.
 const BYTES_AT_ONCE_MIN: u64 = 512;
 
-/// A bound of the bytes a second of all connections together.
+/// A limit on the bytes a second of all connections together.
 pub(super) struct Limiter {
-    /// `None` for no bound.
+    /// `None` for no limit.
     bytes_per_second: Option<u64>,
-    /// When all that was taken so far may have come.
+    /// When all bytes read so far should have arrived at this rate.
     paid: Mutex<Instant>,
 }
 
 impl Limiter {
-    /// A bound of so many bytes a second.
+    /// Creates a limit of `bytes_per_second`.
     pub fn new(bytes_per_second: Option<u64>) -> Self {
         Self { bytes_per_second, paid: Mutex::new(Instant::now()) }
     }
 
-    /// The most bytes that are to be read at once.
+    /// Returns the most bytes that may be read at once.
     pub fn bytes_at_once(&self) -> usize {
         let part = |rate: u64| (rate / PARTS).max(BYTES_AT_ONCE_MIN) as usize;
         self.bytes_per_second.map_or(usize::MAX, part)
     }
 
-    /// Takes note of bytes that have come, and sleeps if they came too soon: then the connection
-    /// fills up, and the peer has to wait.
+    /// Counts bytes that have arrived, and sleeps if they came too fast: the connection then fills
+    /// up, and the peer has to wait.
     pub fn take(&self, bytes: u64) {
         if self.bytes_per_second.is_some() {
             std::thread::sleep(self.wait_after(bytes, Instant::now()));

@@ -1,4 +1,4 @@
-//! One connection: the thread that opens it and then reads, and the one that writes.
+//! One connection: the thread that opens it and then reads, and the thread that writes.
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Write as _};
@@ -18,9 +18,9 @@ use super::limiter::Limiter;
 use super::receiving::{Received, Receiving};
 use super::route::{Routes, TIMEOUT, Unreachable};
 
-/// The most messages that wait to be sent: a peer that does not read what we send is dropped.
+/// The most messages that wait to be sent: a peer that does not read them is dropped.
 const OUTGOING_MAX: usize = 1024;
-/// The bytes that are read ahead, so that small messages take few calls.
+/// The bytes that are read ahead, so that small messages need few system calls.
 const READ_AHEAD: usize = 64 << 10;
 /// Time from one look for connections that others have opened to the next.
 const ACCEPT_EVERY: Duration = Duration::from_millis(100);
@@ -31,23 +31,23 @@ pub(super) enum Event {
     Connected(PeerId, Link),
     /// No connection could be opened.
     Failed(PeerId, Unreachable),
-    /// Somebody has connected to us.
+    /// A peer has connected to us.
     Accepted(TcpStream),
-    /// A message has come.
+    /// A message has arrived.
     Message {
         from: PeerId,
         command: Command,
         bytes: Vec<u8>,
-        /// Which part of `bytes` is the payload.
+        /// The range of the payload in `bytes`.
         payload: Range<usize>,
     },
-    /// The connection is closed, or what came was no message.
+    /// The connection is closed, or sent bytes that are not a message.
     Closed(PeerId, TransportError),
-    /// What the name of a DNS seed leads to.
+    /// The addresses that a DNS seed returned.
     Resolved(Vec<std::net::SocketAddr>),
 }
 
-/// An open connection. Closed when it is dropped.
+/// An open connection, which is closed when this is dropped.
 pub(super) struct Link {
     stream: TcpStream,
     outgoing: Sender<Outgoing>,
@@ -55,32 +55,32 @@ pub(super) struct Link {
     pub transport: Transport,
 }
 
-/// How connections are opened.
+/// How to open connections.
 pub(super) struct Dialing {
     pub magic: [u8; 4],
     pub routes: Routes,
-    /// Whether the v2 transport is spoken (Core's `-v2transport`).
+    /// Whether the v2 transport is used (Core's `-v2transport`).
     pub v2: bool,
     pub limiter: Arc<Limiter>,
     pub events: Sender<Event>,
 }
 
 impl Event {
-    /// A connection could not be taken up for this reason, which is not the proxy's.
+    /// Returns the event for a connection that failed for a reason other than the proxy.
     fn failed(id: PeerId, why: &dyn Display) -> Self {
         Self::Failed(id, Unreachable::Host(why.to_string()))
     }
 }
 
 impl Link {
-    /// The bytes that have come so far.
+    /// Returns the number of bytes that have arrived so far.
     pub fn received_bytes(&self) -> u64 {
         self.received.bytes()
     }
 
-    /// Sends a message; `false` if too many wait to be sent.
+    /// Queues a message to be sent. Returns `false` if too many wait.
     pub fn send(&self, message: Outgoing) -> bool {
-        // Of a connection that is closed, its reader reports that.
+        // If the connection is closed, its reader reports that.
         !matches!(self.outgoing.try_send(message), Err(TrySendError::Full(_)))
     }
 }
@@ -92,7 +92,7 @@ impl Drop for Link {
 }
 
 /// Opens a connection in a thread of its own, which then reads from it; with the v2 transport first
-/// if `v2` says so. A name leads to addresses in `nets` alone, which is empty for all.
+/// if `v2` says so. A name leads only to addresses in `nets`, which is empty for all.
 pub(super) fn dial(id: PeerId, target: Target, v2: bool, nets: Vec<NetKind>, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
@@ -103,7 +103,7 @@ pub(super) fn dial(id: PeerId, target: Target, v2: bool, nets: Vec<NetKind>, how
     });
 }
 
-/// Takes up a connection that somebody opened to us.
+/// Accepts a connection that a peer opened to us, in a thread of its own, which then reads from it.
 pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
@@ -120,10 +120,10 @@ pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
     });
 }
 
-/// Reports connections to `port` until the sender of `over` is dropped.
+/// Reports connections to `port` until the sender of `over` is dropped, in a thread of its own.
 ///
 /// # Errors
-/// Nobody can listen there.
+/// The port cannot be listened on.
 pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io::Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
     listener.set_nonblocking(true)?;
@@ -155,8 +155,8 @@ struct Open<R> {
     writer: Writer,
 }
 
-/// Opens a connection: if `v2` says so with the v2 transport first, and with v1 if the peer then
-/// hangs up, as one does that does not know v2.
+/// Opens a connection: with the v2 transport first if `v2` says so, and with v1 if the peer then
+/// hangs up, as peers do that do not know v2.
 fn open(
     target: &Target,
     v2: bool,
@@ -188,7 +188,7 @@ fn has_hung_up(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }
 
-/// Makes a new connection ready for the handshake of the transport.
+/// Prepares a new connection for the handshake of the transport.
 fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving>, Arc<Received>)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -197,7 +197,7 @@ fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving
     Ok((BufReader::with_capacity(READ_AHEAD, from), received))
 }
 
-/// Reads messages and reports them until the connection is closed, while another thread writes.
+/// Reads messages and reports them until the connection is closed. Another thread writes.
 fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let Open { stream, received, mut reader, writer } = open;
     let begin = || -> io::Result<Link> {
@@ -230,7 +230,7 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     }
 }
 
-/// Sends messages until nobody can ask for it any more, or the connection is closed.
+/// Sends messages until the queue or the connection is closed.
 fn send_all(mut to: &TcpStream, mut writer: Writer, queue: &Receiver<Outgoing>) {
     let mut bytes = Vec::new();
     while let Ok(first) = queue.recv() {

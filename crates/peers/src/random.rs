@@ -1,9 +1,9 @@
 //! Random numbers.
 
-/// A random number.
+/// Returns a random number.
 ///
 /// # Panics
-/// The system gives none.
+/// The system has no random numbers.
 pub(super) fn random() -> u64 {
     getrandom::u64().expect("the system has random numbers")
 }

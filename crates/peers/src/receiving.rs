@@ -1,4 +1,5 @@
-//! The bytes that come over a connection: bounded in time until it is open, and in bytes a second.
+//! Reads the bytes of a connection, with a time limit for the handshake of the transport and a
+//! limit on the bytes a second.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::limiter::Limiter;
 
-/// The time for the handshake of the transport.
+/// The time limit for the handshake of the transport.
 const OPENING_TIME: Duration = Duration::from_secs(60);
 
 /// The receiving end of a connection.
@@ -19,17 +20,17 @@ pub(super) struct Receiving {
     received: Arc<Received>,
 }
 
-/// What has come over a connection.
+/// What has arrived over a connection.
 pub(super) struct Received {
     bytes: AtomicU64,
     /// Whether the handshake of the transport is complete.
     is_open: AtomicBool,
-    /// When it is to be complete.
+    /// When the handshake must be complete.
     until: Instant,
 }
 
 impl Receiving {
-    /// The receiving end of a connection that has just been made.
+    /// Creates the receiving end of a connection that was just made.
     ///
     /// # Errors
     /// The system has no more descriptors.
@@ -43,20 +44,20 @@ impl Receiving {
         Ok(Self { stream, limiter, received: Arc::new(received) })
     }
 
-    /// What comes, to be looked at by others.
+    /// Returns the record of what arrives, which other threads may read.
     pub fn received(&self) -> Arc<Received> {
         Arc::clone(&self.received)
     }
 }
 
 impl Received {
-    /// The number of bytes.
+    /// Returns the number of bytes that have arrived.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// The handshake is complete: from now on `net::PeerManager` knows how long the peer may say
-    /// nothing.
+    /// Ends the time limit, since the handshake is complete: from now on `net::PeerManager` knows
+    /// how long the peer may be silent.
     pub fn open(&self, stream: &TcpStream) -> io::Result<()> {
         self.is_open.store(true, Relaxed);
         stream.set_read_timeout(None)
@@ -74,7 +75,7 @@ impl Read for Receiving {
         }
         let most = buffer.len().min(self.limiter.bytes_at_once());
         let read = match self.stream.read(&mut buffer[..most]) {
-            // Some systems say the one, some the other.
+            // A timeout is the one on some systems, and the other on others.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(too_late());
             }

@@ -1,4 +1,4 @@
-//! What peers gave, for the progress line and the final report.
+//! What each peer sent, for the progress line and the final report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,25 +7,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use apus_net::{PeerId, Themselves, Transport};
 use apus_node::progress::{Download, Observer, Progress, Tip};
 
-/// The most peers that are remembered after their end; of others there is no report.
+/// The most reports that are kept: beyond these, the oldest of a connection that has ended is
+/// dropped.
 const REPORTS_MAX: usize = 1000;
 
-/// What one peer gave.
+/// The report on one peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerReport {
-    /// Where it is.
+    /// The peer's address.
     pub address: String,
-    /// Its program and version; empty if it did not say.
+    /// The peer's program and version; empty if it did not say.
     pub user_agent: String,
     /// `v1` or `v2` (BIP324).
     pub transport: &'static str,
-    /// Whether it connected to us.
+    /// Whether the peer connected to us.
     pub inbound: bool,
-    /// Blocks that it sent, and that were asked of it.
+    /// Number of requested blocks that the peer sent.
     pub blocks: u64,
-    /// Bytes of these blocks.
+    /// Bytes of the requested blocks that the peer sent.
     pub bytes: u64,
-    /// Bytes a second that it sent while blocks were asked of it; `None` if it sent few.
+    /// Bytes a second that the peer sent while blocks were requested from it; `None` if it sent
+    /// few.
     pub speed: Option<u64>,
     /// Why the connection ended; `None` if it lasted to the end.
     pub ended: Option<String>,
@@ -42,7 +44,7 @@ impl fmt::Display for PeerReport {
 pub(super) struct Reports(BTreeMap<PeerId, PeerReport>);
 
 impl Reports {
-    /// A connection is open.
+    /// Adds the report on a connection that was opened.
     pub fn begin(&mut self, id: PeerId, address: String, transport: Transport, inbound: bool) {
         if self.0.len() >= REPORTS_MAX {
             let ended = self.0.iter().find(|(_, report)| report.ended.is_some());
@@ -60,14 +62,14 @@ impl Reports {
         self.0.insert(id, report);
     }
 
-    /// The peer has said what it is.
+    /// Records the peer's program and version.
     pub fn greet(&mut self, id: PeerId, them: &Themselves) {
         if let Some(report) = self.0.get_mut(&id) {
             report.user_agent.clone_from(&them.user_agent);
         }
     }
 
-    /// The peer has sent a block.
+    /// Counts a requested block that the peer sent.
     pub fn add_block(&mut self, id: PeerId, bytes: u64) {
         if let Some(report) = self.0.get_mut(&id) {
             report.blocks += 1;
@@ -75,32 +77,32 @@ impl Reports {
         }
     }
 
-    /// So many bytes a second come from the peer.
+    /// Records the bytes a second that the peer sends, if they are known.
     pub fn note_speed(&mut self, id: PeerId, speed: Option<u64>) {
         if let Some(report) = self.0.get_mut(&id) {
             report.speed = speed.or(report.speed);
         }
     }
 
-    /// The connection has ended.
+    /// Records that the connection has ended, and why.
     pub fn end(&mut self, id: PeerId, why: String) {
         if let Some(report) = self.0.get_mut(&id) {
             report.ended = Some(why);
         }
     }
 
-    /// The report of a peer.
+    /// Returns the report on a peer.
     pub fn get(&self, id: PeerId) -> Option<&PeerReport> {
         self.0.get(&id)
     }
 
-    /// All reports, in the order of the connections.
+    /// Returns all reports, in the order of the connections.
     pub fn all(&self) -> Vec<PeerReport> {
         self.0.values().cloned().collect()
     }
 }
 
-/// The number of peers, and what has come from them.
+/// The number of peers, and the bytes that have come from them.
 #[derive(Default)]
 pub(super) struct Traffic {
     peers: AtomicUsize,
@@ -108,23 +110,23 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// So many peers have completed the handshake.
+    /// Sets the number of peers that have completed the handshake.
     pub fn set_peers(&self, peers: usize) {
         self.peers.store(peers, Relaxed);
     }
 
-    /// A message of so many bytes has come.
+    /// Counts the bytes of a message that has arrived.
     pub fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Both, as progress has them.
+    /// Returns the number of peers and of bytes, for a progress report.
     pub fn download(&self) -> Download {
         Download { peers: self.peers.load(Relaxed), bytes: self.bytes.load(Relaxed) }
     }
 }
 
-/// An observer that adds peers to what it is shown.
+/// An observer that adds the download from peers to each progress report.
 pub struct WithPeers<'a> {
     pub(super) inner: &'a dyn Observer,
     pub(super) traffic: &'a Traffic,

@@ -1,7 +1,7 @@
-//! The way to a host: directly, or through a SOCKS5 proxy.
+//! Connects to hosts, directly or through a SOCKS5 proxy.
 //!
-//! What only a proxy can reach is never looked up in DNS: the system's resolver is asked in
-//! [`Routes::resolve`] alone, which refuses such names.
+//! Names that only a proxy can reach are never looked up in DNS: only [`Routes::resolve`] asks the
+//! system's resolver, and it refuses such names.
 
 use std::fmt;
 use std::io;
@@ -13,30 +13,30 @@ use apus_wire::message::Host;
 
 use super::random::random;
 
-/// The time for an answer of the proxy, and for a write.
+/// The time limit for an answer of the proxy, and for a write.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Finds the addresses of a name.
+/// A function that finds the addresses of a name.
 pub(super) type Resolver = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// How hosts are reached.
+/// How to reach hosts.
 pub(super) struct Routes {
-    /// The SOCKS5 proxy to everything but onion services (Core's `-proxy`).
+    /// The SOCKS5 proxy for everything except onion services (Core's `-proxy`).
     pub proxy: Option<Target>,
-    /// The SOCKS5 proxy to onion services (Core's `-onion`).
+    /// The SOCKS5 proxy for onion services (Core's `-onion`).
     pub onion: Option<Target>,
-    /// Time to open a connection (Core's `-timeout`).
+    /// Time limit for opening a connection (Core's `-timeout`).
     pub timeout: Duration,
     /// The system's resolver.
     pub resolver: Box<Resolver>,
 }
 
-/// Why a host cannot be reached, in words.
+/// Why a host cannot be reached, as a text for the user.
 #[derive(Debug)]
 pub(super) enum Unreachable {
     /// The proxy does not take connections, or does not work as a SOCKS5 proxy.
     Proxy(String),
-    /// It is because of the host.
+    /// The reason lies with the host.
     Host(String),
 }
 
@@ -57,11 +57,11 @@ pub(super) fn system_resolver(name: &str, port: u16) -> io::Result<Vec<SocketAdd
 }
 
 impl Routes {
-    /// Opens a connection to `target`, and without a proxy to those of its addresses alone that are
-    /// in `nets`, which is empty for all. A proxy chooses itself.
+    /// Opens a connection to `target`. Without a proxy, connects only to addresses in `nets`, which
+    /// is empty for all; a proxy chooses the address itself.
     ///
     /// # Errors
-    /// The target cannot be reached, or the proxy to it, or there is no proxy where it needs one.
+    /// The target or its proxy cannot be reached, or the target needs a proxy and there is none.
     pub fn connect(&self, target: &Target, nets: &[NetKind]) -> Result<TcpStream, Unreachable> {
         match self.proxy_to(target)? {
             Some(proxy) => self.connect_through(proxy, target),
@@ -72,7 +72,7 @@ impl Routes {
         }
     }
 
-    /// The proxy through which `target` is reached; `None` for a target that needs none.
+    /// Returns the proxy through which `target` is reached; `None` if it needs none.
     fn proxy_to(&self, target: &Target) -> Result<Option<&Target>, Unreachable> {
         let is_onion = target.kind() == HostKind::Onion;
         match if is_onion { &self.onion } else { &self.proxy } {
@@ -98,7 +98,7 @@ impl Routes {
         let words = format!("through proxy {proxy}: {why}");
         Err(match why {
             Socks5Error::Refused(_) | Socks5Error::Name => Unreachable::Host(words),
-            // A proxy that works may take too long over one host.
+            // A working proxy may take too long to reach a host.
             Socks5Error::Io(error) if is_timeout(&error) => Unreachable::Host(words),
             _ => Unreachable::Proxy(words),
         })
@@ -119,10 +119,10 @@ impl Routes {
         Err(last)
     }
 
-    /// The addresses of `target`.
+    /// Returns the addresses of `target`.
     ///
     /// # Errors
-    /// The name has no address, or is one that is not in DNS.
+    /// The name has no address, or only a proxy can reach it.
     pub fn resolve(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
         if target.needs_a_proxy() {
             return Err(io::Error::other(target.words_on_proxy()));

@@ -1,4 +1,4 @@
-//! A sample of blocks, which tells how large the others are.
+//! Learns the expected sizes of blocks from a sample.
 
 use apus_chain::BlockId;
 use apus_node::expected_sizes::Sizes;
@@ -9,16 +9,16 @@ use apus_node::progress::Watch;
 use super::connections::NEAR_BLOCKS;
 use super::download::{download, fetch};
 
-/// With fewer blocks to come than this, no sample is taken.
+/// No sample is downloaded if fewer blocks than this are missing.
 const BLOCKS_MIN: u32 = 256;
-/// The most blocks of which one is in the sample.
+/// If few blocks are missing, about one of this many is in the sample.
 const BLOCKS_FOR_EACH: u32 = 16;
-/// The fewest blocks of a sample of many; there are at most twice as many.
+/// If many blocks are missing, about this number to twice as many are in the sample.
 const SAMPLE_MIN: u32 = 32;
 
-/// Learns the sizes of blocks of the best chain from some of them, evenly spaced. Those that are
-/// missing are downloaded, where many blocks are to come. They are stored, unless block files are
-/// to be deleted: one of the last blocks among them would keep the file of the first.
+/// Learns the sizes of blocks of the best chain from some of them, evenly spaced. If many blocks
+/// are missing, downloads those of the sample. They are stored, unless block files are to be
+/// deleted: one of the last blocks among them would keep the file of the first.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
@@ -30,9 +30,9 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
     let mut sample: Vec<BlockId> = vec![tip];
     if missing >= BLOCKS_MIN {
         let count = (missing / BLOCKS_FOR_EACH).min(SAMPLE_MIN);
-        // The same heights again in the next run, whose blocks are stored then.
+        // The next run chooses the same heights, whose blocks are stored then.
         let every = (missing / count).next_power_of_two() / 2;
-        // Blocks near the best header are given up where no peer has them, not waited for.
+        // A download would wait for blocks near the best header that no peer has.
         let top = top.min(node.tree.node(best).height - NEAR_BLOCKS);
         let heights = (every..=top).step_by(every as usize);
         let is_above = |height: &u32| *height > node.tree.node(tip).height;
@@ -41,7 +41,7 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
     }
     sample.sort_by_key(|id| node.tree.node(*id).height);
     sample.dedup();
-    // Of the active chain, blocks that are not stored are pruned.
+    // Blocks of the active chain that are not stored were pruned.
     let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();

@@ -1,5 +1,5 @@
-//! A server for tests and benchmarks, small and honest: it answers as Core would those messages
-//! that a client sends who downloads blocks. Tests change its answers ([`Answers`]).
+//! A small, honest server for tests and benchmarks: it answers, as Core would, the messages of a
+//! client that downloads blocks. Tests change its answers ([`Answers`]).
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use apus_wire::message::{
 };
 use apus_wire::{BlockView, HEADER_BYTES, Header};
 
-/// The bytes of a block, by its height.
+/// A function that returns the bytes of the block at a height.
 type ReadBlock = dyn Fn(usize) -> Vec<u8> + Send + Sync;
 
 /// A chain to be served.
@@ -29,7 +29,7 @@ pub struct ServedChain {
 }
 
 impl ServedChain {
-    /// A chain of these headers, genesis first, whose blocks `read` reads by height.
+    /// Creates a chain of these headers, genesis first, whose blocks `read` reads by height.
     pub fn new(
         headers: Vec<Header>,
         read: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static,
@@ -38,10 +38,10 @@ impl ServedChain {
         Self { heights: Arc::new(heights.collect()), headers: headers.into(), read: Arc::new(read) }
     }
 
-    /// A chain of these blocks, genesis first.
+    /// Creates a chain of these blocks, genesis first.
     ///
     /// # Panics
-    /// One is shorter than a header.
+    /// A block is shorter than a header.
     pub fn of(blocks: Vec<Vec<u8>>) -> Self {
         let header = |block: &Vec<u8>| {
             let bytes: &[u8; HEADER_BYTES] = block.first_chunk().expect("a block has a header");
@@ -51,27 +51,27 @@ impl ServedChain {
         Self::new(headers, move |height| blocks[height].clone())
     }
 
-    /// The height of the last block.
+    /// Returns the height of the last block.
     pub fn height(&self) -> usize {
         self.headers.len() - 1
     }
 
-    /// The header at a height.
+    /// Returns the header at a height.
     pub fn header(&self, height: usize) -> &Header {
         &self.headers[height]
     }
 
-    /// The height of a block; `None` for one of another chain.
+    /// Returns the height of a block; `None` if the block is not on this chain.
     pub fn height_of(&self, hash: &Hash) -> Option<usize> {
         self.heights.get(hash).copied()
     }
 
-    /// The bytes of the block at a height.
+    /// Returns the bytes of the block at a height.
     pub fn block(&self, height: usize) -> Vec<u8> {
         (self.read)(height)
     }
 
-    /// The answer to `getheaders`, up to the block at height `top`.
+    /// Returns the answer to `getheaders`, up to the block at height `top`.
     pub fn headers_after(&self, request: &GetHeaders, top: usize) -> Outgoing {
         let known = request.locator.iter().find_map(|hash| self.height_of(&hash));
         let first = known.map_or(0, |height| height.min(top)) + 1;
@@ -80,35 +80,35 @@ impl ServedChain {
     }
 }
 
-/// What the peer at one end of a connection says.
+/// The answers of the peer at one end of a connection.
 pub trait Answers: Send {
     /// Answers a message.
     ///
     /// # Errors
-    /// The connection is to be closed.
+    /// The connection must be closed.
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup>;
 }
 
-/// The connection is to be closed.
+/// A request to close the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Hangup;
 
 /// A peer that has a chain up to some height and serves it.
 pub struct Honest {
-    /// What it serves.
+    /// The chain that the peer serves.
     pub chain: ServedChain,
-    /// Height of its last block.
+    /// Height of the last block that the peer has.
     pub top: usize,
 }
 
 impl Honest {
-    /// A peer that has all of `chain`.
+    /// Creates a peer that has all of `chain`.
     pub fn new(chain: ServedChain) -> Self {
         Self { top: chain.height(), chain }
     }
 }
 
-/// What a peer with all blocks says of itself.
+/// Returns the `version` message of a peer with all blocks.
 pub fn version(start_height: usize, nonce: u64) -> Outgoing {
     Outgoing::new(&Version {
         version: PROTOCOL_VERSION,
@@ -156,20 +156,20 @@ impl Answers for Honest {
     }
 }
 
-/// A block without its witnesses, as peers get it who ask for it so (BIP144).
+/// Returns a block without its witnesses, as peers get it that request it so (BIP144).
 ///
 /// # Panics
-/// These are not the bytes of a block.
+/// The bytes are not a block.
 pub fn without_witnesses(block: &[u8]) -> Vec<u8> {
     BlockView::parse(block).expect("what is served is a block").without_witnesses()
 }
 
-/// The answer of a peer that does not have what was asked for.
+/// Returns the answer of a peer that does not have what was requested.
 pub fn not_found(item: InventoryItem) -> Outgoing {
     Outgoing::new(&Inventory(Command::NOTFOUND, &[item]))
 }
 
-/// Listens on a port of this machine until it is dropped.
+/// A server that listens on a local port until it is dropped.
 pub struct Server {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -177,7 +177,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server whose connections answer as what `begin` returns for each.
+    /// Starts a server whose connections answer as the value that `begin` returns for each.
     ///
     /// # Errors
     /// There is no free port.
@@ -192,7 +192,7 @@ impl Server {
         })
     }
 
-    /// A server that leaves each connection to `talk`, in a thread of its own.
+    /// Starts a server that leaves each connection to `talk`, in a thread of its own.
     ///
     /// # Errors
     /// There is no free port.
@@ -218,7 +218,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -227,7 +227,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
-        // The listener notices by this connection.
+        // This connection wakes the listener.
         let _ = TcpStream::connect(self.address);
         for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = stream.shutdown(Shutdown::Both);
@@ -235,7 +235,7 @@ impl Drop for Server {
     }
 }
 
-/// Talks to whoever has connected.
+/// Talks to a peer that has connected.
 fn talk(
     stream: &TcpStream,
     magic: [u8; 4],

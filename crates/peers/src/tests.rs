@@ -1,5 +1,5 @@
-//! Which names are looked up, which hosts are connected to, and what is said there: with a resolver
-//! and a proxy that record what they are asked.
+//! Tests which names are looked up, which hosts are connected to, and what is sent there, with a
+//! resolver and a proxy that record what they are asked.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -22,18 +22,18 @@ const KEY: [u8; 32] = [
 ];
 const NOW: i64 = 1_700_000_000;
 
-/// What a proxy was asked for: a host, and whether anything was then sent to it.
+/// A request to a proxy: the host, and whether anything was then sent to it.
 type Request = (String, bool);
 
-/// A SOCKS5 proxy that records which hosts it is to connect to, and connects to none.
+/// A SOCKS5 proxy that records the hosts it is asked to connect to, and connects to none.
 struct Proxy {
     target: Target,
     requests: Receiver<Request>,
 }
 
 impl Proxy {
-    /// A proxy that says it is connected if `connects` says so, and then hangs up after the first
-    /// bytes.
+    /// Starts a proxy that refuses all requests or, with `connects`, says that it is connected and
+    /// hangs up after the first bytes.
     fn start(connects: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = target(&listener.local_addr().unwrap().to_string());
@@ -49,7 +49,7 @@ impl Proxy {
         Self { target, requests }
     }
 
-    /// What it was asked for so far, in order of the alphabet.
+    /// Returns the requests so far, in alphabetical order.
     fn asked(&self) -> Vec<Request> {
         let mut asked: Vec<Request> = self.requests.try_iter().collect();
         asked.sort();
@@ -73,7 +73,7 @@ fn take_request(
     let host = String::from_utf8(host).unwrap();
     let reply = if connects { 0 } else { 5 };
     let mut has_sent = false;
-    // The request is recorded before the answer, so that whoever has the answer finds it.
+    // The request is recorded before the answer, so that a client with the answer finds it.
     if !connects {
         requests.send((host, has_sent)).unwrap();
         return stream.write_all(&[5, reply, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -88,7 +88,7 @@ fn target(text: &str) -> Target {
     Target::parse(text, 8333).unwrap()
 }
 
-/// Ways through these proxies, and the names that the resolver is asked for.
+/// Returns routes through these proxies, and the names that the resolver is asked for.
 fn routes(proxy: Option<&Proxy>, onion: Option<&Proxy>) -> (Routes, Arc<Mutex<Vec<String>>>) {
     let names: Arc<Mutex<Vec<String>>> = Arc::default();
     let record = Arc::clone(&names);
@@ -120,7 +120,7 @@ fn what_only_a_proxy_reaches_is_never_looked_up() {
     }
 }
 
-/// What is wrong with the proxy is told apart from what it says of a host.
+/// A fault of the proxy is distinguished from what the proxy says about a host.
 #[test]
 fn a_proxy_that_does_not_work_is_blamed_and_not_the_host() {
     for (says, is_proxy) in [
@@ -137,9 +137,9 @@ fn a_proxy_that_does_not_work_is_blamed_and_not_the_host() {
             let mut hello = [0; 4];
             stream.read_exact(&mut hello).unwrap();
             stream.write_all(says).unwrap();
-            // An error where the other side has hung up already.
+            // This fails if the other side has hung up already.
             let _ = stream.shutdown(std::net::Shutdown::Write);
-            // Until the other side hangs up, so that no reset overtakes what was said.
+            // Reads until the other side hangs up, so that no reset overtakes what was sent.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let (mut routes, _) = routes(None, None);
@@ -233,7 +233,7 @@ fn with_onion_alone_nothing_else_is_asked_or_dialled() {
 
 #[test]
 fn a_name_leads_to_addresses_of_the_networks_alone() {
-    // There is a listener at the IPv4 address alone, which comes first.
+    // Only the IPv4 address, which comes first, has a listener.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let v4 = listener.local_addr().unwrap();
     let v6 = "[::1]:1".parse().unwrap();
@@ -263,7 +263,7 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
         assert_eq!(looked_up.lock().unwrap().len(), asked, "{looked_up:?}");
         assert!(looked_up.lock().unwrap().iter().all(|name| name.starts_with("x9.")));
         assert_eq!(proxy.asked(), []);
-        // Through a proxy, one of a seed's peers is asked for others.
+        // Through a proxy, one of a seed's peers is asked for addresses.
         let (proxied, looked_up) = routes(Some(&proxy), Some(&proxy));
         let options = PeerOptions { proxy: Some(proxy.target.clone()), ..options };
         dial(&options, proxied, Duration::ZERO, &[]);
@@ -272,8 +272,8 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
     }
 }
 
-/// One that does not speak v2 hangs up on it, and is tried with v1; a v1 peer hears nothing before
-/// we know that it is there.
+/// A peer that does not speak v2 hangs up on it, and is tried with v1; a v1 peer is sent nothing
+/// before we know that it is there.
 #[test]
 fn v2_is_tried_with_peers_that_advertise_it_and_named_ones() {
     let proxy = Proxy::start(true);
@@ -298,7 +298,7 @@ fn v2_is_tried_with_peers_that_advertise_it_and_named_ones() {
     assert_eq!(asked, expected.map(|(host, has_sent)| (host.to_string(), has_sent)));
 }
 
-/// Notes what is said to it, and hangs up.
+/// Records the version message that it receives, and hangs up.
 struct Listening(Sender<(u64, i64, i32)>);
 
 impl Answers for Listening {
@@ -310,7 +310,8 @@ impl Answers for Listening {
     }
 }
 
-/// Two connections have nothing in common, and say what is true when they are made.
+/// Two connections have nothing in common, and their version messages say what is true when they
+/// are made.
 #[test]
 fn each_connection_has_its_own_nonce_time_and_height() {
     let network = Network::new(Chain::Regtest);
@@ -340,6 +341,6 @@ fn each_connection_has_its_own_nonce_time_and_height() {
     };
     assert_ne!(first, second);
     assert_eq!((first_height, second_height), (3, 8));
-    // It is tried again a second later.
+    // The peer is tried again a second later.
     assert!(begun <= first_time && first_time < second_time && second_time <= unix_time());
 }

@@ -1,4 +1,4 @@
-//! Statistics of the UTXO set in a data directory.
+//! Computes statistics of the UTXO set in a data directory.
 
 use apus_coins::{HashType, UtxoStats};
 use apus_disk::{Disk, ShareWatch};
@@ -9,11 +9,11 @@ use apus_node::progress::{Phase, Watch};
 use apus_node::{remedy, snapshot_chainstate};
 use apus_sync::unfinished::open_node;
 
-/// Statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`); `None` if `stop`
-/// became true before the end.
+/// Returns statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`); `None` if
+/// `stop` became true before the end.
 ///
 /// # Errors
-/// The directory is in use or missing, or a file in it cannot be right.
+/// The directory is missing, in use or without a UTXO set, or a file in it is damaged.
 pub fn txoutset_info(
     options: &Options,
     hash: HashType,

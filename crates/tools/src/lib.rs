@@ -1,15 +1,18 @@
-//! Work on a data directory besides syncing it. This crate does not know how a sync works.
+//! Commands on a data directory besides syncing it. This crate does not know how a sync works:
+//! where blocks must be proved or disconnected, it calls `apus-sync`.
 //!
-//! | part | contents |
+//! | module | what it does |
 //! |---|---|
-//! | [`stored`] | a directory that is only read, and work on it with many threads |
-//! | [`hints`] | hints made, converted, compressed and summarised |
-//! | [`snapshot`] | UTXO snapshots made, described, and loaded for bitcoind |
-//! | [`proof`] | hints or a snapshot proved against blocks; nothing is kept |
-//! | `export` | tables for analysis, in the feature `export` |
-//! | [`info`] | the statistics of the UTXO set (Core's `gettxoutsetinfo`) |
-//! | [`verify`](mod@verify), [`status`](mod@status) | the commands of these names |
-//! | [`rewind`](mod@rewind), [`prune`](mod@prune) | the commands of these names |
+//! | [`stored`] | opens a directory to read it, and spreads work over threads |
+//! | [`hints`] | makes, converts and compresses hints files |
+//! | [`snapshot`] | makes and describes UTXO snapshots, and loads them for bitcoind |
+//! | [`proof`] | proves hints or a snapshot against blocks, and keeps nothing |
+//! | `export` | exports tables for analysis (with the feature `export`) |
+//! | [`info`] | computes statistics of the UTXO set (Core's `gettxoutsetinfo`) |
+//! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
+//! | [`status`](mod@status) | reads the state of a directory |
+//! | [`rewind`](mod@rewind) | takes the UTXO set back to a lower height |
+//! | [`prune`](mod@prune) | deletes block files (Core's `pruneblockchain`) |
 
 #[cfg(feature = "export")]
 pub mod export;

@@ -1,4 +1,4 @@
-//! Pruning by hand (Core's `pruneblockchain`).
+//! Prunes block files on the user's request (Core's `pruneblockchain`).
 
 use apus_disk::Disk;
 use apus_node::error::SyncError;
@@ -10,18 +10,18 @@ use apus_node::remedy;
 use apus_sync::start_check::check_on_start;
 use apus_sync::unfinished::{open_node, refuse_unfinished};
 
-/// Numbers above this one are times, in seconds since 1970, and no heights (Core's rule).
+/// A height above this number is a time instead, in seconds since 1970 (Core's rule).
 const TIMES_ABOVE: u64 = 1_000_000_000;
 /// Seconds by which the times of blocks may be out of order (Core's `TIMESTAMP_WINDOW`).
 const TIMESTAMP_WINDOW: u64 = 2 * 60 * 60;
 
-/// Deletes the block files whose blocks are all at `height` or below, but none that holds one of
-/// the last 288 blocks. A number above 1,000,000,000 is a time: then up to the first block that
-/// is no more than two hours older.
+/// Deletes the block files whose blocks are all at `height` or below, but never one that holds one
+/// of the last 288 blocks. A `height` above 1,000,000,000 is a time in seconds since 1970, and
+/// stands for the height of the first block that is at most two hours older.
 ///
 /// # Errors
-/// The chain is shorter than Core prunes, or than `height`; work is unfinished that needs blocks;
-/// the disk fails.
+/// The directory holds no blocks; the chain is too short to be pruned, or ends below `height`;
+/// unfinished work needs the blocks; the disk fails.
 pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();
@@ -33,7 +33,7 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
         }
         let node = open_node(&options, &disk, Coins::InPlace)?;
         refuse_unfinished(&disk, &options)?;
-        // A repair needs the blocks.
+        // This comes before blocks are deleted, since a repair needs them.
         let mut node = check_on_start(node, false, Watch::default())?;
         let height = height_of(&node, height)?;
         node.ledger.prune_up_to(&node.files, &node.tree, height)?;
@@ -41,7 +41,7 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
     })
 }
 
-/// The height that the user means.
+/// Returns the height that the user means by `given`, which may be a time.
 fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
     let (tip, after) = (node.tree.node(node.tip()).height, node.ledger.pruning.after());
     if tip < after {

@@ -1,4 +1,4 @@
-//! Taking the UTXO set back to a lower height.
+//! Takes the UTXO set back to a lower height.
 
 use std::time::Instant;
 
@@ -16,20 +16,19 @@ use apus_sync::start_check::check_on_start;
 use apus_sync::summary::Summary;
 use apus_sync::unfinished::{open_node, refuse_unfinished};
 
-/// Disconnects the blocks above `height`: the UTXO set is then the one at that height. Blocks,
-/// undo data and the block index stay, so that the next sync connects the same blocks again.
+/// Disconnects the blocks above `height`, so that the UTXO set is the one at that height. Blocks,
+/// undo data and the block index stay, and the next sync connects the same blocks again.
 ///
-/// When `stop` becomes true, the height reached so far is saved.
+/// If `stop` becomes true, saves the UTXO set at the height reached so far.
 ///
 /// # Errors
-/// There is no UTXO set, it is lower than `height`, or a block above `height` or its undo data is
-/// missing, in which case nothing has changed; work is unfinished that builds on the UTXO set; the
-/// disk fails.
+/// There is no UTXO set; the tip is below `height`; a block above `height` or its undo data is
+/// missing (nothing has changed then); unfinished work builds on the UTXO set; the disk fails.
 pub fn rewind(options: &Options, height: u32, watch: Watch) -> Result<Summary, SyncError> {
     rewind_on(&Disk::new(), options, height, watch)
 }
 
-/// [`rewind`] on the caller's disk, which may lose power in tests.
+/// Does the same as [`rewind`], on the caller's disk, which may lose power in tests.
 pub fn rewind_on(
     disk: &Disk,
     options: &Options,
@@ -43,7 +42,7 @@ pub fn rewind_on(
             let what = format!("{} holds no UTXO set to rewind", directory.display());
             return Err(SyncError::Input(what));
         }
-        // What is pruned may lie below.
+        // Pruned directories are allowed: the missing blocks may be below `height`.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let node = open_node(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;

@@ -1,4 +1,4 @@
-//! The state of a data directory, read without changing it.
+//! Reads the state of a data directory without changing it.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use apus_wire::Chain;
 /// The state of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The network's own directory.
+    /// The network's own directory inside the data directory.
     pub directory: PathBuf,
     /// The network.
     pub chain: Chain,
@@ -26,9 +26,9 @@ pub struct Status {
     pub height: u32,
     /// The UTXO set's best block.
     pub best_block: Hash,
-    /// Time in that block's header, in seconds since 1970.
+    /// Time in the best block's header, in seconds since 1970.
     pub time: u32,
-    /// Number of coins in the UTXO set, where it is known without counting them.
+    /// Number of coins in the UTXO set; `None` if it is not known without counting them.
     pub coins: Option<u64>,
     /// Height of the best header.
     pub headers: u32,
@@ -44,22 +44,23 @@ pub struct Status {
     pub pruned: bool,
     /// Work that was interrupted.
     pub unfinished: Vec<Unfinished>,
-    /// The second UTXO set, which bitcoind has loaded from a snapshot; all else is about the first.
+    /// The second UTXO set, which bitcoind has loaded from a snapshot; all other fields describe
+    /// the first.
     pub snapshot: Option<SnapshotStatus>,
-    /// Directories of UTXO sets that nobody uses, and that can be removed.
+    /// Directories of UTXO sets that neither Apus nor bitcoind uses, so that they can be removed.
     pub unused: Vec<PathBuf>,
 }
 
 /// The UTXO set that bitcoind has loaded from a snapshot and works with, while it validates the
-/// snapshot's base block with the other one.
+/// chain up to the snapshot's base block with the other set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotStatus {
     /// The base block, after which the snapshot's coins were unspent.
     pub base: Hash,
-    /// Height of the base block; `None` if no header of it is known.
+    /// Height of the base block; `None` if its header is not known.
     pub base_height: Option<u32>,
-    /// Height of the set's best block by now; `None` if it cannot be read, as after a flush of
-    /// bitcoind's that was cut short.
+    /// Height of the set's current best block; `None` if it is not known, for example because
+    /// bitcoind's flush was interrupted.
     pub height: Option<u32>,
 }
 
@@ -74,17 +75,17 @@ impl SnapshotStatus {
     }
 }
 
-/// Work that was interrupted and that the command which began it carries on.
+/// Interrupted work, which the command that began it continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfinished {
     /// A rebuild of the UTXO set.
     Rebuild {
-        /// Height of the best block of the new set so far.
+        /// Height of the new set's best block so far.
         height: u32,
     },
     /// A SwiftSync.
     SwiftSync {
-        /// Number of blocks that are done and saved, of any height.
+        /// Number of blocks that the saved work covers, of any height.
         blocks: u32,
     },
     /// A join.
@@ -92,7 +93,7 @@ pub enum Unfinished {
 }
 
 impl Unfinished {
-    /// How to carry the work on, for the user.
+    /// Returns advice for the user on how to continue the work.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Rebuild { .. } => "run `apus reindex` with the same options to continue",
@@ -112,8 +113,8 @@ impl Unfinished {
 /// mount, and other programs may read it at the same time.
 ///
 /// # Errors
-/// There is no such directory, a program that may write has it open, or a file in it cannot be
-/// right.
+/// The directory is missing, a program that may write to it has it open, or a file in it is
+/// damaged.
 pub fn status(options: &Options) -> Result<Status, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();

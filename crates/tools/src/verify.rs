@@ -1,4 +1,4 @@
-//! The blocks, undo data and UTXO set of a directory held against each other.
+//! Checks the blocks, undo data and UTXO set of a directory against each other.
 
 use std::time::Instant;
 
@@ -13,15 +13,15 @@ use apus_sync::unfinished::open_node;
 use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 
 /// Checks the last blocks of the active chain, their undo data and the UTXO set (Core's
-/// `verifychain`), and writes nothing: the directory may be on a read-only mount, pruned, and read
-/// by others meanwhile. Level 3 keeps [`Options::dbcache_bytes`] of coins in memory, and says how
-/// far it came with that.
+/// `verifychain`). Writes nothing: the directory may be pruned, on a read-only mount, and open in
+/// other programs that read it. Level 3 keeps about [`Options::dbcache_bytes`] of coins in memory;
+/// the report says how many blocks it could check with that.
 ///
-/// When `stop` becomes true, it ends with what it has found.
+/// If `stop` becomes true, returns what was found so far.
 ///
 /// # Errors
 /// The directory cannot be opened: it is in use or missing, or its index or its chainstate is
-/// damaged. Any other damage is no error, but in [`Verified::damage`].
+/// damaged. Any other damage is not an error, but is listed in [`Verified::damage`].
 pub fn verify(options: &Options, asked: Verify, watch: Watch) -> Result<Verified, SyncError> {
     remedy::naming(options, || {
         let (started, cpu) = (Instant::now(), cpu_time());

@@ -7,18 +7,19 @@ use apus_store::{BlockStatus, DataDir, DataDirOptions};
 use super::Place;
 use super::swift::Indexed;
 
-/// What the block index of a directory says.
+/// What a check of the block index finds in it.
 #[derive(PartialEq, Eq, Debug)]
 pub struct CheckedIndex {
     /// The lowest height from which every block is stored.
     pub from: u32,
-    /// The numbers of the blk files that are named.
+    /// The numbers of the blk files that the index names.
     pub files: BTreeSet<u32>,
     pub blocks: BTreeMap<Hash, Indexed>,
 }
 
-/// Panics unless the index holds together as Core's `CheckBlockIndex` wants it, and every block and
-/// all undo data that it names can be read and lie where the infos of files say that something is.
+/// Panics unless the block index is consistent, as Core's `CheckBlockIndex` demands, and every
+/// block and all undo data that it names can be read and lie where the infos of files say that
+/// there is something.
 #[track_caller]
 pub fn check_block_index(place: &Place) -> CheckedIndex {
     let options = DataDirOptions { read_only: true, prune: true, ..DataDirOptions::default() };

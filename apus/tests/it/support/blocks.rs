@@ -7,7 +7,7 @@ use apus_wire::{BlockView, Chain, Network, genesis_block};
 use bitcoin::block::Block;
 use bitcoin::hashes::Hash as _;
 
-/// The genesis block as the parent of others.
+/// Returns the genesis block as the parent of others.
 pub fn genesis_parent() -> Parent {
     let bytes = genesis_block(&Network::new(Chain::Regtest));
     let view = BlockView::parse(&bytes).unwrap();
@@ -15,35 +15,36 @@ pub fn genesis_parent() -> Parent {
     Parent::new(hash, 0, vec![view.header().time])
 }
 
-/// A valid block with a coinbase alone; other names make other blocks.
+/// Returns a valid block with a coinbase alone. Another name gives another block.
 pub fn block(parent: &Parent, name: &str) -> Block {
     Builder::block_on(parent).extra(name.as_bytes()).finish()
 }
 
-/// A block whose coinbase claims a satoshi too much, which only connecting it shows.
+/// Returns a block whose coinbase claims one satoshi too many, which only connecting it shows.
 pub fn greedy(parent: &Parent, name: &str) -> Block {
     let value = subsidy(parent.height + 1) + 1;
     Builder::block_on(parent).extra(name.as_bytes()).coinbase_value(value).finish()
 }
 
-/// `block` with another witness: the same hash, and a body that its header does not commit to.
+/// Returns `block` with another witness: it has the same hash, but its header does not commit to
+/// it.
 pub fn mutated(block: &Block) -> Block {
     let mut mutated = block.clone();
     mutated.txdata[0].input[0].witness = bitcoin::Witness::from_slice(&[[1u8; 32]]);
     mutated
 }
 
-/// The hash of a block.
+/// Returns the hash of a block.
 pub fn hash(block: &Block) -> Hash {
     Hash(block.block_hash().to_byte_array())
 }
 
-/// Blocks as they are stored.
+/// Returns the bytes of blocks.
 pub fn bytes<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<Vec<u8>> {
     blocks.into_iter().map(encode_block).collect()
 }
 
-/// A chain of `count` valid blocks on `parent`, and its last block as a parent.
+/// Returns a chain of `count` valid blocks on `parent`, and its last block as a parent.
 pub fn branch(parent: &Parent, name: &str, count: usize) -> (Vec<Block>, Parent) {
     let (mut blocks, mut tip) = (Vec::new(), parent.clone());
     for index in 0..count {

@@ -1,4 +1,4 @@
-//! Generated chains that several tests use, each made once for all tests of a process.
+//! Generated chains that several tests use. Each is made once for all tests of a process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
@@ -9,17 +9,17 @@ use apus_testchain::{Chain, Spec};
 /// of blocks after it, and the fork's seed.
 type Recipe = (u64, Option<(u32, u32, u64)>);
 
-/// 150 quiet blocks and 50 of about 20 kB, with every kind of script.
+/// Returns a chain of 150 quiet blocks and 50 of about 20 kB, with every kind of script.
 pub fn small(seed: u64) -> &'static Chain {
     made_once((seed, None))
 }
 
-/// The blocks of [`small`] up to `height`, then `blocks` others.
+/// Returns the blocks of [`small`] up to `height`, and then `blocks` others.
 pub fn small_fork(seed: u64, height: u32, blocks: u32, fork_seed: u64) -> &'static Chain {
     made_once((seed, Some((height, blocks, fork_seed))))
 }
 
-/// A chain that takes some seconds to check.
+/// Returns a chain that takes some seconds to check.
 pub fn long() -> &'static Chain {
     static LONG: LazyLock<Chain> = LazyLock::new(|| {
         Chain::new(Spec { empty_blocks_after: 0, ..Spec::mainnet_like(11, 120, 18_000_000) })
@@ -30,7 +30,7 @@ pub fn long() -> &'static Chain {
 fn made_once(recipe: Recipe) -> &'static Chain {
     type Made = Arc<OnceLock<&'static Chain>>;
     static CHAINS: LazyLock<Mutex<HashMap<Recipe, Made>>> = LazyLock::new(Mutex::default);
-    // The lock of all is not held while one is made, which takes a second or so.
+    // The lock of the map is not held while a chain is made, which takes a second or so.
     let cell = Arc::clone(CHAINS.lock().unwrap().entry(recipe).or_default());
     cell.get_or_init(|| {
         let chain = match recipe {

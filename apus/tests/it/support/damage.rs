@@ -1,4 +1,4 @@
-//! Damage to a data directory, of one kind and at one height.
+//! Does damage of one kind, at one height, to a data directory.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use super::swift::World;
 /// A kind of damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A bit of the block.
+    /// A bit of the block is flipped.
     Block,
-    /// A bit of its undo data, or of the checksum.
+    /// A bit of the block's undo data, or of its checksum, is flipped.
     Undo,
-    /// The amount of a coin that the block created.
+    /// A coin that the block created has another amount.
     Amount,
-    /// The height of such a coin.
+    /// A coin that the block created has another height.
     Height,
-    /// Whether a coinbase created it.
+    /// A coin that the block created has the wrong coinbase flag.
     Coinbase,
-    /// Its script.
+    /// A coin that the block created has another script.
     Script,
-    /// Such a coin is missing.
+    /// A coin that the block created is missing.
     Removed,
-    /// A coin that the block spent is there.
+    /// A coin that the block spent is in the UTXO set.
     Added,
 }
 

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex};
 use apus_disk::{Call, Disk, Hook};
 use rustix::io::Errno;
 
-/// Calls to the file system of one kind that fail.
+/// Calls of one kind to the file system that fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub call: Call,
-    /// The number of the first call that fails, of those of this kind, from 1.
+    /// The number of the first call that fails, among those of this kind, from 1.
     pub number: u64,
-    /// Whether all later ones fail, too.
+    /// Whether all later calls fail, too.
     pub lasts: bool,
     pub error: Errno,
 }
 
-/// Counts the calls to a disk, and makes some fail.
+/// Counts the calls to a disk, and makes some of them fail.
 #[derive(Default)]
 pub struct Faults {
     fault: Option<Fault>,
@@ -29,19 +29,19 @@ impl Faults {
         Arc::new(Self { fault: Some(fault), ..Self::default() })
     }
 
-    /// `disk` with these faults.
+    /// Returns `disk` with these faults.
     pub fn on(self: &Arc<Self>, disk: Disk) -> Disk {
         let faults = Arc::clone(self);
         let hook: Arc<Hook> = Arc::new(move |call, path| faults.ask(call, path));
         disk.with_hook(hook)
     }
 
-    /// Number of calls of each kind so far.
+    /// Returns the number of calls of each kind so far.
     pub fn counts(&self) -> BTreeMap<Call, u64> {
         self.counts.lock().unwrap().clone()
     }
 
-    /// The paths of the calls that failed.
+    /// Returns the paths of the calls that failed.
     pub fn failed(&self) -> Vec<PathBuf> {
         self.failed.lock().unwrap().clone()
     }

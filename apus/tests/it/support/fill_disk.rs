@@ -1,4 +1,4 @@
-//! A disk that is full from some moment on.
+//! Fills a disk at a chosen moment.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use apus_node::{Observer, Phase, Progress};
 /// An observer that fills a disk at the first report of a phase.
 pub struct FillDisk {
     phase: Phase,
-    /// The file that takes all room.
+    /// The file that takes all free space.
     path: PathBuf,
-    /// The height that is to be reached.
+    /// The lowest height at which the disk is filled.
     height: u32,
     /// Bytes that are left free.
     left: u64,
@@ -24,7 +24,7 @@ impl FillDisk {
         Self { phase, path, height: 0, left: 0, is_filled: AtomicBool::new(false) }
     }
 
-    /// The same, but not before this height, and with so many bytes left free.
+    /// Returns the same observer, but one that waits for a height and leaves `left` bytes free.
     pub fn at(self, height: u32, left: u64) -> Self {
         Self { height, left, ..self }
     }

@@ -21,7 +21,7 @@ const LOG_LINES: usize = 20;
 static CONNECTED: Once = Once::new();
 
 thread_local! {
-    /// What the engine logged last in this thread.
+    /// The last lines that the engine logged in this thread.
     static LOGGED: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -29,7 +29,7 @@ struct KeepLast;
 
 impl Log for KeepLast {
     fn log(&self, message: &str) {
-        // A thread that ends has no lines any more.
+        // A thread that is ending no longer has lines.
         let _ = LOGGED.try_with(|logged| {
             let mut logged = logged.borrow_mut();
             if logged.len() == LOG_LINES {
@@ -50,17 +50,17 @@ pub struct Verdict {
 
 /// Bitcoin Core's engine over a data directory.
 pub struct Judge {
-    // Dropped in this order.
+    // The fields are dropped in this order.
     manager: ChainstateManager,
     _context: Context,
     verdicts: Arc<Mutex<Vec<Verdict>>>,
 }
 
 impl Judge {
-    /// Opens the directory of `place`, or makes it. The engine verifies the last blocks in it.
+    /// Opens the directory of `place`, or creates it. The engine verifies the last blocks in it.
     ///
     /// # Errors
-    /// It refuses: what it logged last.
+    /// The last lines of the engine's log, if it refuses the directory.
     pub fn open(place: &Place) -> Result<Self, String> {
         // The connection lasts as long as the process.
         CONNECTED.call_once(|| std::mem::forget(Logger::new(KeepLast).unwrap()));
@@ -94,7 +94,7 @@ impl Judge {
     }
 
     /// Gives the engine a block. Returns the verdicts on it and on all blocks that the engine then
-    /// tries to connect. `None` if the bytes are no block.
+    /// tries to connect; `None` if the bytes are not a block.
     pub fn judge(&self, bytes: &[u8]) -> Option<Vec<Verdict>> {
         let block = Block::new(bytes).ok()?;
         self.verdicts.lock().unwrap().clear();
@@ -102,7 +102,7 @@ impl Judge {
         Some(std::mem::take(&mut self.verdicts.lock().unwrap()))
     }
 
-    /// Gives the engine a header, and returns the class of its fault if it has one.
+    /// Gives the engine a header. Returns the class of its fault, if it has one.
     pub fn judge_header(&self, bytes: &[u8]) -> Option<RuleClass> {
         let header = BlockHeader::new(&bytes[..80]).expect("80 bytes are a header");
         match self.manager.process_block_header(&header).expect("the engine works") {
@@ -111,7 +111,7 @@ impl Judge {
         }
     }
 
-    /// The height and hash of the tip.
+    /// Returns the height and hash of the tip.
     pub fn tip(&self) -> (u32, Hash) {
         let chain = self.manager.active_chain();
         let tip = chain.tip();

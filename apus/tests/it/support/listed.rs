@@ -18,12 +18,12 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// All of them.
+    /// Returns all listed chains.
     pub fn all() -> [Self; 3] {
         [chain_110(), chain_200(), chain_299()].map(Self::of)
     }
 
-    /// The chain of the functional tests, which has payments.
+    /// Returns the chain of Core's functional tests, which has payments.
     pub fn with_payments() -> Self {
         Self::of(chain_299())
     }
@@ -34,17 +34,17 @@ impl Listed {
         Self { world: World::new(Network::Regtest, blocks), chain }
     }
 
-    /// Height of the base block.
+    /// Returns the height of the base block.
     pub fn height(&self) -> u32 {
         self.world.height()
     }
 
-    /// As many empty blocks that follow the base block.
+    /// Returns `count` empty blocks that follow the base block.
     pub fn more(&self, count: usize) -> Vec<Vec<u8>> {
         self.chain.more(count)
     }
 
-    /// The block at `height` as the parent of others.
+    /// Returns the block at `height` as the parent of others.
     pub fn parent(&self, height: u32) -> Parent {
         let up_to = &self.world.blocks[..=height as usize];
         let first = up_to.len().saturating_sub(11);
@@ -55,15 +55,16 @@ impl Listed {
         Parent::new(header(&up_to[height as usize]).block_hash(), height, times)
     }
 
-    /// A fresh directory with the snapshot loaded, and the blocks up to the base block in a file.
+    /// Returns a new directory with the snapshot loaded, and a file of the blocks up to the base
+    /// block.
     pub fn loaded(&self) -> (Place, PathBuf) {
         let place = self.world.place();
         let blocks = self.load_into(&place);
         (place, blocks)
     }
 
-    /// Loads the snapshot into a directory, with the headers of a file of the blocks up to the base
-    /// block, which it returns.
+    /// Loads the snapshot into a directory, with the headers from a file of the blocks up to the
+    /// base block. Returns that file.
     pub fn load_into(&self, place: &Place) -> PathBuf {
         let (_made, out) = self.with_snapshot();
         let blocks = place.write("blocks", &self.world.blocks);
@@ -74,7 +75,8 @@ impl Listed {
         blocks
     }
 
-    /// A directory that was synced in order up to the base block, and the snapshot made of it.
+    /// Returns a directory that was synced in order up to the base block, and the snapshot made of
+    /// it.
     pub fn with_snapshot(&self) -> (Place, PathBuf) {
         let place = self.world.in_order();
         let out = place.root().join("utxo.dat");

@@ -37,7 +37,7 @@ use apus_wire::{Chain, Network, genesis_block};
 
 pub use apus_testdata::{blocks_of, data, shared};
 
-/// Blocks framed as in a blk file.
+/// Returns blocks framed as in a blk file.
 pub fn framed<'a>(network: &Network, blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for block in blocks {
@@ -48,26 +48,26 @@ pub fn framed<'a>(network: &Network, blocks: impl IntoIterator<Item = &'a Vec<u8
     bytes
 }
 
-/// The regtest chain of 206 blocks, genesis first.
+/// Returns the regtest chain of 206 blocks, genesis first.
 pub fn regtest_chain() -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&Network::new(Chain::Regtest))];
     blocks.extend(blocks_of(&data("regtest-1-206.dat")));
     blocks
 }
 
-/// All blocks of a generated chain, genesis first.
+/// Returns all blocks of a generated chain, genesis first.
 pub fn with_genesis(chain: &apus_testchain::Chain) -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&Network::new(Chain::Regtest))];
     blocks.extend(chain.blocks().map(<[u8]>::to_vec));
     blocks
 }
 
-/// The hash of a block.
+/// Returns the hash of a block.
 pub fn hash_of(block: &[u8]) -> Hash {
     apus_hash::sha256d(&block[..80])
 }
 
-/// A temporary directory for a data directory and whatever else a test writes.
+/// A temporary directory for a data directory and the other files of a test.
 pub struct Place {
     root: tempfile::TempDir,
     pub network: Network,
@@ -86,12 +86,12 @@ impl Place {
         self.root.path().join("datadir")
     }
 
-    /// The network's own directory inside the data directory.
+    /// Returns the network's own directory inside the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir().join(self.network.subdirectory)
     }
 
-    /// Another place with a copy of the data directory.
+    /// Returns another place with a copy of the data directory.
     pub fn copy(&self) -> Self {
         let copy = Self::new(self.network.chain);
         copy_dir(&self.datadir(), &copy.datadir()).unwrap();
@@ -105,7 +105,7 @@ impl Place {
         path
     }
 
-    /// Options that check every script.
+    /// Returns options that check every script.
     pub fn options(&self) -> Options {
         let mut options = Options::new(self.datadir(), self.network.clone());
         options.assumevalid = AssumeValid::Nothing;
@@ -134,7 +134,7 @@ impl Place {
         tools::txoutset_info(&self.options(), hash, Watch::default()).unwrap().unwrap()
     }
 
-    /// The index and the files of the data directory's blocks.
+    /// Returns the index and the files of the data directory's blocks.
     pub fn blocks(&self) -> (BlockIndex, BlockFiles) {
         let disk = Disk::new();
         let options = DataDirOptions::default();
@@ -143,20 +143,20 @@ impl Place {
         (index, files)
     }
 
-    /// The order-independent hash of the UTXO set, and the number of coins.
+    /// Returns the order-independent hash of the UTXO set, and the number of coins.
     pub fn muhash(&self) -> (String, u64) {
         let stats = self.stats(UtxoHash::MuHash);
         (stats.hash.unwrap().1.to_string(), stats.txouts)
     }
 }
 
-/// Says that a test is skipped, and why.
+/// Prints that a test is skipped, and why.
 pub fn note_skipped(test: &str, why: &str) {
-    // Past the capture of what a passing test prints, so that whoever runs it sees this.
+    // This bypasses the capture of a passing test's output, so that it is seen.
     std::io::stderr().write_all(format!("skipped {test}: {why}\n").as_bytes()).unwrap();
 }
 
-/// The path of the last table in a database's directory.
+/// Returns the path of the last table in a database's directory.
 pub fn first_table(dir: &Path) -> PathBuf {
     let mut tables: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()

@@ -1,6 +1,6 @@
-//! A model of a chain's UTXO set, found by playing the blocks into a map with the `bitcoin` crate:
-//! slow, plain, and without Apus' code except for the encoding of undo data and hints. Tests
-//! compare its hints and undo data with Apus', and damage them.
+//! A model of a chain's UTXO set, made by applying the blocks to a map with the `bitcoin` crate:
+//! slow, simple, and without Apus's code except for the encoding of undo data and hints. Tests
+//! compare its hints and undo data with those of Apus, and damage them.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use bitcoin::OutPoint;
 pub struct Output {
     /// Whether the output can be spent at all.
     pub spendable: bool,
-    /// The height of the block that spends it.
+    /// The height of the block that spends the output.
     pub spent_at: Option<u32>,
 }
 
@@ -26,17 +26,18 @@ pub struct Deeds {
     pub undo: Vec<Vec<Coin>>,
 }
 
-/// A chain's blocks, genesis first.
+/// The outputs and spent coins of a chain's blocks, genesis first.
 #[derive(Clone)]
 pub struct Model {
     pub blocks: Vec<Deeds>,
 }
 
-/// The indices of one block that are hinted, and how many outputs are counted.
+/// The indices of a block's unspent outputs, and how many outputs are counted.
 pub type Hinted = (Vec<u32>, u32);
 
 impl Model {
-    /// Plays blocks, genesis first. An output that does not exist is spent as a coin without value.
+    /// Applies blocks, genesis first. An output that does not exist is spent as a coin without
+    /// value.
     pub fn of(blocks: &[Vec<u8>]) -> Self {
         let mut played = vec![Deeds::default()];
         let mut coins: HashMap<OutPoint, (Coin, u32, usize)> = HashMap::new();
@@ -79,7 +80,7 @@ impl Model {
         self.blocks.len() as u32 - 1
     }
 
-    /// The outputs of each block from 1 to `height` that are unspent at `height`.
+    /// Returns the outputs of each block from 1 to `height` that are unspent at `height`.
     pub fn hints(&self, height: u32, numbering: Numbering) -> Vec<Hinted> {
         let of_block = |deeds: &Deeds| {
             let counted = |output: &&Output| numbering == Numbering::All || output.spendable;
@@ -93,18 +94,18 @@ impl Model {
         self.blocks[1..=height as usize].iter().map(of_block).collect()
     }
 
-    /// The bytes of a hints file for `height`.
+    /// Returns the bytes of a hints file for `height`.
     pub fn hints_file(&self, height: u32, format: Format) -> Vec<u8> {
         encode(&self.hints(height, format.numbering()), format)
     }
 
-    /// A block's undo data.
+    /// Returns a block's undo data.
     pub fn undo(&self, height: u32) -> Vec<u8> {
         encode_undo(&self.blocks[height as usize].undo)
     }
 }
 
-/// A hints file with these hints of the blocks from height 1 on.
+/// Returns the bytes of a hints file with these hints of the blocks from height 1 on.
 pub fn encode(blocks: &[Hinted], format: Format) -> Vec<u8> {
     let encoder = encoder(format);
     let mut bytes = Vec::new();
@@ -122,7 +123,7 @@ pub fn encode(blocks: &[Hinted], format: Format) -> Vec<u8> {
     bytes
 }
 
-/// The undo data that consists of these coins.
+/// Returns the undo data with these coins of each transaction.
 pub fn encode_undo(txs: &[Vec<Coin>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_compact_size(&mut bytes, txs.len() as u64);

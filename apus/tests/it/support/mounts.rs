@@ -1,5 +1,4 @@
-//! Small disks, overlays and read-only mounts for one test, which the rest of the machine does
-//! not see.
+//! Small disks, overlays and read-only mounts that only one test can see.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,7 +10,7 @@ use super::program::{stderr, stdout};
 /// Runs a shell script in `dir` that may mount file systems; it ends at the first command that
 /// fails. `$apus` is the program, and `variables` are further names with paths.
 ///
-/// `None`, with the reason on standard error, where a process of this user may mount nothing.
+/// Returns `None` if processes of this user cannot mount anything, and prints the reason.
 pub fn run_with_mounts(dir: &Path, variables: &[(&str, &Path)], script: &str) -> Option<Output> {
     if !may_mount() {
         let test = std::thread::current().name().unwrap_or_default().to_string();
@@ -25,8 +24,8 @@ pub fn run_with_mounts(dir: &Path, variables: &[(&str, &Path)], script: &str) ->
 /// The environment variable with the directory of a small disk.
 const SMALL: &str = "APUS_TEST_SMALL_DISK";
 
-/// Runs the ignored test `name` in a process of its own that has a small disk, of so many MiB, and
-/// whose end has to be good. Nothing happens, and that is noted, where nobody may mount.
+/// Runs the ignored test `name` in a process of its own with a small disk of `mib` MiB, and panics
+/// unless it passes. If processes of this user cannot mount anything, does nothing and says so.
 pub fn run_on_small_disk(mib: u32, name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
@@ -39,12 +38,12 @@ pub fn run_on_small_disk(mib: u32, name: &str) {
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 }
 
-/// The small disk of a process that [`run_on_small_disk`] has started.
+/// Returns the small disk of a process that [`run_on_small_disk`] has started.
 pub fn small_disk() -> Option<PathBuf> {
     std::env::var_os(SMALL).map(PathBuf::from)
 }
 
-/// Whether a process may mount a file system that it alone sees.
+/// Returns whether a process can mount a file system that only it can see.
 fn may_mount() -> bool {
     static MAY_MOUNT: OnceLock<bool> = OnceLock::new();
     *MAY_MOUNT.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! What a way of syncing comes to, for comparison with another way: the summary, the UTXO set, the
-//! block index and the undo data. Where things are in the files does not count.
+//! The outcome of a sync, for comparison with that of another method: the summary, the UTXO set,
+//! the block index and the undo data. Where things lie in the files does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use apus_tools::{UtxoHash, UtxoStats};
 use super::Place;
 use super::swift::{Indexed, try_sync_with};
 
-/// How a run ended, and what the data directory then held.
+/// How a run ended, and what the data directory holds after it.
 pub struct Outcome {
     pub summary: Summary,
     pub coins: UtxoStats,
@@ -23,25 +23,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What `summary` says, and what the directory holds.
+    /// Returns the outcome of a run with this summary, and what the directory holds.
     pub fn of(place: &Place, summary: Summary) -> Self {
         let coins = place.stats(UtxoHash::HashSerialized3);
         let muhash = place.muhash().0;
         Self { summary, coins, muhash, index: place.index(), undo: place.undo() }
     }
 
-    /// The outcome of a sync in `place`.
+    /// Syncs in `place`, and returns the outcome.
     pub fn of_sync(place: &Place, options: &Options, sources: &[PathBuf]) -> Self {
         let summary = try_sync_with(options, sources).unwrap();
         Self::of(place, summary)
     }
 
-    /// The height of the tip.
+    /// Returns the height of the tip.
     pub fn height(&self) -> u32 {
         self.summary.height
     }
 
-    /// The blocks that were refused, each with the reason.
+    /// Returns the blocks that were refused, each with the reason.
     pub fn refusals(&self) -> Vec<(Option<Hash>, String)> {
         let refusals = self.summary.refusals.iter();
         let mut refusals: Vec<_> = refusals.map(|r| (r.block, r.reason.clone())).collect();
@@ -49,7 +49,7 @@ impl Outcome {
         refusals
     }
 
-    /// Panics unless both runs came to the same.
+    /// Panics unless both runs have the same outcome.
     #[track_caller]
     pub fn assert_same(&self, other: &Self, what: &str) {
         let (our, their) = (&self.summary, &other.summary);
@@ -62,7 +62,7 @@ impl Outcome {
         self.assert_holds_same(other, what);
     }
 
-    /// Panics unless both directories hold the same, however they came to it.
+    /// Panics unless both directories hold the same, however they were synced.
     #[track_caller]
     pub fn assert_holds_same(&self, other: &Self, what: &str) {
         let tip = |outcome: &Self| (outcome.coins.height, outcome.coins.best_block);
@@ -79,8 +79,8 @@ impl Outcome {
     }
 }
 
-/// Panics unless two block indexes are the same but for the bytes of failed blocks: a join has
-/// stored those after the fault, and a sync in order has not.
+/// Panics unless two block indexes are the same except for the bytes of failed blocks: a join has
+/// stored those after the invalid block, and a sync in order has not.
 #[track_caller]
 fn assert_same_index(ours: &BTreeMap<Hash, Indexed>, theirs: &BTreeMap<Hash, Indexed>, what: &str) {
     let hashes: BTreeSet<&Hash> = ours.keys().chain(theirs.keys()).collect();
@@ -99,12 +99,12 @@ fn without_failed_bytes((height, status, tx_count): Indexed) -> Indexed {
 }
 
 impl Place {
-    /// Options for a sync in order that checks every script.
+    /// Returns options for a sync in order that checks every script.
     pub fn in_order(&self) -> Options {
         Options { method: Some(Method::InOrder), ..self.options() }
     }
 
-    /// Options for a join up to the tip that checks every script.
+    /// Returns options for a join up to the tip that checks every script.
     pub fn join(&self) -> Options {
         Options { method: Some(Method::Join), join_depth: 0, ..self.options() }
     }

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A port of this machine that nobody uses; another one each time. The system gives those from
-/// 32768 up to whoever asks for any, such as the servers of other tests.
+/// Returns a local port that is free, a different one each time. It is below 32768, since the
+/// system hands out those above to servers that ask for any port, such as those of other tests.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + (std::process::id() % 15_000) as u16;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use apus_disk::{Disk, PowerCut};
 use apus_testchain::{every, rounds};
 
-/// Some of the changes to the disk whose numbers are in `range`, every n-th by `default`, each with
-/// a power cut there: by turns one after which nothing unsynced is left, and a torn one. With
-/// `APUS_TEST_ROUNDS=N`, N times as many; with more than n, both at every change.
+/// Returns power cuts at some of the changes to the disk whose numbers are in `range`, every
+/// `default`-th: by turns one after which nothing unsynced is left, and a torn one. With
+/// `APUS_TEST_ROUNDS=N`, at N times as many changes; with N above `default`, both at every change.
 pub fn power_cuts(range: RangeInclusive<u64>, default: u64) -> impl Iterator<Item = Arc<PowerCut>> {
     let both = rounds(1) > default;
     range.step_by(every(default)).zip(0..).flat_map(move |(cut_at, number): (u64, u64)| {
@@ -15,13 +15,13 @@ pub fn power_cuts(range: RangeInclusive<u64>, default: u64) -> impl Iterator<Ite
     })
 }
 
-/// A disk whose changes are counted, and what counts them.
+/// Returns a disk whose changes are counted, and the counter.
 pub fn counted() -> (Disk, Arc<PowerCut>) {
     let counter = Arc::new(PowerCut::at(u64::MAX));
     (Disk::with_power_cut(Arc::clone(&counter)), counter)
 }
 
-/// A disk whose power fails so.
+/// Returns a disk with this power cut.
 pub fn failing(power: &Arc<PowerCut>) -> Disk {
     Disk::with_power_cut(Arc::clone(power))
 }

@@ -1,4 +1,4 @@
-//! The program `apus` as its users run it: started, signalled, and held to what it prints.
+//! The program `apus` as its users run it: starts it, signals it, and checks what it prints.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,12 +9,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Place;
 use super::waiting::LIMIT;
 
-/// The program, without arguments.
+/// Returns the program, without arguments.
 pub fn program() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin("apus"))
 }
 
-/// The program with these arguments, on the data directory and the network of `place`.
+/// Returns the program with these arguments, on the data directory and the network of `place`.
 pub fn program_on(place: &Place, args: &[&str]) -> Command {
     let mut command = program();
     command.args(args).args(["--chain", place.network.chain.name()]);
@@ -22,7 +22,7 @@ pub fn program_on(place: &Place, args: &[&str]) -> Command {
     command
 }
 
-/// The output of [`program_on`], run to its end.
+/// Runs [`program_on`] to its end, and returns its output.
 pub fn apus(place: &Place, args: &[&str]) -> Output {
     program_on(place, args).output().unwrap()
 }
@@ -85,7 +85,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Panics unless the program ended with this exit status, without a panic, and standard error
+/// Panics unless the program ended with this exit status and without a panic, and standard error
 /// holds all of the words.
 #[track_caller]
 pub fn assert_ends(output: &Output, code: i32, words: &[&str]) {

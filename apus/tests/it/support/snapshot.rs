@@ -1,4 +1,4 @@
-//! UTXO snapshots in tests: read, made of a chain that is played, and written with faults.
+//! UTXO snapshots in tests: read, made from a chain's blocks, and written with faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::hash_of;
 /// The length of a snapshot's head: `utxo`, ff, version, magic, base block, number of coins.
 const HEAD_BYTES: usize = 51;
 
-/// What a snapshot file holds, read on two threads.
+/// Returns the description of a snapshot file, read on two threads.
 pub fn snapshot_info(path: &Path) -> Result<SnapshotInfo, SyncError> {
     tools::snapshot_info(path, 2, Watch::default()).map(Option::unwrap)
 }
@@ -26,7 +26,7 @@ pub fn snapshot_info(path: &Path) -> Result<SnapshotInfo, SyncError> {
 pub struct Snapshot {
     pub magic: [u8; 4],
     pub base: Hash,
-    /// The number of coins in the head.
+    /// The number of coins that the head states.
     pub count: u64,
     /// The coins in the order of the file.
     pub coins: Vec<(OutPoint, Coin)>,
@@ -35,7 +35,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads a file that is well-formed.
+    /// Reads a well-formed file.
     pub fn parse(bytes: &[u8]) -> Self {
         assert_eq!(bytes[..7], *b"utxo\xff\x02\x00");
         let mut cursor = Cursor::at(bytes, 7);
@@ -54,7 +54,7 @@ impl Snapshot {
         Self { magic, base, count, coins, tail: Vec::new() }
     }
 
-    /// The snapshot that fits blocks, genesis first, whether or not they are valid.
+    /// Returns the snapshot that fits blocks, genesis first, whether or not they are valid.
     pub fn of_blocks(network: &Network, blocks: &[Vec<u8>]) -> Self {
         let height = blocks.len() as u32 - 1;
         let coins: Vec<_> = play(blocks, height).0.into_iter().collect();
@@ -62,7 +62,7 @@ impl Snapshot {
         Self { magic: network.magic, base, count, coins, tail: Vec::new() }
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = b"utxo\xff\x02\x00".to_vec();
         bytes.extend(self.magic);
@@ -80,21 +80,21 @@ impl Snapshot {
         bytes
     }
 
-    /// The coins by outpoint.
+    /// Returns the coins by outpoint.
     pub fn by_outpoint(&self) -> BTreeMap<OutPoint, Coin> {
         self.coins.iter().cloned().collect()
     }
 }
 
-/// The UTXO set at a height, found by playing the blocks, genesis first, into a map.
+/// Returns the UTXO set at a height, made by applying the blocks, genesis first, to a map.
 pub fn unspent_at(blocks: &[Vec<u8>], height: u32) -> BTreeMap<OutPoint, Coin> {
     let (coins, is_valid) = play(blocks, height);
     assert!(is_valid, "every input spends a coin that is there");
     coins
 }
 
-/// What blocks leave unspent up to a height, genesis first, if it does not matter that some spend
-/// an output before it is made, or one that never is; and whether none does.
+/// Returns the outputs that blocks, genesis first, leave unspent at a height, even if some of them
+/// spend an output before it is created or one that does not exist; and whether no block does that.
 pub fn play(blocks: &[Vec<u8>], height: u32) -> (BTreeMap<OutPoint, Coin>, bool) {
     let (mut coins, mut early, mut is_valid) = (BTreeMap::new(), BTreeSet::new(), true);
     for (height, bytes) in (0..=height).zip(blocks).skip(1) {

@@ -1,4 +1,4 @@
-//! SwiftSync in tests: chains with their hints, sources in Core's layout, and runs of each mode.
+//! SwiftSync in tests: chains with their hints, sources in Core's layout, and runs in each mode.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum Mode {
 
 pub const MODES: [Mode; 2] = [Mode::AssumeValid, Mode::Full];
 
-/// A chain of many small blocks with every kind of output.
+/// Returns a chain of many small blocks with every kind of output.
 pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
     Chain::new(Spec {
         seed,
@@ -42,7 +42,7 @@ pub fn small_chain(seed: u64, busy_blocks: u32, busy_bytes: u64) -> Chain {
     })
 }
 
-/// Blocks, genesis first, and the model that was found by playing them.
+/// A chain's blocks, genesis first, and the model made by applying them.
 pub struct World {
     pub network: Network,
     pub blocks: Vec<Vec<u8>>,
@@ -75,7 +75,7 @@ impl World {
         Place::new(self.network)
     }
 
-    /// A directory that was synced in order.
+    /// Returns a directory that was synced in order.
     pub fn in_order(&self) -> Place {
         let place = self.place();
         let summary = place.sync(&[place.write("blocks", &self.blocks)]);
@@ -84,21 +84,22 @@ impl World {
         place
     }
 
-    /// Writes right hints for a height next to the data directory.
+    /// Writes correct hints for a height next to the data directory.
     pub fn write_hints(&self, place: &Place, height: u32) -> PathBuf {
         let bytes = self.model.hints_file(height, Format::Bip456);
         place.write_bytes(&format!("{height}.hints"), &bytes)
     }
 
-    /// A source in Core's layout: a blk file with all blocks in this order of heights, and a rev
-    /// file with their undo data in the order of height.
+    /// Writes a source in Core's layout: a blk file with all blocks in this order of heights, and a
+    /// rev file with their undo data in order of height.
     pub fn write_source(&self, place: &Place, name: &str, order: &[usize]) -> PathBuf {
         let undo = (1..=self.height()).map(|height| self.model.undo(height));
         let records = (1..=self.height()).zip(undo).collect::<Vec<_>>();
         self.write_source_with(place, name, order, &records)
     }
 
-    /// The same with this undo data, given with its height, in this order.
+    /// Writes the same source as [`World::write_source`], but with this undo data, each with its
+    /// height, in this order.
     pub fn write_source_with(
         &self,
         place: &Place,
@@ -118,7 +119,8 @@ impl World {
         dir
     }
 
-    /// The sources for a mode: all blocks in this order of heights, in full mode with undo data.
+    /// Writes the sources for a mode: all blocks in this order of heights, and in full mode their
+    /// undo data.
     pub fn sources(&self, place: &Place, mode: Mode, order: &[usize]) -> Vec<PathBuf> {
         vec![match mode {
             Mode::AssumeValid => place.write("blocks", order.iter().map(|at| &self.blocks[*at])),
@@ -126,12 +128,12 @@ impl World {
         }]
     }
 
-    /// The heights of all blocks, ascending.
+    /// Returns the heights of all blocks, ascending.
     pub fn file_order(&self) -> Vec<usize> {
         (0..self.blocks.len()).collect()
     }
 
-    /// The heights of all blocks in random order.
+    /// Returns the heights of all blocks in random order.
     pub fn shuffled(&self, seed: u64) -> Vec<usize> {
         let (mut order, mut rng) = (self.file_order(), Rng::new(seed, 0));
         for i in (1..order.len()).rev() {
@@ -140,7 +142,8 @@ impl World {
         order
     }
 
-    /// The options of a SwiftSync in a mode. In assumevalid mode the chain's tip is assumed valid.
+    /// Returns the options of a SwiftSync in a mode. In assumevalid mode the chain's tip is assumed
+    /// valid.
     pub fn options(&self, place: &Place, mode: Mode, hints: &Path) -> Options {
         let mut options = place.options();
         options.hints = Some(hints.to_path_buf());
@@ -161,7 +164,7 @@ impl World {
         try_sync_with(&self.options(place, mode, hints), sources)
     }
 
-    /// A fresh directory, synced with right hints for `height`.
+    /// Returns a new directory, synced with correct hints for `height`.
     pub fn swift(&self, mode: Mode, height: u32) -> Place {
         let place = self.place();
         let hints = self.write_hints(&place, height);
@@ -172,7 +175,7 @@ impl World {
     }
 }
 
-/// A record of a rev file: magic, length, undo data, checksum with the parent's hash.
+/// Returns a record of a rev file: magic, length, undo data, checksum with the parent's hash.
 pub fn frame_undo(magic: &[u8; 4], prev: &Hash, payload: &[u8]) -> Vec<u8> {
     let mut record = magic.to_vec();
     record.extend_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -201,19 +204,19 @@ impl Place {
         path
     }
 
-    /// The directory for what an unfinished SwiftSync has saved.
+    /// Returns the directory with the saved work of an unfinished SwiftSync.
     pub fn swift_dir(&self) -> PathBuf {
         self.network_dir().join(SWIFTSYNC_DIRECTORY)
     }
 
-    /// The block index without positions in files.
+    /// Returns the block index without positions in files.
     pub fn index(&self) -> BTreeMap<Hash, Indexed> {
         let (index, _) = self.blocks();
         let entries = index.entries.into_iter();
         entries.map(|e| (e.hash, (e.height, e.record.status, e.record.tx_count))).collect()
     }
 
-    /// The undo data of all blocks that have it.
+    /// Returns the undo data of all blocks that have it.
     pub fn undo(&self) -> BTreeMap<Hash, Vec<u8>> {
         let (index, files) = self.blocks();
         let with_undo = index.entries.iter().filter_map(|e| Some((e, e.undo_pos()?)));
@@ -221,8 +224,8 @@ impl Place {
         with_undo.map(|(entry, pos)| (entry.hash, read(pos, entry))).collect()
     }
 
-    /// Cuts the space that is reserved in block and undo files, in steps of 16 MiB, so that tests
-    /// do not copy it again and again. A directory with genesis alone has no undo file.
+    /// Cuts off the space that block and undo files reserve in steps of 16 MiB, so that tests do
+    /// not copy it again and again. A directory with genesis alone has no undo file.
     pub fn shrink(&self) {
         for name in ["blk00000.dat", "rev00000.dat"] {
             let path = self.network_dir().join("blocks").join(name);

@@ -1,4 +1,4 @@
-//! All rules that a block's bytes can be held against without a coin.
+//! All rules that a block can be checked against without coins.
 
 use apus_chain::Tree;
 use apus_rules::{
@@ -14,20 +14,20 @@ use crate::sources::BlockBytes;
 /// What is known of a block's bytes before they are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum History {
-    /// They passed [`check_bytes`] before they were stored.
+    /// The bytes passed [`check_bytes`] before they were stored.
     CheckedBefore,
-    /// Nothing is known of them.
+    /// Nothing is known of the bytes.
     New,
-    /// Nothing is known of them, but that their peer was asked to leave witnesses out.
+    /// Nothing is known of the bytes, except that the peer was asked to leave out witnesses.
     Stripped,
 }
 
 /// Parses a block and checks all rules that need no coins.
 ///
-/// A new block that breaks a rule of [`check_block`] counts as damaged, not as invalid: only these
-/// bytes are bad, and not the block's hash, since the hashes of two transactions can pass for one
-/// transaction of 64 bytes, with the same merkle root. Core's `ProcessNewBlock` does not remember
-/// such a block either.
+/// A new block that breaks a rule of [`check_block`] counts as damaged, not as invalid: the bytes
+/// are bad, but the block with this hash may be valid, since two transaction hashes can pass for
+/// one transaction of 64 bytes, with the same merkle root. Core's `ProcessNewBlock` does not
+/// remember such a block either.
 pub fn check_bytes(
     tree: &Tree,
     step: Step,
@@ -37,8 +37,7 @@ pub fn check_bytes(
     check_view(tree, step, history, parse(tree, step, bytes)?)
 }
 
-/// Parses the bytes that are to be the block of a step, and checks that they are by the hash of
-/// their header.
+/// Parses the bytes that should be the block of a step, and checks the hash of their header.
 pub fn parse(tree: &Tree, step: Step, bytes: BlockBytes) -> Result<BlockView<BlockBytes>, Fault> {
     let hash = tree.node(step.id).hash;
     let view = BlockView::parse(bytes)
@@ -49,7 +48,7 @@ pub fn parse(tree: &Tree, step: Step, bytes: BlockBytes) -> Result<BlockView<Blo
     }
 }
 
-/// [`check_bytes`] of a parsed block.
+/// Checks a parsed block as [`check_bytes`] does.
 pub fn check_view(
     tree: &Tree,
     step: Step,
@@ -74,7 +73,7 @@ pub fn check_view(
     Ok(block)
 }
 
-/// Whether a broken rule makes the block invalid, or only this copy of it bad.
+/// Returns the fault for a broken rule: the block is invalid, or only this copy is bad.
 fn fault(step: Step, error: RuleError) -> Fault {
     match error.condemns_hash() {
         true => Fault::Rule(step, error),

@@ -1,10 +1,11 @@
-//! What is done to one block, by every method of syncing.
+//! One block, with any method of syncing.
 //!
-//! [`Shared::checked`](crate::shared::Shared::checked) reads it and checks all rules that need no coins;
-//! [`prepare::Prepared`] lays out which coins it spends and creates; with the coins that it spends,
-//! [`validate::Validation`] checks the rest, its scripts by [`scripts::ScriptChecker`], and encodes
-//! the undo data. A [`script_difference`] between Core's engine and the fast path takes the latter out of
-//! use. Nothing here knows where coins come from, or in which order blocks do.
+//! [`Shared::checked`](crate::shared::Shared::checked) reads a block and checks all rules that need
+//! no coins; [`prepare::Prepared`] lays out the coins that it spends and creates; given the coins
+//! that it spends, [`validate::Validation`] checks the other rules, the scripts with
+//! [`scripts::ScriptChecker`], and encodes the undo data. Once there is a [`script_difference`]
+//! between the fast path and Core's engine, Core's engine alone checks scripts. Nothing here knows
+//! where coins come from, or the order of blocks.
 
 pub mod check;
 pub mod prepare;

@@ -1,7 +1,8 @@
-//! The coins of one block: which it needs from outside, and which it creates for other blocks.
+//! The coins of one block: those that it spends from outside, and those that it creates for other
+//! blocks.
 //!
-//! Outputs that are spent inside their own block (about a tenth) are found here and concern nobody
-//! else.
+//! Outputs that are spent in their own block (about a tenth) are matched here, and never reach the
+//! UTXO set.
 
 use apus_coins::Coin;
 use apus_hash::Hash;
@@ -11,31 +12,31 @@ use hashbrown::HashMap;
 
 use crate::sources::BlockBytes;
 
-/// A block that passed all rules without coins, with the coins that it spends and creates.
+/// A block that has passed all rules that need no coins, with the coins that it spends and creates.
 pub struct Prepared {
-    /// The block, which has passed all rules that need no coins.
+    /// The checked block.
     pub block: CheckedBlock<BlockBytes>,
-    /// Its height.
+    /// The height of the block.
     pub height: u32,
-    /// For every input but the coinbase's, in order, where its coin comes from.
+    /// Where the coin of each input comes from, in order, without the coinbase's input.
     pub sources: Vec<CoinSource>,
-    /// The outpoints that the block spends and did not create, in the order of its inputs.
+    /// The outpoints that the block spends but does not create, in the order of its inputs.
     pub external: Vec<OutPoint>,
-    /// The coins that it creates and does not spend itself, the coinbase's first.
+    /// The coins that the block creates and does not spend itself, those of the coinbase first.
     pub created: Vec<(OutPoint, Coin)>,
-    /// The number of coins in `created` that are the coinbase's.
+    /// The number of coins in `created` that the coinbase creates.
     pub created_by_coinbase: usize,
-    /// The first input that spends an output of its own block which is not there: it never was, was
-    /// spent already, or comes later in the block.
+    /// The first input that spends an output of its own block that is not there: it never existed,
+    /// is spent already, or comes later in the block.
     pub missing_inside: Option<MissingCoin>,
 }
 
 /// An input without a coin to spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingCoin {
-    /// The position in the block of the transaction that spends it.
+    /// The position in the block of the transaction with this input.
     pub tx: usize,
-    /// What it spends.
+    /// The outpoint that the input spends.
     pub outpoint: OutPoint,
 }
 
@@ -84,8 +85,8 @@ impl Prepared {
         Self { height, sources, external, created, created_by_coinbase, missing_inside, block }
     }
 
-    /// A block of which it is known where the coin of each input comes from, and that all are
-    /// there. What it spends and creates is left out, since nobody looks it up.
+    /// Returns a block whose inputs are known to have coins, from these `sources`. `external` and
+    /// `created` are left empty, since they are not needed.
     pub fn of_sources(
         block: CheckedBlock<BlockBytes>,
         height: u32,
@@ -96,14 +97,14 @@ impl Prepared {
         Self { block, height, sources, external, created, created_by_coinbase, missing_inside }
     }
 
-    /// The coin that the output `vout` of the block's own transaction `tx` is.
+    /// Returns the coin of output `vout` of the block's own transaction `tx`.
     pub fn coin_inside(&self, tx: u32, vout: u32) -> Coin {
         let output = self.block.view().tx(tx as usize).output(vout as usize);
         Coin::new(output.value().unsigned_abs(), output.script(), self.height, tx == 0)
     }
 
-    /// The first input without a coin, if only the first `found` of [`Prepared::external`] have
-    /// one.
+    /// Returns the first input without a coin, if only the first `found` of [`Prepared::external`]
+    /// have one.
     pub fn first_missing(&self, found: usize) -> Option<MissingCoin> {
         let outside = self
             .external
@@ -112,7 +113,7 @@ impl Prepared {
         outside.into_iter().chain(self.missing_inside).min_by_key(|missing| missing.tx)
     }
 
-    /// The position of the transaction that spends the outpoint at `index` of
+    /// Returns the position of the transaction that spends the outpoint at `index` of
     /// [`Prepared::external`].
     fn tx_of_external(&self, index: usize) -> usize {
         let wanted = CoinSource::External(index as u32);
@@ -130,17 +131,17 @@ struct Outputs {
     tx_by_txid: HashMap<Hash, u32>,
     /// Index of each transaction's first output among all outputs of the block.
     first: Vec<u32>,
-    /// For each output, whether it can no longer be spent, or never could.
+    /// For each output, whether it is spent or unspendable.
     gone: Vec<bool>,
 }
 
 /// What an input finds among the outputs of its own block.
 enum SpentInside {
-    /// The outpoint is not of this block.
+    /// The outpoint is of a transaction outside this block.
     Elsewhere,
-    /// An output of the transaction at this position, which is spent now.
+    /// An output of the transaction at this position, which is now spent.
     Here(u32),
-    /// The outpoint is of this block, and there is nothing to spend.
+    /// The outpoint is of a transaction of this block, but there is no such output to spend.
     Missing,
 }
 
@@ -171,7 +172,7 @@ impl Outputs {
         SpentInside::Here(tx)
     }
 
-    /// The coins that are left after all inputs, and how many of them are the coinbase's.
+    /// Returns the coins left after all inputs, and how many of them the coinbase creates.
     fn left(
         &self,
         block: &CheckedBlock<BlockBytes>,

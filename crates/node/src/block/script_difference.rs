@@ -1,5 +1,5 @@
-//! Inputs about which the fast way and Bitcoin Core's engine disagree, each saved in a file of its
-//! own. As long as there is one in a data directory, Core's engine alone checks scripts there.
+//! Inputs about which the fast way and Bitcoin Core's engine disagree, each saved in a file. While
+//! a data directory holds such a file, Core's engine alone checks scripts there.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use apus_disk::{Disk, StoreError};
 use apus_hash::{hex, sha256d};
 use apus_wire::{Prevout, ScriptFlags, TxView};
 
-/// The beginning and the end of a file's name; between them are the wtxid and the input's index.
+/// The start and the end of a file's name; in between are the wtxid and the index of the input.
 const PREFIX: &str = "script-difference-";
 const SUFFIX: &str = ".json";
 
-/// An input whose script the fast way found valid, and Bitcoin Core's engine invalid: a fault of
+/// An input whose script the fast way found valid, but Bitcoin Core's engine invalid: a bug in
 /// Apus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptDifference {
-    /// The file with all that it takes to reproduce it.
+    /// The file with everything needed to reproduce the difference.
     pub path: PathBuf,
-    /// Why that file could not be written, and what it was to hold.
+    /// Why the file could not be written, and its content; `None` if it was written.
     pub unsaved: Option<String>,
 }
 
 impl ScriptDifference {
-    /// A difference that an earlier run has saved in `directory`.
+    /// Finds a difference that an earlier run saved in `directory`.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -33,7 +33,7 @@ impl ScriptDifference {
         Ok(found.map(|name| Self { path: directory.join(name), unsaved: None }))
     }
 
-    /// Saves an input in `directory`.
+    /// Saves an input to a file in `directory`.
     pub fn save(
         disk: &Disk,
         directory: &Path,

@@ -1,5 +1,5 @@
-//! Who checks a block's scripts: Bitcoin Core's engine, or the fast way with the engine for what
-//! that leaves, or both.
+//! Checks the scripts of blocks: with Bitcoin Core's engine, with the fast way and Core's engine
+//! for the inputs that it leaves, or with both.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,34 +19,34 @@ use crate::assumevalid::is_buried_below_best;
 use crate::options::{Options, ScriptEngine};
 use crate::outcome::ScriptCounts;
 
-/// Of so many inputs that the fast way finds valid, Core's engine checks one as well, chosen at
-/// random.
+/// Core's engine also checks one in this many of the inputs that the fast way finds valid, chosen
+/// at random.
 const RECHECK_ONE_IN: u64 = 4096;
 
 /// How the scripts of a block are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScriptChecks {
-    /// The flags that all its scripts are checked with.
+    /// The flags with which all scripts of the block are checked.
     pub flags: ScriptFlags,
-    /// Who checks them.
+    /// The engine that checks them.
     pub engine: ScriptEngine,
 }
 
-/// Checks scripts, and counts who did.
+/// Checks scripts, and counts the inputs that each engine has checked.
 pub struct ScriptChecker {
     engine: ScriptEngine,
     buried_seconds: i64,
     kernel: Option<Kernel>,
-    /// Which inputs are checked twice; nobody who makes a block may know it.
+    /// Chooses the inputs that are checked twice; it must be unknown to those who create blocks.
     salt: u64,
-    /// Where to save an input about which the two disagree.
+    /// Where an input is saved about which the fast way and Core's engine disagree.
     disk: Disk,
     directory: PathBuf,
-    /// An input about which they disagreed, in this run or an earlier one: from then on Core's
+    /// An input about which the two disagreed, in this run or an earlier one: from then on Core's
     /// engine alone checks scripts.
     difference: OnceLock<ScriptDifference>,
-    /// Whether the fast way has a fault: it finds each input valid, and the engine is asked too.
-    /// For tests, which run with debug assertions.
+    /// Whether to simulate a bug in the fast way, for tests, which run with debug assertions: it
+    /// finds each input valid, and Core's engine is asked too.
     #[cfg(any(test, debug_assertions))]
     pub is_faulty: bool,
     fast: AtomicU64,
@@ -55,13 +55,13 @@ pub struct ScriptChecker {
     signatures: AtomicU64,
 }
 
-/// Some inputs of a block, with what their transactions spend.
+/// Some inputs of a block, with the coins that their transactions spend.
 pub trait Inputs {
-    /// The transaction at `index`.
+    /// Returns the transaction at `index`.
     fn tx(&self, index: usize) -> TxView<'_>;
 
-    /// Calls `work` with the transaction at `index` and the coins that it spends, whose scripts
-    /// are written to `scratch`.
+    /// Calls `work` with the transaction at `index` and the coins that it spends, whose scripts are
+    /// written to `scratch`.
     fn with_tx<T>(
         &self,
         index: usize,
@@ -70,12 +70,12 @@ pub trait Inputs {
     ) -> T;
 }
 
-/// Memory for the scripts that a transaction spends, for one transaction after another.
+/// Memory for the scripts that a transaction spends, reused for one transaction after another.
 #[derive(Default)]
 pub struct Scratch {
     /// The scripts, one after another.
     pub scripts: Vec<u8>,
-    /// Where each ends.
+    /// Where each script ends in `scripts`.
     pub ends: Vec<usize>,
 }
 
@@ -85,16 +85,16 @@ struct PartInput {
     input: usize,
     /// Whether the fast way finds it valid.
     is_valid: bool,
-    /// Whether Core's engine is asked even so.
+    /// Whether Core's engine checks the input even if it is valid.
     is_chosen: bool,
 }
 
-/// Transactions of a block, by their index, and of each the inputs that are meant.
+/// Transactions of a block, and the inputs of them to check.
 #[derive(Clone)]
 pub struct Part {
     /// Indexes of the transactions in the block.
     pub txs: Range<usize>,
-    /// The inputs of the only transaction, if they are not all of them.
+    /// The inputs to check: all, or a range of those of the only transaction.
     pub inputs: Range<usize>,
 }
 
@@ -105,19 +105,19 @@ impl Part {
 }
 
 thread_local! {
-    /// Memory for the signatures of a part, which each thread keeps.
+    /// Memory for the signatures of a part, kept by each thread.
     static LANES: RefCell<Option<(Option<Kernel>, FastScripts)>> = const { RefCell::new(None) };
 }
 
 impl ScriptChecker {
-    /// A checker for a data directory's blocks. Where a difference is saved, it uses Core's engine
-    /// alone.
+    /// Returns a checker for the blocks of a data directory. If a difference is saved there, it
+    /// uses Core's engine alone.
     ///
     /// # Errors
     /// The directory cannot be read.
     pub fn new(options: &Options, disk: &Disk) -> Result<Self, StoreError> {
         let mut salt = [0; 8];
-        // Without randomness the salt is known, and all else holds.
+        // Without randomness the salt is known, and everything else still holds.
         let _ = getrandom::fill(&mut salt);
         let directory = options.network_dir();
         let difference = ScriptDifference::find(disk, &directory)?;
@@ -139,17 +139,17 @@ impl ScriptChecker {
         })
     }
 
-    /// Who checks scripts in this run, as far as a block may be checked by the fast way.
+    /// Returns the engine that checks scripts in this run, for blocks that the fast way may check.
     pub fn engine(&self) -> ScriptEngine {
         self.engine
     }
 
-    /// The first input known about which the fast way and Core's engine disagree.
+    /// Returns the first known input about which the fast way and Core's engine disagree.
     pub fn difference(&self) -> Option<&ScriptDifference> {
         self.difference.get()
     }
 
-    /// Forgets what was checked, because all of it is checked again.
+    /// Resets the counts, since everything is checked again.
     pub fn begin_again(&mut self) {
         let Self { fast, core, rechecked, signatures, .. } = self;
         for count in [fast, core, rechecked, signatures] {
@@ -157,14 +157,15 @@ impl ScriptChecker {
         }
     }
 
-    /// How the scripts of a block are checked: with the flags of its height, and by the fast way
-    /// only if the block is buried deep enough that nobody can have made it for a fault of ours,
-    /// and if there are lanes, without which it is not faster than the engine.
+    /// Returns how the scripts of a block are checked: with the flags of its height, and on the
+    /// fast way only if the block is buried so deep that it cannot have been created to exploit a
+    /// bug in Apus, and if the processor has lanes, without which the fast way is not faster than
+    /// Core's engine.
     pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
         let node = tree.node(id);
         let flags = script_flags(network, node.height, &node.hash);
         let is_buried = || is_buried_below_best(tree, id, self.buried_seconds);
-        // Asked last, since the first to ask has the lanes' tables made and tried.
+        // Checked last, since the first call builds and tests the tables of the lanes.
         let has_lanes = || self.kernel.is_some() || Kernel::best() != Kernel::Library;
         let engine = match self.engine {
             ScriptEngine::Fast if !(is_buried() && has_lanes()) => ScriptEngine::Core,
@@ -176,11 +177,11 @@ impl ScriptChecker {
     /// Checks the scripts of some inputs.
     ///
     /// # Errors
-    /// The first of them that Core's engine finds invalid.
+    /// The first input that Core's engine finds invalid.
     ///
     /// # Panics
     /// With debug assertions, if the fast way finds an input valid that Core's engine does not, so
-    /// that no test misses it. What it takes to reproduce it is saved first.
+    /// that no test misses it. What is needed to reproduce it is saved first.
     pub fn check(
         &self,
         inputs: &impl Inputs,
@@ -213,7 +214,7 @@ impl ScriptChecker {
         Ok(())
     }
 
-    /// All inputs of a part, none of which has been checked.
+    /// Returns all inputs of a part, unchecked.
     fn all(inputs: &impl Inputs, part: &Part) -> Vec<PartInput> {
         let of_tx = |tx| {
             let all = part.inputs(inputs.tx(tx).input_count());
@@ -222,7 +223,7 @@ impl ScriptChecker {
         part.txs.clone().flat_map(of_tx).collect()
     }
 
-    /// Has Core's engine check an input, which the fast way may have found valid.
+    /// Checks with Core's engine an input that the fast way may have found valid.
     fn ask_core(
         &self,
         scripts: &TxScripts,
@@ -245,7 +246,7 @@ impl ScriptChecker {
         verdict
     }
 
-    /// All inputs of a part, checked by the fast way.
+    /// Checks all inputs of a part on the fast way, and returns them.
     fn fast(
         &self,
         inputs: &impl Inputs,
@@ -253,7 +254,7 @@ impl ScriptChecker {
         flags: ScriptFlags,
         scratch: &mut Scratch,
     ) -> Vec<PartInput> {
-        // Taken and put back, so that nothing of it is used again after a panic.
+        // Taken out and put back, so that nothing of it is used again after a panic.
         let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
         let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
         let before = lanes.signatures();
@@ -265,7 +266,7 @@ impl ScriptChecker {
                 let mut messages = TxSighash::new(*tx, prevouts, shared);
                 for input in part.inputs(prevouts.len()) {
                     lanes.add(&mut messages, input, flags);
-                    // Asked here, where the outpoint is in the processor's cache.
+                    // Chosen here, where the outpoint is in the processor's cache.
                     let is_chosen = self.is_chosen(tx, input);
                     all.push(PartInput { tx: index, input, is_valid: false, is_chosen });
                 }
@@ -285,21 +286,21 @@ impl ScriptChecker {
         all
     }
 
-    /// Whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], by the outpoint that
-    /// it spends.
+    /// Returns whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], chosen by
+    /// the outpoint that it spends.
     fn is_chosen(&self, tx: &TxView, input: usize) -> bool {
         let outpoint = tx.input(input);
         let (txid, vout) = outpoint.outpoint_bytes().split_at(32);
         let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let mut mixed = self.salt ^ word(&txid[..8]) ^ word(vout).rotate_left(40);
-        // The last steps of SplitMix64, in which each bit comes to depend on all others.
+        // The last steps of SplitMix64, which make each bit depend on all others.
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
     }
 
-    /// Saves an input that the fast way finds valid and Core's engine does not. From now on the
-    /// engine checks alone.
+    /// Saves an input that the fast way finds valid and Core's engine does not. From now on Core's
+    /// engine alone checks scripts.
     fn note_difference(&self, tx: &TxView, prevouts: &[Prevout], input: usize, flags: ScriptFlags) {
         let save =
             || ScriptDifference::save(&self.disk, &self.directory, tx, prevouts, input, flags);
@@ -309,7 +310,7 @@ impl ScriptChecker {
         assert!(self.is_faulty, "{difference}");
     }
 
-    /// Who has checked how many scripts so far.
+    /// Returns how many inputs each engine has checked so far.
     pub fn counts(&self) -> ScriptCounts {
         let signatures = self.signatures.load(Relaxed);
         let asked = self.kernel.filter(|kernel| kernel.check().is_ok());
@@ -338,7 +339,8 @@ mod tests {
         ScriptChecker::new(&options, &Disk::new()).unwrap()
     }
 
-    /// The first block whose second transaction spends something: of one input, without a witness.
+    /// Returns the first block whose second transaction spends something: one input, without a
+    /// witness.
     fn block_with_spend() -> BlockView<Vec<u8>> {
         let blocks = blocks_of(&data("mainnet-0-14131.dat")).into_iter();
         let mut views = blocks.map(|block| BlockView::parse(block).unwrap());
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_is_asked_about_inputs_that_are_chosen_or_not_valid() {
+    fn core_checks_the_inputs_that_are_chosen_or_not_found_valid() {
         let place = tempfile::tempdir().unwrap();
         let view = block_with_spend();
         let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
@@ -415,7 +417,7 @@ mod tests {
             let ScriptCounts { fast, core, rechecked, .. } = checker.counts();
             (verdict.is_ok(), fast, core, rechecked)
         };
-        // OP_1, whatever the scriptSig has pushed, and OP_0.
+        // OP_1 succeeds, whatever the scriptSig pushes; OP_0 fails.
         let (always, never) = (&[0x51][..], &[0x00][..]);
         for chosen in [false, true] {
             let again = u64::from(chosen);
@@ -434,7 +436,7 @@ mod tests {
         let view = block_with_spend();
         let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
         let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
-        // No signature is for the first script; any is for the second.
+        // The first script fails with any scriptSig; the second succeeds.
         let (never, always) = (&[0x51, 0x69, 0x00][..], &[0x51][..]);
         let check = |checker: &ScriptChecker, engine, script: &[u8]| {
             checker.check(&Spends { view: &view, script }, &part, ScriptChecks { flags, engine })
@@ -452,7 +454,7 @@ mod tests {
             assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
             assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
             assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
-            // From then on the engine checks alone, and every other run finds the file.
+            // From then on Core's engine checks alone, and every later run finds the file.
             let before = checker.counts();
             assert_eq!(check(&checker, engine, always), Ok(()));
             let after = checker.counts();

@@ -1,16 +1,16 @@
-//! A block that is to be worked on.
+//! A block to work on.
 
 use apus_chain::BlockId;
 
 use crate::sources::Place;
 
-/// A block to work on, and where its bytes are.
+/// A block to work on, and the place of its bytes.
 #[derive(Clone, Copy)]
 pub struct Step {
     /// The block.
     pub id: BlockId,
-    /// Where its bytes are.
+    /// The place of its bytes.
     pub place: Place,
-    /// The work that the block is expected to take, in bytes of block; for progress.
+    /// The expected amount of work, in bytes of block, for progress.
     pub weight: u64,
 }

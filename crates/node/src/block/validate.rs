@@ -1,6 +1,6 @@
 //! The rules about what a block spends, its scripts and its undo data, once its coins are known.
 //!
-//! The work is cut into chunks, so that all workers can take part in one block.
+//! The work is split into chunks, so that all workers can take part in one block.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,41 +16,41 @@ use super::scripts::{Inputs, Part, Scratch, ScriptChecker, ScriptChecks};
 use crate::options::ScriptEngine;
 use crate::shared::Shared;
 
-/// About the most inputs in a chunk of script checks by Core's engine: at about 33 µs each, 4 ms of
-/// work, so that other cores do not wait long for the last chunk of a block, and taking a chunk
-/// costs next to nothing.
+/// Maximum number of inputs, roughly, in a chunk of script checks by Core's engine: at about 33 µs
+/// each, 4 ms of work, so that other cores do not wait long for the last chunk of a block, and
+/// taking a chunk costs next to nothing.
 const CHUNK_INPUTS: usize = 128;
-/// The same where signatures are verified together: 3 ms of work, and enough that what a batch
-/// costs by itself is a few per cent of it.
+/// The same where signatures are verified together: 3 ms of work, and enough inputs that the fixed
+/// cost of a batch is a few per cent of it.
 const CHUNK_INPUTS_FAST: usize = 512;
 
 /// A block with the coins that it spends, while its rules and scripts are checked.
 pub struct Validation {
     /// The block.
     pub id: BlockId,
-    /// The block, and the coins that it spends and creates.
+    /// The checked block, and the coins that it spends and creates.
     pub prepared: Prepared,
-    /// The coins of [`Prepared::external`]; only those before the first that is missing.
+    /// The coins of [`Prepared::external`], up to the first one that is missing.
     pub coins: Vec<Coin>,
-    /// How scripts are checked; `None` where they are assumed valid.
+    /// How scripts are checked; `None` if they are assumed valid.
     pub scripts: Option<ScriptChecks>,
     /// The first input without a coin.
     missing: Option<MissingCoin>,
     has_all_coins: bool,
     parent_median_time_past: i64,
     times: BranchTimes,
-    /// The position of each transaction's first input in [`Prepared::sources`].
+    /// The index in [`Prepared::sources`] of each transaction's first input.
     first_source: Vec<u32>,
     chunks: Vec<Chunk>,
     next_chunk: AtomicUsize,
     chunks_done: AtomicUsize,
-    /// Errors by chunk: the one of the lowest chunk is what Core would say.
+    /// Errors by chunk: that of the lowest chunk is the one that Core would give.
     errors: Mutex<BTreeMap<usize, RuleError>>,
     undo: OnceLock<Vec<u8>>,
 }
 
-/// The median time past of each block of a branch, by height. Locks relative to the time of the
-/// coin that is spent need it (BIP68).
+/// The median time past of each block of a branch, by height. Lock times relative to the time of a
+/// spent coin need it (BIP68).
 #[derive(Clone, Default)]
 pub struct BranchTimes {
     by_height: Arc<Vec<u32>>,
@@ -59,15 +59,15 @@ pub struct BranchTimes {
 }
 
 impl BranchTimes {
-    /// The times of the branch that ends in `tip`.
+    /// Returns the times of the branch that ends in `tip`.
     pub fn of(tree: &Tree, tip: BlockId) -> Self {
         let mut times = Self::default();
         times.follow(tree, tip);
         times
     }
 
-    /// Goes on to the branch that ends in `tip`. Takes time for the blocks that are only in one of
-    /// both branches.
+    /// Moves to the branch that ends in `tip`, in time proportional to the number of blocks that
+    /// are in only one of the two branches.
     pub fn follow(&mut self, tree: &Tree, tip: BlockId) {
         let fork = self.tip.and_then(|before| tree.fork(before, tip));
         let kept = fork.map_or(0, |fork| tree.node(fork).height as usize + 1);
@@ -80,7 +80,7 @@ impl BranchTimes {
         self.tip = Some(tip);
     }
 
-    /// The time of the block at `height`.
+    /// Returns the median time past of the block at `height`; 0 if the branch does not reach it.
     pub fn at(&self, height: u32) -> i64 {
         self.by_height.get(height as usize).map_or(0, |time| i64::from(*time))
     }
@@ -88,7 +88,7 @@ impl BranchTimes {
 
 /// A part of the work on one block.
 enum Chunk {
-    /// All rules about amounts, locks and signature operations.
+    /// All rules about what the block spends, except its scripts.
     Rules,
     /// Encoding the undo data.
     Undo,
@@ -143,8 +143,8 @@ impl Inputs for Validation {
 }
 
 impl Validation {
-    /// Readies a block for its checks. `coins` are those of [`Prepared::external`], up to the first
-    /// that is missing; `times` are of a branch that the block is in.
+    /// Prepares a block for its checks. `coins` are those of [`Prepared::external`], up to the
+    /// first that is missing; `times` are those of a branch that contains the block.
     pub fn new(
         tree: &Tree,
         id: BlockId,
@@ -184,7 +184,7 @@ impl Validation {
         }
     }
 
-    /// A block that breaks a rule which is asked before any of its coins is looked for.
+    /// Returns a block that breaks a rule which is checked before any of its coins is taken.
     pub fn refused(tree: &Tree, id: BlockId, prepared: Prepared, error: RuleError) -> Self {
         let mut block = Self::new(tree, id, prepared, Vec::new(), None, &BranchTimes::default());
         block.chunks.clear();
@@ -193,12 +193,13 @@ impl Validation {
         block
     }
 
-    /// Whether a coin was found for every input; if not, none was taken for good.
+    /// Returns whether a coin was found for every input; if not, the block takes none from the UTXO
+    /// set.
     pub fn has_all_coins(&self) -> bool {
         self.has_all_coins
     }
 
-    /// Works on the block until every chunk is claimed. Returns whether this call finished the last
+    /// Works on the block until every chunk is taken. Returns whether this call finished the last
     /// chunk.
     pub fn work(&self, network: &Network, checker: &ScriptChecker) -> bool {
         let mut finished_last = false;
@@ -214,23 +215,23 @@ impl Validation {
         }
     }
 
-    /// Whether every chunk is done.
+    /// Returns whether every chunk is done.
     pub fn is_done(&self) -> bool {
         self.chunks_done.load(Ordering::Acquire) == self.chunks.len()
     }
 
-    /// The error that Core would give for the block, once every chunk is done.
+    /// Takes the error that Core would give for the block, once every chunk is done.
     pub fn take_error(&self) -> Option<RuleError> {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors.pop_first().map(|(_, error)| error)
     }
 
-    /// The number of inputs, without the coinbase's.
+    /// Returns the number of inputs, without the coinbase's.
     pub fn input_count(&self) -> usize {
         self.prepared.sources.len()
     }
 
-    /// The number of coins by which the block makes the UTXO set grow.
+    /// Returns the number of coins by which the block changes the size of the UTXO set.
     pub fn coins_gained(&self) -> i64 {
         let prepared = &self.prepared;
         let overwrites = is_bip30_repeat(prepared.height, prepared.block.hash());
@@ -280,19 +281,19 @@ impl Validation {
         &self.prepared.sources[first as usize..end as usize]
     }
 
-    /// The undo data, once every chunk is done: for every transaction but the coinbase, the coins
-    /// that it spent (Core's `CBlockUndo`).
+    /// Returns the undo data, once every chunk is done: the coins that each transaction but the
+    /// coinbase spends (Core's `CBlockUndo`).
     pub fn undo(&self) -> &[u8] {
         self.undo.get().map_or(&[], Vec::as_slice)
     }
 
-    /// [`Validation::undo`].
+    /// Consumes the block, and returns what [`Validation::undo`] does.
     pub fn into_undo(self) -> Vec<u8> {
         self.undo.into_inner().unwrap_or_default()
     }
 }
 
-/// A rule that a block breaks, and the block, to be tried with other coins.
+/// The rule that a block breaks, and the block, which may be tried with other coins.
 pub struct Refused {
     /// The rule that the block breaks.
     pub error: RuleError,
@@ -321,7 +322,7 @@ pub fn check_spends(
     }
 }
 
-/// The undo data of a block that spends `coins` ([`Prepared::external`]).
+/// Returns the undo data of a block that spends `coins` ([`Prepared::external`]).
 fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
     let view = prepared.block.view();
     let mut undo = Vec::with_capacity(prepared.sources.len() * 32 + view.tx_count() * 2 + 5);
@@ -341,14 +342,14 @@ fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
     undo
 }
 
-/// Cuts a block's inputs into chunks of about equal work.
+/// Splits a block's inputs into chunks of about equal work.
 fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Chunk>) {
     let view = prepared.block.view();
     let most_inputs = match scripts.engine {
         ScriptEngine::Core => CHUNK_INPUTS,
         ScriptEngine::Fast | ScriptEngine::Both => CHUNK_INPUTS_FAST,
     };
-    // So many that no chunk of a few is left at the end.
+    // Of equal size, so that no small chunk is left at the end.
     let all_inputs = prepared.sources.len();
     let chunk_inputs = all_inputs.div_ceil(all_inputs.div_ceil(most_inputs).max(1)).max(1);
     let all = 0..usize::MAX;

@@ -1,5 +1,5 @@
-//! The blocks of the active chain and what is in them, by height, with the coins that inputs spend
-//! from undo data.
+//! Reads the blocks of the active chain and their content by height, and from undo data the coins
+//! that inputs spend.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::AtomicBool;
@@ -21,11 +21,11 @@ use crate::stored::{ReadBlock, StoredBlock, StoredChain, check_stop};
 const ITEM_BYTES: u64 = 2 << 20;
 /// The most blocks of an item.
 const ITEM_BLOCKS_MAX: u32 = 1_000;
-/// The bytes of an average transaction, by which the bytes of a block are estimated.
+/// The bytes of an average transaction, from which the bytes of a block are estimated.
 const TX_BYTES: u64 = 500;
 
-/// One of the tables of blocks, of a range of heights. Each block must be stored, and for the table
-/// of inputs its undo data.
+/// The source of every table but that of coins, for a range of heights. Each block must be stored,
+/// and for the table of inputs its undo data.
 pub(super) struct BlockSource<'a> {
     chain: &'a StoredChain,
     network: &'a Network,
@@ -35,7 +35,7 @@ pub(super) struct BlockSource<'a> {
     stop: &'a AtomicBool,
 }
 
-/// The memory that blocks are read into.
+/// Buffers for reading blocks.
 #[derive(Default)]
 struct Buffers {
     block: Vec<u8>,
@@ -49,8 +49,8 @@ struct Joined<'a> {
     height: u32,
     view: BlockView<&'a [u8]>,
     txids: Vec<Hash>,
-    /// The coins that the inputs of all transactions but the coinbase spend, in their order; `None`
-    /// if the undo data is not stored, or no column is made of it.
+    /// The coins that the inputs of all transactions but the coinbase spend, in order; `None` if
+    /// the undo data is not stored, or the table does not need it.
     spent: Option<Vec<Coin>>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> BlockSource<'a> {
         Self { chain, network, table, items, stop }
     }
 
-    /// Adds the rows of the block at `height`.
+    /// Adds the rows of the block at `height` to `batch`.
     fn read_block(
         &self,
         height: u32,
@@ -95,7 +95,7 @@ impl<'a> BlockSource<'a> {
         Ok(())
     }
 
-    /// The coins that a block spends; `None` if its undo data is not stored.
+    /// Returns the coins that a block spends; `None` if its undo data is not stored.
     fn spent(
         &self,
         height: u32,
@@ -134,7 +134,7 @@ impl Source for BlockSource<'_> {
     }
 }
 
-/// Whether a block spends coins that no undo data tells of.
+/// Returns whether a block spends coins and its undo data is not stored.
 pub(super) fn lacks_undo(block: &StoredBlock) -> bool {
     block.undo_pos.is_none() && block.tx_count > 1
 }
@@ -199,7 +199,7 @@ impl Joined<'_> {
         }
     }
 
-    /// `script` and `witness` are memory to work in.
+    /// Adds a row for each input. `script` and `witness` are buffers.
     fn push_inputs(&self, script: &mut Vec<u8>, witness: &mut Vec<u8>, batch: &mut Batch) {
         let mut coins = self.spent.iter().flatten();
         for (position, tx) in self.view.txs().enumerate() {
@@ -233,7 +233,8 @@ impl Joined<'_> {
         }
     }
 
-    /// The fees of all transactions but the coinbase, in satoshi.
+    /// Returns the fees of all transactions but the coinbase, in satoshi; `None` if the coins that
+    /// they spend are unknown.
     fn fees(&self) -> Option<Vec<i64>> {
         let mut rest = &self.spent.as_ref()?[..];
         let fee = |tx: TxView| {
@@ -245,13 +246,13 @@ impl Joined<'_> {
     }
 }
 
-/// The sum of a transaction's outputs, in satoshi.
+/// Returns the sum of a transaction's outputs, in satoshi.
 fn output_value(tx: &TxView) -> i64 {
     tx.outputs().map(|output| output.value()).sum()
 }
 
-/// Serialises the witness of an input into `out`, whose content is replaced; nothing if it has no
-/// items.
+/// Replaces the content of `out` with the serialised witness of an input; with nothing if the
+/// witness has no items.
 fn put_witness(input: &InputView, out: &mut Vec<u8>) {
     out.clear();
     let items = input.witness();

@@ -1,4 +1,4 @@
-//! The coins of the UTXO set, in the order of the tables' keys.
+//! Reads the coins of the UTXO set, in the order of the tables' keys.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
@@ -13,12 +13,12 @@ use super::source::Source;
 use crate::stored::check_stop;
 use apus_node::error::SyncError;
 
-/// Bytes of tables for each scan: some 60,000 coins.
+/// Bytes of tables for each scan: about 60,000 coins.
 const SCAN_BYTES: u64 = 4 << 20;
-/// Coins that are read before the flag to stop is looked at again.
+/// Coins that are read between two checks of the stop flag.
 const COINS_PER_LOOK: usize = 1 << 14;
 
-/// The coins that the blocks at some heights have created.
+/// The coins that the blocks in a range of heights have created.
 pub(super) struct CoinSource<'a> {
     heights: RangeInclusive<u32>,
     scans: Vec<Mutex<CoinScan<'a>>>,

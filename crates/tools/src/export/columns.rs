@@ -1,4 +1,4 @@
-//! The tables and their columns. A test holds docs/guide/data-columns.md against them.
+//! The tables and their columns. A test compares them with docs/guide/data-columns.md.
 
 use apus_export::{Column, Kind, Table};
 
@@ -9,11 +9,11 @@ pub enum ExportTable {
     Coins,
     /// The blocks of the active chain.
     Blocks,
-    /// Their transactions.
+    /// The transactions of the active chain.
     Transactions,
-    /// The inputs of these, with the coins that they spend.
+    /// The inputs of the active chain's transactions, with the coins that they spend.
     Inputs,
-    /// The outputs of these.
+    /// The outputs of the active chain's transactions.
     Outputs,
 }
 
@@ -22,7 +22,8 @@ impl ExportTable {
     pub const ALL: [Self; 5] =
         [Self::Coins, Self::Blocks, Self::Transactions, Self::Inputs, Self::Outputs];
 
-    /// The name by which a user asks for the table; that of coins is another in databases.
+    /// Returns the name by which a user asks for the table; in databases the table of coins has
+    /// another name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Coins => "coins",
@@ -30,7 +31,7 @@ impl ExportTable {
         }
     }
 
-    /// The table's name and columns.
+    /// Returns the table's name and columns.
     pub fn layout(self) -> &'static Table {
         match self {
             Self::Coins => &COINS,

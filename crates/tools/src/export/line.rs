@@ -1,14 +1,14 @@
-//! Reading, encoding and writing by all threads, in order.
+//! Reads, encodes and writes a table on all threads, in order.
 //!
 //! ```text
 //! items ──► batches ──► one batch after the other, ──► encoded ──► one writer
 //!   any thread           cut into larger ones           any thread   one at a time
 //! ```
 //!
-//! A thread takes what is nearest to the end. It begins an item only if few are ahead of the one
-//! that is missing, so that memory is bounded: of T threads at most [`ITEMS_AHEAD`] × T items that
-//! are read or wait, and 2 × T batches of [`BATCH_BYTES_MAX`] and an item's bytes more, which take
-//! up to three times as much while they are encoded.
+//! A thread takes the piece of work that is nearest to the end of the line. It begins an item only
+//! if few items are ahead of the first that is not read, which bounds memory: with T threads, at
+//! most [`ITEMS_AHEAD`] × T items are being read or wait, and 2 × T batches of at most
+//! [`BATCH_BYTES_MAX`] and one item, which take up to three times as much while they are encoded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -26,23 +26,23 @@ use super::output::Output;
 use super::source::Source;
 use crate::stored::check_stop;
 
-/// Items for each thread that may be read before the first that is missing.
+/// Items for each thread that may be begun and not yet joined.
 const ITEMS_AHEAD: usize = 2;
-/// Rows with which a batch is full: DuckDB's row group.
+/// Rows at which a batch is full: the size of DuckDB's row group.
 const BATCH_ROWS_MAX: usize = 122_880;
-/// Bytes of values with which a batch is full. With as many rows of inputs as of coins, a row group
+/// Bytes of values at which a batch is full. With [`BATCH_ROWS_MAX`] rows of inputs, a row group
 /// would have 50 MB.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// How often a thread that waits looks whether the others have failed.
+/// How often a waiting thread checks whether the others have failed.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What a table is made with.
+/// The source, the format and the destination of a table.
 pub(super) struct Line<'a> {
     pub source: &'a dyn Source,
     pub table: &'static Table,
     pub encoder: &'a Encoder,
     pub output: &'a Output,
-    /// Counts the items that are read.
+    /// Counts the items that were read.
     pub share: Share<'a>,
     pub stop: &'a AtomicBool,
 }
@@ -57,24 +57,24 @@ enum Work<'a> {
     Write(Writer<'a>, Piece),
 }
 
-/// How far the work is.
+/// The state of the work on a table.
 struct State<'a> {
-    /// The most items that are begun and not joined, and batches that wait.
+    /// The most items that are begun and not joined, and the most encoded batches that wait.
     ahead_max: (usize, usize),
-    /// Items that were begun.
+    /// Number of items that were begun.
     begun: usize,
-    /// Items that were joined to the rows before them.
+    /// Number of items that were joined to the rows before them.
     joined: usize,
-    /// Items that are read, before one that is not.
+    /// Items that were read and wait for an earlier one.
     read: BTreeMap<usize, Batch>,
-    /// The rows after those of the last full batch.
+    /// The rows after the last full batch.
     open: Batch,
     /// Batches to be encoded, with their numbers.
     full: VecDeque<(usize, Batch)>,
-    /// The number of all batches so far.
+    /// Number of batches so far.
     batches: usize,
     encoded: BTreeMap<usize, Piece>,
-    /// Batches that were written.
+    /// Number of batches that were written.
     written: usize,
     /// `None` while a thread writes.
     writer: Option<Writer<'a>>,
@@ -82,7 +82,7 @@ struct State<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Makes the whole table on all threads of `pool`; returns the number of rows.
+    /// Makes the whole table on all threads of `pool`. Returns the number of rows.
     pub fn run(&self, writer: Writer<'a>, pool: &ThreadPool) -> Result<u64, SyncError> {
         let threads = pool.current_num_threads();
         let state = Mutex::new(State {
@@ -116,7 +116,7 @@ impl<'a> Line<'a> {
         Ok(state.rows)
     }
 
-    /// The next piece of work, for which a thread may have to wait; `None` at the end.
+    /// Returns the next piece of work, and waits for one if necessary; `None` at the end.
     fn next(
         &self,
         state: &Mutex<State<'a>>,
@@ -167,12 +167,12 @@ fn lock<'b, 'a>(state: &'b Mutex<State<'a>>) -> MutexGuard<'b, State<'a>> {
 }
 
 impl<'a> State<'a> {
-    /// Whether all of so many items are written.
+    /// Returns whether all `items` items are written.
     fn is_done(&self, items: usize) -> bool {
         self.joined == items && self.written == self.batches
     }
 
-    /// The next piece of work, if there is one that need not wait.
+    /// Returns the next piece of work, if one can begin now.
     fn next(&mut self, items: usize) -> Option<Work<'a>> {
         if self.writer.is_some()
             && let Some(piece) = self.encoded.remove(&self.written)
@@ -191,7 +191,7 @@ impl<'a> State<'a> {
         Some(Work::Read(self.begun - 1))
     }
 
-    /// Takes the rows of an item, and joins all that are in order now.
+    /// Adds the rows of an item, and joins all items that are now in order.
     fn join(&mut self, index: usize, batch: Batch, items: usize) {
         self.rows += batch.rows() as u64;
         self.read.insert(index, batch);
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// The CSV of all numbers, made by so many threads.
+    /// Returns the CSV of all numbers, made by `threads` threads, and the number of rows.
     fn made(source: &Numbers, threads: usize) -> Result<(String, u64), SyncError> {
         let output = Output::new(Path::new("memory"));
         let encoder = Encoder::new(&NUMBERS, Format::Csv, Forms::default(), &[]).unwrap();

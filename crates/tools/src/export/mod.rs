@@ -1,8 +1,8 @@
-//! Tables for analysis: the UTXO set, and the chain's blocks, transactions, inputs and outputs with
-//! the coins that inputs spend, as files. The directory is locked and read, and never changed.
-//! *Knows no file format's bytes*, which are `apus-export`'s.
+//! Exports tables for analysis: the UTXO set, and the chain's blocks, transactions, outputs, and
+//! inputs with the coins that they spend. The directory is locked and read, and never changed. This
+//! module does not know the bytes of a file format; `apus-export` does.
 //!
-//! All threads read ([`source`]), encode and write by turns, so that rows come out in order
+//! Each thread reads ([`source`]), encodes and writes in turn, and rows come out in order
 //! ([`line`]).
 
 mod blocks;

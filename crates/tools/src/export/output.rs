@@ -1,4 +1,4 @@
-//! Where a table is written to, and what goes wrong there.
+//! The destination of a table, and its errors.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::sync::{Mutex, PoisonError};
 use apus_disk::{File, StoreError};
 use apus_node::error::SyncError;
 
-/// Where a table is written to.
+/// The destination of a table.
 pub enum Destination<'a> {
     /// A file that does not exist yet: it gets its name when all of it is durable.
     File(&'a Path),
-    /// A stream, by this name in errors.
+    /// A stream, and its name in errors.
     Stream(&'static str, Box<dyn Write + Send + 'a>),
 }
 
-/// What is known of a destination while it is written to.
+/// The state of a destination while it is written to.
 pub(super) struct Output {
     path: PathBuf,
     bytes: AtomicU64,
@@ -26,17 +26,17 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The destination with this path, or a name that stands for one.
+    /// Creates the state of the destination with this path, or with a name in place of one.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_path_buf(), bytes: AtomicU64::new(0), fault: Mutex::default() }
     }
 
-    /// Bytes that were written.
+    /// Returns the number of bytes written.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// The error of the destination, if it has one, or else what the formats' library says.
+    /// Returns the error of the destination, if it has one, and else that of the formats' library.
     pub fn blamed(&self, error: apus_export::Error) -> SyncError {
         if let Some(fault) = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return fault.into();

@@ -1,4 +1,4 @@
-//! The rows of each table. The columns are described in `tables.rs`, in the same order.
+//! The rows of each table. Their columns are in the order of those described in `tables.rs`.
 
 use apus_coins::Coin;
 use apus_export::{Batch, Value};
@@ -11,7 +11,7 @@ use super::script_type::script_type;
 pub(super) struct CoinRow<'a> {
     pub outpoint: &'a OutPoint,
     pub coin: &'a Coin,
-    /// The coin's script, not compressed.
+    /// The coin's script, uncompressed.
     pub script: &'a [u8],
 }
 
@@ -117,9 +117,9 @@ pub(super) struct InputRow<'a> {
     pub txid: &'a Hash,
     pub index: usize,
     pub input: InputView<'a>,
-    /// The witness as it is serialised; empty without items.
+    /// The serialised witness; empty if it has no items.
     pub witness: &'a [u8],
-    /// The coin that the input spends, and its script, not compressed; `None` of a coinbase.
+    /// The coin that the input spends, and its script, uncompressed; `None` for a coinbase's input.
     pub spent: Option<(&'a Coin, &'a [u8])>,
 }
 
@@ -171,12 +171,12 @@ impl OutputRow<'_> {
     }
 }
 
-/// The amount of a coin, of which there are at most 2.1 × 10^15 satoshi.
+/// Returns the amount of a coin, which is at most 2.1 × 10^15 satoshi.
 fn amount(coin: &Coin) -> Value<'static> {
     Value::Number(coin.amount as i64)
 }
 
-/// A number of things in a block, or of its bytes, which are fewer than 2^32.
+/// Returns a number of bytes or of parts of a block, which is below 2^32.
 fn count(number: usize) -> Value<'static> {
     Value::Number(number as i64)
 }

@@ -1,4 +1,4 @@
-//! From what is asked for to the file.
+//! Runs an export, from the request to the file.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -30,47 +30,47 @@ pub struct Export {
     pub format: Format,
     /// The forms of hashes, scripts and witnesses.
     pub forms: Forms,
-    /// The height of the first block; of coins, of the first block that has created some. `None`:
-    /// genesis.
+    /// The height of the first block; for coins, of the first block whose coins are exported.
+    /// `None` for genesis.
     pub start_height: Option<u32>,
-    /// The height of the last block. `None`: the tip.
+    /// The height of the last block. `None` for the tip.
     pub stop_height: Option<u32>,
 }
 
-/// A table that was exported.
+/// The result of an export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exported {
     /// The first and the last height.
     pub heights: (u32, u32),
     /// The block at the tip of the directory.
     pub best_block: Hash,
-    /// The number of rows; 0 if it was interrupted.
+    /// Number of rows; 0 if the export was interrupted.
     pub rows: u64,
-    /// The length of the file, or the bytes written to the stream.
+    /// The length of the file, or the number of bytes written to the stream.
     pub bytes: u64,
-    /// The number of blocks whose fees the table lacks, since their undo data is not stored.
+    /// Number of blocks whose fees the table lacks, since their undo data is not stored.
     pub blocks_without_fees: u64,
     /// Wall clock time.
     pub elapsed: Duration,
-    /// Whether somebody asked to stop before the end. No file was made then.
+    /// Whether the work was stopped before the end, so that no file was made.
     pub interrupted: bool,
 }
 
-/// Exports a table from a data directory, which is locked and read, not changed; others may read it
-/// at the same time.
+/// Exports a table from a data directory, which is locked and read, not changed; other programs may
+/// read it at the same time.
 ///
 /// Coins come in the order of the chainstate, everything else by height. Coins need no blocks. The
-/// other tables need the blocks of the range, and the table of inputs the undo data of each that
-/// spends anything. Without it, the table of blocks and that of transactions lack fees.
+/// other tables need the blocks of the range, and the table of inputs needs the undo data of each
+/// block that spends coins. Without undo data, the tables of blocks and of transactions lack fees.
 ///
 /// Memory: 64 bytes for each block of the chain (400 while the index is read, before the rest), and
-/// for each thread up to four items of some 4 MiB and two batches of rows of 16 MiB, which grow to
-/// three times as much while they are encoded. Of Parquet, some kilobytes for each row group.
+/// for each thread up to two items of about 4 MiB and two batches of rows of 16 MiB, which grow to
+/// three times as much while they are encoded. Parquet adds some kilobytes for each row group.
 ///
 /// # Errors
-/// There is no such directory, or another program has it open for writing; the range is not in the
+/// The directory is missing, or another program has it open for writing; the range is not in the
 /// chain; a block or undo data that is needed is not stored; the destination exists or cannot be
-/// written to; or something read cannot be right.
+/// written to; or a file in the directory is damaged.
 pub fn export(
     options: &Options,
     asked: &Export,
@@ -109,7 +109,7 @@ pub fn export(
     })
 }
 
-/// The heights that are asked for.
+/// Returns the heights that are asked for.
 fn range(asked: &Export, tip: u32) -> Result<RangeInclusive<u32>, SyncError> {
     let (start, stop) = (asked.start_height.unwrap_or(0), asked.stop_height.unwrap_or(tip));
     if start.max(stop) > tip {
@@ -125,7 +125,7 @@ fn range(asked: &Export, tip: u32) -> Result<RangeInclusive<u32>, SyncError> {
     Ok(start..=stop)
 }
 
-/// An error if a block or undo data is missing that the table is made of.
+/// Checks that the blocks and undo data that the table needs are stored.
 fn check_stored(
     chain: &StoredChain,
     table: ExportTable,
@@ -133,7 +133,8 @@ fn check_stored(
 ) -> Result<(), SyncError> {
     let (start, stop) = heights.clone().into_inner();
     let blocks = &chain.blocks[start as usize..=stop as usize];
-    // What is missing lies below what is there; the advice is the height above all of it.
+    // Missing data lies below stored data, so the advice is to begin above the highest block that
+    // lacks it.
     let last = |is_missing: &dyn Fn(usize) -> bool| {
         (0..blocks.len()).rev().find(|at| is_missing(*at)).map(|at| start + at as u32)
     };
@@ -158,7 +159,7 @@ fn check_stored(
     Ok(())
 }
 
-/// The number of blocks whose fees are unknown, if the table has fees.
+/// Returns the number of blocks whose fees are unknown; 0 if the table has no fees.
 fn without_fees(chain: &StoredChain, table: ExportTable, heights: &RangeInclusive<u32>) -> u64 {
     let (start, stop) = heights.clone().into_inner();
     let blocks = chain.blocks[start as usize..=stop as usize].iter();
@@ -170,7 +171,7 @@ fn without_fees(chain: &StoredChain, table: ExportTable, heights: &RangeInclusiv
     }
 }
 
-/// An export that can begin.
+/// An export that was checked and can begin.
 struct Run<'a> {
     options: &'a Options,
     asked: &'a Export,
@@ -185,7 +186,7 @@ impl Run<'_> {
         self.chain.blocks[self.chain.height() as usize].hash
     }
 
-    /// Writes the table; returns the numbers of rows and bytes.
+    /// Writes the table. Returns the numbers of rows and bytes.
     fn write_to(&self, to: Destination) -> Result<(u64, u64), SyncError> {
         match to {
             Destination::File(path) => Disk::new().write_new(path, |file| self.write_file(file)),

@@ -1,8 +1,8 @@
-//! The usual kinds of output scripts.
+//! Recognises the usual types of output scripts.
 
 use bitcoin::Script;
 
-/// The kind of an output script in a word, as the crate `bitcoin` tells them apart.
+/// Returns the type of an output script in one word, as the crate `bitcoin` recognises it.
 pub(super) fn script_type(script: &[u8]) -> &'static str {
     let script = Script::from_bytes(script);
     match () {

@@ -1,13 +1,13 @@
-//! What rows are read from.
+//! The trait of a source of rows.
 
 use apus_export::Batch;
 use apus_node::error::SyncError;
 
-/// Rows in order, in items that any thread may read, each by itself.
+/// Rows in order, divided into items that any thread may read independently.
 pub(super) trait Source: Sync {
-    /// The number of items.
+    /// Returns the number of items.
     fn items(&self) -> usize;
 
-    /// Adds the rows of the item at `index` to a batch. No item is read twice.
+    /// Adds the rows of the item at `index` to `batch`. No item is read twice.
     fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError>;
 }

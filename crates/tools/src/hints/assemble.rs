@@ -1,4 +1,4 @@
-//! From blocks in the order of their files to a hints file in the order of heights.
+//! Writes a hints file, which is in order of height, from blocks in the order of their files.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,31 +16,30 @@ use rayon::ThreadPool;
 
 use crate::stored::{ReadBlock, StoredChain, check_stop, for_each_on_pool};
 
-/// The most bytes of blocks that a thread takes at once: enough that the work done once for all of
-/// them does not count, and few enough that the memory held for them is small.
+/// The most bytes of blocks in a group, which a thread takes at once: enough that the work done
+/// once for a group does not matter, and few enough that the memory held for it is small.
 const GROUP_BYTES_MAX: u64 = 16 << 20;
 
-/// The least bytes of blocks that a thread takes at once: with fewer, more threads would gain
-/// nothing.
+/// The fewest bytes of blocks in a group: with smaller groups, more threads would gain nothing.
 const GROUP_BYTES_MIN: u64 = 64 << 10;
 
-/// Groups for each thread where there are few blocks, so that all threads end together.
+/// Groups for each thread if there are few blocks, so that all threads end together.
 const GROUPS_PER_THREAD: u64 = 8;
 
-/// Bytes that are written with one call.
+/// Bytes that are gathered for one write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The suffix of the temporary file, next to the hints file, with the hints in file order.
+/// The suffix of the temporary file, next to the hints file, that holds the hints in file order.
 pub(super) const PIECES_SUFFIX: &str = ".pieces.tmp";
 
-/// The hints file that is being made.
+/// The hints file that is being written.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub path: &'a Path,
     pub encoder: &'a dyn HintsEncoder,
 }
 
-/// The making of a hints file from stored blocks: its input, its output, and what it runs on.
+/// The input and output of writing a hints file from stored blocks, and the threads for it.
 pub(super) struct HintsTask<'a> {
     pub chain: &'a StoredChain,
     pub target: Target<'a>,
@@ -50,34 +49,34 @@ pub(super) struct HintsTask<'a> {
 
 /// The blocks that get hints, in the order in which they lie in the files.
 pub(super) struct FileOrder {
-    /// Heights of the blocks.
+    /// Heights of the blocks, in file order.
     pub heights: Vec<u32>,
     /// Ranges of indices into `heights`, one after the other, of about equal bytes.
     pub groups: Vec<Range<u32>>,
 }
 
-/// A block that is being hinted.
+/// A block whose hints are being written.
 pub(super) struct HintedBlock<'a> {
     pub height: u32,
     /// The block's index in file order.
     pub index: u32,
     pub view: BlockView<&'a [u8]>,
     pub txids: Vec<Hash>,
-    /// Whether its coinbase is one of the two that BIP30's exceptions overwrote: those outputs
-    /// exist no longer, although nobody spent them.
+    /// Whether the block's coinbase is one of the two that BIP30's exceptions overwrote: its
+    /// outputs no longer exist, although no input spent them.
     pub overwritten: bool,
 }
 
-/// A source of knowledge about which outputs are unspent.
+/// A source that says which outputs are unspent.
 pub(super) trait UnspentSource: Sync {
-    /// The knowledge about a group of blocks.
+    /// What the source holds in memory about a group of blocks.
     type Group: Send + Default;
 
-    /// Loads the group at `index` of [`FileOrder::groups`], in the place of what `group` held.
+    /// Loads the group at `index` of [`FileOrder::groups`] into `group`, whose content is replaced.
     fn load(&self, index: usize, group: &mut Self::Group) -> Result<(), SyncError>;
 
-    /// Puts the indices of the block's unspent outputs into `unspent`, ascending, in the place of
-    /// what it held; returns the number of outputs that are counted.
+    /// Replaces the content of `unspent` with the indices of the block's unspent outputs,
+    /// ascending. Returns the number of outputs that the format counts.
     fn unspent_of(
         &self,
         group: &Self::Group,
@@ -89,19 +88,19 @@ pub(super) trait UnspentSource: Sync {
 /// The totals of a hints file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
-    /// Outputs that are counted.
+    /// Number of outputs that the format counts.
     pub outputs: u64,
-    /// Unspent outputs.
+    /// Number of unspent outputs.
     pub unspent: u64,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
 impl FileOrder {
-    /// The blocks from height 1 to `height`, grouped for so many threads.
+    /// Returns the blocks from height 1 to `height`, in groups for `threads` threads.
     ///
     /// # Errors
-    /// One of them is not stored.
+    /// A block is not stored.
     pub fn new(chain: &StoredChain, height: u32, threads: usize) -> Result<Self, SyncError> {
         let heights = chain.in_file_order(1..height + 1)?;
         let groups = groups(chain, &heights, threads);
@@ -134,14 +133,14 @@ fn groups(chain: &StoredChain, order: &[u32], threads: usize) -> Vec<Range<u32>>
     groups
 }
 
-/// Where the encoded hints of a block are in the temporary file.
+/// The place of a block's encoded hints in the temporary file.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Piece {
     pub offset: u64,
     pub len: u32,
 }
 
-/// The hints that one thread has written, and the memory that it works in.
+/// The hints that one thread has written, and its buffers.
 struct Written<G> {
     group: G,
     /// The bytes of a block.
@@ -167,8 +166,8 @@ impl<G: Default> Default for Written<G> {
     }
 }
 
-/// Reads all blocks of `order` once, in that order, on all threads, and makes the hints file from
-/// what `source` says of them.
+/// Reads all blocks of `order` once, in that order, on all threads, and writes the hints file from
+/// what `source` says about them.
 pub(super) fn write_hints<U: UnspentSource>(
     task: &HintsTask,
     order: &FileOrder,
@@ -219,7 +218,7 @@ impl<U: UnspentSource> Writing<'_, U> {
         Ok(())
     }
 
-    /// Writes the block at `index` of the file order.
+    /// Writes the hints of the block at `index` of the file order.
     fn write_block(&self, written: &mut Written<U::Group>, index: u32) -> Result<(), SyncError> {
         let task = self.task;
         let height = self.order.heights[index as usize];
@@ -245,11 +244,11 @@ impl<U: UnspentSource> Writing<'_, U> {
 }
 
 impl Target<'_> {
-    /// Appends the encoded hints of a block to `out`: its `outputs` counted outputs, those at the
-    /// indices `unspent` unspent.
+    /// Appends the encoded hints of a block to `out`. The format counts `outputs` of its outputs,
+    /// of which those at the indices `unspent` are unspent.
     ///
     /// # Errors
-    /// The format has no room for such a block.
+    /// The format cannot hold such a block.
     pub fn put_block(
         &self,
         height: u32,
@@ -263,8 +262,7 @@ impl Target<'_> {
         })
     }
 
-    /// Makes the file from the pieces of all blocks, which are in the order of heights, and returns
-    /// its length.
+    /// Writes the file from the pieces of all blocks, given in order of height. Returns its length.
     pub fn assemble(
         &self,
         pieces: &[Piece],
@@ -277,7 +275,7 @@ impl Target<'_> {
             let mut next = 0;
             while next < pieces.len() {
                 check_stop(stop)?;
-                // Blocks that follow each other in the files have pieces that do so, too.
+                // The pieces of blocks that are neighbours in the files are neighbours, too.
                 let Piece { offset, len } = pieces[next];
                 let mut end = offset + u64::from(len);
                 next += 1;
@@ -312,12 +310,12 @@ pub(super) struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// A sink whose first bytes are `held`.
+    /// Creates a sink whose first bytes are `held`.
     pub fn new(file: &'a File, held: Vec<u8>) -> Self {
         Self { file, held, written: 0 }
     }
 
-    /// Writes the bytes held, if they are more than `bytes`.
+    /// Writes the bytes held, if there are more than `bytes` of them.
     pub fn flush_beyond(&mut self, bytes: usize) -> Result<(), SyncError> {
         if self.held.len() > bytes {
             self.file.write_all_at(&self.held, self.written)?;

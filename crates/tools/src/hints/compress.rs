@@ -1,4 +1,4 @@
-//! Hints files in the compressed form.
+//! Writes hints files in the compressed format.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,16 +21,16 @@ use super::assemble::Sink;
 use super::summary::{HintsSummary, Made};
 use crate::stored::{check_stop, for_each_on_pool};
 
-/// Ranges for each thread that are compressed before they are written, so that threads seldom wait.
-/// On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
+/// Ranges that are compressed for each thread before any of them is written, so that threads seldom
+/// wait. On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
 const RANGES_PER_THREAD: usize = 4;
 
-/// Writes hints in the compressed form, on all threads. The hints are read twice. `out` is replaced
-/// in one step, at the end.
+/// Writes hints in the compressed format, on `threads` threads. The hints are read twice. `out` is
+/// replaced in one step, at the end.
 ///
 /// # Errors
-/// The hints count outputs that cannot be spent, and must be converted first; they cannot be right;
-/// or the disk fails.
+/// The hints' format counts unspendable outputs, so that they must be converted first; the hints
+/// are damaged; or the disk fails.
 pub fn compress_hints(
     hints: &HintsFile,
     threads: usize,
@@ -98,17 +98,17 @@ fn compress(
     })
 }
 
-/// The progress of work that goes through all blocks twice.
+/// The progress of two passes over all blocks.
 struct TwoPasses<'a> {
     observer: &'a dyn Observer,
-    /// Number of blocks that are done, over both passes.
+    /// Number of blocks that are done, in both passes together.
     blocks: AtomicU64,
-    /// Number of blocks of one pass.
+    /// Number of blocks in one pass.
     of: u32,
 }
 
 impl TwoPasses<'_> {
-    /// Reports that so many more blocks are done.
+    /// Reports that `blocks` more blocks are done.
     fn add(&self, blocks: usize) {
         let twice = self.blocks.fetch_add(blocks as u64, Relaxed) + blocks as u64;
         let (blocks, fraction) = (twice / 2, twice as f64 / (2.0 * f64::from(self.of)));
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::hints::convert::convert_hints;
 
-    /// The bytes of a bip456 file for `height` blocks.
+    /// Returns the bytes of a bip456 file for `height` blocks.
     fn bip456(height: u32) -> Vec<u8> {
         let (encoder, mut file) = (encoder(Format::Bip456), Vec::new());
         encoder.put_head(height, &mut file);
@@ -142,7 +142,7 @@ mod tests {
         file
     }
 
-    /// A hints file with these bytes.
+    /// Writes a hints file with these bytes, and opens it.
     fn write(path: PathBuf, bytes: &[u8]) -> HintsFile {
         std::fs::write(&path, bytes).unwrap();
         HintsFile::open(&path).unwrap()

@@ -1,4 +1,4 @@
-//! Hints files in another format.
+//! Converts hints files to other formats.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,11 +18,11 @@ use super::assemble::{
 use super::summary::{HintsSummary, Made};
 use crate::stored::{StoredChain, check_stop};
 
-/// Bytes of encoded hints that are held before they are written.
+/// Bytes of encoded hints that are kept in memory before they are written.
 const HELD_BYTES: usize = 1 << 20;
 
-/// Whether hints can be written in another format only with the blocks that they are for: the
-/// other format counts outputs in another way, or holds their number, which `hints` do not know.
+/// Returns whether the conversion of `hints` to `format` needs the blocks: the formats number
+/// outputs differently, or `format` holds the number of outputs, which `hints` do not know.
 pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
     let has = hints.format();
     let counts_alike = has.numbering() == format.numbering();
@@ -30,14 +30,14 @@ pub fn conversion_needs_blocks(hints: &dyn Hints, format: Format) -> bool {
     hints.height() > 0 && (!counts_alike || lacks_counts)
 }
 
-/// Writes hints in another format. Where [`conversion_needs_blocks`], the blocks are read from the
-/// synced directory that `options` name, once, in the order of their files, on all threads; the
-/// directory is locked and not changed. Memory, temporary disk and `out` are as for
+/// Writes hints in another format. If [`conversion_needs_blocks`] says so, reads the blocks once
+/// from the synced directory that `options` name, in the order of their files and on all threads;
+/// the directory is locked and not changed. Memory, temporary disk and `out` are as for
 /// [`super::create_hints`].
 ///
 /// # Errors
-/// The hints cannot be right, or are not for these blocks; there is no such directory, or its tip
-/// is below the hints' height; the disk fails; or the format has no room for a block.
+/// The hints are damaged, or do not fit these blocks; the directory is missing, or its tip is below
+/// the hints' height; the disk fails; or the format cannot hold a block.
 pub fn convert_hints(
     hints: &HintsFile,
     options: &Options,
@@ -120,10 +120,10 @@ fn with_blocks(
     })
 }
 
-/// The unspent outputs according to other hints, which may count outputs in another way.
+/// Other hints as a source of unspent outputs. They may number outputs differently.
 struct RenumberedHints<'a> {
     hints: &'a HintsFile,
-    /// The numbering of the indices that are wanted.
+    /// The numbering that indices are converted to.
     to: Numbering,
 }
 

@@ -1,4 +1,4 @@
-//! Hints files from a synced directory.
+//! Makes hints files from a synced directory.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,25 +24,25 @@ use crate::stored::{StoredChain, UndoSearch, check_stop, for_each_on_pool};
 
 /// Scans of the chainstate for each thread, so that all threads end together.
 const SCANS_PER_THREAD: usize = 16;
-/// Coins that are read before the flag to stop is looked at again.
+/// Coins that are read between two checks of the stop flag.
 const COINS_PER_LOOK: usize = 1 << 16;
 
-/// What says which outputs are unspent.
+/// The source that says which outputs are unspent.
 #[derive(Clone, Copy)]
 enum Given<'a> {
     /// The chainstate, and undo data of the blocks above the height.
     Chainstate,
-    /// A snapshot, whose base block is that at the height.
+    /// A snapshot whose base block is at the height.
     Snapshot(&'a SnapshotFile),
 }
 
-/// Makes a hints file of the coins of a UTXO snapshot and the blocks of a synced directory, which
-/// may or may not have undo data. The hints are as right as the snapshot is: whoever uses them
-/// proves that. Everything else is as for [`create_hints`].
+/// Makes a hints file from the coins of a UTXO snapshot and the blocks of a synced directory, which
+/// needs no undo data. The hints are only as correct as the snapshot; a SwiftSync proves them.
+/// Everything else is as for [`create_hints`].
 ///
 /// # Errors
-/// The snapshot is damaged, of another network, or has a coin that its block does not create; its
-/// base block is not of the directory's chain; or as for [`create_hints`].
+/// The snapshot is damaged, is of another network, or has a coin that its block does not create;
+/// its base block is not on the directory's chain; or as for [`create_hints`].
 pub fn create_hints_of_snapshot(
     options: &Options,
     snapshot: &Path,
@@ -75,23 +75,25 @@ pub fn create_hints_of_snapshot(
 /// Makes a hints file from a synced directory: which outputs of blocks 1 to `height` are unspent
 /// at `height`, by default the directory's tip. The directory is locked and read, not changed.
 ///
-/// Unspent at a height below the tip are the coins of blocks up to it that the chainstate holds,
-/// and those that the blocks above it spend; undo data has the heights of the latter. Outputs are
-/// sorted into the order of the blocks' files; then every block is read once, in that order.
+/// The outputs that are unspent at a height below the tip are those that the chainstate still
+/// holds, and those that the blocks above the height spend, which their undo data names. All of
+/// them are sorted into the order of the blocks in the files; then every block is read once, in
+/// that order.
 ///
 /// Memory: `dbcache_bytes` for sorting, beyond which sorted runs go to a temporary file next to
 /// `out`; 64 bytes for each block of the chain (400 while the index is read, before the rest); 50
-/// more for each block that is hinted; 4 for each run and group of blocks (mainnet in 2026, 450
-/// MiB, 8 threads: 30 MB); and for each thread one block, some MiB of mapped tables, and for at
+/// more for each block that gets hints; 4 for each run and group of blocks (mainnet in 2026, 450
+/// MiB, 8 threads: 30 MB); and for each thread one block, a few MiB of mapped tables, and for at
 /// most 16 MiB of blocks their unspent outputs, 24 bytes each, and their hints. Temporary disk: 24
-/// bytes for each unspent output that has no room in memory, and once more the length of the file.
+/// bytes for each unspent output that does not fit in memory, and the length of the hints file once
+/// more.
 ///
 /// `out` is replaced in one step, at the end.
 ///
 /// # Errors
 /// There is no chainstate; the height is above the tip; a block is not stored, or its undo data is
-/// needed and not stored; chainstate and blocks do not agree; the disk fails; or the format has no
-/// room for a block.
+/// needed and not stored; chainstate and blocks do not agree; the disk fails; or the format cannot
+/// hold a block.
 pub fn create_hints(
     options: &Options,
     height: Option<u32>,
@@ -134,7 +136,7 @@ fn create(
     }
     let spill = Arc::new(SpillFile::unlinked(task.target.path, ".unspent.tmp"));
     let groups: Arc<[_]> = order.groups.clone().into();
-    // The keys that the first search leaves in memory are still there during the second.
+    // The keys that the first search leaves in memory stay there during the second.
     let searches = if height == chain.height() { 1 } else { 2 };
     let held_max = options.dbcache_bytes / options.threads.max(1) / searches;
     let new = || Collector::new(Arc::clone(&spill), Arc::clone(&groups), held_max);
@@ -171,7 +173,7 @@ struct UnspentSearch<'a> {
 }
 
 impl UnspentSearch<'_> {
-    /// The outputs that are unspent at the tip as well.
+    /// Collects the outputs that are still unspent at the tip.
     fn in_chainstate(
         &self,
         threads: usize,
@@ -197,7 +199,7 @@ impl UnspentSearch<'_> {
         for_each_on_pool(task.pool, scans.into_iter(), task.watch.stop, new, read)
     }
 
-    /// The outputs that a snapshot has.
+    /// Collects the outputs whose coins a snapshot holds.
     fn in_snapshot(
         &self,
         file: &SnapshotFile,
@@ -244,7 +246,7 @@ impl UnspentSearch<'_> {
         Ok(found.push(output_key(block, outpoint))?)
     }
 
-    /// The outputs that blocks above the height have spent.
+    /// Collects the outputs that blocks above the height have spent.
     fn spent_above(&self, new: impl Fn() -> Collector + Sync) -> Result<Vec<Collector>, SyncError> {
         let HintsTask { chain, pool, watch, .. } = *self.task;
         let search = UndoSearch { chain, height: self.height, pool, watch };
@@ -310,7 +312,7 @@ impl UnspentSource for CollectedOutputs<'_> {
 }
 
 impl CollectedOutputs<'_> {
-    /// The error for a coin that is not an output of the block that it names.
+    /// Returns the error for a coin that is not an output of the block that it names.
     fn disagreement(&self, height: u32, missing: &OutputKey) -> SyncError {
         // Txids are written with their last byte first.
         let end: String = txid_of(missing).iter().rev().map(|b| format!("{b:02x}")).collect();

@@ -1,5 +1,5 @@
-//! Hints files: made from a synced directory, converted, compressed, and proved against one. The
-//! directory is locked and read, and never changed.
+//! Makes hints files from a synced directory or a snapshot, converts them to other formats and
+//! compresses them. The directory is locked and read, and never changed.
 
 mod assemble;
 mod compress;

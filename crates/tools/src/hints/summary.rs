@@ -1,4 +1,4 @@
-//! How the making of a hints file ended.
+//! The result of making, converting or compressing a hints file.
 
 use std::time::{Duration, Instant};
 
@@ -6,31 +6,31 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::resources;
 
-/// How a hints file was made.
+/// The result of making, converting or compressing a hints file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HintsSummary {
     /// The height at which the hinted outputs are unspent.
     pub height: u32,
-    /// The block at that height; `None` where no directory was read, or no file was made.
+    /// The block at that height; `None` if no directory was read, or no file was made.
     pub best_block: Option<Hash>,
     /// Number of blocks that have hints: all from height 1 to [`HintsSummary::height`].
     pub blocks: u32,
-    /// Number of their outputs that the format counts ([`apus_swiftsync::Numbering`]); `None`
-    /// where the number is not known, or no file was made.
+    /// Number of the blocks' outputs that the format counts ([`apus_swiftsync::Numbering`]); `None`
+    /// if it is not known, or no file was made.
     pub outputs: Option<u64>,
-    /// Number of unspent outputs among them.
+    /// Number of unspent outputs.
     pub unspent: u64,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
     /// Wall clock time.
     pub elapsed: Duration,
-    /// The most memory that the process ever had in RAM, in bytes; 0 where the system does not say.
+    /// The most memory that the process ever had in RAM, in bytes; 0 if the system does not say.
     pub peak_memory: u64,
-    /// Whether somebody asked to stop before the end. No file was made then.
+    /// Whether the work was stopped before the end, so that no file was made.
     pub interrupted: bool,
 }
 
-/// A hints file that was made.
+/// The numbers of a hints file that was made.
 #[derive(Default)]
 pub(super) struct Made {
     /// See [`HintsSummary::best_block`].
@@ -44,7 +44,7 @@ pub(super) struct Made {
 }
 
 impl HintsSummary {
-    /// The summary of work on hints for `height` that began at `started`.
+    /// Returns the summary of work on hints for `height` that began at `started`.
     ///
     /// # Errors
     /// The work failed.

@@ -1,9 +1,9 @@
-//! The proof of a claim and of all rules where undo data is missing. Two questions, two steps:
-//! whether the claim is what these blocks leave, by SwiftSync's sums; and whether the blocks are
-//! valid, by a join of them in a temporary directory.
+//! Proves a claim and checks all rules where undo data is missing, in two steps. SwiftSync's sums
+//! show whether the claim is what these blocks leave unspent; a join in a temporary directory shows
+//! whether the blocks are valid.
 //!
-//! The join shares nothing with the sums but the blocks, so that the coins which it counts are a
-//! check of both. It keeps nothing: blocks are read where they are.
+//! The join and the sums share nothing but the blocks, so that comparing their numbers of coins
+//! checks both. The join keeps nothing: it reads the blocks where they are.
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ use apus_sync::ways::{Course, join_towards};
 use super::files::node_of_files;
 use super::sums::{Proof, Unproved};
 
-/// Proves the claim by the blocks of `node` up to `target`, and all rules for these. The block at
-/// height `lacking` is one without undo data.
+/// Proves the claim by the blocks of `node` up to `target`, and checks all rules for these blocks.
+/// The block at height `lacking` has no undo data.
 ///
 /// # Errors
 /// The claim is wrong, a block is invalid or damaged, or there is no room for temporary files.
@@ -45,7 +45,7 @@ pub(super) fn prove_by_join(
     target: BlockId,
     lacking: u32,
 ) -> Result<Summary, SyncError> {
-    // A node of files alone is in a temporary directory already.
+    // A node without a data directory is in a temporary directory already.
     let is_stored = node.ledger.is_read_only;
     let directory = is_stored.then(|| TemporaryDir::chosen(&node.options)).transpose()?;
     let place = directory.as_ref().map_or(node.dir.path(), TemporaryDir::path);
@@ -57,7 +57,7 @@ pub(super) fn prove_by_join(
         Err(Unproved { error: SyncError::Stopped, .. }) => {
             return Ok(proof.interrupted(&mut node));
         }
-        // If a block is to blame, the join finds out which.
+        // If a block is wrong, the join finds out which.
         Err(Unproved { error, may_be_blocks: true, .. }) => Err(error),
         Err(unproved) => return Err(unproved.error),
     };
@@ -83,7 +83,7 @@ pub(super) fn prove_by_join(
     Ok(Summary { spilled_bytes, ..summary(&mut node, proof.started, false) })
 }
 
-/// Says what is about to be done, unless `place` has no room for it.
+/// Shows the user what will be done, unless `place` has no room for it.
 fn begin(
     proof: &Proof,
     node: &Node,
@@ -107,16 +107,17 @@ fn begin(
     Ok(())
 }
 
-/// What is left of a node whose blocks are read as a source: the lock of its directory.
+/// Closes a node whose blocks will be read as a source. Returns its directory, which stays locked,
+/// and its options.
 fn released(node: Node) -> (DataDir, Options) {
     let Node { dir, options, .. } = node;
     (dir, options)
 }
 
-/// What the blocks have left, by the join.
+/// What the blocks leave unspent, as the join has counted it.
 struct Left {
     coins: Option<i64>,
-    /// Satoshi; `None` if some blocks went in order, which does not add them up.
+    /// The sum of the coins in satoshi; `None` unless one join connected all blocks.
     amount: Option<u64>,
     /// Bytes that were written to temporary files.
     spilled: u64,
@@ -143,7 +144,7 @@ impl Left {
 /// Checks every rule and script of all blocks up to the one with this hash.
 ///
 /// # Errors
-/// A block is not there, invalid or damaged; the disk fails; or `watch` asks to stop.
+/// A block is missing, invalid or damaged; the disk fails; or `watch` asks to stop.
 fn check_blocks(node: &mut Node, hash: &Hash, watch: Watch) -> Result<Left, SyncError> {
     let target = node.tree.find(hash).ok_or_else(|| {
         SyncError::Input(format!(

@@ -1,4 +1,4 @@
-//! Blocks of files, as a proof reads them: where they are, without a data directory.
+//! Reads the blocks of files for a proof, where they are and without a data directory.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use apus_node::options::Options;
 use apus_node::temporary::TemporaryDir;
 use apus_sync::unfinished::open_node;
 
-/// A node in `directory`, for blocks that it reads from sources and does not store.
+/// Opens a node in `directory`, for blocks that it reads from sources and does not store.
 pub(super) fn node_of_files(
     options: &Options,
     directory: &TemporaryDir,
@@ -22,13 +22,14 @@ pub(super) fn node_of_files(
         spill_dir: None,
         prune: None,
         stop_at_height: None,
-        // No later run carries on.
+        // No later run continues this one, so nothing is saved.
         save_every: Duration::MAX,
         ..options.clone()
     };
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace)?;
     node.ledger.keeps_blocks = false;
-    // A difference about scripts is kept, and counts, beyond the temporary directory.
+    // The script checker works on the user's directory: it keeps a difference there, and knows of
+    // one that was found before.
     node.options.script_engine = scripts.engine();
     node.scripts = scripts;
     Ok(node)

@@ -1,8 +1,8 @@
-//! The proof alone that hints or a snapshot fit the blocks: nothing is kept.
+//! Proves that hints or a snapshot fit the blocks, and keeps nothing.
 //!
-//! `sums` proves by SwiftSync's sums, in one pass over the blocks. If every rule is to be checked,
-//! and undo data is missing that has the coins for that, `by_join` does it in two steps. `files`
-//! reads blocks without a data directory.
+//! `sums` proves a claim by SwiftSync's sums, in one pass over the blocks. If every rule must be
+//! checked and undo data with the coins for that is missing, `by_join` does both in two steps.
+//! `files` reads blocks without a data directory.
 
 mod by_join;
 mod files;
@@ -34,17 +34,16 @@ use by_join::prove_by_join;
 use files::node_of_files;
 use sums::{Proof, Unproved};
 
-/// Runs SwiftSync's proof to see whether a hints file fits the active chain of a synced data
-/// directory, and keeps nothing. With [`AssumeValid::Nothing`] every rule and script is checked
-/// too, with the coins that undo data has or, where it is missing, with those that a join finds, in
-/// a temporary directory; otherwise the blocks are taken as valid, which they were when they were
-/// connected.
+/// Checks by SwiftSync's proof that a hints file fits the active chain of a synced data directory,
+/// and keeps nothing. With [`AssumeValid::Nothing`] checks every rule and script too, with the
+/// coins from undo data or, if it is missing, from a join in a temporary directory. Otherwise takes
+/// the blocks as valid, since they were checked when they were connected.
 ///
 /// # Errors
-/// The hints do not fit ([`SyncError::Differs`] names the coins), are damaged or for a height above
-/// the tip; the directory is in use or has no blocks; or a block or undo data is damaged.
+/// The hints do not fit ([`SyncError::Differs`] names the coins), are damaged, or are for a height
+/// above the tip; the directory is in use or has no blocks; or a block or undo data is damaged.
 ///
-/// The summary is of the block at the hints' height, with the number of coins there.
+/// The summary describes the block at the hints' height, with the number of coins there.
 pub fn verify_hints(options: &Options, hints: &Path, watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_wrong_hints(options, || {
         let started = Instant::now();
@@ -55,20 +54,18 @@ pub fn verify_hints(options: &Options, hints: &Path, watch: Watch) -> Result<Sum
 }
 
 /// Proves that a UTXO snapshot is what the blocks up to its base block leave unspent: every coin,
-/// with its height, whether a coinbase created it, its amount and its script, and no other. No
-/// hints are needed, and nothing is kept.
+/// with its height, coinbase flag, amount and script, and no other. Needs no hints, and keeps
+/// nothing.
 ///
 /// The blocks are those of `sources` or, if there are none, of the active chain of the synced data
-/// directory that `options` name. With [`AssumeValid::Nothing`] every rule and script is checked
-/// too, with the coins that undo data has or, where it is missing, with those that a join finds, in
-/// a temporary directory; otherwise the blocks are taken as valid, but for the rules that need no
-/// coins.
+/// directory that `options` name. With [`AssumeValid::Nothing`] checks every rule and script too,
+/// with the coins from undo data or, if it is missing, from a join in a temporary directory.
+/// Otherwise takes the blocks as valid, except for the rules that need no coins, which are checked.
 ///
 /// # Errors
 /// The snapshot is wrong ([`SyncError::Differs`] names the coins), not well-formed, or of another
-/// network; its base block or a block before it is missing; or a block or undo data is damaged.
-/// Besides, if every rule is checked: a block breaks one, or a temporary directory is needed and
-/// has no room.
+/// network; its base block or a block before it is missing; or a block or undo data is damaged. If
+/// every rule is checked: a block breaks one, or a temporary directory is needed and has no room.
 pub fn verify_snapshot(
     options: &Options,
     snapshot: &Path,
@@ -95,8 +92,8 @@ pub fn verify_snapshot(
     }
 }
 
-/// Proves the claim by the blocks of `node`: in one pass or, if every rule is to be checked and
-/// undo data is missing, by a join.
+/// Proves the claim by the blocks of `node`: in one pass or, if every rule must be checked and undo
+/// data is missing, by a join.
 fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     let target = target(&node, proof.claim)?;
     let mode = match node.options.assumevalid {
@@ -112,7 +109,7 @@ fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
         Err(Unproved { error: SyncError::Stopped, .. }) => {
             return Ok(proof.interrupted(&mut node));
         }
-        // A rev file that lacks some blocks, as that of the newest blocks after a SwiftSync.
+        // A rev file may lack some blocks, such as the newest ones after a SwiftSync.
         Err(Unproved { lacks_undo: Some(height), .. }) => {
             drop(plan);
             node.scripts.begin_again();
@@ -135,8 +132,8 @@ fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     })
 }
 
-/// The block at the claim's height: of the active chain or, where there are blocks of sources, of
-/// any that they have.
+/// Returns the block at the claim's height: on the active chain or, for a snapshot and the blocks
+/// of sources, on any chain.
 fn target(node: &Node, claim: &Claim) -> Result<BlockId, SyncError> {
     let tip = node.ledger.active.height().unwrap_or(0);
     match claim {

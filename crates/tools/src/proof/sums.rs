@@ -1,4 +1,4 @@
-//! The proof of a claim by SwiftSync's sums, and the coins that it is wrong about.
+//! Proves a claim by SwiftSync's sums, and finds the coins that it is wrong about.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use apus_sync::swift::find_differences::find_differences;
 use apus_sync::swift::plan::Plan;
 use apus_sync::swift::tally::Tally;
 
-/// A claim to be proved, and who looks on.
+/// A claim to be proved, when the proof began, and who observes it.
 #[derive(Clone, Copy)]
 pub(super) struct Proof<'a> {
     pub claim: &'a Claim,
@@ -23,18 +23,19 @@ pub(super) struct Proof<'a> {
     pub watch: Watch<'a>,
 }
 
-/// Why sums do not prove a claim.
+/// Why the sums do not prove a claim.
 pub(super) struct Unproved {
     pub error: SyncError,
-    /// Whether blocks may be to blame rather than the claim: they issue too much, or spend what is
-    /// not there, which makes every claim wrong and this one in no coin.
+    /// Whether the blocks may be wrong and not the claim: if they issue too much or spend coins
+    /// that do not exist, the sums disprove every claim, though no coin of this one is wrong.
     pub may_be_blocks: bool,
-    /// The height of a block whose undo data no source has, or whose undo data is damaged there.
+    /// The height of a block that has no undo data in the directory, and none or damaged undo data
+    /// in the sources.
     pub lacks_undo: Option<u32>,
 }
 
 impl Proof<'_> {
-    /// Proves that the claim is what the blocks of the plan leave.
+    /// Proves that the claim is what the blocks of the plan leave unspent.
     pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Tally, Unproved> {
         let Self { claim, watch, .. } = *self;
         let fault = match verify(node, claim, plan, watch) {
@@ -53,7 +54,8 @@ impl Proof<'_> {
         if !is_of_claim {
             return Err(Unproved { error, may_be_blocks, lacks_undo });
         }
-        // What is so damaged that nothing can be told of its coins has been named already.
+        // If the claim is too damaged for its coins to be compared, `error` names the damage
+        // already.
         let found = find_differences(node, claim, plan, watch).ok().flatten();
         let is_none = found.as_ref().is_some_and(|found| found.coins.is_empty() && !found.are_more);
         let differences = found.unwrap_or_default();
@@ -61,7 +63,7 @@ impl Proof<'_> {
         Err(Unproved { error, may_be_blocks: is_none, lacks_undo })
     }
 
-    /// The summary of a proof that somebody has asked to stop.
+    /// Returns the summary of a proof that was stopped.
     pub fn interrupted(&self, node: &mut Node) -> Summary {
         Summary { coins: None, ..summary(node, self.started, true) }
     }

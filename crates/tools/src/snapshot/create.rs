@@ -1,5 +1,5 @@
-//! Snapshots from a synced directory: of its UTXO set at the tip or at a height below, and of the
-//! outputs that hints call unspent.
+//! Makes snapshots from a synced directory: of its UTXO set at the tip or at a lower height, or of
+//! the outputs that hints call unspent.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -27,24 +27,24 @@ use rayon::prelude::*;
 
 use crate::stored::{ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool};
 
-/// Parts of the UTXO set, by the first bits of the txids. On mainnet one has 11 MB, and each thread
-/// has two of them in memory.
+/// Number of parts of the UTXO set, by the first bits of the txids. On mainnet a part has 11 MB,
+/// and each thread has two of them in memory.
 const PARTS: usize = Survivors::SLOTS_MAX;
 
-/// How a snapshot was made.
+/// The result of making a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SnapshotSummary {
     /// Height of the base block.
     pub height: u32,
-    /// Hash of the base block, after which these coins are unspent.
+    /// Hash of the base block, after which the snapshot's coins are unspent.
     pub base: Hash,
-    /// The number of coins.
+    /// Number of coins.
     pub coins: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
     /// Wall clock time.
     pub elapsed: Duration,
-    /// Whether somebody asked to stop before the end. No file was made then.
+    /// Whether the work was stopped before the end, so that no file was made.
     pub interrupted: bool,
 }
 
@@ -72,19 +72,21 @@ impl SnapshotSummary {
     }
 }
 
-/// Makes a snapshot file of the UTXO set of a synced directory at `height`, by default its tip:
-/// what Core's `dumptxoutset` writes, byte for byte. The directory is locked and read, not changed.
+/// Makes a snapshot file of the UTXO set of a synced directory at `height`, by default its tip. The
+/// file is what Core's `dumptxoutset` writes, byte for byte. The directory is locked and read, not
+/// changed.
 ///
-/// At a height below the tip there are the coins of blocks up to it that the chainstate has, and
-/// those that the blocks above it have spent, which their undo data has.
+/// The UTXO set at a height below the tip consists of the coins of blocks up to it that the
+/// chainstate still holds, and of those that the blocks above it have spent, which are in undo
+/// data.
 ///
-/// Memory: `dbcache_bytes` for the coins of undo data, beyond which they go to a temporary file;
-/// and two parts of 1,024 of the UTXO set for each thread. `out` must not exist; it is written with
-/// `.incomplete` at the end of its name, and renamed.
+/// Memory: `dbcache_bytes` for the coins from undo data, beyond which they go to a temporary file;
+/// and for each thread two of 1,024 parts of the UTXO set. `out` must not exist: the file is
+/// written with `.incomplete` at the end of its name, and then renamed.
 ///
 /// # Errors
 /// There is no chainstate; the height is above the tip; undo data that is needed is not stored;
-/// there is such a file; or the disk fails.
+/// `out` exists; or the disk fails.
 pub fn create_snapshot(
     options: &Options,
     height: Option<u32>,
@@ -117,9 +119,8 @@ pub fn create_snapshot(
 }
 
 /// Makes a snapshot file of the outputs that a hints file calls unspent, from the blocks of a
-/// synced directory, which may or may not have undo data. The snapshot is as right as the hints
-/// are, which [`crate::verify_snapshot`] proves. Everything else is as for
-/// [`create_snapshot`].
+/// synced directory, which needs no undo data. The snapshot is only as correct as the hints, which
+/// [`crate::verify_snapshot`] proves. Everything else is as for [`create_snapshot`].
 ///
 /// # Errors
 /// The hints are damaged, do not fit a block, or are for a height above the tip; a block is not
@@ -151,14 +152,14 @@ pub fn create_snapshot_of_hints(
     })
 }
 
-/// Where the coins of a snapshot come from.
+/// The source of a snapshot's coins.
 struct Source<'a> {
-    /// Whether those of the chainstate belong to it that blocks up to its height have created.
+    /// Whether coins of the chainstate from blocks up to the height belong to the snapshot.
     reads_chainstate: bool,
     more: Option<&'a Gathered>,
 }
 
-/// The making of a snapshot.
+/// The chain, the height and the threads for making a snapshot.
 struct Work<'a> {
     chain: &'a StoredChain,
     height: u32,
@@ -167,7 +168,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The coins of blocks up to the height that the blocks above it have spent.
+    /// Gathers the coins of blocks up to the height that the blocks above it have spent.
     fn spent_above(&self, memory: usize) -> Result<Gathered, SyncError> {
         let Self { chain, height, pool, watch } = *self;
         chain.refuse_between_bip30_twins(height)?;
@@ -184,7 +185,7 @@ impl Work<'_> {
         Ok(gathered)
     }
 
-    /// The outputs of all blocks up to the height that are hinted as unspent.
+    /// Gathers the outputs of all blocks up to the height that are hinted as unspent.
     fn hinted(&self, hints: &HintsFile, memory: usize) -> Result<Gathered, SyncError> {
         let gathered = Gathered::new(memory)?;
         let heights = self.chain.in_file_order(1..self.height + 1)?;
@@ -246,7 +247,7 @@ impl Work<'_> {
         }
     }
 
-    /// Writes head and coins.
+    /// Writes the head and the coins.
     fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, SyncError> {
         let mut written = Written { coins: 0, bytes: SnapshotHead::BYTES as u64 };
         let begun = Progress { height: self.height, ..Progress::of(Phase::WritingSnapshot) };
@@ -281,7 +282,7 @@ impl Work<'_> {
         Ok(written)
     }
 
-    /// The coins of one part, in the order of their keys, and their number.
+    /// Returns the serialised coins of one part, in the order of their keys, and their number.
     fn serialise(&self, part: usize, source: &Source) -> Result<(Vec<u8>, u64), SyncError> {
         let (first, last) = txids_of(part);
         let scan = source.reads_chainstate.then(|| self.chain.chainstate.scan_txids(&first, &last));
@@ -309,7 +310,7 @@ impl Work<'_> {
         Ok(out.finish())
     }
 
-    /// The error of gathered coins that could not be read.
+    /// Returns the error for gathered coins that could not be read.
     fn unsorted(&self, error: WriteError) -> StoreError {
         match error {
             WriteError::Store(error) => error,
@@ -321,7 +322,7 @@ impl Work<'_> {
     }
 }
 
-/// The coin of an output of a block.
+/// Returns the coin of an output of a block.
 fn coin_of(view: &BlockView<&[u8]>, tx: usize, vout: u32, height: u32) -> Coin {
     let output = view.tx(tx).output(vout as usize);
     Coin::new(output.value().unsigned_abs(), output.script(), height, tx == 0)
@@ -345,7 +346,7 @@ impl Kept<'_> {
     }
 }
 
-/// The first and the last txid of a part.
+/// Returns the first and the last txid of a part.
 fn txids_of(part: usize) -> (Hash, Hash) {
     let bits = PARTS.ilog2();
     let first = (part as u16) << (u16::BITS - bits);

@@ -1,4 +1,4 @@
-//! What a snapshot file holds.
+//! Reads and describes snapshot files.
 
 use std::path::Path;
 
@@ -12,35 +12,35 @@ use apus_node::threads;
 use apus_sync::claim::of_read;
 use apus_wire::{AssumeutxoData, Chain, Network};
 
-/// What a snapshot file holds.
+/// The description of a snapshot file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
-    /// Hash of the base block, after which its coins are unspent.
+    /// Hash of the base block, after which the file's coins are unspent.
     pub base: Hash,
-    /// The network whose magic bytes the head has; `None` if it is one that is not known.
+    /// The network whose magic bytes the head has; `None` if the network is unknown.
     pub chain: Option<Chain>,
-    /// The network's magic bytes.
+    /// The magic bytes in the head.
     pub magic: [u8; 4],
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// Sums over its coins.
+    /// Counts, sums and hash of the coins.
     pub stats: SnapshotStats,
-    /// Whether its coins are in the order in which Core writes them.
+    /// Whether the coins are in the order in which Core writes them.
     pub is_sorted: bool,
-    /// What Core's chain parameters list for the base block, if they do.
+    /// The entry for the base block in Core's chain parameters, if there is one.
     pub listed: Option<AssumeutxoData>,
 }
 
 impl SnapshotInfo {
-    /// Whether the hash of all coins is the one that Core's chain parameters list for the base
-    /// block; `None` if they list none.
+    /// Returns whether the hash of all coins is the one that Core's chain parameters list for the
+    /// base block; `None` if they list none.
     pub fn is_as_listed(&self) -> Option<bool> {
         self.listed.map(|listed| listed.hash_serialized == self.stats.hash_serialized)
     }
 }
 
-/// Reads all of a snapshot file, whose coins are counted and hashed on `threads` threads. Coins
-/// that are in another order than Core's are sorted first, with a temporary file. `None` if `stop`
+/// Reads a whole snapshot file, and counts and hashes its coins on `threads` threads. Coins in
+/// another order than Core's are sorted first, with a temporary file. Returns `None` if `stop`
 /// became true before the end.
 ///
 /// # Errors

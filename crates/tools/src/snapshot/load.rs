@@ -1,4 +1,4 @@
-//! A listed snapshot loaded into a data directory, unproved (Core's `loadtxoutset`).
+//! Loads a listed snapshot into a data directory, unproved (Core's `loadtxoutset`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,32 +19,33 @@ use apus_sync::loadtxoutset::{check_base, listed, load};
 use apus_sync::unfinished::{open_node, refuse_unfinished};
 use apus_wire::AssumeutxoData;
 
-/// What came of loading a snapshot.
+/// The result of loading a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SnapshotLoaded {
     /// Height of the base block.
     pub height: u32,
     /// Hash of the base block.
     pub base: Hash,
-    /// The number of coins.
+    /// Number of coins.
     pub coins: u64,
     /// Wall clock time.
     pub elapsed: Duration,
-    /// Whether somebody asked to stop before the end. Nothing was loaded then.
+    /// Whether the work was stopped before the end, so that nothing was loaded.
     pub interrupted: bool,
 }
 
 /// Loads a snapshot into a data directory as Core's `loadtxoutset` does: bitcoind then works with
 /// it, and validates the blocks up to its base block in the background. Nothing is proved here, so
-/// the base block must be one that Core's chain parameters list, and the coins' hash theirs.
+/// Core's chain parameters must list the base block and the hash of the coins.
 ///
 /// The headers up to the base block come from the directory, from the blocks of `sources`, or from
 /// the peers of `options`. No block is stored or connected.
 ///
 /// # Errors
-/// The snapshot is another one than the chain parameters list, or damaged; the base block's header
-/// is unknown or not on the best chain; the UTXO set is not below the base block, or that block is
-/// stored; there is such a second UTXO set, or unfinished work; the disk fails.
+/// The snapshot is damaged, or not the one that the chain parameters list; the base block is
+/// invalid, not on the best chain, or its header is unknown; the UTXO set is not below the base
+/// block, or that block is stored; the directory already has a second UTXO set, or unfinished work;
+/// the disk fails.
 pub fn load_snapshot(
     options: &Options,
     path: &Path,
@@ -54,7 +55,7 @@ pub fn load_snapshot(
     load_snapshot_on(&Disk::new(), options, path, sources, watch)
 }
 
-/// [`load_snapshot`] on the caller's disk, which may lose power in tests.
+/// Does the same as [`load_snapshot`], on the caller's disk, which may lose power in tests.
 pub fn load_snapshot_on(
     disk: &Disk,
     options: &Options,
@@ -71,7 +72,7 @@ pub fn load_snapshot_on(
             of_read(path, SnapshotError::new(what).into())
         })?;
         let opened = open_sources(options, sources)?;
-        // What is pruned lies below the UTXO set.
+        // Pruned directories are allowed: the missing blocks are below the tip.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let mut node = open_node(&options, disk, Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
@@ -98,7 +99,8 @@ pub fn load_snapshot_on(
     })
 }
 
-/// Asks peers for headers, if that of the base block is not known yet and there are to be peers.
+/// Requests headers from peers, if the header of the base block is not known and peers are to be
+/// used.
 fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(), SyncError> {
     if node.tree.find(&listed.base).is_some() {
         return Ok(());

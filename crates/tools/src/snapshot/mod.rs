@@ -1,5 +1,4 @@
-//! UTXO snapshots: made, described, loaded, and proved against the blocks. Knows no bytes of the
-//! format.
+//! Makes, describes and loads UTXO snapshots. This module does not know the bytes of the format.
 
 mod create;
 mod info;

@@ -1,4 +1,4 @@
-//! The active chain of a directory that is only read: the places of its blocks and undo data.
+//! The active chain of a directory that is only read, with the places of its blocks and undo data.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use apus_store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use apus_wire::{BlockView, merkle_root};
 use rayon::ThreadPool;
 
-/// A block of the chain, and its place in the files.
+/// A block of the chain, and where its data is stored.
 #[derive(Clone, Copy)]
 pub struct StoredBlock {
     /// The block's hash.
@@ -25,9 +25,9 @@ pub struct StoredBlock {
     pub pos: Option<FlatFilePos>,
     /// Offset of the undo data in the rev file of the same number, if it is stored.
     pub undo_pos: Option<u32>,
-    /// The number of its transactions.
+    /// Number of transactions in the block.
     pub tx_count: u32,
-    /// What its header says of time and difficulty.
+    /// The time and the difficulty in the block's header.
     #[cfg(feature = "export")]
     pub facts: HeaderFacts,
 }
@@ -46,11 +46,11 @@ pub struct StoredChain {
     _dir: DataDir,
 }
 
-/// A block that was read, with the ids of its transactions.
+/// A block that was read, and its txids.
 pub struct ReadBlock<'a> {
     /// The block.
     pub view: BlockView<&'a [u8]>,
-    /// The txids of its transactions.
+    /// The txids of the block's transactions.
     pub txids: Vec<Hash>,
 }
 
@@ -58,8 +58,8 @@ impl StoredChain {
     /// Opens and locks the directory that `options` name.
     ///
     /// # Errors
-    /// There is no such directory, another program has it open for writing, its chainstate is
-    /// empty, or a file cannot be right.
+    /// The directory is missing, another program has it open for writing, its chainstate is empty,
+    /// or a file in it is damaged.
     pub fn open(options: &Options, pool: &ThreadPool) -> Result<Self, SyncError> {
         let disk = Disk::new();
         let dir = open_directory(options, &disk, true)?;
@@ -77,13 +77,13 @@ impl StoredChain {
         Ok(Self { files, chainstate, blocks, _dir: dir })
     }
 
-    /// Height of the best block.
+    /// Returns the height of the best block.
     pub fn height(&self) -> u32 {
         self.blocks.len().saturating_sub(1) as u32
     }
 
-    /// An error if one of the two coinbases that a later block overwrote was unspent at `height`
-    /// and is overwritten now (BIP30): neither the chainstate nor undo data has it.
+    /// Returns an error if, at `height`, one of the two coinbases was unspent that a later block of
+    /// this chain has overwritten (BIP30): neither the chainstate nor undo data has it.
     pub fn refuse_between_bip30_twins(&self, height: u32) -> Result<(), SyncError> {
         let hash_at = |height: u32| Some(self.blocks.get(height as usize)?.hash);
         match bip30_overwritten_after(height, hash_at) {
@@ -95,10 +95,10 @@ impl StoredChain {
         }
     }
 
-    /// The heights of a range of blocks in the order in which they lie in the files.
+    /// Returns the heights of a range of blocks, in the order in which the blocks lie in the files.
     ///
     /// # Errors
-    /// One of them is not stored.
+    /// A block is not stored.
     pub fn in_file_order(&self, heights: Range<u32>) -> Result<Vec<u32>, SyncError> {
         let mut placed = Vec::with_capacity(heights.len());
         for height in heights {
@@ -117,10 +117,10 @@ impl StoredChain {
     /// Reads the block at `height` into `bytes`, and checks its hash and merkle root.
     ///
     /// # Errors
-    /// The file cannot be read, or the bytes there are not the block that the index names.
+    /// The file cannot be read, or does not have the block there that the index names.
     ///
     /// # Panics
-    /// The block is not stored; [`StoredChain::in_file_order`] gives only blocks that are.
+    /// The block is not stored. [`StoredChain::in_file_order`] returns only stored blocks.
     pub fn read<'a>(
         &self,
         height: u32,
@@ -141,12 +141,12 @@ impl StoredChain {
         Ok(ReadBlock { view, txids })
     }
 
-    /// Reads the undo data of the block at `height`, whose parent is `prev`, into `undo`; returns
+    /// Reads the undo data of the block at `height`, whose parent is `prev`, into `undo`. Returns
     /// where it is stored.
     ///
     /// # Errors
-    /// It is not stored, or the file cannot be read, or the bytes there are not undo data of a
-    /// child of `prev`.
+    /// The undo data is not stored, the file cannot be read, or it does not have the undo data of a
+    /// child of `prev` there.
     pub fn read_undo(
         &self,
         height: u32,
@@ -161,8 +161,8 @@ impl StoredChain {
         Ok(pos)
     }
 
-    /// The error for a block without undo data: which coins were unspent below its height is
-    /// unknown. The message names the heights for which it is known.
+    /// Returns the error for a block without undo data: the coins that were unspent below its
+    /// height are unknown. The message names the lowest height at which they are known.
     fn no_undo(&self, height: u32) -> SyncError {
         let has_none = |block: &StoredBlock| block.undo_pos.is_none() && block.tx_count > 1;
         let lowest = self.blocks.iter().rposition(has_none).unwrap_or(0);
@@ -173,10 +173,10 @@ impl StoredChain {
     }
 }
 
-/// The blocks from genesis to `tip`.
+/// Returns the blocks from genesis to `tip`.
 ///
 /// # Errors
-/// One of them is not in the index, or has a parent at the wrong height.
+/// A block is not in the index, or its parent has the wrong height.
 fn active_chain(
     index: &BlockIndex,
     tip: Hash,
@@ -208,7 +208,7 @@ fn active_chain(
     Ok(blocks)
 }
 
-/// The place of the block with this index entry.
+/// Returns the block of an index entry.
 fn stored(entry: &IndexEntry) -> StoredBlock {
     StoredBlock {
         hash: entry.hash,

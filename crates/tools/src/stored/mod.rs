@@ -1,5 +1,5 @@
-//! A synced directory that is locked and only read: its chain, its blocks and undo data, and work
-//! on them with many threads.
+//! Reads a synced directory, which is locked and never changed: its chain, its blocks and undo
+//! data. Spreads work on them over many threads.
 
 mod chain;
 mod undo;

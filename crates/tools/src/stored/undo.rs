@@ -1,4 +1,4 @@
-//! The coins of blocks up to a height that the blocks above it have spent.
+//! Finds the coins of blocks up to a height that the blocks above it have spent.
 
 use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::{Share, StoreError};
@@ -10,19 +10,19 @@ use rayon::ThreadPool;
 use super::chain::{ReadBlock, StoredChain};
 use super::workers::for_each_on_pool;
 
-/// A search for coins that were unspent at a height and are not at the tip.
+/// A search for the coins that were unspent at a height and are spent at the tip.
 pub struct UndoSearch<'a> {
     /// The chain whose undo data is read.
     pub chain: &'a StoredChain,
-    /// The height of its last block.
+    /// The height at which the coins were unspent.
     pub height: u32,
-    /// The threads that read.
+    /// The threads that read blocks and undo data.
     pub pool: &'a ThreadPool,
     /// Receives the progress, and stops the search.
     pub watch: Watch<'a>,
 }
 
-/// What one thread has found, and the memory that it reads into.
+/// What one thread has found, and its buffers.
 struct Reader<S> {
     found: S,
     block: Vec<u8>,
@@ -31,10 +31,10 @@ struct Reader<S> {
 
 impl UndoSearch<'_> {
     /// Calls `each` with every coin of a block up to the height that a block above it has spent, in
-    /// any order. Each thread has a state of its own, `new` at first; returns these states.
+    /// any order. Each thread has its own state, which `new` makes. Returns all these states.
     ///
     /// # Errors
-    /// A block or its undo data is not stored, or damaged; what `each` returns; or somebody asks to
+    /// A block or its undo data is not stored, or is damaged; `each` fails; or somebody asks to
     /// stop.
     pub fn for_each_spent<S: Send>(
         &self,
@@ -58,7 +58,7 @@ impl UndoSearch<'_> {
         Ok(readers.into_iter().map(|reader| reader.found).collect())
     }
 
-    /// Calls `each` with the coins that the block at `height` has spent.
+    /// Calls `each` with the coins of blocks up to the height that the block at `height` has spent.
     fn read<S>(
         &self,
         reader: &mut Reader<S>,

@@ -1,4 +1,4 @@
-//! Work that is spread over all threads of a pool, an item at a time.
+//! Spreads work over all threads of a pool, one item at a time.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use apus_node::error::SyncError;
 use rayon::ThreadPool;
 
-/// Hands `items` to all threads of the pool, one at a time and in their order. Each thread has a
-/// state of its own, `new` at first and changed by `work` with each item; returns these states.
+/// Hands `items` to the threads of the pool, one at a time and in order. Each thread has its own
+/// state, which `new` makes and `work` changes with each item. Returns all these states.
 ///
 /// # Errors
-/// The first of `work`; or `stop` became true. Items that were not handed out by then are not.
+/// `work` failed, or `stop` became true. No further items are handed out then.
 pub fn for_each_on_pool<T: Send, S: Send>(
     pool: &ThreadPool,
     items: impl Iterator<Item = T> + Send,
@@ -38,7 +38,7 @@ pub fn for_each_on_pool<T: Send, S: Send>(
     results.into_iter().collect()
 }
 
-/// Ends the work early if somebody asks to stop.
+/// Returns [`SyncError::Stopped`] if `stop` is true.
 pub fn check_stop(stop: &AtomicBool) -> Result<(), SyncError> {
     if stop.load(Relaxed) { Err(SyncError::Stopped) } else { Ok(()) }
 }

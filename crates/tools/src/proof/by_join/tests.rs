@@ -9,10 +9,10 @@ use apus_wire::{Chain, Network};
 
 use super::*;
 
-/// Blocks of the chain.
+/// The height of the chain.
 const HEIGHT: u32 = 206;
 
-/// A node that stores no blocks, with a source of the chain, and the chain's last block.
+/// Returns a node that stores no blocks and has a source of the chain, and the chain's last block.
 fn node(place: &Path) -> (Node, BlockId) {
     let options = Options::new(place.to_path_buf(), Network::new(Chain::Regtest));
     let options = Options { assumevalid: AssumeValid::Nothing, threads: 2, ..options };
@@ -25,7 +25,8 @@ fn node(place: &Path) -> (Node, BlockId) {
     (node, last)
 }
 
-/// Bytes of blocks and undo data that are stored, of genesis alone if none were.
+/// Returns the bytes of blocks and undo data that are stored: those of genesis if no block was
+/// stored.
 fn stored(node: &Node) -> u64 {
     node.files.infos().iter().map(|info| u64::from(info.size + info.undo_size)).sum()
 }
@@ -42,7 +43,8 @@ fn blocks_in_order_and_joined_leave_the_same_and_are_not_stored() {
     let joined = check(&mut whole, last);
     assert!(joined.amount.is_some_and(|amount| amount > 0), "the join adds up");
     assert_eq!((whole.tip(), stored(&whole)), (last, genesis));
-    // In order up to some block, as after a join that ends below it, and joined from there on.
+    // As after a join that ended below a block: the blocks up to it are connected in order, and
+    // those above it joined.
     for height in [1, 105, HEIGHT - 1, HEIGHT] {
         let place = tempfile::tempdir().unwrap();
         let (mut node, last) = node(place.path());
