@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_asked_where_there_are_no_files_or_where_they_are_named() {
+    fn peers_are_asked_without_files_or_if_they_are_named() {
         let none: Vec<String> = Vec::new();
         assert_eq!(connect("", &[]), Some(none.clone()));
         assert_eq!(connect("", &["--from=a"]), None);

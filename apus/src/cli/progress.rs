@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_gets_a_line_every_few_seconds_and_soon_for_another_phase() {
+    fn a_log_gets_a_line_every_few_seconds_and_at_a_new_phase() {
         let shown = Instant::now();
         let memory = MemoryInUse::default();
         let mut state = State { looked: shown, memory, shown: None, base: None };

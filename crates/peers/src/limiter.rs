@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_bytes_are_read_at_once_as_take_a_hundredth_of_a_second() {
+    fn reads_take_about_a_hundredth_of_a_second() {
         let at_once = |rate| Limiter::new(rate).bytes_at_once();
         assert_eq!(at_once(Some(1_000_000)), 10_000);
         assert_eq!(at_once(Some(1)), 512);

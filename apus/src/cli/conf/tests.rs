@@ -138,7 +138,7 @@ fn sections_that_no_network_has_are_warned_of() {
 }
 
 #[test]
-fn the_network_comes_from_the_command_line_or_the_top_of_the_file() {
+fn the_network_is_of_the_command_line_or_the_top_of_the_file() {
     let with = |others: &[(&'static str, &str)], text| {
         let others = others.iter().map(|(name, value)| (*name, value.to_string())).collect();
         load(&Given { others, ..given() }, &[("/home/bitcoin.conf", text)])

@@ -81,7 +81,7 @@ const FAULTS: &[Fault] = &[
     ("the last is missing", |s, _| remove(s, s.coins.len() - 1), Coins(&["missing"], "")),
     ("three are missing", |s, _| (0..3).for_each(|i| remove(s, 30 * i)),
         Coins(&["missing"; 3], "")),
-    ("a spent coin", |s, w| add(s, spent(w)), Coins(&["spent"], "and block 180 spends it")),
+    ("a spent coin", |s, w| add(s, spent(w)), Coins(&["spent"], "but block 180 spends it")),
     ("a coin that never was", |s, _| {
         let (mut outpoint, coin) = s.coins[AT].clone();
         outpoint.txid.0[20] ^= 1;
