@@ -2,7 +2,7 @@
 //!
 //! [`sync`] takes blocks from files and from other data directories, checks every consensus rule,
 //! and builds a data directory that Bitcoin Core opens and continues from. [`reindex`] rebuilds the
-//! UTXO set of a directory from its blocks. With [`Options::hints`] both use SwiftSync, which takes
+//! UTXO set of a directory from its blocks. With [`SwiftSyncOptions::hints`] both use SwiftSync, which takes
 //! blocks in any order, without look-ups, and proves the result at the end.
 //!
 //! ```

@@ -94,10 +94,10 @@ impl Chosen {
             blocks.map_or_else(|| config.take_number("checkblocks"), |n| Ok(Some(n.into())));
         let level = level.map_or_else(|| config.take_number("checklevel"), |n| Ok(Some(n.into())));
         if let Some(blocks) = blocks? {
-            self.options.check_blocks = u32::try_from(blocks.max(0)).unwrap_or(u32::MAX);
+            self.options.start_check.blocks = u32::try_from(blocks.max(0)).unwrap_or(u32::MAX);
         }
         if let Some(level) = level? {
-            self.options.check_level = level.clamp(0, 4) as u8;
+            self.options.start_check.level = level.clamp(0, 4) as u8;
         }
         Ok(())
     }

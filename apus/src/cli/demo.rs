@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::StoreError;
 use apus_hash::Hash;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Unobserved};
+use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -123,11 +123,17 @@ impl Demo<'_> {
         // Joins all blocks, so that none is left to connect in order.
         let join = Options {
             method: Some(Method::Join),
-            join_depth: 0,
+            join: JoinOptions { depth: 0, ..JoinOptions::default() },
             ..options(&joined, AssumeValid::Nothing)
         };
         let best = AssumeValid::Block(first.summary.best_block);
-        let with_hints = |options| Options { hints: Some(hints.clone()), ..options };
+        let with_hints = |options| Options {
+            swiftsync: SwiftSyncOptions {
+                hints: Some(hints.clone()),
+                ..SwiftSyncOptions::default()
+            },
+            ..options
+        };
         let ways = [
             Ok(Some(first)),
             self.sync_one_way("join, every script checked", &join, &blocks),

@@ -185,11 +185,11 @@ impl Engine {
             options.network.minimum_chain_work = parse_work(&what, &text)?;
         }
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
-        options.hints = self.hints.as_deref().map(expand_home);
-        options.snapshot = self.snapshot.as_deref().map(expand_home);
-        options.script_engine = self.script_engine.into();
+        options.swiftsync.hints = self.hints.as_deref().map(expand_home);
+        options.swiftsync.snapshot = self.snapshot.as_deref().map(expand_home);
+        options.scripts.engine = self.script_engine.into();
         options.method = self.method.map(node::Method::from);
-        options.spill_dir = self.spill_dir()?;
+        options.join.spill_dir = self.spill_dir()?;
         for setting in &self.testing {
             take_testing(options, setting)?;
         }
@@ -215,8 +215,8 @@ impl Engine {
 fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String> {
     let wrong = || format!("--testing: '{setting}' is not a known KEY=VALUE");
     match setting.split_once('=').ok_or_else(wrong)? {
-        ("joindepth", depth) => options.join_depth = depth.parse().map_err(|_| wrong())?,
-        ("aggregate", "muhash") => options.aggregate = AggregateKind::MuHash,
+        ("joindepth", depth) => options.join.depth = depth.parse().map_err(|_| wrong())?,
+        ("aggregate", "muhash") => options.swiftsync.aggregate = AggregateKind::MuHash,
         ("cachesync", "emptied") => options.empties_cache = true,
         ("kernel", name) => {
             let kernel = match name {
@@ -227,7 +227,7 @@ fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String
                 _ => return Err(wrong()),
             };
             kernel.check().map_err(|why| format!("--testing {setting}: {why}"))?;
-            options.script_kernel = Some(kernel);
+            options.scripts.kernel = Some(kernel);
         }
         _ => return Err(wrong()),
     }

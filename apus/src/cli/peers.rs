@@ -130,7 +130,7 @@ impl PeerArgs {
     /// # Errors
     /// An option or a setting is wrong.
     pub fn choose(&self, chosen: &mut Chosen, sources: Sources) -> Result<(), String> {
-        chosen.options.witness = self.witness != Some(0);
+        chosen.options.swiftsync.witness = self.witness != Some(0);
         let is_asked_for = self.follow
             || [&self.connect, &self.addnode, &self.seednode].iter().any(|l| !l.is_empty());
         let origin = match sources {

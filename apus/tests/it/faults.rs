@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
-use apus_node::Watch;
+use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
 use apus_node::{Method, Observer, Options, Progress, SyncError, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
@@ -146,7 +146,12 @@ fn joins_and_swiftsyncs() {
     let source = base.write("all", &world.blocks);
     let join = |place: &Place, disk: &Disk| {
         let (method, join_depth, save_every) = (Method::Join, 0, Duration::ZERO);
-        let options = Options { method: Some(method), join_depth, save_every, ..place.options() };
+        let options = Options {
+            method: Some(method),
+            save_every,
+            join: JoinOptions { depth: join_depth, ..Default::default() },
+            ..place.options()
+        };
         let sources = std::slice::from_ref(&source);
         sync::sync_on(disk, &options, sources, Watch::default()).map(|_| ())
     };
@@ -272,7 +277,12 @@ fn a_slow_disk_is_waited_for_until_a_request_to_stop() {
         let run = |place: &Place, disk: &Disk, slow: &Slow| {
             let of_mode = world.options(place, Mode::AssumeValid, &hints);
             let hints = Some(hints.clone()).filter(|_| method == Method::SwiftSync);
-            let options = Options { method: Some(method), hints, join_depth: 0, ..of_mode };
+            let options = Options {
+                method: Some(method),
+                swiftsync: SwiftSyncOptions { hints, ..of_mode.swiftsync.clone() },
+                join: JoinOptions { depth: 0, ..of_mode.join.clone() },
+                ..of_mode
+            };
             let options = Options { dbcache_bytes: 64 << 10, ..options };
             sync::sync_on(
                 disk,

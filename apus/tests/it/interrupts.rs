@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus::tables;
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
+use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::{Summary, Verify};
@@ -356,22 +356,44 @@ fn syncs_and_rebuilds_by_every_method() {
             ),
             (
                 "join",
-                Options { method: Some(Method::Join), join_depth: 0, ..options.clone() },
+                Options {
+                    method: Some(Method::Join),
+                    join: JoinOptions { depth: 0, ..options.join.clone() },
+                    ..options.clone()
+                },
                 joined,
             ),
             (
                 "hints",
-                Options { hints: Some(hints.clone()), ..swift(AssumeValid::Nothing) },
+                Options {
+                    swiftsync: SwiftSyncOptions {
+                        hints: Some(hints.clone()),
+                        ..swift(AssumeValid::Nothing).swiftsync
+                    },
+                    ..swift(AssumeValid::Nothing)
+                },
                 vec![SwiftSync, WritingCoins],
             ),
             (
                 "hints, assumed valid",
-                Options { hints: Some(hints.clone()), ..assumed() },
+                Options {
+                    swiftsync: SwiftSyncOptions {
+                        hints: Some(hints.clone()),
+                        ..assumed().swiftsync
+                    },
+                    ..assumed()
+                },
                 vec![SwiftSync, WritingCoins],
             ),
             (
                 "snapshot",
-                Options { snapshot: Some(snapshot.clone()), ..assumed() },
+                Options {
+                    swiftsync: SwiftSyncOptions {
+                        snapshot: Some(snapshot.clone()),
+                        ..assumed().swiftsync
+                    },
+                    ..assumed()
+                },
                 vec![ReadingSnapshot, SwiftSync],
             ),
         ]

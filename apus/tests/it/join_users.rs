@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Watch;
+use apus_node::{JoinOptions, Watch};
 use apus_node::{Method, Options, Phase, Progress, SyncError};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -17,7 +17,11 @@ use crate::support::{Place, data};
 /// Options for a join of the whole chain, with its temporary files in `spill`.
 fn options(place: &Place, spill: Option<&Path>) -> Options {
     let spill_dir = spill.map(Path::to_path_buf);
-    Options { method: Some(Method::Join), join_depth: 0, spill_dir, ..place.options() }
+    Options {
+        method: Some(Method::Join),
+        join: JoinOptions { depth: 0, spill_dir },
+        ..place.options()
+    }
 }
 
 /// Runs a sync that is stopped when it comes to `phase`.

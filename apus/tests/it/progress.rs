@@ -84,7 +84,7 @@ fn a_commit_of_swiftsync_reports_the_share_done() {
     .unwrap();
     let recorder = Recorder::default();
     let mut options = place.options();
-    (options.hints, options.assumevalid) = (Some(hints), AssumeValid::Nothing);
+    (options.swiftsync.hints, options.assumevalid) = (Some(hints), AssumeValid::Nothing);
     sync::reindex(&options, Watch::new(&recorder, &stop)).unwrap();
     recorder.assert_complete(Phase::WritingCoins, 2);
 }

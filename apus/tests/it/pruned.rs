@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{Method, Options, Phase, Progress, Prune};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_store::{DataDir, DataDirOptions};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -251,8 +251,11 @@ fn swiftsync_prunes_once_it_has_ended() {
     let hints = world.write_hints(&place, world.height());
     let target = Options {
         method: Some(Method::SwiftSync),
-        hints: Some(hints),
         assumevalid: node::AssumeValid::Block(world.tip()),
+        swiftsync: SwiftSyncOptions {
+            hints: Some(hints),
+            ..options(&place, Some(Prune::Target(SPARE))).swiftsync
+        },
         ..options(&place, Some(Prune::Target(SPARE)))
     };
     let summary = sync_with(&place, &target, &world.blocks);
@@ -264,7 +267,11 @@ fn swiftsync_prunes_once_it_has_ended() {
     let stop = Options { stop_at_height: Some(600), ..options(&lower, Some(Prune::Target(SPARE))) };
     sync_with(&lower, &stop, &world.blocks);
     let hints = world.write_hints(&lower, world.height());
-    let target = Options { datadir: lower.datadir(), hints: Some(hints), ..target };
+    let target = Options {
+        datadir: lower.datadir(),
+        swiftsync: SwiftSyncOptions { hints: Some(hints), ..target.swiftsync.clone() },
+        ..target
+    };
     let source = lower.write("again", &world.blocks);
     let error = sync::sync(&target, &[source], Watch::default()).unwrap_err();
     assert!(error.to_string().contains("leave out --hints"), "{error}");

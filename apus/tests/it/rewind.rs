@@ -1,8 +1,8 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
 use apus_disk::Disk;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Prune, SyncError};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_tools as tools;
@@ -66,7 +66,12 @@ fn what_cannot_be_undone_is_refused_before_anything_changes() {
     let hints = Some(world.write_hints(&swift, world.height()));
     let assumevalid = AssumeValid::Block(world.tip());
     let options_of = options(&swift, None);
-    let hinted = Options { method: Some(Method::SwiftSync), hints, assumevalid, ..options_of };
+    let hinted = Options {
+        method: Some(Method::SwiftSync),
+        assumevalid,
+        swiftsync: SwiftSyncOptions { hints, ..options_of.swiftsync.clone() },
+        ..options_of
+    };
     sync_with(&swift, &hinted, &world.blocks);
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus::Kernel;
-use apus_node::Watch;
+use apus_node::{JoinOptions, ScriptOptions, SwiftSyncOptions, Watch};
 use apus_node::{Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Break, Mix, Spec};
@@ -27,7 +27,10 @@ const ENGINES: [ScriptEngine; 3] = [ScriptEngine::Core, ScriptEngine::Fast, Scri
 /// out where the processor has no lanes.
 fn with(engine: ScriptEngine, options: Options) -> Options {
     let script_kernel = Some(Kernel::best());
-    Options { script_engine: engine, fast_scripts_buried: -1, script_kernel, ..options }
+    Options {
+        scripts: ScriptOptions { engine, buried_seconds: -1, kernel: script_kernel },
+        ..options
+    }
 }
 
 /// Options for a join or a SwiftSync to the tip by the fast way, with progress saved all the time.
@@ -35,9 +38,12 @@ fn fast_and_saved_often(world: &World, place: &Place, method: Method) -> Options
     let hints = (method == Method::SwiftSync).then(|| world.write_hints(place, world.height()));
     Options {
         method: Some(method),
-        hints,
-        join_depth: 0,
         save_every: Duration::from_millis(2),
+        swiftsync: SwiftSyncOptions {
+            hints,
+            ..with(ScriptEngine::Fast, place.options()).swiftsync
+        },
+        join: JoinOptions { depth: 0, ..with(ScriptEngine::Fast, place.options()).join },
         ..with(ScriptEngine::Fast, place.options())
     }
 }
@@ -63,11 +69,17 @@ fn each_engine_comes_to_the_same_in_each_way() {
     for engine in ENGINES {
         for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
             let place = world.place();
-            let mut options =
-                with(engine, Options { method: Some(method), join_depth: 0, ..place.options() });
+            let mut options = with(
+                engine,
+                Options {
+                    method: Some(method),
+                    join: JoinOptions { depth: 0, ..Default::default() },
+                    ..place.options()
+                },
+            );
             let sources = world.sources(&place, Mode::Full, &world.file_order());
             if method == Method::SwiftSync {
-                options.hints = Some(world.write_hints(&place, world.height()));
+                options.swiftsync.hints = Some(world.write_hints(&place, world.height()));
             }
             let outcome = Outcome::of_sync(&place, &options, &sources);
             let what = format!("{engine:?}, {method:?}");
@@ -115,9 +127,12 @@ fn blocks_not_buried_for_two_weeks_are_left_to_cores_engine() {
     for (empty, buried) in [(0, 0), (2_010, 4), (2_016, 10), (2_100, 10)] {
         let chain = apus_testchain::Chain::new(spec(empty));
         let place = Place::new(Network::Regtest);
-        let two_weeks = place.options().fast_scripts_buried;
+        let two_weeks = place.options().scripts.buried_seconds;
         let fast = with(ScriptEngine::Fast, place.in_order());
-        let options = Options { fast_scripts_buried: two_weeks, ..fast };
+        let options = Options {
+            scripts: ScriptOptions { buried_seconds: two_weeks, ..fast.scripts.clone() },
+            ..fast
+        };
         let source = place.write("chain", &with_genesis(&chain));
         let summary = try_sync_with(&options, &[source]).unwrap();
         let ScriptCounts { fast, core, .. } = summary.scripts;

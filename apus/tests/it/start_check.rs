@@ -4,8 +4,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Watch;
 use apus_node::{Observer, Options, Phase, Progress, Prune, SyncError};
+use apus_node::{StartCheck, Watch};
 use apus_sync as sync;
 use apus_testchain::Rng;
 use apus_tools as tools;
@@ -212,7 +212,8 @@ fn a_cache_too_small_for_what_was_asked_is_an_error() {
     let small = Options { dbcache_bytes: 1, ..place.options() };
     // Six blocks were not asked for.
     sync::sync(&small, &[], Watch::default()).unwrap();
-    let all = Options { check_blocks: 0, ..small };
+    let all =
+        Options { start_check: StartCheck { blocks: 0, ..small.start_check }, ..small };
     let text = refused(&place, &all).to_string();
     assert!(text.contains("checkblocks") && text.contains("dbcache"), "{text}");
 }

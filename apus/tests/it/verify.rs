@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Phase, Prune};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_sync::{Incomplete, Verified, Verify};
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
@@ -174,7 +174,12 @@ fn pruned_directories_and_those_of_swiftsync_are_verified() {
     let hints = Some(world.write_hints(&swift, world.height()));
     let assumevalid = AssumeValid::Block(world.tip());
     let of_swift = options(&swift, None);
-    let hinted = Options { method: Some(Method::SwiftSync), hints, assumevalid, ..of_swift };
+    let hinted = Options {
+        method: Some(Method::SwiftSync),
+        assumevalid,
+        swiftsync: SwiftSyncOptions { hints, ..of_swift.swiftsync.clone() },
+        ..of_swift
+    };
     sync_with(&swift, &hinted, &world.blocks);
     let pruned = world.place();
     sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);

@@ -80,7 +80,10 @@ pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use coin_differences::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
 pub use mend::NOTE as DAMAGE_NOTE;
-pub use options::{AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, Method, Options, Prune, ScriptEngine};
+pub use options::{
+    AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, JoinOptions, Method, Options, Prune, ScriptEngine,
+    ScriptOptions, StartCheck, SwiftSyncOptions,
+};
 pub use outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved, Watch};
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};

@@ -26,7 +26,7 @@ use super::commit::Ledger;
 use super::error::SyncError;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
-use super::options::Options;
+use super::options::{Options, ScriptOptions};
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
@@ -122,7 +122,10 @@ impl Node {
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let scripts = ScriptChecker::new(options, disk)?;
         let mut node = Self {
-            options: Options { script_engine: scripts.engine(), ..options.clone() },
+            options: Options {
+                scripts: ScriptOptions { engine: scripts.engine(), ..options.scripts.clone() },
+                ..options.clone()
+            },
             files,
             chainstate,
             cache: CoinsCache::new(),

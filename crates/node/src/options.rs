@@ -23,7 +23,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 /// deep, and these blocks connect in order within seconds.
 const JOIN_DEPTH: u32 = 144;
 
-/// The default for [`Options::check_blocks`] (Core's `DEFAULT_CHECKBLOCKS`).
+/// The default for [`StartCheck::blocks`] (Core's `DEFAULT_CHECKBLOCKS`).
 pub const CHECK_BLOCKS: u32 = 6;
 /// The default for [`Options::check_level`] (Core's `DEFAULT_CHECKLEVEL`).
 pub const CHECK_LEVEL: u8 = 3;
@@ -44,14 +44,8 @@ pub struct Options {
     pub network: Network,
     /// The block up to which scripts are assumed valid.
     pub assumevalid: AssumeValid,
-    /// The engine that checks scripts.
-    pub script_engine: ScriptEngine,
-    /// How deep a block must be buried for [`ScriptEngine::Fast`] to apply to it, in seconds: more
-    /// work than the network does in that time must lie on top of the block, and as many blocks as
-    /// are due in that time, below a best header with the network's minimum work.
-    pub fast_scripts_buried: i64,
-    /// The kernel that verifies signatures on the fast way; `None` for the fastest.
-    pub script_kernel: Option<Kernel>,
+    /// How scripts are checked that are not assumed valid.
+    pub scripts: ScriptOptions,
     /// Maximum size in bytes of the coins cache: entries, table and scripts.
     pub dbcache_bytes: usize,
     /// Whether each commit empties the cache, as in Bitcoin Core before its pull request 28280; for
@@ -61,43 +55,115 @@ pub struct Options {
     pub threads: usize,
     /// Height above which no block is connected.
     pub stop_at_height: Option<u32>,
-    /// A hints file, with which SwiftSync syncs up to the hints' height.
-    pub hints: Option<PathBuf>,
-    /// A UTXO snapshot, which SwiftSync uses instead of hints to sync up to the snapshot's base
-    /// block.
-    pub snapshot: Option<PathBuf>,
-    /// The kind of aggregate that proves the hints.
-    pub aggregate: AggregateKind,
     /// Time between two saves of SwiftSync or of a join, and so about the most work that is
     /// repeated after a crash. A sync in order commits at least every five minutes, and writes the
     /// index of downloaded blocks at this interval.
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,
-    /// The number of blocks, from the tip down, that a command checks before it uses the UTXO set
-    /// (Core's `-checkblocks`); 0 for all.
-    pub check_blocks: u32,
-    /// How thoroughly these blocks are checked, from 0 to 4, as by `apus verify` (Core's
-    /// `-checklevel`).
-    pub check_level: u8,
+    /// The check of the last blocks that a command makes before it uses the UTXO set.
+    pub start_check: StartCheck,
     /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for the
     /// faster of the other two.
     pub method: Option<Method>,
-    /// The directory for temporary files: of a join, by default in the network's own directory; of
-    /// a proof, by default the system's (`TMPDIR`).
-    pub spill_dir: Option<PathBuf>,
-    /// Number of blocks below the best header at which the join ends, so that reorganisations above
-    /// it are connected in order.
-    pub join_depth: u32,
+    /// The options of a join.
+    pub join: JoinOptions,
+    /// The options of a SwiftSync.
+    pub swiftsync: SwiftSyncOptions,
     /// How blocks are downloaded from peers; `None` to use no peers.
     pub peers: Option<PeerOptions>,
     /// Which block files are pruned (Core's `-prune`); `None` keeps all, and is refused for a
     /// directory that was pruned before.
     pub prune: Option<Prune>,
-    /// Whether peers are asked for the witnesses of blocks that SwiftSync does not store.
-    pub witness: bool,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
+}
+
+/// How scripts are checked.
+#[derive(Clone, Debug)]
+pub struct ScriptOptions {
+    /// The engine that checks them.
+    pub engine: ScriptEngine,
+    /// How deep a block must be buried for [`ScriptEngine::Fast`] to apply to it, in seconds: more
+    /// work than the network does in that time must lie on top of the block, and as many blocks as
+    /// are due in that time, below a best header with the network's minimum work.
+    pub buried_seconds: i64,
+    /// The kernel that verifies signatures on the fast path; `None` for the fastest.
+    pub kernel: Option<Kernel>,
+}
+
+impl Default for ScriptOptions {
+    fn default() -> Self {
+        Self { engine: ScriptEngine::default(), buried_seconds: BURIED_SECONDS, kernel: None }
+    }
+}
+
+/// The check of the last blocks before the UTXO set is used, as by `apus verify`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartCheck {
+    /// The number of blocks that are checked, from the tip down (Core's `-checkblocks`); 0 for all.
+    pub blocks: u32,
+    /// How thoroughly they are checked, from 0 to 4 (Core's `-checklevel`).
+    pub level: u8,
+}
+
+impl Default for StartCheck {
+    fn default() -> Self {
+        Self { blocks: CHECK_BLOCKS, level: CHECK_LEVEL }
+    }
+}
+
+/// The options of a join, and of a proof by a join.
+#[derive(Clone, Debug)]
+pub struct JoinOptions {
+    /// The directory for temporary files: of a join, by default in the network's own directory; of
+    /// a proof, by default the system's (`TMPDIR`).
+    pub spill_dir: Option<PathBuf>,
+    /// Number of blocks below the best header at which the join ends, so that reorganisations above
+    /// it are connected in order.
+    pub depth: u32,
+}
+
+impl Default for JoinOptions {
+    fn default() -> Self {
+        Self { spill_dir: None, depth: JOIN_DEPTH }
+    }
+}
+
+/// The options of a SwiftSync.
+#[derive(Clone, Debug)]
+pub struct SwiftSyncOptions {
+    /// A hints file, with which SwiftSync syncs up to the hints' height.
+    pub hints: Option<PathBuf>,
+    /// A UTXO snapshot, which SwiftSync uses instead of hints to sync up to the snapshot's base
+    /// block.
+    pub snapshot: Option<PathBuf>,
+    /// The kind of aggregate that proves the hints or the snapshot.
+    pub aggregate: AggregateKind,
+    /// Whether peers are asked for the witnesses of blocks that are not stored.
+    pub witness: bool,
+}
+
+impl Default for SwiftSyncOptions {
+    fn default() -> Self {
+        Self { hints: None, snapshot: None, aggregate: AggregateKind::Sha256, witness: true }
+    }
+}
+
+impl SwiftSyncOptions {
+    /// Returns whether hints or a snapshot are given.
+    pub fn has_claim(&self) -> bool {
+        self.claim_option().is_some()
+    }
+
+    /// Returns the option that names the claim's file; `None` without one.
+    pub fn claim_option(&self) -> Option<&'static str> {
+        match (&self.hints, &self.snapshot) {
+            (Some(_), _) => Some("--hints"),
+            (None, Some(_)) => Some("--snapshot"),
+            (None, None) => None,
+        }
+    }
 }
 
 /// Which block files are pruned (Core's `-prune`).
@@ -164,20 +230,6 @@ impl Method {
 }
 
 impl Options {
-    /// Returns whether hints or a snapshot are given.
-    pub fn has_claim(&self) -> bool {
-        self.claim_option().is_some()
-    }
-
-    /// Returns the option that names the file with the claim; `None` without hints or snapshot.
-    pub fn claim_option(&self) -> Option<&'static str> {
-        match (&self.hints, &self.snapshot) {
-            (Some(_), _) => Some("--hints"),
-            (None, Some(_)) => Some("--snapshot"),
-            (None, None) => None,
-        }
-    }
-
     /// Returns Core's defaults, with one thread per core.
     pub fn new(datadir: PathBuf, network: Network) -> Self {
         Self {
@@ -185,26 +237,19 @@ impl Options {
             blocks_dir: None,
             network,
             assumevalid: AssumeValid::BuiltIn,
-            script_engine: ScriptEngine::default(),
-            fast_scripts_buried: BURIED_SECONDS,
-            script_kernel: None,
+            scripts: ScriptOptions::default(),
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
             empties_cache: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
-            hints: None,
-            snapshot: None,
-            aggregate: AggregateKind::Sha256,
             save_every: SAVE_EVERY,
             allow_shrink: false,
-            check_blocks: CHECK_BLOCKS,
-            check_level: CHECK_LEVEL,
+            start_check: StartCheck::default(),
             method: None,
-            spill_dir: None,
-            join_depth: JOIN_DEPTH,
+            join: JoinOptions::default(),
+            swiftsync: SwiftSyncOptions::default(),
             peers: None,
             prune: None,
-            witness: true,
             fast_prune: false,
         }
     }
@@ -220,10 +265,10 @@ impl Options {
     }
 
     /// Returns the directory that a join creates for its temporary files, and removes at its end.
-    /// Several data directories may share [`Options::spill_dir`], so each has its own directory in
+    /// Several data directories may share [`JoinOptions::spill_dir`], so each has its own directory in
     /// it.
     pub fn spill_path(&self) -> PathBuf {
-        match &self.spill_dir {
+        match &self.join.spill_dir {
             None => self.join_path(),
             Some(dir) => {
                 let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
@@ -249,7 +294,7 @@ impl Options {
     /// # Errors
     /// The contradiction in words, and what to do.
     pub fn check_method(&self) -> Result<(), String> {
-        let claim = match (&self.hints, &self.snapshot) {
+        let claim = match (&self.swiftsync.hints, &self.swiftsync.snapshot) {
             (Some(_), Some(_)) => {
                 return Err("--hints and --snapshot both say which outputs are unspent: give one \
                             of them"
@@ -282,9 +327,10 @@ impl Options {
                     .to_string(),
             );
         }
-        let may_join = matches!(self.method, None | Some(Method::Join)) && !self.has_claim();
-        if self.spill_dir.is_some() && !may_join {
-            let other = if self.has_claim() { "SwiftSync" } else { "a sync in order" };
+        let may_join =
+            matches!(self.method, None | Some(Method::Join)) && !self.swiftsync.has_claim();
+        if self.join.spill_dir.is_some() && !may_join {
+            let other = if self.swiftsync.has_claim() { "SwiftSync" } else { "a sync in order" };
             return Err(format!(
                 "--spilldir is for the temporary files of a join, and {other} makes none: leave \
                  it out"
@@ -299,8 +345,8 @@ impl Options {
     /// The missing option in words.
     pub fn check_witness(&self) -> Result<(), String> {
         let lacks = match () {
-            () if self.witness => return Ok(()),
-            () if !self.has_claim() => "--hints or --snapshot",
+            () if self.swiftsync.witness => return Ok(()),
+            () if !self.swiftsync.has_claim() => "--hints or --snapshot",
             () if self.assumevalid == AssumeValid::Nothing => "--assumevalid",
             () if !matches!(self.prune, Some(Prune::Target(_))) => "--prune with a number of MiB",
             () if self.peers.is_none() => "peers",
@@ -361,7 +407,12 @@ mod tests {
         ] {
             let hints = hints.then(|| PathBuf::from("h"));
             let spill_dir = spill.then(|| PathBuf::from("s"));
-            let options = Options { method, hints, spill_dir, ..base.clone() };
+            let options = Options {
+                method,
+                swiftsync: SwiftSyncOptions { hints, ..base.swiftsync.clone() },
+                join: JoinOptions { spill_dir, ..base.join.clone() },
+                ..base.clone()
+            };
             match (options.check_method(), words) {
                 (Ok(()), None) => {}
                 (Err(text), Some(words)) if text.contains(words) => {}
@@ -373,19 +424,35 @@ mod tests {
     #[test]
     fn witnesses_are_left_out_where_blocks_are_not_stored() {
         let base = Options {
-            witness: false,
-            hints: Some(PathBuf::from("h")),
             prune: Some(Prune::Target(550 << 20)),
             peers: Some(PeerOptions::new(0)),
+            swiftsync: SwiftSyncOptions {
+                witness: false,
+                hints: Some(PathBuf::from("h")),
+                ..SwiftSyncOptions::default()
+            },
             ..Options::new(PathBuf::from("d"), Network::new(Chain::Regtest))
         };
         assert_eq!(base.check_witness(), Ok(()));
         let wrong = |options: Options, word: &str| {
             let what = options.check_witness().unwrap_err();
             assert!(what.contains(&format!("needs {word}")), "{what}");
-            assert_eq!(Options { witness: true, ..options }.check_witness(), Ok(()));
+            assert_eq!(
+                Options {
+                    swiftsync: SwiftSyncOptions { witness: true, ..options.swiftsync.clone() },
+                    ..options
+                }
+                .check_witness(),
+                Ok(())
+            );
         };
-        wrong(Options { hints: None, ..base.clone() }, "--hints or --snapshot");
+        wrong(
+            Options {
+                swiftsync: SwiftSyncOptions { hints: None, ..base.swiftsync.clone() },
+                ..base.clone()
+            },
+            "--hints or --snapshot",
+        );
         wrong(Options { assumevalid: AssumeValid::Nothing, ..base.clone() }, "--assumevalid");
         wrong(Options { prune: None, ..base.clone() }, "--prune");
         wrong(Options { prune: Some(Prune::Manual), ..base.clone() }, "--prune");
@@ -400,7 +467,11 @@ mod tests {
         let at = |name: &str| {
             let datadir = place.path().join(name);
             std::fs::create_dir_all(datadir.join("regtest")).unwrap();
-            Options { datadir, spill_dir: Some(PathBuf::from("s")), ..base.clone() }
+            Options {
+                datadir,
+                join: JoinOptions { spill_dir: Some(PathBuf::from("s")), ..base.join.clone() },
+                ..base.clone()
+            }
         };
         let (one, other) = (at("one").spill_path(), at("other").spill_path());
         assert_ne!(one, other);

@@ -52,9 +52,10 @@ impl Rebuild {
             )));
         }
         // A SwiftSync of blocks that are assumed valid checks no amounts and no heights of coins.
-        let looks_at_coins = !options.has_claim() || options.assumevalid == AssumeValid::Nothing;
+        let looks_at_coins =
+            !options.swiftsync.has_claim() || options.assumevalid == AssumeValid::Nothing;
         // Checks on the fast way do not count once it is known to be wrong.
-        let is_core = options.script_engine != ScriptEngine::Fast
+        let is_core = options.scripts.engine != ScriptEngine::Fast
             || ScriptDifference::find(disk, &network_dir)?.is_some();
         let accepted = [(options.assumevalid, looks_at_coins), (AssumeValid::Nothing, true)]
             .into_iter()
@@ -152,6 +153,7 @@ pub fn give_up(disk: &Disk, network_dir: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use crate::options::ScriptOptions;
     use apus_wire::{Chain, Network};
 
     use super::*;
@@ -162,8 +164,14 @@ mod tests {
         let disk = Disk::new();
         let datadir = place.path().to_path_buf();
         let fast = Options::new(datadir, Network::new(Chain::Regtest));
-        let fast = Options { script_engine: ScriptEngine::Fast, ..fast };
-        let core = Options { script_engine: ScriptEngine::Core, ..fast.clone() };
+        let fast = Options {
+            scripts: ScriptOptions { engine: ScriptEngine::Fast, ..fast.scripts.clone() },
+            ..fast
+        };
+        let core = Options {
+            scripts: ScriptOptions { engine: ScriptEngine::Core, ..fast.scripts.clone() },
+            ..fast.clone()
+        };
         let network_dir = fast.network_dir();
         std::fs::create_dir_all(network_dir.join("blocks/index")).unwrap();
         let is_continued = |options: &Options| {

@@ -81,7 +81,7 @@ pub fn naming_uncommitted<T>(
     work: impl FnOnce() -> Result<T, SyncError>,
 ) -> Result<T, SyncError> {
     naming(options, work).map_err(|error| {
-        let Some(option) = options.claim_option() else { return error };
+        let Some(option) = options.swiftsync.claim_option() else { return error };
         let next = match error {
             SyncError::Hints { .. } | SyncError::Differs { .. } => "get correct hints, or ",
             SyncError::Snapshot { .. } => {

@@ -308,7 +308,7 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     let of_peers = waiting.from_peers / PEERS_SHARE;
     let mut blocks = Bytes { least: waiting.copied - of_peers, likely: waiting.copied };
     let checks_all = node.options.assumevalid == AssumeValid::Nothing;
-    let has_claim = node.options.has_claim();
+    let has_claim = node.options.swiftsync.has_claim();
     // A SwiftSync of blocks that are assumed valid writes the undo data of only the last ones.
     let mut undo = match has_claim && !checks_all {
         true => Bytes::default(),

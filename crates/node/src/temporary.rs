@@ -37,7 +37,7 @@ impl TemporaryDir {
     ///
     /// No directory can be created there.
     pub fn chosen(options: &Options) -> Result<Self, StoreError> {
-        options.spill_dir.as_deref().map_or_else(Self::new, Self::below)
+        options.join.spill_dir.as_deref().map_or_else(Self::new, Self::below)
     }
 
     fn below(parent: &Path) -> Result<Self, StoreError> {

@@ -30,10 +30,10 @@ impl Claim {
     /// not a snapshot of this network.
     pub fn open(options: &Options) -> Result<Option<Self>, SyncError> {
         options.check_method().map_err(SyncError::WrongOptions)?;
-        if let Some(path) = &options.hints {
+        if let Some(path) = &options.swiftsync.hints {
             return Ok(Some(Self::Hints(HintsFile::open(path)?)));
         }
-        let Some(path) = &options.snapshot else { return Ok(None) };
+        let Some(path) = &options.swiftsync.snapshot else { return Ok(None) };
         let file = open_snapshot_of(path, &options.network)?;
         if file.head().base == options.network.genesis_hash {
             return Err(SyncError::WrongOptions(format!(

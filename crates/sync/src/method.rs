@@ -172,7 +172,7 @@ fn joined(node: &Node) -> Result<Waiting, String> {
     if let Some(why) = pruned(node) {
         return Err(why);
     }
-    let depth = node.options.join_depth;
+    let depth = node.options.join.depth;
     let best = node.tree.node(node.tree.best_header()).height;
     let top = best.saturating_sub(depth).min(node.options.stop_at_height.unwrap_or(u32::MAX));
     let joined = node.tree.best_candidate().and_then(|end| Waiting::up_to(node, end, top));
@@ -279,12 +279,12 @@ impl ChosenMethod {
 /// are not buried deep enough for the fast way are few, and count like the others.
 fn scripts_rate(options: &Options) -> f64 {
     let Figures { scripts_core, scripts_avx512, scripts_avx2, .. } = FIGURES;
-    let fast = match options.script_kernel.unwrap_or_else(Kernel::best) {
+    let fast = match options.scripts.kernel.unwrap_or_else(Kernel::best) {
         Kernel::Avx512 => scripts_avx512,
         Kernel::Avx2 => scripts_avx2,
         Kernel::Library | Kernel::Portable => scripts_core,
     };
-    match options.script_engine {
+    match options.scripts.engine {
         ScriptEngine::Core => scripts_core,
         ScriptEngine::Fast => fast,
         ScriptEngine::Both => scripts_core + fast,

@@ -151,7 +151,7 @@ fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
 /// Returns an error if the options ask for blocks without witnesses, since all blocks are stored
 /// until a new UTXO set has replaced the present one.
 fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
-    match options.witness {
+    match options.swiftsync.witness {
         true => Ok(()),
         false => Err(SyncError::WrongOptions(
             "--witness=0 needs an empty directory: if there is a UTXO set already, all blocks are \

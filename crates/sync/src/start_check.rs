@@ -6,7 +6,7 @@ use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::mend::{note_file, take_another_copy};
 use apus_node::opened::{Coins, Node};
-use apus_node::options::{CHECK_BLOCKS, CHECK_LEVEL, Options};
+use apus_node::options::StartCheck;
 use apus_node::progress::{Observer, Progress, Watch};
 use apus_node::remedy;
 use apus_node::sources::Place;
@@ -23,7 +23,7 @@ impl Observer for WithoutTips<'_> {
     }
 }
 
-/// Checks the last [`Options::check_blocks`] blocks at [`Options::check_level`], and returns the
+/// Checks the last [`StartCheck::blocks`] blocks at [`StartCheck::level`], and returns the
 /// opened directory. If sources or peers may have good copies of blocks (`may_mend`), files with
 /// damaged blocks are noted; [`check_mended`] must be called after these blocks were replaced.
 ///
@@ -31,7 +31,7 @@ impl Observer for WithoutTips<'_> {
 /// The blocks, their undo data or the UTXO set are damaged; or [`Options::dbcache_bytes`] is too
 /// small for a check that the user has asked for.
 pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<Node, SyncError> {
-    let Options { check_blocks: blocks, check_level: level, .. } = node.options;
+    let StartCheck { blocks, level } = node.options.start_check;
     // Blocks that level 4 connects again leave changes in memory.
     let connects = level >= 4;
     node.ledger.is_read_only = connects;
@@ -59,9 +59,9 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
 /// # Errors
 /// As for [`check_on_start`].
 pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
-    let Options { check_blocks: blocks, check_level, .. } = node.options;
+    let StartCheck { blocks, level } = node.options.start_check;
     loop {
-        let level = check_level.min(3);
+        let level = level.min(3);
         let mut found = check(node, Verify { level, blocks }, watch);
         let Some(damage) = take_first(&mut found).filter(|_| !watch.is_stopped()) else {
             return Ok(());
@@ -87,15 +87,15 @@ fn check(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
 /// Returns an error if the cache was too small for a check that differs from the default. Core,
 /// too, stops only if the user has asked for more.
 fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
-    let Options { check_blocks, check_level, .. } = node.options;
+    let StartCheck { blocks, level } = node.options.start_check;
     let is_full = found.levels.iter().find(|level| level.ended == Some(Incomplete::CacheFull));
-    match is_full.filter(|_| (check_blocks, check_level) != (CHECK_BLOCKS, CHECK_LEVEL)) {
+    match is_full.filter(|_| node.options.start_check != StartCheck::default()) {
         None => Ok(()),
-        Some(level) => Err(SyncError::WrongOptions(format!(
-            "checkblocks={check_blocks} and checklevel={check_level} (options of `apus sync`, or \
+        Some(reached) => Err(SyncError::WrongOptions(format!(
+            "checkblocks={blocks} and checklevel={level} (options of `apus sync`, or \
              in bitcoin.conf) reached only height {} with the coins that fit into dbcache: give a \
              larger dbcache, or check fewer blocks",
-            level.from
+            reached.from
         ))),
     }
 }

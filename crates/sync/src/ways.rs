@@ -164,7 +164,7 @@ mod tests {
     use apus_disk::Disk;
     use apus_hash::sha256d;
     use apus_node::opened::Coins;
-    use apus_node::options::{AssumeValid, Options, ScriptEngine};
+    use apus_node::options::{AssumeValid, JoinOptions, Options, ScriptEngine, ScriptOptions};
     use apus_node::scan::{open_sources, scan_into_node};
     use apus_testchain::{Break, Spec};
     use apus_wire::{Chain, Network};
@@ -189,9 +189,9 @@ mod tests {
             std::fs::write(&file, bytes).unwrap();
             let options = Options {
                 method: Some(method),
-                join_depth: 0,
                 assumevalid: AssumeValid::Nothing,
-                script_engine: ScriptEngine::Both,
+                join: JoinOptions { depth: 0, ..JoinOptions::default() },
+                scripts: ScriptOptions { engine: ScriptEngine::Both, ..ScriptOptions::default() },
                 ..Options::new(place.path().join("data"), network)
             };
             let open = || open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
@@ -213,7 +213,7 @@ mod tests {
             let node = open();
             assert!(node.tree.node(node.tree.find(&hash).unwrap()).failed, "{method:?}");
             assert_eq!((node.tip(), node.scripts.difference()), (tip, difference.as_ref()));
-            assert_eq!(node.options.script_engine, ScriptEngine::Core);
+            assert_eq!(node.options.scripts.engine, ScriptEngine::Core);
         }
     }
 }

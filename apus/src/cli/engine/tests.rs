@@ -114,7 +114,7 @@ fn the_way_of_syncing_is_automatic_unless_it_is_named() {
     let spill = root.path().to_path_buf();
     let spilldir = format!("--spilldir={}", spill.display());
     let options = options_of(&["--datadir=x", &spilldir, "--testing=joindepth=7"]);
-    assert_eq!((options.spill_dir, options.join_depth), (Some(spill), 7));
+    assert_eq!((options.join.spill_dir, options.join.depth), (Some(spill), 7));
     let usual = options_of(&["--datadir=x"]);
-    assert_eq!((usual.spill_dir, usual.join_depth), (None, 144));
+    assert_eq!((usual.join.spill_dir, usual.join.depth), (None, 144));
 }

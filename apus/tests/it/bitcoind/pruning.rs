@@ -8,8 +8,8 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{Method, Options, Phase, Progress, Prune, RuleGroup};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_store::{DataDir, DataDirOptions, FileInfo, IndexRecord};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -75,14 +75,23 @@ fn core_carries_on_with_what_was_pruned() {
             _ => node::AssumeValid::Nothing,
         };
         let target = options(&place, Some(Prune::Target(SPARE)));
-        let target = Options { method: Some(way), hints, assumevalid, ..target };
+        let target = Options {
+            method: Some(way),
+            assumevalid,
+            swiftsync: SwiftSyncOptions { hints, ..target.swiftsync.clone() },
+            ..target
+        };
         let summary = sync_with(&place, &target, &world.blocks);
         assert!(summary.pruned.unwrap().blocks_from > 200, "{way:?}");
         assert_core_carries_on(&bitcoind, &place, &SMALL);
         // And back: the block that was mined is there, and the next one comes from a file.
         let height = tools::status(&target).unwrap().height;
         assert_eq!(height, world.height() + 1, "{way:?}");
-        let again = Options { hints: None, method: Some(Method::InOrder), ..target };
+        let again = Options {
+            method: Some(Method::InOrder),
+            swiftsync: SwiftSyncOptions { hints: None, ..target.swiftsync.clone() },
+            ..target
+        };
         let summary = sync::sync(&again, &[], Watch::default()).unwrap();
         assert_eq!(summary.height, height, "{way:?}");
     }
@@ -117,7 +126,11 @@ fn a_pruned_core_serves_a_gap_to_one_who_names_it() {
 fn from_core(world: &World, place: &Place, server: &Daemon, witness: bool) -> Options {
     let connect = vec![Target::parse(&server.address(), 0).unwrap()];
     let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
-    Options { peers, witness, ..swift_options(world, place, SPARE) }
+    Options {
+        peers,
+        swiftsync: SwiftSyncOptions { witness, ..swift_options(world, place, SPARE).swiftsync },
+        ..swift_options(world, place, SPARE)
+    }
 }
 
 /// bitcoind on all blocks of `world`.
@@ -145,8 +158,11 @@ fn from_core_without_witnesses_and_back() {
         let is_stripped = rules.copied().any(|rule| rule == RuleGroup::WitnessCommitments);
         assert_eq!(is_stripped, !witness);
         assert_core_carries_on(&bitcoind, &place, &SMALL);
-        let again =
-            Options { hints: None, witness: true, method: Some(Method::InOrder), ..options };
+        let again = Options {
+            method: Some(Method::InOrder),
+            swiftsync: SwiftSyncOptions { hints: None, witness: true, ..options.swiftsync.clone() },
+            ..options
+        };
         let again = Options { peers: None, ..again };
         let summary = sync::sync(&again, &[], Watch::default()).unwrap();
         assert_eq!(summary.height, world.height() + 1);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SNAPSHOT_DIRECTORY};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_tools::{SnapshotStatus, Status};
@@ -210,7 +210,11 @@ fn from_peer(options: Options, server: &Daemon) -> Options {
 fn with_snapshot(options: Options, listed: &Listed, snapshot: &Path) -> Options {
     let snapshot = Some(snapshot.to_path_buf());
     let assumevalid = AssumeValid::Block(listed.world.tip());
-    let mut options = Options { snapshot, assumevalid, ..options };
+    let mut options = Options {
+        assumevalid,
+        swiftsync: SwiftSyncOptions { snapshot, ..options.swiftsync.clone() },
+        ..options
+    };
     options.network.minimum_chain_work = Hash::ZERO;
     options
 }

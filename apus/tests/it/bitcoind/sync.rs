@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{ChildStderr, Stdio};
 
 use apus_net::{PeerOptions, Target};
-use apus_node::{AssumeValid, Method, Options};
+use apus_node::{AssumeValid, Method, Options, SwiftSyncOptions};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, program_in};
@@ -35,7 +35,11 @@ fn from_peer(place: &Place, way: Method, address: &str, v2transport: bool) -> Op
 fn assert_core_agrees(bitcoind: &Path, place: &Place, way: Method) {
     if way == Method::SwiftSync {
         // It leaves undo data of the last blocks alone.
-        let all = Options { hints: None, assumevalid: AssumeValid::Nothing, ..place.options() };
+        let all = Options {
+            assumevalid: AssumeValid::Nothing,
+            swiftsync: SwiftSyncOptions { hints: None, ..Default::default() },
+            ..place.options()
+        };
         try_reindex_with(&all).unwrap();
     }
     let muhash = place.muhash().0;

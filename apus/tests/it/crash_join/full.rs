@@ -85,7 +85,7 @@ fn fill_up(
     options.assumevalid = AssumeValid::Block(test.world.tip());
     options.network.minimum_chain_work = Hash::ZERO;
     match volume {
-        Volume::Spill => options.spill_dir = Some(dir.clone()),
+        Volume::Spill => options.join.spill_dir = Some(dir.clone()),
         Volume::Blocks => symlink(&dir, place.network_dir().join("blocks")).unwrap(),
         Volume::Chainstate => symlink(&dir, place.network_dir().join("chainstate")).unwrap(),
     }

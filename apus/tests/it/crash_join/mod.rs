@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use apus_coins::Chainstate;
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
-use apus_node::Watch;
+use apus_node::{JoinOptions, Watch};
 use apus_node::{Method, Observer, Options, Phase, Progress, REBUILD_MARK, SyncError, Unobserved};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -111,9 +111,9 @@ impl Test {
     fn options(&self, place: &Place) -> Options {
         Options {
             method: Some(Method::Join),
-            join_depth: 0,
             dbcache_bytes: 1 << 20,
             save_every: Duration::MAX,
+            join: JoinOptions { depth: 0, ..Default::default() },
             ..place.options()
         }
     }
@@ -352,7 +352,12 @@ fn program(place: &Place, source: &Path) -> Command {
 
 /// The options of [`program`].
 fn options_of_program(datadir: PathBuf, place: &Place) -> Options {
-    Options { datadir, method: Some(Method::Join), join_depth: 0, ..place.options() }
+    Options {
+        datadir,
+        method: Some(Method::Join),
+        join: JoinOptions { depth: 0, ..Default::default() },
+        ..place.options()
+    }
 }
 
 /// The environment variable that gives [`killed_child`] its task: data directory, source, and the

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Watch;
+use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
 use apus_node::{Method, Options, Phase, Progress, Unobserved};
 use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
 use apus_tools::create_hints;
@@ -98,7 +98,10 @@ fn the_document_names_every_file() {
     let options = place.options();
     let (stop, format) = (AtomicBool::new(false), apus_swiftsync::Format::Bip456);
     create_hints(&options, None, format, &hints, Watch::new(&Unobserved, &stop)).unwrap();
-    let options = Options { hints: Some(hints), ..options };
+    let options = Options {
+        swiftsync: SwiftSyncOptions { hints: Some(hints), ..options.swiftsync.clone() },
+        ..options
+    };
     let stopped = reindex(
         &options,
         Watch::new(
@@ -116,7 +119,11 @@ fn the_document_names_every_file() {
     assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
-    let options = Options { method: Some(Method::Join), join_depth: 0, ..place.options() };
+    let options = Options {
+        method: Some(Method::Join),
+        join: JoinOptions { depth: 0, ..Default::default() },
+        ..place.options()
+    };
     let stop = AtomicBool::new(false);
     let has_read = |progress: &Progress| progress.phase == Phase::JoinReading;
     let stopped = reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap();
@@ -129,7 +136,10 @@ fn the_document_names_every_file() {
     assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
-    let options = Options { spill_dir: Some(place.root().to_path_buf()), ..options };
+    let options = Options {
+        join: JoinOptions { spill_dir: Some(place.root().to_path_buf()), ..options.join.clone() },
+        ..options
+    };
     let stop = AtomicBool::new(false);
     assert!(reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap().interrupted);
     let join: BTreeSet<String> = files_below(&place.network_dir().join("join"));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_disk::{Call, Disk};
 use apus_net::PeerOptions;
-use apus_node::{ErrorKind, Method, Options, Phase, Unobserved, Watch};
+use apus_node::{ErrorKind, Method, Options, Phase, SwiftSyncOptions, Unobserved, Watch};
 use apus_sync as sync;
 use apus_tools as tools;
 use rustix::io::Errno;
@@ -56,9 +56,12 @@ fn a_full_disk_ends_a_sync_and_keeps_what_came() {
     tools::create_snapshot(&synced.options(), None, &snapshot, Watch::new(&Unobserved, &stop))
         .unwrap();
     let with = |options: Options| Options {
-        hints: None,
-        snapshot: Some(snapshot.clone()),
         peers: options.peers.map(|peers| PeerOptions { patience: 10 * SOON, ..peers }),
+        swiftsync: SwiftSyncOptions {
+            hints: None,
+            snapshot: Some(snapshot.clone()),
+            ..options.swiftsync.clone()
+        },
         ..options
     };
     // The block is none of the last, which are stored before the tables are begun.

@@ -30,7 +30,7 @@ fn arguments(place: &Place, way: Method, server: &Server) -> Vec<String> {
     args.push(format!("--connect={}", server.address()));
     args.push(format!("--method={}", way.name()));
     args.push(format!("--assumevalid={assumed}"));
-    if let Some(hints) = options(place, way).hints {
+    if let Some(hints) = options(place, way).swiftsync.hints {
         args.push(format!("--hints={}", hints.display()));
     }
     args

@@ -8,8 +8,8 @@ use std::time::Duration;
 use apus_disk::Disk;
 use apus_net::{Outgoing, PeerOptions, Target};
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{Options, Phase, Progress, RuleGroup, SyncError};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
 use apus_store::{DataDir, DataDirOptions};
 use apus_sync as sync;
@@ -114,7 +114,11 @@ fn options(place: &Place, witness: bool, servers: &[&Server]) -> Options {
     let connect = servers.iter().map(target).collect();
     let patience = Duration::from_secs(6);
     let peers = Some(PeerOptions { connect, patience, ..PeerOptions::new(0) });
-    Options { peers, witness, ..swift_options(world(), place, SPARE) }
+    Options {
+        peers,
+        swiftsync: SwiftSyncOptions { witness, ..swift_options(world(), place, SPARE).swiftsync },
+        ..swift_options(world(), place, SPARE)
+    }
 }
 
 /// Panics unless the directory is as it should be, and no block in it lacks its witnesses.
@@ -243,10 +247,9 @@ fn it_is_refused_where_blocks_are_stored() {
     assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("needs --prune")));
     // The UTXO set that is there needs the blocks until a new one is complete.
     let some = Options {
-        hints: None,
-        witness: true,
         prune: None,
         stop_at_height: Some(5),
+        swiftsync: SwiftSyncOptions { hints: None, witness: true, ..right.swiftsync.clone() },
         ..right.clone()
     };
     let some = Options { method: Some(node::Method::InOrder), ..some };

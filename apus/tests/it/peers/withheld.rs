@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use apus_net::Outgoing;
-use apus_node::{AssumeValid, Method, Options};
+use apus_node::{AssumeValid, Method, Options, SwiftSyncOptions};
 use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_sync::Summary;
 use apus_wire::message::{Command, Message, Nonce};
@@ -44,8 +44,11 @@ impl Served {
         let world = (self.world)();
         match way {
             Method::SwiftSync => Options {
-                hints: Some(world.write_hints(place, world.height())),
                 assumevalid: AssumeValid::Block(world.tip()),
+                swiftsync: SwiftSyncOptions {
+                    hints: Some(world.write_hints(place, world.height())),
+                    ..options.swiftsync.clone()
+                },
                 ..options
             },
             _ => options,

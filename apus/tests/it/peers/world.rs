@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
+use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
 use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::BlockStatus;
 use apus_swiftsync::Format;
@@ -53,11 +53,15 @@ fn sync_files(way: Method) -> Outcome {
 
 /// Options for a sync of [`world`] in this way.
 pub fn options(place: &Place, way: Method) -> Options {
-    let options = Options { method: Some(way), join_depth: 0, ..place.options() };
+    let options = Options {
+        method: Some(way),
+        join: JoinOptions { depth: 0, ..Default::default() },
+        ..place.options()
+    };
     match way {
         Method::SwiftSync => Options {
-            hints: Some(hints(place)),
             assumevalid: AssumeValid::Block(world().tip()),
+            swiftsync: SwiftSyncOptions { hints: Some(hints(place)), ..options.swiftsync.clone() },
             ..options
         },
         _ => options,

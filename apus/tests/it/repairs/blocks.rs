@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
-use apus_node::Watch;
+use apus_node::{JoinOptions, Watch};
 use apus_node::{Method, Options, Phase, Progress, SyncError, Unobserved};
 use apus_store::FlatFilePos;
 use apus_sync as sync;
@@ -142,7 +142,11 @@ fn a_flipped_bit_condemns_no_block_of_a_signet() {
         synced.damage(5, |bytes, at| bytes[at + found + 3] ^= 1);
         synced.forget_coins();
         let sync = |from: &[PathBuf]| {
-            let options = Options { method: Some(method), join_depth: 1, ..synced.place.options() };
+            let options = Options {
+                method: Some(method),
+                join: JoinOptions { depth: 1, ..Default::default() },
+                ..synced.place.options()
+            };
             sync::sync(&options, from, Watch::default())
         };
         let error = sync(&[]).expect_err("it is damaged");
@@ -245,7 +249,11 @@ fn a_block_that_changes_within_a_join_is_replaced() {
     let blocks = with_genesis(small(5));
     let place = Place::new(Chain::Regtest);
     let good = [place.write("good", &blocks)];
-    let options = Options { method: Some(Method::Join), join_depth: 0, ..place.options() };
+    let options = Options {
+        method: Some(Method::Join),
+        join: JoinOptions { depth: 0, ..Default::default() },
+        ..place.options()
+    };
     let stop = AtomicBool::new(false);
     let until = StopWhen(&stop, |seen: &Progress| seen.phase == Phase::JoinMatching);
     let stopped = sync::sync(&options, &good, Watch::new(&until, &stop)).unwrap();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex};
 
 use apus_hash::Hash;
-use apus_node::Watch;
+use apus_node::{JoinOptions, Watch};
 use apus_node::{Observer, Options, Phase, Progress, SyncError, Unobserved};
 use apus_swiftsync::Format;
 use apus_sync::Summary;
@@ -83,7 +83,13 @@ impl Case {
 
 /// Options for a proof of every rule, with temporary files below `tmp`.
 fn full_options(place: &Place) -> Options {
-    Options { spill_dir: Some(place.root().join("tmp")), ..options_of(place, Mode::Full) }
+    Options {
+        join: JoinOptions {
+            spill_dir: Some(place.root().join("tmp")),
+            ..options_of(place, Mode::Full).join
+        },
+        ..options_of(place, Mode::Full)
+    }
 }
 
 #[track_caller]
@@ -555,8 +561,11 @@ fn on_a_small_disk() {
     let from = [case.blocks.clone()];
     let mut was_full = 0;
     for phase in JOIN {
-        let options =
-            Options { spill_dir: Some(small.clone()), dbcache_bytes: 0, ..case.options() };
+        let options = Options {
+            dbcache_bytes: 0,
+            join: JoinOptions { spill_dir: Some(small.clone()), ..Default::default() },
+            ..case.options()
+        };
         let (fill, stop) = (FillDisk::new(phase, small.join("other")), AtomicBool::new(false));
         let result =
             tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&fill, &stop));

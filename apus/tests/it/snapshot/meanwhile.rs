@@ -43,7 +43,7 @@ fn server(listed: &Listed, more: usize) -> Server {
 /// Options for a sync with a snapshot, whose base block is assumed valid.
 fn options(place: &Place, listed: &Listed, snapshot: &Path) -> Options {
     let mut options = place.options();
-    options.snapshot = Some(snapshot.to_path_buf());
+    options.swiftsync.snapshot = Some(snapshot.to_path_buf());
     options.assumevalid = AssumeValid::Block(listed.world.tip());
     options.network.minimum_chain_work = Hash::ZERO;
     options

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use apus_coins::compress_amount;
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Options, Phase, Progress, RuleGroup, Unobserved};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -104,8 +104,14 @@ fn synced(world: &World, mode: Mode, height: u32) -> Outcome {
     let directory = world.in_order();
     let path = place.write_bytes("utxo.dat", &made(&directory, height).to_bytes());
     let sources = world.sources(&place, mode, &world.shuffled(3));
-    let options =
-        Options { hints: None, snapshot: Some(path.clone()), ..world.options(&place, mode, &path) };
+    let options = Options {
+        swiftsync: SwiftSyncOptions {
+            hints: None,
+            snapshot: Some(path.clone()),
+            ..world.options(&place, mode, &path).swiftsync
+        },
+        ..world.options(&place, mode, &path)
+    };
     let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
     assert_eq!(summary.chosen.as_ref().unwrap().method, node::Method::SwiftSync);
@@ -137,10 +143,13 @@ fn interrupted_it_carries_on_with_the_same_snapshot_alone() {
     let path = place.root().join("utxo.dat");
     let sources = world.sources(&place, Mode::AssumeValid, &world.file_order());
     let options = Options {
-        hints: None,
-        snapshot: Some(path.clone()),
         threads: 1,
         save_every: std::time::Duration::ZERO,
+        swiftsync: SwiftSyncOptions {
+            hints: None,
+            snapshot: Some(path.clone()),
+            ..world.options(&place, Mode::AssumeValid, &path).swiftsync
+        },
         ..world.options(&place, Mode::AssumeValid, &path)
     };
     let mut saved = 0;

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_coins::Coin;
 use apus_hash::Hash;
-use apus_node::Watch;
 use apus_node::{CoinDifference, Options, SyncError, Unobserved};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_tools as tools;
@@ -198,8 +198,11 @@ fn a_sync_with_any_fault_commits_nothing_and_carries_on_without() {
         let path = place.root().join("wrong.dat");
         let sources = world.sources(&place, mode, &world.file_order());
         let options = Options {
-            hints: None,
-            snapshot: Some(path.clone()),
+            swiftsync: SwiftSyncOptions {
+                hints: None,
+                snapshot: Some(path.clone()),
+                ..world.options(&place, mode, &path).swiftsync
+            },
             ..world.options(&place, mode, &path)
         };
         for (what, fault, _) in FAULTS {
@@ -233,7 +236,14 @@ fn an_error_of_a_sync_with_a_snapshot_speaks_of_no_hints() {
             Mode::Full => world.write_source(&place, "source", &world.file_order()),
         };
         let base = world.options(&place, mode, &path);
-        let mut options = Options { hints: None, snapshot: Some(path), ..base };
+        let mut options = Options {
+            swiftsync: SwiftSyncOptions {
+                hints: None,
+                snapshot: Some(path),
+                ..base.swiftsync.clone()
+            },
+            ..base
+        };
         change(&mut options);
         sync::sync(&options, &[source], Watch::default()).unwrap_err().to_string()
     };
@@ -300,7 +310,10 @@ fn undo_data_is_missed_where_the_block_is() {
     let (world, _, right) = &*RIGHT;
     let place = world.place();
     let snapshot = Some(place.write_bytes("right.dat", &right.to_bytes()));
-    let options = Options { snapshot, ..options_of(&place, Mode::Full) };
+    let options = Options {
+        swiftsync: SwiftSyncOptions { snapshot, ..options_of(&place, Mode::Full).swiftsync },
+        ..options_of(&place, Mode::Full)
+    };
     let source = place.write("bootstrap.dat", &world.blocks);
     let directory = world.write_source(&place, "node", &world.file_order());
     let rev = directory.join("rev00000.dat");

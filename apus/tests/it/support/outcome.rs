@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use apus_hash::Hash;
-use apus_node::{Method, Options};
+use apus_node::{JoinOptions, Method, Options};
 use apus_store::BlockStatus;
 use apus_sync::Summary;
 use apus_tools::{UtxoHash, UtxoStats};
@@ -106,6 +106,10 @@ impl Place {
 
     /// Returns options for a join up to the tip that checks every script.
     pub fn join(&self) -> Options {
-        Options { method: Some(Method::Join), join_depth: 0, ..self.options() }
+        Options {
+            method: Some(Method::Join),
+            join: JoinOptions { depth: 0, ..Default::default() },
+            ..self.options()
+        }
     }
 }

@@ -146,7 +146,7 @@ impl World {
     /// valid.
     pub fn options(&self, place: &Place, mode: Mode, hints: &Path) -> Options {
         let mut options = place.options();
-        options.hints = Some(hints.to_path_buf());
+        options.swiftsync.hints = Some(hints.to_path_buf());
         if mode == Mode::AssumeValid {
             options.assumevalid = AssumeValid::Block(self.tip());
             options.network.minimum_chain_work = Hash::ZERO;

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_hash::Hash;
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Options, Phase, Progress, Unobserved};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_sync as sync;
 use apus_testchain::Chain;
 use apus_tools as tools;
@@ -272,9 +272,19 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
     for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
         let place = right.copy();
         let plain = world.options(&place, Mode::AssumeValid, &place.datadir());
-        let plain = Options { threads: 1, hints: None, ..plain };
-        let claims =
-            Options { hints: hints.cloned(), snapshot: snapshot.cloned(), ..plain.clone() };
+        let plain = Options {
+            threads: 1,
+            swiftsync: SwiftSyncOptions { hints: None, ..plain.swiftsync.clone() },
+            ..plain
+        };
+        let claims = Options {
+            swiftsync: SwiftSyncOptions {
+                hints: hints.cloned(),
+                snapshot: snapshot.cloned(),
+                ..plain.swiftsync.clone()
+            },
+            ..plain.clone()
+        };
         let stop = AtomicBool::new(false);
         let observer = StopWhen(&stop, connected(130));
         let summary = sync::reindex(&claims, Watch::new(&observer, &stop)).unwrap();

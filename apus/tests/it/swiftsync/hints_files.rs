@@ -6,8 +6,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use apus_node as node;
-use apus_node::AssumeValid;
 use apus_node::Watch;
+use apus_node::{AssumeValid, SwiftSyncOptions};
 use apus_swiftsync::AggregateKind;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
@@ -130,7 +130,11 @@ fn verify(
     assumevalid: AssumeValid,
     aggregate: AggregateKind,
 ) -> Result<sync::Summary, node::SyncError> {
-    let options = node::Options { assumevalid, aggregate, ..place.options() };
+    let options = node::Options {
+        assumevalid,
+        swiftsync: SwiftSyncOptions { aggregate, ..Default::default() },
+        ..place.options()
+    };
     tools::verify_hints(&options, hints, Watch::default())
 }
 

@@ -389,7 +389,7 @@ fn interrupted_and_killed_it_ends_right() {
 /// itself.
 const CHILD: &str = "APUS_TEST_SWIFTSYNC_CHILD";
 /// The name of its hints.
-const HINTS: &str = "right.hints";
+const HINTS: &str = "right.swiftsync.hints";
 /// The name of its source.
 const SOURCE: &str = "blocks-of-it";
 
@@ -423,7 +423,7 @@ fn killed_child() {
     options.network.minimum_chain_work = Hash::ZERO;
     options.threads = 2;
     options.save_every = SAVE_EVERY;
-    options.hints = Some(root.join(HINTS));
+    options.swiftsync.hints = Some(root.join(HINTS));
     options.assumevalid = match mode {
         "Full" => AssumeValid::Nothing,
         _ => AssumeValid::Block(tip.parse().unwrap()),

@@ -11,8 +11,8 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Observer, Options, Progress, Prune};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::{DataDir, DataDirOptions, IndexRecord};
 use apus_swiftsync::{Format, Numbering};
@@ -34,8 +34,11 @@ use crate::support::swift::{Mode, World, small_chain};
 pub fn swift_options(world: &World, place: &Place, target: u64) -> Options {
     Options {
         method: Some(Method::SwiftSync),
-        hints: Some(world.write_hints(place, world.height())),
         assumevalid: AssumeValid::Block(world.tip()),
+        swiftsync: SwiftSyncOptions {
+            hints: Some(world.write_hints(place, world.height())),
+            ..options(place, Some(Prune::Target(target))).swiftsync
+        },
         ..options(place, Some(Prune::Target(target)))
     }
 }
@@ -224,7 +227,10 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     let mut hints = world.model.hints(world.height(), Numbering::Spendable);
     assert!(hints[200].0.pop().is_some());
     let wrong = Some(place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456)));
-    let wrong = Options { hints: wrong, ..right.clone() };
+    let wrong = Options {
+        swiftsync: SwiftSyncOptions { hints: wrong, ..right.swiftsync.clone() },
+        ..right.clone()
+    };
     let error = sync::sync(&wrong, &source, Watch::default()).unwrap_err();
     assert!(matches!(error, node::SyncError::Hints { .. }), "{error}");
     let named = check_block_index(&place).files;
@@ -233,7 +239,14 @@ fn wrong_hints_cost_the_blocks_and_nothing_else() {
     assert_eq!(tools::status(&right).unwrap().height, 0);
     assert!(!place.swift_dir().exists());
     let muhash = world.in_order().muhash();
-    for options in [Options { hints: None, method: None, ..right.clone() }, right] {
+    for options in [
+        Options {
+            method: None,
+            swiftsync: SwiftSyncOptions { hints: None, ..right.swiftsync.clone() },
+            ..right.clone()
+        },
+        right,
+    ] {
         let place = place.copy();
         let options = Options { datadir: place.datadir(), ..options };
         let summary = sync(&options, &source);
@@ -256,8 +269,12 @@ fn with_scripts_checked_or_beside_another_set_all_are_stored() {
         }
         if stop_at.is_some() {
             let (hints, method) = (None, Method::InOrder);
-            let first =
-                Options { stop_at_height: stop_at, hints, method: Some(method), ..options.clone() };
+            let first = Options {
+                stop_at_height: stop_at,
+                method: Some(method),
+                swiftsync: SwiftSyncOptions { hints, ..options.swiftsync.clone() },
+                ..options.clone()
+            };
             assert_eq!(sync(&Options { prune: None, ..first }, &sources).height, 150);
         }
         let watch = Watcher::new(&place);

@@ -262,12 +262,12 @@ fn muhash_proves_the_same() {
         let hints = world.write_hints(&place, world.height());
         let sources = world.sources(&place, mode, &world.shuffled(4));
         let mut options = world.options(&place, mode, &hints);
-        options.aggregate = AggregateKind::MuHash;
+        options.swiftsync.aggregate = AggregateKind::MuHash;
         let summary = try_sync_with(&options, &sources).unwrap();
         expected.check(&place, mode, &summary, &format!("{mode:?}"));
         let too_few = spoiled(&world, &place);
         let fresh = world.place();
-        options.hints = Some(too_few);
+        options.swiftsync.hints = Some(too_few);
         options.datadir = fresh.datadir();
         let error = try_sync_with(&options, &sources).unwrap_err();
         assert!(matches!(error, apus_node::SyncError::Hints { .. }), "{error}");

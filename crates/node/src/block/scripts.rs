@@ -121,11 +121,11 @@ impl ScriptChecker {
         let _ = getrandom::fill(&mut salt);
         let directory = options.network_dir();
         let difference = ScriptDifference::find(disk, &directory)?;
-        let engine = if difference.is_some() { ScriptEngine::Core } else { options.script_engine };
+        let engine = if difference.is_some() { ScriptEngine::Core } else { options.scripts.engine };
         Ok(Self {
             engine,
-            buried_seconds: options.fast_scripts_buried,
-            kernel: options.script_kernel,
+            buried_seconds: options.scripts.buried_seconds,
+            kernel: options.scripts.kernel,
             salt: u64::from_le_bytes(salt),
             disk: disk.clone(),
             directory,
@@ -326,6 +326,7 @@ impl ScriptChecker {
 
 #[cfg(test)]
 mod tests {
+    use crate::options::ScriptOptions;
     use apus_testdata::{blocks_of, data};
     use apus_wire::{BlockView, Chain, flags};
 
@@ -333,8 +334,10 @@ mod tests {
 
     fn checker(directory: &std::path::Path, engine: ScriptEngine) -> ScriptChecker {
         let network = Network::new(Chain::Regtest);
-        let options =
-            Options { script_engine: engine, ..Options::new(directory.to_path_buf(), network) };
+        let options = Options {
+            scripts: ScriptOptions { engine, ..ScriptOptions::default() },
+            ..Options::new(directory.to_path_buf(), network)
+        };
         std::fs::create_dir_all(options.network_dir()).unwrap();
         ScriptChecker::new(&options, &Disk::new()).unwrap()
     }

@@ -274,7 +274,7 @@ pub struct SavedTarget {
 /// Returns whether a join with its records in the directory `spill` may carry on there: always,
 /// unless the user names another directory.
 fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
-    options.spill_dir.is_none() || spill == options.spill_path()
+    options.join.spill_dir.is_none() || spill == options.spill_path()
 }
 
 /// Returns the key of a join from the tip of `node` to `target`. It can carry on from saved work
@@ -283,7 +283,7 @@ fn key(node: &Node, target: BlockId) -> Key {
     let base = node.tree.node(node.tip()).hash;
     let target = node.tree.node(target).hash;
     let set = if is_in_place(node) { "in place" } else { "new" };
-    let engine = node.options.script_engine.name();
+    let engine = node.options.scripts.engine.name();
     let kind = format!("{:?}, {set}, {engine}", node.options.assumevalid);
     Key { base, target, kind }
 }

@@ -172,14 +172,14 @@ fn a_join_ends_at_its_depth_at_the_stop_height_and_before_a_gap() {
         (Some(HEIGHT + 1), 0, HEIGHT),
         (None, HEIGHT - 1, 1),
     ] {
-        (node.options.stop_at_height, node.options.join_depth) = (stop, depth);
+        (node.options.stop_at_height, node.options.join.depth) = (stop, depth);
         assert_joins(&node, 1, last);
     }
-    (node.options.stop_at_height, node.options.join_depth) = (None, HEIGHT);
+    (node.options.stop_at_height, node.options.join.depth) = (None, HEIGHT);
     assert_in_order(&node, "206 blocks below the best header, which is at height 206");
-    node.options.join_depth = u32::MAX;
+    node.options.join.depth = u32::MAX;
     assert_in_order(&node, "no block waits below that");
-    node.options.join_depth = 144;
+    node.options.join.depth = 144;
     // Blocks above the gap are available, but cannot be connected.
     let missing = block(&node, 30);
     node.tree.mark_missing(missing);
@@ -271,7 +271,7 @@ fn hints_above_the_tip_decide_for_swiftsync() {
     std::fs::write(&file, bytes).unwrap();
     let hints = Claim::Hints(HintsFile::open(&file).unwrap());
     let mut node = node(place.path(), None);
-    node.options.hints = Some(file.clone());
+    node.options.swiftsync.hints = Some(file.clone());
     for method in [None, Some(Method::SwiftSync)] {
         node.options.method = method;
         let choice = choose(&node, Some(&hints)).unwrap();
@@ -288,7 +288,7 @@ fn hints_above_the_tip_decide_for_swiftsync() {
         (Method::InOrder, "the tip is at the hints' height or above")
     );
     node.options.method = None;
-    (node.options.join_depth, node.options.assumevalid) = (10, AssumeValid::Nothing);
+    (node.options.join.depth, node.options.assumevalid) = (10, AssumeValid::Nothing);
     grow(&mut node, 10_000);
     let choice = choose(&node, Some(&hints)).unwrap();
     assert_eq!(choice.target, Some(block(&node, HEIGHT - 10)));
@@ -310,7 +310,7 @@ fn the_estimate_grows_with_work_and_shrinks_with_cores() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Some(Method::Join));
     node.options.threads = 1;
-    node.options.script_engine = ScriptEngine::Core;
+    node.options.scripts.engine = ScriptEngine::Core;
     let waiting = Waiting { bytes: 100_000_000_000, ..Waiting::of(&node).unwrap() };
     let none = Waiting { with_scripts: 0, ..waiting };
     let seconds = |node: &Node, way, blocks| estimate(node, way, &blocks).as_secs();
@@ -325,11 +325,11 @@ fn the_estimate_grows_with_work_and_shrinks_with_cores() {
     node.options.assumevalid = AssumeValid::Nothing;
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
     assert_eq!(seconds(&node, Method::SwiftSync, half), with_scripts as u64);
-    node.options.script_engine = ScriptEngine::Fast;
-    node.options.script_kernel = Some(Kernel::Avx512);
+    node.options.scripts.engine = ScriptEngine::Fast;
+    node.options.scripts.kernel = Some(Kernel::Avx512);
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_avx512);
     assert_eq!(seconds(&node, Method::SwiftSync, half), with_scripts as u64);
-    node.options.script_kernel = Some(Kernel::Library);
+    node.options.scripts.kernel = Some(Kernel::Library);
     let with_scripts = 100.0 * (FIGURES.swiftsync + FIGURES.scripts_core);
     assert_eq!(seconds(&node, Method::SwiftSync, half), with_scripts as u64);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -50,7 +50,7 @@ pub fn into_error(fault: Fault, node: &Node, claim: &Claim) -> SyncError {
     match fault {
         Fault::Hints(error) => claim.of_hints(error),
         Fault::Snapshot(error) => claim.of_snapshot(error),
-        Fault::Memory(what) => SyncError::Input(match node.options.claim_option() {
+        Fault::Memory(what) => SyncError::Input(match node.options.swiftsync.claim_option() {
             Some(option) => format!("{what}, or sync without {option}"),
             None => what,
         }),

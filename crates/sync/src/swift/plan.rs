@@ -82,7 +82,7 @@ impl Plan {
             Place::Source(place) => (1, place.file, place.offset),
             Place::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
         });
-        let stripped_below = if node.options.witness { 0 } else { stored_from };
+        let stripped_below = if node.options.swiftsync.witness { 0 } else { stored_from };
         let (undo, undo_copies) = match mode {
             Mode::AssumeValid => (Vec::new(), UndoCopies::default()),
             Mode::Full => find_undo(node, &steps)?,
@@ -92,7 +92,7 @@ impl Plan {
         let bip34_matches = bip34 == Some(network.bip34_hash);
         Ok(Self {
             mode,
-            aggregate: node.options.aggregate,
+            aggregate: node.options.swiftsync.aggregate,
             target,
             chain,
             steps,
@@ -261,7 +261,7 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
                  needs every block up to height {height}{}",
                 missing.hash,
                 missing.height,
-                node.options.claim_option().map_or_else(String::new, |option| format!(
+                node.options.swiftsync.claim_option().map_or_else(String::new, |option| format!(
                     "; without {option}, the blocks before it are synced"
                 )),
             ))

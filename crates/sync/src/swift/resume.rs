@@ -78,8 +78,8 @@ pub(super) fn begin(
 ) -> Result<(Workspace, State), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
-    let engine = node.options.script_engine.name();
-    let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.aggregate);
+    let engine = node.options.scripts.engine.name();
+    let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.swiftsync.aggregate);
     let key = Key { target, kind, hints: claim.digest(watch.stop).ok_or(Fault::Stopped)? };
     let recent = match plan.mode {
         Mode::AssumeValid => Some(Recent::collect(node, plan, watch.stop)?),

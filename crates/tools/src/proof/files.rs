@@ -6,7 +6,7 @@ use apus_disk::Disk;
 use apus_node::block::scripts::ScriptChecker;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
-use apus_node::options::Options;
+use apus_node::options::{JoinOptions, Options};
 use apus_node::temporary::TemporaryDir;
 use apus_sync::unfinished::open_node;
 
@@ -19,18 +19,18 @@ pub(super) fn node_of_files(
     let options = Options {
         datadir: directory.path().to_path_buf(),
         blocks_dir: None,
-        spill_dir: None,
         prune: None,
         stop_at_height: None,
         // No later run continues this one, so nothing is saved.
         save_every: Duration::MAX,
+        join: JoinOptions { spill_dir: None, ..options.join.clone() },
         ..options.clone()
     };
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace)?;
     node.ledger.keeps_blocks = false;
     // The script checker works on the user's directory: it keeps a difference there, and knows of
     // one that was found before.
-    node.options.script_engine = scripts.engine();
+    node.options.scripts.engine = scripts.engine();
     node.scripts = scripts;
     Ok(node)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Watch;
+use apus_node::{JoinOptions, Watch};
 use apus_node::{Options, SyncError, Unobserved};
 use apus_tools as tools;
 use apus_wire::Chain;
@@ -38,7 +38,12 @@ impl Kind {
         let snapshot = place.write_bytes("utxo.dat", &snapshot.to_bytes());
         let Shape { threads, dbcache_bytes } = shape;
         let spill_dir = Some(tmp.clone());
-        let mut options = Options { threads, dbcache_bytes, spill_dir, ..place.options() };
+        let mut options = Options {
+            threads,
+            dbcache_bytes,
+            join: JoinOptions { spill_dir, ..Default::default() },
+            ..place.options()
+        };
         change(&mut options);
         let (from, stop) = ([place.write("blocks", &blocks)], AtomicBool::new(false));
         let result =
