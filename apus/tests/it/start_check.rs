@@ -212,8 +212,7 @@ fn a_cache_too_small_for_what_was_asked_is_an_error() {
     let small = Options { dbcache_bytes: 1, ..place.options() };
     // Six blocks were not asked for.
     sync::sync(&small, &[], Watch::default()).unwrap();
-    let all =
-        Options { start_check: StartCheck { blocks: 0, ..small.start_check }, ..small };
+    let all = Options { start_check: StartCheck { blocks: 0, ..small.start_check }, ..small };
     let text = refused(&place, &all).to_string();
     assert!(text.contains("checkblocks") && text.contains("dbcache"), "{text}");
 }

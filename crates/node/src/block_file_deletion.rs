@@ -21,7 +21,7 @@ impl Ledger {
     /// written. If more files could be pruned once the present tip is committed,
     /// [`Ledger::wants_commit`] asks for a commit.
     pub fn prune_meanwhile(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        if self.is_committing() || !self.pruning.is_time(self.counts.bytes) {
+        if self.is_committing() || !self.pruning.is_time(self.done.counts.bytes) {
             return Ok(());
         }
         self.prune(shared)?;
@@ -37,7 +37,7 @@ impl Ledger {
         self.pruning.waits_for_commit = false;
         let infos = shared.files.prunable_infos();
         // In a reorganisation, the committed tip is on the other branch.
-        let tip = self.committed_height.min(self.active.height().unwrap_or(0));
+        let tip = self.committed_height().min(self.active.height().unwrap_or(0));
         let files = self.pruning.choose(&infos, tip, best_height(shared.tree));
         self.delete_files(shared.files, shared.tree, &files)
     }
@@ -49,7 +49,7 @@ impl Ledger {
         tree: &Tree,
         height: u32,
     ) -> Result<(), StoreError> {
-        let most = self.pruning.prunable_by_hand(self.committed_height);
+        let most = self.pruning.prunable_by_hand(self.committed_height());
         let Some(most) = most.filter(|_| height > 0) else { return Ok(()) };
         let chosen = files_up_to(&files.prunable_infos(), height.min(most));
         self.delete_files(files, tree, &chosen)

@@ -8,7 +8,6 @@
 //! `activate_best_chain` also commits at the end, when it is stopped, and before it gives up on a
 //! damaged block. docs/design.md, section 10, lists everything that is saved, and when.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,11 @@ use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_coins::CoinsCache;
 use apus_disk::StoreError;
 use apus_hash::Hash;
-use apus_store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexRecord};
+use apus_store::{BlockFiles, BlockStatus, IndexDb, IndexRecord};
 use apus_wire::BlockView;
 
 use super::block::validate::Validation;
+use super::block_records::BlockRecords;
 use super::checked::Checked;
 use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
@@ -56,49 +56,69 @@ const KEPT_PERCENT: usize = 20;
 
 /// The block index in memory, the active chain, and the part of both that is not yet on disk.
 pub struct Ledger {
-    /// The block index on disk.
-    pub index: Arc<IndexDb>,
-    /// The records of all blocks, by [`BlockId`]; their headers are in the tree.
-    pub records: Vec<IndexRecord>,
-    /// Blocks whose records have changed since the index was written.
-    pub dirty: BTreeSet<BlockId>,
+    /// The records of all blocks.
+    pub records: BlockRecords,
     /// The active chain, from whose blocks the UTXO set is made.
     pub active: ActiveChain,
-    /// The work of this run.
-    pub counts: Counts,
-    /// Number of blocks that this run has disconnected.
-    pub disconnected: u64,
-    /// The rules that were not checked.
-    pub checked: Checked,
     /// Number of coins in the UTXO set, if known.
     pub coins: Option<i64>,
-    coin_count: Arc<CoinCount>,
+    /// What this run has done.
+    pub done: WorkDone,
+    /// What is written, and where.
+    pub writes: Writes,
     /// Maximum size in bytes of the coins cache.
     pub cache_bytes_max: usize,
-    /// Whether each commit empties the cache, for comparisons.
-    pub empties_cache: bool,
-    /// The commit that is being written.
-    committing: Option<Committing>,
-    last_commit: Instant,
-    last_index: Instant,
-    /// The part of [`Counts::blocks`] that is durable.
-    committed_blocks: u64,
-    /// Height of the tip whose coins are durable.
-    pub committed_height: u32,
     /// Which block files are pruned.
     pub pruning: Pruning,
-    /// Whether the directory is only read, and nothing is ever written.
-    pub is_read_only: bool,
-    /// Whether blocks and undo data are stored; if not, blocks are read where they are each time.
-    pub keeps_blocks: bool,
     /// What observers are shown of new tips.
     pub tips: Tips,
     /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
     pub snapshot: Option<SnapshotChainstate>,
+    commits: Commits,
+}
+
+/// What a run has done.
+#[derive(Default)]
+pub struct WorkDone {
+    /// The amount of work.
+    pub counts: Counts,
+    /// Number of blocks that were disconnected.
+    pub disconnected: u64,
+    /// The rules that were not checked.
+    pub checked: Checked,
+}
+
+/// What a ledger writes, and where; set when the directory is opened.
+pub struct Writes {
+    /// Whether anything is written; if not, the directory is only read.
+    pub any: bool,
+    /// Whether blocks and undo data are stored; if not, blocks are read where they are each time.
+    pub blocks: bool,
     /// Whether commits go to a new UTXO set, which replaces `chainstate` at the end.
-    pub builds_anew: bool,
+    pub new_set: bool,
     /// Whether the tables of coins and the blocks are on the same disk.
-    pub is_one_disk: bool,
+    pub one_disk: bool,
+    /// Whether each commit empties the cache, for comparisons.
+    pub empties_cache: bool,
+}
+
+impl Default for Writes {
+    fn default() -> Self {
+        let (any, blocks, new_set, one_disk, empties_cache) = (true, true, false, false, false);
+        Self { any, blocks, new_set, one_disk, empties_cache }
+    }
+}
+
+/// The commits of a run.
+struct Commits {
+    coin_count: Arc<CoinCount>,
+    /// The commit that is being written.
+    being_written: Option<Committing>,
+    last: Instant,
+    /// The part of [`Counts::blocks`] that is durable.
+    blocks: u64,
+    /// Height of the tip whose coins are durable.
+    height: u32,
 }
 
 /// A commit that is being written: what it makes durable.
@@ -114,49 +134,38 @@ impl Ledger {
     /// Returns a ledger without entries.
     pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
         Self {
-            index: Arc::new(index),
-            records: Vec::new(),
-            dirty: BTreeSet::new(),
+            records: BlockRecords::new(index),
             active: ActiveChain::default(),
-            counts: Counts::default(),
-            disconnected: 0,
-            checked: Checked::default(),
             coins: None,
-            coin_count: Arc::new(coin_count),
+            done: WorkDone::default(),
+            writes: Writes::default(),
             cache_bytes_max,
-            empties_cache: false,
-            committing: None,
-            last_commit: Instant::now(),
-            last_index: Instant::now(),
-            committed_blocks: 0,
-            committed_height: 0,
             pruning: Pruning::default(),
-            is_read_only: false,
-            keeps_blocks: true,
             tips: Tips::default(),
             snapshot: None,
-            builds_anew: false,
-            is_one_disk: false,
+            commits: Commits {
+                coin_count: Arc::new(coin_count),
+                being_written: None,
+                last: Instant::now(),
+                blocks: 0,
+                height: 0,
+            },
         }
     }
 
     /// Returns the record of a block.
     pub fn record(&self, id: BlockId) -> &IndexRecord {
-        &self.records[id.index()]
+        self.records.get(id)
     }
 
     /// Returns the record of a block for changing, and marks it as changed.
     pub fn change(&mut self, id: BlockId) -> &mut IndexRecord {
-        self.dirty.insert(id);
-        &mut self.records[id.index()]
+        self.records.change(id)
     }
 
-    /// Creates a record for every header that has none yet.
-    pub fn follow(&mut self, tree: &Tree) {
-        for id in tree.ids_after(self.records.len()) {
-            self.records.push(record_of_header(tree, id));
-            self.dirty.insert(id);
-        }
+    /// Returns the height of the tip whose coins are durable.
+    pub fn committed_height(&self) -> u32 {
+        self.commits.height
     }
 
     /// Appends a block to the block files, if blocks are stored and it is not.
@@ -177,57 +186,26 @@ impl Ledger {
         id: BlockId,
         block: &BlockView<B>,
     ) -> Result<(), StoreError> {
-        if self.record(id).block_pos().is_some() || !self.keeps_blocks {
+        if self.record(id).block_pos().is_some() || !self.writes.blocks {
             return Ok(());
         }
         let node = tree.node(id);
         let pos = files.append_block(block.bytes(), node.height, node.time)?;
-        self.note_stored(tree, id, pos, block.tx_count() as u32);
+        self.records.note_stored(tree, id, pos, block.tx_count() as u32);
         Ok(())
-    }
-
-    /// Records where a block of `tx_count` transactions was appended to the block files.
-    pub fn note_stored(&mut self, tree: &Tree, id: BlockId, pos: FlatFilePos, tx_count: u32) {
-        let has_segwit = tree.node(id).height >= tree.network().segwit_height;
-        note_stored(self.change(id), pos, tx_count, has_segwit);
-    }
-
-    /// Records that the undo data of a stored block is at `at`. If the block has since moved to
-    /// another file, because its copy was damaged, its undo data is appended to the rev file of
-    /// that number, where Core looks for it.
-    ///
-    /// # Errors
-    /// The disk fails, or undo data that must be copied is damaged.
-    pub fn note_undo(
-        &mut self,
-        files: &BlockFiles,
-        tree: &Tree,
-        id: BlockId,
-        at: FlatFilePos,
-    ) -> Result<(), StoreError> {
-        let record = self.change(id);
-        if record.file == at.file {
-            record.undo_pos = at.pos;
-            record.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
-            return Ok(());
-        }
-        let prev = tree.prev_hash(id);
-        let payload = files.read_undo(at, &prev)?;
-        files.write_undo(record, tree.node(id).height, &prev, &payload).map(drop)
     }
 
     /// Records a block of `tx_count` transactions that has passed all rules that need no coins, but
     /// is not stored, since it would be pruned again: its record is that of a pruned block.
     pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {
         self.pruning.has_dropped = true;
-        let has_segwit = tree.node(id).height >= tree.network().segwit_height;
-        note_checked(self.change(id), tx_count, has_segwit);
+        self.records.note_checked(tree, id, tx_count);
     }
 
     /// Makes a block whose checks are finished the tip, and writes its undo data if blocks are
     /// stored.
     pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
-        let keeps = self.keeps_blocks;
+        let keeps = self.writes.blocks;
         let record = self.change(block.id);
         if keeps {
             let prev = shared.tree.prev_hash(block.id);
@@ -240,14 +218,14 @@ impl Ledger {
             *coins += block.coins_gained();
         }
         let with_scripts = block.scripts.is_some();
-        self.checked.note_connected(block.prepared.height, with_scripts);
+        self.done.checked.note_connected(block.prepared.height, with_scripts);
         let scripts = if with_scripts { block.input_count() as u64 } else { 0 };
-        self.counts = Counts {
-            blocks: self.counts.blocks + 1,
-            bytes: self.counts.bytes + view.len() as u64,
-            transactions: self.counts.transactions + view.tx_count() as u64,
-            inputs: self.counts.inputs + block.input_count() as u64,
-            scripts: self.counts.scripts + scripts,
+        self.done.counts = Counts {
+            blocks: self.done.counts.blocks + 1,
+            bytes: self.done.counts.bytes + view.len() as u64,
+            transactions: self.done.counts.transactions + view.tx_count() as u64,
+            inputs: self.done.counts.inputs + block.input_count() as u64,
+            scripts: self.done.counts.scripts + scripts,
         };
         Ok(())
     }
@@ -258,7 +236,7 @@ impl Ledger {
             peers.set_height(height);
         }
         if observer.wants_tips() {
-            self.tips.show(shared, &self.active, &self.records, observer);
+            self.tips.show(shared, &self.active, &self.records.all, observer);
         }
     }
 
@@ -272,19 +250,20 @@ impl Ledger {
             cache.bytes() > self.cache_bytes_max / 100 * BEGIN_PERCENT
                 && cache.changed() * 100 >= (cache.changed() + cache.clean()) * CHANGED_PERCENT
         };
-        !self.is_read_only
-            && self.counts.blocks > self.committed_blocks
+        self.writes.any
+            && self.done.counts.blocks > self.commits.blocks
             && !self.is_committing()
             && (is_changed()
-                || self.last_commit.elapsed() > COMMIT_EVERY
+                || self.commits.last.elapsed() > COMMIT_EVERY
                 || self.pruning.waits_for_commit)
     }
 
     /// Returns about how many bytes of tables the uncommitted coins will need on the disk of the
     /// blocks; 0 if the tables are on another disk.
     pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
-        let committing = self.committing.as_ref().map_or(0, |committing| committing.changed);
-        match self.is_one_disk {
+        let committing =
+            self.commits.being_written.as_ref().map_or(0, |committing| committing.changed);
+        match self.writes.one_disk {
             true => (cache.changed() + committing) as u64 * COIN_BYTES,
             false => 0,
         }
@@ -292,7 +271,7 @@ impl Ledger {
 
     /// Returns whether a commit is being written.
     pub fn is_committing(&self) -> bool {
-        self.committing.is_some()
+        self.commits.being_written.is_some()
     }
 
     /// Drops clean coins if the cache is full. Returns whether there is space for another block; if
@@ -317,22 +296,28 @@ impl Ledger {
     pub fn stand_at(&mut self, active: ActiveChain, coins: Option<i64>, counts: Counts) {
         self.active = active;
         self.coins = coins;
-        self.counts = counts;
+        self.done.counts = counts;
         self.note_commit(counts.blocks, self.active.height().unwrap_or(0));
+    }
+
+    /// Sets the active chain to that of the chainstate, when the directory is opened.
+    pub fn begin_at(&mut self, active: ActiveChain) {
+        self.commits.height = active.height().unwrap_or(0);
+        self.active = active;
     }
 
     /// Looks up the number of coins at `best`, the chainstate's best block.
     pub fn find_coins(&mut self, best: Option<&Hash>) -> Result<(), StoreError> {
         self.coins = match best {
             None => Some(0),
-            Some(best) => self.coin_count.read(best)?.map(|count| count.coins as i64),
+            Some(best) => self.commits.coin_count.read(best)?.map(|count| count.coins as i64),
         };
         Ok(())
     }
 
     /// Saves the number of coins at the block `next`, which is about to become the best block.
     pub fn write_coin_count(&self, shared: &Shared, next: CoinsAt) -> Result<(), StoreError> {
-        write_coin_count(&self.coin_count, shared.chainstate.best_block()?, next)
+        write_coin_count(&self.commits.coin_count, shared.chainstate.best_block()?, next)
     }
 
     /// Returns the lowest height from which on every block of the active chain is stored; 1 if all
@@ -357,9 +342,9 @@ impl Ledger {
     }
 
     fn note_commit(&mut self, blocks: u64, height: u32) {
-        self.last_commit = Instant::now();
-        self.committed_blocks = blocks;
-        self.committed_height = height;
+        self.commits.last = Instant::now();
+        self.commits.blocks = blocks;
+        self.commits.height = height;
     }
 
     /// Makes everything durable that is not yet: stored blocks, undo data and index entries, and
@@ -382,14 +367,14 @@ impl Ledger {
         let entries = self.take_dirty(shared.tree)?;
         let unflushed = shared.files.begin_flush()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
-        let kept_percent = if self.empties_cache { 0 } else { KEPT_PERCENT };
+        let kept_percent = if self.writes.empties_cache { 0 } else { KEPT_PERCENT };
         let kept_bytes = self.cache_bytes_max / 100 * kept_percent;
         let changes = shared.pool.install(|| shared.cache.begin_sync());
-        let (blocks, changed) = (self.counts.blocks, changes.len());
-        self.committing = Some(Committing { blocks, height, changed, entries: dirty });
+        let (blocks, changed) = (self.done.counts.blocks, changes.len());
+        self.commits.being_written = Some(Committing { blocks, height, changed, entries: dirty });
         Ok(CommitJob {
-            index: Arc::clone(&self.index),
-            coin_count: Arc::clone(&self.coin_count),
+            index: Arc::clone(&self.records.index),
+            coin_count: Arc::clone(&self.commits.coin_count),
             entries,
             unflushed,
             left,
@@ -406,8 +391,8 @@ impl Ledger {
         if self.pruning.has_dropped {
             self.note_pruned()?;
         }
-        let mut dirty = std::mem::take(&mut self.dirty);
-        self.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
+        let mut dirty = std::mem::take(&mut self.records.dirty);
+        self.records.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
         Ok(dirty.into_iter().map(|id| (id, *self.record(id))).collect())
     }
 
@@ -424,7 +409,7 @@ impl Ledger {
     /// refuse to start with it once `tip` is the best block of `chainstate`. It must be given up
     /// after the index is written, and before that best block is.
     pub fn leave_snapshot(&mut self, tree: &Tree, tip: BlockId) -> Option<SnapshotChainstate> {
-        if self.builds_anew {
+        if self.writes.new_set {
             return None;
         }
         let left = self.snapshot.take_if(|snapshot| !snapshot.allows(tree, tip))?;
@@ -446,11 +431,12 @@ impl Ledger {
 
     /// Ends a commit; `written` is the result of [`CommitJob::write`].
     pub fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
-        let Some(Committing { blocks, height, entries, .. }) = self.committing.take() else {
+        let Some(Committing { blocks, height, entries, .. }) = self.commits.being_written.take()
+        else {
             return written;
         };
         if let Err(error) = written {
-            self.dirty.extend(entries);
+            self.records.dirty.extend(entries);
             return Err(error);
         }
         self.note_commit(blocks, height);
@@ -480,7 +466,7 @@ impl Ledger {
         every: Duration,
         shared: &Shared,
     ) -> Result<(), StoreError> {
-        if self.last_index.elapsed() < every || self.is_committing() {
+        if self.records.last_written.elapsed() < every || self.is_committing() {
             return Ok(());
         }
         let _timer = shared.clock.start(Stage::Store);
@@ -490,7 +476,7 @@ impl Ledger {
     /// Records in the index that blocks may be missing.
     pub fn note_pruned(&mut self) -> Result<(), StoreError> {
         if !self.pruning.is_pruned {
-            self.index.write_pruned()?;
+            self.records.index.write_pruned()?;
             self.pruning.is_pruned = true;
         }
         Ok(())
@@ -502,39 +488,13 @@ impl Ledger {
     /// A commit is being written: it could later write older entries of the same blocks.
     pub fn write_index(&mut self, files: &BlockFiles, tree: &Tree) -> Result<(), StoreError> {
         assert!(!self.is_committing(), "the index is written by one at a time");
-        self.last_index = Instant::now();
+        self.records.last_written = Instant::now();
         let entries = self.take_dirty(tree)?;
         files
             .begin_flush()
-            .and_then(|unflushed| write_index(&self.index, files, unflushed, tree, &entries))
-            .inspect_err(|_| self.dirty.extend(entries.iter().map(|(id, _)| *id)))
+            .and_then(|unflushed| {
+                write_index(&self.records.index, files, unflushed, tree, &entries)
+            })
+            .inspect_err(|_| self.records.dirty.extend(entries.iter().map(|(id, _)| *id)))
     }
-}
-
-/// Returns the record of a block of which only the header is known.
-pub fn record_of_header(tree: &Tree, id: BlockId) -> IndexRecord {
-    let node = tree.node(id);
-    let mut status = BlockStatus(BlockStatus::BLOCK_VALID_TREE);
-    if node.failed {
-        status.0 |= BlockStatus::BLOCK_FAILED_VALID;
-    }
-    IndexRecord { status, ..IndexRecord::default() }
-}
-
-/// Records where a checked block of `tx_count` transactions is stored.
-pub fn note_stored(record: &mut IndexRecord, pos: FlatFilePos, tx_count: u32, has_segwit: bool) {
-    (record.file, record.data_pos) = (pos.file, pos.pos);
-    record.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
-    note_checked(record, tx_count, has_segwit);
-}
-
-/// Records that a block of `tx_count` transactions has passed all rules that need no coins. Core
-/// reads `BLOCK_OPT_WITNESS` only to find blocks that an old version stored without witnesses,
-/// which must be downloaded again (docs/decisions/0013-witnesses.md).
-fn note_checked(record: &mut IndexRecord, tx_count: u32, has_segwit: bool) {
-    record.tx_count = tx_count;
-    if has_segwit {
-        record.status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
-    }
-    record.status.raise_validity(BlockStatus::BLOCK_VALID_TRANSACTIONS);
 }

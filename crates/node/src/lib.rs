@@ -17,6 +17,7 @@
 //! | [`shared`] | the parts of a node that all threads read, and how they get a checked block |
 //! | [`block_peers`] | requests for blocks from peers, as a trait; `apus-peers` implements it |
 //! | [`sources`], [`scan`] | the files given with `--from`, and the blocks found in them |
+//! | [`block_records`] | the block index in memory |
 //! | [`commit`], [`commit_job`] | the work done, and the order in which it becomes durable |
 //! | [`coin_count`] | the file with the number of coins |
 //! | [`coin_tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
@@ -37,6 +38,7 @@
 pub mod assumevalid;
 pub mod block;
 pub mod block_peers;
+pub mod block_records;
 pub mod checked;
 pub mod clock;
 pub mod coin_count;

@@ -241,7 +241,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     let pos = files.append_block(view.bytes(), block.height, block.time)?;
     record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
     record.undo_pos = 0;
-    ledger.note_stored(tree, step.id, pos, view.tx_count() as u32);
+    ledger.records.note_stored(tree, step.id, pos, view.tx_count() as u32);
     if let Some(undo) = undo {
         files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
     }

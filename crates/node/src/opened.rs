@@ -151,15 +151,15 @@ impl Node {
             dir,
         };
         node.ledger.pruning = Pruning::new(options, index.pruned);
-        node.ledger.empties_cache = options.empties_cache;
-        node.ledger.is_read_only = read_only;
-        node.ledger.builds_anew = matches!(coins, Coins::New(_));
-        node.ledger.is_one_disk = is_one_disk(node.dir.blocks_path(), &chainstate_path)?;
+        node.ledger.writes.empties_cache = options.empties_cache;
+        node.ledger.writes.any = !read_only;
+        node.ledger.writes.new_set = matches!(coins, Coins::New(_));
+        node.ledger.writes.one_disk = is_one_disk(node.dir.blocks_path(), &chainstate_path)?;
         if !read_only {
             node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
         }
         node.load(index)?;
-        node.ledger.follow(&node.tree);
+        node.ledger.records.follow(&node.tree);
         if !read_only {
             node.store_genesis(&genesis)?;
         }
@@ -221,7 +221,7 @@ impl Node {
     /// # Errors
     /// The set cannot be read.
     pub fn tip_in_use(&self) -> Result<BlockId, StoreError> {
-        if !self.ledger.builds_anew {
+        if !self.ledger.writes.new_set {
             return Ok(self.tip());
         }
         let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
@@ -251,9 +251,9 @@ impl Node {
                 return Err(StoreError::new(self.dir.index_path(), what));
             };
             // Genesis has a record before its entry is read; that of every other entry is appended.
-            match id.index() < self.ledger.records.len() {
-                true => self.ledger.records[id.index()] = entry.record,
-                false => self.ledger.records.push(entry.record),
+            match id.index() < self.ledger.records.all.len() {
+                true => self.ledger.records.all[id.index()] = entry.record,
+                false => self.ledger.records.all.push(entry.record),
             }
             if self.tree.node(id).failed && !entry.record.status.is_failed() {
                 self.ledger.change(id).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
@@ -278,8 +278,7 @@ impl Node {
                 self.tree.mark_stored(id, is_active);
             }
         }
-        self.ledger.active = active;
-        self.ledger.committed_height = self.ledger.active.height().unwrap_or(0);
+        self.ledger.begin_at(active);
         Ok(())
     }
 
@@ -477,7 +476,7 @@ fn refuse_blocks_not_indexed(
 pub fn step(node: &Node, id: BlockId) -> Option<Step> {
     let record = node.record(id);
     if let Some(pos) = record.block_pos() {
-        let known = || StoredSizes::of(&node.ledger.records, &node.files.infos());
+        let known = || StoredSizes::of(&node.ledger.records.all, &node.files.infos());
         let known = node.stored_sizes.get_or_init(known).get(id);
         let weight = known.unwrap_or_else(|| 81 + u64::from(record.tx_count) * TX_BYTES);
         return Some(Step { id, place: Place::Stored(pos), weight });
@@ -523,8 +522,8 @@ pub fn share_of<'a>(
     let begun = Progress {
         height: tip.height,
         time: tip.time,
-        blocks: node.ledger.counts.blocks,
-        bytes: node.ledger.counts.bytes,
+        blocks: node.ledger.done.counts.blocks,
+        bytes: node.ledger.done.counts.bytes,
         coins: node.cache.len() as u64,
         ..Progress::of(phase)
     };

@@ -50,7 +50,7 @@ pub fn scan_into_node(
 ) -> Result<(), SyncError> {
     let Node { tree, sources, refusals, refused_on, ledger, .. } = node;
     let note = |findings: &mut Findings, id: BlockId, place| {
-        ledger.follow(findings.tree);
+        ledger.records.follow(findings.tree);
         let entry = &ledger.record(id);
         if entry.block_pos().is_none() {
             findings.sources.note(id, place);

@@ -79,7 +79,7 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
         Part { bytes: undo.least, name: "undo data" },
         Part {
             bytes: coins.least,
-            name: match node.ledger.builds_anew {
+            name: match node.ledger.writes.new_set {
                 true => "coins of the new UTXO set next to the present one",
                 false if in_order => "coins and their merging",
                 false => "coins",
@@ -328,7 +328,7 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
 fn coins(node: &Node, new: Bytes) -> Bytes {
     let done = node.chainstate.disk_bytes();
     let mut coins = new;
-    if node.ledger.builds_anew {
+    if node.ledger.writes.new_set {
         // The new set is one level of tables; the present tables may also hold spent coins.
         let present = tables_bytes(node.dir.disk(), &node.dir.chainstate_path());
         let reaches = node.options.stop_at_height.is_none() && !node.options.allow_shrink;

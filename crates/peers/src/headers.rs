@@ -141,7 +141,7 @@ fn grow(
             }
             connections.turn(&mut chain, watch.observer);
         }
-        node.ledger.follow(&node.tree);
+        node.ledger.records.follow(&node.tree);
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
     }

@@ -13,7 +13,7 @@ use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
-use apus_node::commit::{note_stored, record_of_header};
+use apus_node::block_records::{note_stored, record_of_header};
 use apus_node::commit_job::index_entry;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;

@@ -481,7 +481,7 @@ fn end(mut node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Sum
 
 /// Gives up a second UTXO set if bitcoind could not start with it next to the rebuilt one.
 fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
-    node.ledger.builds_anew = false;
+    node.ledger.writes.new_set = false;
     let tip = node.tip();
     if let Some(left) = node.ledger.leave_snapshot(&node.tree, tip) {
         node.ledger.write_index(&node.files, &node.tree)?;
@@ -559,9 +559,9 @@ pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary 
         coins: node.ledger.coins.map(|coins| coins as u64),
         chosen: None,
         above_tip: None,
-        disconnected: node.ledger.disconnected,
+        disconnected: node.ledger.done.disconnected,
         spilled_bytes: None,
-        counts: node.ledger.counts,
+        counts: node.ledger.done.counts,
         scripts: node.scripts.counts(),
         script_difference: node.scripts.difference().cloned(),
         elapsed: started.elapsed(),
@@ -570,7 +570,7 @@ pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary 
         interrupted,
         saved: None,
         saved_join: None,
-        checked: node.ledger.checked.clone(),
+        checked: node.ledger.done.checked.clone(),
         undo_from: node.ledger.undo_from(),
         pruned: node.ledger.pruned(&node.files),
         refusals: node.take_refusals(),

@@ -34,7 +34,7 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
     let StartCheck { blocks, level } = node.options.start_check;
     // Blocks that level 4 connects again leave changes in memory.
     let connects = level >= 4;
-    node.ledger.is_read_only = connects;
+    node.ledger.writes.any = !connects;
     let mut found = check(&mut node, Verify { level, blocks }, watch);
     if connects {
         let (options, disk) = (node.options.clone(), node.dir.disk().clone());

@@ -91,7 +91,7 @@ pub fn activate(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncErr
         }
         failed => failed,
     };
-    activated.map_err(|error| with_kept(error, node.ledger.committed_height))
+    activated.map_err(|error| with_kept(error, node.ledger.committed_height()))
 }
 
 /// Adds to the error of a full disk what is kept, and what to do.

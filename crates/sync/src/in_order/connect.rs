@@ -420,7 +420,7 @@ impl<'a> Connector<'a> {
     fn report(&self) {
         let Some(tip) = self.ledger.active.tip() else { return };
         let node = self.shared.tree.node(tip);
-        let Counts { blocks, bytes, .. } = self.ledger.counts;
+        let Counts { blocks, bytes, .. } = self.ledger.done.counts;
         self.watch.observer.observe(&Progress {
             height: node.height,
             time: node.time,

@@ -46,7 +46,7 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         })?;
     undo_block(shared, ledger, tip, block.view(), spent);
     ledger.active.pop();
-    ledger.disconnected += 1;
+    ledger.done.disconnected += 1;
     Ok(())
 }
 

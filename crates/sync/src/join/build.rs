@@ -72,7 +72,7 @@ pub fn build(
                 *spilled += work.spilled_bytes();
                 // Scripts are checked only in the last pass.
                 let read = Counts { scripts: 0, ..work.state.read().counts };
-                node.ledger.counts = node.ledger.counts.plus(read.since(read_before));
+                node.ledger.done.counts = node.ledger.done.counts.plus(read.since(read_before));
                 return Err(SyncError::Stopped);
             }
             // Starts over only once: a disk that damages the files again would do so forever.

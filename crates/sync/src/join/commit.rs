@@ -52,7 +52,7 @@ pub(super) fn commit(
     }
     for undo in &state.undo {
         let id = plan.steps[undo.index as usize].id;
-        ledger.note_undo(shared.files, shared.tree, id, undo.at)?;
+        ledger.records.note_undo(shared.files, shared.tree, id, undo.at)?;
     }
     let coins = ledger.coins.map(|before| coins_after(before, &state.paired.counts));
     let best = plan.chain.tip().expect("a plan has blocks");
@@ -68,9 +68,9 @@ pub(super) fn commit(
     bulk.commit(&best)?;
     for (index, step) in plan.steps.iter().enumerate() {
         let with_scripts = !plan.assumed.covers(shared.tree, step.id);
-        ledger.checked.note_connected(plan.height(index), with_scripts);
+        ledger.done.checked.note_connected(plan.height(index), with_scripts);
     }
-    let counts = ledger.counts.plus(state.read().counts);
+    let counts = ledger.done.counts.plus(state.read().counts);
     ledger.stand_at(plan.chain.clone(), coins, counts);
     Ok(())
 }

@@ -168,7 +168,7 @@ impl<'a> Coordinator<'a> {
             if let Some(block) = block {
                 let id = plan.steps[block.index].id;
                 if let Some(pos) = block.stored {
-                    ledger.note_stored(shared.tree, id, pos, block.tx_count);
+                    ledger.records.note_stored(shared.tree, id, pos, block.tx_count);
                 }
                 progress.add(plan.steps[block.index].weight, block.bytes);
             }

@@ -43,7 +43,7 @@ impl Plan {
             times: BranchTimes::of(&node.tree, top),
             chain,
             assumed: Assumed::new(node.options.assumevalid, &node.tree),
-            keeps: node.ledger.keeps_blocks,
+            keeps: node.ledger.writes.blocks,
             kinds,
         }
     }

@@ -129,7 +129,7 @@ impl Workspace {
             hash_key: &self.hash_key,
             layout: &self.layout,
             state: &self.state,
-            positions: positions(&self.state, plan, &ledger.records),
+            positions: positions(&self.state, plan, &ledger.records.all),
             parts: &parts,
         };
         self.disk.create_dir_all(self.progress.parent().unwrap_or(Path::new(".")))?;
@@ -209,7 +209,7 @@ impl Workspace {
         // directories are removed last, since they show that there is something to give up.
         directory::remove_progress(&disk, &progress_path(&node.options))?;
         node.chainstate.remove_pending(&tables)?;
-        let named = node.ledger.records.iter().filter_map(IndexRecord::undo_pos);
+        let named = node.ledger.records.all.iter().filter_map(IndexRecord::undo_pos);
         node.files.cut_undo(named)?;
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
@@ -306,7 +306,7 @@ fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
         && saved.state.assumed <= plan.assumed_blocks(&node.tree)
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
         && has_undo(&saved.state.undo, node)
-        && saved.positions == positions(&saved.state, plan, &node.ledger.records)
+        && saved.positions == positions(&saved.state, plan, &node.ledger.records.all)
 }
 
 /// Returns whether the rev files still have all of this undo data: they are cut when a join is

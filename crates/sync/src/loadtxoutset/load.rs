@@ -130,7 +130,7 @@ fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<()
         }
     }
     let (shared, ledger) = node.split();
-    match ledger.builds_anew {
+    match ledger.writes.new_set {
         // The UTXO set in use has a best block.
         true => ledger.write_index(shared.files, shared.tree),
         false => ledger.commit(&shared, observer),

@@ -146,7 +146,7 @@ fn complete(
         assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
     }
     if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
-        balance(context, &ledger.records, &mut gathered.aggregate, undo)?;
+        balance(context, &ledger.records.all, &mut gathered.aggregate, undo)?;
     }
     prove(gathered, &context.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");
@@ -156,7 +156,7 @@ fn complete(
         None => &undo[..],
         Some(recent) => {
             undo_of_recent =
-                recent.write_undo(shared, &ledger.records, &context.times, writing.stop)?;
+                recent.write_undo(shared, &ledger.records.all, &context.times, writing.stop)?;
             &undo_of_recent
         }
     };
@@ -185,7 +185,7 @@ fn complete(
     if plan.mode == Mode::AssumeValid {
         // Blocks before segwit have no witnesses.
         let stripped = shared.network.segwit_height.max(1)..*stripped_below;
-        ledger.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
+        ledger.done.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
     }
     tracing::debug!(target: "validation", "committed");
     Ok(())

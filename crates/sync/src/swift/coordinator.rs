@@ -118,7 +118,7 @@ impl<'a> Coordinator<'a> {
         let step = self.context.plan.steps[block.step];
         let shared = self.context.shared;
         match block.stored {
-            Some(pos) => self.ledger.note_stored(shared.tree, step.id, pos, block.tx_count),
+            Some(pos) => self.ledger.records.note_stored(shared.tree, step.id, pos, block.tx_count),
             None if self.saving.is_some() && self.context.plan.drops(shared.tree, &step) => {
                 self.ledger.note_dropped(shared.tree, step.id, block.tx_count);
             }

@@ -89,7 +89,7 @@ pub(super) fn commit<'t>(
         }
     }
     for UndoWritten { id, at } in undo {
-        ledger.note_undo(shared.files, shared.tree, *id, *at)?;
+        ledger.records.note_undo(shared.files, shared.tree, *id, *at)?;
     }
     let left = ledger.leave_snapshot(shared.tree, plan.target);
     ledger.write_index(shared.files, shared.tree)?;

@@ -214,7 +214,7 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
         node.ledger.active = ActiveChain::to(&node.tree, below);
     }
     let connected = connect(node, &steps, watch);
-    let Counts { inputs, scripts, .. } = node.ledger.counts;
+    let Counts { inputs, scripts, .. } = node.ledger.done.counts;
     found.counts = Counts { inputs, scripts, ..found.counts };
     let reached = node.ledger.active.height().unwrap_or(0);
     let error = match connected {

@@ -46,7 +46,7 @@ pub(super) fn prove_by_join(
     lacking: u32,
 ) -> Result<Summary, SyncError> {
     // A node without a data directory is in a temporary directory already.
-    let is_stored = node.ledger.is_read_only;
+    let is_stored = !node.ledger.writes.any;
     let directory = is_stored.then(|| TemporaryDir::chosen(&node.options)).transpose()?;
     let place = directory.as_ref().map_or(node.dir.path(), TemporaryDir::path);
     begin(proof, &node, target, lacking, place)?;

@@ -27,7 +27,7 @@ pub(super) fn node_of_files(
         ..options.clone()
     };
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace)?;
-    node.ledger.keeps_blocks = false;
+    node.ledger.writes.blocks = false;
     // The script checker works on the user's directory: it keeps a difference there, and knows of
     // one that was found before.
     node.options.scripts.engine = scripts.engine();

@@ -17,7 +17,7 @@ fn node(place: &Path) -> (Node, BlockId) {
     let options = Options::new(place.to_path_buf(), Network::new(Chain::Regtest));
     let options = Options { assumevalid: AssumeValid::Nothing, threads: 2, ..options };
     let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
-    node.ledger.keeps_blocks = false;
+    node.ledger.writes.blocks = false;
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, Watch::default()).unwrap();
     let last = node.tree.best_header();
@@ -55,8 +55,8 @@ fn blocks_in_order_and_joined_leave_the_same_and_are_not_stored() {
         let left = check(&mut node, last);
         assert_eq!((left.coins, left.amount), (joined.coins, None), "{height}");
         assert_eq!((node.tip(), stored(&node)), (last, genesis), "{height}");
-        assert_eq!(node.ledger.counts, whole.ledger.counts, "{height}");
-        assert!(node.ledger.checked.not_checked().is_empty(), "{height}");
+        assert_eq!(node.ledger.done.counts, whole.ledger.done.counts, "{height}");
+        assert!(node.ledger.done.checked.not_checked().is_empty(), "{height}");
     }
 }
 
