@@ -61,7 +61,7 @@ pub use apus_sync::{
 pub use apus_tools::{Destination, Export, ExportTable, Exported, export};
 pub use apus_tools::{
     HintsSummary, SnapshotStatus, Status, Unfinished, UtxoHash, UtxoStats, compress_hints,
-    conversion_needs_blocks, convert_hints, create_hints, status, txoutset_info, verify_hints,
+    conversion_needs_blocks, convert_hints, create_hints, prove, status, txoutset_info,
 };
 pub use apus_wire::{Chain, Network, OutPoint};
 pub use secp_lanes::Kernel;

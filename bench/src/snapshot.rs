@@ -113,11 +113,11 @@ impl Chain<'_> {
         self.create(0)?;
         let (hints, snapshot) = (&self.base.hints, &self.snapshot);
         add("snapshot info", self.ask(&["snapshot", "info"], snapshot)?);
-        add("hints verify", self.ask(&["hints", "verify"], hints)?);
-        add("snapshot verify", self.ask(&["snapshot", "verify"], snapshot)?);
-        add("hints verify, all scripts", self.ask(&["hints", "verify", "--full"], hints)?);
-        add("snapshot verify, all scripts", self.ask(&["snapshot", "verify", "--full"], snapshot)?);
-        add("snapshot verify, all scripts, by a join", self.verify_without_undo()?);
+        add("prove hints", self.ask(&["prove"], hints)?);
+        add("prove snapshot", self.ask(&["prove"], snapshot)?);
+        add("prove hints, all scripts", self.ask(&["prove", "--full"], hints)?);
+        add("prove snapshot, all scripts", self.ask(&["prove", "--full"], snapshot)?);
+        add("prove snapshot, all scripts, by a join", self.verify_without_undo()?);
         std::fs::remove_file(&self.snapshot)?;
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Chain<'_> {
 
     /// Verifies the snapshot and every script with blocks that lack their undo data.
     fn verify_without_undo(&self) -> Result<Run> {
-        let name = "snapshot verify --full --from";
+        let name = "prove snapshot --full --from";
         let run = self.times(name, || {
             let from = self.base.fresh(Undo::Newest)?;
             let mut command = self.programs.apus();
@@ -210,7 +210,7 @@ fn table(rows: &[Row]) -> Table {
         ("chain", "chain"),
         ("work", "work"),
         ("seconds", "time"),
-        ("times_hints_verify", "× hints verify"),
+        ("times_hints_verify", "× prove hints"),
         ("cpu_seconds", "CPU time"),
         ("peak_memory_bytes", "peak memory"),
         ("peak_anonymous_bytes", "anonymous"),
@@ -221,7 +221,7 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new("runs", &columns);
     for row in rows {
         let usage = &row.run.usage;
-        let is_hints = |other: &&Row| other.chain == row.chain && other.work == "hints verify";
+        let is_hints = |other: &&Row| other.chain == row.chain && other.work == "prove hints";
         let hints = rows.iter().find(is_hints).map_or(1.0, |hints| hints.run.seconds());
         table.push(vec![
             Cell::Count(row.chain as u64 + 1),

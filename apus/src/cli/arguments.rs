@@ -9,6 +9,7 @@ use super::categories::Categories;
 use super::export::ExportCommand;
 use super::hints::HintsCommand;
 use super::manual::{CompletionsCommand, ManCommand};
+use super::prove::ProveCommand;
 use super::prune::PruneCommand;
 use super::rewind::RewindCommand;
 use super::snapshot::SnapshotCommand;
@@ -80,17 +81,18 @@ pub enum Command {
     Prune(PruneCommand),
     Status(StatusCommand),
     Verify(VerifyCommand),
+    Prove(Box<ProveCommand>),
     /// Print statistics of the UTXO set.
     Txoutset {
         #[command(subcommand)]
         command: TxOutSetCommand,
     },
-    /// Make, read and prove hints files, with which SwiftSync takes blocks in any order.
+    /// Make and read hints files, with which SwiftSync takes blocks in any order.
     Hints {
         #[command(subcommand)]
         command: HintsCommand,
     },
-    /// Make, read, prove and load UTXO snapshots in the format of Bitcoin Core's dumptxoutset.
+    /// Make, read and load UTXO snapshots in the format of Bitcoin Core's dumptxoutset.
     Snapshot {
         #[command(subcommand)]
         command: SnapshotCommand,

@@ -1,4 +1,4 @@
-//! `apus hints …`: makes, describes, proves, converts and compresses hints files.
+//! `apus hints …`: makes, describes, converts and compresses hints files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus_node as node;
 use apus_node::Watch;
-use apus_node::{AssumeValid, MemoryInUse, Observer, Phase, Progress};
+use apus_node::{MemoryInUse, Observer, Phase, Progress};
 use apus_swiftsync::hints::Statistics;
 use apus_swiftsync::{Format, hints};
 use apus_sync::HintsFile;
@@ -23,15 +23,18 @@ use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::progress::Reporter;
+use super::prove;
+use super::prove::ProveCommand;
 use super::report::{mapped_at_peak, memory_text};
-use super::report_json::summary_json as summary_json_of_sync;
 use super::reporting::Reporting;
 
 #[derive(Subcommand)]
 pub enum HintsCommand {
     Create(Create),
     Info(Info),
-    Verify(Verify),
+    /// Same as `apus prove`.
+    #[command(hide = true)]
+    Verify(Box<ProveCommand>),
     Convert(Convert),
     Compress(Compress),
 }
@@ -81,26 +84,6 @@ pub struct Info {
     /// The hints file, in any format.
     file: PathBuf,
     /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Prove that a hints file fits the blocks of a synced directory, which is not changed.
-///
-/// This is the proof at the end of a SwiftSync: every output up to the hints' height that is not
-/// hinted as unspent was spent, exactly once.
-#[derive(Args)]
-pub struct Verify {
-    /// The hints file, in any format.
-    file: PathBuf,
-    #[command(flatten)]
-    directory: Directory,
-    /// Check every script and rule, too. The spent coins come from undo data; if some is missing, a
-    /// join of the blocks finds them, with temporary files in TMPDIR that usually take half as many
-    /// bytes as the blocks.
-    #[arg(long)]
-    full: bool,
-    /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     json: bool,
 }
@@ -177,7 +160,7 @@ pub fn run(command: HintsCommand, quiet: bool) -> Result<ExitCode, Failure> {
     match command {
         HintsCommand::Create(create) => run_create(&create, quiet),
         HintsCommand::Info(info) => run_info(&info, quiet),
-        HintsCommand::Verify(verify) => run_verify(&verify, quiet),
+        HintsCommand::Verify(command) => prove::run(&command, quiet),
         HintsCommand::Convert(convert) => run_convert(&convert, quiet),
         HintsCommand::Compress(compress) => run_compress(&compress, quiet),
     }
@@ -203,35 +186,6 @@ fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
         }
         tools::create_hints(&options, create.height, format, &path, Watch::new(reporter, &stop))
     })
-}
-
-fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = verify.directory.to_options().map_err(Failure::usage)?;
-    chosen.announce(&[], Reporting { quiet, json: verify.json });
-    let mut options = chosen.options;
-    if verify.full {
-        options.assumevalid = AssumeValid::Nothing;
-    }
-    let file = expand_home(&verify.file);
-    let reporting = Reporting { quiet, json: verify.json };
-    let reporter = reporting.reporter();
-    let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::verify_hints(&options, &file, Watch::new(&reporter, &stop));
-    reporter.finish();
-    let summary = result?;
-    let text = || match summary.interrupted {
-        true => format!("Interrupted: {} is neither proved nor refuted", file.display()),
-        false => format!(
-            "{} fits the chain up to height {}, block {}: {} outputs unspent, proved in {}",
-            file.display(),
-            thousands(summary.height.into()),
-            summary.best_block,
-            thousands(summary.coins.unwrap_or_default()),
-            precise(summary.elapsed)
-        ),
-    };
-    reporting.report(|| summary_json_of_sync(&summary, reporter.most_memory()), text)?;
-    Ok(exit::status(summary.interrupted))
 }
 
 fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {

@@ -23,6 +23,7 @@ mod engine;
 mod peers;
 mod prune;
 mod sync;
+mod prove;
 mod rewind;
 mod status;
 mod verify;
@@ -114,6 +115,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Rewind(command) => rewind::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
         Command::Verify(command) => verify::run(&command, quiet),
+        Command::Prove(command) => prove::run(&command, quiet),
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
         Command::Snapshot { command } => snapshot::run(&command, quiet),

@@ -1,12 +1,10 @@
-//! `apus snapshot …`: makes, describes, proves and loads UTXO snapshots.
+//! `apus snapshot …`: makes, describes and loads UTXO snapshots.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_hash::hex;
-use apus_node::AssumeValid;
 use apus_node::Watch;
-use apus_sync::Summary;
 use apus_tools as tools;
 use apus_tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 use clap::{Args, Subcommand};
@@ -20,14 +18,17 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::log_args::LogArgs;
 use super::numbers::{precise, thousands};
 use super::peers::{PeerArgs, Sources};
-use super::report_json::summary_json;
+use super::prove;
+use super::prove::ProveCommand;
 use super::reporting::Reporting;
 
 #[derive(Subcommand)]
 pub enum SnapshotCommand {
-    Create(Create),
+    Create(Box<Create>),
     Info(Info),
-    Verify(Verify),
+    /// Same as `apus prove`.
+    #[command(hide = true)]
+    Verify(Box<ProveCommand>),
     Load(Box<Load>),
 }
 
@@ -48,8 +49,7 @@ pub struct Create {
     #[arg(long, value_name = "N")]
     height: Option<u32>,
     /// Take the outputs that this hints file names as unspent, for its height. Only the blocks of
-    /// the directory are used, and no undo data is needed. `apus snapshot verify` proves the
-    /// result.
+    /// the directory are used, and no undo data is needed. `apus prove` proves the result.
     #[arg(long, value_name = "FILE", conflicts_with = "height")]
     hints: Option<PathBuf>,
     /// The file to write, which must not exist. Until it is complete, its name ends in .incomplete.
@@ -82,54 +82,6 @@ pub struct Info {
     #[arg(long)]
     json: bool,
 }
-
-/// Prove that a snapshot holds exactly the coins that the blocks up to its base block leave
-/// unspent.
-///
-/// The proof covers the height, amount, script and coinbase flag of every coin, and that no coin is
-/// missing. It takes one pass over the blocks in any order, on all cores, without hints or
-/// look-ups, and keeps nothing on disk. A wrong snapshot is refused, and the coins that differ are
-/// named.
-///
-/// Without --full the blocks are taken as valid, except for the rules that need no coins. With
-/// --full every rule is checked, and an error names the first invalid block and Bitcoin Core's
-/// reject reason.
-#[derive(Args)]
-#[command(after_help = VERIFY_EXAMPLES)]
-pub struct Verify {
-    /// The snapshot file.
-    file: PathBuf,
-    /// Read blocks from this file (bootstrap.dat, blk*.dat), or from this Bitcoin Core data or
-    /// blocks directory, which is not changed. May be given many times [default: the blocks of the
-    /// data directory].
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    from: Vec<PathBuf>,
-    #[command(flatten)]
-    directory: Directory,
-    /// Check every script and rule, too. The spent coins come from the rev files next to the
-    /// blocks; if some are missing, a join of the blocks finds them, with temporary files in TMPDIR
-    /// that usually take half as many bytes as the blocks.
-    #[arg(long)]
-    full: bool,
-    /// Same as --full.
-    #[arg(long, hide = true, value_parser = ["0"])]
-    assumevalid: Option<String>,
-    /// MiB of memory for the snapshot's coins, at least 16; they take about as much as the file. If
-    /// a quarter of the free memory is more, that is used. What does not fit goes to temporary
-    /// files [default: 450].
-    #[arg(long, value_name = "MIB")]
-    dbcache: Option<usize>,
-    /// Print one JSON object at the end, and nothing else, to standard output.
-    #[arg(long)]
-    json: bool,
-}
-
-const VERIFY_EXAMPLES: &str = "\
-Examples:
-  apus snapshot verify utxo.dat                        with Bitcoin Core's own directory
-  apus snapshot verify utxo.dat --from /old/node       with the block files of another node
-  apus snapshot verify utxo.dat --from /old/node --full
-                                                       and every script in these blocks";
 
 /// Load a snapshot that Bitcoin Core's chain parameters list, as Core's loadtxoutset does.
 ///
@@ -174,7 +126,7 @@ pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> 
     match command {
         SnapshotCommand::Create(create) => run_create(create, quiet),
         SnapshotCommand::Info(info) => run_info(info, quiet),
-        SnapshotCommand::Verify(verify) => run_verify(verify, quiet),
+        SnapshotCommand::Verify(command) => prove::run(command, quiet),
         SnapshotCommand::Load(load) => run_load(load, quiet),
     }
 }
@@ -225,53 +177,6 @@ fn new_file(path: &Path) -> Result<PathBuf, Failure> {
         }
         Err(_) => Ok(path),
     }
-}
-
-fn run_verify(verify: &Verify, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = verify.directory.to_options().map_err(Failure::usage)?;
-    chosen.take_cache(verify.dbcache).map_err(Failure::usage)?;
-    let from: Vec<PathBuf> = verify.from.iter().map(|path| expand_home(path)).collect();
-    let reporting = Reporting { quiet, json: verify.json };
-    if from.is_empty() {
-        chosen.announce(&from, reporting);
-    }
-    let mut options = chosen.options;
-    let is_full = verify.full || verify.assumevalid.is_some();
-    if is_full {
-        options.assumevalid = AssumeValid::Nothing;
-    }
-    let file = expand_home(&verify.file);
-    let reporter = reporting.reporter();
-    let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::verify_snapshot(&options, &file, &from, Watch::new(&reporter, &stop));
-    reporter.finish();
-    let summary = result?;
-    let text = || verified_text(&summary, &file, is_full);
-    reporting.report(|| summary_json(&summary, reporter.most_memory()), text)?;
-    Ok(exit::status(summary.interrupted))
-}
-
-fn verified_text(summary: &Summary, file: &Path, is_full: bool) -> String {
-    if summary.interrupted {
-        return format!("Interrupted: {} is neither proved nor refuted", file.display());
-    }
-    let blocks = match is_full {
-        true => "Every rule and every script of these blocks was checked.",
-        false => {
-            "The blocks were taken as valid, except for the rules that need no coins; --full \
-             checks everything."
-        }
-    };
-    format!(
-        "{} is what the blocks up to height {}, block {}, leave unspent: {} coins, each with its \
-         height, amount and script, and no other. Proved in {}\n\
-         {blocks}",
-        file.display(),
-        thousands(summary.height.into()),
-        summary.best_block,
-        thousands(summary.coins.unwrap_or_default()),
-        precise(summary.elapsed)
-    )
 }
 
 #[derive(Serialize)]

@@ -83,8 +83,8 @@ fn long_chain(place: &Place) -> (PathBuf, u64) {
 /// The program, and the lines of its log, which has one for each new tip.
 fn start_sync(place: &Place, source: &Path) -> (Child, Lines) {
     let log = "--debuglogfile=/dev/stderr";
-    let mut command = program_on(place, &["sync", "--assumevalid=0", "--json", log, "--from"]);
-    command.arg(source).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = program_on(place, &["sync", "--assumevalid=0", "--json", log]);
+    command.arg("--from").arg(source).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let lines = Lines::of(child.stderr.take().unwrap());
     (child, lines)

@@ -215,8 +215,8 @@ fn commands_that_make_and_prove_hints() {
         let made = tools::compress_hints(&file, 1, &out, Watch::new(observer, stop));
         is_absent(made.unwrap().interrupted)
     });
-    assert_stops("hints verify", &[SwiftSync], |observer, stop| {
-        is_interrupted(tools::verify_hints(&options, &hints, Watch::new(observer, stop)))
+    assert_stops("prove hints", &[SwiftSync], |observer, stop| {
+        is_interrupted(tools::prove(&options, &hints, &[], Watch::new(observer, stop)))
     });
 }
 
@@ -250,18 +250,13 @@ fn commands_that_make_and_prove_snapshots() {
     assert_stops("snapshot info", &[ReadingSnapshot], |observer, stop| {
         tools::snapshot_info(&reversed, 1, Watch::new(observer, stop)).unwrap().is_none()
     });
-    assert_stops("snapshot verify", &[SwiftSync], |observer, stop| {
-        is_interrupted(tools::verify_snapshot(&options, &snapshot, &[], Watch::new(observer, stop)))
+    assert_stops("prove a snapshot", &[SwiftSync], |observer, stop| {
+        is_interrupted(tools::prove(&options, &snapshot, &[], Watch::new(observer, stop)))
     });
     let blocks = [place.write("blocks", &it.world.blocks)];
     let phases = [JoinReading, JoinMatching, JoinChecking];
-    assert_stops("snapshot verify --full", &phases, |observer, stop| {
-        is_interrupted(tools::verify_snapshot(
-            &options,
-            &snapshot,
-            &blocks,
-            Watch::new(observer, stop),
-        ))
+    assert_stops("prove --full", &phases, |observer, stop| {
+        is_interrupted(tools::prove(&options, &snapshot, &blocks, Watch::new(observer, stop)))
     });
 }
 

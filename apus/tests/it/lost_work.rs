@@ -229,7 +229,7 @@ fn commands_that_read_work_on_a_read_only_mount() {
         $apus txoutset info --regtest --datadir datadir --hash muhash
         $apus status --regtest --datadir datadir
         $apus hints create --regtest --datadir datadir -o hints
-        $apus hints verify hints --regtest --datadir datadir
+        $apus prove hints --regtest --datadir datadir
         rm hints; $apus sync --regtest --datadir datadir && exit 9; exit 0";
     let Some(output) = run_with_mounts(place.root(), &[], script) else { return };
     assert_ends(&output, 0, &["Read-only file system"]);

@@ -8,7 +8,7 @@ use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 23] = [
     "",
     "sync",
     "reindex",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 24] = [
     "prune",
     "status",
     "verify",
+    "prove",
     "txoutset",
     "txoutset info",
     "hints",
@@ -23,11 +24,9 @@ const COMMANDS: [&str; 24] = [
     "hints info",
     "hints convert",
     "hints compress",
-    "hints verify",
     "snapshot",
     "snapshot create",
     "snapshot info",
-    "snapshot verify",
     "snapshot load",
     "export",
     "demo",

@@ -43,9 +43,9 @@ pub use coin::{
 pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use script::{CompactScript, compress_script};
 pub use snapshot::{
-    GroupCoin, GroupCoins, SnapshotCoins, SnapshotError, SnapshotFile, SnapshotGroup, SnapshotHead,
-    SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats, snapshot_stats,
-    snapshot_stats_sorted,
+    GroupCoin, GroupCoins, SNAPSHOT_MAGIC, SnapshotCoins, SnapshotError, SnapshotFile,
+    SnapshotGroup, SnapshotHead, SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats,
+    snapshot_stats, snapshot_stats_sorted,
 };
 pub use stats::{HashType, UtxoStats};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};

@@ -85,7 +85,7 @@ pub fn naming_uncommitted<T>(
         let next = match error {
             SyncError::Hints { .. } | SyncError::Differs { .. } => "get correct hints, or ",
             SyncError::Snapshot { .. } => {
-                "`apus snapshot verify` names the coins that differ; get a correct snapshot, or "
+                "`apus prove` names the coins that differ; get a correct snapshot, or "
             }
             SyncError::Refused(_) | SyncError::Unproved(_) => "",
             _ => return error,

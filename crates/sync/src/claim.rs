@@ -1,11 +1,13 @@
 //! A claim: what a hints file or a UTXO snapshot says about which outputs are unspent at a height,
 //! until the blocks prove it.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use apus_chain::Tree;
-use apus_coins::{SnapshotError, SnapshotFile, SnapshotReadError};
+use apus_coins::{SNAPSHOT_MAGIC, SnapshotError, SnapshotFile, SnapshotReadError};
 use apus_hash::{Hash, hex};
 use apus_node::error::SyncError;
 use apus_node::options::Options;
@@ -43,6 +45,17 @@ impl Claim {
             )));
         }
         Ok(Some(Self::Snapshot(file)))
+    }
+
+    /// Opens a hints file or a snapshot of this network, which its first bytes tell apart.
+    ///
+    /// # Errors
+    /// The file cannot be read, is neither, or is a snapshot of another network.
+    pub fn of_file(path: &Path, network: &Network) -> Result<Self, SyncError> {
+        match is_snapshot(path) {
+            true => Self::open_snapshot(path, network),
+            false => Ok(Self::Hints(HintsFile::open(path)?)),
+        }
     }
 
     /// Opens a snapshot of this network.
@@ -127,6 +140,13 @@ impl Claim {
     pub fn of_snapshot(&self, error: SnapshotError) -> SyncError {
         SyncError::Snapshot { path: self.path().to_path_buf(), error }
     }
+}
+
+/// Returns whether a file can be read and begins like a snapshot.
+fn is_snapshot(path: &Path) -> bool {
+    let mut first = [0; SNAPSHOT_MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == SNAPSHOT_MAGIC
 }
 
 /// Opens a snapshot file of this network.

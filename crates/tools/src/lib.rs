@@ -34,7 +34,7 @@ pub use hints::{
     create_hints_of_snapshot,
 };
 pub use info::txoutset_info;
-pub use proof::{verify_hints, verify_snapshot};
+pub use proof::prove;
 pub use prune::prune;
 pub use rewind::{rewind, rewind_on};
 pub use snapshot::{

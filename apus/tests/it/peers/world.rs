@@ -187,8 +187,8 @@ pub fn assert_as_from_files_telling(told: &Told, way: Method, servers: &[&Server
     outcome.assert_same(from_files(way), &format!("{way:?}"));
 }
 
-/// [`assert_as_from_files_telling`], where another branch may have been the best for a while: its blocks
-/// may have been connected, and their work done for nothing.
+/// [`assert_as_from_files_telling`], where another branch may have been the best for a while: its
+/// blocks may have been connected, and their work done for nothing.
 #[track_caller]
 pub fn assert_as_from_files_in_the_end(told: &Told, way: Method, servers: &[&Server]) {
     let mut outcome = outcome(told, way, servers);

@@ -74,8 +74,7 @@ impl Case {
     fn verify(&self, options: &Options, observer: &dyn Observer) -> Result<Summary, SyncError> {
         let from = [self.blocks.clone()];
         let stop = AtomicBool::new(false);
-        let result =
-            tools::verify_snapshot(options, &self.snapshot, &from, Watch::new(observer, &stop));
+        let result = tools::prove(options, &self.snapshot, &from, Watch::new(observer, &stop));
         assert_empty(&self.place.root().join("tmp"));
         result
     }
@@ -159,8 +158,7 @@ fn files_of_blocks_prove_the_same_as_with_undo_data() {
         let options = options_of(place, Mode::Full);
         let watch = Watcher::default();
         let at_once =
-            tools::verify_snapshot(&options, &case.snapshot, &[], Watch::new(&watch, &stop))
-                .unwrap();
+            tools::prove(&options, &case.snapshot, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(!watch.has_joined(), "there is undo data for all");
         for (threads, dbcache_bytes) in [(1, 0), (2, 450 << 20), (3, 20 << 20)] {
             let options = Options { threads, dbcache_bytes, ..case.options() };
@@ -189,15 +187,13 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
     for height in [5, world.height()] {
         let path = place.write_bytes("utxo.dat", &made(&in_order, height).to_bytes());
         let (watch, from) = (Watcher::default(), &[]);
-        let joined =
-            tools::verify_snapshot(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
+        let joined = tools::prove(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
         assert!(watch.has_joined());
-        let at_once =
-            tools::verify_snapshot(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
+        let at_once = tools::prove(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
         assert_same(&joined, &at_once);
         let hints = place.write_bytes("h", &world.model.hints_file(height, Format::Bip456));
         let joined =
-            tools::verify_hints(&options, &hints, Watch::new(&Watcher::default(), &stop)).unwrap();
+            tools::prove(&options, &hints, &[], Watch::new(&Watcher::default(), &stop)).unwrap();
         assert_same(&joined, &at_once);
         assert_empty(&place.root().join("tmp"));
     }
@@ -210,7 +206,7 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
     let blocks = fresh.write("blocks", &world.blocks);
     let error = try_sync_with(&world.options(&fresh, Mode::Full, &hints), &[blocks]).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("no undo data") && text.contains("hints verify --full"), "{text}");
+    assert!(text.contains("no undo data") && text.contains("apus prove --full"), "{text}");
 }
 
 /// Proves the snapshot of a world's tip by the blocks of another directory.
@@ -221,12 +217,10 @@ fn assert_from_is_proved_by_a_join(world: &World, from: &Path, note: &str) {
     let (watch, stop) = (Watcher::default(), AtomicBool::new(false));
     let from = [from.to_path_buf()];
     let joined =
-        tools::verify_snapshot(&case.options(), &case.snapshot, &from, Watch::new(&watch, &stop))
-            .unwrap();
+        tools::prove(&case.options(), &case.snapshot, &from, Watch::new(&watch, &stop)).unwrap();
     assert!(watch.has_joined());
     let once = options_of(&in_order, Mode::Full);
-    let at_once =
-        tools::verify_snapshot(&once, &case.snapshot, &[], Watch::new(&Unobserved, &stop)).unwrap();
+    let at_once = tools::prove(&once, &case.snapshot, &[], Watch::new(&Unobserved, &stop)).unwrap();
     assert_same(&joined, &at_once);
     let notes = watch.notes.into_inner().unwrap();
     assert!(notes.iter().any(|line| line.contains(note)), "{notes:?}");
@@ -286,7 +280,7 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     let hints = place.write_bytes("wrong.hints", &hints);
     let (watch, stop) = (Watcher::default(), AtomicBool::new(false));
     let error =
-        tools::verify_hints(&full_options(&place), &hints, Watch::new(&watch, &stop)).unwrap_err();
+        tools::prove(&full_options(&place), &hints, &[], Watch::new(&watch, &stop)).unwrap_err();
     let SyncError::Differs { differences, .. } = &error else { panic!("{error}") };
     assert!(!differences.coins.is_empty() && !watch.has_joined(), "{error}");
 }
@@ -360,7 +354,7 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
     std::fs::create_dir(place.root().join("tmp")).unwrap();
     let hints = world.write_hints(&place, world.height());
     let (options, stop) = (full_options(&place), AtomicBool::new(false));
-    let error = tools::verify_hints(&options, &hints, Watch::new(&Unobserved, &stop)).unwrap_err();
+    let error = tools::prove(&options, &hints, &[], Watch::new(&Unobserved, &stop)).unwrap_err();
     let SyncError::Refused(refusal) = &error else { panic!("{error}") };
     assert!(refusal.reason.starts_with("block-script-verify-flag-failed"), "{error}");
     assert_eq!(refusal.block, Some(world.tip()));
@@ -402,8 +396,7 @@ fn interrupted_in_any_pass_it_says_so_and_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..case.options() };
-        let result =
-            tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&watch, &stop));
+        let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&watch, &stop));
         let summary = result.unwrap_or_else(|error| panic!("{phase:?}: {error}"));
         assert!(stop.load(Relaxed), "{phase:?}: it never came");
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
@@ -417,7 +410,7 @@ fn interrupted_in_any_pass_it_says_so_and_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..full_options(&place) };
-        let summary = tools::verify_hints(&options, &hints, Watch::new(&watch, &stop)).unwrap();
+        let summary = tools::prove(&options, &hints, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(stop.load(Relaxed), "{phase:?}: it never came");
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
         assert_empty(&place.root().join("tmp"));
@@ -460,8 +453,7 @@ fn a_block_damaged_meanwhile_is_taken_from_another_file() {
             let damage = Damage { phase, path: &case.blocks, at, is_done: AtomicBool::new(false) };
             let options = Options { threads: 1, ..case.options() };
             let stop = AtomicBool::new(false);
-            let result =
-                tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&damage, &stop));
+            let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&damage, &stop));
             assert!(damage.is_done.into_inner(), "{what}");
             match (result, has_other) {
                 (Ok(summary), true) => {
@@ -533,9 +525,9 @@ fn a_disk_without_room_is_named_before_the_first_pass() {
         mkdir small; mount -t tmpfs -o size=40m none small
         export TMPDIR=$PWD/small
         status=0
-        $apus hints verify $hints --full --datadir datadir --regtest || status=1$?
+        $apus prove $hints --full --datadir datadir --regtest || status=1$?
         test $status = 11
-        $apus snapshot verify $snapshot --full --datadir datadir --regtest || status=2$?
+        $apus prove $snapshot --full --datadir datadir --regtest || status=2$?
         test $status = 21
         test -z \"$(ls small)\"";
     let variables = [("snapshot", snapshot.as_path()), ("hints", hints.as_path())];
@@ -567,8 +559,7 @@ fn on_a_small_disk() {
             ..case.options()
         };
         let (fill, stop) = (FillDisk::new(phase, small.join("other")), AtomicBool::new(false));
-        let result =
-            tools::verify_snapshot(&options, &case.snapshot, &from, Watch::new(&fill, &stop));
+        let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&fill, &stop));
         std::fs::remove_file(small.join("other")).unwrap();
         assert_empty(&small);
         match result {

@@ -25,7 +25,7 @@ use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain};
 
 fn verified(options: &Options, path: &std::path::Path, from: &[PathBuf]) -> Summary {
-    tools::verify_snapshot(options, path, from, Watch::default()).unwrap()
+    tools::prove(options, path, from, Watch::default()).unwrap()
 }
 
 fn world() -> World {
@@ -188,8 +188,7 @@ fn a_proof_that_is_interrupted_says_so() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..options_of(&place, Mode::AssumeValid) };
-        let summary =
-            tools::verify_snapshot(&options, &path, &[], Watch::new(&watch, &stop)).unwrap();
+        let summary = tools::prove(&options, &path, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
     }
 }
@@ -233,7 +232,7 @@ fn the_program_proves_syncs_and_names() {
     assert_eq!(json["differences"]["coins"][0]["vout"], snapshot.coins[7].0.vout);
     let empty = world.place();
     let sync = ["sync", "--snapshot", &file, "--from", &source, "--assumevalid=0"];
-    assert_ends(&apus(&empty, &sync), 1, &["apus snapshot verify", "Nothing was committed"]);
+    assert_ends(&apus(&empty, &sync), 1, &["apus prove", "Nothing was committed"]);
     let both = ["sync", "--snapshot", &file, "--hints", &file, "--from", &source];
     assert_ends(&apus(&empty, &both), 2, &["--hints"]);
     let order = ["sync", "--snapshot", &file, "--method=order", "--from", &source];

@@ -135,7 +135,7 @@ fn verify(
         swiftsync: SwiftSyncOptions { aggregate, ..Default::default() },
         ..place.options()
     };
-    tools::verify_hints(&options, hints, Watch::default())
+    tools::prove(&options, hints, &[], Watch::default())
 }
 
 #[test]

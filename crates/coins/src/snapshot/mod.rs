@@ -16,6 +16,6 @@ pub use coins::SnapshotCoins;
 pub use error::{SnapshotError, SnapshotReadError};
 pub use file::SnapshotFile;
 pub use groups::{GroupCoin, GroupCoins, SnapshotGroup};
-pub use head::SnapshotHead;
+pub use head::{SNAPSHOT_MAGIC, SnapshotHead};
 pub use pieces::{SnapshotPiece, SnapshotPieces};
 pub use stats::{SnapshotStats, snapshot_stats, snapshot_stats_sorted};

@@ -307,7 +307,7 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
             "no undo data for block {first}, {where_from}: a sync with hints or a snapshot that \
              checks everything needs the rev files next to the block files. Without rev files, \
              assume the blocks valid (--assumevalid=HASH), or sync without --hints and \
-             --snapshot; `apus hints verify --full` and `apus snapshot verify --full` need no rev \
+             --snapshot; `apus prove --full` needs no rev \
              files"
         );
         Fault::NoUndo(first, StoreError::new(path, what))

@@ -23,7 +23,6 @@ use apus_node::remedy;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::temporary::TemporaryDir;
 use apus_sync::claim::Claim;
-use apus_sync::hints_file::HintsFile;
 use apus_sync::run::summary;
 use apus_sync::summary::Summary;
 use apus_sync::swift::fault::into_error;
@@ -34,51 +33,37 @@ use by_join::prove_by_join;
 use files::node_of_files;
 use sums::{Proof, Unproved};
 
-/// Checks by SwiftSync's proof that a hints file fits the active chain of a synced data directory,
-/// and keeps nothing. With [`AssumeValid::Nothing`] checks every rule and script too, with the
-/// coins from undo data or, if it is missing, from a join in a temporary directory. Otherwise takes
-/// the blocks as valid, since they were checked when they were connected.
-///
-/// # Errors
-/// The hints do not fit ([`SyncError::Differs`] names the coins), are damaged, or are for a height
-/// above the tip; the directory is in use or has no blocks; or a block or undo data is damaged.
-///
-/// The summary describes the block at the hints' height, with the number of coins there.
-pub fn verify_hints(options: &Options, hints: &Path, watch: Watch) -> Result<Summary, SyncError> {
-    remedy::naming_wrong_hints(options, || {
-        let started = Instant::now();
-        let claim = &Claim::Hints(HintsFile::open(hints)?);
-        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
-        prove(&Proof { claim, started, watch }, node)
-    })
-}
-
-/// Proves that a UTXO snapshot is what the blocks up to its base block leave unspent: every coin,
-/// with its height, coinbase flag, amount and script, and no other. Needs no hints, and keeps
-/// nothing.
+/// Proves that the claim of a hints file or of a UTXO snapshot is what the blocks up to its height
+/// leave unspent: no output more and none less and, for a snapshot, every coin with its height,
+/// coinbase flag, amount and script. Keeps nothing.
 ///
 /// The blocks are those of `sources` or, if there are none, of the active chain of the synced data
 /// directory that `options` name. With [`AssumeValid::Nothing`] checks every rule and script too,
 /// with the coins from undo data or, if it is missing, from a join in a temporary directory.
 /// Otherwise takes the blocks as valid, except for the rules that need no coins, which are checked.
 ///
+/// The summary describes the block at the claim's height, with the number of coins there.
+///
 /// # Errors
-/// The snapshot is wrong ([`SyncError::Differs`] names the coins), not well-formed, or of another
-/// network; its base block or a block before it is missing; or a block or undo data is damaged. If
-/// every rule is checked: a block breaks one, or a temporary directory is needed and has no room.
-pub fn verify_snapshot(
+/// The claim is wrong ([`SyncError::Differs`] names the coins), not well-formed, or of another
+/// network; the block at its height or a block before it is missing; or a block or undo data is
+/// damaged. If every rule is checked: a block breaks one, or a temporary directory is needed and
+/// has no room.
+pub fn prove(
     options: &Options,
-    snapshot: &Path,
+    file: &Path,
     sources: &[PathBuf],
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
-    let claim = &Claim::open_snapshot(snapshot, &options.network)?;
+    let claim = &Claim::of_file(file, &options.network)?;
     let proof = Proof { claim, started, watch };
     if sources.is_empty() {
-        return remedy::naming(options, || {
-            prove(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?)
-        });
+        let prove = || prove_by(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?);
+        return match claim {
+            Claim::Hints(_) => remedy::naming_wrong_hints(options, prove),
+            Claim::Snapshot(_) => remedy::naming(options, prove),
+        };
     }
     let opened = open_sources(options, sources)?;
     let directory = TemporaryDir::chosen(options)?;
@@ -87,14 +72,14 @@ pub fn verify_snapshot(
         Err(SyncError::Stopped) => Ok(proof.interrupted(&mut node)),
         scanned => {
             scanned?;
-            prove(&proof, node)
+            prove_by(&proof, node)
         }
     }
 }
 
 /// Proves the claim by the blocks of `node`: in one pass or, if every rule must be checked and undo
 /// data is missing, by a join.
-fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
+fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     let target = target(&node, proof.claim)?;
     let mode = match node.options.assumevalid {
         AssumeValid::Nothing => Mode::Full,
@@ -132,28 +117,33 @@ fn prove(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     })
 }
 
-/// Returns the block at the claim's height: on the active chain or, for a snapshot and the blocks
-/// of sources, on any chain.
+/// Returns the block at the claim's height: on the active chain or, among the blocks of sources, on
+/// the best chain of headers for hints, and on any chain for a snapshot.
 fn target(node: &Node, claim: &Claim) -> Result<BlockId, SyncError> {
-    let tip = node.ledger.active.height().unwrap_or(0);
+    let of_sources = !node.sources.files().is_empty();
+    let best = node.tree.best_header();
     match claim {
         Claim::Hints(hints) => {
             let height = hints.reader.height();
-            node.ledger.active.at(height).ok_or_else(|| {
+            let found = match of_sources {
+                true => node.tree.ancestor(best, height),
+                false => node.ledger.active.at(height),
+            };
+            found.ok_or_else(|| {
+                let tip = if of_sources { best } else { node.tip() };
                 claim.error(format!(
-                    "the hints are for height {height}, but the tip is at height {tip}"
+                    "the hints are for height {height}, but the tip is at height {}",
+                    node.tree.node(tip).height
                 ))
             })
         }
         Claim::Snapshot(file) => {
             let base = file.head().base;
-            let is_here = |id: &BlockId| {
-                !node.sources.files().is_empty() || node.ledger.active.contains(&node.tree, *id)
-            };
+            let is_here = |id: &BlockId| of_sources || node.ledger.active.contains(&node.tree, *id);
             node.tree.find(&base).filter(is_here).ok_or_else(|| {
-                let best = node.tree.node(node.tree.best_header()).height;
                 claim.error(format!(
-                    "its base block {base} is not among these blocks, which end at height {best}"
+                    "its base block {base} is not among these blocks, which end at height {}",
+                    node.tree.node(best).height
                 ))
             })
         }

@@ -46,8 +46,7 @@ impl Kind {
         };
         change(&mut options);
         let (from, stop) = ([place.write("blocks", &blocks)], AtomicBool::new(false));
-        let result =
-            tools::verify_snapshot(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
+        let result = tools::prove(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
         assert!(tmp.read_dir().unwrap().next().is_none(), "{}: temporary files", self.name);
         match (self.due, result) {
             (None, Ok(summary)) => {
