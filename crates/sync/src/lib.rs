@@ -19,6 +19,7 @@
 //! | [`loadtxoutset`] | loads a snapshot, unproved, as a UTXO set for bitcoind |
 //! | [`start_check`] | checks the last blocks before work continues on a UTXO set |
 //! | [`verify`] | checks blocks, undo data and UTXO set against each other (`verifychain`) |
+//! | [`saving`] | the loop of work that is saved now and then |
 //! | [`saved_work`], [`sealed`] | how much work is saved; the file format of saved work |
 //! | [`unfinished`] | keeps the saved work of interrupted runs from other work |
 //! | [`summary`], [`above_tip`] | the summary of a run, and the blocks that it left unconnected |
@@ -68,6 +69,7 @@ pub mod loadtxoutset;
 pub mod method;
 pub mod run;
 pub mod saved_work;
+pub mod saving;
 pub mod sealed;
 pub mod shrink;
 pub mod start_check;

@@ -6,10 +6,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use apus_coins::Bulk;
 use apus_node::commit::Ledger;
@@ -28,6 +26,7 @@ use super::read::{ReadBlock, Reader};
 use super::sequencer::Sequencer;
 use super::state::{SpanState, State};
 use super::workspace::Workspace;
+use crate::saving::{Deadline, work_and_save};
 
 /// Ranges of partitions for each worker: enough that all workers end at about the same time, and
 /// few enough that tables reach their full size.
@@ -116,19 +115,12 @@ impl<'a> Coordinator<'a> {
         &mut self,
         bulk: Option<&Bulk>,
         is_done: impl Fn(&State) -> bool,
-        mut run_until_save: impl FnMut(&mut Self) -> Result<(), Fault>,
+        run_until_save: impl FnMut(&mut Self) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        while !is_done(&self.work.state) {
-            run_until_save(self)?;
-            let is_stopped = self.watch.is_stopped();
-            if self.plan.keeps && (is_stopped || !is_done(&self.work.state)) {
-                self.save(bulk)?;
-            }
-            if is_stopped {
-                return Err(Fault::Stopped);
-            }
-        }
-        Ok(())
+        let stop = self.watch.stop;
+        let save = |this: &mut Self| if this.plan.keeps { this.save(bulk) } else { Ok(()) };
+        let is_done = |this: &Self| is_done(&this.work.state);
+        work_and_save(self, is_done, run_until_save, save, || stop.load(Relaxed))
     }
 
     /// Runs workers until all spans are read, a worker fails, or a save is due.
@@ -162,7 +154,7 @@ impl<'a> Coordinator<'a> {
             }
             Ok(())
         };
-        let mut until = Deadline::new(*save_every, watch.stop);
+        let mut until = Deadline::new(*save_every, || watch.is_stopped());
         let results = threads::work_until_halt("join", memory.workers, run, |block| {
             let is_done = block.is_some();
             if let Some(block) = block {
@@ -203,7 +195,7 @@ impl<'a> Coordinator<'a> {
         let is_done = |partition: &usize| paired.done[*partition];
         let mut matched: u64 = (0..layout.partitions()).filter(is_done).map(bytes_of).sum();
         let height = plan.end_height() - 1;
-        let mut until = Deadline::new(*save_every, watch.stop);
+        let mut until = Deadline::new(*save_every, || watch.is_stopped());
         let results = threads::work_until_halt("pair", memory.workers, run, |bytes| {
             matched += bytes.unwrap_or(0);
             let fraction = matched as f64 / all.max(1) as f64;
@@ -233,7 +225,7 @@ impl<'a> Coordinator<'a> {
         };
         let mut progress =
             Tracked::new(watch.observer, Phase::JoinChecking, plan, 0..state.checked);
-        let mut until = Deadline::new(*save_every, watch.stop);
+        let mut until = Deadline::new(*save_every, || watch.is_stopped());
         let run = |crew: &Crew<u64>| checking.work(crew);
         let results = threads::work_until_halt("check", memory.workers, run, |step| {
             let is_done = step.is_some();
@@ -294,29 +286,6 @@ fn ranges(done: &[bool], count: usize) -> Vec<Range<usize>> {
         }
     }
     ranges
-}
-
-/// Decides when workers end: for a save, or because the join is stopped.
-struct Deadline<'a> {
-    started: Instant,
-    every: Duration,
-    stop: &'a AtomicBool,
-    /// Whether any piece of work is done, so that there is something to save.
-    has_work: bool,
-}
-
-impl<'a> Deadline<'a> {
-    fn new(every: Duration, stop: &'a AtomicBool) -> Self {
-        Self { started: Instant::now(), every, stop, has_work: false }
-    }
-
-    /// Returns whether workers must end now. `is_done` says whether a worker has finished a piece
-    /// of work. No save is due before the first piece: there is nothing to save yet, and with a
-    /// very short time between saves no worker would ever begin.
-    fn is_due(&mut self, is_done: bool) -> bool {
-        self.has_work |= is_done;
-        self.stop.load(Relaxed) || (self.has_work && self.started.elapsed() > self.every)
-    }
 }
 
 /// The progress of a pass over blocks.
@@ -398,15 +367,8 @@ mod tests {
         workspace.memory.workers = 3;
         change(&mut workspace);
         let (shared, ledger) = node.split();
-        let stop = AtomicBool::new(false);
-        let (plan, observer) = (&plan, &Unobserved);
-        work(&mut Coordinator::new(
-            &shared,
-            ledger,
-            plan,
-            &mut workspace,
-            Watch::new(observer, &stop),
-        ));
+        let plan = &plan;
+        work(&mut Coordinator::new(&shared, ledger, plan, &mut workspace, Watch::default()));
     }
 
     #[test]
@@ -449,16 +411,5 @@ mod tests {
         let fault = gather(vec![Err(Fault::Stopped), Ok(1)], Some(7)).err();
         assert!(matches!(fault, Some(Fault::Unjudged(7))));
         assert_eq!(gather(vec![Ok(1), Ok(2)], None).ok(), Some(vec![1, 2]));
-    }
-
-    #[test]
-    fn workers_end_for_a_save_after_work_and_for_a_stop_at_once() {
-        let stop = AtomicBool::new(false);
-        let mut until = Deadline::new(Duration::ZERO, &stop);
-        assert!(!until.is_due(false) && until.is_due(true) && until.is_due(false));
-        let mut until = Deadline::new(Duration::MAX, &stop);
-        assert!(!until.is_due(true));
-        stop.store(true, Relaxed);
-        assert!(until.is_due(false));
     }
 }

@@ -13,7 +13,7 @@
 //! consistent.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_node::commit::Ledger;
@@ -29,6 +29,7 @@ use super::saved::{Saved, SavedUndo};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
 use super::worker::Worker;
+use crate::saving::{Deadline, work_and_save};
 
 /// Where and how often the work is saved, and the parts of it that the coordinator does not keep
 /// itself: key, salt, unspent coins, and the coins that the last blocks spend.
@@ -75,17 +76,9 @@ impl<'a> Coordinator<'a> {
     /// A block, its hints or its undo data is wrong, the disk fails, or `stops` returned true. The
     /// ledger has a record of every stored block even then.
     pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<(), Fault> {
-        loop {
-            self.run_until_save(threads, &stops)?;
-            let is_stopped = stops();
-            if self.context.all_taken() && !is_stopped {
-                return Ok(());
-            }
-            self.save()?;
-            if is_stopped {
-                return Err(Fault::Stopped);
-            }
-        }
+        let context = self.context;
+        let run = |this: &mut Self| this.run_until_save(threads, &stops);
+        work_and_save(self, |_| context.all_taken(), run, Self::save, &stops)
     }
 
     /// Returns the work done, and the ledger.
@@ -98,14 +91,15 @@ impl<'a> Coordinator<'a> {
     fn run_until_save(&mut self, threads: usize, stops: &dyn Fn() -> bool) -> Result<(), Fault> {
         let context = self.context;
         let every = self.saving.as_ref().map_or(Duration::MAX, |saving| saving.every);
-        let started = Instant::now();
+        let mut until = Deadline::new(every, stops);
         let work = |crew: &Crew<FinishedBlock>| work_until(context, crew);
         let results = threads::work_until_halt("swift", threads, work, |block| {
+            let is_done = block.is_some();
             if let Some(block) = block {
                 self.note(block);
             }
             self.report();
-            stops() || started.elapsed() > every
+            until.is_due(is_done)
         });
         self.report();
         for gathered in results {
