@@ -12,7 +12,7 @@ use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::{remedy, threads};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::Numbering;
-use apus_swiftsync::hints::compressed::{Compressor, Survey, ranges};
+use apus_swiftsync::hints::compressed::{Compressor, Survey, blocks_of, ranges};
 use apus_sync::hints_file::HintsFile;
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -60,11 +60,12 @@ fn compress(
 ) -> Result<Made, SyncError> {
     let reader = hints.reader.as_ref();
     let height = reader.height();
+    let read = blocks_of(reader).map_err(|error| hints.error(error))?;
     let passes = TwoPasses { observer: watch.observer, blocks: AtomicU64::new(0), of: height };
     let surveys =
         for_each_on_pool(pool, ranges(height), watch.stop, Survey::default, |survey, range| {
             let blocks = range.len();
-            survey.add(reader, range).map_err(|error| hints.error(error))?;
+            survey.add(range, read).map_err(|error| hints.error(error))?;
             passes.add(blocks);
             Ok(())
         })?;
@@ -78,7 +79,7 @@ fn compress(
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
             check_stop(watch.stop)?;
             let one = |range: &Range<u32>| {
-                let done = compressor.range(reader, range.clone());
+                let done = compressor.range(range.clone(), read);
                 passes.add(range.len());
                 done
             };

@@ -1,5 +1,6 @@
 //! Writes and reads files of each format, and has helpers of the other test files.
 
+mod compressed;
 mod damage;
 mod reference;
 

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::DecodeError;
 use super::entry::FrameEntry;
 use super::frame::Frame;
 use super::layout::{
@@ -7,8 +8,6 @@ use super::layout::{
     COMPRESSED_VERSION,
 };
 use super::model::{Decoder, Model};
-use crate::hints::blocks::no_such_height;
-use crate::hints::{Format, Hints, HintsError};
 
 /// The number of decoded frames to keep, for workers that are a thousand blocks or more apart: at
 /// most 8.5 MiB.
@@ -54,7 +53,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
     /// # Errors
     /// The file is not of this format and version, is cut short, has bytes after its end, or is
     /// damaged.
-    pub fn open(bytes: B) -> Result<Self, HintsError> {
+    pub fn open(bytes: B) -> Result<Self, DecodeError> {
         let Opened { height, decoder, frames } = walk(bytes.as_ref())?;
         let held = std::array::from_fn(|_| Mutex::new(None));
         Ok(Self { bytes, height, decoder, frames, held })
@@ -62,7 +61,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
 
     /// Returns the frame at `index`, which is decoded unless it is kept. A thread that needs a
     /// frame while another thread decodes it waits.
-    fn frame(&self, index: usize) -> Result<Arc<Frame>, HintsError> {
+    fn frame(&self, index: usize) -> Result<Arc<Frame>, DecodeError> {
         let slot = &self.held[index % FRAMES_HELD];
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = slot.as_ref().filter(|held| held.index == index) {
@@ -74,56 +73,54 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         let bytes = &self.bytes.as_ref()[here.offset as usize..next.offset as usize];
         let blocks = (next.first_height - here.first_height) as usize;
         let decoded = Frame::decode(old, bytes, blocks, &self.decoder);
-        let frame = decoded.map_err(|error| HintsError::at(here.first_height, error.what))?;
+        let frame = decoded.map_err(|error| DecodeError::at(here.first_height, error.what))?;
         let frame = Arc::new(frame);
         *slot = Some(Held { index, frame: Arc::clone(&frame) });
         Ok(frame)
     }
-}
 
-impl<B: AsRef<[u8]> + Send + Sync> Hints for Compressed<B> {
-    fn format(&self) -> Format {
-        Format::Compressed
-    }
-
-    fn bytes(&self) -> &[u8] {
+    /// Returns the bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
-    fn height(&self) -> u32 {
+    /// Returns the height of the last block.
+    pub fn height(&self) -> u32 {
         self.height
     }
 
-    fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), HintsError> {
+    /// Sets `unspent` to the ascending indices of the unspent outputs of the block at `height`.
+    ///
+    /// # Errors
+    /// The file has no such block, or its frame is damaged: the error carries the height of the
+    /// frame's first block.
+    pub fn unspent(&self, height: u32, unspent: &mut Vec<u32>) -> Result<(), DecodeError> {
         if height == 0 || height > self.height {
-            return Err(no_such_height(height, self.height));
+            let what = format!("the hints file has hints only up to block {}", self.height);
+            return Err(DecodeError::at(height, what));
         }
         let index = self.frames.partition_point(|frame| frame.first_height <= height) - 1;
         let frame = self.frame(index)?;
         let block = frame.block((height - self.frames[index].first_height) as usize);
         unspent.clear();
-        unspent.extend_from_slice(block.ok_or_else(|| HintsError::at(height, DAMAGED))?);
+        unspent.extend_from_slice(block.ok_or_else(|| DecodeError::at(height, DAMAGED))?);
         Ok(())
-    }
-
-    fn output_count(&self, _height: u32) -> Option<u32> {
-        None
     }
 }
 
 const DAMAGED: &str = "the hints file is damaged: download or create it again";
 
 /// Checks the whole file, except for the codes in its frames.
-fn walk(bytes: &[u8]) -> Result<Opened, HintsError> {
-    let cut_short = || HintsError::new("the hints file is cut short, or has bytes after its end");
+fn walk(bytes: &[u8]) -> Result<Opened, DecodeError> {
+    let cut_short = || DecodeError::new("the hints file is cut short, or has bytes after its end");
     let (head, rest) = bytes.split_first_chunk::<COMPRESSED_HEAD_BYTES>().ok_or_else(cut_short)?;
     let [m0, m1, m2, m3, version, h0, h1, h2, h3, l0, l1, l2, l3] = *head;
     if [m0, m1, m2, m3] != COMPRESSED_MAGIC {
-        return Err(HintsError::new("this is not a compressed hints file"));
+        return Err(DecodeError::new("this is not a compressed hints file"));
     }
     if version != COMPRESSED_VERSION {
         let what = format!("the compressed hints file is of version {version}: update Apus");
-        return Err(HintsError::new(what));
+        return Err(DecodeError::new(what));
     }
     let height = u32::from_le_bytes([h0, h1, h2, h3]);
     let model_len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -144,29 +141,29 @@ fn walk(bytes: &[u8]) -> Result<Opened, HintsError> {
     let starts = read_index(index, frames, frames_start)?;
     let blocks = starts.last().map_or(0, |end| end.first_height - 1);
     if blocks != height || model.is_empty() != frames.is_empty() {
-        return Err(HintsError::new(DAMAGED));
+        return Err(DecodeError::new(DAMAGED));
     }
     Ok(Opened { height, decoder: Decoder::new(&model), frames: starts })
 }
 
 /// Checks the frames, of which the first begins at `start`, against the index. Returns the start of
 /// each frame, and the end of the last.
-fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<FrameStart>, HintsError> {
+fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<FrameStart>, DecodeError> {
     let mut starts = Vec::with_capacity(index.len() / COMPRESSED_ENTRY_BYTES + 1);
     let (mut first_height, mut at) = (1u32, 0);
     for entry in index.as_chunks::<COMPRESSED_ENTRY_BYTES>().0 {
         let FrameEntry { blocks, len, crc } = FrameEntry::read(*entry);
         let bytes = frames.get(at..).and_then(|rest| rest.get(..len as usize));
         if bytes.is_none_or(|bytes| crc32c::crc32c(bytes) != crc) || blocks == 0 {
-            return Err(HintsError::at(first_height, DAMAGED));
+            return Err(DecodeError::at(first_height, DAMAGED));
         }
         starts.push(FrameStart { first_height, offset: (start + at) as u64 });
         at += len as usize;
         let next = first_height.checked_add(u32::from(blocks));
-        first_height = next.ok_or_else(|| HintsError::new(DAMAGED))?;
+        first_height = next.ok_or_else(|| DecodeError::new(DAMAGED))?;
     }
     if at != frames.len() {
-        return Err(HintsError::new(DAMAGED));
+        return Err(DecodeError::new(DAMAGED));
     }
     starts.push(FrameStart { first_height, offset: (start + at) as u64 });
     Ok(starts)

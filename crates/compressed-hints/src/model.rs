@@ -2,12 +2,11 @@
 //! kind of number and history of numbers is a context, and similar contexts share a table. Tables
 //! and the map from contexts to tables are in the file, so that nothing here is tuned to one chain.
 
-use apus_wire::put_compact_size;
+use apus_wire::{Cursor, put_compact_size};
 
+use super::DecodeError;
 use super::rans::{self, SLOT_BITS, SLOTS, Share};
 use super::token::{self, TOKENS};
-use crate::hints::HintsError;
-use crate::hints::elias_fano::read_compact_size;
 
 /// The number of contexts for each kind of number: 5 bits of average, and 3 for each of the two
 /// numbers before.
@@ -142,10 +141,10 @@ impl Model {
     ///
     /// # Errors
     /// [`Model::write`] could not have written these bytes.
-    pub fn read(bytes: &[u8]) -> Result<Self, HintsError> {
+    pub fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut rest = bytes;
         let model = Self::read_some(&mut rest).filter(|_| rest.is_empty());
-        model.ok_or_else(|| HintsError::new("the hints file's tables are damaged"))
+        model.ok_or_else(|| DecodeError::new("the hints file's tables are damaged"))
     }
 
     fn read_some(rest: &mut &[u8]) -> Option<Self> {
@@ -183,9 +182,10 @@ fn take_byte(rest: &mut &[u8]) -> Option<u8> {
 }
 
 fn take_number(rest: &mut &[u8]) -> Option<usize> {
-    let (number, len) = read_compact_size(rest).ok()?;
-    *rest = &rest[len..];
-    Some(number as usize)
+    let mut cursor = Cursor::new(rest);
+    let number = cursor.compact_size().ok()?;
+    *rest = &rest[rest.len() - cursor.remaining()..];
+    Some(number)
 }
 
 /// A model in the form that decoding needs.

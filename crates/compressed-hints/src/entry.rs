@@ -4,21 +4,21 @@ use super::layout::COMPRESSED_ENTRY_BYTES;
 #[derive(Clone, Copy, Debug)]
 pub struct FrameEntry {
     /// The number of blocks in the frame.
-    pub(super) blocks: u16,
+    pub(crate) blocks: u16,
     /// The length of the frame's code, in bytes.
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// The CRC-32C of the frame's code.
-    pub(super) crc: u32,
+    pub(crate) crc: u32,
 }
 
 impl FrameEntry {
-    pub(super) fn read(bytes: [u8; COMPRESSED_ENTRY_BYTES]) -> Self {
+    pub(crate) fn read(bytes: [u8; COMPRESSED_ENTRY_BYTES]) -> Self {
         let [b0, b1, l0, l1, l2, l3, crc @ ..] = bytes;
         let (blocks, len) = (u16::from_le_bytes([b0, b1]), u32::from_le_bytes([l0, l1, l2, l3]));
         Self { blocks, len, crc: u32::from_le_bytes(crc) }
     }
 
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.blocks.to_le_bytes());
         out.extend_from_slice(&self.len.to_le_bytes());
         out.extend_from_slice(&self.crc.to_le_bytes());

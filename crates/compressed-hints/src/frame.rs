@@ -5,11 +5,11 @@
 //! one gap each; the gaps left over follow on the last lane. Each lane has its own state and
 //! history, so that a core can work on four numbers at once.
 
+use super::DecodeError;
+use super::OUTPUTS_MAX;
 use super::model::{Census, Decoder, History, Kind, Model};
 use super::rans::{self, STATE_START, Share, Words};
 use super::token::{self, TOKENS};
-use crate::hints::HintsError;
-use crate::hints::blocks::OUTPUTS_MAX;
 
 /// The largest number of indices in a frame: 512 KiB, which are decoded in 1 ms. A block has at
 /// most 111,111.
@@ -121,8 +121,8 @@ impl Frame {
         bytes: &[u8],
         blocks: usize,
         decoder: &Decoder,
-    ) -> Result<Self, HintsError> {
-        let damaged = || HintsError::new("the hints file is damaged");
+    ) -> Result<Self, DecodeError> {
+        let damaged = || DecodeError::new("the hints file is damaged");
         let mut input = Input::new(bytes, decoder).ok_or_else(damaged)?;
         let frame = input.frame(old, blocks).filter(|_| input.is_used_up());
         frame.ok_or_else(damaged)

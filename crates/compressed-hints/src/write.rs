@@ -9,8 +9,6 @@ use super::layout::{COMPRESSED_MAGIC, COMPRESSED_VERSION};
 use super::model::{Census, Model};
 use super::rans::Share;
 use super::token::TOKENS;
-use crate::hints::blocks::{OUTPUTS_MAX, check_block};
-use crate::hints::{Hints, HintsError, Numbering};
 
 /// Returns the ranges of heights that are compressed together. No frame extends from one range into
 /// the next, so ranges can be compressed independently.
@@ -30,9 +28,9 @@ impl Survey {
     /// Adds the blocks of one of the [`ranges`].
     ///
     /// # Errors
-    /// The hints are invalid, or their format counts unspendable outputs.
-    pub fn add(&mut self, hints: &dyn Hints, range: Range<u32>) -> Result<(), HintsError> {
-        for_each_frame(hints, range, |frame| frame.count(&mut self.0))
+    /// Those of `read`.
+    pub fn add<E>(&mut self, range: Range<u32>, read: impl Read<E>) -> Result<(), E> {
+        for_each_frame(range, read, |frame| frame.count(&mut self.0))
     }
 
     /// Adds the counts of another survey.
@@ -83,13 +81,9 @@ impl Compressor {
     ///
     /// # Errors
     /// As for [`Survey::add`].
-    pub fn range(
-        &self,
-        hints: &dyn Hints,
-        range: Range<u32>,
-    ) -> Result<CompressedRange, HintsError> {
+    pub fn range<E>(&self, range: Range<u32>, read: impl Read<E>) -> Result<CompressedRange, E> {
         let mut done = CompressedRange::default();
-        for_each_frame(hints, range, |frame| {
+        for_each_frame(range, read, |frame| {
             let start = done.bytes.len();
             frame.encode(&self.model, &self.shares, &mut done.bytes);
             done.unspent += frame.indices() as u64;
@@ -111,17 +105,17 @@ impl Compressor {
     }
 }
 
-/// Compresses hints into a whole file, on one thread.
+/// Compresses the hints of all blocks up to `height` into a whole file, on one thread.
 ///
 /// # Errors
 /// As for [`Survey::add`].
-pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
-    let (height, mut survey) = (hints.height(), Survey::default());
-    ranges(height).try_for_each(|range| survey.add(hints, range))?;
+pub fn compress<E>(height: u32, read: impl Read<E> + Copy) -> Result<Vec<u8>, E> {
+    let mut survey = Survey::default();
+    ranges(height).try_for_each(|range| survey.add(range, read))?;
     let compressor = Compressor::new(&survey);
     let (mut file, mut entries) = (compressor.head(height), Vec::new());
     for range in ranges(height) {
-        let mut done = compressor.range(hints, range)?;
+        let mut done = compressor.range(range, read)?;
         file.append(&mut done.bytes);
         entries.append(&mut done.entries);
     }
@@ -129,21 +123,21 @@ pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
     Ok(file)
 }
 
+/// Reads the block at a height: sets the list to the indices of its unspent outputs, which ascend
+/// and are below [`OUTPUTS_MAX`](super::OUTPUTS_MAX).
+pub trait Read<E>: Fn(u32, &mut Vec<u32>) -> Result<(), E> {}
+
+impl<E, F: Fn(u32, &mut Vec<u32>) -> Result<(), E>> Read<E> for F {}
+
 /// Divides a range of heights into frames, and calls `work` for each.
-fn for_each_frame(
-    hints: &dyn Hints,
+fn for_each_frame<E>(
     range: Range<u32>,
+    read: impl Read<E>,
     mut work: impl FnMut(&Frame),
-) -> Result<(), HintsError> {
-    if hints.format().numbering() != Numbering::Spendable {
-        let what = "the format counts unspendable outputs: convert the file to bip456 first";
-        return Err(HintsError::new(what));
-    }
+) -> Result<(), E> {
     let (mut frame, mut unspent) = (Frame::default(), Vec::new());
     for height in range {
-        hints.unspent(height, &mut unspent)?;
-        let checked = check_block(&unspent, OUTPUTS_MAX);
-        checked.map_err(|error| HintsError::at(height, error.what))?;
+        read(height, &mut unspent)?;
         if frame.is_full(unspent.len()) {
             work(&frame);
             frame.clear();
