@@ -2,8 +2,8 @@
 //!
 //! [`sync`] takes blocks from files and from other data directories, checks every consensus rule,
 //! and builds a data directory that Bitcoin Core opens and continues from. [`reindex`] rebuilds the
-//! UTXO set of a directory from its blocks. With [`SwiftSyncOptions::hints`] both use SwiftSync, which takes
-//! blocks in any order, without look-ups, and proves the result at the end.
+//! UTXO set of a directory from its blocks. With [`Options::with_hints`] both use SwiftSync, which
+//! takes blocks in any order, without look-ups, and proves the result at the end.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
@@ -46,9 +46,10 @@ pub use apus_disk::StoreError;
 pub use apus_hash::{Hash, ParseHashError};
 pub use apus_net::PeerOptions;
 pub use apus_node::{
-    AssumeValid, Checked, Counts, ErrorKind, MemoryInUse, Method, NotChecked, Observer, Options,
-    Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference, ScriptEngine, SyncError,
-    ThreadStates, Tip, Unobserved, Waits, Watch, memory_in_use,
+    AssumeValid, Checked, Counts, ErrorKind, JoinOptions, MemoryInUse, Method, NotChecked,
+    Observer, Options, Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference,
+    ScriptEngine, ScriptOptions, StartCheck, SwiftSyncOptions, SyncError, ThreadStates, Tip,
+    Unobserved, Waits, Watch, memory_in_use,
 };
 pub use apus_peers::PeerReport;
 pub use apus_rules::{RuleClass, RuleError};

@@ -164,8 +164,8 @@ impl Chain<'_> {
     fn ask(&self, args: &[&str], file: &Path) -> Result<Run> {
         let name = args.join(" ");
         let run = self.times(&name, || {
-            let mut command = match args[1] {
-                "info" => {
+            let mut command = match args {
+                [_, "info"] => {
                     let mut command = self.programs.apus();
                     command.args(args);
                     command
@@ -184,7 +184,7 @@ impl Chain<'_> {
         let run = self.times(name, || {
             let from = self.base.fresh(Undo::Newest)?;
             let mut command = self.programs.apus();
-            command.args(["snapshot", "verify", "--full", "--regtest", "--json"]);
+            command.args(["prove", "--full", "--regtest", "--json"]);
             command.arg(&self.snapshot).arg("--from").arg(from);
             Ok(command)
         })?;

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::StoreError;
 use apus_hash::Hash;
+use apus_node::Watch;
 use apus_node::{AssumeValid, Method, Options, Unobserved};
-use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -121,31 +121,21 @@ impl Demo<'_> {
         };
         self.make_hints(&every_script, &hints)?;
         // Joins all blocks, so that none is left to connect in order.
-        let join = Options {
-            method: Some(Method::Join),
-            join: JoinOptions { depth: 0, ..JoinOptions::default() },
-            ..options(&joined, AssumeValid::Nothing)
-        };
+        let join = Options { method: Some(Method::Join), ..options(&joined, AssumeValid::Nothing) };
+        let join = join.with_join_depth(0);
         let best = AssumeValid::Block(first.summary.best_block);
-        let with_hints = |options| Options {
-            swiftsync: SwiftSyncOptions {
-                hints: Some(hints.clone()),
-                ..SwiftSyncOptions::default()
-            },
-            ..options
-        };
         let ways = [
             Ok(Some(first)),
             self.sync_one_way("join, every script checked", &join, &blocks),
             self.sync_one_way(
                 "SwiftSync, assumed valid",
-                &with_hints(options(&assumed, best)),
+                &options(&assumed, best).with_hints(&hints),
                 &blocks,
             ),
             // The directory that was synced in order has rev files, which hold the spent coins.
             self.sync_one_way(
                 "SwiftSync, every script checked",
-                &with_hints(options(&full, AssumeValid::Nothing)),
+                &options(&full, AssumeValid::Nothing).with_hints(&hints),
                 &in_order,
             ),
         ];

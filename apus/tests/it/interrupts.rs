@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus::tables;
 use apus_node as node;
 use apus_node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
-use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
+use apus_node::{SwiftSyncOptions, Watch};
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::{Summary, Verify};
@@ -338,6 +338,8 @@ fn syncs_and_rebuilds_by_every_method() {
             options.network.minimum_chain_work = apus_hash::Hash::ZERO;
             options
         };
+        let of_snapshot =
+            SwiftSyncOptions { snapshot: Some(snapshot.clone()), ..Default::default() };
         let (in_order, joined) = (
             vec![Connecting, WritingCoins, Merging],
             vec![JoinReading, JoinMatching, JoinChecking],
@@ -351,44 +353,18 @@ fn syncs_and_rebuilds_by_every_method() {
             ),
             (
                 "join",
-                Options {
-                    method: Some(Method::Join),
-                    join: JoinOptions { depth: 0, ..options.join.clone() },
-                    ..options.clone()
-                },
+                Options { method: Some(Method::Join), ..options.clone() }.with_join_depth(0),
                 joined,
             ),
             (
                 "hints",
-                Options {
-                    swiftsync: SwiftSyncOptions {
-                        hints: Some(hints.clone()),
-                        ..swift(AssumeValid::Nothing).swiftsync
-                    },
-                    ..swift(AssumeValid::Nothing)
-                },
+                swift(AssumeValid::Nothing).with_hints(&hints),
                 vec![SwiftSync, WritingCoins],
             ),
-            (
-                "hints, assumed valid",
-                Options {
-                    swiftsync: SwiftSyncOptions {
-                        hints: Some(hints.clone()),
-                        ..assumed().swiftsync
-                    },
-                    ..assumed()
-                },
-                vec![SwiftSync, WritingCoins],
-            ),
+            ("hints, assumed valid", assumed().with_hints(&hints), vec![SwiftSync, WritingCoins]),
             (
                 "snapshot",
-                Options {
-                    swiftsync: SwiftSyncOptions {
-                        snapshot: Some(snapshot.clone()),
-                        ..assumed().swiftsync
-                    },
-                    ..assumed()
-                },
+                Options { swiftsync: of_snapshot.clone(), ..assumed() },
                 vec![ReadingSnapshot, SwiftSync],
             ),
         ]
@@ -405,8 +381,7 @@ fn syncs_and_rebuilds_by_every_method() {
             let options = of(&place);
             let interrupted =
                 is_interrupted(sync::sync(&options, &source, Watch::new(observer, stop)));
-            let (unseen, never) = (node::Unobserved, AtomicBool::new(false));
-            let again = sync::sync(&options, &source, Watch::new(&unseen, &never)).unwrap();
+            let again = sync::sync(&options, &source, Watch::default()).unwrap();
             assert!(!again.interrupted);
             assert_carried_on(&place, name);
             interrupted
@@ -415,8 +390,7 @@ fn syncs_and_rebuilds_by_every_method() {
             let place = it.place.copy();
             let options = of(&place);
             let interrupted = is_interrupted(sync::reindex(&options, Watch::new(observer, stop)));
-            let (unseen, never) = (node::Unobserved, AtomicBool::new(false));
-            assert!(!sync::reindex(&options, Watch::new(&unseen, &never)).unwrap().interrupted);
+            assert!(!sync::reindex(&options, Watch::default()).unwrap().interrupted);
             assert_carried_on(&place, name);
             interrupted
         });

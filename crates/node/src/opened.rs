@@ -22,11 +22,11 @@ use super::block::validate::BranchTimes;
 use super::block_peers::BlockPeers;
 use super::clock::Clock;
 use super::coin_count::CoinCount;
-use super::commit::Ledger;
+use super::commit::{Ledger, Writes};
 use super::error::SyncError;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
-use super::options::{Options, ScriptOptions};
+use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
@@ -121,11 +121,9 @@ impl Node {
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let scripts = ScriptChecker::new(options, disk)?;
+        let mut options = options.clone();
+        options.scripts.engine = scripts.engine();
         let mut node = Self {
-            options: Options {
-                scripts: ScriptOptions { engine: scripts.engine(), ..options.scripts.clone() },
-                ..options.clone()
-            },
             files,
             chainstate,
             cache: CoinsCache::new(),
@@ -149,12 +147,16 @@ impl Node {
             refused_on: Vec::new(),
             repaired: Vec::new(),
             dir,
+            options,
         };
-        node.ledger.pruning = Pruning::new(options, index.pruned);
-        node.ledger.writes.empties_cache = options.empties_cache;
-        node.ledger.writes.any = !read_only;
-        node.ledger.writes.new_set = matches!(coins, Coins::New(_));
-        node.ledger.writes.one_disk = is_one_disk(node.dir.blocks_path(), &chainstate_path)?;
+        node.ledger.pruning = Pruning::new(&node.options, index.pruned);
+        node.ledger.writes = Writes {
+            any: !read_only,
+            new_set: matches!(coins, Coins::New(_)),
+            one_disk: is_one_disk(node.dir.blocks_path(), &chainstate_path)?,
+            empties_cache: node.options.empties_cache,
+            ..Writes::default()
+        };
         if !read_only {
             node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
         }
@@ -164,20 +166,26 @@ impl Node {
             node.store_genesis(&genesis)?;
         }
         node.stand_at_best_block()?;
-        match coins {
-            Coins::InPlace if options.prune.is_some() => {
-                node.ledger.pruning.find_lock(disk, options, &node.tree)?;
-            }
-            Coins::InPlace => {}
-            // The UTXO set in use until then may need the blocks.
-            Coins::New(_) | Coins::ReadOnly => node.ledger.pruning.turn_off(),
-        }
+        node.begin_pruning(coins, disk)?;
         let height = node.tree.node(node.tip()).height;
         tracing::debug!(
             target: "blockstorage",
             height, headers = node.tree.len(), "opened {}", node.dir.path().display()
         );
         Ok(node)
+    }
+
+    /// Finds the indexes of bitcoind that hold pruning back, or turns pruning off.
+    fn begin_pruning(&mut self, coins: Coins<'_>, disk: &Disk) -> Result<(), StoreError> {
+        match coins {
+            Coins::InPlace if self.options.prune.is_some() => {
+                self.ledger.pruning.find_lock(disk, &self.options, &self.tree)?;
+            }
+            Coins::InPlace => {}
+            // The UTXO set in use until then may need the blocks.
+            Coins::New(_) | Coins::ReadOnly => self.ledger.pruning.turn_off(),
+        }
+        Ok(())
     }
 
     /// Stores the genesis block, unless it was stored before: if it was pruned, it is not needed

@@ -254,6 +254,18 @@ impl Options {
         }
     }
 
+    /// Returns these options with a hints file.
+    pub fn with_hints(mut self, path: impl Into<PathBuf>) -> Self {
+        self.swiftsync.hints = Some(path.into());
+        self
+    }
+
+    /// Returns these options with another [`JoinOptions::depth`].
+    pub fn with_join_depth(mut self, depth: u32) -> Self {
+        self.join.depth = depth;
+        self
+    }
+
     /// Returns the network's own directory in the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir.join(self.network.subdirectory)
@@ -265,8 +277,8 @@ impl Options {
     }
 
     /// Returns the directory that a join creates for its temporary files, and removes at its end.
-    /// Several data directories may share [`JoinOptions::spill_dir`], so each has its own directory in
-    /// it.
+    /// Several data directories may share [`JoinOptions::spill_dir`], so each has its own directory
+    /// in it.
     pub fn spill_path(&self) -> PathBuf {
         match &self.join.spill_dir {
             None => self.join_path(),

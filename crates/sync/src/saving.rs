@@ -1,4 +1,4 @@
-//! Work that is saved now and then, so that a later run can carry on: the loop, and when it is time.
+//! The loop of work that is saved now and then, so that a later run can carry on.
 
 use std::time::{Duration, Instant};
 

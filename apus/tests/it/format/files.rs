@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
+use apus_node::{JoinOptions, Watch};
 use apus_node::{Method, Options, Phase, Progress, Unobserved};
 use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
 use apus_tools::create_hints;
@@ -98,18 +98,9 @@ fn the_document_names_every_file() {
     let options = place.options();
     let (stop, format) = (AtomicBool::new(false), apus_swiftsync::Format::Bip456);
     create_hints(&options, None, format, &hints, Watch::new(&Unobserved, &stop)).unwrap();
-    let options = Options {
-        swiftsync: SwiftSyncOptions { hints: Some(hints), ..options.swiftsync.clone() },
-        ..options
-    };
-    let stopped = reindex(
-        &options,
-        Watch::new(
-            &StopWhen(&stop, |progress: &Progress| progress.phase == Phase::SwiftSync),
-            &stop,
-        ),
-    )
-    .unwrap();
+    let options = options.with_hints(hints);
+    let has_begun = |progress: &Progress| progress.phase == Phase::SwiftSync;
+    let stopped = reindex(&options, Watch::new(&StopWhen(&stop, has_begun), &stop)).unwrap();
     assert!(stopped.interrupted);
     let times = ["always", "rebuild", "swiftsync"];
     assert_files(&files_below(&place.network_dir()), &times);
@@ -119,11 +110,7 @@ fn the_document_names_every_file() {
     assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
-    let options = Options {
-        method: Some(Method::Join),
-        join: JoinOptions { depth: 0, ..Default::default() },
-        ..place.options()
-    };
+    let options = Options { method: Some(Method::Join), ..place.options() }.with_join_depth(0);
     let stop = AtomicBool::new(false);
     let has_read = |progress: &Progress| progress.phase == Phase::JoinReading;
     let stopped = reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap();
@@ -136,10 +123,8 @@ fn the_document_names_every_file() {
     assert!(!reindex(&options, Watch::default()).unwrap().interrupted);
     assert_files(&files_below(&place.network_dir()), &["always"]);
 
-    let options = Options {
-        join: JoinOptions { spill_dir: Some(place.root().to_path_buf()), ..options.join.clone() },
-        ..options
-    };
+    let join = JoinOptions { spill_dir: Some(place.root().to_path_buf()), depth: 0 };
+    let options = Options { join, ..options };
     let stop = AtomicBool::new(false);
     assert!(reindex(&options, Watch::new(&StopWhen(&stop, has_read), &stop)).unwrap().interrupted);
     let join: BTreeSet<String> = files_below(&place.network_dir().join("join"));

@@ -508,7 +508,7 @@ fn the_program_says_how_it_proves_and_where() {
     let args = ["hints", "verify", &hints, "--full"];
     let output = program_on(&place, &args).env("TMPDIR", &tmp).output().unwrap();
     assert_ends(&output, 0, &["no undo data for block 1", tmp.to_str().unwrap()]);
-    assert!(stdout(&output).contains("fits the chain"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("none more and none less"), "{}", stdout(&output));
     let output = program_on(&place, &args).env("TMPDIR", &nowhere).output().unwrap();
     assert_ends(&output, 1, &["TMPDIR", "none"]);
     assert_empty(&tmp);

@@ -202,7 +202,7 @@ fn the_program_proves_syncs_and_names() {
     let file = path.display().to_string();
     let output = apus(&place, &["snapshot", "verify", &file]);
     assert_ends(&output, 0, &[]);
-    assert!(stdout(&output).contains("and no other"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("none more and none less"), "{}", stdout(&output));
     assert!(stdout(&output).contains("taken as valid"), "{}", stdout(&output));
     let output = apus(&place, &["snapshot", "verify", &file, "--full", "--json"]);
     assert_ends(&output, 0, &[]);

@@ -56,7 +56,8 @@ pub fn prove(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
-    let claim = &Claim::of_file(file, &options.network)?;
+    let opened = || Claim::of_file(file, &options.network);
+    let claim = &remedy::naming_wrong_hints(options, opened)?;
     let proof = Proof { claim, started, watch };
     if sources.is_empty() {
         let prove = || prove_by(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?);
