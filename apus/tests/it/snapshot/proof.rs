@@ -216,6 +216,16 @@ fn the_program_proves_syncs_and_names() {
     assert_ends(&output, 0, &[]);
     assert!(stdout(&output).contains("every script"), "{}", stdout(&output));
     assert!(!nowhere.datadir().exists());
+    // Hints, too, by files alone.
+    let hints = world.write_hints(&place, world.height()).display().to_string();
+    let output = apus(&nowhere, &["prove", &hints, "--full", "--from", &source]);
+    assert_ends(&output, 0, &[]);
+    assert!(stdout(&output).contains("every script"), "{}", stdout(&output));
+    let above = world.write_source(&place, "lower", &world.shuffled(9)[..100]);
+    let above = above.display().to_string();
+    let output = apus(&nowhere, &["prove", &hints, "--from", &above]);
+    assert_ends(&output, 1, &["but the tip is at height"]);
+    assert!(!nowhere.datadir().exists());
     // And a sync, in which a wrong one is refused.
     let sync = ["sync", "--snapshot", &file, "--from", &source, "--assumevalid=0"];
     assert_ends(&apus(&nowhere, &sync), 0, &[]);
