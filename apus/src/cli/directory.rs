@@ -7,9 +7,9 @@ use apus_node as node;
 use apus_wire::{Chain, Network};
 use clap::Args;
 
-use super::chosen::Chosen;
 use super::conf::{self, Config, Found, Given, Which};
 use super::home::{default_datadir, expand_home};
+use super::settings::Settings;
 
 /// The most threads of a run: more do not make it faster, and the system may refuse them.
 const THREADS_MAX: usize = 256;
@@ -77,10 +77,10 @@ impl Directory {
     ///
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
-    pub fn to_options(&self) -> Result<Chosen, String> {
+    pub fn to_options(&self) -> Result<Settings, String> {
         let mut config = self.config()?;
         let options = self.options(&mut config)?;
-        Ok(Chosen { options, config })
+        Ok(Settings { options, config })
     }
 
     /// Reads the settings files that the command line names, or those with the usual names.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::chosen::Chosen;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::log;
+use super::settings::Settings;
 
 /// Core's `DEFAULT_DEBUGLOGFILE`.
 const NAME: &str = "debug.log";
@@ -30,7 +30,7 @@ impl LogArgs {
     ///
     /// # Errors
     /// The file exists and cannot be written, or the directory of a named file does not exist.
-    pub fn begin(&self, chosen: &mut Chosen) -> Result<(), Failure> {
+    pub fn begin(&self, chosen: &mut Settings) -> Result<(), Failure> {
         let Some(file) = self.file(chosen).map_err(Failure::usage)? else { return Ok(()) };
         let network_dir = chosen.options.network_dir();
         let path = network_dir.join(&file);
@@ -42,7 +42,7 @@ impl LogArgs {
     }
 
     /// Returns the log file; `None` if none is to be written.
-    fn file(&self, chosen: &mut Chosen) -> Result<Option<PathBuf>, String> {
+    fn file(&self, chosen: &mut Settings) -> Result<Option<PathBuf>, String> {
         match &self.debuglogfile {
             _ if self.nodebuglogfile => Ok(None),
             Some(path) => Ok(Some(expand_home(path))),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use apus_net::{NetKind, PeerOptions, Target};
 use clap::{Args, ValueEnum};
 
-use super::chosen::Chosen;
 use super::conf::{Config, Found};
+use super::settings::Settings;
 
 /// The port of a proxy that is named without one: that of Tor (Core's default).
 const PROXY_PORT: u16 = 9050;
@@ -129,7 +129,7 @@ impl PeerArgs {
     ///
     /// # Errors
     /// An option or a setting is wrong.
-    pub fn choose(&self, chosen: &mut Chosen, sources: Sources) -> Result<(), String> {
+    pub fn choose(&self, chosen: &mut Settings, sources: Sources) -> Result<(), String> {
         chosen.options.swiftsync.witness = self.witness != Some(0);
         let is_asked_for = self.follow
             || [&self.connect, &self.addnode, &self.seednode].iter().any(|l| !l.is_empty());
@@ -143,7 +143,7 @@ impl PeerArgs {
                 "with {origin} no peer is asked for blocks: add --connect, --addnode or --follow"
             ));
         }
-        let Chosen { options, config } = chosen;
+        let Settings { options, config } = chosen;
         let port = options.network.port;
         let mut peers = PeerOptions::new(port);
         let connect = texts(&self.connect, "connect", config);

@@ -10,7 +10,7 @@ use super::directory::Directory;
 use super::failure::Failure;
 use super::log_args::LogArgs;
 use super::reporting::Reporting;
-use super::sync::with_engine;
+use super::sync::run_and_report;
 
 /// Take the UTXO set back to a lower height.
 ///
@@ -40,7 +40,7 @@ pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let height = command.height;
-    with_engine(reporting, |reporter, stop| {
+    run_and_report(reporting, |reporter, stop| {
         tools::rewind(&chosen.options, height, Watch::new(reporter, stop))
     })
 }

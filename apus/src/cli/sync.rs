@@ -10,8 +10,7 @@ use apus_sync as sync;
 use apus_sync::Summary;
 use clap::Args;
 
-use super::chosen::Chosen;
-use super::engine::Engine;
+use super::connect_args::ConnectArgs;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
@@ -19,6 +18,7 @@ use super::peers::{PeerArgs, Sources};
 use super::progress::Reporter;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
+use super::settings::Settings;
 use super::{exit, log, report};
 
 /// Check blocks from peers or from files, and connect them.
@@ -58,7 +58,7 @@ pub struct SyncCommand {
         value_parser = clap::value_parser!(u8).range(0..=4))]
     pub checklevel: Option<u8>,
     #[command(flatten)]
-    pub engine: Engine,
+    pub engine: ConnectArgs,
 }
 
 /// Rebuild the UTXO set from the stored blocks (Core's -reindex-chainstate).
@@ -69,7 +69,7 @@ pub struct ReindexCommand {
     #[arg(long)]
     index: bool,
     #[command(flatten)]
-    engine: Engine,
+    engine: ConnectArgs,
     /// Replace the UTXO set even if the rebuilt one ends at a lower height.
     #[arg(long)]
     allow_shrink: bool,
@@ -82,7 +82,7 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
-    with_engine(reporting, |reporter, stop| {
+    run_and_report(reporting, |reporter, stop| {
         sync::sync(&chosen.options, &from, Watch::new(reporter, stop))
     })
 }
@@ -92,7 +92,7 @@ impl SyncCommand {
     ///
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
-    pub fn choose(&self) -> Result<(Chosen, Vec<PathBuf>), String> {
+    pub fn choose(&self) -> Result<(Settings, Vec<PathBuf>), String> {
         let Self { from, peers, prune, fastprune, checkblocks, checklevel, engine } = self;
         let given = from;
         let mut chosen = engine.to_options()?;
@@ -116,14 +116,14 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
-    with_engine(reporting, |reporter, stop| match command.index {
+    run_and_report(reporting, |reporter, stop| match command.index {
         true => sync::reindex_files(&chosen.options, Watch::new(reporter, stop)),
         false => sync::reindex(&chosen.options, Watch::new(reporter, stop)),
     })
 }
 
 /// Runs `work` while showing progress and handling interrupts, and reports at the end.
-pub fn with_engine(
+pub fn run_and_report(
     reporting: Reporting,
     work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,
 ) -> Result<ExitCode, Failure> {

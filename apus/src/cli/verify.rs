@@ -9,8 +9,8 @@ use apus_tools as tools;
 use clap::Args;
 use serde::Serialize;
 
+use super::connect_args::take_assumevalid;
 use super::directory::Directory;
-use super::engine::take_assumevalid;
 use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};

@@ -364,7 +364,7 @@ fn help_says_how_blocks_can_be_synced() {
             let output = program().args([command, help]).output().unwrap();
             assert_ends(&output, 0, &[]);
             let text = stdout(&output);
-            for option in ["--method <WAY>", "--spilldir <DIR>"] {
+            for option in ["--method <METHOD>", "--spilldir <DIR>"] {
                 assert!(text.contains(option), "{option} is not in: {text}");
             }
             assert!(!text.contains("--testing"), "{text}");

@@ -4,7 +4,7 @@
 mod elements;
 mod keyed;
 mod muhash;
-mod opcodes;
+mod script_hashes;
 mod ripemd160;
 mod sha256;
 mod value;
@@ -12,8 +12,8 @@ mod value;
 pub use elements::Elements;
 pub use keyed::HashKey;
 pub use muhash::MuHash;
-pub use opcodes::{hash160, hash160_many, sha1};
 pub use ripemd160::ripemd160;
+pub use script_hashes::{hash160, hash160_many, sha1};
 pub use sha256::{
     Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
     sha256d_pairs,

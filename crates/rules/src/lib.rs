@@ -79,7 +79,7 @@ mod header;
 mod limits;
 mod random_init;
 mod script_flags;
-mod scripts;
+mod core_scripts;
 mod signet;
 mod sequence_locks;
 mod sigops;
@@ -98,6 +98,7 @@ pub use block::{
     BlockContext, CheckedBlock, check_block, check_block_in_context,
     check_stripped_block_in_context, stated_height,
 };
+pub use core_scripts::TxScripts;
 pub use error::{RuleClass, RuleError};
 pub use fast_scripts::{FastScripts, FastVerdict};
 pub use header::{
@@ -107,7 +108,6 @@ pub use header::{
 pub use limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
 pub use random_init::random_init_was_replaced;
 pub use script_flags::script_flags;
-pub use scripts::TxScripts;
 pub use sigops::{SigopCosts, SpentAs, input_sigop_cost, legacy_sigops};
 pub use spend::BlockSpends;
 pub use spend_facts::{FactSpends, InputFacts, SpentCoin, TxFacts};

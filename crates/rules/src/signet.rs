@@ -5,7 +5,7 @@ use apus_wire::{
     flags, merkle_root, put_compact_size,
 };
 
-use super::scripts::TxScripts;
+use super::core_scripts::TxScripts;
 
 /// The first bytes of the push that holds the solution, in the script of the witness commitment
 /// (BIP325).

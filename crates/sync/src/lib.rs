@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`run`] | the entry points, and what all methods have in common |
 //! | [`method`] | which method is chosen, why, and how long it will take |
-//! | [`ways`] | runs the chosen method, and connects the blocks after it in order |
+//! | [`connect_all`] | runs the chosen method, and connects the blocks after it in order |
 //! | [`in_order`] | the method in order: blocks by height, coins from the cache and the tables |
 //! | [`join`] | the join: blocks in any order, three passes, one commit |
 //! | [`swift`] | SwiftSync: blocks in any order, one pass, by a claim and an aggregate |
@@ -78,7 +78,7 @@ pub mod swift;
 pub mod unfinished;
 pub mod unspent;
 pub mod verify;
-pub mod ways;
+pub mod connect_all;
 
 pub use above_tip::AboveTip;
 pub use hints_file::HintsFile;

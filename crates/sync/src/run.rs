@@ -23,11 +23,11 @@ use apus_store::BlockSource;
 
 use super::above_tip::above_tip;
 use super::claim::Claim;
+use super::connect_all::{Course, connect_all};
 use super::in_order::side::store_side_branches;
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::ways::{Course, connect_all};
 use super::{index_files, join, loadtxoutset, shrink, swift};
 
 /// Checks the blocks of all sources, of peers and of the data directory, and connects the best

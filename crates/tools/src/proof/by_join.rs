@@ -23,13 +23,13 @@ use apus_node::temporary::TemporaryDir;
 use apus_node::waiting::Waiting;
 use apus_node::words::size;
 use apus_store::{BlockSource, DataDir};
+use apus_sync::connect_all::{Course, join_towards};
 use apus_sync::in_order::activate::{Goal, activate};
 use apus_sync::run::{bound_cache, summary};
 use apus_sync::summary::Summary;
 use apus_sync::swift::fault::into_error;
 use apus_sync::swift::plan::{Mode, Plan};
 use apus_sync::swift::tally::Tally;
-use apus_sync::ways::{Course, join_towards};
 
 use super::files::node_of_files;
 use super::sums::{Proof, Unproved};

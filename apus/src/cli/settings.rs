@@ -25,12 +25,12 @@ const RULE_SETTINGS: [&str; 3] = ["testactivationheight", "vbparams", "test"];
 const DBCACHE_MIB_MIN: usize = 16;
 
 /// The engine's options, and the settings that they come from.
-pub struct Chosen {
+pub struct Settings {
     pub options: node::Options,
     pub config: Config,
 }
 
-impl Chosen {
+impl Settings {
     /// Sets the size of the coins cache, from `--dbcache` or else from a settings file.
     pub fn take_cache(&mut self, given: Option<usize>) -> Result<(), String> {
         let mib = match given {
@@ -232,7 +232,7 @@ mod tests {
     use crate::cli::conf::{Given, Which};
 
     /// Options by a bitcoin.conf alone.
-    fn chosen(text: &str) -> Chosen {
+    fn chosen(text: &str) -> Settings {
         let given = Given {
             datadir: Some(PathBuf::from("/d")),
             usual_datadir: Err(String::new()),
@@ -243,7 +243,7 @@ mod tests {
         };
         let config = Config::load(&given, &|_| Ok(text.as_bytes().to_vec())).unwrap();
         let network = Network::new(config.loaded.chain);
-        Chosen { options: node::Options::new(config.loaded.datadir.clone(), network), config }
+        Settings { options: node::Options::new(config.loaded.datadir.clone(), network), config }
     }
 
     #[test]

@@ -7,10 +7,10 @@ use super::*;
 #[command(args_override_self = true)]
 struct Arguments {
     #[command(flatten)]
-    engine: Engine,
+    engine: ConnectArgs,
 }
 
-fn engine(args: &[&str]) -> Engine {
+fn engine(args: &[&str]) -> ConnectArgs {
     Arguments::try_parse_from([&["sync"], args].concat()).unwrap().engine
 }
 

@@ -12,15 +12,15 @@ use apus_swiftsync::AggregateKind;
 use clap::{Args, ValueEnum};
 use secp_lanes::Kernel;
 
-use super::chosen::Chosen;
 use super::conf::{Config, Found};
 use super::directory::Directory;
 use super::home::expand_home;
 use super::log_args::LogArgs;
+use super::settings::Settings;
 
 /// The options of a command that connects blocks.
 #[derive(Args)]
-pub struct Engine {
+pub struct ConnectArgs {
     #[command(flatten)]
     directory: Directory,
     /// Stop after connecting the block at this height; 0: never [default: 0].
@@ -37,13 +37,13 @@ pub struct Engine {
     /// hex [default: the value built into Bitcoin Core v31].
     #[arg(long, value_name = "HEX", hide_short_help = true)]
     minimumchainwork: Option<String>,
-    /// The way to sync [default: swiftsync with --hints or --snapshot; else join or order,
+    /// The method of syncing [default: swiftsync with --hints or --snapshot; else join or order,
     /// whichever is faster].
     ///
-    /// The first line of a run names the way, the reason for it, and about how long it will take.
-    /// All ways end with the same UTXO set; they differ in time, in temporary disk space, and, for
-    /// SwiftSync, in what is checked (see --hints).
-    #[arg(long, value_enum, value_name = "WAY")]
+    /// The first line of a run names the method, the reason for it, and about how long it will
+    /// take. All methods end with the same UTXO set; they differ in time, in temporary disk space,
+    /// and, for SwiftSync, in what is checked (see --hints).
+    #[arg(long, value_enum, value_name = "METHOD")]
     method: Option<Method>,
     /// Put the temporary files of a join here; they are removed at the end [default: next to the
     /// chainstate].
@@ -113,7 +113,7 @@ pub struct Engine {
     pub json: bool,
 }
 
-/// The way to sync, as the command line names it.
+/// A method of syncing, as the command line names it.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Method {
     /// By height, with a look-up in the UTXO set for each spend: best for few blocks, and if the
@@ -169,17 +169,17 @@ impl From<Scripts> for node::ScriptEngine {
     }
 }
 
-impl Engine {
+impl ConnectArgs {
     /// Reads the settings files, and returns them with the engine's options.
     ///
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
-    pub fn to_options(&self) -> Result<Chosen, String> {
+    pub fn to_options(&self) -> Result<Settings, String> {
         let mut chosen = self.directory.to_options()?;
         chosen.take_cache(self.dbcache)?;
         chosen.name_unsupported();
         take_assumevalid(&mut chosen, self.assumevalid.as_deref())?;
-        let Chosen { options, config } = &mut chosen;
+        let Settings { options, config } = &mut chosen;
         let given = self.minimumchainwork.as_deref();
         if let Some((text, what)) = given_or_set(config, given, "minimumchainwork")? {
             options.network.minimum_chain_work = parse_work(&what, &text)?;
@@ -236,7 +236,7 @@ fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String
 
 /// Sets the block up to which scripts are taken as valid, from `--assumevalid` or else from a
 /// settings file.
-pub fn take_assumevalid(chosen: &mut Chosen, given: Option<&str>) -> Result<(), String> {
+pub fn take_assumevalid(chosen: &mut Settings, given: Option<&str>) -> Result<(), String> {
     if let Some((text, what)) = given_or_set(&mut chosen.config, given, "assumevalid")? {
         chosen.options.assumevalid = parse_assumevalid(&what, &text)?;
     }
