@@ -28,7 +28,7 @@ struct Cost {
     left: u64,
     /// The time to run scripts and hash messages.
     scripts: Duration,
-    /// The time of the fast path, without the inputs that it leaves to the engine.
+    /// The time of the fast engine, without the inputs that it leaves to the engine.
     fast: Duration,
     engine: Duration,
 }

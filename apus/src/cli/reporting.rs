@@ -17,6 +17,7 @@ pub struct Reporting {
 
 impl Reporting {
     /// Makes a reporter of work that starts now; it shows nothing if no progress is wanted.
+    /// Not for a result that was asked for, which `output::line` prints under `--quiet` too.
     pub fn reporter(self) -> Reporter {
         Reporter::new(self.quiet || self.json)
     }

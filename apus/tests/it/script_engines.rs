@@ -1,5 +1,5 @@
-//! Who checks scripts: the fast way, Core's engine, or both come to the same in each way of
-//! syncing, and the fast way is kept from blocks that are not buried.
+//! Who checks scripts: the fast engine, Core's engine, or both come to the same in each way of
+//! syncing, and the fast engine is kept from blocks that are not buried.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::support::{Place, hash_of, with_genesis};
 
 const ENGINES: [ScriptEngine; 3] = [ScriptEngine::Core, ScriptEngine::Fast, ScriptEngine::Both];
 
-/// Options under which an engine checks every block, buried or not, and the fast way is not left
+/// Options under which an engine checks every block, buried or not, and the fast engine is not left
 /// out where the processor has no lanes.
 fn with(engine: ScriptEngine, options: Options) -> Options {
     let script_kernel = Some(Kernel::best());
@@ -33,7 +33,8 @@ fn with(engine: ScriptEngine, options: Options) -> Options {
     }
 }
 
-/// Options for a join or a SwiftSync to the tip by the fast way, with progress saved all the time.
+/// Options for a join or a SwiftSync to the tip by the fast engine, with progress saved all the
+/// time.
 fn fast_and_saved_often(world: &World, place: &Place, method: Method) -> Options {
     let hints = (method == Method::SwiftSync).then(|| world.write_hints(place, world.height()));
     Options {
@@ -177,7 +178,7 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
         let checked = |counts: ScriptCounts| counts.fast + counts.core;
         let done = checked(carried_on.scripts);
         assert!(done > 0 && done < all, "{method:?}: {done} of {all}");
-        // What the fast way has checked is checked again.
+        // What the fast engine has checked is checked again.
         let mut others = with(ScriptEngine::Core, Options { datadir: copy.datadir(), ..options });
         others.save_every = Duration::from_secs(100);
         let again = try_sync_with(&others, &sources).unwrap();

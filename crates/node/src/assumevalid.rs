@@ -105,7 +105,7 @@ mod tests {
         assert!(!is_buried_below_best(&tree, block, BURIED_SECONDS));
         add(&mut tree, hard);
         assert!(is_buried_below_best(&tree, block, BURIED_SECONDS));
-        // With -1, tests check each block on the fast way.
+        // With -1, tests check each block by the fast engine.
         assert!(is_buried_below_best(&tree, block, -1));
     }
 }

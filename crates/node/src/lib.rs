@@ -13,7 +13,7 @@
 //! | [`opened`] | [`opened::Node`]: an opened data directory, with its headers, files and coins |
 //! | [`options`] | the options of all work on a data directory |
 //! | [`block`] | one block: reading it, checking it with the coins that it spends, its undo data |
-//! | [`block::scripts`] | checking scripts, with Core's engine, the fast path, or both |
+//! | [`block::scripts`] | checking scripts, with Core's engine, the fast engine, or both |
 //! | [`shared`] | the parts of a node that all threads read, and how they get a checked block |
 //! | [`block_peers`] | requests for blocks from peers, as a trait; `apus-peers` implements it |
 //! | [`sources`], [`scan`] | the files given with `--from`, and the blocks found in them |

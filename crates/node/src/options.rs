@@ -19,17 +19,17 @@ const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
 /// `commit.rs`.
 const SAVE_EVERY: Duration = Duration::from_secs(2 * 60);
 
-/// The default for [`Options::join_depth`]: a day of blocks. No reorganisation of mainnet was as
+/// The default for [`JoinOptions::depth`]: a day of blocks. No reorganisation of mainnet was as
 /// deep, and these blocks connect in order within seconds.
 const JOIN_DEPTH: u32 = 144;
 
 /// The default for [`StartCheck::blocks`] (Core's `DEFAULT_CHECKBLOCKS`).
 pub const CHECK_BLOCKS: u32 = 6;
-/// The default for [`Options::check_level`] (Core's `DEFAULT_CHECKLEVEL`).
+/// The default for [`StartCheck::level`] (Core's `DEFAULT_CHECKLEVEL`).
 pub const CHECK_LEVEL: u8 = 3;
 
 /// Seconds of work that the network must have done on top of a block before its scripts are
-/// skipped, or checked on the fast way.
+/// skipped, or checked by the fast engine.
 pub const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
 /// The data directory to sync, and how to sync it.
@@ -63,8 +63,8 @@ pub struct Options {
     pub allow_shrink: bool,
     /// The check of the last blocks that a command makes before it uses the UTXO set.
     pub start_check: StartCheck,
-    /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for the
-    /// faster of the other two.
+    /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for a join
+    /// or in order, whichever is faster (`sync/method.rs`).
     pub method: Option<Method>,
     /// The options of a join.
     pub join: JoinOptions,
@@ -88,7 +88,7 @@ pub struct ScriptOptions {
     /// work than the network does in that time must lie on top of the block, and as many blocks as
     /// are due in that time, below a best header with the network's minimum work.
     pub buried_seconds: i64,
-    /// The kernel that verifies signatures on the fast path; `None` for the fastest.
+    /// The kernel that verifies signatures by the fast engine; `None` for the fastest.
     pub kernel: Option<Kernel>,
 }
 
@@ -180,9 +180,9 @@ pub enum Prune {
 pub enum ScriptEngine {
     /// Bitcoin Core's engine, one input after another.
     Core,
-    /// The fast way, which verifies many signatures together. Core's engine checks the inputs that
-    /// it leaves, blocks that are not deeply buried, and one in 4,096 of the inputs found valid.
-    /// Without vector instructions for signatures, the same as `Core`.
+    /// The fast engine, which verifies many signatures together. Core's engine checks the inputs
+    /// that it leaves, blocks that are not deeply buried, and one in 4,096 of the inputs found
+    /// valid. Without vector instructions for signatures, the same as `Core`.
     Fast,
     /// Both, for every input; a difference is saved, and the verdict of Core's engine counts.
     Both,

@@ -54,7 +54,7 @@ impl Rebuild {
         // A SwiftSync of blocks that are assumed valid checks no amounts and no heights of coins.
         let looks_at_coins =
             !options.swiftsync.has_claim() || options.assumevalid == AssumeValid::Nothing;
-        // Checks on the fast way do not count once it is known to be wrong.
+        // Checks by the fast engine do not count once it is known to be wrong.
         let is_core = options.scripts.engine != ScriptEngine::Fast
             || ScriptDifference::find(disk, &network_dir)?.is_some();
         let accepted = [(options.assumevalid, looks_at_coins), (AssumeValid::Nothing, true)]

@@ -1,3 +1,5 @@
+//! Checks scripts with Bitcoin Core's engine.
+
 use apus_hash::sha256d;
 use apus_wire::{Prevout, ScriptFlags, TxView};
 use bitcoinkernel::prelude::*;

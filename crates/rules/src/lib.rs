@@ -1,16 +1,19 @@
 //! One function for each consensus rule. This crate does not know where coins come from: it is
 //! handed the coins that a block spends.
 //!
+//! Scripts are checked by two engines: Core's (`core_scripts`), and the fast one (`script`,
+//! `sighash` and `fast_scripts`), which says *valid* or leaves an input to Core's.
+//!
 //! The list of rules is the specification. Each rule must be Bitcoin Core's, in Core's order and
-//! with Core's reject reason; anything else is a bug. `tests/core.rs` compares with a whole Bitcoin
-//! Core over thousands of blocks that break one to three rules each. A block that breaks several
-//! rules is refused for the first of them in this list. `apus/tests/layers/rule_list.rs` checks
-//! that the list has exactly the reasons that the code gives, and that a test yields each that can
-//! occur. Only the class of rule 2 differs from Core's: a block that breaks rule 3 or 4 as well
-//! counts as mutated, since one flipped bit in a stored block can break all of them.
+//! with Core's reject reason; anything else is a bug. `src/tests/core.rs` compares with a whole
+//! Bitcoin Core over thousands of blocks that break one to three rules each. A block that breaks
+//! several rules is refused for the first of them in this list. `apus/tests/layers/rule_list.rs`
+//! checks that the list has exactly the reasons that the code gives, and that a test yields each
+//! that can occur. Only the class of rule 2 differs from Core's: a block that breaks rule 3 or 4 as
+//! well counts as mutated, since one flipped bit in a stored block can break all of them.
 //!
 //! The last column names the field of `Network`, or the function, that says in which blocks a rule
-//! is in force; a rule without one is in force in every block. CONTRIBUTING.md says how to add a
+//! is in force; a rule without one is in force in every block. docs/recipes.md says how to add a
 //! rule.
 //!
 //! | # | rule | reason | source | in force by |

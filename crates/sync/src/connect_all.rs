@@ -158,7 +158,7 @@ fn announce(choice: &ChosenMethod, observer: &dyn Observer) {
     }
 }
 
-// The test makes the fast way fail, which is possible only with debug assertions.
+// The test makes the fast engine fail, which is possible only with debug assertions.
 #[cfg(all(test, debug_assertions))]
 mod tests {
     use apus_disk::Disk;

@@ -276,7 +276,7 @@ impl ChosenMethod {
 }
 
 /// Returns the seconds that one core needs to check the scripts of one GB of blocks. Blocks that
-/// are not buried deep enough for the fast way are few, and count like the others.
+/// are not buried deep enough for the fast engine are few, and count like the others.
 fn scripts_rate(options: &Options) -> f64 {
     let Figures { scripts_core, scripts_avx512, scripts_avx2, .. } = FIGURES;
     let fast = match options.scripts.kernel.unwrap_or_else(Kernel::best) {

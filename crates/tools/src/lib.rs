@@ -1,9 +1,9 @@
-//! Commands on a data directory besides syncing it. This crate does not know how a sync works:
-//! where blocks must be proved or disconnected, it calls `apus-sync`.
+//! Commands on a data directory besides syncing it. This crate does not know how a sync works: it
+//! opens directories, proves and disconnects blocks through `apus-sync`.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`stored`] | opens a directory to read it, and spreads work over threads |
+//! | [`stored`] | reads blocks and undo data for hints and exports; others open a `Node` |
 //! | [`hints`] | makes, converts and compresses hints files |
 //! | [`snapshot`] | makes and describes UTXO snapshots, and loads them for bitcoind |
 //! | [`proof`] | proves hints or a snapshot against blocks, and keeps nothing |

@@ -29,7 +29,7 @@ const INTERNAL_KEY: [u8; 32] = [
 /// spend puts on the stack. Each element has two bytes for its length. The rest is the script. If
 /// bit 6 of the first byte is set, the rest is a whole transaction with the outputs that it spends.
 ///
-/// What is valid on the fast path must be valid for Core's engine.
+/// What is valid by the fast engine must be valid for Core's engine.
 pub fn run(data: &[u8]) {
     let (kind, data) = choices(data);
     if kind & 0x40 != 0 {
@@ -125,7 +125,7 @@ fn run_transaction(kind: u8, data: &[u8]) {
     judge(kind, &tx, &spent);
 }
 
-/// Compares the fast path with the engine.
+/// Compares the fast engine with the engine.
 fn judge(kind: u8, tx: &Transaction, spent: &[TxOut]) {
     let optional =
         flags::DERSIG | flags::NULLDUMMY | flags::CHECKLOCKTIMEVERIFY | flags::CHECKSEQUENCEVERIFY;

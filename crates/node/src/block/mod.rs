@@ -4,8 +4,8 @@
 //! no coins; [`prepare::Prepared`] lays out the coins that it spends and creates; given the coins
 //! that it spends, [`validate::Validation`] checks the other rules, the scripts with
 //! [`scripts::ScriptChecker`], and encodes the undo data. Once there is a [`script_difference`]
-//! between the fast path and Core's engine, Core's engine alone checks scripts. Nothing here knows
-//! where coins come from, or the order of blocks.
+//! between the fast engine and Core's engine, Core's engine alone checks scripts. Nothing here
+//! knows where coins come from, or the order of blocks.
 
 pub mod check;
 pub mod prepare;

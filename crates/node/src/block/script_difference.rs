@@ -1,5 +1,5 @@
-//! Inputs about which the fast way and Bitcoin Core's engine disagree, each saved in a file. While
-//! a data directory holds such a file, Core's engine alone checks scripts there.
+//! Inputs about which the fast engine and Bitcoin Core's engine disagree, each saved in a file.
+//! While a data directory holds such a file, Core's engine alone checks scripts there.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use apus_wire::{Prevout, ScriptFlags, TxView};
 const PREFIX: &str = "script-difference-";
 const SUFFIX: &str = ".json";
 
-/// An input whose script the fast way found valid, but Bitcoin Core's engine invalid: a bug in
+/// An input whose script the fast engine found valid, but Bitcoin Core's engine invalid: a bug in
 /// Apus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptDifference {

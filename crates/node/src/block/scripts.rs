@@ -1,4 +1,4 @@
-//! Checks the scripts of blocks: with Bitcoin Core's engine, with the fast way and Core's engine
+//! Checks the scripts of blocks: with Bitcoin Core's engine, with the fast engine and Core's engine
 //! for the inputs that it leaves, or with both.
 
 use std::cell::RefCell;
@@ -19,8 +19,8 @@ use crate::assumevalid::is_buried_below_best;
 use crate::options::{Options, ScriptEngine};
 use crate::outcome::ScriptCounts;
 
-/// Core's engine also checks one in this many of the inputs that the fast way finds valid, chosen
-/// at random.
+/// Core's engine also checks one in this many of the inputs that the fast engine finds valid,
+/// chosen at random.
 const RECHECK_ONE_IN: u64 = 4096;
 
 /// How the scripts of a block are checked.
@@ -39,13 +39,13 @@ pub struct ScriptChecker {
     kernel: Option<Kernel>,
     /// Chooses the inputs that are checked twice; it must be unknown to those who create blocks.
     salt: u64,
-    /// Where an input is saved about which the fast way and Core's engine disagree.
+    /// Where an input is saved about which the fast engine and Core's engine disagree.
     disk: Disk,
     directory: PathBuf,
     /// An input about which the two disagreed, in this run or an earlier one: from then on Core's
     /// engine alone checks scripts.
     difference: OnceLock<ScriptDifference>,
-    /// Whether to simulate a bug in the fast way, for tests, which run with debug assertions: it
+    /// Whether to simulate a bug in the fast engine, for tests, which run with debug assertions: it
     /// finds each input valid, and Core's engine is asked too.
     #[cfg(any(test, debug_assertions))]
     pub is_faulty: bool,
@@ -83,7 +83,7 @@ pub struct Scratch {
 struct PartInput {
     tx: usize,
     input: usize,
-    /// Whether the fast way finds it valid.
+    /// Whether the fast engine finds it valid.
     is_valid: bool,
     /// Whether Core's engine checks the input even if it is valid.
     is_chosen: bool,
@@ -139,12 +139,13 @@ impl ScriptChecker {
         })
     }
 
-    /// Returns the engine that checks scripts in this run, for blocks that the fast way may check.
+    /// Returns the engine that checks scripts in this run, for blocks that the fast engine may
+    /// check.
     pub fn engine(&self) -> ScriptEngine {
         self.engine
     }
 
-    /// Returns the first known input about which the fast way and Core's engine disagree.
+    /// Returns the first known input about which the fast engine and Core's engine disagree.
     pub fn difference(&self) -> Option<&ScriptDifference> {
         self.difference.get()
     }
@@ -158,9 +159,9 @@ impl ScriptChecker {
     }
 
     /// Returns how the scripts of a block are checked: with the flags of its height, and on the
-    /// fast way only if the block is buried so deep that it cannot have been created to exploit a
-    /// bug in Apus, and if the processor has lanes, without which the fast way is not faster than
-    /// Core's engine.
+    /// fast engine only if the block is buried so deep that it cannot have been created to exploit
+    /// a bug in Apus, and if the processor has lanes, without which the fast engine is not faster
+    /// than Core's engine.
     pub fn checks(&self, network: &Network, tree: &Tree, id: BlockId) -> ScriptChecks {
         let node = tree.node(id);
         let flags = script_flags(network, node.height, &node.hash);
@@ -180,8 +181,8 @@ impl ScriptChecker {
     /// The first input that Core's engine finds invalid.
     ///
     /// # Panics
-    /// With debug assertions, if the fast way finds an input valid that Core's engine does not, so
-    /// that no test misses it. What is needed to reproduce it is saved first.
+    /// With debug assertions, if the fast engine finds an input valid that Core's engine does not,
+    /// so that no test misses it. What is needed to reproduce it is saved first.
     pub fn check(
         &self,
         inputs: &impl Inputs,
@@ -223,7 +224,7 @@ impl ScriptChecker {
         part.txs.clone().flat_map(of_tx).collect()
     }
 
-    /// Checks with Core's engine an input that the fast way may have found valid.
+    /// Checks with Core's engine an input that the fast engine may have found valid.
     fn ask_core(
         &self,
         scripts: &TxScripts,
@@ -246,7 +247,7 @@ impl ScriptChecker {
         verdict
     }
 
-    /// Checks all inputs of a part on the fast way, and returns them.
+    /// Checks all inputs of a part by the fast engine, and returns them.
     fn fast(
         &self,
         inputs: &impl Inputs,
@@ -299,8 +300,8 @@ impl ScriptChecker {
         (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
     }
 
-    /// Saves an input that the fast way finds valid and Core's engine does not. From now on Core's
-    /// engine alone checks scripts.
+    /// Saves an input that the fast engine finds valid and Core's engine does not. From now on
+    /// Core's engine alone checks scripts.
     fn note_difference(&self, tx: &TxView, prevouts: &[Prevout], input: usize, flags: ScriptFlags) {
         let save =
             || ScriptDifference::save(&self.disk, &self.directory, tx, prevouts, input, flags);

@@ -88,7 +88,7 @@ pub enum Left {
     Flags,
     /// An opcode that is not interpreted here.
     Opcode(u8),
-    /// A limit was exceeded, or an opcode found operands that it cannot work with.
+    /// A limit was exceeded, or an opcode found too few operands or wrong ones.
     Limit,
     /// A script ended false, or a value that had to be true was false.
     False,

@@ -142,7 +142,8 @@ impl<'a> Interpreter<'_, 'a> {
             OP_NEGATE => -value,
             OP_ABS => value.abs(),
             OP_NOT => i64::from(value == 0),
-            _ => i64::from(value != 0),
+            OP_0NOTEQUAL => i64::from(value != 0),
+            _ => return Err(Left::Opcode(code)),
         }));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Real blocks whose scripts are checked on the fast path, and by Core's engine as the judge.
+//! Real blocks whose scripts are checked by the fast engine, and by Core's engine as the judge.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

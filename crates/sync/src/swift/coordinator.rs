@@ -78,7 +78,10 @@ impl<'a> Coordinator<'a> {
     pub fn run(&mut self, threads: usize, stops: impl Fn() -> bool) -> Result<(), Fault> {
         let context = self.context;
         let run = |this: &mut Self| this.run_until_save(threads, &stops);
-        work_and_save(self, |_| context.all_taken(), run, Self::save, &stops)
+        let done = work_and_save(self, |_| context.all_taken(), run, Self::save, &stops);
+        // Also where an earlier run finished the last block, and none is left.
+        self.report();
+        done
     }
 
     /// Returns the work done, and the ledger.
@@ -101,7 +104,6 @@ impl<'a> Coordinator<'a> {
             self.report();
             until.is_due(is_done)
         });
-        self.report();
         for gathered in results {
             self.state.gathered.add(gathered?);
         }

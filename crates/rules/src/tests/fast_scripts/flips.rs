@@ -150,7 +150,7 @@ fn no_change_is_valid_against_the_engine() {
     println!("{counts:?}");
     let Counts { changed, fast, engine } = counts;
     assert!(changed > 20_000 && changed > 8 * engine, "{counts:?}");
-    // The fast path decides most of what the engine still accepts, too.
+    // The fast engine decides most of what the engine still accepts, too.
     assert!(engine > 1_000 && fast * 2 > engine, "{fast} of {engine}");
 }
 

@@ -1,4 +1,4 @@
-//! The fast path for scripts, compared with Core's engine: it may say that an input is valid only
+//! The fast engine for scripts, compared with Core's engine: it may say that an input is valid only
 //! where the engine says so too.
 
 mod build;
@@ -33,7 +33,7 @@ const ALL: ScriptFlags = flags::P2SH
     | flags::WITNESS
     | flags::TAPROOT;
 
-/// The verdicts of the fast path and of the engine on one input.
+/// The verdicts of the fast engine and of the engine on one input.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     fast: FastVerdict,
@@ -50,7 +50,7 @@ impl Judged {
 /// The verdicts that both are expected to give on one input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
-    /// Accepted by the fast path and by the engine.
+    /// Accepted by the fast engine and by the engine.
     Valid,
     /// Left to the engine, which accepts it.
     Left,
@@ -78,7 +78,7 @@ fn prevouts(spend: &Spend) -> Vec<Prevout<'_>> {
 /// Returns the verdicts on all inputs of some transactions, one after the other, as one batch.
 ///
 /// # Panics
-/// If the fast path accepts an input that Core's engine refuses.
+/// If the fast engine accepts an input that Core's engine refuses.
 fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     let raw: Vec<Vec<u8>> = spends.iter().map(|spend| serialize(&spend.tx)).collect();
     let block = assemble(&Header::default(), &raw);

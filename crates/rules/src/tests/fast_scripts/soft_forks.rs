@@ -84,7 +84,7 @@ fn locks_before_they_were() {
 }
 
 /// Witness programs and P2SH in blocks from before they had a meaning, where others could spend
-/// them. Such spends are left to the engine, and the fast path never accepts them.
+/// them. Such spends are left to the engine, and the fast engine never accepts them.
 #[test]
 fn spends_of_programs_without_their_flags() {
     let anyone = [

@@ -1,4 +1,4 @@
-//! Valid spends of each kind: the fast path and the engine accept each.
+//! Valid spends of each kind: the fast engine and the engine accept each.
 
 use apus_wire::opcodes::*;
 
@@ -17,7 +17,7 @@ fn each_kind_is_valid_on_the_fast_way() {
 }
 
 /// Each kind of spend with a signature of another transaction: the engine refuses nearly all of
-/// them, and the fast path leaves each to the engine.
+/// them, and the fast engine leaves each to the engine.
 #[test]
 fn no_kind_is_valid_with_signatures_of_another_transaction() {
     let mut spends = Vec::new();

@@ -1,5 +1,5 @@
 //! Bitcoin Core's vectors: the engine must agree with them on valid and invalid spends, and the
-//! fast path may accept nothing more.
+//! fast engine may accept nothing more.
 
 use apus_testdata::{from_hex, vectors};
 use apus_wire::{ScriptFlags, flags};
