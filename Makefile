@@ -12,8 +12,9 @@ OURS := apus apus-testchain $(patsubst crates/%,apus-%,$(wildcard crates/*))
 CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-checks,\
 	--config profile.release.package.$(package).$(check)=true))
 # Programs for tests lie in a directory of their own, so that target/release/apus stays
-# what `make build` made. Everything else, the C++ above all, is shared.
-APART := env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
+# what `make build` made. Everything else, the C++ above all, is shared. Tests are built
+# incrementally: a quick build after a change is worth more there than a fast program.
+APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
 .PHONY: demo documented test test-dist judge lint deny check bench build dist fuzz setup help
 

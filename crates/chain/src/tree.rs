@@ -233,6 +233,7 @@ impl Tree {
 
     /// Returns the ancestor of `id`, or `id` itself, at `height`; `None` above it (Core's
     /// `GetAncestor`).
+    #[inline]
     pub fn ancestor(&self, id: BlockId, height: u32) -> Option<BlockId> {
         let mut at = id;
         if height > self.block(at).height {

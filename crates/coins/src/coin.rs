@@ -17,11 +17,13 @@ pub struct Coin {
 
 impl Coin {
     /// Returns a coin created by a transaction in the block at `height`.
+    #[inline]
     pub fn new(amount: u64, script: &[u8], height: u32, is_coinbase: bool) -> Self {
         Self { amount, height, is_coinbase, script: CompactScript::new(script) }
     }
 
     /// Returns the length of [`Coin::encode`]'s result, in bytes.
+    #[inline]
     pub fn encoded_len(&self) -> usize {
         self.parts().encoded_len()
     }
@@ -90,6 +92,7 @@ pub struct CoinParts<'a> {
 
 impl CoinParts<'_> {
     /// Returns the length of [`CoinParts::encode`]'s result, in bytes.
+    #[inline]
     pub fn encoded_len(&self) -> usize {
         let amount = compress_amount(self.amount);
         varint_len(self.code.into()) + varint_len(amount) + self.script.len()
@@ -121,6 +124,7 @@ pub(super) fn decode_code(cursor: &mut Cursor) -> Result<u32, ParseError> {
 /// and n the digits before it. The result is 1 + 10 × (9n + d - 1) + e, or 1 + 10 × (10n + d - 1) +
 /// 9 if e is 9. This is reversible for all amounts up to 2^64 / 10; there are at most 2.1 × 10^15
 /// satoshis.
+#[inline]
 pub fn compress_amount(mut amount: u64) -> u64 {
     if amount == 0 {
         return 0;
@@ -139,6 +143,7 @@ pub fn compress_amount(mut amount: u64) -> u64 {
 
 /// Reverses [`compress_amount`] (Core's `DecompressAmount`). A number that is not a compressed
 /// amount wraps around, as in Core.
+#[inline]
 pub fn decompress_amount(compressed: u64) -> u64 {
     let (digits, zeros) = split_amount(compressed);
     digits.wrapping_mul(10u64.pow(zeros))

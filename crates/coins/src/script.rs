@@ -30,6 +30,7 @@ pub(super) enum Repr {
 }
 
 /// Returns the length of a compressed script of at most [`INLINE_BYTES`], from its first byte.
+#[inline]
 fn inline_len(first: u8) -> usize {
     match first {
         0 | 1 => 21,

@@ -100,6 +100,7 @@ pub(super) fn end_batch(out: &mut [u8], start: usize) {
 pub struct NoBatch;
 
 /// Calls `each` with the source and the range of the records of every batch in `range` of `bytes`.
+#[inline]
 pub fn for_each_batch<E: From<NoBatch>>(
     bytes: &[u8],
     range: std::ops::Range<usize>,

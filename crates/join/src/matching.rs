@@ -265,6 +265,7 @@ impl Matcher {
     ///
     /// # Errors
     /// The bytes are not valid records.
+    #[inline]
     pub fn take_all(
         &mut self,
         bytes: &[u8],
@@ -449,6 +450,7 @@ fn created(tx: Tx) -> Created {
     Created { height: tx.code >> 1, is_coinbase: tx.code & 1 == 1, ready }
 }
 
+#[inline]
 fn txid_at(bytes: &[u8], at: u32) -> Hash {
     let mut txid = Hash::ZERO;
     txid.0.copy_from_slice(&bytes[at as usize..at as usize + 32]);

@@ -84,6 +84,7 @@ pub(super) fn read_output(cursor: &mut Cursor) -> Result<(u32, usize, usize), Pa
 }
 
 /// Appends the record of a spend.
+#[inline]
 pub fn put_spend(out: &mut Vec<u8>, spend: &Spend) {
     out.extend_from_slice(&spend.outpoint.txid.0);
     put_varint(out, spend.outpoint.vout.into());

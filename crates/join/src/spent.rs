@@ -77,6 +77,7 @@ pub struct InputNotes<'a> {
 
 impl TxNotes {
     /// Appends the notes.
+    #[inline]
     pub fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, u64::from(self.inputs) << 1 | u64::from(self.has_locks));
         put_varint(out, self.value_out);

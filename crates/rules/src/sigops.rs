@@ -94,6 +94,7 @@ pub enum SpentAs {
 
 impl SpentAs {
     /// Returns how an output with this script is spent.
+    #[inline]
     pub fn by(script: &[u8]) -> Self {
         match witness_program(script) {
             Some(program) => program.spent_as(),
@@ -120,6 +121,7 @@ impl SigopCosts {
     }
 
     /// Computes only the cost for a coin that is spent this way; the other one is 0.
+    #[inline]
     pub fn of_spent_as(input: &InputView, spent_as: SpentAs, flags: ScriptFlags) -> Self {
         match spent_as {
             SpentAs::Script | SpentAs::WitnessKeyHash => Self::default(),
@@ -133,6 +135,7 @@ impl SigopCosts {
 
     /// Returns the cost of the input in a block with these flags, once it is known how its coin is
     /// spent.
+    #[inline]
     pub fn cost(&self, spent_as: SpentAs, flags: ScriptFlags) -> u32 {
         match spent_as {
             SpentAs::Script => 0,

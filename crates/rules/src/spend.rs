@@ -170,6 +170,7 @@ pub(super) struct ValueIn(i64);
 
 impl ValueIn {
     /// Adds a coin that is spent in a block at this height.
+    #[inline]
     pub fn add(
         &mut self,
         amount: i64,
@@ -185,6 +186,7 @@ impl ValueIn {
     }
 
     /// Returns the fee of a transaction whose outputs have the sum `value_out`.
+    #[inline]
     pub fn fee(self, value_out: i64) -> Result<i64, RuleError> {
         inputs_cover_outputs(self.0, value_out)?;
         let fee = self.0 - value_out;
@@ -281,6 +283,7 @@ fn coinbase_amount_in_limit(claimed: i64, limit: i64) -> Result<(), RuleError> {
 /// Returns the sum of a transaction's outputs, whose range [`check_block`] has checked.
 ///
 /// [`check_block`]: super::check_block
+#[inline]
 pub(super) fn value_out(tx: &TxView) -> i64 {
     tx.outputs().fold(0, |sum: i64, output| sum.saturating_add(output.value()))
 }

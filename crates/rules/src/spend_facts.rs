@@ -26,6 +26,7 @@ pub struct TxFacts {
 
 impl TxFacts {
     /// Collects the facts about the transaction at `index` of a block.
+    #[inline]
     pub fn of<B: AsRef<[u8]>>(
         block: &CheckedBlock<B>,
         index: usize,
@@ -86,6 +87,7 @@ impl<'a> FactSpends<'a> {
     /// # Errors
     /// Those of [`BlockSpends::tx`](super::BlockSpends::tx); if the transaction breaks several
     /// rules, perhaps the error of another one.
+    #[inline]
     pub fn tx(
         &mut self,
         tx: &TxFacts,

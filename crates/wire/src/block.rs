@@ -82,6 +82,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 
     /// Returns the bytes of the block.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.len]
     }
@@ -108,11 +109,13 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 
     /// Returns the number of inputs of all transactions, including that of the coinbase.
+    #[inline]
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
     /// Returns the number of outputs of all transactions.
+    #[inline]
     pub fn output_count(&self) -> usize {
         self.outputs.len()
     }
@@ -134,6 +137,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 
     /// Returns the size of the block in bytes, without witnesses (BIP141's base size).
+    #[inline]
     pub fn base_size(&self) -> usize {
         let txs: usize = self.txs.iter().map(TxSpan::base_size).sum();
         HEADER_BYTES + compact_size_len(self.txs.len() as u64) + txs
@@ -160,6 +164,7 @@ impl<B: AsRef<[u8]>> BlockView<B> {
     }
 
     /// Returns the txids of all transactions, in order.
+    #[inline]
     pub fn txids(&self) -> Vec<Hash> {
         sha256d_many(self.txs.len(), |index| self.tx(index).base_pieces())
     }
@@ -306,6 +311,7 @@ impl Spans {
 
 impl TxSpan {
     /// Returns the size in bytes, without marker, flag and witnesses.
+    #[inline]
     fn base_size(&self) -> usize {
         if self.has_witness {
             (self.body_end - self.start) as usize - 2 + 4
@@ -326,22 +332,26 @@ pub struct TxView<'a> {
 
 impl<'a> TxView<'a> {
     /// Returns the bytes of the transaction, witnesses included.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[self.span.start as usize..self.span.end as usize]
     }
 
     /// Returns the version, an unsigned number as in Core.
+    #[inline]
     pub fn version(&self) -> u32 {
         le_u32(self.bytes, self.span.start as usize)
     }
 
     /// Returns the lock time (`nLockTime`): a height if below 500,000,000, otherwise seconds since
     /// 1970.
+    #[inline]
     pub fn lock_time(&self) -> u32 {
         le_u32(self.bytes, self.span.end as usize - 4)
     }
 
     /// Returns the size of the transaction in bytes, without witnesses.
+    #[inline]
     pub fn base_size(&self) -> usize {
         self.span.base_size()
     }
@@ -352,11 +362,13 @@ impl<'a> TxView<'a> {
     }
 
     /// Returns the number of inputs.
+    #[inline]
     pub fn input_count(&self) -> usize {
         self.span.input_count as usize
     }
 
     /// Returns the number of outputs.
+    #[inline]
     pub fn output_count(&self) -> usize {
         self.span.output_count as usize
     }
@@ -410,11 +422,13 @@ impl<'a> TxView<'a> {
 
     /// Returns whether the transaction is a coinbase: it has one input, whose outpoint is null
     /// (Core's `IsCoinBase`).
+    #[inline]
     pub fn is_coinbase(&self) -> bool {
         self.input_count() == 1 && self.input(0).outpoint().is_null()
     }
 
     /// Returns the txid: the double SHA-256 of the transaction without its witnesses.
+    #[inline]
     pub fn txid(&self) -> Hash {
         let mut hasher = Sha256d::default();
         self.base_pieces().iter().for_each(|piece| hasher.update(piece));
@@ -455,16 +469,19 @@ impl<'a> InputView<'a> {
     }
 
     /// Returns the scriptSig of the input.
+    #[inline]
     pub fn script_sig(&self) -> &'a [u8] {
         &self.bytes[self.span.script_start as usize..self.span.script_end as usize]
     }
 
     /// Returns the sequence number of the input (`nSequence`; BIP68).
+    #[inline]
     pub fn sequence(&self) -> u32 {
         le_u32(self.bytes, self.span.script_end as usize)
     }
 
     /// Returns the witness stack of the input, bottom first; empty if there is no witness.
+    #[inline]
     pub fn witness(&self) -> Witness<'a> {
         if self.span.witness_start == 0 {
             return Witness { cursor: Cursor::new(&[]), left: 0 };
@@ -513,6 +530,7 @@ impl<'a> OutputView<'a> {
     }
 
     /// Returns the serialised output.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[self.span.start as usize..self.span.script_end as usize]
     }

@@ -23,6 +23,7 @@ pub struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// Returns a cursor at the start of `bytes`.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -33,6 +34,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the number of bytes before the cursor.
+    #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
@@ -148,6 +150,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a VARINT that has more than one byte or is cut short.
+    #[inline]
     fn long_varint(&mut self) -> Result<u64, ParseError> {
         let start = self.at;
         let mut value: u64 = 0;
@@ -230,6 +233,7 @@ pub fn put_varint_at(out: &mut [u8], mut value: u64) -> usize {
 }
 
 /// Returns the length of `value` as a VARINT, in bytes.
+#[inline]
 pub fn varint_len(mut value: u64) -> usize {
     let mut len = 1;
     while value > 0x7f {

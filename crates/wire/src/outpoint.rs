@@ -34,6 +34,7 @@ impl OutPoint {
 
     /// Returns whether this is the null outpoint, which refers to no output and appears in the
     /// input of a coinbase (Core's `COutPoint::IsNull`).
+    #[inline]
     pub fn is_null(&self) -> bool {
         self.vout == u32::MAX && self.txid.is_zero()
     }

@@ -29,10 +29,12 @@ pub struct Ops<'a> {
 
 impl<'a> Ops<'a> {
     /// Returns an iterator over the opcodes of `script`.
+    #[inline]
     pub fn new(script: &'a [u8]) -> Self {
         Self { rest: script, truncated: false }
     }
 
+    #[inline]
     fn push(&mut self, code: u8, rest: &'a [u8]) -> Option<Op<'a>> {
         let length_bytes = match code {
             OP_PUSHDATA1 => 1,

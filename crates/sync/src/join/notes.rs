@@ -89,6 +89,7 @@ impl<'a> NoteTaker<'a> {
 ///
 /// # Panics
 /// A coin is missing, or there is one too many.
+#[inline]
 pub(super) fn check_noted<'a>(
     coins: &BlockCoins<'a>,
     late: impl Iterator<Item = (u32, &'a [u8])>,
