@@ -28,8 +28,8 @@ impl Observer for WithoutTips<'_> {
 /// damaged blocks are noted; [`check_mended`] must be called after these blocks were replaced.
 ///
 /// # Errors
-/// The blocks, their undo data or the UTXO set are damaged; or [`Options::dbcache_bytes`] is too
-/// small for a check that the user has asked for.
+/// The blocks, their undo data or the UTXO set are damaged; or
+/// [`apus_node::Options::dbcache_bytes`] is too small for a check that the user has asked for.
 pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<Node, SyncError> {
     let StartCheck { blocks, level } = node.options.start_check;
     // Blocks that level 4 connects again leave changes in memory.

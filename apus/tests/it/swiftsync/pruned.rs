@@ -359,7 +359,7 @@ fn killed_child() {
         (small_world(), Place::new(apus_wire::Chain::Regtest), Path::new(root));
     let options = Options {
         datadir: root.join("datadir"),
-        save_every: Duration::from_millis(2),
+        save_every: Duration::ZERO,
         ..swift_options(&world, &place, SPARE)
     };
     let disk = killing_after("swiftsync/progress", changes.parse().unwrap());

@@ -254,7 +254,7 @@ pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
 /// Connects the blocks of `steps`, the first of which builds on the tip.
 ///
 /// # Errors
-/// As for [`Connector::run`].
+/// A block is refused or damaged, reading or writing fails, or the sync was stopped.
 pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Fault> {
     let (threads, save_every) = (node.options.threads, node.options.save_every);
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
