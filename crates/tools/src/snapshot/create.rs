@@ -120,7 +120,7 @@ pub fn create_snapshot(
 
 /// Makes a snapshot file of the outputs that a hints file calls unspent, from the blocks of a
 /// synced directory, which needs no undo data. The snapshot is only as correct as the hints, which
-/// [`crate::verify_snapshot`] proves. Everything else is as for [`create_snapshot`].
+/// [`crate::prove`] proves. Everything else is as for [`create_snapshot`].
 ///
 /// # Errors
 /// The hints are damaged, do not fit a block, or are for a height above the tip; a block is not
