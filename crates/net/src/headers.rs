@@ -68,8 +68,6 @@ pub struct HeadersOf {
     stage: Stage,
     presync: Option<Box<Presync>>,
     best: Option<BlockId>,
-    /// When the first headers were requested.
-    begun: Duration,
     /// When headers were requested, if there is no answer yet.
     asked: Option<Duration>,
     /// When the request was last repeated.
@@ -161,18 +159,6 @@ impl HeadersOf {
         last.is_some_and(|last| now > last + HEADERS_RESPONSE_TIME)
     }
 
-    /// Returns how long the peer has kept us waiting: since the request that it has not answered
-    /// or, while its chain has too little work, since the first request.
-    pub fn keeps_waiting(&self, now: Duration) -> Duration {
-        let since = if self.presync.is_some() { Some(self.begun) } else { self.asked };
-        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
-    }
-
-    /// Returns the time since the request that the peer has not answered; zero if there is none.
-    pub fn waits_since(&self, now: Duration) -> Duration {
-        self.asked.map_or(Duration::ZERO, |asked| now.saturating_sub(asked))
-    }
-
     /// Starts again, so that the peer is asked for headers from the best one on.
     pub fn begin_anew(&mut self) {
         *self = Self { best: self.best, ..Self::default() };
@@ -184,7 +170,7 @@ impl HeadersOf {
         let tree = chain.tree();
         let best = tree.best_header();
         self.stage = Stage::Asking;
-        (self.begun, self.asked) = (now, Some(now));
+        self.asked = Some(now);
         let spacing = i64::from(tree.network().pow_target_spacing);
         let missing = (chain.unix_time - i64::from(tree.node(best).time)).max(0) / spacing;
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);

@@ -4,7 +4,9 @@
 
 mod addresses;
 mod headers;
+mod line;
 mod manager;
+mod peer;
 mod peer_options;
 mod presync;
 mod schedule;
@@ -13,6 +15,7 @@ mod socks5;
 mod target;
 mod time_offsets;
 mod transport;
+mod wanted;
 
 #[cfg(test)]
 mod tests;
@@ -20,9 +23,10 @@ mod tests;
 pub use addresses::{Addresses, Group, Place};
 pub use headers::{HeaderChain, HeadersFault};
 pub use manager::{Action, ConnectionType, PeerError, PeerManager, Settings};
+pub use peer::{Has, PeerId};
 pub use peer_options::{NetKind, PeerOptions};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
-pub use schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
+pub use schedule::{Arrival, Fault, Limits, Schedule};
 pub use session::{
     Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
 };

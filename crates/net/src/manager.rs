@@ -12,7 +12,8 @@ use apus_wire::message::{
 use apus_wire::{BlockView, HEADER_BYTES};
 
 use super::headers::{HeaderChain, HeadersFault, HeadersOf};
-use super::schedule::{Arrival, Fault, Has, Limits, PeerId, Schedule};
+use super::peer::{Has, PeerId};
+use super::schedule::{Arrival, Fault, Limits, Schedule};
 use super::session::{Handled, Ourselves, Outgoing, Session, SessionFault, Themselves};
 
 /// Addresses that a peer may send each second (Core's `MAX_ADDR_RATE_PER_SECOND`).
@@ -92,6 +93,10 @@ pub struct PeerManager {
     schedule: Schedule,
     /// The peer that headers are requested from while there are many to come.
     header_peer: Option<PeerId>,
+    /// When that peer was asked, or the last header came that was new to the tree.
+    news: Duration,
+    /// When a peer said first that it has no more headers.
+    ended: Option<Duration>,
     /// The height below which blocks are requested without their witnesses.
     stripped_below: u32,
 }
@@ -108,7 +113,15 @@ impl PeerManager {
     /// Creates a manager without peers.
     pub fn new(settings: Settings) -> Self {
         let schedule = Schedule::new(settings.limits);
-        Self { settings, peers: BTreeMap::new(), schedule, header_peer: None, stripped_below: 0 }
+        Self {
+            settings,
+            peers: BTreeMap::new(),
+            schedule,
+            header_peer: None,
+            news: Duration::ZERO,
+            ended: None,
+            stripped_below: 0,
+        }
     }
 
     /// Returns the schedule of the download of blocks.
@@ -142,21 +155,21 @@ impl PeerManager {
     }
 
     /// Returns whether there are peers and all have said that they have no more headers. Once one
-    /// has said so, a peer that has not answered for `patience` does not count.
+    /// has said so, all others together have `patience`, which begins anew with each header that
+    /// is new to the tree.
     pub fn has_all_headers(&self, now: Duration, patience: Duration) -> bool {
         // Inbound peers must not keep us waiting.
         let ready = || self.peers.values().filter(|peer| peer.session.is_ready() && !peer.inbound);
         let is_asked = |peer: &Peer| !peer.headers.is_to_be_asked();
+        let is_over =
+            self.ended.is_some_and(|ended| now.saturating_sub(ended.max(self.news)) > patience);
         ready().any(|peer| peer.headers.is_at_end())
-            && ready().all(|peer| {
-                peer.headers.is_at_end()
-                    || is_asked(peer) && peer.headers.keeps_waiting(now) > patience
-            })
+            && ready().all(|peer| peer.headers.is_at_end() || is_over && is_asked(peer))
     }
 
     /// Starts to request headers from all peers again.
     pub fn ask_for_headers(&mut self) {
-        self.header_peer = None;
+        (self.header_peer, self.ended) = (None, None);
         self.peers.values_mut().for_each(|peer| peer.headers.begin_anew());
     }
 
@@ -291,7 +304,14 @@ impl PeerManager {
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         match message {
             Message::Headers(list) => {
+                let before = chain.tree().len();
                 let request = peer.headers.take(list, chain, now)?;
+                if chain.tree().len() > before {
+                    self.news = now;
+                }
+                if peer.headers.is_at_end() && !peer.inbound {
+                    self.ended.get_or_insert(now);
+                }
                 out.extend(request.map(|request| Action::Send(id, request)));
                 self.note_best(id);
             }
@@ -344,7 +364,7 @@ impl PeerManager {
             peer.headers.best().filter(|_| serves && services.has(Services::WITNESS))
         {
             let is_limited = !services.has(Services::NETWORK);
-            self.schedule.set_peer(id, Has { best, is_limited });
+            self.schedule.set_peer(id, Has { best, is_limited, is_inbound: peer.inbound });
         }
     }
 
@@ -370,7 +390,7 @@ impl PeerManager {
             let again = peer.headers.ask_again(chain, now);
             out.extend(again.map(|request| Action::Send(*id, request)));
         }
-        let faults = self.schedule.tick(chain.tree(), now);
+        let faults = self.schedule.tick(now);
         dropped.extend(faults.into_iter().map(|(id, fault)| (id, fault.into())));
         for (id, error) in dropped {
             if self.peers.contains_key(&id) {
@@ -384,9 +404,8 @@ impl PeerManager {
     /// Requests headers from one peer while there are many to come, and from all others after that.
     fn request_headers(&mut self, chain: &HeaderChain, now: Duration, out: &mut Vec<Action>) {
         let busy = self.header_peer.and_then(|id| self.peers.get(&id));
-        let is_busy = |peer: &Peer| {
-            !peer.headers.is_at_end() && peer.headers.waits_since(now) < ANOTHER_AFTER
-        };
+        // A peer that sends what is known already holds up nobody.
+        let is_busy = |peer: &Peer| !peer.headers.is_at_end() && now < self.news + ANOTHER_AFTER;
         if busy.is_some_and(is_busy) {
             return;
         }
@@ -397,7 +416,7 @@ impl PeerManager {
             .filter(|(_, peer)| peer.session.is_ready() && peer.headers.is_to_be_asked());
         for (id, peer) in waiting {
             out.push(Action::Send(*id, peer.headers.begin(chain, now)));
-            self.header_peer = Some(*id);
+            (self.header_peer, self.news) = (Some(*id), now);
             if is_first {
                 break;
             }

@@ -1,64 +1,56 @@
-//! Chooses the peer that each block is requested from: a pure function of events and time.
+//! Chooses the peer that each block is requested from: a pure function of events and time. The
+//! download runs at the sum of what the peers can send, and no peer, whether silent, slow or lying,
+//! takes away more than a few seconds.
 //!
 //! The wanted blocks are divided into *lanes*, in each of which they are taken in order or nearly
 //! so: one lane for validation in order, one for each span of a join. Blocks that arrive early wait
-//! in memory, which [`Limits::bytes_max`] bounds; it is divided evenly among the lanes that are
-//! being read. A peer is asked for as many blocks as it sends in [`IN_FLIGHT_TIME`], so faster
-//! peers get more.
+//! to be taken; [`Limits::bytes_max`] bounds these and those in flight.
 //!
-//! A peer that holds up a lane while another could help is dropped, as is one far slower than the
-//! median; its blocks are requested from others. Nothing here knows sockets, clocks or the bytes of
-//! blocks.
+//! - A peer is asked for as much as it sends in a short time, at least one block, and at most a
+//!   quarter of what may wait.
+//! - It is asked for the block that is needed when it can have sent it: a slow peer gets one that
+//!   is further ahead.
+//! - If readers have waited for a late block, another peer is asked for it too. The first answer
+//!   counts, and nobody is dropped for that.
+//! - A peer is dropped for silence and for lies, and not because its line is slow.
+//! - Inbound peers are asked only for blocks that no outbound peer has.
+//!
+//! Nothing here knows sockets, clocks or the bytes of blocks.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 
-/// The number of a connection, which is never used again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PeerId(pub u64);
+use super::peer::{Has, Peer, PeerId, Typical};
+use super::wanted::{NeededSoon, Place, Wanted};
 
-/// The time for which a peer is asked for blocks ahead.
-const IN_FLIGHT_TIME: Duration = Duration::from_secs(2);
-/// The fewest blocks in flight from a peer that has more to send.
-const IN_FLIGHT_MIN: usize = 4;
-/// Blocks in flight from a peer whose speed is not known yet: Core's
-/// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`.
-const IN_FLIGHT_FIRST: usize = 16;
-/// The most blocks in flight from a peer.
-const IN_FLIGHT_MAX: usize = 256;
-/// The expected size of a block before any has arrived: the largest, so that memory is not promised
-/// twice.
-const BLOCK_BYTES_FIRST: u64 = 4_000_000;
-/// One block counts for 1 / 2^`AVERAGE_SHIFT` in the average size.
-const AVERAGE_SHIFT: u32 = 4;
-
-/// The time for which a peer may hold up a lane (Core's `BLOCK_STALLING_TIMEOUT_DEFAULT`).
-const STALLING_TIMEOUT_FIRST: Duration = Duration::from_secs(2);
-/// The longest stalling timeout: it doubles whenever a peer is dropped for stalling (Core's
-/// `BLOCK_STALLING_TIMEOUT_MAX`).
-const STALLING_TIMEOUT_MAX: Duration = Duration::from_secs(64);
-/// A peer that holds up only the end of a lane is slow, and not stalling, if it sends at least this
-/// many bytes in the stalling timeout.
-const PROGRESS_BYTES: u64 = 16 << 10;
-/// How long a peer is measured before its speed decides how many blocks it is asked for.
-const SPEED_TIME_FIRST: Duration = Duration::from_millis(100);
-/// How long a peer is measured before it is compared with others.
-const SPEED_TIME: Duration = Duration::from_secs(20);
-/// Peers slower than the median by more than this factor are dropped.
-const SLOW_FACTOR: u64 = 10;
-/// The fewest peers of known speed needed for a median.
-const MEDIAN_PEERS: usize = 3;
-
+/// The speed that is assumed while that of no peer is known.
+const SPEED_FIRST: f64 = 1_000_000.0;
+/// Another peer is asked for a late block if this many bytes have waited to be taken for
+/// [`PATIENCE`] and a number of round trips of the peer that is late; at once if nothing else can
+/// be asked for.
+const WAITING_BYTES: u64 = 32 << 20;
+const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE_ROUND_TRIPS: u32 = 10;
+/// One byte in this many may be requested a second time while other blocks can be requested, and at
+/// most [`ALLOWANCE_MAX`] at once.
+const ALLOWANCE_SHARE: u64 = 40;
+const ALLOWANCE_MAX: u64 = 64 << 20;
+/// Another peer is asked for the block that a lane waits for if it can send it this much earlier.
+const EARLIER_BY: Duration = Duration::from_secs(1);
+/// Blocks of a lane that are looked at, to see whether they are late.
+const LOOKED_AT: usize = 64;
+/// The time without a byte after which a peer is silent, and what is added for a round trip, so
+/// that outages of a slow line are no silence.
+const SILENCE: Duration = Duration::from_secs(20);
+const SILENCE_ROUND_TRIPS: u32 = 60;
+/// The factor by which peers may be silent for longer if all are: it may be our own line.
+const ALL_SILENT_FACTOR: u32 = 3;
 /// The most blocks of its own chain that a peer may lack.
 const REFUSED_MAX: usize = 16;
-
-/// The depth to which a peer that prunes has blocks: Core's `NODE_NETWORK_LIMITED_MIN_BLOCKS`,
-/// minus two for blocks that may come meanwhile.
-const LIMITED_DEPTH: u32 = 288 - 2;
 
 /// Limits of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -69,35 +61,18 @@ pub struct Limits {
     pub block_interval: Duration,
 }
 
-/// Which blocks a peer has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Has {
-    /// The best block that it is known to have.
-    pub best: BlockId,
-    /// Whether it has only the last blocks (BIP159).
-    pub is_limited: bool,
-}
-
 /// Why a peer must be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// It holds up the download.
-    #[error("it holds up the download")]
-    Stalling,
+    /// It sends nothing of the blocks that it was asked for.
+    #[error("it has sent nothing of the blocks that it was asked for in {} s", .0.as_secs())]
+    Silent(Duration),
     /// It does not send a block that it was asked for.
     #[error("it does not send a block that it was asked for")]
     BlockTimeout,
     /// It does not have the blocks of its own chain.
     #[error("it does not have the blocks of its own chain")]
     Refuses,
-    /// It is far slower than the others.
-    #[error("it sends {speed} bytes a second; the median is {median}")]
-    Slow {
-        /// The peer's bytes a second.
-        speed: u64,
-        /// The median bytes a second of all peers.
-        median: u64,
-    },
 }
 
 /// The outcome of a block's arrival.
@@ -105,8 +80,8 @@ pub enum Fault {
 pub enum Arrival {
     /// It was requested, and waits to be taken.
     Wanted,
-    /// It was requested, but is not kept: it is no longer expected from this peer, or memory has no
-    /// room.
+    /// It was requested, but is not kept: it is here already, it is no longer expected from this
+    /// peer, or there is no room.
     Late,
     /// This peer was not asked for it.
     NotAsked,
@@ -115,58 +90,12 @@ pub enum Arrival {
 /// The wanted blocks, and which peer is asked for which.
 pub struct Schedule {
     limits: Limits,
-    blocks: Arc<[BlockId]>,
-    lanes: Vec<Lane>,
-    /// The state of each block that was requested, until it and all before it in its lane are
-    /// taken.
-    states: HashMap<BlockId, State>,
+    wanted: Wanted,
     peers: BTreeMap<PeerId, Peer>,
-    /// Bytes of blocks that have arrived and are not taken.
-    arrived_bytes: u64,
-    /// The average size of a block, times 2^[`AVERAGE_SHIFT`].
-    average: u64,
-    stalling_timeout: Duration,
-}
-
-/// Consecutive blocks that are taken in order.
-struct Lane {
-    /// Blocks not taken, by index; some after the first may be taken.
-    rest: Range<usize>,
-    /// Index of the first block that may not have been requested yet.
-    next: usize,
-    is_read: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Requested from a peer.
-    InFlight(PeerId),
-    /// Arrived, with this many bytes.
-    Arrived(u64),
-    Taken,
-}
-
-struct Peer {
-    has: Has,
-    /// Requested blocks, in order, and the time of each request.
-    in_flight: VecDeque<(BlockId, Duration)>,
-    /// Blocks that are no longer expected from this peer and may still come.
-    released: Vec<BlockId>,
-    /// Blocks that it did not send, or for which it sent other bytes.
-    refused: HashSet<BlockId>,
-    /// When the peer became busy, or when its last block arrived.
-    busy_since: Duration,
-    /// When it began to hold up a lane.
-    stalling_since: Option<Duration>,
-    /// Bytes that came and the time that they took, in the current measurement.
-    measured: (u64, Duration),
-    /// Bytes a second.
-    speed: Option<u64>,
-    /// Whether the speed was measured for [`SPEED_TIME`].
-    is_settled: bool,
-    /// Bytes of all its messages, complete or not, and the time, when it had last sent
-    /// [`PROGRESS_BYTES`] more.
-    heard: (u64, Duration),
+    /// Bytes that may be requested a second time though other blocks could be requested.
+    allowance: u64,
+    /// Since when more than [`WAITING_BYTES`] wait to be taken.
+    waiting_since: Option<Duration>,
 }
 
 impl Schedule {
@@ -174,67 +103,45 @@ impl Schedule {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            blocks: Arc::new([]),
-            lanes: Vec::new(),
-            states: HashMap::new(),
+            wanted: Wanted::default(),
             peers: BTreeMap::new(),
-            arrived_bytes: 0,
-            average: BLOCK_BYTES_FIRST << AVERAGE_SHIFT,
-            stalling_timeout: STALLING_TIMEOUT_FIRST,
+            allowance: ALLOWANCE_MAX,
+            waiting_since: None,
         }
     }
 
     /// Replaces the wanted blocks. Each lane is a range of `blocks`; lanes do not overlap. Blocks
     /// in flight are forgotten, and may still come.
     pub fn want(&mut self, blocks: Arc<[BlockId]>, lanes: impl IntoIterator<Item = Range<usize>>) {
-        self.blocks = blocks;
-        let lane = |rest: Range<usize>| Lane { next: rest.start, rest, is_read: false };
-        self.lanes = lanes.into_iter().map(lane).collect();
-        self.states.clear();
-        self.arrived_bytes = 0;
-        for peer in self.peers.values_mut() {
-            peer.released.extend(peer.in_flight.drain(..).map(|(block, _)| block));
-            peer.stalling_since = None;
-        }
+        self.wanted.replace(blocks, lanes);
+        self.peers.values_mut().for_each(Peer::release_all);
+    }
+
+    /// Changes [`Limits::bytes_max`].
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.limits.bytes_max = bytes_max;
     }
 
     /// Adds a peer, or updates which blocks it has.
     pub fn set_peer(&mut self, id: PeerId, has: Has) {
-        let new = || Peer {
-            has,
-            in_flight: VecDeque::new(),
-            released: Vec::new(),
-            refused: HashSet::new(),
-            busy_since: Duration::ZERO,
-            stalling_since: None,
-            measured: (0, Duration::ZERO),
-            speed: None,
-            is_settled: false,
-            heard: (0, Duration::ZERO),
-        };
-        self.peers.entry(id).or_insert_with(new).has = has;
+        self.peers.entry(id).or_insert_with(|| Peer::new(has)).has = has;
     }
 
     /// Removes a peer. Its blocks are requested from others.
     pub fn remove_peer(&mut self, id: PeerId) {
         let Some(peer) = self.peers.remove(&id) else { return };
-        for (block, _) in peer.in_flight {
-            self.states.remove(&block);
-            self.ask_again(block);
-        }
+        peer.in_flight().for_each(|block| self.wanted.released(id, block));
     }
 
     /// Returns the bytes a second that a peer sends, if known.
     pub fn speed(&self, id: PeerId) -> Option<u64> {
-        self.peers.get(&id)?.speed
+        self.peers.get(&id)?.line.settled_speed()
     }
 
-    /// Records how many bytes have come from a peer in all, in messages complete or not.
+    /// Records how many bytes of blocks have come from a peer in all, complete or not.
     pub fn heard(&mut self, id: PeerId, bytes: u64, now: Duration) {
-        if let Some(peer) = self.peers.get_mut(&id)
-            && bytes >= peer.heard.0 + PROGRESS_BYTES
-        {
-            peer.heard = (bytes, now);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.line.heard(bytes, now);
         }
     }
 
@@ -245,70 +152,52 @@ impl Schedule {
 
     /// Returns a block that a reader waits for and that no peer has.
     pub fn missing(&self, tree: &Tree) -> Option<BlockId> {
-        let read = self.lanes.iter().filter(|lane| lane.is_read);
-        let mut first = read.filter_map(|lane| self.blocks[lane.rest.clone()].first().copied());
-        first.find(|block| {
-            let has = |peer: &Peer| peer.has.has(tree, *block) && !peer.refused.contains(block);
-            !self.peers.values().any(has) && !self.states.contains_key(block)
-        })
+        let has = |block| self.peers.values().any(|peer| peer.can_send(tree, block));
+        self.wanted.not_requested().find(|block| !has(*block))
     }
 
     /// Returns whether all wanted blocks are taken.
     pub fn is_done(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.rest.is_empty())
+        self.wanted.is_done()
     }
 
     /// Returns the bytes of blocks that have arrived and wait to be taken.
     pub fn waiting_bytes(&self) -> u64 {
-        self.arrived_bytes
+        self.wanted.arrived_bytes()
     }
 
     /// Records that a reader waits for the next block of `lane`.
     pub fn read(&mut self, lane: usize) {
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.is_read = true;
-        }
+        self.wanted.read(lane);
     }
 
     /// Records that `block` of lane `lane` was taken, and found valid.
     pub fn taken(&mut self, lane: usize, block: BlockId) {
-        // The lane may be one that was wanted before; its block may be wanted again.
-        let Some(lane) = self.lanes.get_mut(lane) else { return };
-        if let Some(State::Arrived(bytes)) = self.states.insert(block, State::Taken) {
-            self.arrived_bytes -= bytes;
-        }
-        lane.is_read = true;
-        while let Some(first) = self.blocks[lane.rest.clone()].first()
-            && self.states.get(first) == Some(&State::Taken)
-        {
-            self.states.remove(first);
-            lane.rest.start += 1;
-        }
-        lane.next = lane.next.max(lane.rest.start);
-        lane.is_read &= !lane.rest.is_empty();
+        self.wanted.taken(lane, block);
     }
 
     /// Records that the peer `id` sent `block`, of this many bytes.
     pub fn arrived(&mut self, id: PeerId, block: BlockId, bytes: u64, now: Duration) -> Arrival {
         let Some(peer) = self.peers.get_mut(&id) else { return Arrival::NotAsked };
-        let Some(at) = peer.in_flight.iter().position(|(asked, _)| *asked == block) else {
-            let released = peer.released.iter().position(|asked| *asked == block);
-            released.map(|at| peer.released.swap_remove(at));
-            return if released.is_some() { Arrival::Late } else { Arrival::NotAsked };
-        };
-        let asked = peer.in_flight.remove(at).map_or(now, |(_, asked)| asked);
-        peer.measure(bytes, asked, now);
-        peer.stalling_since = None;
+        match peer.came(block, bytes, now) {
+            Some(true) => {}
+            Some(false) => return Arrival::Late,
+            None => return Arrival::NotAsked,
+        }
         // It is larger than expected: it is requested again when its turn comes.
-        if self.arrived_bytes + bytes > 2 * self.limits.bytes_max && !self.is_first(block) {
-            self.states.remove(&block);
-            self.ask_again(block);
+        let is_too_large = self.waiting_bytes() + bytes > 2 * self.limits.bytes_max;
+        if is_too_large && !self.wanted.is_first(block) {
+            self.wanted.released(id, block);
             return Arrival::Late;
         }
-        self.average = self.average - (self.average >> AVERAGE_SHIFT) + bytes;
-        self.arrived_bytes += bytes;
-        self.states.insert(block, State::Arrived(bytes));
-        self.stalling_timeout = (self.stalling_timeout * 85 / 100).max(STALLING_TIMEOUT_FIRST);
+        let Some(asked) = self.wanted.arrived(id, block, bytes) else { return Arrival::Late };
+        self.allowance = (self.allowance + bytes / ALLOWANCE_SHARE).min(ALLOWANCE_MAX);
+        // It may still come from others that were asked.
+        for other in asked {
+            if let Some(peer) = self.peers.get_mut(&other) {
+                peer.release(block);
+            }
+        }
         Arrival::Wanted
     }
 
@@ -317,112 +206,186 @@ impl Schedule {
     pub fn refused(&mut self, id: PeerId, block: BlockId) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.refused.insert(block);
-            peer.stalling_since = None;
-            if let Some(at) = peer.in_flight.iter().position(|(asked, _)| *asked == block) {
-                peer.in_flight.remove(at);
+            if peer.forget(block) {
+                self.wanted.released(id, block);
+                return;
             }
         }
-        if let Some(State::Arrived(bytes)) = self.states.remove(&block) {
-            self.arrived_bytes -= bytes;
-        }
-        self.ask_again(block);
+        self.wanted.is_other(id, block);
     }
 
     /// Like [`Schedule::refused`], but only if the peer was asked for `block`.
     pub fn refused_by(&mut self, id: PeerId, block: BlockId) {
-        let asked = |peer: &Peer| peer.in_flight.iter().any(|(asked, _)| *asked == block);
-        if self.peers.get(&id).is_some_and(asked) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.in_flight().any(|asked| asked == block) {
             self.refused(id, block);
-        }
-    }
-
-    /// Returns whether `block` is the next of its lane.
-    fn is_first(&self, block: BlockId) -> bool {
-        self.lanes.iter().any(|lane| self.blocks[lane.rest.clone()].first() == Some(&block))
-    }
-
-    /// Makes the lane of `block` consider it again.
-    fn ask_again(&mut self, block: BlockId) {
-        for lane in &mut self.lanes {
-            let asked = lane.rest.start..lane.next;
-            if let Some(at) = self.blocks[asked.clone()].iter().position(|id| *id == block) {
-                lane.next = asked.start + at;
-            }
+        } else {
+            // It was asked for, and another peer was faster.
+            peer.forget(block);
         }
     }
 
     /// Returns the blocks to request from peers now.
     pub fn requests(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Vec<BlockId>)> {
         let mut requests: BTreeMap<PeerId, Vec<BlockId>> = BTreeMap::new();
-        while let Some((block, peer)) = self.next_request(tree) {
-            let state = self.peers.get_mut(&peer).expect("a peer was chosen");
-            if state.in_flight.is_empty() {
-                state.busy_since = now;
+        let mut request = |this: &mut Self, id: PeerId, place: Place| {
+            let typical = this.typical();
+            let peer = this.peers.get_mut(&id).expect("a peer was chosen");
+            peer.request(place.block, typical, now);
+            this.wanted.requested(id, place);
+            requests.entry(id).or_default().push(place.block);
+        };
+        let mut exhausted = HashSet::new();
+        for is_inbound in [false, true] {
+            while let Some((id, finish)) = self.next_peer(is_inbound, &exhausted, now) {
+                if is_inbound && self.is_elsewhere(tree) {
+                    break;
+                }
+                match self.next_block(tree, id, finish, now) {
+                    Some(place) => request(self, id, place),
+                    None => {
+                        exhausted.insert(id);
+                    }
+                }
             }
-            state.in_flight.push_back((block, now));
-            self.states.insert(block, State::InFlight(peer));
-            requests.entry(peer).or_default().push(block);
+        }
+        for place in self.late(now) {
+            if let Some(id) = self.other_peer(tree, place.block, now) {
+                self.allowance = self.allowance.saturating_sub(self.wanted.average_bytes());
+                request(self, id, place);
+            }
         }
         requests.into_iter().collect()
     }
 
-    fn average_bytes(&self) -> u64 {
-        (self.average >> AVERAGE_SHIFT).max(1)
+    /// Returns the average size of a block, and the median speed of the peers whose speed is known.
+    fn typical(&self) -> Typical {
+        let mut speeds: Vec<f64> =
+            self.peers.values().filter_map(|peer| peer.line.speed()).collect();
+        speeds.sort_by(f64::total_cmp);
+        let speed = speeds.get(speeds.len() / 2).copied().unwrap_or(SPEED_FIRST);
+        Typical { block_bytes: self.wanted.average_bytes(), speed }
     }
 
-    /// Returns whether memory allows for another block.
-    fn has_room(&self) -> bool {
-        let in_flight: usize = self.peers.values().map(|peer| peer.in_flight.len()).sum();
-        let expected = (in_flight as u64 + 1) * self.average_bytes();
-        self.arrived_bytes + expected <= self.limits.bytes_max
+    /// Returns the peer that can send another block soonest, and in what time, if any may be asked.
+    fn next_peer(
+        &self,
+        is_inbound: bool,
+        exhausted: &HashSet<PeerId>,
+        now: Duration,
+    ) -> Option<(PeerId, Duration)> {
+        let (typical, quarter) = (self.typical(), self.limits.bytes_max / 4);
+        let with_room = self.peers.iter().filter(|(id, peer)| {
+            peer.has.is_inbound == is_inbound
+                && !exhausted.contains(id)
+                && peer.has_room(typical, quarter, now)
+        });
+        let timed = with_room.map(|(id, peer)| (*id, peer.finish(typical)));
+        timed.min_by_key(|(_, finish)| *finish)
     }
 
-    /// Returns the next block to request, and the peer to request it from.
-    fn next_request(&mut self, tree: &Tree) -> Option<(BlockId, PeerId)> {
-        // The block that a reader waits for may always be requested.
-        let has_room = self.has_room();
-        let mut lanes: Vec<usize> = (0..self.lanes.len()).collect();
-        let ahead = |lane: &Lane| lane.next - lane.rest.start;
-        lanes.sort_by_key(|at| (!self.lanes[*at].is_read, ahead(&self.lanes[*at])));
-        for at in lanes {
-            let lane = &self.lanes[at];
-            for index in lane.next..lane.rest.end {
-                let is_first = index == self.lanes[at].rest.start;
-                if !has_room && !is_first {
-                    break;
-                }
-                let block = self.blocks[index];
-                if self.states.contains_key(&block) {
-                    self.lanes[at].next = index + 1;
-                    continue;
-                }
-                let Some(peer) = self.choose(tree, block) else { break };
-                self.lanes[at].next = index + 1;
-                return Some((block, peer));
+    /// Returns the block that a peer is to be asked for, if it can send one in `finish`.
+    fn next_block(
+        &mut self,
+        tree: &Tree,
+        id: PeerId,
+        finish: Duration,
+        now: Duration,
+    ) -> Option<Place> {
+        let before = self.blocks_before(finish, now);
+        let has_room = self.wanted.expected_bytes() <= self.limits.bytes_max;
+        let ahead = (self.limits.bytes_max / self.wanted.average_bytes()) as usize;
+        let peer = &self.peers[&id];
+        self.wanted.choose((before, ahead), has_room, |block| peer.can_send(tree, block))
+    }
+
+    /// Returns how many more blocks faster peers can send in `time`, so that a peer that needs this
+    /// time for one had better be asked for one after these.
+    fn blocks_before(&self, time: Duration, now: Duration) -> usize {
+        let typical = self.typical();
+        let fast = self.peers.values().filter(|peer| !peer.has.is_inbound && !peer.is_quiet(now));
+        let count = |peer: &Peer| {
+            let Some(left) = time.checked_sub(peer.finish(typical)) else { return 0.0 };
+            let speed = peer.line.speed().unwrap_or(typical.speed);
+            left.as_secs_f64() * speed / typical.block_bytes as f64
+        };
+        fast.map(count).sum::<f64>() as usize
+    }
+
+    /// Returns whether outbound peers have the next block of every lane that is not requested.
+    fn is_elsewhere(&self, tree: &Tree) -> bool {
+        let outbound = || self.peers.values().filter(|peer| !peer.has.is_inbound);
+        let mut next = self.wanted.next_of_lanes();
+        next.all(|block| outbound().any(|peer| peer.can_send(tree, block)))
+    }
+
+    /// Returns the blocks that are needed soon, and that all peers that were asked for them keep us
+    /// waiting for.
+    fn late(&mut self, now: Duration) -> Vec<Place> {
+        if self.waiting_bytes() <= WAITING_BYTES {
+            self.waiting_since = None;
+        } else {
+            self.waiting_since.get_or_insert(now);
+        }
+        let waited = self.waiting_since.and_then(|since| now.checked_sub(since + PATIENCE));
+        // Soon nothing else may be asked for.
+        let is_full = self.waiting_bytes() > self.limits.bytes_max / 4 * 3;
+        let mut allowed = self.allowance / self.wanted.average_bytes();
+        let mut late = Vec::new();
+        for needed in self.wanted.needed_soon(LOOKED_AT) {
+            let is_urgent = is_full || needed.is_at_end;
+            let waited = waited.filter(|_| allowed > 0);
+            if (is_urgent || waited.is_some()) && self.is_late(&needed, is_urgent, waited, now) {
+                allowed = allowed.saturating_sub(1);
+                late.push(needed.place);
             }
         }
-        None
+        late
     }
 
-    /// Returns the peer that has `block`, has not refused it, and has the most room for another
-    /// request.
-    fn choose(&self, tree: &Tree, block: BlockId) -> Option<PeerId> {
-        let average = self.average_bytes();
-        let having = self.peers.iter().filter(|(_, peer)| peer.has.has(tree, block));
-        let with_room = having.filter(|(_, peer)| {
-            !peer.refused.contains(&block) && peer.in_flight.len() < peer.in_flight_max(average)
+    /// Returns whether all peers that were asked for a block are late by their own speed or, if it
+    /// is the next of its lane, much slower than another would be. Readers have `waited`.
+    fn is_late(
+        &self,
+        needed: &NeededSoon,
+        is_urgent: bool,
+        waited: Option<Duration>,
+        now: Duration,
+    ) -> bool {
+        let (typical, block) = (self.typical(), needed.place.block);
+        needed.asked.iter().all(|id| {
+            let Some(peer) = self.peers.get(id) else { return true };
+            // A peer with a long round trip is given more time.
+            let patience = peer.line.round_trip() * PATIENCE_ROUND_TRIPS;
+            let is_time = is_urgent || waited.is_some_and(|waited| waited > patience);
+            if is_time && peer.is_late(block, now) {
+                return true;
+            }
+            let Some(left) = peer.time_left(block, typical, now).filter(|_| needed.is_first) else {
+                return false;
+            };
+            let others = self.peers.iter().filter(|(other, _)| *other != id);
+            let outbound = others.filter(|(_, other)| !other.has.is_inbound);
+            let best = outbound.map(|(_, other)| other.finish(typical)).min();
+            best.is_some_and(|best| left > best + EARLIER_BY)
+        })
+    }
+
+    /// Returns another peer to request a block from that was requested already.
+    fn other_peer(&self, tree: &Tree, block: BlockId, now: Duration) -> Option<PeerId> {
+        let typical = self.typical();
+        let others = self.peers.iter().filter(|(_, peer)| {
+            let is_asked = peer.in_flight().any(|asked| asked == block);
+            !is_asked && !peer.is_quiet(now) && peer.can_send(tree, block)
         });
-        let busy = |(_, peer): &(&PeerId, &Peer)| {
-            peer.in_flight.len() * 1024 / peer.in_flight_max(average)
-        };
-        with_room.min_by_key(busy).map(|(id, _)| *id)
+        let best = others.min_by_key(|(_, peer)| (peer.has.is_inbound, peer.finish(typical)));
+        best.map(|(id, _)| *id)
     }
 
     /// Returns the peers to drop, and why.
-    pub fn tick(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Fault)> {
+    pub fn tick(&mut self, now: Duration) -> Vec<(PeerId, Fault)> {
         let mut faults = self.timeouts(now);
-        faults.extend(self.stalling(tree, now));
-        faults.extend(self.slow());
+        faults.extend(self.silent(now));
         let refuses = self.peers.iter().filter(|(_, peer)| peer.refused.len() > REFUSED_MAX);
         faults.extend(refuses.map(|(id, _)| (*id, Fault::Refuses)));
         faults.sort_by_key(|(peer, _)| *peer);
@@ -433,100 +396,27 @@ impl Schedule {
     /// Returns the peers that exceed Core's time limit for one block: a block interval, and half of
     /// one for each other peer that sends blocks.
     fn timeouts(&self, now: Duration) -> Vec<(PeerId, Fault)> {
-        let sending = self.peers.values().filter(|peer| !peer.in_flight.is_empty()).count();
-        let others = sending.saturating_sub(1) as u32;
+        let busy = || self.peers.iter().filter(|(_, peer)| peer.is_busy());
+        let others = busy().count().saturating_sub(1) as u32;
         let limit = self.limits.block_interval + self.limits.block_interval / 2 * others;
-        let late = |peer: &Peer| !peer.in_flight.is_empty() && now > peer.busy_since + limit;
-        let late = self.peers.iter().filter(|(_, peer)| late(peer));
+        let late = busy().filter(|(_, peer)| now > peer.busy_since + limit);
         late.map(|(id, _)| (*id, Fault::BlockTimeout)).collect()
     }
 
-    /// Returns the peers for whose block a lane waits, if another peer has that block too, while
-    /// memory has no room for other blocks or all blocks of the lane are requested. At the end of a
-    /// lane, a peer is tolerated as long as it sends bytes: if our line is slow, other peers would
-    /// be slow, too.
-    fn stalling(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Fault)> {
-        // Blocks that are only requested may still come in time.
-        let is_full = self.arrived_bytes > self.limits.bytes_max / 2;
-        let mut waited_for = Vec::new();
-        for lane in self.lanes.iter().filter(|lane| lane.is_read) {
-            let Some(first) = self.blocks[lane.rest.clone()].first() else { continue };
-            let Some(State::InFlight(by)) = self.states.get(first) else { continue };
-            let is_at_end = lane.next == lane.rest.end;
-            let elsewhere = |(id, peer): (&PeerId, &Peer)| id != by && peer.has.has(tree, *first);
-            if (is_full || is_at_end) && self.peers.iter().any(elsewhere) {
-                waited_for.push(*by);
-            }
-        }
-        let mut faults = Vec::new();
-        for (id, peer) in &mut self.peers {
-            if !waited_for.contains(id) {
-                peer.stalling_since = None;
-                continue;
-            }
-            let since = *peer.stalling_since.get_or_insert(now);
-            let since = if is_full { since } else { since.max(peer.heard.1) };
-            if now > since + self.stalling_timeout {
-                faults.push((*id, Fault::Stalling));
-            }
-        }
-        if !faults.is_empty() {
-            self.stalling_timeout = (self.stalling_timeout * 2).min(STALLING_TIMEOUT_MAX);
-        }
-        faults
-    }
-
-    fn slow(&self) -> Vec<(PeerId, Fault)> {
-        let settled = self.peers.values().filter_map(Peer::settled_speed);
-        let mut speeds: Vec<u64> = settled.collect();
-        if speeds.len() < MEDIAN_PEERS {
+    /// Returns the peers that send nothing of what they were asked for.
+    fn silent(&self, now: Duration) -> Vec<(PeerId, Fault)> {
+        let owing = || self.peers.iter().filter(|(_, peer)| peer.owes());
+        let since = |peer: &Peer| now.saturating_sub(peer.line.progress());
+        // There is nobody to compare a lone peer with.
+        if owing().count() < 2 {
             return Vec::new();
         }
-        speeds.sort_unstable();
-        let median = speeds[speeds.len() / 2];
-        let slow = self.peers.iter().filter_map(|(id, peer)| {
-            let speed = peer.settled_speed().filter(|speed| *speed < median / SLOW_FACTOR)?;
-            Some((*id, Fault::Slow { speed, median }))
+        let are_all = owing().all(|(_, peer)| since(peer) > SILENCE);
+        let factor = if are_all { ALL_SILENT_FACTOR } else { 1 };
+        let silent = owing().filter(|(_, peer)| {
+            let round_trips = peer.line.measured_round_trip() * SILENCE_ROUND_TRIPS;
+            since(peer) > (SILENCE + round_trips) * factor
         });
-        slow.collect()
-    }
-}
-
-impl Has {
-    /// Returns whether the peer has `block`.
-    pub fn has(&self, tree: &Tree, block: BlockId) -> bool {
-        let (height, best) = (tree.node(block).height, tree.node(self.best).height);
-        let is_kept = !self.is_limited || best.saturating_sub(height) < LIMITED_DEPTH;
-        is_kept && tree.ancestor(self.best, height) == Some(block)
-    }
-}
-
-impl Peer {
-    /// Returns the most blocks in flight from the peer, for this average size of a block.
-    fn in_flight_max(&self, average: u64) -> usize {
-        let Some(speed) = self.speed else { return IN_FLIGHT_FIRST };
-        let blocks = speed.saturating_mul(IN_FLIGHT_TIME.as_secs()) / average;
-        (blocks as usize).clamp(IN_FLIGHT_MIN, IN_FLIGHT_MAX)
-    }
-
-    /// Records the arrival of bytes that were requested at `asked`.
-    fn measure(&mut self, bytes: u64, asked: Duration, now: Duration) {
-        let begun = self.busy_since.max(asked);
-        self.busy_since = now;
-        self.measured.0 += bytes;
-        self.measured.1 += now.saturating_sub(begun);
-        let (bytes, time) = self.measured;
-        let millis = time.as_millis() as u64;
-        if time >= SPEED_TIME || (!self.is_settled && time >= SPEED_TIME_FIRST) {
-            self.speed = Some(bytes * 1000 / millis);
-        }
-        if time >= SPEED_TIME {
-            self.is_settled = true;
-            self.measured = (bytes / 2, time / 2);
-        }
-    }
-
-    fn settled_speed(&self) -> Option<u64> {
-        self.speed.filter(|_| self.is_settled)
+        silent.map(|(id, peer)| (*id, Fault::Silent(since(peer)))).collect()
     }
 }

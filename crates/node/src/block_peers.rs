@@ -42,8 +42,8 @@ pub trait BlockPeers: Send + Sync {
     /// `work` or the thread that talks to peers panics.
     fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut());
 
-    /// Takes the blocks that have arrived and that no thread has taken.
-    fn take_left(&self) -> Vec<(BlockId, BlockBytes)>;
+    /// Takes a block that has arrived and that no thread has taken, if there is one.
+    fn take_left(&self) -> Option<(BlockId, BlockBytes)>;
 
     /// Sets the height of the tip that peers are told when they connect.
     fn set_height(&self, height: u32);

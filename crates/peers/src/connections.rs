@@ -21,6 +21,7 @@ use apus_wire::message::{Command, Services};
 use crossbeam_channel::{Receiver, select};
 
 use super::dialer::{Dialer, FailedManual};
+use super::early::MEMORY_BYTES_MAX;
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
 use super::random::random;
@@ -52,6 +53,8 @@ const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
 pub(super) struct Connections {
     manager: PeerManager,
     links: BTreeMap<PeerId, Link>,
+    /// Bytes of messages that are not blocks: only blocks count as progress.
+    other_bytes: BTreeMap<PeerId, u64>,
     dialer: Dialer,
     feed: Arc<Feed>,
     events: Receiver<Event>,
@@ -103,6 +106,7 @@ impl Connections {
         Self {
             manager,
             links: BTreeMap::new(),
+            other_bytes: BTreeMap::new(),
             dialer,
             feed,
             events: ears.events,
@@ -177,7 +181,12 @@ impl Connections {
         let mut actions = Vec::new();
         let now = self.now();
         for (id, link) in &self.links {
-            self.manager.schedule().heard(*id, link.received_bytes(), now);
+            let others = self.other_bytes.get(id).copied().unwrap_or(0);
+            let blocks = link.received_bytes().saturating_sub(others);
+            self.manager.schedule().heard(*id, blocks, now);
+        }
+        if self.feed.is_memory_alone() {
+            self.manager.schedule().set_bytes_max(MEMORY_BYTES_MAX);
         }
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);
@@ -244,6 +253,9 @@ impl Connections {
                     return;
                 }
                 self.traffic.add(bytes.len() as u64);
+                if command != Command::BLOCK {
+                    *self.other_bytes.entry(from).or_default() += bytes.len() as u64;
+                }
                 let mut actions = Vec::new();
                 let content = &bytes[payload.clone()];
                 self.manager.received(from, command, content, chain, now, &mut actions);
@@ -366,6 +378,7 @@ impl Connections {
         if self.links.remove(&id).is_none() {
             return;
         }
+        self.other_bytes.remove(&id);
         let name = self.dialer.name_of(id);
         let what = if was_dropped { "Dropped" } else { "Lost" };
         observer.note(&format!("{what} peer {name}: {why}"));

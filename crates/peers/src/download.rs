@@ -104,17 +104,16 @@ pub fn store_left(node: &mut Node) -> Result<(), StoreError> {
 /// The disk fails.
 pub fn store_left_from(node: &mut Node, from: u32) -> Result<(), StoreError> {
     let Some(peers) = node.peers.clone() else { return Ok(()) };
-    let mut left = peers.take_left();
-    left.retain(|(id, _)| node.tree.node(*id).height >= from);
-    if left.is_empty() {
-        return Ok(());
-    }
     let (shared, ledger) = node.split();
-    for (id, bytes) in left {
+    let mut has_stored = false;
+    while let Some((id, bytes)) = peers.take_left() {
         let step = Step { id, place: Place::Peers, weight: 0 };
-        if let Ok(block) = check_bytes(shared.tree, step, History::New, bytes) {
+        if shared.tree.node(id).height >= from
+            && let Ok(block) = check_bytes(shared.tree, step, History::New, bytes)
+        {
             ledger.store_block(&shared, id, block.view())?;
+            has_stored = true;
         }
     }
-    ledger.write_index(shared.files, shared.tree)
+    if has_stored { ledger.write_index(shared.files, shared.tree) } else { Ok(()) }
 }

@@ -1,6 +1,7 @@
 //! Hands blocks from peers to the threads that wait for them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,8 @@ use apus_node::block_peers::Wanted;
 use apus_node::fault::Fault;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
+
+use super::early::{EarlyBlocks, Held};
 
 /// How often a thread that waits for a block checks whether it must end.
 const WAIT: Duration = Duration::from_millis(50);
@@ -37,10 +40,9 @@ pub struct Feed {
     wake: Sender<()>,
 }
 
-#[derive(Default)]
 struct State {
     wanted: Wanted,
-    blocks: HashMap<BlockId, (PeerId, BlockBytes)>,
+    blocks: EarlyBlocks,
     /// Blocks that have arrived and that no thread waits for, in order of arrival.
     order: VecDeque<BlockId>,
     /// Blocks that threads wait for.
@@ -81,9 +83,20 @@ impl State {
 
 impl Feed {
     /// Creates a feed without blocks. A message to `wake` makes the thread that talks to peers read
-    /// the notes.
-    pub fn new(wake: Sender<()>) -> Self {
-        Self { state: Mutex::default(), arrived: Condvar::new(), wake }
+    /// the notes. More than `memory_max` bytes of blocks are kept in a file next to `path`.
+    pub fn new(wake: Sender<()>, path: PathBuf, memory_max: u64) -> Self {
+        let blocks = EarlyBlocks::new(path, memory_max);
+        let state = Mutex::new(State {
+            wanted: Wanted::default(),
+            blocks,
+            order: VecDeque::new(),
+            awaited: HashSet::new(),
+            senders: HashMap::new(),
+            notes: Vec::new(),
+            gone: HashSet::new(),
+            talk: Talk::default(),
+        });
+        Self { state, arrived: Condvar::new(), wake }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -98,7 +111,14 @@ impl Feed {
 
     /// Replaces the wanted blocks, and drops all blocks and notes.
     pub(super) fn begin(&self, wanted: Wanted) {
-        *self.state() = State { wanted, ..State::default() };
+        let mut state = self.state();
+        state.blocks.clear();
+        state.order.clear();
+        state.awaited.clear();
+        state.senders.clear();
+        state.notes.clear();
+        state.gone.clear();
+        (state.wanted, state.talk) = (wanted, Talk::GoesOn);
     }
 
     /// Wakes the thread that talks to peers.
@@ -120,12 +140,22 @@ impl Feed {
 
     /// Hands over a block that a peer has sent.
     pub(super) fn arrive(&self, id: BlockId, from: PeerId, bytes: BlockBytes) {
+        // The lock is free while the file is written.
+        let file = {
+            let state = self.state();
+            let is_awaited = state.awaited.contains(&id);
+            state.blocks.file_for(bytes.len()).filter(|_| !is_awaited)
+        };
+        let written = file.map(|file| {
+            let offset = file.append(&bytes);
+            (file, offset)
+        });
         let mut state = self.state();
         if !state.awaited.contains(&id) {
             state.order.push_back(id);
         }
         state.gone.remove(&id);
-        state.blocks.insert(id, (from, bytes));
+        state.blocks.insert(id, from, bytes, written);
         self.arrived.notify_all();
     }
 
@@ -135,9 +165,20 @@ impl Feed {
         self.arrived.notify_all();
     }
 
-    /// Returns the blocks that have arrived and that no thread has taken, and removes them.
-    pub fn left(&self) -> Vec<(BlockId, BlockBytes)> {
-        self.state().blocks.drain().map(|(id, (_, bytes))| (id, bytes)).collect()
+    /// Takes a block that has arrived and that no thread has taken.
+    pub fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
+        loop {
+            let (id, held) = self.state().blocks.pop()?;
+            // A block that cannot be read is requested again.
+            if let Ok(bytes) = held.read() {
+                return Some((id, bytes));
+            }
+        }
+    }
+
+    /// Returns whether blocks that memory has no room for cannot be kept on disk.
+    pub(super) fn is_memory_alone(&self) -> bool {
+        self.state().blocks.has_failed()
     }
 
     /// Waits for the block of `step`, and takes it.
@@ -152,9 +193,9 @@ impl Feed {
         let mut state = self.state();
         let mut is_noted = false;
         let result = loop {
-            if let Some((from, bytes)) = state.blocks.remove(&id) {
+            if let Some((from, held)) = state.blocks.remove(id) {
                 state.senders.insert(id, from);
-                break Ok(bytes);
+                break Ok(held);
             }
             if halt.load(Relaxed) || state.is_over() {
                 break Err(Fault::Stopped);
@@ -176,7 +217,8 @@ impl Feed {
         if result.is_ok() {
             state.awaited.remove(&id);
         }
-        result
+        drop(state);
+        result.and_then(|held: Held| held.read().map_err(Fault::Store))
     }
 
     /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.
@@ -253,7 +295,8 @@ mod tests {
         let lanes = std::iter::once(0..1).collect();
         let wanted = Wanted { blocks: Arc::new([id]), lanes, ..Wanted::default() };
         let (wake, wakes) = bounded(1);
-        let feed = Feed::new(wake);
+        let dir = tempfile::tempdir().unwrap();
+        let feed = Feed::new(wake, dir.path().join("early"), 1 << 20);
         let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
         feed.begin(wanted.clone());
         assert_eq!(feed.next(&halt), None);
@@ -266,7 +309,7 @@ mod tests {
         feed.gone(id);
         feed.begin(wanted);
         assert!(feed.take_notes().is_empty(), "a lane was another one then");
-        assert!(feed.left().is_empty());
+        assert!(feed.take_left().is_none());
         // No peer has the block, and a thread that waits for it ends when it must stop.
         assert!(wakes.try_recv().is_ok(), "a note wakes the thread that talks to peers");
         let fetched = std::thread::scope(|scope| {

@@ -18,6 +18,7 @@
 //! | `dialer` | chooses the peers to connect to, and keeps the address book |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
 //! | `route` | connects to a host, directly or through a proxy |
+//! | `early` | keeps blocks that arrive early, in memory and on disk |
 //! | `feed` | hands blocks to the threads that wait for them |
 //! | `headers` | requests headers between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
@@ -27,6 +28,7 @@
 mod connections;
 mod dialer;
 mod download;
+mod early;
 mod feed;
 mod headers;
 mod limiter;
@@ -67,17 +69,22 @@ pub use self::sample::learn_sizes;
 
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
+use self::early::MEMORY_BYTES_MAX;
 use self::feed::Feed;
 use self::limiter::Limiter;
 use self::link::Dialing;
 use self::report::Traffic;
 use self::route::{Routes, system_resolver};
 
-/// The most bytes of blocks that have arrived and wait to be taken, together with those requested.
+/// The most bytes of blocks that have arrived and wait to be taken, together with those requested:
+/// what ten unequal peers need at 1 Gbit/s. Those beyond [`MEMORY_BYTES_MAX`] are on disk. Where
+/// old blocks are deleted, that is the bound: the disk may be small.
 ///
 /// Besides these, [`EVENTS_MAX`] messages may wait to be handled, and one for each connection, of
 /// at most 4 MB each.
-const WAITING_BYTES_MAX: u64 = 128 << 20;
+const WAITING_BYTES_MAX: u64 = 1 << 30;
+/// The file for those that memory has no room for. It has no name while it exists.
+const EARLY_FILE: &str = "apus-early-blocks";
 /// The most events of connections, such as messages, that wait to be handled.
 const EVENTS_MAX: usize = 16;
 
@@ -133,11 +140,15 @@ impl Peers {
         let manager = PeerManager::new(Settings {
             needs: NEEDED,
             limits: Limits {
-                bytes_max: WAITING_BYTES_MAX,
+                bytes_max: match options.prune {
+                    None => WAITING_BYTES_MAX,
+                    Some(_) => MEMORY_BYTES_MAX,
+                },
                 block_interval: Duration::from_secs(network.pow_target_spacing.into()),
             },
         });
-        let feed = Arc::new(Feed::new(wake));
+        let early = options.network_dir().join(EARLY_FILE);
+        let feed = Arc::new(Feed::new(wake, early, MEMORY_BYTES_MAX));
         let traffic = Arc::new(Traffic::default());
         let ears = Ears { events: heard, wakes };
         let height = Arc::new(AtomicU32::new(height));
@@ -233,8 +244,8 @@ impl BlockPeers for Peers {
         });
     }
 
-    fn take_left(&self) -> Vec<(BlockId, BlockBytes)> {
-        self.feed.left()
+    fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
+        self.feed.take_left()
     }
 
     fn set_height(&self, height: u32) {

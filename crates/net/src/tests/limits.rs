@@ -25,12 +25,18 @@ fn schedule(count: u32, bytes_max: u64) -> (Schedule, Tree, Arc<[BlockId]>) {
     let block_interval = Duration::from_secs(600);
     let mut schedule = Schedule::new(Limits { bytes_max, block_interval });
     schedule.set_peer(PEER, has(&plan));
+    // Blocks are small, so that many of them are requested at a time.
+    for _ in 0..200 {
+        schedule.want(Arc::clone(&plan), once(0..1));
+        assert_eq!(requests(&mut schedule, &tree), [(PEER, vec![plan[0]])]);
+        assert_eq!(schedule.arrived(PEER, plan[0], 100, Duration::ZERO), Arrival::Wanted);
+    }
     (schedule, tree, plan)
 }
 
 /// Returns what a peer has that has the whole plan.
 fn has(plan: &[BlockId]) -> Has {
-    Has { best: plan[plan.len() - 1], is_limited: false }
+    Has { best: plan[plan.len() - 1], is_limited: false, is_inbound: false }
 }
 
 /// Returns the blocks to request from each peer, in the order of the plan.

@@ -536,8 +536,8 @@ mod tests {
             work();
         }
 
-        fn take_left(&self) -> Vec<(BlockId, BlockBytes)> {
-            Vec::new()
+        fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
+            None
         }
 
         fn set_height(&self, _: u32) {}

@@ -1,0 +1,113 @@
+//! What is known about the line of a peer: its speed, its round trip, and since when it is silent.
+
+use std::time::Duration;
+
+/// How far the measurement of the speed looks back, in time during which the peer was sending.
+const LOOK_BACK: Duration = Duration::from_secs(3);
+/// How long a peer is measured before its speed is known.
+const SPEED_TIME: Duration = Duration::from_millis(100);
+/// How long a peer is measured before its speed is remembered.
+const SETTLED_TIME: Duration = Duration::from_secs(3);
+/// The round trip that is assumed before it was measured.
+const ROUND_TRIP_FIRST: Duration = Duration::from_millis(200);
+/// A peer is quiet if nothing has come for this long, and for a number of round trips.
+const QUIET: Duration = Duration::from_secs(1);
+const QUIET_ROUND_TRIPS: u32 = 3;
+
+/// The line of a peer.
+#[derive(Default)]
+pub struct Line {
+    /// Bytes of blocks that have come in all, complete or not.
+    bytes: u64,
+    /// Bytes of the blocks that are complete.
+    complete: u64,
+    /// Bytes that came and the time that they took, of complete blocks.
+    measured: (u64, Duration),
+    /// Since when bytes have come of the block that is not complete.
+    flows_since: Option<Duration>,
+    /// When an idle peer was asked, until its first byte.
+    asked: Option<Duration>,
+    /// When a byte came, or the peer was asked while it was idle.
+    progress: Duration,
+    now: Duration,
+    round_trip: Option<Duration>,
+    is_settled: bool,
+}
+
+impl Line {
+    /// Records a request to a peer that had nothing to send.
+    pub fn begin(&mut self, now: Duration) {
+        (self.asked, self.progress, self.now) = (Some(now), now, now);
+        self.flows_since = None;
+    }
+
+    /// Records how many bytes of blocks have come in all.
+    pub fn heard(&mut self, bytes: u64, now: Duration) {
+        self.now = now;
+        if bytes <= self.bytes {
+            return;
+        }
+        (self.bytes, self.progress) = (bytes, now);
+        if let Some(asked) = self.asked.take() {
+            let sample = now.saturating_sub(asked);
+            let known = self.round_trip.unwrap_or(sample);
+            self.round_trip = Some((known * 7 + sample) / 8);
+            self.flows_since = Some(now);
+        }
+    }
+
+    /// Records that a block is complete. `has_more` says whether others follow.
+    pub fn arrived(&mut self, bytes: u64, has_more: bool, now: Duration) {
+        self.complete += bytes;
+        self.heard(self.bytes.max(self.complete), now);
+        self.progress = now;
+        // The first bytes may have come together with the last.
+        let since = self.flows_since.unwrap_or(now);
+        self.measured.0 += bytes;
+        self.measured.1 += now.saturating_sub(since);
+        self.is_settled |= self.measured.1 >= SETTLED_TIME;
+        if self.measured.1 > LOOK_BACK {
+            self.measured = (self.measured.0 / 2, self.measured.1 / 2);
+        }
+        self.flows_since = has_more.then_some(now);
+    }
+
+    /// Returns the bytes that have come of blocks that are not complete.
+    pub fn partial(&self) -> u64 {
+        self.bytes.saturating_sub(self.complete)
+    }
+
+    /// Returns the bytes a second that come, if that is known.
+    pub fn speed(&self) -> Option<f64> {
+        let flowing =
+            self.flows_since.map_or(Duration::ZERO, |since| self.now.saturating_sub(since));
+        let time = self.measured.1 + flowing;
+        let bytes = self.measured.0 + self.partial();
+        (time >= SPEED_TIME && bytes > 0).then(|| bytes as f64 / time.as_secs_f64())
+    }
+
+    /// Returns the bytes a second, if they were measured for long enough to be remembered.
+    pub fn settled_speed(&self) -> Option<u64> {
+        self.speed().filter(|_| self.is_settled).map(|speed| speed as u64)
+    }
+
+    /// Returns the time from a request to the first byte.
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or(ROUND_TRIP_FIRST)
+    }
+
+    /// Returns when a byte came, or the peer was asked while it was idle.
+    pub fn progress(&self) -> Duration {
+        self.progress
+    }
+
+    /// Returns whether nothing has come for a while.
+    pub fn is_quiet(&self, now: Duration) -> bool {
+        now > self.progress + QUIET + self.round_trip() * QUIET_ROUND_TRIPS
+    }
+
+    /// Returns the same, or nothing before it was measured.
+    pub fn measured_round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or(Duration::ZERO)
+    }
+}

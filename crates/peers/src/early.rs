@@ -1,0 +1,172 @@
+//! Blocks that have arrived and that no thread has taken: in memory and, beyond that, in a file
+//! without a name, which is gone with the process.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use apus_chain::BlockId;
+use apus_disk::{SpillFile, StoreError};
+use apus_net::PeerId;
+use apus_node::sources::BlockBytes;
+
+/// The most bytes of these blocks that are kept in memory.
+pub(super) const MEMORY_BYTES_MAX: u64 = 128 << 20;
+
+/// Blocks that have arrived.
+pub(super) struct EarlyBlocks {
+    blocks: HashMap<BlockId, (PeerId, Held)>,
+    memory: u64,
+    memory_max: u64,
+    file: Arc<SpillFile>,
+    path: PathBuf,
+    /// Whether the file could not be written, so that all later blocks stay in memory.
+    has_failed: bool,
+}
+
+/// Where a block is.
+pub(super) enum Held {
+    Memory(BlockBytes),
+    File { file: Arc<SpillFile>, offset: u64, len: usize },
+}
+
+impl EarlyBlocks {
+    /// Returns no blocks. The file is made next to `path` once it is needed.
+    pub fn new(path: PathBuf, memory_max: u64) -> Self {
+        let file = Arc::new(SpillFile::unlinked(&path, ".tmp"));
+        Self { blocks: HashMap::new(), memory: 0, memory_max, file, path, has_failed: false }
+    }
+
+    /// Drops all blocks, and the file.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.memory = 0;
+        self.file = Arc::new(SpillFile::unlinked(&self.path, ".tmp"));
+    }
+
+    /// Returns whether the file could not be written.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Returns the file to write a block of `len` bytes to; `None` if memory has room for it.
+    pub fn file_for(&self, len: usize) -> Option<Arc<SpillFile>> {
+        let is_full = self.memory + len as u64 > self.memory_max;
+        (is_full && !self.has_failed).then(|| Arc::clone(&self.file))
+    }
+
+    /// Adds a block. `written` says whether the file took it, and at which offset.
+    pub fn insert(
+        &mut self,
+        id: BlockId,
+        from: PeerId,
+        bytes: BlockBytes,
+        written: Option<(Arc<SpillFile>, Result<u64, StoreError>)>,
+    ) {
+        let held = match written {
+            Some((file, Ok(offset))) => Held::File { file, offset, len: bytes.len() },
+            None => Held::Memory(bytes),
+            Some((file, Err(error))) => {
+                tracing::warn!(
+                    "cannot keep blocks that arrive early in {}: {error}",
+                    file.path().display()
+                );
+                self.has_failed = true;
+                Held::Memory(bytes)
+            }
+        };
+        if let Held::Memory(bytes) = &held {
+            self.memory += bytes.len() as u64;
+        }
+        if let Some((_, replaced)) = self.blocks.insert(id, (from, held)) {
+            self.forget(&replaced);
+        }
+    }
+
+    /// Takes a block.
+    pub fn remove(&mut self, id: BlockId) -> Option<(PeerId, Held)> {
+        let (from, held) = self.blocks.remove(&id)?;
+        self.forget(&held);
+        Some((from, held))
+    }
+
+    /// Takes any block.
+    pub fn pop(&mut self) -> Option<(BlockId, Held)> {
+        let id = *self.blocks.keys().next()?;
+        self.remove(id).map(|(_, held)| (id, held))
+    }
+
+    fn forget(&mut self, held: &Held) {
+        if let Held::Memory(bytes) = held {
+            self.memory -= bytes.len() as u64;
+        }
+    }
+}
+
+impl Held {
+    /// Returns the bytes of the block, and frees their place in the file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(self) -> Result<BlockBytes, StoreError> {
+        match self {
+            Self::Memory(bytes) => Ok(bytes),
+            Self::File { file, offset, len } => {
+                let mut bytes = Vec::with_capacity(len);
+                file.read(offset, len, &mut bytes)?;
+                // Space that the file system cannot free is freed at the end.
+                let _ = file.punch_hole(offset, len as u64);
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_chain::Tree;
+    use apus_wire::{BlockView, Chain, Network, genesis_block};
+
+    use super::*;
+
+    /// Returns the id of a genesis block, as a tree gives it.
+    fn id() -> BlockId {
+        let network = Network::new(Chain::Regtest);
+        let bytes = genesis_block(&network);
+        Tree::new(network, *BlockView::parse(&bytes).unwrap().header()).genesis()
+    }
+
+    fn add(blocks: &mut EarlyBlocks, bytes: Vec<u8>) {
+        let file = blocks.file_for(bytes.len());
+        let written = file.map(|file| (Arc::clone(&file), file.append(&bytes)));
+        blocks.insert(id(), PeerId(1), bytes, written);
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_is_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10);
+        add(&mut blocks, vec![1; 8]);
+        let (_, held) = blocks.remove(id()).unwrap();
+        assert!(matches!(held, Held::Memory(_)));
+        add(&mut blocks, vec![2; 11]);
+        let (_, held) = blocks.remove(id()).unwrap();
+        assert!(matches!(held, Held::File { .. }));
+        assert_eq!(held.read().unwrap(), [2; 11]);
+        assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "it has no name");
+        // The same block again replaces the first.
+        add(&mut blocks, vec![3; 9]);
+        add(&mut blocks, vec![4; 9]);
+        assert_eq!(blocks.pop().unwrap().1.read().unwrap(), [4; 9]);
+        assert!(blocks.pop().is_none() && blocks.memory == 0);
+    }
+
+    #[test]
+    fn where_no_file_can_be_written_blocks_stay_in_memory() {
+        let mut blocks = EarlyBlocks::new(PathBuf::from("/proc/none/early"), 10);
+        add(&mut blocks, vec![1; 20]);
+        assert!(blocks.has_failed());
+        assert_eq!(blocks.pop().unwrap().1.read().unwrap(), [1; 20]);
+        assert!(blocks.file_for(20).is_none(), "it is not tried again");
+    }
+}
