@@ -12,7 +12,7 @@ use crate::process::Programs;
 use crate::report::Report;
 use crate::{
     Result, cache, chain, curve, export, growth, inputs, join, kernels, prune, snapshot, survivors,
-    trials,
+    trials, world,
 };
 
 /// Measure Apus and the programs that it is compared with; write tables, JSON and plots.
@@ -132,6 +132,12 @@ enum Command {
         /// MB of blocks of each chain
         #[arg(long, value_name = "MB")]
         size: Option<u64>,
+    },
+    /// Simulated peers in virtual time: the share of what they can send that arrives
+    World {
+        /// Number of random worlds
+        #[arg(long, default_value_t = world::RANDOM, value_name = "N")]
+        random: u64,
     },
     /// Random trials with kills, full disks, flipped bits or truncated files; exit status 1 if
     /// anything committed was lost or silently wrong
@@ -318,6 +324,7 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::Snapshot { size, coins, bitcoind } => common.snapshots(size, coins, bitcoind),
         Command::Export { size } => common.exports(size),
+        Command::World { random } => common.finish(world::run(random)?),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
             let size = trials::Size { time, tries, seed, chain };

@@ -31,6 +31,9 @@ pub mod snapshot;
 /// Tables for analysis, in each format.
 pub mod export;
 
+/// Simulated peers, and the share of what they can send that arrives.
+pub mod world;
+
 /// Random trials: kills, full disks and damaged files.
 pub mod trials;
 

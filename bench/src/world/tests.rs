@@ -1,0 +1,75 @@
+//! Worlds in which the download must run at what the peers can send.
+
+use super::{METHODS, Outcome, run_world, worlds};
+
+/// Runs named worlds with every method, and checks what comes out.
+fn check(wanted: &str, right: impl Fn(&Outcome) -> bool) {
+    for (name, method) in METHODS {
+        let mut specs = worlds::named(method);
+        specs.retain(|spec| spec.name.contains(wanted));
+        assert!(!specs.is_empty(), "no world is called {wanted}");
+        for spec in specs {
+            let outcome = run_world(&spec);
+            let share = outcome.share();
+            assert!(right(&outcome), "{}, {name}: {share:.3}, {outcome:?}", spec.name);
+        }
+    }
+}
+
+/// Returns whether at least this percentage of what was possible arrived.
+fn has(outcome: &Outcome, percent: u64) -> bool {
+    outcome.share() * 100.0 >= percent as f64
+}
+
+#[test]
+fn equal_and_unequal_peers_send_what_they_can() {
+    check("Mbit/s, 1", |outcome| has(outcome, 95) && outcome.honest_dropped == 0);
+    check("Mbit/s, 300", |outcome| has(outcome, 95) && outcome.honest_dropped == 0);
+    check("mixed", |outcome| has(outcome, 95) && outcome.honest_dropped == 0);
+}
+
+#[test]
+fn a_silent_peer_costs_little_however_fast_it_was() {
+    let right = |outcome: &Outcome| {
+        has(outcome, 95) && outcome.longest_gap.as_secs() < 10 && outcome.honest_dropped == 0
+    };
+    check("goes silent", right);
+    check("never answer", right);
+    check("junk", right);
+}
+
+#[test]
+fn silent_inbound_peers_cost_nothing() {
+    check("inbound", |outcome| has(outcome, 98) && outcome.longest_gap.as_secs() < 3);
+}
+
+#[test]
+fn slow_lines_with_outages_are_no_reason_to_drop_peers() {
+    check("Tor", |outcome| has(outcome, 90) && outcome.honest_dropped <= 10);
+}
+
+#[test]
+fn known_headers_put_off_the_download_by_seconds() {
+    check("known headers", |outcome| has(outcome, 95) && outcome.headers.as_secs() < 60);
+}
+
+#[test]
+fn hundreds_of_random_worlds_run_at_what_the_peers_can_send() {
+    let mut shares: Vec<(f64, u64)> = (0..200)
+        .map(|seed| {
+            let outcome = run_world(&worlds::random(seed));
+            assert_eq!(outcome.honest_dropped, 0, "seed {seed}: {outcome:?}");
+            (outcome.share(), seed)
+        })
+        .collect();
+    shares.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(shares[0].0 > 0.75, "the worst: {:?}", shares[0]);
+    assert!(shares[20].0 > 0.9, "the worst tenth: {:?}", shares[20]);
+}
+
+#[test]
+fn a_seed_gives_the_same_run() {
+    let [one, two] = [7, 7].map(|seed| format!("{:?}", run_world(&worlds::random(seed))));
+    assert_eq!(one, two);
+    assert_ne!(one, format!("{:?}", run_world(&worlds::random(8))));
+}

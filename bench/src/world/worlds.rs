@@ -1,0 +1,138 @@
+use std::time::Duration;
+
+use apus_testchain::Rng;
+
+use super::spec::{Behaviour, Method, Outages, PeerSpec, WorldSpec};
+
+/// Bytes of a block of today's mainnet.
+const BLOCK_BYTES: u64 = 1_700_000;
+/// Bytes a second that are validated: more than any line here carries.
+const VALIDATION: u64 = 400_000_000;
+/// 1 Gbit/s.
+const DOWNLINK: u64 = 125_000_000;
+
+fn world(name: &'static str, method: Method, peers: Vec<PeerSpec>, seconds: u64) -> WorldSpec {
+    WorldSpec {
+        name,
+        seed: 1,
+        downlink: DOWNLINK,
+        validation: VALIDATION,
+        block_bytes: BLOCK_BYTES,
+        method,
+        peers,
+        time: Duration::from_secs(seconds),
+    }
+}
+
+/// Returns the bytes a second of a line of this many Mbit/s.
+fn mbit(megabits: u64) -> u64 {
+    megabits * 1_000_000 / 8
+}
+
+fn with(behaviour: Behaviour, from: u64, peer: PeerSpec) -> PeerSpec {
+    PeerSpec { behaviour, from: Duration::from_secs(from), ..peer }
+}
+
+/// Returns the named worlds, for one method.
+pub fn named(method: Method) -> Vec<WorldSpec> {
+    let honest = PeerSpec::honest;
+    let ten = |rate: u64, millis| vec![honest(rate, millis); 10];
+    let and = |mut peers: Vec<PeerSpec>, others: Vec<PeerSpec>| {
+        peers.extend(others);
+        peers
+    };
+    let mixed_rates = [1.6, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 31.4];
+    let mixed = mixed_rates.map(|megabytes: f64| honest((megabytes * 1e6) as u64, 150)).to_vec();
+    let slow_and_fast = |fast: u64| {
+        let silent = with(Behaviour::SilentAfter(fast * 20), 0, honest(fast, 50));
+        and(vec![honest(2_500_000, 80); 9], vec![silent])
+    };
+    let silent = |from| with(Behaviour::SilentAfter(0), from, honest(mbit(100), 100));
+    let inbound = PeerSpec { inbound: true, ..silent(5) };
+    let outages = Some(Outages { every: Duration::from_secs(20), lasts: Duration::from_secs(10) });
+    let tor = PeerSpec { outages, ..honest(300_000, 600) };
+    let drips = with(Behaviour::DripsHeaders, 0, honest(mbit(100), 100));
+    let closes = with(Behaviour::ClosesAfter(100_000_000), 0, honest(mbit(100), 100));
+    let name_and_peers: Vec<(&str, Vec<PeerSpec>, u64)> = vec![
+        ("10 × 20 Mbit/s, 100 ms", ten(mbit(20), 100), 60),
+        ("10 × 20 Mbit/s, 300 ms", ten(mbit(20), 300), 60),
+        ("10 × 100 Mbit/s, 150 ms", ten(mbit(100), 150), 60),
+        (
+            "9 × 100 and 1 × 16 Mbit/s, 150 ms",
+            and(vec![honest(mbit(100), 150); 9], vec![honest(mbit(16), 150)]),
+            60,
+        ),
+        ("mixed, 1.6 to 31 MB/s, 150 ms", mixed, 60),
+        ("9 × 2.5 MB/s, and 50 MB/s that goes silent", slow_and_fast(50_000_000), 120),
+        ("9 × 2.5 MB/s, and 100 MB/s that goes silent", slow_and_fast(100_000_000), 120),
+        (
+            "7 × 50 Mbit/s, three newcomers that never answer",
+            and(vec![honest(mbit(50), 100); 7], vec![silent(20); 3]),
+            120,
+        ),
+        (
+            "5 × 50 Mbit/s, 100 silent inbound peers",
+            and(vec![honest(mbit(50), 100); 5], vec![inbound; 100]),
+            120,
+        ),
+        ("10 Tor-like peers, 200 KB/s on average", vec![tor; 10], 40 * 60),
+        (
+            "9 × 50 Mbit/s, and known headers every 4.9 s",
+            and(vec![honest(mbit(50), 100); 9], vec![drips]),
+            30,
+        ),
+        ("10 × 100 Mbit/s that close after 100 MB", vec![closes; 10], 60),
+        (
+            "9 × 50 Mbit/s, and one that sends junk",
+            and(vec![honest(mbit(50), 100); 9], vec![with(Behaviour::Junk, 0, honest(8_000, 100))]),
+            60,
+        ),
+    ];
+    name_and_peers.into_iter().map(|(name, peers, time)| world(name, method, peers, time)).collect()
+}
+
+/// Returns a random world: 3 to 10 outbound peers of very different speed, some of which stall,
+/// close or go silent, and sometimes inbound ones.
+pub fn random(seed: u64) -> WorldSpec {
+    let mut rng = Rng::new(seed, 7);
+    let method = [Method::InOrder, Method::Join, Method::SwiftSync][rng.below(3) as usize];
+    let count = rng.between(3, 10);
+    let mut peers: Vec<PeerSpec> = Vec::new();
+    for number in 0..count {
+        // From 0.1 to 50 MB/s, each octave as likely as the others.
+        let rate = (100_000.0 * 500f64.powf(rng.below(1000) as f64 / 1000.0)) as u64;
+        let mut peer = PeerSpec::honest(rate, rng.between(10, 400));
+        let lasts = Duration::from_millis(rng.between(200, 5_000));
+        peer.outages = rng
+            .percent(25)
+            .then(|| Outages { every: Duration::from_secs(rng.between(5, 40)), lasts });
+        peer.behaviour = match rng.below(100) {
+            // At least one peer sends.
+            _ if number == 0 => Behaviour::Honest,
+            0..10 => Behaviour::SilentAfter(rng.below(rate * 20)),
+            10..15 => Behaviour::ClosesAfter(rate * rng.between(5, 30)),
+            15..20 => Behaviour::Junk,
+            _ => Behaviour::Honest,
+        };
+        peer.from = Duration::from_secs(if rng.percent(70) { 0 } else { rng.below(20) });
+        if number == 0 {
+            peer.from = Duration::ZERO;
+        }
+        peers.push(peer);
+    }
+    if rng.percent(20) {
+        let silent = PeerSpec {
+            inbound: true,
+            behaviour: Behaviour::SilentAfter(0),
+            ..PeerSpec::honest(1_000_000, 100)
+        };
+        peers.extend(vec![silent; rng.between(1, 30) as usize]);
+    }
+    WorldSpec {
+        name: "random",
+        seed,
+        block_bytes: [300_000, 1_000_000, BLOCK_BYTES][rng.below(3) as usize],
+        peers,
+        ..world("random", method, Vec::new(), 60)
+    }
+}
