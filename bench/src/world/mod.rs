@@ -1,6 +1,6 @@
 //! Simulated peers in virtual time, without sockets, threads or sleeps. They drive the code that
-//! the program runs ([`apus_net::PeerManager`] with its schedule), and blocks are taken at the speed
-//! of validation. The same seed gives the same run.
+//! the program runs ([`apus_net::PeerManager`] with its schedule), and blocks are taken at the
+//! speed of validation. The same seed gives the same run.
 //!
 //! Data flows as in a fluid: a requested block begins to arrive after one round trip, and flows at
 //! the rate that slow start, the peer's line and its share of our line allow. Packets, queues and
@@ -27,7 +27,7 @@ mod worlds;
 mod tests;
 
 use self::outcome::Outcome;
-use self::run::run as run_world;
+use self::run::{follow, run as run_world};
 use self::spec::{Method, WorldSpec};
 use crate::Result;
 use crate::report::{Cell, Report, Table};
@@ -35,6 +35,8 @@ use crate::report::{Cell, Report, Table};
 /// The methods of syncing, with their names.
 const METHODS: [(&str, Method); 3] =
     [("order", Method::InOrder), ("join", Method::Join), ("swiftsync", Method::SwiftSync)];
+/// Blocks for which the tip is followed.
+const FOLLOWED: usize = 100;
 /// Random worlds for published figures.
 pub const RANDOM: u64 = 1_000;
 
@@ -68,8 +70,26 @@ pub fn run(random: u64) -> Result<Report> {
         }
     }
     report.tables.push(table);
+    report.tables.push(at_the_tip());
     report.tables.push(shares(random));
     Ok(report)
+}
+
+/// Follows the tip for [`FOLLOWED`] blocks in each world.
+fn at_the_tip() -> Table {
+    let columns = [
+        ("world", "peers, 100 ms"),
+        ("median_seconds", "median s"),
+        ("longest_seconds", "longest s"),
+    ];
+    let mut table = Table::new("from announcement to block", &columns);
+    for spec in worlds::at_the_tip() {
+        let mut times = follow(&spec, FOLLOWED);
+        times.sort();
+        let at = |index: usize| Cell::Number((times[index].as_secs_f64() * 100.0).round() / 100.0);
+        table.push(vec![Cell::Text(spec.name.to_string()), at(FOLLOWED / 2), at(FOLLOWED - 1)]);
+    }
+    table
 }
 
 fn row(spec: &WorldSpec, method: &str, outcome: &Outcome) -> Vec<Cell> {

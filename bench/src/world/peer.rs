@@ -24,6 +24,8 @@ pub const UNIX_TIME: i64 = 1_700_000_000;
 /// A simulated peer that is connected.
 pub struct Peer {
     pub spec: PeerSpec,
+    /// The height of the last block that it has.
+    pub top: usize,
     /// Requested blocks by height, and when the first byte of each can be here.
     asked: VecDeque<(usize, Duration)>,
     /// Bytes that are here of the first of them.
@@ -50,10 +52,11 @@ pub enum Answer {
 }
 
 impl Peer {
-    /// Creates a peer that is connected now.
-    pub fn new(spec: PeerSpec, now: Duration, rng: &mut Rng) -> Self {
+    /// Creates a peer that is connected now, and has the blocks up to height `top`.
+    pub fn new(spec: PeerSpec, top: usize, now: Duration, rng: &mut Rng) -> Self {
         let mut peer = Self {
             spec,
+            top,
             asked: VecDeque::new(),
             partial: 0.0,
             bytes: 0.0,
@@ -109,7 +112,7 @@ impl Peer {
             return vec![Answer::Message(Outgoing::new(&Headers(known)), DRIP)];
         }
         let known = locator.iter().find_map(chain::height_of).unwrap_or(0);
-        let rest = &all[known..];
+        let rest = &all[known.min(self.top)..self.top];
         let list = &rest[..rest.len().min(HEADERS_MAX)];
         vec![Answer::Message(Outgoing::new(&Headers(list)), Duration::ZERO)]
     }

@@ -9,7 +9,7 @@ use apus_net::{
 };
 use apus_testchain::Rng;
 use apus_wire::HEADER_BYTES;
-use apus_wire::message::{Command, Services};
+use apus_wire::message::{Command, Headers, Services};
 
 use super::chain;
 use super::line;
@@ -27,6 +27,9 @@ const REPLACED_AFTER: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What `apus-peers` allows to wait in memory.
 const WAITING_BYTES_MAX: u64 = 1 << 30;
+/// Time from one block to the next at the tip, and milliseconds within which all peers announce it.
+const BLOCK_EVERY: Duration = Duration::from_secs(60);
+const ANNOUNCED_WITHIN: u64 = 1_000;
 /// A world whose headers take longer than this is given up.
 const HEADERS_MAX_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -48,6 +51,32 @@ pub fn run(spec: &WorldSpec) -> Outcome {
     run.outcome
 }
 
+/// Follows the tip of a world while `count` new blocks are found, one after another. Returns for
+/// each the time from its first announcement until it was taken.
+pub fn follow(spec: &WorldSpec, count: usize) -> Vec<Duration> {
+    let (mut network, genesis) = chain::regtest();
+    network.minimum_chain_work = apus_hash::Hash::ZERO;
+    let mut tree = Tree::new(network, genesis);
+    let genesis = tree.genesis();
+    let mut run = Run::new(spec);
+    run.top -= count;
+    run.find_headers(&mut HeaderChain::growing(&mut tree, genesis, UNIX_TIME, [7; 16]));
+    let mut times = Vec::new();
+    for _ in 0..count {
+        // As in `apus-peers`, all peers are asked for headers in the meantime.
+        run.manager.ask_for_headers();
+        let before = tree.best_header();
+        let announced = run.find_block();
+        let mut growing = HeaderChain::growing(&mut tree, before, UNIX_TIME, [7; 16]);
+        while growing.tree().best_header() == before {
+            run.step(&mut growing, Duration::MAX);
+        }
+        run.download(&tree, &[tree.best_header()]);
+        times.push(run.now - announced);
+    }
+    times
+}
+
 struct Run<'a> {
     spec: &'a WorldSpec,
     rng: Rng,
@@ -61,6 +90,8 @@ struct Run<'a> {
     next_event: u64,
     actions: Vec<Action>,
     reader: Option<Reader>,
+    /// The height of the last block that there is.
+    top: usize,
     /// A message of a block: the header changes, and the length.
     block: Vec<u8>,
     outcome: Outcome,
@@ -68,6 +99,8 @@ struct Run<'a> {
 
 enum Event {
     Message(PeerId, Outgoing),
+    /// The peer has the block at this height, and announces it.
+    Announce(PeerId, usize),
     Connect(PeerSpec),
 }
 
@@ -92,6 +125,7 @@ impl<'a> Run<'a> {
             next_event: 0,
             actions: Vec::new(),
             reader: None,
+            top: chain::headers().len(),
             block: vec![0; 4_000_000],
             outcome: Outcome::default(),
         };
@@ -107,8 +141,26 @@ impl<'a> Run<'a> {
         self.next_event += 1;
     }
 
+    /// Finds the next block, after [`BLOCK_EVERY`]. Each peer announces it at a time of its own,
+    /// which those with [`Behaviour::Junk`] do first. Returns the time of the first announcement.
+    fn find_block(&mut self) -> Duration {
+        self.top += 1;
+        let found = self.now + BLOCK_EVERY;
+        let mut first = Duration::MAX;
+        for (id, peer) in self.peers.iter().map(|(id, peer)| (*id, peer.spec)).collect::<Vec<_>>() {
+            let spread = match peer.behaviour {
+                Behaviour::Junk => Duration::ZERO,
+                _ => Duration::from_millis(self.rng.between(0, ANNOUNCED_WITHIN)),
+            };
+            let time = found + peer.round_trip / 2 + spread;
+            first = first.min(time);
+            self.at(time, Event::Announce(id, self.top));
+        }
+        first
+    }
+
     fn find_headers(&mut self, chain: &mut HeaderChain) {
-        let all = chain::headers().len() + 1;
+        let all = self.top + 1;
         while !(self.manager.has_all_headers(self.now, PATIENCE) && chain.tree().len() == all) {
             assert!(self.now < HEADERS_MAX_TIME, "the headers take more than a day");
             self.step(chain, Duration::MAX);
@@ -231,10 +283,17 @@ impl<'a> Run<'a> {
                     self.carry_out();
                 }
             }
+            Event::Announce(id, height) => {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.top = height;
+                    let headers = Outgoing::new(&Headers(&[*header(height)]));
+                    self.happen(Event::Message(id, headers), chain);
+                }
+            }
             Event::Connect(spec) => {
                 let id = PeerId(self.next_id);
                 self.next_id += 1;
-                self.peers.insert(id, Peer::new(spec, self.now, &mut self.rng));
+                self.peers.insert(id, Peer::new(spec, self.top, self.now, &mut self.rng));
                 let kind = match spec.inbound {
                     true => ConnectionType::Inbound,
                     false => ConnectionType::Automatic,

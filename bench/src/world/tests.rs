@@ -1,6 +1,6 @@
 //! Worlds in which the download must run at what the peers can send.
 
-use super::{METHODS, Outcome, run_world, worlds};
+use super::{FOLLOWED, METHODS, Outcome, follow, run_world, worlds};
 
 /// Runs named worlds with every method, and checks what comes out.
 fn check(wanted: &str, right: impl Fn(&Outcome) -> bool) {
@@ -65,6 +65,15 @@ fn hundreds_of_random_worlds_run_at_what_the_peers_can_send() {
     shares.sort_by(|a, b| a.0.total_cmp(&b.0));
     assert!(shares[0].0 > 0.75, "the worst: {:?}", shares[0]);
     assert!(shares[20].0 > 0.9, "the worst tenth: {:?}", shares[20]);
+}
+
+#[test]
+fn a_new_block_is_here_in_seconds_with_a_bad_peer_in_ten() {
+    for spec in worlds::at_the_tip() {
+        let times = follow(&spec, FOLLOWED);
+        let longest = times.iter().max().unwrap();
+        assert!(longest.as_secs_f64() < 3.0, "{}: {times:?}", spec.name);
+    }
 }
 
 #[test]

@@ -91,6 +91,21 @@ pub fn named(method: Method) -> Vec<WorldSpec> {
     name_and_peers.into_iter().map(|(name, peers, time)| world(name, method, peers, time)).collect()
 }
 
+/// Returns worlds whose tip is followed.
+pub fn at_the_tip() -> Vec<WorldSpec> {
+    let honest = vec![PeerSpec::honest(mbit(50), 100); 9];
+    let with_one = |rate: u64, behaviour| {
+        let bad = with(behaviour, 0, PeerSpec::honest(rate, 100));
+        honest.iter().copied().chain([bad]).collect()
+    };
+    let follow = |name, peers| world(name, Method::InOrder, peers, 60);
+    vec![
+        follow("10 × 50 Mbit/s", with_one(mbit(50), Behaviour::Honest)),
+        follow("9 × 50 Mbit/s, and one of 8 KB/s", with_one(8_000, Behaviour::Honest)),
+        follow("9 × 50 Mbit/s, and one that sends junk", with_one(8_000, Behaviour::Junk)),
+    ]
+}
+
 /// Returns a random world: 3 to 10 outbound peers of very different speed, some of which stall,
 /// close or go silent, and sometimes inbound ones.
 pub fn random(seed: u64) -> WorldSpec {

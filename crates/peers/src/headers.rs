@@ -54,7 +54,7 @@ pub fn find_headers(
     let mut waited = Waited::default();
     let mut since = None;
     let mut news = (0, Duration::ZERO);
-    grow(node, peers, watch, true, |connections, tree| {
+    grow(node, peers, watch, |connections, tree| {
         let now = connections.now();
         let waits = now - *since.get_or_insert(now);
         let best = tree.node(tree.best_header());
@@ -81,14 +81,15 @@ pub fn find_headers(
 }
 
 /// Waits until there is a better chain of headers than before, or a peer has blocks of a better
-/// chain that none had before.
+/// chain that none had before. Meanwhile all peers are asked for headers that they may have
+/// announced while the tree could not grow.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
 pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Result<(), SyncError> {
     let best = node.tree.best_header();
     let tip = node.tree.node(node.tip()).work;
-    grow(node, peers, watch, false, |connections, tree| {
+    grow(node, peers, watch, |connections, tree| {
         watch.observer.observe(&progress(Phase::Following, tree));
         let is_new = |has: Has| {
             let best = tree.node(has.best);
@@ -115,20 +116,16 @@ pub fn lags(node: &Node) -> bool {
     height(node.tree.best_header()).min(top) > height(node.tip()) + LAG_BLOCKS
 }
 
-/// Adds peers' headers to the tree until `is_done`. With `asks`, requests them from all peers
-/// again.
+/// Adds peers' headers to the tree until `is_done`, and requests them from all peers again.
 fn grow(
     node: &mut Node,
     peers: &Arc<Peers>,
     watch: Watch,
-    asks: bool,
     mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
 ) -> Result<(), SyncError> {
     let tip = node.tip();
     let mut connections = peers.connections();
-    if asks {
-        connections.manager().ask_for_headers();
-    }
+    connections.manager().ask_for_headers();
     let mut is_over = false;
     while !is_over {
         let until = connections.now() + SAVE_EVERY;

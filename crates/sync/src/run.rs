@@ -282,6 +282,8 @@ fn follow_peers(
 ) -> Result<(), SyncError> {
     let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
     let mut is_last = false;
+    // An announced block is connected at once, without asking all peers for headers first.
+    let mut searches = true;
     loop {
         let claim = claim.filter(|_| first.is_none());
         let search = Search {
@@ -290,7 +292,9 @@ fn follow_peers(
             has_files: !opened.is_empty() && claim.is_none() && first.is_none(),
             height: claim.and_then(|claim| claim.height(&node.tree)).unwrap_or(0),
         };
-        find_headers(node, peers, search, watch)?;
+        if searches {
+            find_headers(node, peers, search, watch)?;
+        }
         if first.is_none() {
             // Now that headers are known, files may turn out to lack blocks, and peers can be asked
             // for good copies of damaged ones.
@@ -303,6 +307,7 @@ fn follow_peers(
                 return Ok(());
             }
             wait_for_news(node, peers, watch)?;
+            searches = lags(node);
             continue;
         }
         bound_cache(node);
@@ -327,6 +332,7 @@ fn follow_peers(
             }
         }
         is_last = !follows;
+        searches = !follows || lags(node);
     }
 }
 

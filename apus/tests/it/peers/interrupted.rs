@@ -180,8 +180,8 @@ fn what_was_saved_before_a_kill_is_not_downloaded_again() {
     for way in WAYS {
         let place = world().place();
         let (ending, sent) = counting(chain(), (SENT, usize::MAX), Then::Ends);
-        // Blocks of spans that nobody reads yet wait in memory.
-        let waiting = if way == Method::InOrder { 2 } else { SENT / 2 };
+        // Blocks of spans that no worker reads yet wait in memory. How many, depends on the threads.
+        let waiting = if way == Method::InOrder { 2 } else { SENT * 3 / 4 };
         let (datadir, enough) = (place.datadir(), SENT - waiting);
         let told = format!("{}|{}|{}|{enough}", datadir.display(), way.name(), ending.address());
         let mut child = start(other_process("peers::interrupted::killed_child", CHILD, &told));

@@ -14,6 +14,7 @@ mod panics;
 mod stopped;
 mod stripped;
 mod unreachable;
+mod useless;
 mod ways;
 mod withheld;
 pub mod world;
