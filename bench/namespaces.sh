@@ -5,8 +5,8 @@
 #   TOXIPROXY=/path/to/toxiproxy-server bench/namespaces.sh CHAIN.dat TIP DIR
 #
 # tbf limits what each server sends; toxiproxy delays it by the round trip, and makes a server silent.
-# `go install github.com/Shopify/toxiproxy/v2/cmd/server@latest` builds toxiproxy. CHAIN.dat and TIP are
-# as for bench/peers.sh: two gigabytes, of which a run takes what it can in its time.
+# `go install github.com/Shopify/toxiproxy/v2/cmd/server@latest` builds toxiproxy. CHAIN.dat is what
+# `apus-testchain --wide --bytes 1300M` makes, and TIP is the tip that it prints. Needs curl and jq.
 set -eu
 [ $# -eq 3 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 chain=$1 tip=$2 dir=$3
@@ -37,7 +37,8 @@ server() {
 	ip -n "$ns" link set e0 up
 	ip -n "$ns" link set lo up
 	ip netns exec "$ns" tc qdisc add dev e0 root tbf rate "$(($2 * 8))kbit" burst 32k latency 200ms
-	ip netns exec "$ns" "$target/serve" "$chain" >"$dir/port$1" &
+	: >"$dir/port$1"
+	ip netns exec "$ns" "$target/serve" "$chain" >>"$dir/port$1" &
 	started="$started $!"
 	ip netns exec "$ns" "$TOXIPROXY" >"$dir/proxy$1" 2>&1 &
 	started="$started $!"
@@ -52,7 +53,7 @@ api() {
 	ip netns exec "apus$1" curl -sf -d "$3" "localhost:8474/$2" >"$dir/out"
 }
 
-# measure NAME SECONDS: MB/s of blocks stored in this time, after the headers.
+# measure NAME SECONDS: MB/s of requested blocks in this time, from the first ones on.
 measure() {
 	connect=
 	for number in 1 2 3 4 5 6 7 8 9 10; do connect="$connect --connect=10.77.0.1$number:9000"; done
@@ -61,25 +62,22 @@ measure() {
 	"$apus" sync --json --regtest --datadir "$dir/run" --minimumchainwork 0 --method order \
 		--assumevalid "$tip" --v2transport=0 $connect >"$dir/json" 2>"$dir/log" &
 	client=$!
-	while ! stored; do sleep 0.05; done
-	first=$(bytes) begin=$(date +%s.%N)
+	while ! flows; do sleep 0.05; done
+	begin=$(date +%s.%N)
 	[ -z "${SILENCE:-}" ] || { sleep "$SILENCE"; api 10 proxies/p/toxics '{"name":"mute","type":"timeout","attributes":{"timeout":0}}'; }
 	while [ "$(awk "BEGIN {print $(date +%s.%N) - $begin < $2}")" = 1 ] && kill -0 $client 2>/dev/null; do
 		sleep 0.1
 	done
-	awk "BEGIN {printf \"%s: %.1f MB/s\n\", \"$1\", ($(bytes) - $first) / 1e6 / ($(date +%s.%N) - $begin)}"
+	seconds=$(awk "BEGIN {print $(date +%s.%N) - $begin}")
 	kill -INT $client 2>/dev/null || true
 	wait $client || true
+	jq -r --arg name "$1" --argjson seconds "$seconds" \
+		'"\($name): \([.peers[].bytes] | add / 1e5 / $seconds | round / 10) MB/s"' "$dir/json"
 }
 
-# Bytes that have come over the bridge.
-bytes() {
-	cat /sys/class/net/av*/statistics/rx_bytes | awk '{sum += $1} END {print sum}'
-}
-
-# Whether the headers are here and the first blocks are on their way.
-stored() {
-	[ "$(bytes)" -gt 4000000 ]
+# Whether the first blocks have come over the bridge, after the headers.
+flows() {
+	[ "$(cat /sys/class/net/av*/statistics/rx_bytes | awk '{sum += $1} END {print sum}')" -gt 6000000 ]
 }
 
 begin() {

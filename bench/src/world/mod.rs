@@ -70,6 +70,11 @@ pub fn run(random: u64) -> Result<Report> {
         }
     }
     report.tables.push(table);
+    let mut table = Table::new("as in bench/namespaces.sh", &columns);
+    for spec in worlds::in_namespaces() {
+        table.push(row(&spec, "order", &run_world(&spec)));
+    }
+    report.tables.push(table);
     report.tables.push(at_the_tip());
     report.tables.push(shares(random));
     Ok(report)

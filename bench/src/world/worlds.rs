@@ -91,6 +91,29 @@ pub fn named(method: Method) -> Vec<WorldSpec> {
     name_and_peers.into_iter().map(|(name, peers, time)| world(name, method, peers, time)).collect()
 }
 
+/// Returns the worlds that `bench/namespaces.sh` builds from real sockets, for 40 or 60 seconds.
+pub fn in_namespaces() -> Vec<WorldSpec> {
+    // What tbf leaves of a line for the payload of TCP: 1,448 bytes of a frame of 1,514.
+    let line = |kilobytes: u64| kilobytes * 1_448_000 / 1_514;
+    let far = |millis: u64| move |kilobytes: &u64| PeerSpec::honest(line(*kilobytes), millis);
+    let mixed = [400, 500, 750, 1_250, 2_000, 2_500, 3_750, 5_000, 7_500, 7_850];
+    let silent = with(Behaviour::SilentAfter(line(20_000) * 10), 0, far(50)(&20_000));
+    let peers = [
+        ("10 × 20 Mbit/s, 100 ms", [2_500; 10].iter().map(far(100)).collect(), 40),
+        ("mixed, 0.4 to 7.9 MB/s, 150 ms", mixed.iter().map(far(150)).collect(), 40),
+        (
+            "9 × 1 MB/s, and 20 MB/s that goes silent after 10 s",
+            [1_000; 9].iter().map(far(80)).chain([silent]).collect(),
+            60,
+        ),
+    ];
+    let spec = |(name, peers, seconds)| WorldSpec {
+        block_bytes: 1_000_000,
+        ..world(name, Method::InOrder, peers, seconds)
+    };
+    peers.map(spec).to_vec()
+}
+
 /// Returns worlds whose tip is followed.
 pub fn at_the_tip() -> Vec<WorldSpec> {
     let honest = vec![PeerSpec::honest(mbit(50), 100); 9];
