@@ -23,6 +23,7 @@ not_run=(
 	"apus sync --connect 192.0.2.7|needs a peer at an address of examples"
 	"apus sync --addnode 192.0.2.7|needs a peer at an address of examples"
 	"apus sync --maxdownload 2|needs peers"
+	"apus sync --maxdownload 20@08:00-23:00|needs peers"
 	"apus sync --follow --proxy 127.0.0.1:9050|needs Tor and peers"
 	"apus sync --onion 127.0.0.1:9050|needs Tor and peers"
 	"apus sync --onlynet onion --proxy 127.0.0.1:9050|needs Tor and peers"

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use apus_net::{NetKind, PeerOptions, Target};
+use apus_net::{MaxDownload, NetKind, PeerOptions, Target};
 use clap::{Args, ValueEnum};
 
 use super::conf::{Config, Found};
@@ -41,8 +41,13 @@ pub struct PeerArgs {
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     onion: Option<String>,
     /// Download at most this many MB (10^6 bytes) per second [default: no limit].
-    #[arg(long, value_name = "MB")]
-    maxdownload: Option<f64>,
+    ///
+    /// MB@FROM-TO limits the download between two times of the local day, such as 20@08:00-23:00 or
+    /// 2@22:00-06:30; several are separated by commas, or given one by one. At other times there is
+    /// no limit, unless a number without times is given, too. Where times overlap, the lowest limit
+    /// holds.
+    #[arg(long, value_name = "MB[@FROM-TO]", allow_negative_numbers = true)]
+    maxdownload: Vec<String>,
     /// Ask this node for addresses of peers if too few are known; may be given many times.
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     seednode: Vec<String>,
@@ -183,11 +188,10 @@ impl PeerArgs {
         }
         peers.onlynet = self.onlynet(config)?;
         self.check_networks(&peers, config)?;
-        peers.maxdownload = match self.maxdownload {
-            Some(mb) if mb > 0.0 && mb.is_finite() => Some((mb * 1e6).max(1.0) as u64),
-            Some(mb) => return Err(format!("--maxdownload={mb} is not a number above 0")),
-            None => None,
-        };
+        if !self.maxdownload.is_empty() {
+            let limits = MaxDownload::parse(self.maxdownload.iter().map(String::as_str));
+            peers.maxdownload = Some(limits.map_err(|why| format!("--maxdownload: {why}"))?);
+        }
         peers.follow = self.follow;
         options.peers = Some(peers);
         Ok(())
@@ -201,7 +205,7 @@ impl PeerArgs {
             ("addnode", !self.addnode.is_empty()),
             ("proxy", self.proxy.as_deref().is_some_and(|proxy| proxy != "0")),
             ("onion", self.onion.as_deref().is_some_and(|proxy| proxy != "0")),
-            ("maxdownload", self.maxdownload.is_some()),
+            ("maxdownload", !self.maxdownload.is_empty()),
             ("seednode", !self.seednode.is_empty()),
             ("dnsseed", is_on(self.dnsseed)),
             ("maxconnections", self.maxconnections.is_some()),
@@ -378,7 +382,7 @@ fn number<T: TryFrom<i64>>(
 mod tests {
     use std::ffi::OsString;
 
-    use apus_net::{NetKind, PeerOptions};
+    use apus_net::{MaxDownload, NetKind, PeerOptions};
 
     use crate::cli::options_of_sync;
 
@@ -433,11 +437,28 @@ mod tests {
         assert_eq!(found.onlynet, [NetKind::Onion]);
         assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 1));
         assert_eq!((found.dnsseed, found.v2transport, found.listen), (false, false, false));
-        assert_eq!(found.maxdownload, Some(2_500_000));
+        assert_eq!(found.maxdownload, MaxDownload::parse(["2.5"]).ok());
         for wrong in ["--maxdownload=0", "--connect=a b", "--proxy=:", "--onlynet=i2p"] {
             assert!(peers("", &[wrong]).is_err(), "{wrong}");
         }
         assert!(peers("maxconnections=-1", &[]).is_err());
+    }
+
+    #[test]
+    fn the_limit_on_the_download_may_have_times() {
+        let expected = MaxDownload::parse(["20@08:00-23:00", "50"]).unwrap();
+        for args in [
+            &["--maxdownload", "20@08:00-23:00,50"][..],
+            &["--maxdownload=20@08:00-23:00", "--maxdownload=50"],
+        ] {
+            let found = peers("", args).unwrap().unwrap();
+            assert_eq!(found.maxdownload.as_ref(), Some(&expected), "{args:?}");
+        }
+        for wrong in ["20@8-23", "2,5", "-1"] {
+            let error = peers("", &["--maxdownload", wrong]).unwrap_err();
+            assert!(error.starts_with("--maxdownload: "), "{error}");
+            assert!(error.contains("20@08:00-23:00"), "{error}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use apus_wire::message::Host;
 
+use super::max_download::MaxDownload;
 use super::target::{HostKind, Target};
 
 /// Core's default of `-maxconnections`.
@@ -42,8 +43,9 @@ pub struct PeerOptions {
     pub timeout: Duration,
     /// Whether the encrypted transport (BIP324) is tried first.
     pub v2transport: bool,
-    /// The most bytes to download in a second; not an option of Core.
-    pub maxdownload: Option<u64>,
+    /// The most bytes to download in a second, by the time of day; `None` for no limit at any
+    /// time. Not an option of Core.
+    pub maxdownload: Option<MaxDownload>,
     /// Whether to stay at the tip; not an option of Core.
     pub follow: bool,
     /// How long a sync that has connected everything waits for a peer that does not say whether it

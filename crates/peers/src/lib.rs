@@ -125,7 +125,7 @@ impl Peers {
                 resolver: Box::new(system_resolver),
             },
             v2: peers.v2transport,
-            limiter: Arc::new(Limiter::new(peers.maxdownload)),
+            limiter: Arc::new(Limiter::new(peers.maxdownload.clone())),
             events: events.clone(),
         });
         let file = options.network_dir().join(ADDRESSES_FILE);
