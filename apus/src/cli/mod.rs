@@ -12,6 +12,7 @@ mod failure;
 mod interrupt;
 mod progress;
 mod reporting;
+mod report_peers;
 mod report;
 mod report_json;
 mod conf;

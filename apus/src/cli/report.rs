@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use apus_node::{Checked, MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts, Waits};
-use apus_peers::PeerReport;
 use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
 
 use super::numbers::{precise, thousands};
 use super::output;
+use super::report_peers::peers;
 
 /// The most refusals that are printed; others are only counted.
 const REFUSALS_SHOWN: usize = 10;
-/// The most peers that are listed; others are only counted.
-const PEERS_SHOWN: usize = 20;
 /// The report names the bottleneck of a run that took at least this long.
 const BOTTLENECK_FROM: Duration = Duration::from_secs(1);
 /// Mapped memory is reported if it was read while memory use was at least this share of its peak,
@@ -200,28 +198,6 @@ fn bottleneck(summary: &Summary) -> String {
         );
     }
     text + "\n"
-}
-
-/// Lists what each peer sent, in a line for each; those that sent most come first.
-fn peers(peers: &[PeerReport]) -> String {
-    let mut sorted: Vec<&PeerReport> = peers.iter().collect();
-    sorted.sort_by_key(|peer| std::cmp::Reverse(peer.bytes));
-    let line = |peer: &&PeerReport| {
-        let speed = peer
-            .speed
-            .map_or_else(String::new, |speed| format!(" at {:.1} MB/s", speed as f64 / 1e6));
-        let ended = peer.ended.as_ref().map_or_else(String::new, |why| format!("; ended: {why}"));
-        format!(
-            "peer {peer}: {} blocks, {:.1} MB{speed}{ended}\n",
-            thousands(peer.blocks),
-            peer.bytes as f64 / 1e6
-        )
-    };
-    let shown: String = sorted.iter().take(PEERS_SHOWN).map(line).collect();
-    match sorted.len().saturating_sub(PEERS_SHOWN) {
-        0 => shown,
-        more => format!("{shown}and {more} more peers\n"),
-    }
 }
 
 /// Describes how far an interrupted join has come.
