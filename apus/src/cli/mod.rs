@@ -10,6 +10,7 @@ mod log;
 mod differences_json;
 mod failure;
 mod interrupt;
+mod recent;
 mod progress;
 mod reporting;
 mod report_peers;

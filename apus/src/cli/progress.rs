@@ -9,6 +9,7 @@ use apus_node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
+use super::recent::{Recent, Speeds};
 use super::{log, output};
 
 /// Time between two lines if standard error is not a terminal.
@@ -19,6 +20,8 @@ const LOG_PHASE_AFTER: Duration = Duration::from_secs(2);
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Work that takes less time than this shows no progress.
 const QUIET: Duration = Duration::from_secs(1);
+/// Columns before the line on a terminal: a spinner and a space.
+const SPINNER_COLUMNS: usize = 2;
 
 /// Shows progress on standard error: one line that is redrawn on a terminal, a line every few
 /// seconds otherwise, and nothing with `--json` or `--quiet`.
@@ -38,6 +41,7 @@ struct State {
     shown: Option<Shown>,
     /// The progress that the rates of the current phase are counted from.
     base: Option<Base>,
+    recent: Recent,
 }
 
 /// A line that was shown.
@@ -62,7 +66,8 @@ impl Reporter {
         });
         let now = Instant::now();
         let memory = MemoryInUse::default();
-        let state = Mutex::new(State { looked: now, memory, shown: None, base: None });
+        let (shown, base, recent) = (None, None, Recent::default());
+        let state = Mutex::new(State { looked: now, memory, shown, base, recent });
         Self { started: now, bar, quiet, state }
     }
 
@@ -129,8 +134,11 @@ impl Observer for Reporter {
             return;
         }
         state.shown = Some(Shown { at: now, phase: progress.phase });
-        let base = state.base(now, progress);
-        let line = describe(progress, &base.progress, now - base.at, elapsed);
+        let speeds = state.recent.add(now, progress);
+        let Base { at, progress: base } = state.base(now, progress);
+        let view = View { progress, base, since: now - *at, elapsed, speeds };
+        let columns = self.bar.as_ref().and_then(|_| columns());
+        let line = view.line(columns.map(|columns| columns.saturating_sub(SPINNER_COLUMNS)));
         match &self.bar {
             Some(bar) => {
                 bar.set_message(line);
@@ -159,66 +167,144 @@ impl Observer for Reporter {
     }
 }
 
-/// Returns the progress line. The share done and the time left come first, so that they fit a
-/// terminal of 40 columns; then phase, position, time so far and rates. `base` is the progress that
-/// rates are counted from, and `since` the time since then.
-fn describe(progress: &Progress, base: &Progress, since: Duration, elapsed: Duration) -> String {
-    let (seconds, done) = (since.as_secs_f64(), progress.fraction);
-    let mut line = String::new();
-    if done > 0.0 {
-        line += &format!("{:.1} %, ", 100.0 * done);
+/// Returns the number of columns of the terminal on standard error.
+fn columns() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(std::io::stderr())?;
+    Some(width.0.into()).filter(|columns| *columns > 0)
+}
+
+/// A part of the progress line.
+struct Part {
+    /// Parts of the highest rank are left out first, those of rank 0 never.
+    rank: u8,
+    /// What separates it from the part before it.
+    before: &'static str,
+    text: String,
+}
+
+/// What a line is made of: the progress, and the first progress of the phase, from which rates are
+/// counted.
+struct View<'a> {
+    progress: &'a Progress,
+    base: &'a Progress,
+    /// The time since `base`.
+    since: Duration,
+    /// The time of all phases.
+    elapsed: Duration,
+    speeds: Speeds,
+}
+
+impl View<'_> {
+    /// Returns the progress line in at most `columns`, if its first parts fit: the share done and
+    /// the time left, so that they fit a terminal of 40 columns. What is known besides is left out
+    /// where it does not fit, the less important first.
+    fn line(&self, columns: Option<usize>) -> String {
+        let mut parts: Vec<Part> = self.parts().into_iter().flatten().collect();
+        let text = |parts: &[Part]| -> String {
+            let texts = parts.iter().enumerate().map(|(at, part)| match at {
+                0 => part.text.clone(),
+                _ => format!("{}{}", part.before, part.text),
+            });
+            texts.collect()
+        };
+        while columns.is_some_and(|columns| text(&parts).len() > columns)
+            && let Some(least) = (0..parts.len()).max_by_key(|at| parts[*at].rank)
+            && parts[least].rank > 0
+        {
+            parts.remove(least);
+        }
+        text(&parts)
     }
-    let gained = done - base.fraction;
-    let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
-    if let Some(left) = left.ok().filter(|_| gained > 0.0 && seconds > 0.5) {
-        line += &format!("{} left, ", duration(left));
+
+    /// Returns the parts of the line in their order; those of a lower rank are more important.
+    fn parts(&self) -> [Option<Part>; 11] {
+        let part = |rank| move |text| Part { rank, before: ", ", text };
+        let (done, time) = (self.progress.fraction, i64::from(self.progress.time));
+        let speeds = &self.speeds;
+        [
+            (done > 0.0).then(|| format!("{:.1} %", 100.0 * done)).map(part(0)),
+            self.left().map(|left| format!("{} left", duration(left))).map(part(0)),
+            Some(self.position()).map(part(0)),
+            (time > 0).then(|| Part { rank: 6, before: " ", text: format!("({})", date(time)) }),
+            speeds.download.map(|speed| format!("download {:.1} MB/s", speed / 1e6)).map(part(1)),
+            self.left_to_download().map(part(2)),
+            self.peers().map(part(4)),
+            speeds.bottleneck.map(|what| format!("bottleneck: {what}")).map(part(3)),
+            Some(format!("{} so far", duration(self.elapsed))).map(part(7)),
+            self.rates().map(part(5)),
+            self.coins().map(part(8)),
+        ]
     }
-    line += &match progress.phase {
-        // Blocks come in any order, so a height does not measure progress.
-        phase if progress.blocks_all > 0 => format!(
-            "{}: {} of {} blocks",
-            phase.words(),
-            thousands(progress.blocks),
-            thousands(progress.blocks_all)
-        ),
-        phase @ Phase::JoinMatching => phase.words().to_string(),
-        phase if progress.height > 0 => format!("{}: height {}", phase.words(), progress.height),
-        phase => phase.words().to_string(),
-    };
-    if progress.time > 0 {
-        line += &format!(" ({})", date(i64::from(progress.time)));
+
+    /// Returns the time that the work of this phase will still take.
+    fn left(&self) -> Option<Duration> {
+        let (seconds, done) = (self.since.as_secs_f64(), self.progress.fraction);
+        let gained = done - self.base.fraction;
+        let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
+        left.ok().filter(|_| gained > 0.0 && seconds > 0.5)
     }
-    line += &format!(", {} so far", duration(elapsed));
-    let blocks = progress.blocks.saturating_sub(base.blocks);
-    if seconds > 0.5 && blocks > 0 {
-        let blocks = blocks as f64 / seconds;
-        let megabytes = progress.bytes.saturating_sub(base.bytes) as f64 / seconds / 1e6;
-        line += &format!(", {blocks:.0} blocks/s, {megabytes:.1} MB/s");
-    }
-    if let Some(download) = progress.download {
-        let s = if download.peers == 1 { "" } else { "s" };
-        line += &format!(", {} peer{s}", download.peers);
-        let before = base.download.map_or(0, |before| before.bytes);
-        let bytes = download.bytes.saturating_sub(before);
-        if seconds > 0.5 && bytes > 0 {
-            line += &format!(" sending {:.1} MB/s", bytes as f64 / seconds / 1e6);
+
+    fn position(&self) -> String {
+        let progress = self.progress;
+        match progress.phase {
+            // Blocks come in any order, so a height does not measure progress.
+            phase if progress.blocks_all > 0 => format!(
+                "{}: {} of {} blocks",
+                phase.words(),
+                thousands(progress.blocks),
+                thousands(progress.blocks_all)
+            ),
+            phase @ Phase::JoinMatching => phase.words().to_string(),
+            phase if progress.height > 0 => {
+                format!("{}: height {}", phase.words(), progress.height)
+            }
+            phase => phase.words().to_string(),
         }
     }
-    if progress.coins > 0 {
-        line += &format!(", {} coins cached", thousands(progress.coins));
+
+    /// Returns the time that the rest of the download will take.
+    fn left_to_download(&self) -> Option<String> {
+        let left = self.progress.download?.left;
+        let time = Duration::try_from_secs_f64(left as f64 / self.speeds.download?).ok()?;
+        (left > 0).then(|| format!("{} to download", duration(time)))
     }
-    line
+
+    fn peers(&self) -> Option<String> {
+        let peers = self.progress.download?.peers;
+        let s = if peers == 1 { "" } else { "s" };
+        Some(format!("{peers} peer{s}"))
+    }
+
+    /// Returns how fast blocks are processed.
+    fn rates(&self) -> Option<String> {
+        let seconds = self.since.as_secs_f64();
+        let blocks = self.progress.blocks.saturating_sub(self.base.blocks);
+        let bytes = self.progress.bytes.saturating_sub(self.base.bytes);
+        let (rate, megabytes) = (blocks as f64 / seconds, bytes as f64 / seconds / 1e6);
+        // With peers there are two speeds.
+        let what = if self.progress.download.is_some() { "validation " } else { "" };
+        (seconds > 0.5 && blocks > 0)
+            .then(|| format!("{what}{rate:.0} blocks/s, {megabytes:.1} MB/s"))
+    }
+
+    fn coins(&self) -> Option<String> {
+        let coins = self.progress.coins;
+        (coins > 0).then(|| format!("{} coins cached", thousands(coins)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use apus_node::Download;
+
     use super::*;
 
     #[test]
     fn a_log_gets_a_line_every_few_seconds_and_at_a_new_phase() {
         let shown = Instant::now();
         let memory = MemoryInUse::default();
-        let mut state = State { looked: shown, memory, shown: None, base: None };
+        let (base, recent) = (None, Recent::default());
+        let mut state = State { looked: shown, memory, shown: None, base, recent };
         let due = |state: &State, ms, phase, terminal| {
             state.is_due(shown + Duration::from_millis(ms), phase, terminal)
         };
@@ -236,30 +322,95 @@ mod tests {
         }
     }
 
+    fn line(
+        progress: &Progress,
+        base: &Progress,
+        (since, elapsed): (u64, u64),
+        speeds: Speeds,
+        columns: Option<usize>,
+    ) -> String {
+        let (since, elapsed) = (Duration::from_secs(since), Duration::from_secs(elapsed));
+        View { progress, base, since, elapsed, speeds }.line(columns)
+    }
+
     #[test]
     fn a_line_says_what_is_known() {
         let base = Progress::of(Phase::WritingCoins);
-        let seconds = Duration::from_secs;
-        assert_eq!(
-            describe(&base, &base, seconds(0), seconds(61)),
-            "Writing coins, 1 min 1 s so far"
-        );
+        let line = |progress: &Progress, since, elapsed| {
+            line(progress, &base, (since, elapsed), Speeds::default(), None)
+        };
+        assert_eq!(line(&base, 0, 61), "Writing coins, 1 min 1 s so far");
         let progress = Progress { height: 7, fraction: 0.25, ..base.clone() };
-        assert_eq!(
-            describe(&progress, &base, seconds(3), seconds(5)),
-            "25.0 %, 9 s left, Writing coins: height 7, 5 s so far"
-        );
+        assert_eq!(line(&progress, 3, 5), "25.0 %, 9 s left, Writing coins: height 7, 5 s so far");
         let some = Progress { phase: Phase::JoinReading, blocks_all: 1_000, ..progress.clone() };
         assert_eq!(
-            describe(&Progress { blocks: 30, ..some }, &base, seconds(0), seconds(5)),
+            line(&Progress { blocks: 30, ..some }, 0, 5),
             "25.0 %, Join 1/3: reading blocks: 30 of 1,000 blocks, 5 s so far"
         );
         let progress = Progress { blocks: 30, bytes: 6_000_000, coins: 1_000, ..progress };
         assert_eq!(
-            describe(&progress, &base, seconds(3), seconds(5)),
+            line(&progress, 3, 5),
             "25.0 %, 9 s left, Writing coins: height 7, 5 s so far, 10 blocks/s, 2.0 MB/s, \
              1,000 coins cached"
         );
+    }
+
+    /// A sync from peers: 36 GB are to be downloaded.
+    fn from_peers() -> (Progress, Progress) {
+        let base = Progress::of(Phase::Connecting);
+        let download = Download { peers: 8, left: 36_000_000_000, ..Download::default() };
+        let progress = Progress {
+            height: 812_345,
+            time: 1_697_500_000,
+            blocks: 6_000,
+            bytes: 12_000_000_000,
+            fraction: 0.25,
+            coins: 1_000_000,
+            download: Some(download),
+            ..base.clone()
+        };
+        (base, progress)
+    }
+
+    #[test]
+    fn the_download_has_a_speed_and_a_time_of_its_own() {
+        let (base, mut progress) = from_peers();
+        let speeds = Speeds { download: Some(10_000_000.0), bottleneck: Some("peers") };
+        assert_eq!(
+            line(&progress, &base, (1_000, 1_100), speeds, None),
+            "25.0 %, 50 min 0 s left, Connecting blocks: height 812345 (2023-10-16), \
+             download 10.0 MB/s, 1 h 0 min to download, 8 peers, bottleneck: peers, \
+             18 min 20 s so far, validation 6 blocks/s, 12.0 MB/s, 1,000,000 coins cached"
+        );
+        // Nothing has come yet, and how much is to come is unknown.
+        progress.download = Some(Download { peers: 1, ..Download::default() });
+        assert_eq!(
+            line(&progress, &base, (0, 2), Speeds::default(), None),
+            "25.0 %, Connecting blocks: height 812345 (2023-10-16), 1 peer, 2 s so far, \
+             1,000,000 coins cached"
+        );
+    }
+
+    #[test]
+    fn what_matters_less_gives_way_on_a_terminal() {
+        let (base, progress) = from_peers();
+        let speeds = Speeds { download: Some(10_000_000.0), bottleneck: Some("disk") };
+        let shown = |columns| line(&progress, &base, (1_000, 1_100), speeds, Some(columns));
+        let first = "25.0 %, 50 min 0 s left, Connecting blocks: height 812345";
+        let download = ", download 10.0 MB/s";
+        for (columns, rest) in [
+            (138, ", 1 h 0 min to download, 8 peers, bottleneck: disk"),
+            (118, ", 1 h 0 min to download, bottleneck: disk"),
+            (100, ", 1 h 0 min to download"),
+            (78, ""),
+        ] {
+            assert_eq!(shown(columns), format!("{first}{download}{rest}"), "{columns}");
+        }
+        // The end is cut off.
+        assert_eq!(shown(38), first);
+        let wide = shown(178);
+        assert!(wide.contains("(2023-10-16), download 10.0 MB/s, "), "{wide}");
+        assert!(wide.ends_with(", validation 6 blocks/s, 12.0 MB/s"), "{wide}");
     }
 
     #[test]
@@ -267,9 +418,9 @@ mod tests {
         let base = Progress::of(Phase::WaitingForHeaders);
         // A hundred hours are left, of the phase with the longest name.
         let progress = Progress { height: 900_000, time: 1, fraction: 0.009_9, ..base.clone() };
-        let line = describe(&progress, &base, Duration::from_secs(3_600), Duration::from_secs(9));
-        // On a terminal, a spinner and a space come first.
-        let shown: String = line.chars().take(38).collect();
+        let columns = 40 - SPINNER_COLUMNS;
+        let line = line(&progress, &base, (3_600, 9), Speeds::default(), Some(columns));
+        let shown: String = line.chars().take(columns).collect();
         assert!(shown.starts_with("1.0 %, 100 h 0 min left, "), "{shown}");
         assert!(shown.ends_with("Waiting for h"), "{shown}");
     }

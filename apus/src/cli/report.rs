@@ -342,6 +342,7 @@ mod tests {
             repaired: Vec::new(),
             stages: BTreeMap::new(),
             waits: Waits::default(),
+            waited_for_peers: Duration::ZERO,
             states: ThreadStates::default(),
             peers: Vec::new(),
         }

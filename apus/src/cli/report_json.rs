@@ -41,6 +41,8 @@ struct SummaryJson {
     repaired: Vec<RefusalJson>,
     stages: std::collections::BTreeMap<&'static str, f64>,
     waits: WaitsJson,
+    /// Seconds in which at least one thread waited for a block from a peer.
+    waited_for_peers: f64,
     /// Coins that were read from the tables because the cache did not hold them.
     coins_looked_up: u64,
     bottleneck: Option<&'static str>,
@@ -240,6 +242,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         repaired: summary.repaired.iter().map(refusal_json).collect(),
         stages: summary.stages.iter().map(|(name, t)| (*name, t.as_secs_f64())).collect(),
         waits: WaitsJson::of(&summary.waits),
+        waited_for_peers: summary.waited_for_peers.as_secs_f64(),
         coins_looked_up: summary.waits.looked_up,
         bottleneck: summary.bottleneck(),
         waits_for_disk: summary.states.waits_for_disk(),

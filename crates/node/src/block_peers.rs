@@ -54,6 +54,8 @@ pub trait BlockPeers: Send + Sync {
 pub struct Wanted {
     /// The blocks, in order of height, all of one branch.
     pub blocks: Arc<[BlockId]>,
+    /// The expected size of each of them, in bytes; 0 if it is unknown.
+    pub sizes: Arc<[u32]>,
     /// Ranges of `blocks`; the blocks of each range are taken in order.
     pub lanes: Vec<Range<usize>>,
     /// Whether a block near the best header is given up if no peer has it.
@@ -66,23 +68,65 @@ impl Wanted {
     /// Returns the blocks of these steps that are to come from peers, each list as a lane. All
     /// steps are of one branch and in order of height.
     pub fn of<'a>(lists: impl IntoIterator<Item = &'a [Step]>) -> Self {
-        let mut blocks = Vec::new();
-        let mut lanes = Vec::new();
+        let (mut blocks, mut sizes, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
         for steps in lists {
             let first = blocks.len();
-            blocks.extend(steps.iter().filter(|step| step.place == Place::Peers).map(|s| s.id));
+            for step in steps.iter().filter(|step| step.place == Place::Peers) {
+                blocks.push(step.id);
+                sizes.push(u32::try_from(step.weight).unwrap_or(u32::MAX));
+            }
             if blocks.len() > first {
                 lanes.push(first..blocks.len());
             }
         }
-        Self { blocks: blocks.into(), lanes, gives_up: false, stripped_below: 0 }
+        let (blocks, sizes) = (blocks.into(), sizes.into());
+        Self { blocks, sizes, lanes, gives_up: false, stripped_below: 0 }
+    }
+
+    /// Returns the expected size of all blocks in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.sizes.iter().map(|bytes| u64::from(*bytes)).sum()
+    }
+
+    /// Returns the expected size in bytes of a block; 0 if it is unknown, or the block is not
+    /// wanted.
+    pub fn bytes_of(&self, tree: &Tree, id: BlockId) -> u64 {
+        let at = self.place_of(tree, id);
+        let bytes = self.sizes.get(at).filter(|_| self.blocks.get(at) == Some(&id));
+        bytes.map_or(0, |bytes| u64::from(*bytes))
+    }
+
+    /// Returns where in `blocks` a block is, if it is one of them.
+    fn place_of(&self, tree: &Tree, id: BlockId) -> usize {
+        let height = tree.node(id).height;
+        self.blocks.partition_point(|block| tree.node(*block).height < height)
     }
 
     /// Returns the lane of a block; `None` if the block is not wanted.
     pub fn lane_of(&self, tree: &Tree, id: BlockId) -> Option<usize> {
-        let height = tree.node(id).height;
-        let at = self.blocks.partition_point(|block| tree.node(*block).height < height);
+        let at = self.place_of(tree, id);
         let lane = self.lanes.partition_point(|lane| lane.end <= at);
         self.lanes.get(lane).filter(|lane| lane.contains(&at)).map(|_| lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::{BlockView, Chain, Network, genesis_block};
+
+    use super::*;
+
+    #[test]
+    fn blocks_of_peers_alone_are_wanted_with_their_sizes() {
+        let network = Network::new(Chain::Regtest);
+        let header = *BlockView::parse(genesis_block(&network)).unwrap().header();
+        let tree = Tree::new(network, header);
+        let id = tree.genesis();
+        let wanted = Wanted::of([&[Step { id, place: Place::Peers, weight: 285 }][..]]);
+        assert_eq!((wanted.bytes(), wanted.bytes_of(&tree, id)), (285, 285));
+        assert_eq!(wanted.lane_of(&tree, id), Some(0));
+        let none = Wanted::of([&[][..]]);
+        assert_eq!((none.bytes(), none.bytes_of(&tree, id)), (0, 0));
+        assert_eq!(none.lane_of(&tree, id), None);
     }
 }

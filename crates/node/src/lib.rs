@@ -31,6 +31,7 @@
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`clock`], [`states`] | the time that each stage takes, and what threads wait for |
+//! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
 //! | [`resources`], [`threads`], [`temporary`] | memory, threads, temporary directories |
@@ -39,6 +40,7 @@ pub mod assumevalid;
 pub mod block;
 pub mod block_peers;
 pub mod block_records;
+pub mod bottleneck;
 pub mod checked;
 pub mod clock;
 pub mod coin_count;
@@ -76,6 +78,7 @@ pub mod waiting;
 pub mod words;
 
 pub use block::script_difference::ScriptDifference;
+pub use bottleneck::Bottleneck;
 pub use checked::{Checked, NotChecked, RuleGroup};
 pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;

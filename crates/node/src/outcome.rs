@@ -82,6 +82,14 @@ impl ThreadStates {
         (seen >= Self::SEEN_MIN).then(|| self.blocked * 100 / seen)
     }
 
+    /// Returns the observations since `before` was taken.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            working: self.working.saturating_sub(before.working),
+            blocked: self.blocked.saturating_sub(before.blocked),
+        }
+    }
+
     /// Returns whether threads mostly waited for the disk.
     pub fn waits_for_disk(self) -> bool {
         self.blocked_percent().is_some_and(|percent| percent > 50)

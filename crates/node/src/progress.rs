@@ -2,8 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use apus_hash::Hash;
+
+use super::outcome::ThreadStates;
 
 /// A phase of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,17 +126,36 @@ pub struct Progress {
     /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by their
     /// bytes, since their time is about proportional to these.
     pub fraction: f64,
-    /// Peers and downloaded bytes; `None` without peers.
+    /// The download from peers; `None` without peers.
     pub download: Option<Download>,
+    /// How often threads were seen working and waiting for the disk; `None` if they are not watched
+    /// in this phase.
+    pub states: Option<ThreadStates>,
 }
 
-/// The number of peers, and the bytes downloaded from them.
+/// How far the download from peers is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Download {
     /// Number of peers.
     pub peers: usize,
+    /// Number of those that we connected to.
+    pub outbound: usize,
     /// Bytes of all messages received so far.
     pub bytes: u64,
+    /// Estimated bytes of the blocks that this phase wants and that have not arrived; 0 if there
+    /// are none, or their sizes are unknown.
+    pub left: u64,
+    /// The time in which at least one thread waited for a block, in all phases so far.
+    pub waited: Duration,
+    /// The most bytes a second that the user allows now; `None` for no limit.
+    pub limit: Option<u64>,
+}
+
+impl Download {
+    /// Returns whether the user's limit is what holds a download of `speed` bytes a second up.
+    pub fn is_at_limit(&self, speed: f64) -> bool {
+        self.limit.is_some_and(|limit| speed >= 0.8 * limit as f64)
+    }
 }
 
 /// A new tip, as Core logs it.
@@ -163,8 +185,8 @@ impl Progress {
     /// Returns the progress at the start of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
         let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
-        let download = None;
-        Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction, download }
+        let (download, states) = (None, None);
+        Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction, download, states }
     }
 
     /// Returns a function that shows an observer this progress, with the share of the work that is

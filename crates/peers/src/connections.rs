@@ -158,7 +158,8 @@ impl Connections {
 
     /// Replaces the wanted blocks.
     pub fn want(&mut self, wanted: Wanted) {
-        let Wanted { blocks, lanes, gives_up, stripped_below } = wanted.clone();
+        let Wanted { blocks, lanes, gives_up, stripped_below, .. } = wanted.clone();
+        self.traffic.want(wanted.bytes());
         self.feed.begin(wanted);
         self.manager.strip_below(stripped_below);
         self.manager.schedule().want(blocks, lanes);
@@ -168,6 +169,7 @@ impl Connections {
     /// Stops requesting blocks. Blocks that have arrived can still be taken.
     pub fn want_nothing(&mut self) {
         self.manager.schedule().want(Arc::new([]), []);
+        self.traffic.want(0);
         self.feed.take_notes();
     }
 
@@ -178,6 +180,7 @@ impl Connections {
         // Events that arrived between two turns must not count as silence.
         self.handle_waiting(None, chain, observer);
         self.take_notes(observer);
+        self.traffic.set_waited(self.feed.waited());
         let mut actions = Vec::new();
         let now = self.now();
         for (id, link) in &self.links {
@@ -266,6 +269,7 @@ impl Connections {
                     bytes.truncate(payload.end);
                     bytes.drain(..payload.start);
                     self.reports.add_block(from, bytes.len() as u64);
+                    self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
                     self.feed.arrive(*id, from, bytes);
                 }
                 self.carry_out(actions, observer);
@@ -356,7 +360,7 @@ impl Connections {
             observer.note(&words);
         }
         self.alone_since = Some(self.now());
-        self.traffic.set_peers(self.manager.ready());
+        self.count_peers();
     }
 
     /// Handles a connection that is closed or cannot be read any more.
@@ -385,7 +389,7 @@ impl Connections {
         self.reports.end(id, why);
         let now = self.now();
         self.dialer.closed(id, was_dropped, speed, now);
-        self.traffic.set_peers(self.manager.ready());
+        self.count_peers();
         if self.links.is_empty() {
             self.alone_since = Some(now);
         }
@@ -394,7 +398,7 @@ impl Connections {
     /// Checks what takes long.
     fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
         let now = self.now();
-        self.traffic.set_peers(self.manager.ready());
+        self.count_peers();
         let is_alone = self.manager.ready() == 0;
         if is_alone && self.alone_since.is_some_and(|since| now > since + ALONE_AFTER) {
             self.alone_since = None;
@@ -405,6 +409,14 @@ impl Connections {
             self.saved = now;
             self.save();
         }
+    }
+
+    /// Counts the peers that have completed the handshake, for progress reports.
+    fn count_peers(&self) {
+        let type_of = |id: &PeerId| self.dialer.connection_type(*id);
+        let ready = self.links.keys().filter(|id| self.manager.them(**id).is_some());
+        let outbound = ready.filter(|id| type_of(id) != ConnectionType::Inbound).count();
+        self.traffic.set_peers(self.manager.ready(), outbound);
     }
 
     /// Gives up the block that a thread waits for, or tells the user, if no peer has had it for a

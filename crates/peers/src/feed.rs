@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
 use apus_net::PeerId;
@@ -52,7 +52,38 @@ struct State {
     notes: Vec<Note>,
     /// Blocks that no peer has.
     gone: HashSet<BlockId>,
+    waits: Waits,
     talk: Talk,
+}
+
+/// The time in which threads have waited for blocks.
+#[derive(Default)]
+struct Waits {
+    /// Number of threads that wait now.
+    threads: usize,
+    /// Since when at least one of them waits.
+    since: Option<Instant>,
+    /// The time in which at least one thread waited before that.
+    total: Duration,
+}
+
+impl Waits {
+    fn begin(&mut self, now: Instant) {
+        self.threads += 1;
+        self.since.get_or_insert(now);
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.threads -= 1;
+        if self.threads == 0 {
+            self.total = self.total(now);
+            self.since = None;
+        }
+    }
+
+    fn total(&self, now: Instant) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
 }
 
 /// Whether the thread that talks to peers still runs.
@@ -94,6 +125,7 @@ impl Feed {
             senders: HashMap::new(),
             notes: Vec::new(),
             gone: HashSet::new(),
+            waits: Waits::default(),
             talk: Talk::default(),
         });
         Self { state, arrived: Condvar::new(), wake }
@@ -181,6 +213,25 @@ impl Feed {
         self.state().blocks.has_failed()
     }
 
+    /// Returns the time in which at least one thread has waited for a block.
+    pub(super) fn waited(&self) -> Duration {
+        self.state().waits.total(Instant::now())
+    }
+
+    /// Returns the expected size in bytes of a wanted block.
+    pub(super) fn expected_bytes(&self, tree: &Tree, id: BlockId) -> u64 {
+        self.state().wanted.bytes_of(tree, id)
+    }
+
+    /// Waits a moment for a block to arrive.
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.waits.begin(Instant::now());
+        let waited = self.arrived.wait_timeout(state, WAIT);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.waits.end(Instant::now());
+        state
+    }
+
     /// Waits for the block of `step`, and takes it.
     ///
     /// # Errors
@@ -209,8 +260,7 @@ impl Feed {
                     self.note(&mut state, Note::Waits(lane));
                 }
             }
-            let waited = self.arrived.wait_timeout(state, WAIT);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait(state);
         };
         // After an error, the block stays in `awaited`: the thread that processes it next fetches
         // it.
@@ -237,8 +287,7 @@ impl Feed {
             if !std::mem::replace(&mut is_noted, true) {
                 self.note(&mut state, Note::Waits(0));
             }
-            let waited = self.arrived.wait_timeout(state, WAIT);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait(state);
         }
         None
     }
@@ -284,6 +333,19 @@ mod tests {
 
     /// The longest that a thread may take until it waits for a block.
     const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn time_counts_once_however_many_threads_wait() {
+        let mut waits = Waits::default();
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        waits.begin(at(1));
+        waits.begin(at(2));
+        waits.end(at(4));
+        assert_eq!(waits.total(at(5)), Duration::from_secs(4));
+        waits.end(at(6));
+        assert_eq!(waits.total(at(9)), Duration::from_secs(5));
+    }
 
     /// Notes and blocks that have arrived belong to the blocks that were wanted then.
     #[test]

@@ -116,6 +116,7 @@ impl Peers {
         let network = &options.network;
         let (events, heard) = bounded(EVENTS_MAX);
         let (wake, wakes) = bounded(1);
+        let limiter = Arc::new(Limiter::new(peers.maxdownload.clone()));
         let dialing = Arc::new(Dialing {
             magic: network.magic,
             routes: Routes {
@@ -125,7 +126,7 @@ impl Peers {
                 resolver: Box::new(system_resolver),
             },
             v2: peers.v2transport,
-            limiter: Arc::new(Limiter::new(peers.maxdownload.clone())),
+            limiter: Arc::clone(&limiter),
             events: events.clone(),
         });
         let file = options.network_dir().join(ADDRESSES_FILE);
@@ -149,7 +150,7 @@ impl Peers {
         });
         let early = options.network_dir().join(EARLY_FILE);
         let feed = Arc::new(Feed::new(wake, early, MEMORY_BYTES_MAX));
-        let traffic = Arc::new(Traffic::default());
+        let traffic = Arc::new(Traffic::new(limiter));
         let ears = Ears { events: heard, wakes };
         let height = Arc::new(AtomicU32::new(height));
         let connections = Connections::new(
@@ -184,6 +185,11 @@ impl Peers {
     /// Returns a report on each peer.
     pub fn reports(&self) -> Vec<PeerReport> {
         self.connections().reports()
+    }
+
+    /// Returns the time in which at least one thread has waited for a block.
+    pub fn waited(&self) -> Duration {
+        self.feed.waited()
     }
 
     fn connections(&self) -> MutexGuard<'_, Connections> {

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use apus_net::{PeerId, Themselves, Transport};
 use apus_node::progress::{Download, Observer, Progress, Tip};
+
+use super::limiter::Limiter;
 
 /// The most reports that are kept: beyond these, the oldest of a connection that has ended is
 /// dropped.
@@ -102,17 +106,45 @@ impl Reports {
     }
 }
 
-/// The number of peers, and the bytes that have come from them.
-#[derive(Default)]
+/// The number of peers, the bytes that have come from them, and those that are to come.
 pub(super) struct Traffic {
     peers: AtomicUsize,
+    outbound: AtomicUsize,
     bytes: AtomicU64,
+    left: AtomicU64,
+    waited_nanoseconds: AtomicU64,
+    limiter: Arc<Limiter>,
 }
 
 impl Traffic {
-    /// Sets the number of peers that have completed the handshake.
-    pub fn set_peers(&self, peers: usize) {
+    /// Creates the numbers without any peer.
+    pub fn new(limiter: Arc<Limiter>) -> Self {
+        let (peers, outbound) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let [bytes, left, waited_nanoseconds] = [0; 3].map(AtomicU64::new);
+        Self { peers, outbound, bytes, left, waited_nanoseconds, limiter }
+    }
+
+    /// Sets the number of peers that have completed the handshake, and of those among them that
+    /// we connected to.
+    pub fn set_peers(&self, peers: usize, outbound: usize) {
         self.peers.store(peers, Relaxed);
+        self.outbound.store(outbound, Relaxed);
+    }
+
+    /// Sets the bytes of all blocks that are wanted from now on.
+    pub fn want(&self, bytes: u64) {
+        self.left.store(bytes, Relaxed);
+    }
+
+    /// Notes that a block has arrived that this many bytes were expected of.
+    pub fn arrived(&self, expected: u64) {
+        // One thread alone changes this.
+        self.left.store(self.left.load(Relaxed).saturating_sub(expected), Relaxed);
+    }
+
+    /// Sets the time in which at least one thread has waited for a block.
+    pub fn set_waited(&self, waited: Duration) {
+        self.waited_nanoseconds.store(waited.as_nanos() as u64, Relaxed);
     }
 
     /// Counts the bytes of a message that has arrived.
@@ -120,9 +152,16 @@ impl Traffic {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Returns the number of peers and of bytes, for a progress report.
+    /// Returns how far the download is, for a progress report.
     pub fn download(&self) -> Download {
-        Download { peers: self.peers.load(Relaxed), bytes: self.bytes.load(Relaxed) }
+        Download {
+            peers: self.peers.load(Relaxed),
+            outbound: self.outbound.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            left: self.left.load(Relaxed),
+            waited: Duration::from_nanos(self.waited_nanoseconds.load(Relaxed)),
+            limit: self.limiter.now(),
+        }
     }
 }
 
@@ -148,5 +187,32 @@ impl Observer for WithPeers<'_> {
 
     fn tip(&self, tip: &Tip) {
         self.inner.tip(tip);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_arrived_is_no_longer_left() {
+        let traffic = Traffic::new(Arc::new(Limiter::new(None)));
+        traffic.want(1_000);
+        traffic.add(450);
+        traffic.arrived(400);
+        traffic.set_peers(3, 2);
+        traffic.set_waited(Duration::from_secs(7));
+        let seen = Download {
+            peers: 3,
+            outbound: 2,
+            bytes: 450,
+            left: 600,
+            waited: Duration::from_secs(7),
+            limit: None,
+        };
+        assert_eq!(traffic.download(), seen);
+        // Blocks may be larger than expected.
+        traffic.arrived(700);
+        assert_eq!(traffic.download().left, 0);
     }
 }

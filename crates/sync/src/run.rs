@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_node::block_peers::BlockPeers;
@@ -267,7 +267,9 @@ fn run_with_peers(
         Some(first) => first,
         None => summary(node, started, true),
     };
-    Ok(Summary { peers: peers.reports(), above_tip: Some(above_tip(node)), ..summary })
+    let (reports, waited_for_peers) = (peers.reports(), peers.waited());
+    let above_tip = Some(above_tip(node));
+    Ok(Summary { peers: reports, waited_for_peers, above_tip, ..summary })
 }
 
 /// Syncs with peers until none of them has a better chain; with `--follow` until `watch` asks to
@@ -539,7 +541,8 @@ fn connect_and_merge(
     }
     let (shared, ledger) = node.split();
     ledger.prune(&shared)?;
-    node.states.get_or_insert_with(StatesWatch::begin);
+    let observer = node.states.get_or_insert_with(StatesWatch::begin).observer(watch.observer);
+    let watch = Watch::new(&observer, watch.stop);
     learn_growth(node);
     connect_all(node, claim, course, watch)?;
     store_side_branches(node, watch)?;
@@ -583,6 +586,7 @@ pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary 
         repaired: std::mem::take(&mut node.repaired),
         stages: node.clock.stages(),
         waits: node.clock.waits(),
+        waited_for_peers: Duration::ZERO,
         states: node.states.as_ref().map_or_else(ThreadStates::default, StatesWatch::seen),
         peers: Vec::new(),
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_node::block::script_difference::ScriptDifference;
+use apus_node::bottleneck::Bottleneck;
 use apus_node::checked::Checked;
 use apus_node::clock::{Waits, words_of};
 use apus_node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
@@ -65,6 +66,8 @@ pub struct Summary {
     pub stages: BTreeMap<&'static str, Duration>,
     /// What the thread that connects blocks in order has waited for.
     pub waits: Waits,
+    /// The time in which at least one thread waited for a block from a peer.
+    pub waited_for_peers: Duration,
     /// How often threads were seen working, and waiting for the disk, while blocks were connected.
     pub states: ThreadStates,
     /// What pruning has deleted; `None` if nothing is pruned and nothing will be.
@@ -78,7 +81,12 @@ impl Summary {
     /// little was measured to tell.
     pub fn bottleneck(&self) -> Option<&'static str> {
         let Waits { connecting, blocks, peers, checks, commits, .. } = self.waits;
+        const PEERS: &str = "peers: blocks come slower than they are connected";
         if connecting * 2 < self.elapsed {
+            let bottleneck = Bottleneck::of(self.elapsed, self.waited_for_peers, self.states);
+            if bottleneck == Some(Bottleneck::Peers) {
+                return Some(PEERS);
+            }
             let all: Vec<&str> = self.stages.keys().copied().collect();
             return self.longest_stage(&all);
         }
@@ -89,9 +97,7 @@ impl Summary {
             longest if longest == workers => {
                 self.longest_stage(&["read", "check", "look_up", "validate"])
             }
-            longest if longest == peers => {
-                Some("peers: blocks come slower than they are connected")
-            }
+            longest if longest == peers => Some(PEERS),
             longest if longest == commits => Some("writing coins"),
             _ => Some("taking and adding coins, which one thread does"),
         }

@@ -11,6 +11,7 @@ mod interrupted;
 mod limited;
 mod missing;
 mod panics;
+mod reported;
 mod stopped;
 mod stripped;
 mod unreachable;

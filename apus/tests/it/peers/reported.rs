@@ -1,0 +1,69 @@
+//! What is reported of the download while it runs, and at its end.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use apus_net::Outgoing;
+use apus_node::Watch;
+use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_sync as sync;
+use apus_wire::message::{Command, Message, Nonce};
+
+use super::world::{Told, WAYS, chain, with_peers, world};
+use crate::support::waiting::Gate;
+
+/// A peer that sends the last block once a gate is open.
+struct Late {
+    honest: Honest,
+    is_asked: bool,
+    gate: Gate,
+}
+
+impl Answers for Late {
+    fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
+        let list = match message {
+            Message::GetData(list) => list,
+            // All other blocks that it was asked for have arrived.
+            Message::Pong(_) if std::mem::take(&mut self.is_asked) => {
+                assert!(self.gate.wait(), "what is left was never reported");
+                let payload = self.honest.chain.block(self.honest.top);
+                out.push(Outgoing { command: Command::BLOCK, payload });
+                return Ok(());
+            }
+            _ => return self.honest.answer(message, out),
+        };
+        for item in list.iter() {
+            let height = self.honest.chain.height_of(&item.hash).unwrap();
+            if height == self.honest.top {
+                self.is_asked = true;
+            } else {
+                let payload = self.honest.chain.block(height);
+                out.push(Outgoing { command: Command::BLOCK, payload });
+            }
+        }
+        if self.is_asked {
+            out.push(Outgoing::new(&Nonce(1).ping()));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_left_and_the_wait_for_it_are_reported() {
+    for way in WAYS {
+        let (place, told) = (world().place(), Told::default());
+        let gate = told.when_seen(|progress| {
+            let download = progress.download.unwrap_or_default();
+            (download.peers, download.outbound) == (1, 1) && download.left > 0
+        });
+        let server = Server::start(place.network.magic, true, move || {
+            let (honest, gate) = (Honest::new(chain()), gate.clone());
+            Box::new(Late { honest, is_asked: false, gate })
+        });
+        let (server, stop) = (server.unwrap(), AtomicBool::new(false));
+        let options = with_peers(&place, way, &[&server]);
+        let summary = sync::sync(&options, &[], Watch::new(&told, &stop)).unwrap();
+        assert_eq!(summary.best_block, world().tip());
+        assert!(summary.waited_for_peers > Duration::ZERO, "{way:?}");
+    }
+}
