@@ -12,12 +12,14 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Returns an estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`.
+/// Returns an estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`,
+/// `21 days`.
 pub fn about(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..100 => format!("{} s", seconds.max(1)),
         seconds @ 100..7200 => format!("{} min", (seconds + 30) / 60),
-        seconds => format!("{} h", (seconds + 1800) / 3600),
+        seconds @ 7200..172_800 => format!("{} h", (seconds + 1800) / 3600),
+        seconds => format!("{} days", seconds / 86_400 + u64::from(seconds % 86_400 >= 43_200)),
     }
 }
 
@@ -37,9 +39,17 @@ mod tests {
         ] {
             assert_eq!(size(bytes), words);
         }
-        for (seconds, words) in
-            [(0, "1 s"), (99, "99 s"), (100, "2 min"), (2_100, "35 min"), (10_000, "3 h")]
-        {
+        for (seconds, words) in [
+            (0, "1 s"),
+            (99, "99 s"),
+            (100, "2 min"),
+            (2_100, "35 min"),
+            (10_000, "3 h"),
+            (172_799, "48 h"),
+            (172_800, "2 days"),
+            (1_800_000, "21 days"),
+            (u64::MAX, "213503982334601 days"),
+        ] {
             assert_eq!(about(Duration::from_secs(seconds)), words);
         }
     }

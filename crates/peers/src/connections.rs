@@ -20,6 +20,7 @@ use apus_node::words::about;
 use apus_wire::message::{Command, Services};
 use crossbeam_channel::{Receiver, select};
 
+use super::advice::Advice;
 use super::dialer::{Dialer, FailedManual};
 use super::early::MEMORY_BYTES_MAX;
 use super::feed::{Feed, Note};
@@ -80,6 +81,7 @@ pub(super) struct Connections {
     alone_since: Option<Duration>,
     /// When the user was last told that the proxy does not answer.
     proxy_told: Option<Duration>,
+    advice: Advice,
 }
 
 /// The receiving ends of the channels to [`Connections`].
@@ -98,6 +100,7 @@ impl Connections {
         ears: Ears,
         (traffic, height): (Arc<Traffic>, Arc<AtomicU32>),
         gone_after: Duration,
+        advice: Advice,
     ) -> Self {
         let [a, b] = [random(), random()];
         let mut secret = [0; 16];
@@ -124,6 +127,7 @@ impl Connections {
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
             proxy_told: None,
+            advice,
         }
     }
 
@@ -399,6 +403,9 @@ impl Connections {
     fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
         let now = self.now();
         self.count_peers();
+        if let Some(words) = self.advice.look(now, self.traffic.download()) {
+            observer.note(&words);
+        }
         let is_alone = self.manager.ready() == 0;
         if is_alone && self.alone_since.is_some_and(|since| now > since + ALONE_AFTER) {
             self.alone_since = None;

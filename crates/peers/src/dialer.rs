@@ -19,7 +19,7 @@ use super::random::random;
 
 /// The most connections that we open by ourselves: as many as Core, which opens 8 for everything
 /// and 2 for blocks alone.
-const OUTBOUND_MAX: usize = 10;
+pub(super) const OUTBOUND_MAX: usize = 10;
 /// We open no further connections by ourselves while this many are being opened.
 const DIALING_MAX: usize = 8;
 /// The time after which a connection that the user asked for is tried again, if it cannot be

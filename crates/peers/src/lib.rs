@@ -22,9 +22,10 @@
 //! | `feed` | hands blocks to the threads that wait for them |
 //! | `headers` | requests headers between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
-//! | `report` | what each peer sent, for the user |
+//! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
 //! | [`serve`] | a server for tests and benchmarks |
 
+mod advice;
 mod connections;
 mod dialer;
 mod download;
@@ -67,6 +68,7 @@ pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::report::{PeerReport, WithPeers};
 pub use self::sample::learn_sizes;
 
+use self::advice::Advice;
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
 use self::early::MEMORY_BYTES_MAX;
@@ -160,6 +162,7 @@ impl Peers {
             ears,
             (Arc::clone(&traffic), Arc::clone(&height)),
             peers.gone_after,
+            Advice::new(peers),
         );
         let (connections, patience) = (Mutex::new(connections), peers.patience);
         Ok(Self { feed, connections, traffic, height, _listening: listening, patience })
