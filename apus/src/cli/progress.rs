@@ -217,22 +217,24 @@ impl View<'_> {
     }
 
     /// Returns the parts of the line in their order; those of a lower rank are more important.
-    fn parts(&self) -> [Option<Part>; 11] {
-        let part = |rank| move |text| Part { rank, before: ", ", text };
+    fn parts(&self) -> [Option<Part>; 12] {
+        let part = |rank, before| move |text| Part { rank, before, text };
         let (done, time) = (self.progress.fraction, i64::from(self.progress.time));
         let speeds = &self.speeds;
+        let download = speeds.download.map(|speed| format!("download {:.1} MB/s", speed / 1e6));
         [
-            (done > 0.0).then(|| format!("{:.1} %", 100.0 * done)).map(part(0)),
-            self.left().map(|left| format!("{} left", duration(left))).map(part(0)),
-            Some(self.position()).map(part(0)),
-            (time > 0).then(|| Part { rank: 6, before: " ", text: format!("({})", date(time)) }),
-            speeds.download.map(|speed| format!("download {:.1} MB/s", speed / 1e6)).map(part(1)),
-            self.left_to_download().map(part(2)),
-            self.peers().map(part(4)),
-            speeds.bottleneck.map(|what| format!("bottleneck: {what}")).map(part(3)),
-            Some(format!("{} so far", duration(self.elapsed))).map(part(7)),
-            self.rates().map(part(5)),
-            self.coins().map(part(8)),
+            (done > 0.0).then(|| format!("{:.1} %", 100.0 * done)).map(part(0, ", ")),
+            self.left().map(|left| format!("{} left", duration(left))).map(part(0, ", ")),
+            Some(self.progress.phase.words().to_string()).map(part(0, ", ")),
+            self.position().map(part(2, ": ")),
+            (time > 0).then(|| format!("({})", date(time))).map(part(7, " ")),
+            download.map(part(1, ", ")),
+            self.left_to_download().map(part(3, ", ")),
+            self.peers().map(part(5, ", ")),
+            speeds.bottleneck.map(|what| format!("bottleneck: {what}")).map(part(4, ", ")),
+            Some(format!("{} so far", duration(self.elapsed))).map(part(8, ", ")),
+            self.rates().map(part(6, ", ")),
+            self.coins().map(part(9, ", ")),
         ]
     }
 
@@ -244,21 +246,16 @@ impl View<'_> {
         left.ok().filter(|_| gained > 0.0 && seconds > 0.5)
     }
 
-    fn position(&self) -> String {
-        let progress = self.progress;
-        match progress.phase {
+    /// Returns how far the phase is, in blocks.
+    fn position(&self) -> Option<String> {
+        let Progress { phase, height, blocks, blocks_all, .. } = *self.progress;
+        match phase {
             // Blocks come in any order, so a height does not measure progress.
-            phase if progress.blocks_all > 0 => format!(
-                "{}: {} of {} blocks",
-                phase.words(),
-                thousands(progress.blocks),
-                thousands(progress.blocks_all)
-            ),
-            phase @ Phase::JoinMatching => phase.words().to_string(),
-            phase if progress.height > 0 => {
-                format!("{}: height {}", phase.words(), progress.height)
+            _ if blocks_all > 0 => {
+                Some(format!("{} of {} blocks", thousands(blocks), thousands(blocks_all)))
             }
-            phase => phase.words().to_string(),
+            Phase::JoinMatching => None,
+            _ => (height > 0).then(|| format!("height {height}")),
         }
     }
 
@@ -406,8 +403,10 @@ mod tests {
         ] {
             assert_eq!(shown(columns), format!("{first}{download}{rest}"), "{columns}");
         }
+        let short = "25.0 %, 50 min 0 s left, Connecting blocks";
+        assert_eq!(shown(62), format!("{short}{download}"));
         // The end is cut off.
-        assert_eq!(shown(38), first);
+        assert_eq!(shown(38), short);
         let wide = shown(178);
         assert!(wide.contains("(2023-10-16), download 10.0 MB/s, "), "{wide}");
         assert!(wide.ends_with(", validation 6 blocks/s, 12.0 MB/s"), "{wide}");
