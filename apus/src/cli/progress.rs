@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use};
+use apus_node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use, words};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
@@ -221,7 +221,7 @@ impl View<'_> {
         let part = |rank, before| move |text| Part { rank, before, text };
         let (done, time) = (self.progress.fraction, i64::from(self.progress.time));
         let speeds = &self.speeds;
-        let download = speeds.download.map(|speed| format!("download {:.1} MB/s", speed / 1e6));
+        let download = speeds.download.map(|speed| format!("download {}", words::speed(speed)));
         [
             (done > 0.0).then(|| format!("{:.1} %", 100.0 * done)).map(part(0, ", ")),
             self.left().map(|left| format!("{} left", duration(left))).map(part(0, ", ")),

@@ -12,6 +12,14 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// Returns a number of bytes a second: `1 kB/s`, `0.4 MB/s`.
+pub fn speed(speed: f64) -> String {
+    match speed {
+        0.0..100_000.0 => format!("{:.0} kB/s", (speed / 1e3).ceil()),
+        _ => format!("{:.1} MB/s", speed / 1e6),
+    }
+}
+
 /// Returns an estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`,
 /// `21 days`.
 pub fn about(time: Duration) -> String {
@@ -38,6 +46,15 @@ mod tests {
             (712_999_999_999, "712 GB"),
         ] {
             assert_eq!(size(bytes), words);
+        }
+        for (bytes, words) in [
+            (0.0, "0 kB/s"),
+            (900.0, "1 kB/s"),
+            (99_000.0, "99 kB/s"),
+            (100_000.0, "0.1 MB/s"),
+            (12_345_678.0, "12.3 MB/s"),
+        ] {
+            assert_eq!(speed(bytes), words);
         }
         for (seconds, words) in [
             (0, "1 s"),

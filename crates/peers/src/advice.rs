@@ -7,7 +7,7 @@ use apus_net::PeerOptions;
 use apus_node::bottleneck::Bottleneck;
 use apus_node::outcome::ThreadStates;
 use apus_node::progress::Download;
-use apus_node::words::about;
+use apus_node::words;
 
 use super::dialer::OUTBOUND_MAX;
 
@@ -81,7 +81,7 @@ impl Advice {
             1 => "1 peer sends".to_string(),
             peers => format!("{peers} peers send"),
         };
-        let (speed, time) = (speed_words(speed), about(time));
+        let (speed, time) = (words::speed(speed), words::about(time));
         let remedy = &self.remedy;
         Some(format!("{peers} {speed} in all: the download takes about {time} more. {remedy}"))
     }
@@ -111,14 +111,6 @@ fn remedy(options: &PeerOptions) -> String {
                    address to peers";
     }
     remedy
-}
-
-/// Formats bytes a second.
-fn speed_words(speed: f64) -> String {
-    match speed {
-        0.0..100_000.0 => format!("{:.0} kB/s", (speed / 1e3).max(1.0)),
-        _ => format!("{:.1} MB/s", speed / 1e6),
-    }
 }
 
 #[cfg(test)]
@@ -234,7 +226,5 @@ mod tests {
             assert_eq!(found, words.len(), "{remedy}");
             assert!(words.iter().all(|word| remedy.contains(word)), "{remedy}");
         }
-        assert_eq!(speed_words(900.0), "1 kB/s");
-        assert_eq!(speed_words(99_000.0), "99 kB/s");
     }
 }
