@@ -15,6 +15,7 @@ mod session;
 mod socks5;
 mod target;
 mod time_offsets;
+mod tip_watch;
 mod transport;
 mod wanted;
 
@@ -35,4 +36,5 @@ pub use session::{
 pub use socks5::{Credentials, Socks5Error, connect as socks5_connect};
 pub use target::{HostKind, Target};
 pub use time_offsets::TimeOffsets;
+pub use tip_watch::{Chosen, TipWatch, Verdict};
 pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};

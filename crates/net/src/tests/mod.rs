@@ -6,6 +6,7 @@ mod presync;
 mod schedule;
 mod socks5;
 mod time_offsets;
+mod tip_watch;
 mod transport;
 
 use apus_chain::Tree;
