@@ -3,6 +3,7 @@
 //! validates blocks, starts threads or looks at a clock: bytes, messages and the time are inputs.
 
 mod addresses;
+mod candidates;
 mod headers;
 mod line;
 mod manager;
@@ -23,6 +24,7 @@ mod wanted;
 mod tests;
 
 pub use addresses::{Addresses, Group, Place};
+pub use candidates::{Candidates, Runner, Slot, Trial};
 pub use headers::{HeaderChain, HeadersFault};
 pub use manager::{Action, ConnectionType, PeerError, PeerManager, Settings};
 pub use max_download::MaxDownload;

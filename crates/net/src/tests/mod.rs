@@ -1,4 +1,5 @@
 mod addresses;
+mod candidates;
 mod connections;
 mod limits;
 mod manager;
