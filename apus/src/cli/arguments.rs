@@ -177,8 +177,8 @@ enum OptionalValue {
 fn values_of(name: &str) -> Option<OptionalValue> {
     match name {
         "debug" => Some(OptionalValue::Category),
-        "testnet" | "testnet4" | "signet" | "regtest" | "dnsseed" | "listen" | "witness"
-        | "v2transport" => Some(OptionalValue::Flag),
+        "testnet" | "testnet4" | "signet" | "regtest" | "dnsseed" | "fixedseeds" | "listen"
+        | "witness" | "v2transport" => Some(OptionalValue::Flag),
         _ => None,
     }
 }

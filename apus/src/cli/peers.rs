@@ -55,6 +55,11 @@ pub struct PeerArgs {
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     dnsseed: Option<u8>,
+    /// Connect to addresses that Apus comes with, if neither the address book nor DNS seeds have
+    /// any [default: 1].
+    #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_name = "0|1")]
+    fixedseeds: Option<u8>,
     /// Maximum number of connections; Apus itself opens at most 10 of them [default: 125].
     #[arg(long, value_name = "N", hide_short_help = true)]
     maxconnections: Option<usize>,
@@ -170,6 +175,7 @@ impl PeerArgs {
         peers.addnode = targets(texts(&self.addnode, "addnode", config), port)?;
         peers.seednode = targets(texts(&self.seednode, "seednode", config), port)?;
         peers.dnsseed = self.flag(self.dnsseed, "dnsseed", config, true);
+        peers.fixedseeds = self.flag(self.fixedseeds, "fixedseeds", config, true);
         peers.listen = self.listen.is_some_and(|on| on != 0);
         peers.v2transport = self.flag(self.v2transport, "v2transport", config, true);
         peers.proxy = proxy(self.proxy.as_ref(), "proxy", config)?.flatten();
@@ -208,6 +214,7 @@ impl PeerArgs {
             ("maxdownload", !self.maxdownload.is_empty()),
             ("seednode", !self.seednode.is_empty()),
             ("dnsseed", is_on(self.dnsseed)),
+            ("fixedseeds", is_on(self.fixedseeds)),
             ("maxconnections", self.maxconnections.is_some()),
             ("onlynet", !self.onlynet.is_empty()),
             ("listen", is_on(self.listen)),

@@ -1,21 +1,36 @@
 //! The address book of peers: known addresses, and the results of connecting to them (Core's
-//! `AddrMan`, with fewer tables). A pure function of its inputs and the time, in seconds since
-//! 1970.
+//! `AddrMan`). A pure function of its inputs and the time, in seconds since 1970.
 //!
-//! An attacker who sends many addresses must not fill the book with his own: it holds at most
-//! [`FROM_GROUP_MAX`] of those that came from one part of the network and were never connected to,
-//! and no two connections go to the same part.
+//! An attacker who sends many addresses must not fill the book with his own, nor displace those of
+//! others. So there are two tables, as in Core: `tried` for addresses that a handshake was
+//! completed with, and `new` for the others. A secret key decides where an address belongs.
+//!
+//! - An address is put into `new` only where no other is, unless that one is useless. What one part
+//!   of the network sends has room in a sixteenth of the table.
+//! - An address in `tried` gives way to another one that works only after a connection to it has
+//!   failed.
+//! - Every other choice is of `tried`, and a choice is of a random bucket, so that addresses gain
+//!   nothing by their number.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use apus_hash::HashKey;
 use apus_wire::message::{Host, NetAddress, Services};
 
-/// The most addresses in the book.
-const ADDRESSES_MAX: usize = 20_000;
-/// The most addresses from one part of the network that were never connected to.
-const FROM_GROUP_MAX: usize = 1_000;
+use super::buckets::{BUCKET_SIZE, Buckets, Slot};
+use super::group::{Group, Place, is_routable};
+use super::random::Random;
+
+/// Core's `ADDRMAN_NEW_BUCKET_COUNT`.
+const NEW_BUCKETS: u64 = 1024;
+/// Core's `ADDRMAN_TRIED_BUCKET_COUNT`.
+const TRIED_BUCKETS: u64 = 256;
+/// Buckets of `new` for the addresses that come from one part of the network (Core's
+/// `ADDRMAN_NEW_BUCKETS_PER_SOURCE_GROUP`).
+const NEW_BUCKETS_PER_SOURCE: u64 = 64;
+/// Buckets of `tried` for the addresses in one part of the network (Core's
+/// `ADDRMAN_TRIED_BUCKETS_PER_GROUP`).
+const TRIED_BUCKETS_PER_GROUP: u64 = 8;
 /// Seconds after which an address that was not seen again is useless (Core's `ADDRMAN_HORIZON`).
 const HORIZON: i64 = 30 * 24 * 60 * 60;
 /// Failures after which an address that never worked is useless (Core's `ADDRMAN_RETRIES`).
@@ -25,69 +40,74 @@ const FAILURES_NEW_MAX: u32 = 3;
 const FAILURES_MAX: u32 = 10;
 /// Core's `ADDRMAN_MIN_FAIL`, in seconds.
 const FAILING_TIME: i64 = 7 * 24 * 60 * 60;
+/// Seconds for which an address is not replaced in `tried` after it has worked, and within which a
+/// failed attempt counts against it (Core's `ADDRMAN_REPLACEMENT`).
+const REPLACEMENT_TIME: i64 = 4 * 60 * 60;
+/// Seconds in which a connection to an address of `tried` must have been attempted, once another
+/// one wants its place (Core's `ADDRMAN_TEST_WINDOW`).
+const TEST_TIME: i64 = 40 * 60;
+/// The most addresses that wait for a place in `tried` (Core's
+/// `ADDRMAN_SET_TRIED_COLLISION_SIZE`).
+const WAITING_MAX: usize = 10;
+/// Seconds that a connection may take to work.
+const OPENING_TIME: i64 = 60;
 /// Seconds from one attempt to the next.
 const RETRY_TIME: i64 = 10 * 60;
 /// Seconds that the time when an address was seen may lie in the future.
 const FUTURE_MAX: i64 = 10 * 60;
-/// The first line of a file of addresses.
-const FIRST_LINE: &str = "apus peers 1";
-
-/// The host and port of a peer.
-pub type Place = (Host, u16);
+/// The most addresses that are looked at for one choice, as in Core.
+const LOOKED_AT: usize = 100;
 
 /// The address book of peers.
-#[derive(Default)]
 pub struct Addresses {
-    known: BTreeMap<Place, Known>,
-    /// Number of addresses that were never connected to, by the part of the network that they came
-    /// from.
-    from_group: BTreeMap<Group, usize>,
+    /// Decides where an address belongs in the tables.
+    pub(super) key: HashKey,
+    pub(super) known: BTreeMap<Place, Known>,
+    new: Buckets,
+    tried: Buckets,
+    /// Addresses that work and belong where `tried` has another one (Core's
+    /// `m_tried_collisions`).
+    waiting: BTreeSet<Place>,
+    /// When a connection last worked.
+    last_worked: i64,
 }
 
 /// What is known about an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Known {
-    services: Services,
+pub(super) struct Known {
+    pub services: Services,
     /// When the address was last seen.
-    seen: i64,
-    tried: i64,
+    pub seen: i64,
+    /// When a connection to it was last attempted; 0 for never.
+    pub attempted: i64,
+    /// When an attempt last counted as a failure.
+    pub counted: i64,
     /// When a connection to it last worked; 0 for never.
-    worked: i64,
+    pub worked: i64,
     /// Failures since then.
-    failures: u32,
+    pub failures: u32,
     /// Bytes a second that the peer sent last time.
-    speed: u64,
+    pub speed: u64,
     /// The part of the network that the address came from.
-    source: Group,
+    pub source: Group,
+    pub is_tried: bool,
 }
 
-/// A part of the network that one party probably controls (Core's `GetGroup`): 16 bits of an IPv4
-/// address, 32 of an IPv6 address, four of the key of an onion service.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Group([u8; 5]);
-
-impl Group {
-    /// Returns the part that `host` is in.
-    pub fn of(host: &Host) -> Self {
-        match host {
-            Host::Ipv4(ip) => {
-                let [a, b, ..] = ip.octets();
-                Self([1, a, b, 0, 0])
-            }
-            Host::Ipv6(ip) => {
-                let [a, b, c, d, ..] = ip.octets();
-                Self([2, a, b, c, d])
-            }
-            Host::TorV3(key) => Self([3, key[0] & 0xf0, 0, 0, 0]),
-        }
-    }
+/// What an address must be like to be connected to.
+pub struct Needs<'a> {
+    /// Services that the peer must be said to offer.
+    pub services: Services,
+    /// Whether there may be a connection to a host.
+    pub may_connect_to: &'a dyn Fn(&Host) -> bool,
+    /// The time in seconds since 1970.
+    pub now: i64,
 }
 
 impl Known {
     /// Returns whether the address is useless (Core's `IsTerrible`).
-    fn is_terrible(&self, now: i64) -> bool {
+    pub fn is_terrible(&self, now: i64) -> bool {
         // An address that was just tried may still work.
-        if now - self.tried <= 60 {
+        if now - self.attempted <= OPENING_TIME {
             return false;
         }
         self.seen > now + FUTURE_MAX
@@ -95,9 +115,26 @@ impl Known {
             || (self.worked == 0 && self.failures >= FAILURES_NEW_MAX)
             || (now - self.worked > FAILING_TIME && self.failures >= FAILURES_MAX)
     }
+
+    /// Returns the probability that the address is taken if it comes up (Core's `GetChance`).
+    fn chance(&self) -> f64 {
+        0.66f64.powi(self.failures.min(8) as i32)
+    }
 }
 
 impl Addresses {
+    /// Creates an empty book.
+    pub fn new(key: HashKey) -> Self {
+        Self {
+            key,
+            known: BTreeMap::new(),
+            new: Buckets::new(NEW_BUCKETS as usize),
+            tried: Buckets::new(TRIED_BUCKETS as usize),
+            waiting: BTreeSet::new(),
+            last_worked: 1,
+        }
+    }
+
     /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.known.len()
@@ -108,12 +145,16 @@ impl Addresses {
         self.known.is_empty()
     }
 
-    /// Adds addresses that `source` sent or, without one, DNS or the user gave. Skips useless ones.
-    /// Returns how many were new.
-    pub fn add(&mut self, list: &[NetAddress], source: Option<Host>, now: i64) -> usize {
-        let source = source.as_ref().map_or(Group::default(), Group::of);
+    /// Returns whether there is an address of a host like this.
+    pub fn has_any(&self, is_one: impl Fn(&Host) -> bool) -> bool {
+        self.known.keys().any(|(host, _)| is_one(host))
+    }
+
+    /// Adds addresses that a peer in `source`, a DNS seed or the user gave. Skips useless ones, and
+    /// those for which there is no room. Returns how many were new.
+    pub fn add(&mut self, list: &[NetAddress], source: Group, now: i64) -> usize {
         let before = self.known.len();
-        for address in list.iter().filter(|address| is_routable(&address.host)) {
+        for address in list {
             let place = (address.host, address.port);
             // The clocks of others may be wrong, and they may lie about what they have just seen.
             let seen = i64::from(address.time).min(now);
@@ -122,79 +163,170 @@ impl Addresses {
                 known.services = known.services.with(address.services);
                 continue;
             }
-            let count = self.from_group.entry(source).or_default();
-            // Addresses that the user or DNS gave are not limited: an attacker cannot add many of
-            // them.
-            if source != Group::default() && *count >= FROM_GROUP_MAX {
-                continue;
-            }
-            let services = address.services;
-            let known =
-                Known { services, seen, tried: 0, worked: 0, failures: 0, speed: 0, source };
-            if known.is_terrible(now) {
-                continue;
-            }
-            *count += 1;
-            self.known.insert(place, known);
-            if self.known.len() > ADDRESSES_MAX {
-                self.forget_worst(now);
-            }
+            let known = Known {
+                services: address.services,
+                seen,
+                attempted: 0,
+                counted: 0,
+                worked: 0,
+                failures: 0,
+                speed: 0,
+                source,
+                is_tried: false,
+            };
+            self.insert_new(place, known, now);
         }
         self.known.len().saturating_sub(before)
     }
 
-    /// Removes a twentieth of all addresses: useless ones first, then those that never worked and
-    /// were seen longest ago.
-    fn forget_worst(&mut self, now: i64) {
-        let rank = |known: &Known| (!known.is_terrible(now), known.worked != 0, known.seen);
-        let mut ranked: Vec<_> =
-            self.known.iter().map(|(place, known)| (rank(known), *place)).collect();
-        ranked.sort_unstable();
-        for (_, place) in &ranked[..ranked.len() / 20] {
-            self.forget(place);
+    /// Puts an address into `new`, if its place is free or has a useless one.
+    pub(super) fn insert_new(&mut self, place: Place, known: Known, now: i64) {
+        if !is_routable(&place.0) || known.is_terrible(now) || self.known.contains_key(&place) {
+            return;
         }
+        let slot = self.new_slot(&place, known.source);
+        if let Some(old) = self.new.get(slot) {
+            if !self.known[&old].is_terrible(now) {
+                return;
+            }
+            self.forget_new(&old);
+        }
+        self.new.put(slot, place);
+        self.known.insert(place, Known { is_tried: false, ..known });
     }
 
-    fn forget(&mut self, place: &Place) {
-        if let Some(known) = self.known.remove(place)
-            && known.worked == 0
-        {
-            self.count_down(known.source);
+    /// Puts an address that has worked into `tried` or, if another one is there, into `new`.
+    pub(super) fn insert_tried(&mut self, place: Place, known: Known, now: i64) {
+        if !is_routable(&place.0) || self.known.contains_key(&place) {
+            return;
         }
-    }
-
-    fn count_down(&mut self, source: Group) {
-        if let Some(count) = self.from_group.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                self.from_group.remove(&source);
+        let slot = self.tried_slot(&place);
+        match self.tried.get(slot) {
+            Some(_) => self.insert_new(place, known, now),
+            None => {
+                self.tried.put(slot, place);
+                self.known.insert(place, Known { is_tried: true, ..known });
             }
         }
     }
 
-    /// Returns whether the peer at `place` is said to offer `services`.
-    pub fn offers(&self, place: &Place, services: Services) -> bool {
-        self.known.get(place).is_some_and(|known| known.services.has(services))
+    fn forget_new(&mut self, place: &Place) {
+        if let Some(known) = self.known.remove(place) {
+            self.new.clear(self.new_slot(place, known.source));
+            self.waiting.remove(place);
+        }
     }
 
-    /// Records an attempt to connect to `place`.
-    pub fn tried(&mut self, place: &Place, now: i64) {
+    /// Returns where an address from `source` belongs in `new` (Core's `GetNewBucket`).
+    fn new_slot(&self, place: &Place, source: Group) -> Slot {
+        let (group, source) = (Group::of(&place.0), source.as_bytes());
+        let of_group = self.hash(b'g', &[group.as_bytes(), source]) % NEW_BUCKETS_PER_SOURCE;
+        let bucket = self.hash(b'n', &[source, &of_group.to_le_bytes()]) % NEW_BUCKETS;
+        let position = self.hash(b'N', &[&bucket.to_le_bytes(), &bytes_of(place)]) % BUCKET_SIZE;
+        (bucket as u16, position as u8)
+    }
+
+    /// Returns where an address belongs in `tried` (Core's `GetTriedBucket`).
+    fn tried_slot(&self, place: &Place) -> Slot {
+        let (group, bytes) = (Group::of(&place.0), bytes_of(place));
+        let of_group = self.hash(b'a', &[&bytes]) % TRIED_BUCKETS_PER_GROUP;
+        let of_group = of_group.to_le_bytes();
+        let bucket = self.hash(b't', &[group.as_bytes(), &of_group]) % TRIED_BUCKETS;
+        let position = self.hash(b'T', &[&bucket.to_le_bytes(), &bytes]) % BUCKET_SIZE;
+        (bucket as u16, position as u8)
+    }
+
+    fn hash(&self, what: u8, parts: &[&[u8]]) -> u64 {
+        let hash = self.key.hash(&[&[what], parts.concat().as_slice()].concat());
+        u64::from_le_bytes(hash[..8].try_into().expect("8 of 16 bytes"))
+    }
+
+    /// Returns the services that the peer at `place` is said to offer.
+    pub fn services(&self, place: &Place) -> Services {
+        self.known.get(place).map_or(Services::default(), |known| known.services)
+    }
+
+    /// Records an attempt to connect to `place`. It `counts` as a failure until it works; it should
+    /// not if we may be offline. Unless a connection has worked since the last failure of this
+    /// address, it is not counted again.
+    pub fn attempted(&mut self, place: &Place, counts: bool, now: i64) {
         if let Some(known) = self.known.get_mut(place) {
-            known.tried = now;
-            known.failures += 1;
+            known.attempted = now;
+            if counts && known.counted < self.last_worked {
+                known.counted = now;
+                known.failures += 1;
+            }
         }
     }
 
-    /// Records that a handshake with the peer at `place` is complete.
+    /// Records that a handshake with the peer at `place` is complete. The address is put into
+    /// `tried`, or waits until the one that is there fails.
     pub fn worked(&mut self, place: &Place, services: Services, now: i64) {
+        self.last_worked = now;
         let Some(known) = self.known.get_mut(place) else { return };
-        let was_new = known.worked == 0;
-        let source = known.source;
-        (known.worked, known.seen, known.failures) = (now, now, 0);
+        (known.worked, known.seen, known.attempted, known.failures) = (now, now, now, 0);
         known.services = services;
-        if was_new {
-            self.count_down(source);
+        if known.is_tried {
+            return;
         }
+        match self.tried.get(self.tried_slot(place)) {
+            None => self.make_tried(place),
+            Some(_) if self.waiting.len() < WAITING_MAX => {
+                self.waiting.insert(*place);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Moves an address from `new` to `tried`. The one that is there goes to `new`, where it
+    /// displaces another one (Core's `MakeTried`).
+    fn make_tried(&mut self, place: &Place) {
+        let slot = self.tried_slot(place);
+        let Some(source) = self.known.get(place).map(|known| known.source) else { return };
+        self.new.clear(self.new_slot(place, source));
+        if let Some(old) = self.tried.get(slot) {
+            self.tried.clear(slot);
+            let old_slot = self.new_slot(&old, self.known[&old].source);
+            if let Some(displaced) = self.new.get(old_slot) {
+                self.forget_new(&displaced);
+            }
+            self.new.put(old_slot, old);
+            self.known.entry(old).and_modify(|known| known.is_tried = false);
+        }
+        self.tried.put(slot, *place);
+        self.known.entry(*place).and_modify(|known| known.is_tried = true);
+    }
+
+    /// Gives those that wait for a place in `tried` theirs, if the address that is there has failed
+    /// (Core's `ResolveCollisions`).
+    pub fn resolve_waiting(&mut self, now: i64) {
+        for place in self.waiting.clone() {
+            let Some(waiting) = self.known.get(&place) else { continue };
+            let old = self.tried.get(self.tried_slot(&place));
+            let old = old.and_then(|old| self.known.get(&old));
+            let is_due = match old {
+                None => Some(true),
+                Some(old) if now - old.worked < REPLACEMENT_TIME => Some(false),
+                Some(old) if now - old.attempted < REPLACEMENT_TIME => {
+                    (now - old.attempted > OPENING_TIME).then_some(true)
+                }
+                Some(_) => (now - waiting.worked > TEST_TIME).then_some(true),
+            };
+            if let Some(is_replaced) = is_due {
+                self.waiting.remove(&place);
+                if is_replaced {
+                    self.make_tried(&place);
+                }
+            }
+        }
+    }
+
+    /// Returns an address of `tried` whose place another one waits for, to be tested (Core's
+    /// `SelectTriedCollision`).
+    pub fn to_test(&self, random: u64) -> Option<Place> {
+        let count = self.waiting.len().max(1);
+        let place = self.waiting.iter().nth(random as usize % count)?;
+        self.tried.get(self.tried_slot(place))
     }
 
     /// Records how many bytes a second the peer at `place` sends.
@@ -204,140 +336,60 @@ impl Addresses {
         }
     }
 
-    /// Returns the next peer to connect to: one that is in a part of the network without a peer of
-    /// `connected`, offers the services needed, and is allowed by the user. Every other time this
-    /// is one that has worked, the fastest first. `random` is random.
-    pub fn next(
-        &self,
-        needs: Services,
-        connected: &[Host],
-        may_connect_to: impl Fn(&Host) -> bool,
-        now: i64,
-        random: u64,
-    ) -> Option<Place> {
-        let taken: BTreeSet<Group> = connected.iter().map(Group::of).collect();
-        let usable = self.known.iter().filter(|((host, _), known)| {
-            !taken.contains(&Group::of(host))
-                && may_connect_to(host)
-                && known.services.has(needs)
-                && now - known.tried >= RETRY_TIME
-                && !known.is_terrible(now)
+    /// Returns a peer to connect to, without regard to speed (Core's `Select`): every other time
+    /// one of `tried`, otherwise and with `is_new` one of `new`. `random` is random. It may find
+    /// none, though there is one.
+    pub fn select(&self, is_new: bool, needs: &Needs, random: u64) -> Option<Place> {
+        let (new, tried) = (self.new.filled(), self.tried.filled());
+        let mut random = Random::new(random);
+        let mut factor = 1.0;
+        for _ in 0..LOOKED_AT {
+            let is_of_new = match (self.new.len(), self.tried.len()) {
+                _ if is_new => true,
+                (0, _) => false,
+                (_, 0) => true,
+                _ => random.below(2) == 0,
+            };
+            let place = if is_of_new { &new } else { &tried }.any(&mut random)?;
+            let known = &self.known[&place];
+            if !needs.are_met(&place, known) || (is_of_new && known.is_terrible(needs.now)) {
+                continue;
+            }
+            if random.share() < known.chance() * factor {
+                return Some(place);
+            }
+            factor *= 1.2;
+        }
+        None
+    }
+
+    /// Returns the peer to connect to that was the fastest, if the speed of any is known.
+    pub fn fastest(&self, needs: &Needs) -> Option<Place> {
+        let usable = self.known.iter().filter(|(place, known)| {
+            known.speed > 0
+                && known.is_tried
+                && needs.are_met(place, known)
+                && !known.is_terrible(needs.now)
         });
-        let (proven, new): (Vec<_>, Vec<_>) = usable.partition(|(_, known)| known.worked != 0);
-        let fastest = proven.iter().max_by_key(|(_, known)| known.speed).map(|(place, _)| **place);
-        let any = match new.len() {
-            0 => None,
-            count => Some(*new[(random >> 1) as usize % count].0),
-        };
-        match random & 1 {
-            0 => fastest.or(any),
-            _ => any.or(fastest),
-        }
-    }
-
-    /// Returns the addresses as a text, one a line.
-    pub fn to_text(&self) -> String {
-        let mut text = format!("{FIRST_LINE}\n");
-        for ((host, port), known) in &self.known {
-            let Known { services, seen, worked, failures, speed, .. } = known;
-            let host = host_text(host);
-            let _ =
-                writeln!(text, "{host} {port} {:x} {seen} {worked} {failures} {speed}", services.0);
-        }
-        text
-    }
-
-    /// Adds the addresses from a text of [`Addresses::to_text`]. Skips damaged lines, since no
-    /// address is indispensable. Returns `None` if the text has another format.
-    pub fn read(&mut self, text: &str, now: i64) -> Option<()> {
-        let mut lines = text.lines();
-        lines.next().filter(|first| *first == FIRST_LINE)?;
-        for (place, known) in lines.filter_map(parse_line) {
-            if self.known.len() >= ADDRESSES_MAX {
-                break;
-            }
-            if is_routable(&place.0) && !known.is_terrible(now) && !self.known.contains_key(&place)
-            {
-                if known.worked == 0 {
-                    *self.from_group.entry(known.source).or_default() += 1;
-                }
-                self.known.insert(place, known);
-            }
-        }
-        Some(())
+        usable.max_by_key(|(_, known)| known.speed).map(|(place, _)| *place)
     }
 }
 
-fn parse_line(line: &str) -> Option<(Place, Known)> {
-    let fields: Vec<&str> = line.split(' ').collect();
-    let [host, port, services, seen, worked, failures, speed] = fields[..] else { return None };
-    let known = Known {
-        services: Services(u64::from_str_radix(services, 16).ok()?),
-        seen: seen.parse().ok()?,
-        tried: 0,
-        worked: worked.parse().ok()?,
-        failures: failures.parse().ok()?,
-        speed: speed.parse().ok()?,
-        source: Group::default(),
+impl Needs<'_> {
+    fn are_met(&self, place: &Place, known: &Known) -> bool {
+        known.services.has(self.services)
+            && self.now - known.attempted >= RETRY_TIME
+            && (self.may_connect_to)(&place.0)
+    }
+}
+
+/// Returns the bytes that tell addresses apart.
+fn bytes_of((host, port): &Place) -> Vec<u8> {
+    let mut bytes = match host {
+        Host::Ipv4(ip) => ip.octets().to_vec(),
+        Host::Ipv6(ip) => ip.octets().to_vec(),
+        Host::TorV3(key) => key.to_vec(),
     };
-    Some(((parse_host(host)?, port.parse().ok()?), known))
-}
-
-fn host_text(host: &Host) -> String {
-    match host {
-        Host::Ipv4(ip) => ip.to_string(),
-        Host::Ipv6(ip) => ip.to_string(),
-        Host::TorV3(key) => key.iter().fold("tor:".to_string(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }),
-    }
-}
-
-fn parse_host(text: &str) -> Option<Host> {
-    let Some(key) = text.strip_prefix("tor:") else {
-        return text.parse::<IpAddr>().ok().map(Host::from);
-    };
-    let is_hex = key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let byte = |at: usize| u8::from_str_radix(&key[2 * at..2 * at + 2], 16).unwrap_or(0);
-    is_hex.then(|| Host::TorV3(std::array::from_fn(byte)))
-}
-
-/// Returns whether a host may be reachable on the internet (Core's `IsRoutable`).
-fn is_routable(host: &Host) -> bool {
-    match host {
-        Host::Ipv4(ip) => is_routable_v4(ip),
-        Host::Ipv6(ip) => is_routable_v6(ip),
-        Host::TorV3(_) => true,
-    }
-}
-
-fn is_routable_v4(ip: &Ipv4Addr) -> bool {
-    let [a, b, ..] = ip.octets();
-    let is_shared = a == 100 && (64..128).contains(&b);
-    let is_benchmark = a == 198 && (b == 18 || b == 19);
-    !(ip.is_unspecified()
-        || a == 0
-        || ip.is_broadcast()
-        || ip.is_loopback()
-        || ip.is_private()
-        || ip.is_link_local()
-        || ip.is_documentation()
-        || is_shared
-        || is_benchmark)
-}
-
-fn is_routable_v6(ip: &Ipv6Addr) -> bool {
-    let [a, b, ..] = ip.segments();
-    let is_documentation = a == 0x2001 && b == 0xdb8;
-    let is_link_local = a & 0xffc0 == 0xfe80;
-    let is_unique_local = a & 0xfe00 == 0xfc00;
-    // ORCHID and ORCHIDv2 (RFC 4843, RFC 7343).
-    let is_orchid = a == 0x2001 && (b & 0xfff0 == 0x10 || b & 0xfff0 == 0x20);
-    !(ip.is_unspecified()
-        || ip.is_loopback()
-        || is_documentation
-        || is_link_local
-        || is_unique_local
-        || is_orchid)
+    bytes.extend_from_slice(&port.to_le_bytes());
+    bytes
 }

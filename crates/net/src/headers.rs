@@ -114,6 +114,11 @@ impl<'a> HeaderChain<'a> {
         self.unix_time = unix_time;
     }
 
+    /// Returns a request for the headers after `block`.
+    pub fn request_after(&self, block: BlockId) -> Outgoing {
+        self.request(block, None)
+    }
+
     /// Returns a request for the headers after `block`, whose locator begins with `first`.
     fn request(&self, block: BlockId, first: Option<Hash>) -> Outgoing {
         let mut locator: Vec<Hash> = first.into_iter().collect();

@@ -2,8 +2,13 @@
 //! too little work, and the choice of the peer that each block is requested from. Nothing here
 //! validates blocks, starts threads or looks at a clock: bytes, messages and the time are inputs.
 
+mod address_file;
 mod addresses;
+mod buckets;
 mod candidates;
+mod feelers;
+mod fixed_seeds;
+mod group;
 mod headers;
 mod line;
 mod manager;
@@ -11,6 +16,7 @@ mod max_download;
 mod peer;
 mod peer_options;
 mod presync;
+mod random;
 mod schedule;
 mod session;
 mod socks5;
@@ -23,8 +29,11 @@ mod wanted;
 #[cfg(test)]
 mod tests;
 
-pub use addresses::{Addresses, Group, Place};
+pub use addresses::{Addresses, Needs};
 pub use candidates::{Candidates, Runner, Slot, Trial};
+pub use feelers::Feelers;
+pub use fixed_seeds::fixed_seeds;
+pub use group::{Group, Place};
 pub use headers::{HeaderChain, HeadersFault};
 pub use manager::{Action, ConnectionType, PeerError, PeerManager, Settings};
 pub use max_download::MaxDownload;

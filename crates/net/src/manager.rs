@@ -149,6 +149,11 @@ impl PeerManager {
         self.peers.get(&peer)?.session.them()
     }
 
+    /// Returns the best block that a peer is known to have.
+    pub fn best(&self, peer: PeerId) -> Option<BlockId> {
+        self.peers.get(&peer)?.headers.best()
+    }
+
     /// Returns the number of peers whose handshake is complete.
     pub fn ready(&self) -> usize {
         self.peers.values().filter(|peer| peer.session.is_ready()).count()

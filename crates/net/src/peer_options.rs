@@ -27,6 +27,8 @@ pub struct PeerOptions {
     pub seednode: Vec<Target>,
     /// Ask DNS seeds for addresses.
     pub dnsseed: bool,
+    /// Use fixed addresses if neither the address book nor DNS seeds have any.
+    pub fixedseeds: bool,
     /// The SOCKS5 proxy for connections, except those to onion services.
     pub proxy: Option<Target>,
     /// The SOCKS5 proxy for connections to onion services; `None` for no such connections.
@@ -65,6 +67,7 @@ impl PeerOptions {
             addnode: Vec::new(),
             seednode: Vec::new(),
             dnsseed: true,
+            fixedseeds: true,
             proxy: None,
             onion: None,
             maxconnections: MAXCONNECTIONS,

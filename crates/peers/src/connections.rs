@@ -28,6 +28,7 @@ use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use super::route::Unreachable;
+use super::upkeep::Upkeep;
 
 /// How long the thread waits for an event.
 const WAIT: Duration = Duration::from_millis(100);
@@ -57,6 +58,7 @@ pub(super) struct Connections {
     /// Bytes of messages that are not blocks: only blocks count as progress.
     other_bytes: BTreeMap<PeerId, u64>,
     dialer: Dialer,
+    upkeep: Upkeep,
     feed: Arc<Feed>,
     events: Receiver<Event>,
     wakes: Receiver<()>,
@@ -111,6 +113,7 @@ impl Connections {
             links: BTreeMap::new(),
             other_bytes: BTreeMap::new(),
             dialer,
+            upkeep: Upkeep::default(),
             feed,
             events: ears.events,
             wakes: ears.wakes,
@@ -211,6 +214,17 @@ impl Connections {
         self.handle_waiting(first, chain, observer);
     }
 
+    /// Replaces peers that do not keep us at `tip`. It must be called often while there is nothing
+    /// to download.
+    pub fn stay_at_tip(&mut self, tree: &Tree, tip: BlockId, observer: &dyn Observer) {
+        let (manager, dialer, now) = (&self.manager, &mut self.dialer, self.started.elapsed());
+        let (actions, leaving) = self.upkeep.stay_at_tip(manager, dialer, (tree, tip), now);
+        self.carry_out(actions, observer);
+        for (id, why) in leaving {
+            self.close(id, true, why.to_string(), observer);
+        }
+    }
+
     /// Handles `first`, and at most [`BATCH`] events that wait.
     fn handle_waiting(
         &mut self,
@@ -232,7 +246,9 @@ impl Connections {
                 self.dialer.opened(id);
                 let kind = self.dialer.connection_type(id);
                 let inbound = kind == ConnectionType::Inbound;
-                self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
+                if !self.dialer.is_feeler(id) {
+                    self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
+                }
                 self.links.insert(id, link);
                 // Two peers must not be able to tell from this that they talk to the same node.
                 let ourselves = Ourselves {
@@ -279,7 +295,7 @@ impl Connections {
                 self.carry_out(actions, observer);
             }
             Event::Closed(id, error) => self.lose(id, &error, observer),
-            Event::Resolved(found) => self.dialer.resolved(&found, unix_time()),
+            Event::Resolved(seed, found) => self.dialer.resolved(&seed, &found, unix_time()),
         }
     }
 
@@ -352,7 +368,12 @@ impl Connections {
         let Some(them) = self.manager.them(id) else { return };
         let is_v2 = self.links.get(&id).is_some_and(|link| link.transport == Transport::V2);
         let of_transport = if is_v2 { Services::P2P_V2 } else { Services::default() };
-        self.dialer.worked(id, them.services.with(of_transport), unix_time());
+        let services = them.services.with(of_transport);
+        self.dialer.worked(id, services, self.started.elapsed(), unix_time());
+        if self.dialer.is_feeler(id) {
+            self.close(id, false, "its address works".to_string(), observer);
+            return;
+        }
         self.reports.greet(id, them);
         if let Some(report) = self.reports.get(id) {
             observer.note(&format!("Connected to {report}{}", limits(them.services)));
@@ -389,7 +410,10 @@ impl Connections {
         self.other_bytes.remove(&id);
         let name = self.dialer.name_of(id);
         let what = if was_dropped { "Dropped" } else { "Lost" };
-        observer.note(&format!("{what} peer {name}: {why}"));
+        match self.dialer.is_feeler(id) {
+            true => tracing::debug!(target: "net", peer = name, why, "the end of a feeler"),
+            false => observer.note(&format!("{what} peer {name}: {why}")),
+        }
         self.reports.end(id, why);
         let now = self.now();
         self.dialer.closed(id, was_dropped, speed, now);
@@ -412,9 +436,13 @@ impl Connections {
             observer.note("No peer is connected: waiting for one");
         }
         self.look_for_missing(tree, observer);
+        let leaving = self.upkeep.look_for_faster(&mut self.manager, &mut self.dialer, now);
+        if let Some((id, why)) = leaving {
+            self.close(id, true, why.to_string(), observer);
+        }
         if now > self.saved + SAVE_EVERY {
             self.saved = now;
-            self.save();
+            self.save(false);
         }
     }
 
@@ -456,14 +484,15 @@ impl Connections {
         }
     }
 
-    /// Saves the address book. If that fails, only addresses are lost, which are found again.
-    pub fn save(&mut self) {
+    /// Saves the address book, with `is_last` for a restart. If that fails, only addresses are
+    /// lost, which are found again.
+    pub fn save(&mut self, is_last: bool) {
         for id in self.links.keys() {
             if let Some(speed) = self.manager.schedule().speed(*id) {
                 self.dialer.note_speed(*id, speed);
             }
         }
-        if let Err(error) = self.dialer.save() {
+        if let Err(error) = self.dialer.save(is_last) {
             tracing::warn!("cannot save the addresses of peers: {error}");
         }
     }
@@ -482,3 +511,6 @@ fn limits(services: Services) -> &'static str {
         () => "; it serves no blocks",
     }
 }
+
+#[cfg(test)]
+mod tests;

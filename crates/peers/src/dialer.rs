@@ -1,14 +1,17 @@
 //! Chooses the peers to connect to: those that the user names, and those of the address book, which
 //! DNS seeds and other peers fill.
 
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apus_disk::{Disk, StoreError};
-use apus_net::{Addresses, ConnectionType, NetKind, PeerId, PeerOptions, Place, Target};
+use apus_hash::HashKey;
+use apus_net::{
+    Addresses, ConnectionType, Feelers, Group, Needs, NetKind, PeerId, PeerOptions, Place, Slot,
+    Target, fixed_seeds,
+};
 use apus_node::clock::unix_time;
 use apus_node::threads;
 use apus_wire::Network;
@@ -16,10 +19,23 @@ use apus_wire::message::{Host, NetAddress, Services};
 
 use super::link::{self, Dialing, Event};
 use super::random::random;
+use super::roles::{Automatic, Role, Roles};
 
 /// The most connections that we open by ourselves: as many as Core, which opens 8 for everything
 /// and 2 for blocks alone.
 pub(super) const OUTBOUND_MAX: usize = 10;
+/// The most connections beyond these that we open for a while: a feeler, a candidate, or one more
+/// if the tip is stale (Core's `MAX_FEELER_CONNECTIONS`).
+const EXTRA_MAX: usize = 1;
+/// The most peers that are connected to first after a restart (Core's
+/// `MAX_BLOCK_RELAY_ONLY_ANCHORS`).
+const ANCHORS_MAX: usize = 2;
+/// Time after which fixed seeds are used, if other sources have given no address (Core's).
+const FIXED_SEEDS_DELAY: Duration = Duration::from_secs(60);
+/// Seconds since fixed seeds were last seen, as in Core at least.
+const FIXED_SEEDS_AGE: i64 = 7 * 24 * 60 * 60;
+/// Time from one look for a peer to connect to to the next, if none is found (Core's).
+const SEARCH_EVERY: Duration = Duration::from_millis(500);
 /// We open no further connections by ourselves while this many are being opened.
 const DIALING_MAX: usize = 8;
 /// The time after which a connection that the user asked for is tried again, if it cannot be
@@ -69,10 +85,18 @@ pub(super) struct Dialer {
     manual: Vec<Manual>,
     /// Peers that are asked for addresses alone.
     seeds: Vec<Target>,
-    roles: BTreeMap<PeerId, Role>,
+    roles: Roles,
     /// Number of connections that are being opened.
     dialing: usize,
     names_asked: Option<Duration>,
+    /// When a peer to connect to is looked for again.
+    next_search: Duration,
+    /// Peers to connect to first.
+    anchors: Vec<Place>,
+    feelers: Feelers,
+    are_fixed_seeds_used: bool,
+    /// Whether one more peer than usual is wanted.
+    wants_extra: bool,
     next_id: u64,
 }
 
@@ -82,18 +106,6 @@ struct Manual {
     is_tried: bool,
     next: Duration,
     wait: Duration,
-}
-
-/// Why there is a connection.
-enum Role {
-    /// The user asked for it. The index into [`Dialer::manual`].
-    Manual(usize),
-    /// It was chosen from the address book.
-    Automatic(Place),
-    /// The peer is asked for addresses alone.
-    Seed(Target),
-    /// The peer opened it.
-    Inbound(String),
 }
 
 impl Dialer {
@@ -108,18 +120,16 @@ impl Dialer {
         (disk, file): (&Disk, PathBuf),
         unix_time: i64,
     ) -> Result<Self, StoreError> {
-        let mut book = Addresses::default();
-        if let Some(text) = disk.read(&file)? {
-            // The addresses can be found again: a file with other text counts as empty.
-            let _ = book.read(&String::from_utf8_lossy(&text), unix_time);
-        }
+        let text = disk.read(&file)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let (book, anchors) = Addresses::read(&text, HashKey::random(), unix_time);
         let manual = |target: &Target| Manual {
             target: target.clone(),
             is_tried: false,
             next: Duration::ZERO,
             wait: RETRY_FIRST,
         };
-        Ok(Self {
+        let dialer = Self {
             how,
             network: network.clone(),
             book,
@@ -127,37 +137,48 @@ impl Dialer {
             file,
             manual: options.connect.iter().chain(&options.addnode).map(manual).collect(),
             seeds: options.seednode.iter().filter(|t| options.reaches_host(t)).cloned().collect(),
-            roles: BTreeMap::new(),
+            roles: Roles::default(),
             dialing: 0,
             names_asked: None,
+            next_search: Duration::ZERO,
+            anchors,
+            feelers: Feelers::default(),
+            are_fixed_seeds_used: false,
+            wants_extra: false,
             next_id: 1,
             options: options.clone(),
-        })
+        };
+        // As in Core, anchors are used once: one that makes us fail must not do so again and again.
+        if !dialer.anchors.is_empty() {
+            dialer.write(&[])?;
+        }
+        Ok(dialer)
     }
 
     /// Returns the address of a peer as messages show it.
     pub fn name_of(&self, id: PeerId) -> String {
-        match self.roles.get(&id) {
-            Some(Role::Manual(at)) => self.manual[*at].target.to_string(),
-            Some(Role::Automatic(place)) => Target::from(*place).to_string(),
-            Some(Role::Seed(target)) => target.to_string(),
-            Some(Role::Inbound(name)) => name.clone(),
-            None => format!("peer {}", id.0),
-        }
+        self.roles.0.get(&id).map_or_else(|| format!("peer {}", id.0), Role::name)
     }
 
     /// Returns whether the peer is asked for addresses alone.
     pub fn is_seed(&self, id: PeerId) -> bool {
-        matches!(self.roles.get(&id), Some(Role::Seed(_)))
+        matches!(self.roles.0.get(&id), Some(Role::Seed(_)))
+    }
+
+    /// Returns whether the connection only shows that the address works.
+    pub fn is_feeler(&self, id: PeerId) -> bool {
+        matches!(self.roles.0.get(&id), Some(Role::Feeler(_)))
     }
 
     /// Returns why there is a connection to the peer.
     pub fn connection_type(&self, id: PeerId) -> ConnectionType {
-        match self.roles.get(&id) {
-            Some(Role::Inbound(_)) => ConnectionType::Inbound,
-            Some(Role::Manual(_)) => ConnectionType::Manual,
-            Some(Role::Automatic(_) | Role::Seed(_)) | None => ConnectionType::Automatic,
-        }
+        let role = self.roles.0.get(&id);
+        role.map_or(ConnectionType::Automatic, Role::connection_type)
+    }
+
+    /// Returns why there is each connection.
+    pub fn roles(&self) -> &Roles {
+        &self.roles
     }
 
     /// Returns whether a connection is being opened.
@@ -172,41 +193,154 @@ impl Dialer {
             if !manual.is_tried && now >= manual.next {
                 manual.is_tried = true;
                 let target = manual.target.clone();
-                self.dial(Role::Manual(at), target, true);
+                self.dial(Role::Manual(at, target.clone()), target, true);
             }
         }
         if !self.options.connect.is_empty() {
             return;
         }
         self.ask_seeds(now, ready);
-        let outbound_max = OUTBOUND_MAX.min(self.options.maxconnections);
-        while self.outbound() < outbound_max && self.dialing < DIALING_MAX {
-            let Some(place) = self.next_place(unix_time) else { break };
-            self.book.tried(&place, unix_time);
-            // Peers named by the user and seeds are always tried with v2, as in Core: nothing is
-            // known about them.
-            let v2 = self.book.offers(&place, Services::P2P_V2);
-            self.dial(Role::Automatic(place), Target::from(place), v2);
+        self.use_fixed_seeds(now, unix_time);
+        if now < self.next_search {
+            return;
+        }
+        self.book.resolve_waiting(unix_time);
+        let wanted = self.slots() + usize::from(self.wants_extra && self.may_have_extra());
+        while self.roles.in_slots() < wanted && self.dialing < DIALING_MAX {
+            let Some((place, slot)) = self.next_place(unix_time) else {
+                self.next_search = now + SEARCH_EVERY;
+                return;
+            };
+            self.dial_place(place, Role::automatic(place, slot), unix_time);
+        }
+        let is_full = self.roles.in_slots() >= self.slots();
+        if is_full && self.may_have_extra() && self.feelers.is_due(now, random()) {
+            self.dial_feeler(unix_time);
         }
     }
 
-    /// Returns the number of connections that we opened, or are opening, by ourselves.
-    fn outbound(&self) -> usize {
-        self.roles.values().filter(|role| matches!(role, Role::Automatic(_))).count()
+    /// Returns the number of connections that we keep open by ourselves.
+    pub fn slots(&self) -> usize {
+        OUTBOUND_MAX.min(self.options.maxconnections)
     }
 
-    fn next_place(&self, unix_time: i64) -> Option<Place> {
-        let connected: Vec<Host> = self
-            .roles
-            .values()
-            .filter_map(|role| match role {
-                Role::Automatic((host, _)) => Some(*host),
-                Role::Manual(at) => Some(self.manual[*at].target.place()?.0),
-                Role::Seed(_) | Role::Inbound(_) => None,
-            })
-            .collect();
-        let usable = |host: &Host| self.options.reaches(NetKind::of(host));
-        self.book.next(NEEDED, &connected, usable, unix_time, random())
+    /// Returns whether there may be a connection beyond [`Dialer::slots`].
+    fn may_have_extra(&self) -> bool {
+        let has_room = self.roles.extra(self.slots()) < EXTRA_MAX;
+        has_room && self.options.maxconnections >= OUTBOUND_MAX + EXTRA_MAX
+    }
+
+    /// Sets whether one more peer than usual is wanted.
+    pub fn want_extra(&mut self, wants_extra: bool) {
+        self.wants_extra = wants_extra;
+    }
+
+    /// Connects to a peer without a slot, to measure it, if there is one and there may be a
+    /// connection more.
+    pub fn dial_candidate(&mut self, unix_time: i64) {
+        if !self.may_have_extra() || !self.options.connect.is_empty() {
+            return;
+        }
+        if let Some(place) =
+            self.choose(unix_time, |book, needs| book.select(false, needs, random()))
+        {
+            self.dial_place(place, Role::automatic(place, Slot::Candidate), unix_time);
+        }
+    }
+
+    /// Gives a slot to a candidate.
+    pub fn give_slot(&mut self, id: PeerId, slot: Slot) {
+        if let Some(Role::Automatic(automatic)) = self.roles.0.get_mut(&id) {
+            automatic.slot = slot;
+        }
+    }
+
+    /// Returns a peer that `choose` finds among those that may be connected to.
+    fn choose(
+        &self,
+        unix_time: i64,
+        choose: impl Fn(&Addresses, &Needs) -> Option<Place>,
+    ) -> Option<Place> {
+        let taken = self.roles.groups();
+        let may_connect_to = |host: &Host| {
+            self.options.reaches(NetKind::of(host)) && !taken.contains(&Group::of(host))
+        };
+        let needs = Needs { services: NEEDED, may_connect_to: &may_connect_to, now: unix_time };
+        choose(&self.book, &needs)
+    }
+
+    /// Returns the next peer to connect to: an anchor; one that was fast, while such peers have
+    /// less than half of the slots; or one chosen without regard to speed.
+    fn next_place(&mut self, unix_time: i64) -> Option<(Place, Slot)> {
+        while let Some(anchor) = self.anchors.pop() {
+            let is_usable =
+                |_: &Addresses, needs: &Needs| (needs.may_connect_to)(&anchor.0).then_some(anchor);
+            if self.choose(unix_time, is_usable).is_some() {
+                return Some((anchor, Slot::Any));
+            }
+        }
+        if self.roles.fast() < Slot::fast_max(self.slots())
+            && let Some(place) = self.choose(unix_time, Addresses::fastest)
+        {
+            return Some((place, Slot::Fast));
+        }
+        let any = |book: &Addresses, needs: &Needs| book.select(false, needs, random());
+        self.choose(unix_time, any).map(|place| (place, Slot::Any))
+    }
+
+    /// Opens a connection to a peer of the address book.
+    fn dial_place(&mut self, place: Place, role: Role, unix_time: i64) {
+        self.book.attempted(&place, self.roles.are_online(), unix_time);
+        // Peers named by the user and seeds are always tried with v2, as in Core: nothing is known
+        // about them.
+        let v2 = self.book.services(&place).has(Services::P2P_V2);
+        self.dial(role, Target::from(place), v2);
+    }
+
+    /// Opens a connection that shows whether an address works: one of `tried` whose place another
+    /// one waits for, otherwise one of `new`.
+    pub fn dial_feeler(&mut self, unix_time: i64) {
+        let old = self.book.to_test(random());
+        let place = match old {
+            Some(old) if self.roles.has(&old) => {
+                self.book.worked(&old, self.book.services(&old), unix_time);
+                None
+            }
+            Some(old) => Some(old).filter(|(host, _)| self.options.reaches(NetKind::of(host))),
+            None => None,
+        };
+        let new = || {
+            let may_connect_to = |host: &Host| self.options.reaches(NetKind::of(host));
+            let needs = Needs { services: NEEDED, may_connect_to: &may_connect_to, now: unix_time };
+            self.book.select(true, &needs, random())
+        };
+        if let Some(place) = place.or_else(new) {
+            self.dial_place(place, Role::Feeler(place), unix_time);
+        }
+    }
+
+    /// Adds fixed seeds to the address book if it has no address that can be connected to, of one
+    /// kind of network or all, and other sources had their time.
+    fn use_fixed_seeds(&mut self, now: Duration, unix_time: i64) {
+        let has_dns = self.options.asks_dns_seeds() && !self.network.dns_seeds.is_empty();
+        let has_others = has_dns || !self.seeds.is_empty() || !self.options.addnode.is_empty();
+        let is_time = !has_others || now > FIXED_SEEDS_DELAY;
+        if self.are_fixed_seeds_used || !self.options.fixedseeds || !is_time {
+            return;
+        }
+        self.are_fixed_seeds_used = true;
+        let lacks = |kind: NetKind| {
+            self.options.reaches(kind) && !self.book.has_any(|host| NetKind::of(host) == kind)
+        };
+        let lacking =
+            [NetKind::Ipv4, NetKind::Ipv6, NetKind::Onion].map(|kind| (kind, lacks(kind)));
+        let is_lacking = |host: &Host| lacking.contains(&(NetKind::of(host), true));
+        let time = (unix_time - FIXED_SEEDS_AGE) as u32;
+        let found = fixed_seeds(&self.network).filter(|(host, _)| is_lacking(host));
+        let found: Vec<NetAddress> =
+            found.map(|(host, port)| NetAddress { time, services: NEEDED, host, port }).collect();
+        let new = self.book.add(&found, Group::named("fixed seeds"), unix_time);
+        tracing::debug!(target: "net", new, "added fixed seeds");
     }
 
     /// Opens a connection, with the v2 transport first if the peer may speak it.
@@ -215,10 +349,10 @@ impl Dialer {
         tracing::debug!(target: "net", %target, id = id.0, "connecting");
         // The user may name a peer of any network.
         let nets = match role {
-            Role::Manual(_) => Vec::new(),
+            Role::Manual(..) => Vec::new(),
             _ => self.options.onlynet.clone(),
         };
-        self.roles.insert(id, role);
+        self.roles.0.insert(id, role);
         self.dialing += 1;
         link::dial(id, target, v2 && self.how.v2, nets, &self.how);
     }
@@ -256,13 +390,13 @@ impl Dialer {
             threads::spawn_free("apus-dns".to_string(), move || {
                 let found = how.routes.resolve(&target).unwrap_or_default();
                 tracing::debug!(target: "net", name, addresses = found.len(), "asked a DNS seed");
-                let _ = how.events.send(Event::Resolved(found));
+                let _ = how.events.send(Event::Resolved(name, found));
             });
         }
     }
 
     /// Adds addresses that a DNS seed returned to the address book.
-    pub fn resolved(&mut self, found: &[SocketAddr], unix_time: i64) {
+    pub fn resolved(&mut self, seed: &str, found: &[SocketAddr], unix_time: i64) {
         let address = |address: &SocketAddr| NetAddress {
             time: unix_time as u32,
             services: NEEDED,
@@ -270,18 +404,12 @@ impl Dialer {
             port: address.port(),
         };
         let found: Vec<_> = found.iter().take(DNS_ADDRESSES_MAX).map(address).collect();
-        self.book.add(&found, None, unix_time);
+        self.book.add(&found, Group::named(seed), unix_time);
     }
 
     /// Adds addresses that a peer sent to the address book.
     pub fn heard(&mut self, from: PeerId, list: &[NetAddress], unix_time: i64) {
-        let source = match self.roles.get(&from) {
-            Some(Role::Automatic((host, _))) => Some(*host),
-            Some(Role::Manual(at)) => self.manual[*at].target.place().map(|(host, _)| host),
-            Some(Role::Seed(target)) => target.place().map(|(host, _)| host),
-            Some(Role::Inbound(address)) => address.parse().ok().map(|a: SocketAddr| a.ip().into()),
-            None => None,
-        };
+        let Some(source) = self.roles.0.get(&from).map(Role::group) else { return };
         let new = self.book.add(list, source, unix_time);
         tracing::debug!(target: "net", from = from.0, addresses = list.len(), new, "addresses");
     }
@@ -296,8 +424,8 @@ impl Dialer {
     /// Records that a connection could not be opened. Returns it if the user asked for it.
     pub fn failed(&mut self, id: PeerId, now: Duration) -> Option<FailedManual> {
         self.opened(id);
-        match self.roles.remove(&id) {
-            Some(Role::Manual(at)) => {
+        match self.roles.0.remove(&id) {
+            Some(Role::Manual(at, _)) => {
                 let manual = &mut self.manual[at];
                 let (is_first, wait) = (manual.wait == RETRY_FIRST, manual.wait);
                 (manual.is_tried, manual.next) = (false, now + wait);
@@ -309,29 +437,33 @@ impl Dialer {
     }
 
     /// Records that the handshake with a peer is complete.
-    pub fn worked(&mut self, id: PeerId, services: Services, unix_time: i64) {
-        match self.roles.get(&id) {
-            Some(Role::Automatic(place)) => self.book.worked(place, services, unix_time),
-            Some(Role::Manual(at)) => self.manual[*at].wait = RETRY_FIRST,
+    pub fn worked(&mut self, id: PeerId, services: Services, now: Duration, unix_time: i64) {
+        match self.roles.0.get_mut(&id) {
+            Some(Role::Automatic(Automatic { place, since, .. })) => {
+                *since = Some(now);
+                self.book.worked(place, services, unix_time);
+            }
+            Some(Role::Feeler(place)) => self.book.worked(place, services, unix_time),
+            Some(Role::Manual(at, _)) => self.manual[*at].wait = RETRY_FIRST,
             _ => {}
         }
     }
 
     /// Records that a connection was closed, by us if `was_dropped`.
     pub fn closed(&mut self, id: PeerId, was_dropped: bool, speed: Option<u64>, now: Duration) {
-        match self.roles.remove(&id) {
-            Some(Role::Manual(at)) => {
+        match self.roles.0.remove(&id) {
+            Some(Role::Manual(at, _)) => {
                 let manual = &mut self.manual[at];
                 let wait = if was_dropped { RETRY_DROPPED } else { manual.wait };
                 (manual.is_tried, manual.next) = (false, now + wait);
                 manual.wait = (manual.wait * 2).min(RETRY_MAX);
             }
-            Some(Role::Automatic(place)) => {
+            Some(Role::Automatic(Automatic { place, .. })) => {
                 if let Some(speed) = speed {
                     self.book.speed(&place, speed);
                 }
                 if was_dropped {
-                    self.book.tried(&place, unix_time());
+                    self.book.attempted(&place, false, unix_time());
                 }
             }
             _ => {}
@@ -340,114 +472,41 @@ impl Dialer {
 
     /// Records the bytes a second that the peer sends.
     pub fn note_speed(&mut self, id: PeerId, speed: u64) {
-        if let Some(Role::Automatic(place)) = self.roles.get(&id) {
+        if let Some(Role::Automatic(Automatic { place, .. })) = self.roles.0.get(&id) {
             self.book.speed(place, speed);
         }
     }
 
     /// Accepts a connection that a peer opened to us, if there is room for it.
     pub fn accept(&mut self, stream: TcpStream) {
-        let inbound = self.roles.values().filter(|role| matches!(role, Role::Inbound(_))).count();
-        if inbound >= self.options.maxconnections.saturating_sub(OUTBOUND_MAX) {
+        if self.roles.inbound()
+            >= self.options.maxconnections.saturating_sub(OUTBOUND_MAX + EXTRA_MAX)
+        {
             return;
         }
         let name = stream.peer_addr().map_or("?".to_string(), |address| address.to_string());
         let id = self.new_id();
-        self.roles.insert(id, Role::Inbound(name));
+        self.roles.0.insert(id, Role::Inbound(name));
         link::accept(id, stream, &self.how);
     }
 
-    /// Writes the address book to its file.
+    /// Writes the address book to its file; with `is_last` also the peers to connect to first after
+    /// a restart: the two that were chosen without regard to speed and stayed the longest.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn save(&self) -> Result<(), StoreError> {
+    pub fn save(&self, is_last: bool) -> Result<(), StoreError> {
+        let count = if is_last { ANCHORS_MAX } else { 0 };
+        self.write(&self.roles.anchors(count))
+    }
+
+    fn write(&self, anchors: &[Place]) -> Result<(), StoreError> {
         if self.book.is_empty() {
             return Ok(());
         }
-        self.disk.write_atomically(&self.file, self.book.to_text().as_bytes())
+        self.disk.write_atomically(&self.file, self.book.to_text(anchors).as_bytes())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-
-    use apus_wire::Chain;
-    use crossbeam_channel::unbounded;
-
-    use super::*;
-    use crate::limiter::Limiter;
-    use crate::route::{Routes, system_resolver};
-
-    const NOW: i64 = 1_700_000_000;
-
-    /// Returns a dialer with these peers, none of which is connected.
-    fn dialer(roles: impl IntoIterator<Item = Role>) -> Dialer {
-        let network = Network::new(Chain::Main);
-        let how = Dialing {
-            magic: network.magic,
-            routes: Routes {
-                proxy: None,
-                onion: None,
-                timeout: Duration::from_secs(1),
-                resolver: Box::new(system_resolver),
-            },
-            v2: false,
-            limiter: Limiter::new(None).into(),
-            events: unbounded().0,
-        };
-        let options = PeerOptions::new(network.port);
-        let file = (&Disk::new(), PathBuf::from("/nowhere/peers.txt"));
-        let mut dialer = Dialer::new(Arc::new(how), &network, &options, file, NOW).unwrap();
-        dialer.roles = roles.into_iter().enumerate().map(|(n, role)| (id(n), role)).collect();
-        dialer
-    }
-
-    fn id(number: usize) -> PeerId {
-        PeerId(number as u64)
-    }
-
-    /// Returns `count` addresses, different ones for each `number`.
-    fn addresses(number: u32, count: u32) -> Vec<IpAddr> {
-        let at = |index| IpAddr::V4(Ipv4Addr::from(0x0800_0000 + 10_000 * number + index));
-        (0..count).map(at).collect()
-    }
-
-    fn list(number: u32, count: u32) -> Vec<NetAddress> {
-        let address =
-            |ip| NetAddress { time: NOW as u32, services: NEEDED, host: Host::from(ip), port: 1 };
-        addresses(number, count).into_iter().map(address).collect()
-    }
-
-    #[test]
-    fn a_dns_seed_names_few() {
-        let mut dialer = dialer([]);
-        for number in 0..3 {
-            let found = addresses(number, 1000).into_iter().map(|ip| SocketAddr::new(ip, 8333));
-            dialer.resolved(&found.collect::<Vec<_>>(), NOW);
-            assert_eq!(dialer.book.len(), DNS_ADDRESSES_MAX * (number as usize + 1));
-        }
-    }
-
-    /// Whatever the kind of connection, the addresses that a peer sends count for its part of the
-    /// network.
-    #[test]
-    fn no_part_of_the_network_fills_the_book() {
-        let target = |text| Target::parse(text, 8333).unwrap();
-        let place = (Host::from(IpAddr::from([9, 2, 1, 1])), 8333);
-        let mut dialer = dialer([
-            Role::Automatic(place),
-            Role::Inbound("9.3.1.1:50000".to_string()),
-            Role::Inbound("9.3.2.2:50000".to_string()),
-            Role::Inbound("[2600::1]:50000".to_string()),
-            Role::Seed(target("9.4.1.1")),
-        ]);
-        let mut last = 0;
-        for (number, new) in [1000, 1000, 0, 1000, 1000].into_iter().enumerate() {
-            dialer.heard(id(number), &list(number as u32, 1500), NOW);
-            assert_eq!(dialer.book.len() - last, new, "{}", dialer.name_of(id(number)));
-            last = dialer.book.len();
-        }
-    }
-}
+mod tests;

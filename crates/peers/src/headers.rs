@@ -88,8 +88,9 @@ pub fn find_headers(
 /// The disk fails, or `watch` asks to stop.
 pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Result<(), SyncError> {
     let best = node.tree.best_header();
-    let tip = node.tree.node(node.tip()).work;
+    let (tip_id, tip) = (node.tip(), node.tree.node(node.tip()).work);
     grow(node, peers, watch, |connections, tree| {
+        connections.stay_at_tip(tree, tip_id, watch.observer);
         watch.observer.observe(&progress(Phase::Following, tree));
         let is_new = |has: Has| {
             let best = tree.node(has.best);

@@ -15,7 +15,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | `connections` | the thread that talks to all peers, as `net::PeerManager` decides |
-//! | `dialer` | chooses the peers to connect to, and keeps the address book |
+//! | `dialer`, `roles` | chooses the peers to connect to, and keeps the address book |
+//! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
 //! | `route` | connects to a host, directly or through a proxy |
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
@@ -37,11 +38,13 @@ mod link;
 mod random;
 mod receiving;
 mod report;
+mod roles;
 mod route;
 mod sample;
 pub mod serve;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -50,7 +53,7 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::Disk;
-use apus_net::{HeaderChain, Limits, PeerManager, PeerOptions, Settings};
+use apus_net::{HeaderChain, Limits, NetKind, PeerManager, PeerOptions, Settings, fixed_seeds};
 use apus_node::block::step::Step;
 use apus_node::block_peers::{BlockPeers, Wanted};
 use apus_node::clock::unix_time;
@@ -176,7 +179,11 @@ impl Peers {
         let has_names = peers.asks_dns_seeds() && !options.network.dns_seeds.is_empty();
         let is_named = !peers.connect.is_empty() || !peers.addnode.is_empty();
         let has_seednode = peers.seednode.iter().any(|target| peers.reaches_host(target));
-        let can_find = || has_names || has_seednode || has_book();
+        let has_fixed = || {
+            let mut fixed = fixed_seeds(&options.network);
+            peers.fixedseeds && fixed.any(|(host, _)| peers.reaches(NetKind::of(&host)))
+        };
+        let can_find = || has_names || has_seednode || has_book() || has_fixed();
         (is_named || peers.listen || can_find()).then_some(peers)
     }
 
@@ -264,7 +271,7 @@ impl BlockPeers for Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        self.connections().save();
+        self.connections().save(true);
     }
 }
 

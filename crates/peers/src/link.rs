@@ -43,8 +43,8 @@ pub(super) enum Event {
     },
     /// The connection is closed, or sent bytes that are not a message.
     Closed(PeerId, TransportError),
-    /// The addresses that a DNS seed returned.
-    Resolved(Vec<std::net::SocketAddr>),
+    /// The name of a DNS seed, and the addresses that it returned.
+    Resolved(String, Vec<std::net::SocketAddr>),
 }
 
 /// An open connection, which is closed when this is dropped.

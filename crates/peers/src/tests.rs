@@ -5,7 +5,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 
-use apus_net::{Addresses, NetKind, Outgoing, Target};
+use apus_hash::HashKey;
+use apus_net::{Addresses, Group, NetKind, Outgoing, Target};
 use apus_node::progress::Unobserved;
 use apus_wire::message::{Host, Message, NetAddress, Services};
 use apus_wire::{BlockView, Chain, Network, genesis_block};
@@ -189,15 +190,15 @@ fn dial(options: &PeerOptions, routes: Routes, now: Duration, book: &[(Host, Ser
     let how = Arc::new(Dialing { magic, routes, v2: true, limiter, events });
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("peers.txt");
-    let mut known = Addresses::default();
+    let mut known = Addresses::new(HashKey::random());
     let address = |(host, services): &(Host, Services)| NetAddress {
         time: NOW as u32,
         services: *services,
         host: *host,
         port: 8333,
     };
-    known.add(&book.iter().map(address).collect::<Vec<_>>(), None, NOW);
-    std::fs::write(&file, known.to_text()).unwrap();
+    known.add(&book.iter().map(address).collect::<Vec<_>>(), Group::named("user"), NOW);
+    std::fs::write(&file, known.to_text(&[])).unwrap();
     let file: (&Disk, PathBuf) = (&Disk::new(), file);
     let mut dialer = Dialer::new(how, &network, options, file, NOW).unwrap();
     dialer.dial_more(now, 0, NOW);
@@ -258,7 +259,7 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
         let proxy = Proxy::start(false);
         let (direct, looked_up) = routes(None, Some(&proxy));
         let onion = Some(proxy.target.clone());
-        let options = PeerOptions { onlynet, onion, ..PeerOptions::new(8333) };
+        let options = PeerOptions { onlynet, onion, fixedseeds: false, ..PeerOptions::new(8333) };
         dial(&options, direct, Duration::ZERO, &[]);
         assert_eq!(looked_up.lock().unwrap().len(), asked, "{looked_up:?}");
         assert!(looked_up.lock().unwrap().iter().all(|name| name.starts_with("x9.")));
@@ -270,6 +271,31 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
         assert!(looked_up.lock().unwrap().is_empty(), "{looked_up:?}");
         assert_eq!(proxy.asked().len(), asked);
     }
+}
+
+/// Onion services have no DNS seeds: fixed addresses are used at once, or after other sources have
+/// had a minute.
+#[test]
+fn fixed_seeds_are_used_when_nothing_else_has_addresses() {
+    let onion = |seednode: &[&str], fixedseeds, now| {
+        let proxy = Proxy::start(false);
+        let (routes, _) = routes(Some(&proxy), Some(&proxy));
+        let options = PeerOptions {
+            onlynet: vec![NetKind::Onion],
+            seednode: seednode.iter().map(|name| target(name)).collect(),
+            proxy: routes.proxy.clone(),
+            onion: routes.onion.clone(),
+            fixedseeds,
+            ..PeerOptions::new(8333)
+        };
+        dial(&options, routes, now, &[]);
+        proxy.asked().into_iter().filter(|(host, _)| host.len() == ONION.len()).count()
+    };
+    let (early, late) = (Duration::from_secs(60), Duration::from_secs(61));
+    assert!(onion(&[], true, Duration::ZERO) >= 4);
+    assert_eq!(onion(&[], false, late), 0);
+    assert_eq!(onion(&["a.onion"], true, early), 0);
+    assert!(onion(&["a.onion"], true, late) >= 4);
 }
 
 /// A peer that does not speak v2 hangs up on it, and is tried with v1; a v1 peer is sent nothing

@@ -1,6 +1,7 @@
 mod addresses;
 mod candidates;
 mod connections;
+mod feelers;
 mod limits;
 mod manager;
 mod presync;

@@ -1,0 +1,94 @@
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+
+use apus_disk::Disk;
+use apus_net::{PeerOptions, Target};
+use apus_node::options::Options;
+use apus_node::progress::Progress;
+use apus_node::threads;
+use apus_wire::{BlockView, Chain, Network, genesis_block};
+
+use super::*;
+use crate::serve::{Honest, ServedChain, Server};
+use crate::{ADDRESSES_FILE, Peers};
+
+/// Keeps what the user is told.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Observer for Told {
+    fn observe(&self, _: &Progress) {}
+
+    fn note(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_string());
+    }
+}
+
+/// Starts a SOCKS5 proxy that connects to `server`, whatever it is asked for.
+fn proxy_to(server: SocketAddr) -> Target {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target::parse(&listener.local_addr().unwrap().to_string(), 1).unwrap();
+    threads::spawn_free("proxy".to_string(), move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let _ = forward(stream, server);
+        }
+    });
+    target
+}
+
+fn forward(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
+    client.read_exact(&mut [0; 4])?;
+    client.write_all(&[5, 0])?;
+    let mut head = [0; 5];
+    client.read_exact(&mut head)?;
+    client.read_exact(&mut vec![0; usize::from(head[4]) + 2])?;
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    let server = TcpStream::connect(server)?;
+    for (mut from, mut to) in [(client.try_clone()?, server.try_clone()?), (server, client)] {
+        threads::spawn_free("forward".to_string(), move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(std::net::Shutdown::Both);
+        });
+    }
+    Ok(())
+}
+
+/// A feeler completes the handshake and hangs up, and the user is not told.
+#[test]
+fn a_feeler_shows_that_an_address_works() {
+    let network = Network::new(Chain::Regtest);
+    let genesis = genesis_block(&network);
+    let chain = ServedChain::of(vec![genesis.clone()]);
+    let begin = move || -> Box<dyn crate::serve::Answers> { Box::new(Honest::new(chain.clone())) };
+    let server = Server::start(network.magic, false, begin).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let options = Options::new(place.path().to_path_buf(), network.clone());
+    let file = options.network_dir().join(ADDRESSES_FILE);
+    std::fs::create_dir_all(options.network_dir()).unwrap();
+    let book = format!("apus peers 2\n9.1.1.1 18444 409 {} 0 0 0 new 010909000000\n", unix_time());
+    std::fs::write(&file, book).unwrap();
+    // No slot.
+    let peers = PeerOptions {
+        maxconnections: 0,
+        fixedseeds: false,
+        proxy: Some(proxy_to(server.address())),
+        ..PeerOptions::new(0)
+    };
+    let peers = Peers::begin(&options, &peers, &Disk::new(), 0).unwrap();
+    let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
+    let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
+    let mut connections = peers.connections();
+    connections.dialer.dial_feeler(unix_time());
+    assert!(connections.is_opening());
+    while connections.is_opening() || !connections.links.is_empty() {
+        connections.turn(&mut chain, &told);
+    }
+    assert_eq!(connections.reports(), []);
+    drop(connections);
+    drop(peers);
+    let book = std::fs::read_to_string(&file).unwrap();
+    let line = book.lines().find(|line| line.starts_with("9.1.1.1 18444 ")).unwrap();
+    assert!(line.ends_with(" tried 010909000000"), "{line}");
+    assert!(told.0.lock().unwrap().is_empty(), "{:?}", told.0);
+}

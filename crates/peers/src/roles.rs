@@ -1,0 +1,167 @@
+//! Why there is each connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use apus_chain::BlockId;
+use apus_net::{Chosen, ConnectionType, Group, NetKind, PeerId, Place, Runner, Slot, Target};
+use apus_wire::message::Host;
+
+/// Why there is a connection.
+pub(super) enum Role {
+    /// The user asked for it. The index into the list of those.
+    Manual(usize, Target),
+    /// It was chosen from the address book.
+    Automatic(Automatic),
+    /// It was chosen from the address book, to learn whether the address works (Core's feeler).
+    Feeler(Place),
+    /// The peer is asked for addresses alone.
+    Seed(Target),
+    /// The peer opened it.
+    Inbound(String),
+}
+
+/// A connection to a peer of the address book.
+pub(super) struct Automatic {
+    pub place: Place,
+    pub slot: Slot,
+    /// When the handshake was complete.
+    pub since: Option<Duration>,
+}
+
+impl Role {
+    /// Returns the role of a peer of the address book that is not connected yet.
+    pub fn automatic(place: Place, slot: Slot) -> Self {
+        Self::Automatic(Automatic { place, slot, since: None })
+    }
+
+    /// Returns the address of the peer as messages show it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Manual(_, target) | Self::Seed(target) => target.to_string(),
+            Self::Automatic(Automatic { place, .. }) | Self::Feeler(place) => {
+                Target::from(*place).to_string()
+            }
+            Self::Inbound(name) => name.clone(),
+        }
+    }
+
+    /// Returns who opened the connection.
+    pub fn connection_type(&self) -> ConnectionType {
+        match self {
+            Self::Inbound(_) => ConnectionType::Inbound,
+            Self::Manual(..) => ConnectionType::Manual,
+            Self::Automatic(_) | Self::Feeler(_) | Self::Seed(_) => ConnectionType::Automatic,
+        }
+    }
+
+    /// Returns the part of the network that addresses from this peer come from.
+    pub fn group(&self) -> Group {
+        let of_target = |target: &Target| match target.place() {
+            Some((host, _)) => Group::of(&host),
+            None => Group::named(&target.name().0),
+        };
+        match self {
+            Self::Manual(_, target) | Self::Seed(target) => of_target(target),
+            Self::Automatic(Automatic { place: (host, _), .. }) | Self::Feeler((host, _)) => {
+                Group::of(host)
+            }
+            Self::Inbound(name) => match Target::parse(name, 0) {
+                Ok(target) => of_target(&target),
+                Err(_) => Group::named(name),
+            },
+        }
+    }
+}
+
+/// The role of each connection.
+#[derive(Default)]
+pub(super) struct Roles(pub BTreeMap<PeerId, Role>);
+
+impl Roles {
+    fn automatic(&self) -> impl Iterator<Item = (PeerId, &Automatic)> {
+        self.0.iter().filter_map(|(id, role)| match role {
+            Role::Automatic(automatic) => Some((*id, automatic)),
+            _ => None,
+        })
+    }
+
+    /// Returns the number of connections in slots, or that are being opened for one.
+    pub fn in_slots(&self) -> usize {
+        self.automatic().filter(|(_, automatic)| automatic.slot != Slot::Candidate).count()
+    }
+
+    /// Returns how many of them are in a slot that is given by speed.
+    pub fn fast(&self) -> usize {
+        self.automatic().filter(|(_, automatic)| automatic.slot == Slot::Fast).count()
+    }
+
+    /// Returns the number of connections that we opened for a while, if there are so many slots.
+    pub fn extra(&self, slots: usize) -> usize {
+        let is_extra = |role: &&Role| match role {
+            Role::Feeler(_) => true,
+            Role::Automatic(automatic) => automatic.slot == Slot::Candidate,
+            _ => false,
+        };
+        self.0.values().filter(is_extra).count() + self.in_slots().saturating_sub(slots)
+    }
+
+    /// Returns the number of connections that peers opened.
+    pub fn inbound(&self) -> usize {
+        self.0.values().filter(|role| matches!(role, Role::Inbound(_))).count()
+    }
+
+    /// Returns whether we have chosen this peer, and for longer than a moment.
+    pub fn has(&self, place: &Place) -> bool {
+        self.automatic().any(|(_, automatic)| automatic.place == *place)
+    }
+
+    /// Returns the parts of the network that another peer must not be in. As in Core, connections
+    /// that others opened do not count: with these they could keep us from peers.
+    pub fn groups(&self) -> BTreeSet<Group> {
+        let hosts = self.0.values().filter_map(|role| match role {
+            Role::Automatic(Automatic { place: (host, _), .. }) => Some(*host),
+            Role::Manual(_, target) => Some(target.place()?.0),
+            Role::Feeler(_) | Role::Seed(_) | Role::Inbound(_) => None,
+        });
+        hosts.map(|host: Host| Group::of(&host)).collect()
+    }
+
+    /// Returns whether two peers that we chose are connected, which are in different parts of the
+    /// network: then we are surely not offline (Core's condition for counting failures).
+    pub fn are_online(&self) -> bool {
+        let ready = self.automatic().filter(|(_, automatic)| automatic.since.is_some());
+        ready.take(2).count() == 2
+    }
+
+    /// Returns the peers that we chose and whose handshake is complete. `speed` is that of a peer.
+    pub fn runners(&self, speed: impl Fn(PeerId) -> Option<u64>) -> Vec<Runner> {
+        let ready = self.automatic().filter_map(|(id, automatic)| {
+            Some(Runner { id, slot: automatic.slot, since: automatic.since?, speed: speed(id) })
+        });
+        ready.collect()
+    }
+
+    /// Returns those of them that have a slot, and the kinds of network of those that the user
+    /// chose. `best` is the best block that a peer has.
+    pub fn chosen(&self, best: impl Fn(PeerId) -> Option<BlockId>) -> (Vec<Chosen>, Vec<NetKind>) {
+        let in_slots = self.automatic().filter(|(_, it)| it.slot != Slot::Candidate);
+        let chosen = in_slots.filter_map(|(id, automatic)| {
+            let kind = NetKind::of(&automatic.place.0);
+            Some(Chosen { id, kind, since: automatic.since?, best: best(id) })
+        });
+        let manual = self.0.values().filter_map(|role| match role {
+            Role::Manual(_, target) => Some(NetKind::of(&target.place()?.0)),
+            _ => None,
+        });
+        (chosen.collect(), manual.collect())
+    }
+
+    /// Returns up to `count` peers that were chosen without regard to speed, those first that have
+    /// stayed the longest.
+    pub fn anchors(&self, count: usize) -> Vec<Place> {
+        let is_anchor = |it: &Automatic| it.slot == Slot::Any && it.since.is_some();
+        let anchors = self.automatic().filter(|(_, automatic)| is_anchor(automatic));
+        anchors.map(|(_, automatic)| automatic.place).take(count).collect()
+    }
+}
