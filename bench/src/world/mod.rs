@@ -18,6 +18,8 @@ mod peer;
 mod reader;
 /// Runs a world.
 mod run;
+/// Which peer has which slot.
+mod slots;
 /// What a world is made of.
 mod spec;
 /// The worlds that are measured.
@@ -58,13 +60,15 @@ pub fn run(random: u64) -> Result<Report> {
         ("gap_seconds", "gap s"),
         ("headers_seconds", "headers s"),
         ("honest_dropped", "honest dropped"),
+        ("replaced", "replaced"),
         ("others_dropped", "others dropped"),
         ("twice_megabytes", "MB twice"),
         ("waiting_megabytes", "MB waiting"),
     ];
     let mut table = Table::new("peers", &columns);
     for (name, method) in METHODS {
-        for spec in worlds::named(method) {
+        let slots = [false, true].map(|has_candidates| worlds::slots(method, has_candidates));
+        for spec in worlds::named(method).into_iter().chain(slots) {
             let outcome = run_world(&spec);
             table.push(row(&spec, name, &outcome));
         }
@@ -110,6 +114,7 @@ fn row(spec: &WorldSpec, method: &str, outcome: &Outcome) -> Vec<Cell> {
         rounded(outcome.longest_gap.as_secs_f64()),
         rounded(outcome.headers.as_secs_f64()),
         Cell::Count(outcome.honest_dropped),
+        Cell::Count(outcome.replaced),
         Cell::Count(outcome.others_dropped),
         megabytes(outcome.wasted),
         megabytes(outcome.waiting_max),

@@ -20,6 +20,8 @@ pub struct Outcome {
     pub others_dropped: u64,
     /// Why peers were dropped, with the time.
     pub drops: Vec<(Duration, u64, String)>,
+    /// Peers whose slot a faster one took.
+    pub replaced: u64,
     /// Bytes of blocks that arrived and were of no use: they came twice, or too late.
     pub wasted: u64,
     /// The most bytes of blocks that waited to be taken.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_net::{
-    Action, ConnectionType, HeaderChain, Limits, Ourselves, Outgoing, PeerId, PeerManager, Settings,
+    Action, ConnectionType, HeaderChain, Limits, Ourselves, Outgoing, PeerId, PeerManager,
+    Settings, Slot, Trial,
 };
 use apus_testchain::Rng;
 use apus_wire::HEADER_BYTES;
@@ -16,6 +17,7 @@ use super::line;
 use super::outcome::Outcome;
 use super::peer::{Answer, Peer, UNIX_TIME, header};
 use super::reader::Reader;
+use super::slots::Slots;
 use super::spec::{Behaviour, PeerSpec, WorldSpec};
 
 /// Time from one call of [`PeerManager::tick`] to the next, if nothing happens.
@@ -92,6 +94,7 @@ struct Run<'a> {
     reader: Option<Reader>,
     /// The height of the last block that there is.
     top: usize,
+    slots: Slots,
     /// A message of a block: the header changes, and the length.
     block: Vec<u8>,
     outcome: Outcome,
@@ -101,7 +104,7 @@ enum Event {
     Message(PeerId, Outgoing),
     /// The peer has the block at this height, and announces it.
     Announce(PeerId, usize),
-    Connect(PeerSpec),
+    Connect(PeerSpec, Slot),
 }
 
 impl<'a> Run<'a> {
@@ -126,11 +129,12 @@ impl<'a> Run<'a> {
             actions: Vec::new(),
             reader: None,
             top: chain::headers().len(),
+            slots: Slots::default(),
             block: vec![0; 4_000_000],
             outcome: Outcome::default(),
         };
         for peer in &spec.peers {
-            run.at(peer.from + peer.round_trip, Event::Connect(*peer));
+            run.at(peer.from + peer.round_trip, Event::Connect(*peer, Slot::Any));
         }
         run
     }
@@ -177,6 +181,7 @@ impl<'a> Run<'a> {
         let mut last = start;
         while self.now < end && !self.manager.schedule().is_done() {
             self.step(&mut chain, end);
+            self.look_for_faster();
             let Some(mut reader) = self.reader.take() else { break };
             let spec = self.spec;
             let size = |id: BlockId| spec.size(tree.node(id).height as usize);
@@ -191,6 +196,34 @@ impl<'a> Run<'a> {
         }
         self.outcome.longest_gap = self.outcome.longest_gap.max(self.now - last);
         self.outcome.time = self.now - start;
+    }
+
+    /// Lets a faster peer have the slot of a slower one, as the program does.
+    fn look_for_faster(&mut self) {
+        if self.spec.pool.is_empty() || !self.slots.is_time(self.now) {
+            return;
+        }
+        match self.slots.check(self.manager.schedule(), self.spec.peers.len(), self.now) {
+            Trial::Wait => {}
+            Trial::Connect => {
+                let peer = self.spec.pool[self.rng.below(self.spec.pool.len() as u64) as usize];
+                self.at(self.now + peer.round_trip, Event::Connect(peer, Slot::Candidate));
+            }
+            Trial::Keep(id) => self.slots.give(id, Slot::Any),
+            Trial::Replace(slow, id) => {
+                self.slots.give(id, Slot::Fast);
+                self.outcome.replaced += 1;
+                self.leave(slow);
+            }
+            Trial::Drop(id) => self.leave(id),
+        }
+    }
+
+    /// Removes a peer that another one replaces.
+    fn leave(&mut self, id: PeerId) {
+        self.manager.closed(id);
+        self.slots.remove(id);
+        self.peers.remove(&id);
     }
 
     /// Lets time pass until something happens, but at most until `end`.
@@ -290,10 +323,13 @@ impl<'a> Run<'a> {
                     self.happen(Event::Message(id, headers), chain);
                 }
             }
-            Event::Connect(spec) => {
+            Event::Connect(spec, slot) => {
                 let id = PeerId(self.next_id);
                 self.next_id += 1;
                 self.peers.insert(id, Peer::new(spec, self.top, self.now, &mut self.rng));
+                if !spec.inbound {
+                    self.slots.connected(id, slot, self.now);
+                }
                 let kind = match spec.inbound {
                     true => ConnectionType::Inbound,
                     false => ConnectionType::Automatic,
@@ -345,9 +381,11 @@ impl<'a> Run<'a> {
 
     /// Removes a peer. If it was honest, another one like it connects.
     fn lose(&mut self, id: PeerId) {
+        let slot = self.slots.remove(id).unwrap_or(Slot::Any);
         let Some(peer) = self.peers.remove(&id) else { return };
         if matches!(peer.spec.behaviour, Behaviour::Honest | Behaviour::ClosesAfter(_)) {
-            self.at(self.now + REPLACED_AFTER + peer.spec.round_trip, Event::Connect(peer.spec));
+            let time = self.now + REPLACED_AFTER + peer.spec.round_trip;
+            self.at(time, Event::Connect(peer.spec, slot));
         }
     }
 }

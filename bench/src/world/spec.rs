@@ -71,6 +71,9 @@ pub struct WorldSpec {
     pub method: Method,
     /// The first peers. When one is lost, another one like it connects a second later.
     pub peers: Vec<PeerSpec>,
+    /// Peers that candidates for the slots of the first ones are chosen from; empty for no
+    /// candidates.
+    pub pool: Vec<PeerSpec>,
     /// How long the world is watched, from the first request of a block on.
     pub time: Duration,
 }

@@ -48,6 +48,18 @@ fn slow_lines_with_outages_are_no_reason_to_drop_peers() {
     check("Tor", |outcome| has(outcome, 90) && outcome.honest_dropped <= 10);
 }
 
+/// Fast ones come to have half of the slots, which the first ten have not.
+#[test]
+fn faster_peers_take_slots() {
+    for (name, method) in METHODS {
+        let [first, faster] =
+            [false, true].map(|has_candidates| run_world(&worlds::slots(method, has_candidates)));
+        assert!((1..=5).contains(&faster.replaced), "{name}: {faster:?}");
+        assert!(faster.bytes * 2 > first.bytes * 3, "{name}: {faster:?}, {first:?}");
+        assert!(has(&faster, 90), "{name}: {faster:?}");
+    }
+}
+
 #[test]
 fn known_headers_put_off_the_download_by_seconds() {
     check("known headers", |outcome| has(outcome, 95) && outcome.headers.as_secs() < 60);

@@ -20,6 +20,7 @@ fn world(name: &'static str, method: Method, peers: Vec<PeerSpec>, seconds: u64)
         block_bytes: BLOCK_BYTES,
         method,
         peers,
+        pool: Vec::new(),
         time: Duration::from_secs(seconds),
     }
 }
@@ -127,6 +128,22 @@ pub fn at_the_tip() -> Vec<WorldSpec> {
         follow("9 × 50 Mbit/s, and one of 8 KB/s", with_one(8_000, Behaviour::Honest)),
         follow("9 × 50 Mbit/s, and one that sends junk", with_one(8_000, Behaviour::Junk)),
     ]
+}
+
+/// Returns a world with ten slots and 200 addresses, a quarter of which have a line of 20 Mbit/s,
+/// and the others one of 2 Mbit/s; with `has_candidates`, faster ones may replace slower ones.
+pub fn slots(method: Method, has_candidates: bool) -> WorldSpec {
+    let mut rng = Rng::new(3, 3);
+    let line = |number: u64| if number.is_multiple_of(4) { mbit(20) } else { mbit(2) };
+    let addresses: Vec<PeerSpec> =
+        (0..200).map(|number| PeerSpec::honest(line(number), rng.between(20, 300))).collect();
+    let peers = (0..10).map(|_| addresses[rng.below(200) as usize]).collect();
+    let name = match has_candidates {
+        true => "10 slots for 200 peers, candidates",
+        false => "10 slots for 200 peers, first ones",
+    };
+    let pool = if has_candidates { addresses } else { Vec::new() };
+    WorldSpec { pool, ..world(name, method, peers, 40 * 60) }
 }
 
 /// Returns a random world: 3 to 10 outbound peers of very different speed, some of which stall,
