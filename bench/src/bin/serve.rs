@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use apus_hash::Hash;
-use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::{BlockSource, SourceItem};
+use apus_testpeer::{Honest, ServedChain, Server};
 use apus_wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
 use clap::Parser;
 
@@ -42,7 +42,7 @@ fn serve(options: &Options) -> Result<(), String> {
     for _ in 0..options.servers {
         let chain = chain.clone();
         let begin =
-            move || -> Box<dyn apus_peers::serve::Answers> { Box::new(Honest::new(chain.clone())) };
+            move || -> Box<dyn apus_testpeer::Answers> { Box::new(Honest::new(chain.clone())) };
         let server = Server::start(network.magic, options.v2, begin);
         let server = server.map_err(|error| error.to_string())?;
         println!("{}", server.address());

@@ -24,7 +24,6 @@
 //! | `headers` | requests headers between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
-//! | [`serve`] | a server for tests and benchmarks |
 
 mod advice;
 mod connections;
@@ -41,7 +40,6 @@ mod report;
 mod roles;
 mod route;
 mod sample;
-pub mod serve;
 #[cfg(test)]
 mod tests;
 mod upkeep;

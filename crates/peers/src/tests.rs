@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use apus_hash::HashKey;
 use apus_net::{Addresses, Group, NetKind, Outgoing, Target};
 use apus_node::progress::Unobserved;
+use apus_testpeer::{Answers, Hangup, Server, version};
 use apus_wire::message::{Host, Message, NetAddress, Services};
 use apus_wire::{BlockView, Chain, Network, genesis_block};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::route::Unreachable;
-use super::serve::{Answers, Hangup, Server, version};
 use super::*;
 
 const ONION: &str = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";

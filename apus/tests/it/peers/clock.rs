@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use apus_net::Outgoing;
 use apus_node::Method;
-use apus_peers::serve::{Answers, Hangup, Honest, Server};
+use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Command, Message, Services, Version};
 
 use super::world::{Told, assert_as_from_files, chain, world};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use apus_hash::Hash;
 use apus_net::Outgoing;
 use apus_node::{Method, Phase};
-use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_testchain::{Rng, rounds};
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_wire::message::{Command, Message};
 
 use super::world::{Told, WAYS, assert_as_from_files_in_the_end, chain, world};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apus_hash::sha256d;
 use apus_net::Outgoing;
-use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_wire::message::{
     Command, Inventory, InventoryItem, InventoryKind, Message, Nonce, Raw, encode,
 };

@@ -1,7 +1,7 @@
 //! Honest peers that hold something back until something else has happened.
 
 use apus_net::Outgoing;
-use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, without_witnesses};
 use apus_wire::message::{Command, InventoryKind, Message};
 
 use super::world::world;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use apus_hash::sha256d;
 use apus_net::{Outgoing, Target, respond};
 use apus_node::Method;
-use apus_peers::serve::{Answers, Hangup, Honest, Server, version};
 use apus_sync as sync;
+use apus_testpeer::{Answers, Hangup, Honest, Server, version};
 use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
     encode,

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use apus_disk::{Call, Disk};
 use apus_node::{Method, Observer, Options, Phase, Progress, Watch};
-use apus_peers::serve::Server;
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Rng, rounds};
+use apus_testpeer::Server;
 
 use super::held::{Then, counting};
 use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus_net::Outgoing;
 use apus_node::Watch;
 use apus_node::{Method, Observer, Progress};
-use apus_peers::serve::{Answers, Hangup, Honest, Server};
 use apus_sync as sync;
+use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Message, Services};
 
 use super::hostile::odd_version;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use apus_net::Outgoing;
 use apus_node::Watch;
 use apus_node::{Method, Observer, Options, Phase, Progress};
-use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_sync as sync;
 use apus_sync::Summary;
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_wire::message::Message;
 
 use super::held::{Held, late};

@@ -8,8 +8,8 @@ use std::thread;
 use apus_net::Outgoing;
 use apus_node::Watch;
 use apus_node::{Observer, Progress};
-use apus_peers::serve::{Answers, Hangup, Honest, Server};
 use apus_sync as sync;
+use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::Message;
 
 use super::withheld::LONG;

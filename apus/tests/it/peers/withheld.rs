@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use apus_net::Outgoing;
 use apus_node::{AssumeValid, Method, Options, SwiftSyncOptions};
-use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_sync::Summary;
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_wire::message::{Command, Message, Nonce};
 
 use super::world::{chain, with_peers, world};

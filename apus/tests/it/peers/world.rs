@@ -9,11 +9,11 @@ use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
 use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
-use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::BlockStatus;
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::Summary;
+use apus_testpeer::{Honest, ServedChain, Server};
 
 use crate::support::Place;
 use crate::support::outcome::Outcome;

@@ -15,9 +15,9 @@ use apus_node::{
     AssumeValid, Observer, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
     SyncError,
 };
-use apus_peers::serve::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_sync as sync;
 use apus_sync::Summary;
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_tools as tools;
 use apus_wire::message::Message;
 

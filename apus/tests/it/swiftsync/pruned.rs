@@ -13,12 +13,12 @@ use apus_net::{PeerOptions, Target};
 use apus_node as node;
 use apus_node::{AssumeValid, Method, Observer, Options, Progress, Prune};
 use apus_node::{SwiftSyncOptions, Watch};
-use apus_peers::serve::{Honest, ServedChain, Server};
 use apus_store::{DataDir, DataDirOptions, IndexRecord};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Chain, Rng, Spec};
+use apus_testpeer::{Honest, ServedChain, Server};
 use apus_tools as tools;
 
 use crate::pruned::{SPARE, assert_holds_together, files, options, world};
