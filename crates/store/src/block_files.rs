@@ -1,10 +1,11 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use apus_disk::{Disk, File, Result, StoreError};
+use apus_disk::{Disk, Result, StoreError};
 use apus_hash::Hash;
 
+use super::block_reader::BlockReader;
 use super::flat_file::{
     BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, block_record,
     read_undo_payload, undo_record,
@@ -13,11 +14,6 @@ use super::writer::{Lane, Writer};
 use super::{
     BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, IndexRecord, Obfuscation,
 };
-
-/// The largest length that a block in a file may state (Core's `MAX_SIZE`).
-const MAX_SIZE: u32 = 0x0200_0000;
-/// Maximum number of files kept open for reading, below every usual limit on open files.
-const READERS_MAX: usize = 16;
 
 /// The blk and rev files of a data directory (the part of Core's `BlockManager` that handles
 /// bytes).
@@ -31,13 +27,7 @@ pub struct BlockFiles {
     magic: [u8; 4],
     obfuscation: Obfuscation,
     writer: Mutex<Writer>,
-    readers: Mutex<VecDeque<Reader>>,
-}
-
-/// A file opened for reading.
-struct Reader {
-    id: FlatFile,
-    file: Arc<File>,
+    reader: Arc<BlockReader>,
 }
 
 /// Undo data to store.
@@ -86,14 +76,13 @@ impl BlockFiles {
     ) -> Self {
         let (disk, directory) = (disk.clone(), directory.to_path_buf());
         let writer = Writer::new(disk.clone(), directory.clone(), obfuscation, options, infos);
-        Self {
-            disk,
-            directory,
-            magic,
-            obfuscation,
-            writer: Mutex::new(writer),
-            readers: Mutex::default(),
-        }
+        let reader = Arc::new(BlockReader::new(&disk, &directory, magic, obfuscation));
+        Self { disk, directory, magic, obfuscation, writer: Mutex::new(writer), reader }
+    }
+
+    /// Returns what reads the blocks in these files, also while others are appended.
+    pub fn reader(&self) -> &Arc<BlockReader> {
+        &self.reader
     }
 
     /// Returns the path of the blk file with this number.
@@ -226,14 +215,7 @@ impl BlockFiles {
 
     /// Like [`BlockFiles::read_block`], into a buffer whose content is replaced.
     pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
-        block.clear();
-        let (file, len) = self.open_record(Kind::Block, pos)?;
-        if len > MAX_SIZE {
-            let what =
-                format!("the stated length of this block is {len} bytes, which no block can have");
-            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
-        }
-        self.read_revealed(&file, block, len as usize, pos)
+        self.reader.read_block_into(pos, block)
     }
 
     /// Reads the undo data at `pos` of a rev file (Core's `ReadBlockUndo`, before deserialisation).
@@ -255,7 +237,7 @@ impl BlockFiles {
         payload: &mut Vec<u8>,
     ) -> Result<()> {
         payload.clear();
-        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        let (file, len) = self.reader.open_record(Kind::Undo, pos)?;
         let offset = u64::from(pos.pos);
         if !read_undo_payload(&file, self.obfuscation, offset, len, prev, payload)? {
             let what = "the checksum of the undo data does not match";
@@ -326,7 +308,7 @@ impl BlockFiles {
     /// # Panics
     /// A file is the last one, which is still written to, or does not exist.
     pub fn prune(&self, numbers: &[u32]) -> Result<()> {
-        self.readers().retain(|reader| !numbers.contains(&reader.id.number));
+        self.reader.forget(numbers);
         let mut writer = self.writer();
         numbers.iter().try_for_each(|number| writer.prune(*number))
     }
@@ -386,39 +368,9 @@ impl BlockFiles {
         Ok(FlatFilePos { file: start.file, pos: start.pos + STORAGE_HEADER_BYTES })
     }
 
-    /// Returns the file of the record at `pos`, and the length of the record. Every record takes
-    /// two reads, since the index holds no lengths; this one takes 0.3 µs, and reading a block 50
-    /// µs.
-    fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
-        let file = self.reader(FlatFile { kind, number: pos.file })?;
-        let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
-            let what = "the block index names this offset, but no record can start before byte 8";
-            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
-        };
-        let mut header = [0; STORAGE_HEADER_BYTES as usize];
-        file.read_exact_at(&mut header, start)?;
-        self.obfuscation.apply(&mut header, start);
-        let [m0, m1, m2, m3, len @ ..] = header;
-        if [m0, m1, m2, m3] != self.magic {
-            let what = format!(
-                "no record starts here: the bytes are {m0:02x}{m1:02x}{m2:02x}{m3:02x} instead of \
-                 the magic of the network"
-            );
-            return Err(StoreError::corrupt(file.path(), start, what));
-        }
-        let len = u32::from_le_bytes(len);
-        let end = u64::from(pos.pos) + u64::from(len);
-        // Checked before memory is allocated for that length.
-        if end > file.len()? {
-            let what = format!("the file ends within the {len} bytes that start here");
-            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
-        }
-        Ok((file, len))
-    }
-
     /// Returns the end of the undo record at `pos`, after its checksum.
     fn undo_end(&self, pos: FlatFilePos) -> Result<u32> {
-        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        let (file, len) = self.reader.open_record(Kind::Undo, pos)?;
         let end = [len, UNDO_DATA_DISK_OVERHEAD - STORAGE_HEADER_BYTES]
             .into_iter()
             .try_fold(pos.pos, u32::checked_add);
@@ -429,34 +381,6 @@ impl BlockFiles {
         })
     }
 
-    fn read_revealed(
-        &self,
-        file: &File,
-        out: &mut Vec<u8>,
-        len: usize,
-        pos: FlatFilePos,
-    ) -> Result<()> {
-        let offset = u64::from(pos.pos);
-        file.append_to(out, len, offset)?;
-        self.obfuscation.apply(out, offset);
-        Ok(())
-    }
-
-    /// Returns the file, open for reading. All readers share one handle, so that the kernel notices
-    /// when they read sequentially.
-    fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
-        let mut readers = self.readers();
-        if let Some(known) = readers.iter().find(|reader| reader.id == id) {
-            return Ok(Arc::clone(&known.file));
-        }
-        let file = Arc::new(self.disk.open_read(id.path(&self.directory))?);
-        if readers.len() == READERS_MAX {
-            readers.pop_front();
-        }
-        readers.push_back(Reader { id, file: Arc::clone(&file) });
-        Ok(file)
-    }
-
     fn writer(&self) -> MutexGuard<'_, Writer> {
         // It is unknown what a writer that panicked has left in the files.
         self.writer.lock().unwrap_or_else(|poisoned| {
@@ -464,9 +388,5 @@ impl BlockFiles {
             writer.fail(&StoreError::new(&self.directory, "a writing thread has panicked"));
             writer
         })
-    }
-
-    fn readers(&self) -> MutexGuard<'_, VecDeque<Reader>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

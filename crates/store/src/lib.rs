@@ -8,6 +8,7 @@
 //! data durable.
 
 mod block_files;
+mod block_reader;
 mod blocks_dir;
 mod data_dir;
 mod file_info;
@@ -39,6 +40,7 @@ pub mod layout {
 }
 
 pub use block_files::{BlockFiles, EncodedUndo, UndoRecord, Unflushed};
+pub use block_reader::BlockReader;
 pub use data_dir::{DataDir, DataDirOptions};
 pub use file_info::{FileChanges, FileInfo};
 pub use flat_file::{

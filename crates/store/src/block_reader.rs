@@ -1,0 +1,116 @@
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use apus_disk::{Disk, File, Result, StoreError};
+
+use super::flat_file::{FlatFile, Kind, STORAGE_HEADER_BYTES};
+use super::{FlatFilePos, Obfuscation};
+
+/// The largest length that a block in a file may state (Core's `MAX_SIZE`).
+const MAX_SIZE: u32 = 0x0200_0000;
+/// Maximum number of files kept open for reading, below every usual limit on open files.
+const READERS_MAX: usize = 16;
+
+/// Reads the blk and rev files of a data directory, by any number of threads, also while others
+/// append to the files.
+pub struct BlockReader {
+    disk: Disk,
+    directory: PathBuf,
+    magic: [u8; 4],
+    obfuscation: Obfuscation,
+    readers: Mutex<VecDeque<Reader>>,
+}
+
+/// A file opened for reading.
+struct Reader {
+    id: FlatFile,
+    file: Arc<File>,
+}
+
+impl BlockReader {
+    /// Returns what reads the files in `directory`.
+    pub(super) fn new(
+        disk: &Disk,
+        directory: &Path,
+        magic: [u8; 4],
+        obfuscation: Obfuscation,
+    ) -> Self {
+        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        Self { disk, directory, magic, obfuscation, readers: Mutex::default() }
+    }
+
+    /// Reads the bytes of the block at `pos` (Core's `ReadRawBlock`), which the caller parses, into
+    /// a buffer whose content is replaced.
+    ///
+    /// # Errors
+    /// The file is missing or cannot be read; the magic or the length before the block is invalid;
+    /// the file ends within the block.
+    pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
+        block.clear();
+        let (file, len) = self.open_record(Kind::Block, pos)?;
+        if len > MAX_SIZE {
+            let what =
+                format!("the stated length of this block is {len} bytes, which no block can have");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
+        }
+        let offset = u64::from(pos.pos);
+        file.append_to(block, len as usize, offset)?;
+        self.obfuscation.apply(block, offset);
+        Ok(())
+    }
+
+    /// Closes the files with these numbers, which are to be deleted.
+    pub(super) fn forget(&self, numbers: &[u32]) {
+        self.readers().retain(|reader| !numbers.contains(&reader.id.number));
+    }
+
+    /// Returns the file of the record at `pos`, and the length of the record. Every record takes
+    /// two reads, since the index holds no lengths; this one takes 0.3 µs, and reading a block 50
+    /// µs.
+    pub(super) fn open_record(&self, kind: Kind, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
+        let file = self.reader(FlatFile { kind, number: pos.file })?;
+        let Some(start) = pos.pos.checked_sub(STORAGE_HEADER_BYTES).map(u64::from) else {
+            let what = "the block index names this offset, but no record can start before byte 8";
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        };
+        let mut header = [0; STORAGE_HEADER_BYTES as usize];
+        file.read_exact_at(&mut header, start)?;
+        self.obfuscation.apply(&mut header, start);
+        let [m0, m1, m2, m3, len @ ..] = header;
+        if [m0, m1, m2, m3] != self.magic {
+            let what = format!(
+                "no record starts here: the bytes are {m0:02x}{m1:02x}{m2:02x}{m3:02x} instead of \
+                 the magic of the network"
+            );
+            return Err(StoreError::corrupt(file.path(), start, what));
+        }
+        let len = u32::from_le_bytes(len);
+        let end = u64::from(pos.pos) + u64::from(len);
+        // Checked before memory is allocated for that length.
+        if end > file.len()? {
+            let what = format!("the file ends within the {len} bytes that start here");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        }
+        Ok((file, len))
+    }
+
+    /// Returns the file, open for reading. All readers share one handle, so that the kernel notices
+    /// when they read sequentially.
+    fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
+        let mut readers = self.readers();
+        if let Some(known) = readers.iter().find(|reader| reader.id == id) {
+            return Ok(Arc::clone(&known.file));
+        }
+        let file = Arc::new(self.disk.open_read(id.path(&self.directory))?);
+        if readers.len() == READERS_MAX {
+            readers.pop_front();
+        }
+        readers.push_back(Reader { id, file: Arc::clone(&file) });
+        Ok(file)
+    }
+
+    fn readers(&self) -> MutexGuard<'_, VecDeque<Reader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
