@@ -337,6 +337,7 @@ impl<'a> Run<'a> {
                 let ourselves = Ourselves {
                     nonce: id.0 + (1 << 32),
                     user_agent: "/Apus:world/",
+                    services: Services::default(),
                     time: UNIX_TIME,
                     start_height: 0,
                 };

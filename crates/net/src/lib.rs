@@ -1,11 +1,13 @@
 //! Peers: the transport and protocol of a connection, the headers of a peer whose chain may have
-//! too little work, and the choice of the peer that each block is requested from. Nothing here
-//! validates blocks, starts threads or looks at a clock: bytes, messages and the time are inputs.
+//! too little work, the choice of the peer that each block is requested from, and what peers are
+//! sent that request blocks from us. Nothing here validates blocks, starts threads or looks at a
+//! clock: bytes, messages and the time are inputs.
 
 mod address_file;
 mod addresses;
 mod buckets;
 mod candidates;
+mod eviction;
 mod feelers;
 mod fixed_seeds;
 mod group;
@@ -18,12 +20,14 @@ mod peer_options;
 mod presync;
 mod random;
 mod schedule;
+mod serving;
 mod session;
 mod socks5;
 mod target;
 mod time_offsets;
 mod tip_watch;
 mod transport;
+mod upload;
 mod wanted;
 
 #[cfg(test)]
@@ -31,6 +35,7 @@ mod tests;
 
 pub use addresses::{Addresses, Needs};
 pub use candidates::{Candidates, Runner, Slot, Trial};
+pub use eviction::{EvictionCandidate, select_to_evict};
 pub use feelers::Feelers;
 pub use fixed_seeds::fixed_seeds;
 pub use group::{Group, Place};
@@ -41,6 +46,7 @@ pub use peer::{Has, PeerId};
 pub use peer_options::{NetKind, PeerOptions};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
 pub use schedule::{Arrival, Fault, Limits, Schedule};
+pub use serving::{Answer, NODE_NETWORK_LIMITED_MIN_BLOCKS, Refused, ServedChain, Serving};
 pub use session::{
     Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
 };
@@ -49,3 +55,4 @@ pub use target::{HostKind, Target};
 pub use time_offsets::TimeOffsets;
 pub use tip_watch::{Chosen, TipWatch, Verdict};
 pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};
+pub use upload::UploadTarget;

@@ -57,6 +57,8 @@ pub struct Ourselves {
     pub nonce: u64,
     /// Program and version (BIP14).
     pub user_agent: &'static str,
+    /// What we serve; nothing by default.
+    pub services: Services,
     /// Our time in seconds since 1970, when the connection was made.
     pub time: i64,
     /// The height of our best block.
@@ -129,6 +131,7 @@ pub struct Session {
     last_received: Duration,
     ping: Option<(Nonce, Duration)>,
     last_ping: Duration,
+    min_ping: Option<Duration>,
 }
 
 /// How a message was handled.
@@ -138,7 +141,8 @@ pub enum Handled {
     Done,
     /// The handshake is complete.
     Ready,
-    /// The message is about headers, blocks or addresses: the caller must handle it.
+    /// The message is about headers, blocks or addresses, or is a request for what we serve: the
+    /// caller must handle it.
     Pass,
 }
 
@@ -160,6 +164,7 @@ impl Session {
             last_received: now,
             ping: None,
             last_ping: now,
+            min_ping: None,
         };
         let version = (!inbound).then(|| session.version(now));
         (session, version)
@@ -173,8 +178,7 @@ impl Session {
     fn version(&self, now: Duration) -> Outgoing {
         Outgoing::new(&Version {
             version: PROTOCOL_VERSION,
-            // We serve nothing.
-            services: Services::default(),
+            services: self.ourselves.services,
             time: self.unix_time(now),
             receiver: [0; 26],
             nonce: self.ourselves.nonce,
@@ -187,6 +191,12 @@ impl Session {
     /// Returns what the peer said about itself; `None` before it did.
     pub fn them(&self) -> Option<&Themselves> {
         self.them.as_ref()
+    }
+
+    /// Returns the shortest time that the answer to a ping took (Core's `m_min_ping_time`); `None`
+    /// before the first answer.
+    pub fn min_ping(&self) -> Option<Duration> {
+        self.min_ping
     }
 
     /// Returns whether the handshake is complete.
@@ -224,7 +234,7 @@ impl Session {
                 }
                 Ok(Handled::Ready)
             }
-            (Stage::Ready, message) => self.handle_ready(message, out),
+            (Stage::Ready, message) => self.handle_ready(message, now, out),
             // Core ignores everything else before the handshake is complete.
             (Stage::Verack, Message::SendCmpct(send)) if send.announce > 1 => {
                 Err(SessionFault::SendCmpct)
@@ -272,8 +282,10 @@ impl Session {
     fn handle_ready(
         &mut self,
         message: &Message,
+        now: Duration,
         out: &mut Vec<Outgoing>,
     ) -> Result<Handled, SessionFault> {
+        let serves = self.ourselves.services.has(Services::WITNESS);
         match message {
             Message::WtxidRelay => Err(SessionFault::AfterHandshake(Command::WTXIDRELAY)),
             Message::SendAddrV2 => Err(SessionFault::AfterHandshake(Command::SENDADDRV2)),
@@ -286,8 +298,14 @@ impl Session {
             }
             Message::Pong(nonce) => {
                 // As in Core, a pong with another number or without one is ignored.
-                self.ping.take_if(|(sent, _)| Some(*sent) == *nonce);
+                if let Some((_, sent)) = self.ping.take_if(|(sent, _)| Some(*sent) == *nonce) {
+                    let took = now.saturating_sub(sent);
+                    self.min_ping = Some(self.min_ping.map_or(took, |least| least.min(took)));
+                }
                 Ok(Handled::Done)
+            }
+            Message::GetHeaders(_) | Message::GetData(_) | Message::SendHeaders if serves => {
+                Ok(Handled::Pass)
             }
             // We serve nothing. Like Core while its chain has too little work, we only say that we
             // have no headers.
@@ -311,16 +329,11 @@ impl Session {
         }
     }
 
-    /// Sends a ping with this random number, if one is due.
+    /// Checks how long the peer has kept us waiting.
     ///
     /// # Errors
-    /// The peer has kept us waiting for too long.
-    pub fn tick(
-        &mut self,
-        now: Duration,
-        random: u64,
-        out: &mut Vec<Outgoing>,
-    ) -> Result<(), SessionFault> {
+    /// It was too long.
+    pub fn check_time(&self, now: Duration) -> Result<(), SessionFault> {
         if !self.is_ready() {
             let is_late = now > self.started + HANDSHAKE_TIMEOUT;
             return if is_late { Err(SessionFault::HandshakeTimeout) } else { Ok(()) };
@@ -331,7 +344,21 @@ impl Session {
         if self.ping.is_some_and(|(_, sent)| now > sent + TIMEOUT_INTERVAL) {
             return Err(SessionFault::PingTimeout);
         }
-        if self.ping.is_none() && now > self.last_ping + PING_INTERVAL {
+        Ok(())
+    }
+
+    /// Sends a ping with this random number, if one is due.
+    ///
+    /// # Errors
+    /// The peer has kept us waiting for too long.
+    pub fn tick(
+        &mut self,
+        now: Duration,
+        random: u64,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), SessionFault> {
+        self.check_time(now)?;
+        if self.is_ready() && self.ping.is_none() && now > self.last_ping + PING_INTERVAL {
             self.last_ping = now;
             let nonce = Nonce(random.max(1));
             match self.them.as_ref().is_some_and(|them| them.version > BIP0031_VERSION) {

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use apus_wire::message::{
-    Command, ENVELOPE_BYTES, Envelope, MessageError, PAYLOAD_BYTES_MAX, Payload, encode,
-    encode_contents, split_contents,
+    Command, ENVELOPE_BYTES, Envelope, MessageError, PAYLOAD_BYTES_MAX, Payload, Raw, encode,
+    encode_contents, envelope, split_contents,
 };
 use bip324::io::{ProtocolError, ProtocolSessionReader};
 use bip324::{InboundCipher, OutboundCipher, PacketType, Role};
@@ -165,10 +165,23 @@ impl<R: Read> Reader<R> {
         &mut self,
         buffer: &mut Vec<u8>,
     ) -> Result<(Command, Range<usize>), TransportError> {
+        self.read_admitted(buffer, &mut |_| Ok(()))
+    }
+
+    /// Like [`Reader::read`], but calls `admit` with the bytes that a message announces before they
+    /// are read. If that fails, so does reading.
+    ///
+    /// # Errors
+    /// As for [`Reader::read`], or that of `admit`.
+    pub fn read_admitted(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        admit: &mut dyn FnMut(usize) -> io::Result<()>,
+    ) -> Result<(Command, Range<usize>), TransportError> {
         loop {
             let read = match self {
-                Self::V1 { from, magic } => read_v1(from, *magic, buffer)?,
-                Self::V2 { from, cipher } => read_v2(from, cipher, buffer)?,
+                Self::V1 { from, magic } => read_v1(from, *magic, buffer, admit)?,
+                Self::V2 { from, cipher } => read_v2(from, cipher, buffer, admit)?,
             };
             match read {
                 Ok(message) => return Ok(message),
@@ -185,10 +198,12 @@ fn read_v1(
     from: &mut impl Read,
     magic: [u8; 4],
     buffer: &mut Vec<u8>,
+    admit: &mut dyn FnMut(usize) -> io::Result<()>,
 ) -> Result<Framed, TransportError> {
     let mut head = [0; ENVELOPE_BYTES];
     from.read_exact(&mut head)?;
     let envelope = Envelope::parse(&head, magic)?;
+    admit(envelope.len)?;
     read_into(from, envelope.len, buffer)?;
     Ok(envelope.check(buffer).map(|command| (command, 0..buffer.len())))
 }
@@ -197,6 +212,7 @@ fn read_v2(
     from: &mut impl Read,
     cipher: &mut InboundCipher,
     buffer: &mut Vec<u8>,
+    admit: &mut dyn FnMut(usize) -> io::Result<()>,
 ) -> Result<Framed, TransportError> {
     loop {
         let mut len = [0; 3];
@@ -205,6 +221,7 @@ fn read_v2(
         if len > PACKET_BYTES_MAX {
             return Err(MessageError::TooLong(len as u32).into());
         }
+        admit(len)?;
         read_into(from, len, buffer)?;
         let decrypted = cipher.decrypt_in_place(buffer, None);
         let (kind, plain) = decrypted.map_err(|error| TransportError::V2(error.to_string()))?;
@@ -240,6 +257,25 @@ impl Writer {
                 cipher
                     .encrypt(&self.contents, packet, PacketType::Genuine, None)
                     .expect("the buffer has the size that the packet needs");
+            }
+        }
+    }
+
+    /// Returns the bytes of a message as two parts, to be sent one after the other. With the v1
+    /// transport the second is the payload itself, so that a block is not copied; `buffer`, whose
+    /// content is replaced, holds the rest.
+    pub fn frame<'a>(&mut self, message: Raw<'a>, buffer: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
+        buffer.clear();
+        match &mut self.mode {
+            WriteMode::V1 { magic } => {
+                buffer.extend_from_slice(&envelope(&message, *magic));
+                (buffer, message.1)
+            }
+            WriteMode::V2 { .. } => {
+                self.encode(&message, buffer);
+                // The copy of a block would stay as long as the connection.
+                self.contents = Vec::new();
+                (buffer, &[])
             }
         }
     }

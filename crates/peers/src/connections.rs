@@ -254,6 +254,7 @@ impl Connections {
                 let ourselves = Ourselves {
                     nonce: random(),
                     user_agent: USER_AGENT,
+                    services: Services::default(),
                     time: unix_time(),
                     start_height: self.height.load(Relaxed) as i32,
                 };

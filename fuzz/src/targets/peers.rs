@@ -207,7 +207,10 @@ fn greeting(kind: u8, nonce: u64) -> (ConnectionType, Ourselves) {
         _ => ConnectionType::Inbound,
     };
     let (user_agent, time) = ("/Apus/", 1_700_000_000);
-    (connection, Ourselves { nonce, user_agent, time, start_height: 0 })
+    (
+        connection,
+        Ourselves { nonce, user_agent, services: Services::default(), time, start_height: 0 },
+    )
 }
 
 /// Checks all actions, and removes them.

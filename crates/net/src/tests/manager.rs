@@ -132,7 +132,8 @@ impl World {
         self.peers.insert(id, peer);
         let mut actions = Vec::new();
         let (user_agent, time) = ("/Apus:test/", UNIX_TIME);
-        let ourselves = Ourselves { nonce: OUR_NONCE, user_agent, time, start_height: 0 };
+        let services = Services::default();
+        let ourselves = Ourselves { nonce: OUR_NONCE, user_agent, services, time, start_height: 0 };
         self.manager.connected(id, kind, ourselves, self.now, &mut actions);
         self.carry_out(actions);
         id

@@ -6,6 +6,7 @@ mod limits;
 mod manager;
 mod presync;
 mod schedule;
+mod serving;
 mod socks5;
 mod time_offsets;
 mod tip_watch;

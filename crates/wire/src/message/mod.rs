@@ -120,6 +120,18 @@ pub fn encode(payload: &impl Payload, magic: [u8; 4], out: &mut Vec<u8>) {
     out[checksum..start].copy_from_slice(&hash.0[..4]);
 }
 
+/// Returns what precedes a payload that is sent with the v1 transport: magic, name, length and
+/// checksum.
+pub fn envelope(message: &Raw, magic: [u8; 4]) -> [u8; ENVELOPE_BYTES] {
+    let Raw(command, payload) = message;
+    let mut bytes = [0; ENVELOPE_BYTES];
+    bytes[..4].copy_from_slice(&magic);
+    bytes[4..16].copy_from_slice(&command.padded());
+    bytes[16..20].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes[20..].copy_from_slice(&sha256d(payload).0[..4]);
+    bytes
+}
+
 /// Appends the contents of a packet of the v2 transport to `out` (BIP324): one byte that names the
 /// message, or a zero and twelve bytes, and the payload.
 pub fn encode_contents(payload: &impl Payload, out: &mut Vec<u8>) {

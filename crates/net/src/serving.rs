@@ -1,0 +1,260 @@
+//! What a peer gets that asks us for headers and blocks: a pure function of its messages and of the
+//! chain that is served. Which blocks are read from where is the caller's.
+
+use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_hash::Hash;
+use apus_rules::{Work, equivalent_time};
+use apus_wire::Header;
+use apus_wire::message::{
+    Command, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem, InventoryKind, Message,
+    Services,
+};
+
+use super::session::Outgoing;
+
+/// Seconds by which a block outside the active chain may be older than the best header, by its time
+/// and by its work, to be served (Core's `STALE_RELAY_AGE_LIMIT`). Older ones would tell peers which
+/// branches we have seen.
+const STALE_RELAY_AGE_LIMIT: i64 = 30 * 24 * 60 * 60;
+/// Seconds after which a block counts for the upload target (Core's `HISTORICAL_BLOCK_AGE`).
+const HISTORICAL_BLOCK_AGE: i64 = 7 * 24 * 60 * 60;
+/// The blocks that a pruned node serves (BIP159; Core's `NODE_NETWORK_LIMITED_MIN_BLOCKS`).
+pub const NODE_NETWORK_LIMITED_MIN_BLOCKS: u32 = 288;
+/// Blocks by which a request to a pruned node may be lower, since the peer may not know our newest
+/// blocks yet.
+const LIMITED_BUFFER: u32 = 2;
+/// The most blocks that are announced by their headers (Core's `MAX_BLOCKS_TO_ANNOUNCE`).
+const MAX_BLOCKS_TO_ANNOUNCE: u32 = 8;
+
+/// The chain that peers are served, as it is at one moment.
+#[derive(Clone, Copy)]
+pub struct ServedChain<'a> {
+    /// All known headers.
+    pub tree: &'a Tree,
+    /// The chain whose headers and blocks are served.
+    pub active: &'a ActiveChain,
+    /// What peers are told that we serve.
+    pub services: Services,
+    /// Returns whether a block is stored, and is valid as far as it was checked.
+    pub is_stored: &'a dyn Fn(BlockId) -> bool,
+}
+
+/// Why a peer is disconnected that asked for a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// The blocks are pruned, and the block is lower than those that a pruned node serves.
+    #[error("it asked a pruned node for a block below the last 288")]
+    Pruned,
+    /// The upload target is reached, and the block is more than a week old.
+    #[error("it asked for an old block, and the upload target (--maxuploadtarget) is reached")]
+    UploadTarget,
+}
+
+/// The answer to a request for one item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Send this block.
+    Block {
+        /// The block.
+        id: BlockId,
+        /// Whether its witnesses are sent (BIP144).
+        with_witnesses: bool,
+    },
+    /// Say that the item is not found.
+    NotFound,
+    /// Disconnect the peer.
+    Disconnect(Refused),
+}
+
+impl<'a> ServedChain<'a> {
+    /// Returns the last block of the chain.
+    pub fn tip(&self) -> BlockId {
+        self.active.tip().unwrap_or(self.tree.genesis())
+    }
+
+    /// Returns the height of the last block of the chain.
+    pub fn height(&self) -> u32 {
+        self.tree.node(self.tip()).height
+    }
+
+    /// Returns whether the chain has so much work that peers take its headers. Like Core, we send
+    /// none otherwise: a peer would drop us for them.
+    pub fn has_minimum_work(&self) -> bool {
+        let minimum = Work::from_hash(&self.tree.network().minimum_chain_work);
+        self.tree.node(self.tip()).work >= minimum
+    }
+
+    /// Returns the blocks whose headers answer a request, in order; `None` if it is not answered.
+    fn headers(&self, request: &GetHeaders) -> Option<Vec<BlockId>> {
+        if !self.has_minimum_work() {
+            return Some(Vec::new());
+        }
+        if request.locator.is_empty() {
+            let wanted = self.tree.find(&request.stop).filter(|id| self.is_public(*id))?;
+            return Some(vec![wanted]);
+        }
+        Some(self.branch(self.fork(request) + 1, &request.stop))
+    }
+
+    /// Returns the blocks of the active chain from a height on, at most [`HEADERS_MAX`] and none
+    /// after that with the hash `stop`.
+    fn branch(&self, first: u32, stop: &Hash) -> Vec<BlockId> {
+        let mut blocks = Vec::new();
+        while blocks.len() < HEADERS_MAX
+            && let Some(id) = self.active.at(first + blocks.len() as u32)
+        {
+            blocks.push(id);
+            if self.tree.node(id).hash == *stop {
+                break;
+            }
+        }
+        blocks
+    }
+
+    /// Returns the height of the last block that the locator and the active chain have in common
+    /// (Core's `FindForkInGlobalIndex`).
+    fn fork(&self, request: &GetHeaders) -> u32 {
+        let tip = self.tip();
+        let top = self.tree.node(tip).height;
+        let known = request.locator.iter().filter_map(|hash| self.tree.find(&hash));
+        let on_chain = known.filter_map(|id| {
+            let height = self.tree.node(id).height;
+            match self.active.contains(self.tree, id) {
+                true => Some(height),
+                false => (self.tree.ancestor(id, top) == Some(tip)).then_some(top),
+            }
+        });
+        on_chain.into_iter().next().unwrap_or(0)
+    }
+
+    /// Returns whether peers may know that we have a block (Core's `BlockRequestAllowed`): it is in
+    /// the active chain, or in a branch that is about as new as the best header.
+    fn is_public(&self, id: BlockId) -> bool {
+        if self.active.contains(self.tree, id) {
+            return true;
+        }
+        let (block, best) = (self.tree.node(id), self.tree.node(self.tree.best_header()));
+        let network = self.tree.network();
+        !block.failed
+            && (self.is_stored)(id)
+            && i64::from(best.time) - i64::from(block.time) < STALE_RELAY_AGE_LIMIT
+            && equivalent_time(best.work, block.work, best.bits, network) < STALE_RELAY_AGE_LIMIT
+    }
+
+    /// Returns the answer to a request for `item`; `target_reached` says whether the upload target
+    /// is reached for old blocks.
+    pub fn answer(&self, item: &InventoryItem, target_reached: bool) -> Answer {
+        let with_witnesses = match item.kind {
+            InventoryKind::BLOCK => false,
+            InventoryKind::WITNESS_BLOCK => true,
+            _ => return Answer::NotFound,
+        };
+        // A block that may not be served must look like one that is not known.
+        let Some(id) = self.tree.find(&item.hash).filter(|id| self.is_public(*id)) else {
+            return Answer::NotFound;
+        };
+        let (block, best) = (self.tree.node(id), self.tree.node(self.tree.best_header()));
+        let age = i64::from(best.time) - i64::from(block.time);
+        if target_reached && age > HISTORICAL_BLOCK_AGE {
+            return Answer::Disconnect(Refused::UploadTarget);
+        }
+        let depth = self.height().saturating_sub(block.height);
+        let serves_all = self.services.has(Services::NETWORK);
+        if !serves_all && depth > NODE_NETWORK_LIMITED_MIN_BLOCKS + LIMITED_BUFFER {
+            return Answer::Disconnect(Refused::Pruned);
+        }
+        match (self.is_stored)(id) {
+            true => Answer::Block { id, with_witnesses },
+            false => Answer::NotFound,
+        }
+    }
+
+    fn message(&self, blocks: &[BlockId]) -> Outgoing {
+        let headers: Vec<Header> = blocks.iter().map(|id| self.tree.header(*id)).collect();
+        Outgoing::new(&Headers(&headers))
+    }
+}
+
+/// What is known about one peer that we serve.
+#[derive(Debug, Default)]
+pub struct Serving {
+    /// Whether new blocks are announced by their headers (BIP130).
+    prefers_headers: bool,
+    /// The last block whose header we have sent or announced (Core's `pindexBestHeaderSent`).
+    sent: Option<BlockId>,
+    /// The last block whose header the peer has sent or announced (Core's `pindexBestKnownBlock`).
+    has: Option<BlockId>,
+    /// The tip that was announced last.
+    announced: Option<BlockId>,
+}
+
+impl Serving {
+    /// Creates the state for a peer whose handshake is complete. It is told of blocks after the
+    /// present tip.
+    pub fn new(chain: ServedChain<'_>) -> Self {
+        Self { announced: Some(chain.tip()), ..Self::default() }
+    }
+
+    /// Handles a message other than `getdata`, each item of which [`ServedChain::answer`] answers,
+    /// and returns the answer.
+    pub fn handle(&mut self, message: &Message, chain: ServedChain<'_>) -> Option<Outgoing> {
+        match message {
+            Message::SendHeaders => self.prefers_headers = true,
+            Message::GetHeaders(request) => {
+                let blocks = chain.headers(request)?;
+                // As in Core, not the higher one: a block is rather announced twice than never.
+                self.sent = Some(blocks.last().copied().unwrap_or(chain.tip()));
+                return Some(chain.message(&blocks));
+            }
+            Message::Headers(list) => {
+                let last = list.iter().last();
+                self.note_has(last.and_then(|header| chain.tree.find(&header.hash())), chain.tree);
+            }
+            Message::Inv(list) => {
+                let is_block = |item: &InventoryItem| item.kind == InventoryKind::BLOCK;
+                let last = list.iter().filter(is_block).last();
+                self.note_has(last.and_then(|item| chain.tree.find(&item.hash)), chain.tree);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn note_has(&mut self, id: Option<BlockId>, tree: &Tree) {
+        let work = |id: Option<BlockId>| id.map(|id| tree.node(id).work);
+        if work(id) > work(self.has) {
+            self.has = id;
+        }
+    }
+
+    /// Returns whether the peer has the header of `id`, as far as we know (Core's `PeerHasHeader`).
+    fn has_header(&self, tree: &Tree, id: BlockId) -> bool {
+        let height = tree.node(id).height;
+        let reaches = |known: BlockId| tree.ancestor(known, height) == Some(id);
+        self.sent.is_some_and(reaches) || self.has.is_some_and(reaches)
+    }
+
+    /// Returns the announcement of the tip, if it is another one than the last time: the headers
+    /// that the peer lacks, if it wants headers and has their parent, or else an `inv`.
+    pub fn announce(&mut self, chain: ServedChain<'_>) -> Option<Outgoing> {
+        let (tree, tip) = (chain.tree, chain.tip());
+        let before = self.announced.replace(tip).filter(|before| *before != tip)?;
+        if self.has_header(tree, tip) {
+            return None;
+        }
+        let fork = tree.fork(before, tip)?;
+        let first = tree.node(fork).height + 1;
+        let mut new = (first..=chain.height()).filter_map(|height| chain.active.at(height));
+        let is_short = chain.height() + 1 - first <= MAX_BLOCKS_TO_ANNOUNCE;
+        let lacks = new.find(|id| !self.has_header(tree, *id));
+        let connects =
+            |id: BlockId| tree.node(id).prev.is_none_or(|parent| self.has_header(tree, parent));
+        if let Some(lacks) = lacks.filter(|id| self.prefers_headers && is_short && connects(*id)) {
+            let blocks: Vec<BlockId> = std::iter::once(lacks).chain(new).collect();
+            self.sent = Some(tip);
+            return Some(chain.message(&blocks));
+        }
+        let item = InventoryItem { kind: InventoryKind::BLOCK, hash: tree.node(tip).hash };
+        Some(Outgoing::new(&Inventory(Command::INV, &[item])))
+    }
+}

@@ -1,0 +1,273 @@
+//! What peers are served: headers by locator, blocks that they may know of, announcements.
+
+use std::collections::BTreeSet;
+
+use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_hash::Hash;
+use apus_wire::Header;
+use apus_wire::message::{
+    Command, GetHeaders, HEADERS_MAX, Hashes, InventoryItem, InventoryKind, Message, Services,
+};
+
+use super::{headers_on, regtest, tree_of};
+use crate::{Answer, Outgoing, Refused, ServedChain, Serving};
+
+const ALL: Services = Services::WITNESS.with(Services::NETWORK).with(Services::NETWORK_LIMITED);
+const LIMITED: Services = Services::WITNESS.with(Services::NETWORK_LIMITED);
+const DAY: u32 = 24 * 60 * 60;
+
+/// A tree, the branch of it that is served, and the blocks that are stored.
+struct World {
+    tree: Tree,
+    active: ActiveChain,
+    stored: BTreeSet<BlockId>,
+    services: Services,
+}
+
+impl World {
+    /// Serves the first branch; the blocks of all are stored.
+    fn of(branches: &[Vec<Header>]) -> Self {
+        let tree = tree_of(branches);
+        let tip = branches[0].last().map_or(tree.genesis(), |last| id(&tree, last));
+        let stored = tree.ids().collect();
+        Self { active: ActiveChain::to(&tree, tip), tree, stored, services: ALL }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(ServedChain<'_>) -> T) -> T {
+        look(ServedChain {
+            tree: &self.tree,
+            active: &self.active,
+            services: self.services,
+            is_stored: &|id| self.stored.contains(&id),
+        })
+    }
+
+    fn switch_to(&mut self, tip: &Header) {
+        self.active = ActiveChain::to(&self.tree, id(&self.tree, tip));
+    }
+
+    fn answer(&self, kind: InventoryKind, hash: Hash, target_reached: bool) -> Answer {
+        self.look(|chain| chain.answer(&InventoryItem { kind, hash }, target_reached))
+    }
+
+    /// The answer to a request for a block with its witnesses.
+    fn block(&self, header: &Header) -> Answer {
+        self.answer(InventoryKind::WITNESS_BLOCK, header.hash(), false)
+    }
+
+    /// The hashes in the answer to `getheaders`; `None` if there is none.
+    fn headers(&self, locator: &[Hash], stop: Hash) -> Option<Vec<Hash>> {
+        let request = GetHeaders { version: 70_016, locator: Hashes::List(locator), stop };
+        let message = Message::GetHeaders(request);
+        let answer = self.look(|chain| Serving::new(chain).handle(&message, chain));
+        answer.as_ref().map(hashes)
+    }
+
+    fn announce(&self, serving: &mut Serving) -> Option<(Command, Vec<Hash>)> {
+        let sent = self.look(|chain| serving.announce(chain))?;
+        Some((sent.command, hashes(&sent)))
+    }
+
+    fn handle(&self, serving: &mut Serving, message: &Message) {
+        self.look(|chain| serving.handle(message, chain));
+    }
+}
+
+fn id(tree: &Tree, header: &Header) -> BlockId {
+    tree.find(&header.hash()).unwrap()
+}
+
+/// The blocks that a message is about.
+fn hashes(sent: &Outgoing) -> Vec<Hash> {
+    match Message::decode(sent.command, &sent.payload).unwrap() {
+        Message::Headers(list) => list.iter().map(|header| header.hash()).collect(),
+        Message::Inv(list) => list.iter().map(|item| item.hash).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hashes_of(headers: &[Header]) -> Vec<Hash> {
+    headers.iter().map(Header::hash).collect()
+}
+
+/// A chain, and a branch that forks off after its first `common` headers.
+fn forked(common: usize, of_first: u32, of_other: u32) -> (Vec<Header>, Vec<Header>) {
+    let (_, genesis) = regtest();
+    let mut first = headers_on(&genesis, common as u32, 1);
+    let fork = *first.last().unwrap_or(&genesis);
+    let other = headers_on(&fork, of_other, 3);
+    first.extend(headers_on(&fork, of_first, 2));
+    (first, other)
+}
+
+#[test]
+fn headers_follow_the_last_known_of_the_locator() {
+    let (chain, other) = forked(2_500, 10, 4);
+    let world = World::of(&[chain.clone(), other.clone()]);
+    let (unknown, end) = (Hash([7; 32]), Hash::ZERO);
+    let at = |height: usize| chain[height - 1].hash();
+    for (locator, stop, from, to) in [
+        (vec![at(100)], end, 101, 100 + HEADERS_MAX),
+        (vec![at(2_000)], end, 2_001, 2_510),
+        // The first of the locator that is on the chain counts.
+        (vec![unknown, at(2_400), at(2_450)], end, 2_401, 2_510),
+        (vec![other[3].hash(), at(2_499)], end, 2_500, 2_510),
+        // Of an unknown chain, everything after the genesis block.
+        (vec![unknown], end, 1, HEADERS_MAX),
+        (vec![at(5)], at(7), 6, 7),
+        (vec![at(5)], unknown, 6, 5 + HEADERS_MAX),
+    ] {
+        let found = world.headers(&locator, stop).unwrap();
+        assert_eq!(found, hashes_of(&chain[from - 1..to]), "from {from}");
+    }
+    assert_eq!(world.headers(&[at(2_510)], end), Some(Vec::new()), "the peer has all");
+}
+
+#[test]
+fn without_a_locator_one_header_is_sent() {
+    let (chain, other) = forked(5, 5, 4);
+    let mut world = World::of(&[chain.clone(), other.clone()]);
+    let header = |world: &World, header: &Header| world.headers(&[], header.hash());
+    assert_eq!(header(&world, &chain[3]), Some(vec![chain[3].hash()]));
+    assert_eq!(header(&world, &other[3]), Some(vec![other[3].hash()]), "a recent branch");
+    assert_eq!(world.headers(&[], Hash([7; 32])), None);
+    world.stored.remove(&id(&world.tree, &other[3]));
+    assert_eq!(header(&world, &other[3]), None);
+}
+
+/// A peer would drop us for headers of too little work.
+#[test]
+fn a_chain_of_too_little_work_has_no_headers() {
+    let (mut network, genesis) = regtest();
+    network.minimum_chain_work = Hash([1; 32]);
+    let headers = headers_on(&genesis, 3, 1);
+    let mut tree = Tree::new(network, genesis);
+    for header in &headers {
+        tree.restore(header.hash(), header, false).unwrap();
+    }
+    let tip = id(&tree, &headers[2]);
+    let active = ActiveChain::to(&tree, tip);
+    let world = World { stored: tree.ids().collect(), tree, active, services: ALL };
+    assert_eq!(world.headers(&[genesis.hash()], Hash::ZERO), Some(Vec::new()));
+}
+
+#[test]
+fn blocks_come_with_and_without_witnesses() {
+    let (chain, _) = forked(5, 0, 0);
+    let world = World::of(std::slice::from_ref(&chain));
+    let id = id(&world.tree, &chain[2]);
+    let of = |kind| world.answer(kind, chain[2].hash(), false);
+    let block = |with_witnesses| Answer::Block { id, with_witnesses };
+    assert_eq!(of(InventoryKind::WITNESS_BLOCK), block(true));
+    assert_eq!(of(InventoryKind::BLOCK), block(false));
+    for other in [InventoryKind::TX, InventoryKind::WTX, InventoryKind(3), InventoryKind(99)] {
+        assert_eq!(of(other), Answer::NotFound, "{other:?}");
+    }
+    let unknown = world.answer(InventoryKind::WITNESS_BLOCK, Hash([7; 32]), true);
+    assert_eq!(unknown, Answer::NotFound);
+}
+
+#[test]
+fn only_recent_branches_are_served() {
+    let (mut chain, other) = forked(5, 5, 4);
+    let world = World::of(&[chain.clone(), other.clone()]);
+    assert!(matches!(world.block(&other[3]), Answer::Block { .. }));
+    // A month later.
+    let last = *chain.last().unwrap();
+    let late = Header { prev: last.hash(), time: last.time + 31 * DAY, ..last };
+    chain.push(late);
+    let world = World::of(&[chain.clone(), other.clone()]);
+    assert_eq!(world.block(&other[3]), Answer::NotFound);
+    assert!(matches!(world.block(&chain[0]), Answer::Block { .. }), "the active chain");
+    // As many blocks later as come in a month.
+    let (chain, other) = forked(5, 4_330, 4);
+    let world = World::of(&[chain, other.clone()]);
+    assert_eq!(world.block(&other[3]), Answer::NotFound);
+}
+
+#[test]
+fn a_pruned_node_serves_its_last_blocks() {
+    let (chain, _) = forked(1_000, 0, 0);
+    let mut world = World::of(std::slice::from_ref(&chain));
+    world.services = LIMITED;
+    let at = |height: usize| &chain[height - 1];
+    let of = |id| Answer::Block { id, with_witnesses: true };
+    // Two more than 288, since the peer may not know our newest blocks.
+    assert_eq!(world.block(at(1_000 - 290)), of(id(&world.tree, at(1_000 - 290))));
+    assert_eq!(world.block(at(1_000 - 291)), Answer::Disconnect(Refused::Pruned));
+    world.stored.remove(&id(&world.tree, at(900)));
+    assert_eq!(world.block(at(900)), Answer::NotFound);
+    world.services = ALL;
+    assert_eq!(world.block(at(1)), of(id(&world.tree, at(1))));
+}
+
+#[test]
+fn above_the_upload_target_old_blocks_are_refused() {
+    let (mut chain, _) = forked(5, 0, 0);
+    let last = chain[4];
+    chain.push(Header { prev: last.hash(), time: chain[1].time + 7 * DAY, ..last });
+    let world = World::of(std::slice::from_ref(&chain));
+    let of = |header: &Header, is_reached| {
+        world.answer(InventoryKind::WITNESS_BLOCK, header.hash(), is_reached)
+    };
+    assert_eq!(of(&chain[0], true), Answer::Disconnect(Refused::UploadTarget));
+    assert!(matches!(of(&chain[0], false), Answer::Block { .. }));
+    assert!(matches!(of(&chain[1], true), Answer::Block { .. }), "a week old, and not older");
+}
+
+#[test]
+fn a_new_tip_is_announced_once() {
+    let (chain, _) = forked(20, 0, 0);
+    let mut world = World::of(std::slice::from_ref(&chain));
+    world.switch_to(&chain[9]);
+    let mut serving = world.look(Serving::new);
+    assert_eq!(world.announce(&mut serving), None, "no new tip");
+    world.switch_to(&chain[10]);
+    let inv = (Command::INV, vec![chain[10].hash()]);
+    assert_eq!(world.announce(&mut serving), Some(inv));
+    assert_eq!(world.announce(&mut serving), None);
+    // It wants headers, but has not got the parent from us as far as we know.
+    world.handle(&mut serving, &Message::SendHeaders);
+    world.switch_to(&chain[11]);
+    let inv = (Command::INV, vec![chain[11].hash()]);
+    assert_eq!(world.announce(&mut serving), Some(inv));
+    let (locator, stop) = ([chain[5].hash()], Hash::ZERO);
+    let request = GetHeaders { version: 0, locator: Hashes::List(&locator), stop };
+    world.handle(&mut serving, &Message::GetHeaders(request));
+    world.switch_to(&chain[13]);
+    let headers = (Command::HEADERS, hashes_of(&chain[12..14]));
+    assert_eq!(world.announce(&mut serving), Some(headers));
+    world.switch_to(&chain[14]);
+    let headers = (Command::HEADERS, hashes_of(&chain[14..15]));
+    assert_eq!(world.announce(&mut serving), Some(headers));
+}
+
+#[test]
+fn a_reorganisation_is_announced_by_its_headers() {
+    let (chain, other) = forked(10, 3, 20);
+    let mut world = World::of(&[chain.clone(), other.clone()]);
+    let mut serving = world.look(Serving::new);
+    world.handle(&mut serving, &Message::SendHeaders);
+    let locator = [chain[0].hash()];
+    let request = GetHeaders { version: 0, locator: Hashes::List(&locator), stop: Hash::ZERO };
+    world.handle(&mut serving, &Message::GetHeaders(request));
+    world.switch_to(&other[3]);
+    let headers = (Command::HEADERS, hashes_of(&other[..4]));
+    assert_eq!(world.announce(&mut serving), Some(headers));
+    // More than 8 blocks: only the tip.
+    world.switch_to(&other[12]);
+    let inv = (Command::INV, vec![other[12].hash()]);
+    assert_eq!(world.announce(&mut serving), Some(inv));
+}
+
+#[test]
+fn a_peer_is_not_told_what_it_has_told_us() {
+    let (chain, _) = forked(20, 0, 0);
+    let mut world = World::of(std::slice::from_ref(&chain));
+    world.switch_to(&chain[9]);
+    let mut serving = world.look(Serving::new);
+    let sent = Outgoing::new(&apus_wire::message::Headers(&chain[10..11]));
+    world.handle(&mut serving, &Message::decode(sent.command, &sent.payload).unwrap());
+    world.switch_to(&chain[10]);
+    assert_eq!(world.announce(&mut serving), None);
+}
