@@ -12,6 +12,7 @@ use super::manual::{CompletionsCommand, ManCommand};
 use super::prove::ProveCommand;
 use super::prune::PruneCommand;
 use super::rewind::RewindCommand;
+use super::serve::ServeCommand;
 use super::snapshot::SnapshotCommand;
 use super::status::StatusCommand;
 use super::sync::{ReindexCommand, SyncCommand};
@@ -49,6 +50,7 @@ Examples:
   apus hints create -o mainnet.hints           list the unspent outputs of a synced directory
   apus sync --from /old/node --datadir new --hints mainnet.hints --assumevalid HASH
                                                in any order, without look-ups, proved at the end
+  apus serve --datadir /old/node               serve the blocks of a node to your other nodes
   apus txoutset info --hash muhash             the same as Bitcoin Core's gettxoutsetinfo";
 
 const EXPORT_EXAMPLE: &str = "
@@ -79,6 +81,7 @@ pub enum Command {
     Reindex(ReindexCommand),
     Rewind(RewindCommand),
     Prune(PruneCommand),
+    Serve(ServeCommand),
     Status(StatusCommand),
     Verify(VerifyCommand),
     Prove(Box<ProveCommand>),

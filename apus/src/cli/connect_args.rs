@@ -179,11 +179,8 @@ impl ConnectArgs {
         chosen.take_cache(self.dbcache)?;
         chosen.name_unsupported();
         take_assumevalid(&mut chosen, self.assumevalid.as_deref())?;
-        let Settings { options, config } = &mut chosen;
-        let given = self.minimumchainwork.as_deref();
-        if let Some((text, what)) = given_or_set(config, given, "minimumchainwork")? {
-            options.network.minimum_chain_work = parse_work(&what, &text)?;
-        }
+        take_minimumchainwork(&mut chosen, self.minimumchainwork.as_deref())?;
+        let options = &mut chosen.options;
         options.stop_at_height = self.stopatheight.filter(|height| *height > 0);
         options.swiftsync.hints = self.hints.as_deref().map(expand_home);
         options.swiftsync.snapshot = self.snapshot.as_deref().map(expand_home);
@@ -255,6 +252,15 @@ fn given_or_set(
     }
     let found = config.take(name)?;
     Ok(found.map(|Found { text, place }| (text, format!("{name} from {place}"))))
+}
+
+/// Sets the minimum chain work, from `--minimumchainwork` or else from a settings file.
+pub fn take_minimumchainwork(chosen: &mut Settings, given: Option<&str>) -> Result<(), String> {
+    let Settings { options, config } = chosen;
+    if let Some((text, what)) = given_or_set(config, given, "minimumchainwork")? {
+        options.network.minimum_chain_work = parse_work(&what, &text)?;
+    }
+    Ok(())
 }
 
 /// Parses a 256-bit number in hex; `what` names the option or setting in an error.

@@ -22,11 +22,13 @@ mod settings;
 mod log_args;
 mod directory;
 mod connect_args;
+mod upload_target;
 mod peers;
 mod prune;
 mod sync;
 mod prove;
 mod rewind;
+mod serve;
 mod status;
 mod verify;
 mod txoutset;
@@ -115,6 +117,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Reindex(command) => sync::run_reindex(&command, quiet),
         Command::Prune(command) => prune::run(&command, quiet),
         Command::Rewind(command) => rewind::run(&command, quiet),
+        Command::Serve(command) => serve::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
         Command::Verify(command) => verify::run(&command, quiet),
         Command::Prove(command) => prove::run(&command, quiet),

@@ -368,7 +368,7 @@ fn proxy(
 }
 
 /// Returns the number that an option has, from the command line or else from a settings file.
-fn number<T: TryFrom<i64>>(
+pub fn number<T: TryFrom<i64>>(
     given: Option<T>,
     name: &str,
     config: &mut Config,

@@ -217,7 +217,7 @@ impl View<'_> {
     }
 
     /// Returns the parts of the line in their order; those of a lower rank are more important.
-    fn parts(&self) -> [Option<Part>; 12] {
+    fn parts(&self) -> [Option<Part>; 13] {
         let part = |rank, before| move |text| Part { rank, before, text };
         let (done, time) = (self.progress.fraction, i64::from(self.progress.time));
         let speeds = &self.speeds;
@@ -234,6 +234,7 @@ impl View<'_> {
             speeds.bottleneck.map(|what| format!("bottleneck: {what}")).map(part(4, ", ")),
             Some(format!("{} so far", duration(self.elapsed))).map(part(8, ", ")),
             self.rates().map(part(6, ", ")),
+            self.upload().map(part(5, ", ")),
             self.coins().map(part(9, ", ")),
         ]
     }
@@ -284,6 +285,15 @@ impl View<'_> {
             .then(|| format!("{what}{rate:.0} blocks/s, {megabytes:.1} MB/s"))
     }
 
+    /// Returns what is sent to the peers that are served.
+    fn upload(&self) -> Option<String> {
+        let upload = self.progress.upload?;
+        let s = if upload.peers == 1 { "" } else { "s" };
+        let (speed, megabytes) =
+            (words::speed(upload.bytes_per_second as f64), upload.bytes as f64 / 1e6);
+        Some(format!("{} peer{s} served, {speed}, {megabytes:.1} MB in all", upload.peers))
+    }
+
     fn coins(&self) -> Option<String> {
         let coins = self.progress.coins;
         (coins > 0).then(|| format!("{} coins cached", thousands(coins)))
@@ -293,6 +303,7 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use apus_node::Download;
+    use apus_node::progress::Upload;
 
     use super::*;
 
@@ -349,6 +360,13 @@ mod tests {
             line(&progress, 3, 5),
             "25.0 %, 9 s left, Writing coins: height 7, 5 s so far, 10 blocks/s, 2.0 MB/s, \
              1,000 coins cached"
+        );
+        let upload = Upload { peers: 2, blocks: 3, bytes: 5_000_000, bytes_per_second: 1_500_000 };
+        let serving = Progress::of(Phase::Serving);
+        let serving = Progress { height: 7, upload: Some(upload), ..serving };
+        assert_eq!(
+            line(&serving, 0, 5),
+            "Serving blocks: height 7, 5 s so far, 2 peers served, 1.5 MB/s, 5.0 MB in all"
         );
     }
 

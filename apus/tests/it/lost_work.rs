@@ -63,6 +63,7 @@ fn missing_blocks_are_refused_and_nothing_is_made() {
         for args in [
             &["txoutset", "info"][..],
             &["status"],
+            &["serve"],
             &["reindex"],
             &["reindex", "--allow-shrink"],
             &["sync", "--from", place.root().join("blocks").to_str().unwrap()],

@@ -35,6 +35,7 @@ mod reorganisation;
 mod repairs;
 mod resources;
 mod script_engines;
+mod serving;
 mod side_branches;
 mod small_cache;
 mod snapshot;

@@ -8,12 +8,13 @@ use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "",
     "sync",
     "reindex",
     "rewind",
     "prune",
+    "serve",
     "status",
     "verify",
     "prove",

@@ -66,6 +66,8 @@ pub enum Phase {
     WaitingForHeaders,
     /// Waiting for new blocks at the tip.
     Following,
+    /// Serving blocks to peers.
+    Serving,
 }
 
 impl Phase {
@@ -101,6 +103,7 @@ impl Phase {
                 "Waiting for headers up to the height of the hints or the snapshot"
             }
             Self::Following => "Waiting for new blocks",
+            Self::Serving => "Serving blocks",
         }
     }
 }
@@ -131,6 +134,21 @@ pub struct Progress {
     /// How often threads were seen working and waiting for the disk; `None` if they are not watched
     /// in this phase.
     pub states: Option<ThreadStates>,
+    /// Peers that are served, and the bytes sent to them; `None` if none are.
+    pub upload: Option<Upload>,
+}
+
+/// The number of peers that are served, and what was sent to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Upload {
+    /// Number of peers that are connected.
+    pub peers: usize,
+    /// Blocks sent so far.
+    pub blocks: u64,
+    /// Bytes of all messages sent so far.
+    pub bytes: u64,
+    /// Bytes sent in the last second.
+    pub bytes_per_second: u64,
 }
 
 /// How far the download from peers is.
@@ -185,8 +203,20 @@ impl Progress {
     /// Returns the progress at the start of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
         let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
-        let (download, states) = (None, None);
-        Self { phase, height, time, blocks, blocks_all, bytes, coins, fraction, download, states }
+        let (download, states, upload) = (None, None, None);
+        Self {
+            phase,
+            height,
+            time,
+            blocks,
+            blocks_all,
+            bytes,
+            coins,
+            fraction,
+            download,
+            states,
+            upload,
+        }
     }
 
     /// Returns a function that shows an observer this progress, with the share of the work that is

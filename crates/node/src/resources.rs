@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 const MIB: u64 = 1 << 20;
 
 /// Bytes of the program, its threads, and small data; measured with small blocks.
@@ -31,6 +33,16 @@ const SORTED_PARTS: u64 = 1024;
 /// Bytes of a coin in memory while it is sorted: 66 for the coin, 32 for its place in the order;
 /// twice that, since a part of up to twice the average size is sorted at once.
 const SORTED_COIN_BYTES: u64 = 200;
+
+/// Returns the number of files, connections included, that the process may have open. If it is
+/// below `wanted`, it is raised as far as the system allows.
+pub fn allow_open_files(wanted: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let (now, most) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    let raised = wanted.min(most);
+    let raise = || setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit });
+    if now < raised && raise().is_ok() { raised } else { now }
+}
 
 /// Returns the peak memory of the process in RAM, in bytes; 0 if the system does not report it.
 pub fn peak_memory() -> u64 {

@@ -49,7 +49,7 @@ const ALONE_AFTER: Duration = Duration::from_secs(10);
 /// Time from one message about a proxy that does not answer to the next, while there is no peer.
 const PROXY_WORDS_EVERY: Duration = Duration::from_secs(60);
 /// Program and version (BIP14).
-const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
+pub(super) const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
 
 /// All connections, and the state of the thread that talks over them.
 pub(super) struct Connections {

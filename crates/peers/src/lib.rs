@@ -24,6 +24,8 @@
 //! | `headers` | requests headers between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
+//! | `server` | serves blocks to peers that connect to us |
+//! | `stock` | sends blocks that are requested |
 
 mod advice;
 mod connections;
@@ -40,6 +42,8 @@ mod report;
 mod roles;
 mod route;
 mod sample;
+mod server;
+mod stock;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -68,6 +72,7 @@ pub use self::download::{download, store_left, store_left_from};
 pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::report::{PeerReport, WithPeers};
 pub use self::sample::learn_sizes;
+pub use self::server::{ServeOptions, ServeReport, serve};
 
 use self::advice::Advice;
 use self::connections::{Connections, Ears};

@@ -50,7 +50,7 @@ pub use flat_file::{
 pub use index_db::{BlockIndex, IndexDb};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
 pub use indexes::{OptionalIndex, indexes_that_need_blocks};
-pub use lock::DirLock;
+pub use lock::{DirLock, LOCKED};
 pub use magic::MAX_BLOCK_BYTES;
 pub use obfuscation::Obfuscation;
 pub use pruning::{

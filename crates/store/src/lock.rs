@@ -2,6 +2,10 @@ use std::path::Path;
 
 use apus_disk::{Disk, FileLock, Result, StoreError};
 
+/// The words of the error for a directory that another program has locked.
+pub const LOCKED: &str = "cannot obtain a lock on this directory; Bitcoin Core or apus is probably \
+                          already running";
+
 /// A lock on a directory that keeps away other instances of Bitcoin Core and Apus, or only those
 /// that write: a record lock (`fcntl`) on the file `.lock` in it (Core's `LockDirectory`). It is
 /// released on drop.
@@ -39,11 +43,7 @@ impl DirLock {
 
 fn refused(directory: &Path, error: StoreError) -> StoreError {
     match error.source {
-        None => {
-            let what = "cannot obtain a lock on this directory; \
-                Bitcoin Core or apus is probably already running";
-            StoreError::new(directory, what)
-        }
+        None => StoreError::new(directory, LOCKED),
         Some(_) => error,
     }
 }

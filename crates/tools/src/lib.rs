@@ -12,6 +12,7 @@
 //! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
 //! | [`status`](mod@status) | reads the state of a directory |
 //! | [`rewind`](mod@rewind) | takes the UTXO set back to a lower height |
+//! | [`serve`](mod@serve) | serves blocks to peers |
 //! | [`prune`](mod@prune) | deletes block files (Core's `pruneblockchain`) |
 
 #[cfg(feature = "export")]
@@ -21,6 +22,7 @@ pub mod info;
 pub mod proof;
 pub mod prune;
 pub mod rewind;
+pub mod serve;
 pub mod snapshot;
 pub mod status;
 pub mod stored;
@@ -37,6 +39,7 @@ pub use info::txoutset_info;
 pub use proof::prove;
 pub use prune::prune;
 pub use rewind::{rewind, rewind_on};
+pub use serve::serve;
 pub use snapshot::{
     SnapshotInfo, SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints,
     load_snapshot, load_snapshot_on, snapshot_info,

@@ -1,0 +1,171 @@
+//! `apus serve`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use apus_node::Watch;
+use apus_peers::{ServeOptions, ServeReport};
+use apus_tools as tools;
+use clap::Args;
+use serde::Serialize;
+
+use super::conf::{Config, Found};
+use super::connect_args::take_minimumchainwork;
+use super::directory::Directory;
+use super::failure::Failure;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::numbers::{duration, thousands};
+use super::peers::number;
+use super::reporting::Reporting;
+use super::upload_target::maxuploadtarget;
+
+/// Core's default of `-maxconnections`.
+const MAXCONNECTIONS: usize = 125;
+
+/// Serve the blocks of a data directory to other nodes, until interrupted.
+///
+/// Another node syncs from this one with `apus sync --connect HOST`, or `bitcoind -connect=HOST`.
+/// It gets headers and blocks as from bitcoind, checks them itself, and needs to trust nothing.
+/// Transactions and addresses of peers are not served.
+///
+/// The directory is read and not changed. It may be one that bitcoind wrote, and on a read-only
+/// mount; bitcoind must not be running on it. If it is pruned, only its last 288 blocks are served.
+/// `apus sync --follow --listen` serves while it follows the chain.
+#[derive(Args)]
+pub struct ServeCommand {
+    #[command(flatten)]
+    directory: Directory,
+    /// Listen on this address of this machine, ADDR or ADDR:PORT ([ADDR]:PORT for IPv6); may be
+    /// given many times. 127.0.0.1 serves this machine alone [default: all addresses].
+    #[arg(long, value_name = "ADDR")]
+    bind: Vec<String>,
+    /// Listen on this port; 0: any that is free [default: the network's, 8333 on mainnet].
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Maximum number of connections. When all are taken, one of the part of the network with the
+    /// most peers makes room for a new one [default: 125].
+    #[arg(long, value_name = "N")]
+    maxconnections: Option<usize>,
+    /// Send at most this many MiB in 24 hours; with one of the units k, M, G, T (powers of 1000: k,
+    /// m, g, t) behind it. Peers that then ask for a block older than a week are disconnected, and
+    /// new blocks are sent all the same. 0: no limit [default: 0].
+    #[arg(long, value_name = "MIB")]
+    maxuploadtarget: Option<String>,
+    /// Speak the encrypted transport with peers that try it (BIP324) [default: 1].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1")]
+    v2transport: Option<u8>,
+    /// Send headers only if the chain has at least this work, in hex [default: that of Bitcoin
+    /// Core].
+    #[arg(long, value_name = "HEX", hide_short_help = true)]
+    minimumchainwork: Option<String>,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct ServedJson {
+    connections: u64,
+    blocks: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Runs `apus serve`.
+pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let given = command.minimumchainwork.as_deref();
+    take_minimumchainwork(&mut chosen, given).map_err(Failure::usage)?;
+    let port = chosen.options.network.port;
+    let how = command.choose(&mut chosen.config, port).map_err(Failure::usage)?;
+    let reporting = Reporting { quiet, json: command.json };
+    chosen.announce(&[], reporting);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::WritesNothing);
+    let started = Instant::now();
+    let served = tools::serve(&chosen.options, &how, Watch::new(&reporter, &stop));
+    reporter.finish();
+    let ServeReport { connections, blocks, bytes } = served?;
+    let elapsed = started.elapsed();
+    let json = || {
+        let seconds = elapsed.as_secs_f64();
+        let json = ServedJson { connections, blocks, bytes, seconds };
+        serde_json::to_string(&json).expect("plain data")
+    };
+    let text = || {
+        format!(
+            "{} blocks served, {:.1} MB to {} connections in {}",
+            thousands(blocks),
+            bytes as f64 / 1e6,
+            thousands(connections),
+            duration(elapsed)
+        )
+    };
+    reporting.report(json, text)?;
+    // An interrupt is how this command ends.
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ServeCommand {
+    /// Returns how to serve, by the command line or else the settings files.
+    fn choose(&self, config: &mut Config, default_port: u16) -> Result<ServeOptions, String> {
+        let port = number(self.port, "port", config)?.unwrap_or(default_port);
+        let flag = |on: u8| on != 0;
+        Ok(ServeOptions {
+            bind: self.bind(config, port)?,
+            port,
+            maxconnections: number(self.maxconnections, "maxconnections", config)?
+                .unwrap_or(MAXCONNECTIONS),
+            maxuploadtarget: maxuploadtarget(self.maxuploadtarget.as_deref(), config)?,
+            v2transport: self.v2transport.map_or(config.is_on("v2transport", true), flag),
+        })
+    }
+
+    fn bind(&self, config: &mut Config, port: u16) -> Result<Vec<SocketAddr>, String> {
+        if !self.bind.is_empty() {
+            return self.bind.iter().map(|text| address("--bind", text, port)).collect();
+        }
+        let found = config.take_list("bind").into_iter();
+        // An address with `=onion` is where bitcoind takes connections from Tor alone.
+        let found = found.filter(|found| !found.text.ends_with("=onion"));
+        found
+            .map(|Found { text, place }| address(&format!("bind from {place}"), &text, port))
+            .collect()
+    }
+}
+
+/// Parses an address of this machine; `what` names the option or setting in an error.
+fn address(what: &str, text: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+    ip.or_else(|_| text.parse()).map_err(|_| {
+        format!(
+            "{what}: '{text}' is no address: give an IP address of this machine, ADDR, ADDR:PORT or \
+             [ADDR]:PORT"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_port_or_get_the_default() {
+        for (text, expected) in [
+            ("127.0.0.1", "127.0.0.1:8333"),
+            ("127.0.0.1:7", "127.0.0.1:7"),
+            ("::1", "[::1]:8333"),
+            ("[::1]", "[::1]:8333"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            let found = address("--bind", text, 8333).unwrap();
+            assert_eq!(found.to_string(), expected);
+        }
+        for wrong in ["", "host", "1.2.3", "127.0.0.1:x"] {
+            assert!(address("--bind", wrong, 8333).unwrap_err().contains("--bind"), "{wrong}");
+        }
+    }
+}

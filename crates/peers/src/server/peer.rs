@@ -1,0 +1,208 @@
+//! One connection that a peer opened: its thread reads a message, answers it, and reads the next.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+use apus_net::{
+    EvictionCandidate, Handled, Ourselves, Outgoing, PeerId, Serving, Session, TransportError,
+    Writer, respond,
+};
+use apus_node::clock::unix_time;
+use apus_wire::message::{Command, INVENTORY_MAX, Message, MessageError, Raw, Services};
+
+use crate::connections::USER_AGENT;
+use crate::random::random;
+use crate::route::TIMEOUT;
+use crate::stock::{NotSent, Stock};
+
+use super::budget::Budget;
+
+/// The most bytes of a message: a `getdata` with as many items as are allowed. Nothing that we take
+/// is longer.
+const MESSAGE_BYTES_MAX: usize = 64 + 36 * INVENTORY_MAX;
+/// A buffer that is larger than this is released when its message was answered.
+const BUFFER_BYTES: usize = 16 << 10;
+/// The time limit for the handshake of the transport.
+const OPENING_TIME: Duration = Duration::from_secs(60);
+
+/// What all connections have in common.
+pub(super) struct Common {
+    pub stock: Stock,
+    pub budget: Budget,
+    pub magic: [u8; 4],
+    /// Whether the v2 transport is spoken, too.
+    pub v2: bool,
+}
+
+/// A connection that a peer has opened.
+pub(super) struct Inbound {
+    pub id: PeerId,
+    pub address: SocketAddr,
+    /// The part of the network that the peer is in, hashed.
+    group: u64,
+    connected: Duration,
+    stream: TcpStream,
+    /// `None` until the transport is agreed on. Locked while a message is answered.
+    talk: Mutex<Option<Talk>>,
+}
+
+struct Talk {
+    session: Session,
+    /// `None` until the handshake is complete.
+    serving: Option<Serving>,
+    writer: Writer,
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Session(#[from] apus_net::SessionFault),
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error(transparent)]
+    NotSent(#[from] NotSent),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        NotSent::Io(error).into()
+    }
+}
+
+impl Inbound {
+    /// Returns a connection that was just accepted.
+    pub fn new(
+        id: PeerId,
+        (stream, address): (TcpStream, SocketAddr),
+        group: u64,
+        connected: Duration,
+    ) -> Self {
+        Self { id, address, group, connected, stream, talk: Mutex::new(None) }
+    }
+
+    /// Closes the connection, which ends its thread.
+    pub fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Closes the connection if the peer has kept us waiting for too long. A peer that is being
+    /// answered has not: the time limit for writing applies to it.
+    pub fn check_time(&self, now: Duration) {
+        let is_late = match self.talk.try_lock() {
+            Ok(talk) => match &*talk {
+                Some(talk) => talk.session.check_time(now).is_err(),
+                None => now > self.connected + OPENING_TIME,
+            },
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Poisoned(_)) => true,
+        };
+        if is_late {
+            self.close();
+        }
+    }
+
+    /// Returns what decides whether this peer makes room for another.
+    pub fn candidate(&self) -> EvictionCandidate {
+        let talk = self.talk.try_lock();
+        let session = talk.as_ref().ok().and_then(|talk| talk.as_ref()).map(|talk| &talk.session);
+        let min_ping = session.and_then(Session::min_ping);
+        let (id, connected, group) = (self.id, self.connected, self.group);
+        EvictionCandidate { id, connected, min_ping, last_block: None, group }
+    }
+
+    /// Talks to the peer until the connection ends, and returns why it does.
+    pub fn talk(&self, common: &Common) -> Result<std::convert::Infallible, Ended> {
+        self.stream.set_nodelay(true)?;
+        self.stream.set_write_timeout(Some(TIMEOUT))?;
+        let (mut reader, writer) =
+            respond(common.magic, common.v2, &self.stream, &mut &self.stream)?;
+        *self.talk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Talk {
+            session: Session::new(true, ourselves(common), Services::default(), self.connected).0,
+            serving: None,
+            writer,
+        });
+        let mut buffer = Vec::new();
+        loop {
+            let mut permit = None;
+            let (command, payload) = reader.read_admitted(&mut buffer, &mut |bytes| {
+                if bytes > MESSAGE_BYTES_MAX {
+                    return Err(io::Error::other("it sent a message longer than any request"));
+                }
+                // What an ignored message took is free again.
+                permit = None;
+                permit = common.budget.take(bytes)?;
+                Ok(())
+            })?;
+            let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(talk) = &mut *talk {
+                talk.answer(command, &buffer[payload], common, &self.stream)?;
+            }
+            drop(talk);
+            if buffer.capacity() > BUFFER_BYTES {
+                buffer = Vec::new();
+            }
+        }
+    }
+}
+
+/// Returns what we say about ourselves on a new connection.
+fn ourselves(common: &Common) -> Ourselves {
+    let v2 = if common.v2 { Services::P2P_V2 } else { Services::default() };
+    common.stock.served.look(|chain| Ourselves {
+        nonce: random(),
+        user_agent: USER_AGENT,
+        services: chain.services.with(v2),
+        time: unix_time(),
+        start_height: chain.height() as i32,
+    })
+}
+
+impl Talk {
+    /// Answers a message.
+    fn answer(
+        &mut self,
+        command: Command,
+        payload: &[u8],
+        common: &Common,
+        to: &TcpStream,
+    ) -> Result<(), Ended> {
+        let stock = &common.stock;
+        self.session.heard(stock.now());
+        let is_ready = self.session.is_ready();
+        let message = match Message::decode(command, payload) {
+            Ok(message) => message,
+            Err(error @ MessageError::TooMany(..)) if is_ready => return Err(error.into()),
+            // As in Core.
+            Err(_) => return Ok(()),
+        };
+        let mut out = Vec::new();
+        match (&message, &mut self.serving) {
+            // We said that we want no transactions, and take none.
+            (Message::Tx(_) | Message::Inv(_), Some(_)) => {}
+            _ => match (self.session.handle(&message, stock.now(), &mut out)?, &message) {
+                (Handled::Done, _) => {}
+                (Handled::Ready, _) => self.serving = Some(stock.served.look(Serving::new)),
+                (Handled::Pass, Message::GetData(list)) => {
+                    stock.send_requested(*list, &mut self.writer, to)?;
+                    // It may have taken long, and the peer had to wait.
+                    self.session.heard(stock.now());
+                }
+                (Handled::Pass, message) => {
+                    if let Some(serving) = &mut self.serving {
+                        out.extend(stock.served.look(|chain| serving.handle(message, chain)));
+                    }
+                }
+            },
+        }
+        self.session.tick(stock.now(), random(), &mut out)?;
+        for Outgoing { command, payload } in out {
+            stock.send(Raw(command, &payload), &mut self.writer, to)?;
+        }
+        Ok(())
+    }
+}

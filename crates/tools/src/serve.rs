@@ -1,0 +1,68 @@
+//! Serves the blocks of a directory to peers.
+
+use std::sync::Arc;
+
+use apus_disk::Disk;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::Options;
+use apus_node::progress::Watch;
+use apus_node::remedy;
+use apus_node::served::Served;
+use apus_peers::{ServeOptions, ServeReport};
+use apus_store::LOCKED;
+use apus_sync::unfinished::open_node;
+use apus_wire::message::Services;
+
+/// Serves the headers and blocks of a directory to peers that connect, as `bitcoind` does, until
+/// `watch` asks to stop. Nothing in the directory changes: it may be pruned, on a read-only mount,
+/// and open in other programs that read it.
+///
+/// # Errors
+/// The directory is missing, a program that may write to it has it open, or its index is damaged;
+/// or the addresses cannot be listened on.
+pub fn serve(
+    options: &Options,
+    how: &ServeOptions,
+    watch: Watch,
+) -> Result<ServeReport, SyncError> {
+    remedy::naming(options, || {
+        let node = open_node(options, &Disk::new(), Coins::ReadOnly).map_err(with_next_step)?;
+        let served = Arc::new(Served::of(&node));
+        let Node { dir, .. } = node;
+        served.look(|chain| {
+            let note = |what: &str| watch.observer.note(what);
+            if !chain.has_minimum_work() {
+                note(
+                    "This chain has less work than --minimumchainwork, so peers get no headers of \
+                     it, as from Bitcoin Core: sync it further, or use --minimumchainwork 0 here \
+                     and at the peers",
+                );
+            }
+            match chain.services {
+                services if services.has(Services::NETWORK) => {}
+                services if services.has(Services::NETWORK_LIMITED) => note(
+                    "Blocks are missing, so only the last 288 are served, to peers that already \
+                     have the others",
+                ),
+                _ => note("Most blocks are missing, so peers ask for none"),
+            }
+        });
+        let report = apus_peers::serve(served, how, &options.network, watch);
+        // Until now its lock has kept programs away that write.
+        drop(dir);
+        report
+    })
+}
+
+/// Adds to the error for a directory that is in use how its blocks can be served.
+fn with_next_step(error: SyncError) -> SyncError {
+    match error {
+        SyncError::Store(mut error) if error.what == LOCKED => {
+            error.what += ": stop it first. bitcoind serves blocks itself, and so does `apus sync \
+                           --follow --listen`";
+            SyncError::Store(error)
+        }
+        other => other,
+    }
+}
