@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::conf::{Config, Found};
 use super::settings::Settings;
+use super::upload_target::maxuploadtarget;
 
 /// The port of a proxy that is named without one: that of Tor (Core's default).
 const PROXY_PORT: u16 = 9050;
@@ -67,14 +68,18 @@ pub struct PeerArgs {
     /// be given many times. Without ipv4 and ipv6, no DNS seed is queried.
     #[arg(long, value_enum, value_name = "NET", hide_short_help = true)]
     onlynet: Vec<Net>,
-    /// Accept connections from peers [default: 0, unlike Bitcoin Core, since Apus serves nothing
-    /// yet].
+    /// Accept connections from peers, and serve headers and blocks to all peers, as `apus serve`
+    /// does [default: 0, unlike Bitcoin Core].
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     listen: Option<u8>,
     /// Listen on this port [default: the network's, 8333 on mainnet].
     #[arg(long, value_name = "PORT", hide_short_help = true)]
     port: Option<u16>,
+    /// Send at most this many MiB of blocks in 24 hours with --listen, as for `apus serve`. 0: no
+    /// limit [default: 0].
+    #[arg(long, value_name = "MIB", hide_short_help = true)]
+    maxuploadtarget: Option<String>,
     /// Give up opening a connection after this many milliseconds [default: 5000].
     #[arg(long, value_name = "MS", hide_short_help = true)]
     timeout: Option<u64>,
@@ -198,6 +203,15 @@ impl PeerArgs {
             let limits = MaxDownload::parse(self.maxdownload.iter().map(String::as_str));
             peers.maxdownload = Some(limits.map_err(|why| format!("--maxdownload: {why}"))?);
         }
+        let target = self.maxuploadtarget.as_deref();
+        if target.is_some() && !peers.listen {
+            return Err(
+                "--maxuploadtarget has no effect without --listen: add one, or remove the \
+                        other"
+                    .to_string(),
+            );
+        }
+        peers.maxuploadtarget = maxuploadtarget(target, config)?;
         peers.follow = self.follow;
         options.peers = Some(peers);
         Ok(())
@@ -219,6 +233,7 @@ impl PeerArgs {
             ("onlynet", !self.onlynet.is_empty()),
             ("listen", is_on(self.listen)),
             ("port", self.port.is_some()),
+            ("maxuploadtarget", self.maxuploadtarget.is_some()),
             ("timeout", self.timeout.is_some()),
             ("v2transport", is_on(self.v2transport)),
         ];
@@ -500,6 +515,10 @@ mod tests {
             let what = peers(conf, &["--maxdownload=1"]).unwrap_err();
             assert!(what.contains(words) && what.contains("bitcoin.conf"), "{what}");
         }
+        let unheard = peers("", &["--maxuploadtarget=5"]).unwrap_err();
+        assert!(unheard.contains("without --listen"), "{unheard}");
+        let heard = peers("maxuploadtarget=1G", &["--listen"]).unwrap().unwrap();
+        assert_eq!(heard.maxuploadtarget, Some(1 << 30));
         // Settings of bitcoind's own are no mistake.
         assert_eq!(peers("proxy=127.0.0.1\nlisten=1\n", &["--from=a"]), Ok(None));
     }

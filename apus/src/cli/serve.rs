@@ -142,8 +142,8 @@ fn address(what: &str, text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     ip.or_else(|_| text.parse()).map_err(|_| {
         format!(
-            "{what}: '{text}' is no address: give an IP address of this machine, ADDR, ADDR:PORT or \
-             [ADDR]:PORT"
+            "{what}: '{text}' is no address: give an IP address of this machine, as ADDR, \
+             ADDR:PORT or [ADDR]:PORT"
         )
     })
 }

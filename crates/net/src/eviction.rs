@@ -24,8 +24,8 @@ pub struct EvictionCandidate {
     pub min_ping: Option<Duration>,
     /// When it last sent a block that we wanted; `None` if it has sent none.
     pub last_block: Option<Duration>,
-    /// The part of the network that it is in, hashed with a secret, so that nobody can choose a part
-    /// that is kept.
+    /// The part of the network that it is in, hashed with a secret, so that an attacker cannot
+    /// choose a part that is kept.
     pub group: u64,
 }
 

@@ -154,6 +154,18 @@ impl PeerManager {
         self.peers.get(&peer)?.headers.best()
     }
 
+    /// Returns the shortest time in which a peer answered a ping; `None` if it has answered none.
+    pub fn min_ping(&self, peer: PeerId) -> Option<Duration> {
+        self.peers.get(&peer)?.session.min_ping()
+    }
+
+    /// Notes that a peer has read what it requested: it cannot be heard meanwhile.
+    pub fn has_read(&mut self, peer: PeerId, now: Duration) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.session.heard(now);
+        }
+    }
+
     /// Returns the number of peers whose handshake is complete.
     pub fn ready(&self) -> usize {
         self.peers.values().filter(|peer| peer.session.is_ready()).count()

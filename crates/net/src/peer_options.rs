@@ -37,7 +37,7 @@ pub struct PeerOptions {
     pub maxconnections: usize,
     /// Connect only to hosts of these kinds; empty for all.
     pub onlynet: Vec<NetKind>,
-    /// Whether to accept connections from others.
+    /// Whether to accept connections from others, and serve blocks to all peers.
     pub listen: bool,
     /// The port for connections from others.
     pub port: u16,
@@ -45,6 +45,8 @@ pub struct PeerOptions {
     pub timeout: Duration,
     /// Whether the encrypted transport (BIP324) is tried first.
     pub v2transport: bool,
+    /// The most bytes of blocks to send in 24 hours; `None` for no limit.
+    pub maxuploadtarget: Option<u64>,
     /// The most bytes to download in a second, by the time of day; `None` for no limit at any
     /// time. Not an option of Core.
     pub maxdownload: Option<MaxDownload>,
@@ -59,8 +61,7 @@ pub struct PeerOptions {
 }
 
 impl PeerOptions {
-    /// Returns Core's defaults, except that connections from others are refused, since we serve
-    /// nothing yet.
+    /// Returns Core's defaults, except that connections from others are refused.
     pub fn new(port: u16) -> Self {
         Self {
             connect: Vec::new(),
@@ -76,6 +77,7 @@ impl PeerOptions {
             port,
             timeout: TIMEOUT,
             v2transport: true,
+            maxuploadtarget: None,
             maxdownload: None,
             follow: false,
             patience: PATIENCE,

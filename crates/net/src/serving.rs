@@ -13,8 +13,8 @@ use apus_wire::message::{
 use super::session::Outgoing;
 
 /// Seconds by which a block outside the active chain may be older than the best header, by its time
-/// and by its work, to be served (Core's `STALE_RELAY_AGE_LIMIT`). Older ones would tell peers which
-/// branches we have seen.
+/// and by its work, to be served (Core's `STALE_RELAY_AGE_LIMIT`). Older ones would tell peers
+/// which branches we have seen.
 const STALE_RELAY_AGE_LIMIT: i64 = 30 * 24 * 60 * 60;
 /// Seconds after which a block counts for the upload target (Core's `HISTORICAL_BLOCK_AGE`).
 const HISTORICAL_BLOCK_AGE: i64 = 7 * 24 * 60 * 60;

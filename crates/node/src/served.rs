@@ -93,8 +93,8 @@ impl Copied {
     }
 }
 
-/// Returns what a node with these blocks may tell peers that it serves (Core's `NODE_NETWORK` and so
-/// on).
+/// Returns what a node with these blocks may tell peers that it serves (Core's `NODE_NETWORK` or
+/// `NODE_NETWORK_LIMITED`).
 fn services(node: &Node) -> Services {
     let height = node.tree.node(node.tip()).height;
     let from = node.ledger.blocks_from();

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
 use apus_net::{
-    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, TimeOffsets, Transport,
-    TransportError,
+    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, PeerOptions, TimeOffsets,
+    Transport, TransportError,
 };
 use apus_node::block_peers::Wanted;
 use apus_node::clock::unix_time;
+use apus_node::opened::Node;
 use apus_node::progress::Observer;
 use apus_node::words::about;
 use apus_wire::message::{Command, Services};
@@ -28,6 +29,7 @@ use super::link::{Event, Link};
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use super::route::Unreachable;
+use super::served_peers::ServedPeers;
 use super::upkeep::Upkeep;
 
 /// How long the thread waits for an event.
@@ -48,6 +50,8 @@ const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
 const ALONE_AFTER: Duration = Duration::from_secs(10);
 /// Time from one message about a proxy that does not answer to the next, while there is no peer.
 const PROXY_WORDS_EVERY: Duration = Duration::from_secs(60);
+/// Why a peer is dropped for which too much waits to be sent.
+const NOT_READ: &str = "it does not read what we send";
 /// Program and version (BIP14).
 pub(super) const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/");
 
@@ -65,6 +69,7 @@ pub(super) struct Connections {
     started: Instant,
     /// The secret that the commitments of [`apus_net::Presync`] are made with.
     secret: [u8; 16],
+    served: ServedPeers,
     reports: Reports,
     traffic: Arc<Traffic>,
     /// The height of the tip.
@@ -93,16 +98,14 @@ pub(super) struct Ears {
 }
 
 impl Connections {
-    /// Creates the state without connections. `height` is the height of the tip, now and later. A
-    /// block that no peer has is given up or reported after `gone_after`.
+    /// Creates the state without connections. `height` is the height of the tip, now and later.
     pub fn new(
         manager: PeerManager,
         dialer: Dialer,
         feed: Arc<Feed>,
         ears: Ears,
         (traffic, height): (Arc<Traffic>, Arc<AtomicU32>),
-        gone_after: Duration,
-        advice: Advice,
+        options: &PeerOptions,
     ) -> Self {
         let [a, b] = [random(), random()];
         let mut secret = [0; 16];
@@ -119,18 +122,19 @@ impl Connections {
             wakes: ears.wakes,
             started: Instant::now(),
             secret,
+            served: ServedPeers::new(options),
             reports: Reports::default(),
             traffic,
             height,
             time_offsets: TimeOffsets::default(),
             missing: None,
             gives_up: false,
-            gone_after,
+            gone_after: options.gone_after,
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
             proxy_told: None,
-            advice,
+            advice: Advice::new(options),
         }
     }
 
@@ -173,6 +177,13 @@ impl Connections {
         (self.missing, self.gives_up) = (None, gives_up);
     }
 
+    /// Serves what `node` has now, and announces a new tip.
+    pub fn serve(&mut self, node: &Node, observer: &dyn Observer) {
+        let announced = self.served.follow(node);
+        let send = |(id, message)| Action::Send(id, message);
+        self.carry_out(announced.into_iter().map(send).collect(), observer);
+    }
+
     /// Stops requesting blocks. Blocks that have arrived can still be taken.
     pub fn want_nothing(&mut self) {
         self.manager.schedule().want(Arc::new([]), []);
@@ -194,6 +205,9 @@ impl Connections {
             let others = self.other_bytes.get(id).copied().unwrap_or(0);
             let blocks = link.received_bytes().saturating_sub(others);
             self.manager.schedule().heard(*id, blocks, now);
+            if link.is_sending() {
+                self.manager.has_read(*id, now);
+            }
         }
         if self.feed.is_memory_alone() {
             self.manager.schedule().set_bytes_max(MEMORY_BYTES_MAX);
@@ -254,7 +268,7 @@ impl Connections {
                 let ourselves = Ourselves {
                     nonce: random(),
                     user_agent: USER_AGENT,
-                    services: Services::default(),
+                    services: self.served.services(),
                     time: unix_time(),
                     start_height: self.height.load(Relaxed) as i32,
                 };
@@ -270,8 +284,16 @@ impl Connections {
                 let manual = self.dialer.failed(id, now);
                 self.tell_of_failure(manual, &why, observer);
             }
-            Event::Accepted(stream) => self.dialer.accept(stream),
-            Event::Message { from, command, mut bytes, payload } => {
+            Event::Accepted(stream) => {
+                if self.dialer.is_full()
+                    && let Some(id) = self.served.to_evict(|id| self.manager.min_ping(id))
+                {
+                    let why = "it makes room for another peer";
+                    self.close(id, false, why.to_string(), observer);
+                }
+                self.dialer.accept(stream);
+            }
+            Event::Message { from, command, mut bytes, payload, answered } => {
                 // The message may come from a peer that was dropped meanwhile.
                 if !self.links.contains_key(&from) {
                     return;
@@ -291,7 +313,12 @@ impl Connections {
                     bytes.drain(..payload.start);
                     self.reports.add_block(from, bytes.len() as u64);
                     self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
+                    self.served.note_block(from, now);
                     self.feed.arrive(*id, from, bytes);
+                } else if let Some(link) = self.links.get(&from)
+                    && !self.served.answer((from, link), command, (bytes, payload), answered)
+                {
+                    self.close(from, true, NOT_READ.to_string(), observer);
                 }
                 self.carry_out(actions, observer);
             }
@@ -346,8 +373,7 @@ impl Connections {
             match action {
                 Action::Send(id, message) => {
                     if self.links.get(&id).is_some_and(|link| !link.send(message)) {
-                        let why = "it does not read what we send";
-                        self.close(id, true, why.to_string(), observer);
+                        self.close(id, true, NOT_READ.to_string(), observer);
                     }
                 }
                 Action::Disconnect(id, error) => {
@@ -376,6 +402,9 @@ impl Connections {
             return;
         }
         self.reports.greet(id, them);
+        let inbound = self.dialer.connection_type(id) == ConnectionType::Inbound;
+        let name = self.dialer.name_of(id);
+        self.served.add(id, Some(&*name).filter(|_| inbound), self.started.elapsed());
         if let Some(report) = self.reports.get(id) {
             observer.note(&format!("Connected to {report}{}", limits(them.services)));
         }
@@ -409,6 +438,7 @@ impl Connections {
             return;
         }
         self.other_bytes.remove(&id);
+        self.served.remove(id);
         let name = self.dialer.name_of(id);
         let what = if was_dropped { "Dropped" } else { "Lost" };
         match self.dialer.is_feeler(id) {

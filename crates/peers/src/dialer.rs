@@ -477,11 +477,15 @@ impl Dialer {
         }
     }
 
+    /// Returns whether there is no room for another connection that a peer opens to us.
+    pub fn is_full(&self) -> bool {
+        let inbound_max = self.options.maxconnections.saturating_sub(OUTBOUND_MAX + EXTRA_MAX);
+        self.roles.inbound() >= inbound_max
+    }
+
     /// Accepts a connection that a peer opened to us, if there is room for it.
     pub fn accept(&mut self, stream: TcpStream) {
-        if self.roles.inbound()
-            >= self.options.maxconnections.saturating_sub(OUTBOUND_MAX + EXTRA_MAX)
-        {
+        if self.is_full() {
             return;
         }
         let name = stream.peer_addr().map_or("?".to_string(), |address| address.to_string());

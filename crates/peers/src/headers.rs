@@ -126,6 +126,7 @@ fn grow(
 ) -> Result<(), SyncError> {
     let tip = node.tip();
     let mut connections = peers.connections();
+    connections.serve(node, watch.observer);
     connections.manager().ask_for_headers();
     let mut is_over = false;
     while !is_over {

@@ -24,6 +24,7 @@
 //! | `headers` | requests headers between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
+//! | `served_peers` | serves the peers of a sync that listens |
 //! | `server` | serves blocks to peers that connect to us |
 //! | `stock` | sends blocks that are requested |
 
@@ -42,6 +43,7 @@ mod report;
 mod roles;
 mod route;
 mod sample;
+mod served_peers;
 mod server;
 mod stock;
 #[cfg(test)]
@@ -74,7 +76,6 @@ pub use self::report::{PeerReport, WithPeers};
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};
 
-use self::advice::Advice;
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
 use self::early::MEMORY_BYTES_MAX;
@@ -167,8 +168,7 @@ impl Peers {
             Arc::clone(&feed),
             ears,
             (Arc::clone(&traffic), Arc::clone(&height)),
-            peers.gone_after,
-            Advice::new(peers),
+            peers,
         );
         let (connections, patience) = (Mutex::new(connections), peers.patience);
         Ok(Self { feed, connections, traffic, height, _listening: listening, patience })

@@ -5,18 +5,21 @@ use std::io::{self, BufReader, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_net::{
     NetKind, Outgoing, PeerId, Reader, Target, Transport, TransportError, Writer, initiate, respond,
 };
 use apus_node::threads;
-use apus_wire::message::{Command, Raw};
+use apus_wire::message::{Command, Message, Raw};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
 use super::limiter::Limiter;
 use super::receiving::{Received, Receiving};
 use super::route::{Routes, TIMEOUT, Unreachable};
+use super::stock::{NotSent, Stock};
 
 /// The most messages that wait to be sent: a peer that does not read them is dropped.
 const OUTGOING_MAX: usize = 1024;
@@ -40,6 +43,8 @@ pub(super) enum Event {
         bytes: Vec<u8>,
         /// The range of the payload in `bytes`.
         payload: Range<usize>,
+        /// The next message is read when this is dropped, if this one is a request.
+        answered: Option<Answered>,
     },
     /// The connection is closed, or sent bytes that are not a message.
     Closed(PeerId, TransportError),
@@ -47,10 +52,35 @@ pub(super) enum Event {
     Resolved(String, Vec<std::net::SocketAddr>),
 }
 
+/// Held until a request of a peer is answered. So there is at most one of each peer.
+pub(super) struct Answered {
+    _until: Sender<()>,
+}
+
+/// What waits to be sent.
+enum Waiting {
+    /// A message, and the request that it answers, if it is an answer.
+    Message(Outgoing, Option<Answered>),
+    /// Requested blocks.
+    Blocks(Box<BlocksRequest>),
+}
+
+/// A peer's request for blocks, which are read when they are sent.
+pub(super) struct BlocksRequest {
+    pub stock: Arc<Stock>,
+    /// The message with the request.
+    pub bytes: Vec<u8>,
+    /// The range of the payload in `bytes`.
+    pub payload: Range<usize>,
+    pub answered: Option<Answered>,
+}
+
 /// An open connection, which is closed when this is dropped.
 pub(super) struct Link {
     stream: TcpStream,
-    outgoing: Sender<Outgoing>,
+    outgoing: Sender<Waiting>,
+    /// Whether requested blocks are being sent.
+    is_sending: Arc<AtomicBool>,
     received: Arc<Received>,
     pub transport: Transport,
 }
@@ -78,10 +108,29 @@ impl Link {
         self.received.bytes()
     }
 
+    /// Returns whether requested blocks are being sent.
+    pub fn is_sending(&self) -> bool {
+        self.is_sending.load(Relaxed)
+    }
+
     /// Queues a message to be sent. Returns `false` if too many wait.
     pub fn send(&self, message: Outgoing) -> bool {
+        self.queue(Waiting::Message(message, None))
+    }
+
+    /// Queues the answer to a request. Returns `false` if too many messages wait.
+    pub fn answer(&self, message: Outgoing, answered: Option<Answered>) -> bool {
+        self.queue(Waiting::Message(message, answered))
+    }
+
+    /// Queues requested blocks. Returns `false` if too many messages wait.
+    pub fn send_blocks(&self, request: BlocksRequest) -> bool {
+        self.queue(Waiting::Blocks(Box::new(request)))
+    }
+
+    fn queue(&self, waiting: Waiting) -> bool {
         // If the connection is closed, its reader reports that.
-        !matches!(self.outgoing.try_send(message), Err(TrySendError::Full(_)))
+        !matches!(self.outgoing.try_send(waiting), Err(TrySendError::Full(_)))
     }
 }
 
@@ -205,8 +254,15 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
         let (outgoing, queue) = bounded(OUTGOING_MAX);
         let transport = writer.transport();
         let to = stream.try_clone()?;
-        threads::spawn_free(format!("apus-send-{}", id.0), move || send_all(&to, writer, &queue));
-        Ok(Link { stream, outgoing, received, transport })
+        let is_sending = Arc::new(AtomicBool::new(false));
+        let sends = Arc::clone(&is_sending);
+        threads::spawn_free(format!("apus-send-{}", id.0), move || {
+            if let Err(why) = send_all(&to, writer, &queue, &sends) {
+                tracing::debug!(target: "net", peer = id.0, %why, "nothing more is sent");
+            }
+            let _ = to.shutdown(Shutdown::Both);
+        });
+        Ok(Link { stream, outgoing, is_sending, received, transport })
     };
     let events = &how.events;
     let opened = match begin() {
@@ -219,28 +275,61 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     }
     loop {
         let mut bytes = Vec::new();
+        let mut until_answered = None;
         let event = match reader.read(&mut bytes) {
-            Ok((command, payload)) => Event::Message { from: id, command, bytes, payload },
+            Ok((command, payload)) => {
+                let is_request = [Command::GETDATA, Command::GETHEADERS].contains(&command);
+                let answered = is_request.then(|| {
+                    let (until, over) = bounded(0);
+                    until_answered = Some(over);
+                    Answered { _until: until }
+                });
+                Event::Message { from: id, command, bytes, payload, answered }
+            }
             Err(error) => Event::Closed(id, error),
         };
         let is_end = matches!(event, Event::Closed(..));
         if events.send(event).is_err() || is_end {
             return;
         }
+        if let Some(over) = until_answered {
+            let _: Result<(), _> = over.recv();
+        }
     }
 }
 
 /// Sends messages until the queue or the connection is closed.
-fn send_all(mut to: &TcpStream, mut writer: Writer, queue: &Receiver<Outgoing>) {
+fn send_all(
+    mut to: &TcpStream,
+    mut writer: Writer,
+    queue: &Receiver<Waiting>,
+    is_sending: &AtomicBool,
+) -> Result<(), NotSent> {
     let mut bytes = Vec::new();
     while let Ok(first) = queue.recv() {
+        let mut answered = Vec::new();
+        for waiting in std::iter::once(first).chain(queue.try_iter()) {
+            match waiting {
+                Waiting::Message(Outgoing { command, payload }, of) => {
+                    writer.encode(&Raw(command, &payload), &mut bytes);
+                    answered.push(of);
+                }
+                Waiting::Blocks(request) => {
+                    to.write_all(&bytes)?;
+                    bytes.clear();
+                    is_sending.store(true, Relaxed);
+                    let BlocksRequest { stock, bytes, payload, answered } = *request;
+                    let request = Message::decode(Command::GETDATA, &bytes[payload]);
+                    if let Ok(Message::GetData(list)) = request {
+                        stock.send_requested(list, &mut writer, to)?;
+                    }
+                    is_sending.store(false, Relaxed);
+                    drop(answered);
+                }
+            }
+        }
+        to.write_all(&bytes)?;
         bytes.clear();
-        for Outgoing { command, payload } in std::iter::once(first).chain(queue.try_iter()) {
-            writer.encode(&Raw(command, &payload), &mut bytes);
-        }
-        if to.write_all(&bytes).is_err() {
-            break;
-        }
     }
-    let _ = to.shutdown(Shutdown::Both);
+    Ok(())
 }

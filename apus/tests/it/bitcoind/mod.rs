@@ -4,6 +4,7 @@
 mod daemon;
 mod debug_log;
 mod pruning;
+mod serving;
 mod snapshot;
 mod snapshot_state;
 mod sync;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use apus_net::Outgoing;
 use apus_node::Watch;
-use apus_peers::serve::{Answers, Hangup, Honest, Server};
 use apus_sync as sync;
+use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Command, Message, Nonce};
 
 use super::world::{Told, WAYS, chain, with_peers, world};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apus_net::{Outgoing, respond};
 use apus_node::Method;
-use apus_peers::serve::{Answers as _, Honest, Server, not_found};
+use apus_testpeer::{Answers as _, Honest, Server, not_found};
 use apus_wire::message::{Command, Headers, InventoryList, Message, Raw, encode};
 
 use super::held::{Held, late};

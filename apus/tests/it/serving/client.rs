@@ -63,6 +63,15 @@ impl Drop for Serving {
     }
 }
 
+/// The hashes of the blocks that a message is about.
+pub fn hashes_in(command: Command, payload: &[u8]) -> Vec<Hash> {
+    match Message::decode(command, payload).unwrap() {
+        Message::Headers(list) => list.iter().map(|header| header.hash()).collect(),
+        Message::Inv(list) => list.iter().map(|item| item.hash).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A connection to a server.
 pub struct Client {
     pub stream: TcpStream,
@@ -166,9 +175,6 @@ impl Client {
         };
         self.send(&Outgoing::new(&request));
         let payload = self.next(Command::HEADERS).expect("an answer");
-        let Ok(Message::Headers(list)) = Message::decode(Command::HEADERS, &payload) else {
-            panic!("{payload:?}");
-        };
-        list.iter().map(|header| header.hash()).collect()
+        hashes_in(Command::HEADERS, &payload)
     }
 }

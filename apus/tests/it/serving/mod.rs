@@ -1,6 +1,7 @@
 //! `apus serve`: what peers get, and what they cannot do to it.
 
 pub mod client;
+mod following;
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -250,7 +251,7 @@ fn a_signal_ends_it_with_a_report() {
         let server = Serving::start(&served, &[]);
         let mut client = Client::new(&served, server.address, Transport::V2);
         let sent = client.block(WITNESS, tip()).unwrap().len() as u64;
-        // A peer that does not read, one without a handshake, and one whose message is not complete.
+        // One that does not read, one without a handshake, and one whose message is not complete.
         client.ask(WITNESS, std::iter::repeat_n(tip(), 50_000));
         let _silent = Client::unknown(&served, server.address, Transport::V1);
         let mut cut = TcpStream::connect(server.address).unwrap();

@@ -7,10 +7,10 @@ use apus_net::{PeerOptions, Target};
 use apus_node::options::Options;
 use apus_node::progress::Progress;
 use apus_node::threads;
+use apus_testpeer::{Honest, ServedChain, Server};
 use apus_wire::{BlockView, Chain, Network, genesis_block};
 
 use super::*;
-use crate::serve::{Honest, ServedChain, Server};
 use crate::{ADDRESSES_FILE, Peers};
 
 /// Keeps what the user is told.
@@ -60,7 +60,7 @@ fn a_feeler_shows_that_an_address_works() {
     let network = Network::new(Chain::Regtest);
     let genesis = genesis_block(&network);
     let chain = ServedChain::of(vec![genesis.clone()]);
-    let begin = move || -> Box<dyn crate::serve::Answers> { Box::new(Honest::new(chain.clone())) };
+    let begin = move || -> Box<dyn apus_testpeer::Answers> { Box::new(Honest::new(chain.clone())) };
     let server = Server::start(network.magic, false, begin).unwrap();
     let place = tempfile::tempdir().unwrap();
     let options = Options::new(place.path().to_path_buf(), network.clone());

@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The most bytes of large messages that all connections together hold.
 const BYTES_MAX: usize = 32 << 20;
-/// A message of at most this many bytes is read at once, such as a `getdata` of 450 items. Core asks
-/// for 16 blocks at a time.
+/// A message of at most this many bytes is read at once, such as a `getdata` of 450 items. Core
+/// asks for 16 blocks at a time.
 const SMALL_BYTES: usize = 16 << 10;
 
 /// The memory for large messages: a connection that has none left waits before it reads one.

@@ -28,7 +28,7 @@ use self::peer::{Common, Inbound};
 use crate::stock::Stock;
 
 /// Time from one look for new connections to the next.
-const ACCEPT_EVERY: Duration = Duration::from_millis(50);
+const ACCEPT_EVERY: Duration = Duration::from_millis(10);
 /// Time from one look for peers that take too long to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Open files besides connections: block files, tables, logs, listeners.

@@ -1,0 +1,126 @@
+//! The peers of a sync that are served, with `--listen`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apus_net::{EvictionCandidate, Outgoing, PeerId, PeerOptions, Serving, select_to_evict};
+use apus_node::opened::Node;
+use apus_node::served::Served;
+use apus_wire::message::{Command, Message, Services};
+
+use super::link::{Answered, BlocksRequest, Link};
+use super::stock::Stock;
+
+/// The peers that are served, and what they are served from.
+pub(super) struct ServedPeers {
+    /// `None` until the first headers are requested, and without `--listen`.
+    stock: Option<Arc<Stock>>,
+    is_on: bool,
+    bytes_max: Option<u64>,
+    v2: bool,
+    peers: BTreeMap<PeerId, ServedPeer>,
+}
+
+/// A peer whose handshake is complete.
+struct ServedPeer {
+    serving: Serving,
+    /// `None` if we opened the connection.
+    inbound: Option<Inbound>,
+}
+
+struct Inbound {
+    group: u64,
+    connected: Duration,
+    last_block: Option<Duration>,
+}
+
+impl ServedPeers {
+    /// Creates the state without peers. They are served if the options say that we listen.
+    pub fn new(options: &PeerOptions) -> Self {
+        let PeerOptions { listen, maxuploadtarget, v2transport, .. } = *options;
+        let (is_on, bytes_max, v2) = (listen, maxuploadtarget, v2transport);
+        Self { stock: None, is_on, bytes_max, v2, peers: BTreeMap::new() }
+    }
+
+    /// Serves what `node` has now. Returns the announcements of a new tip.
+    pub fn follow(&mut self, node: &Node) -> Vec<(PeerId, Outgoing)> {
+        match &self.stock {
+            _ if !self.is_on => return Vec::new(),
+            None => {
+                let served = Arc::new(Served::of(node));
+                self.stock = Some(Arc::new(Stock::new(served, self.bytes_max)));
+                return Vec::new();
+            }
+            Some(stock) => stock.served.follow(node),
+        }
+        let Some(stock) = &self.stock else { return Vec::new() };
+        let announced = self.peers.iter_mut().filter_map(|(id, peer)| {
+            Some((*id, stock.served.look(|chain| peer.serving.announce(chain))?))
+        });
+        announced.collect()
+    }
+
+    /// Returns what peers are told that we serve.
+    pub fn services(&self) -> Services {
+        let Some(stock) = &self.stock else { return Services::default() };
+        let v2 = if self.v2 { Services::P2P_V2 } else { Services::default() };
+        stock.served.look(|chain| chain.services.with(v2))
+    }
+
+    /// Adds a peer whose handshake is complete. `inbound` is its address if it connected to us.
+    pub fn add(&mut self, id: PeerId, inbound: Option<&str>, now: Duration) {
+        let Some(stock) = &self.stock else { return };
+        let inbound = inbound.and_then(|name| name.parse::<SocketAddr>().ok()).map(|address| {
+            let group = stock.group(address.ip().to_canonical());
+            Inbound { group, connected: now, last_block: None }
+        });
+        let serving = stock.served.look(Serving::new);
+        self.peers.insert(id, ServedPeer { serving, inbound });
+    }
+
+    /// Removes a peer whose connection is closed.
+    pub fn remove(&mut self, id: PeerId) {
+        self.peers.remove(&id);
+    }
+
+    /// Notes that a peer has sent a block that we wanted.
+    pub fn note_block(&mut self, id: PeerId, now: Duration) {
+        if let Some(inbound) = self.peers.get_mut(&id).and_then(|peer| peer.inbound.as_mut()) {
+            inbound.last_block = Some(now);
+        }
+    }
+
+    /// Answers a message. Returns `false` if too many answers wait already.
+    pub fn answer(
+        &mut self,
+        link: (PeerId, &Link),
+        command: Command,
+        (bytes, payload): (Vec<u8>, Range<usize>),
+        answered: Option<Answered>,
+    ) -> bool {
+        let (id, link) = link;
+        let (Some(stock), Some(peer)) = (&self.stock, self.peers.get_mut(&id)) else { return true };
+        if command == Command::GETDATA {
+            let stock = Arc::clone(stock);
+            return link.send_blocks(BlocksRequest { stock, bytes, payload, answered });
+        }
+        let Ok(message) = Message::decode(command, &bytes[payload]) else { return true };
+        match stock.served.look(|chain| peer.serving.handle(&message, chain)) {
+            Some(answer) => link.answer(answer, answered),
+            None => true,
+        }
+    }
+
+    /// Returns the peer that makes room for another.
+    pub fn to_evict(&self, min_ping: impl Fn(PeerId) -> Option<Duration>) -> Option<PeerId> {
+        let candidates = self.peers.iter().filter_map(|(id, peer)| {
+            let Inbound { group, connected, last_block } = *peer.inbound.as_ref()?;
+            let min_ping = min_ping(*id);
+            Some(EvictionCandidate { id: *id, connected, min_ping, last_block, group })
+        });
+        select_to_evict(candidates.collect())
+    }
+}
