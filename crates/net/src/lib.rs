@@ -28,6 +28,7 @@ mod time_offsets;
 mod tip_watch;
 mod transport;
 mod upload;
+mod v2;
 mod wanted;
 
 #[cfg(test)]

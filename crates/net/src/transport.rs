@@ -8,17 +8,18 @@ use apus_wire::message::{
     Command, ENVELOPE_BYTES, Envelope, MessageError, PAYLOAD_BYTES_MAX, Payload, Raw, encode,
     encode_contents, envelope, split_contents,
 };
-use bip324::io::{ProtocolError, ProtocolSessionReader};
-use bip324::{InboundCipher, OutboundCipher, PacketType, Role};
+
+use crate::v2::{
+    GARBAGE_BYTES_MAX, Handshake, Inbound, KEY_BYTES, LENGTH_BYTES, Outbound, PACKET_OVERHEAD,
+    Role, TERMINATOR_BYTES, V2Error,
+};
 
 /// Bytes by which the responder recognises a v1 peer: the magic and the name of its first message.
 const V1_PREFIX_BYTES: usize = 16;
-/// The most bytes of garbage in a v2 handshake (BIP324).
-const GARBAGE_BYTES_MAX: u16 = 4095;
-/// Bytes of a v2 packet besides its contents: the header, and the tag that authenticates both.
-const PACKET_OVERHEAD: usize = 1 + 16;
-/// The most bytes of a v2 packet: a message with the long form of its name.
-const PACKET_BYTES_MAX: usize = 13 + PAYLOAD_BYTES_MAX + PACKET_OVERHEAD;
+/// Bytes of the longer form of a message's name in the v2 transport.
+const LONG_NAME_BYTES: usize = 13;
+/// The most bytes of the contents of a v2 packet.
+const CONTENTS_BYTES_MAX: usize = LONG_NAME_BYTES + PAYLOAD_BYTES_MAX;
 
 /// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,48 +41,29 @@ pub enum TransportError {
     Message(#[from] MessageError),
     /// The peer does not speak v2, or violates BIP324.
     #[error("v2 transport: {0}")]
-    V2(String),
-}
-
-impl From<ProtocolError> for TransportError {
-    fn from(error: ProtocolError) -> Self {
-        match error {
-            ProtocolError::Io(error, _) => Self::Io(error),
-            ProtocolError::Internal(error) => Self::V2(error.to_string()),
-        }
-    }
+    V2(#[from] V2Error),
 }
 
 /// A stream from which some bytes were read already; they are read again first.
 pub type Unread<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 /// The receiving half of a connection.
-pub enum Reader<R> {
-    /// The plain transport.
-    V1 {
-        /// Where the bytes come from.
-        from: R,
-        /// The network's magic bytes.
-        magic: [u8; 4],
-    },
-    /// The encrypted transport.
-    V2 {
-        /// Where the bytes come from, first those that the handshake read in excess.
-        from: ProtocolSessionReader<R>,
-        /// What decrypts them.
-        cipher: Box<InboundCipher>,
-    },
+pub struct Reader<R> {
+    from: R,
+    mode: ReadMode,
+}
+
+enum ReadMode {
+    V1 { magic: [u8; 4] },
+    V2(Box<Inbound>),
 }
 
 /// The sending half of a connection.
-pub struct Writer {
-    mode: WriteMode,
-    contents: Vec<u8>,
-}
+pub struct Writer(WriteMode);
 
 enum WriteMode {
     V1 { magic: [u8; 4] },
-    V2 { cipher: Box<OutboundCipher> },
+    V2(Box<Outbound>),
 }
 
 /// Begins a connection that we opened, with the given transport.
@@ -131,25 +113,63 @@ pub fn respond<R: Read>(
 }
 
 fn plain<R>(magic: [u8; 4], from: R) -> (Reader<R>, Writer) {
-    (Reader::V1 { from, magic }, Writer { mode: WriteMode::V1 { magic }, contents: Vec::new() })
+    (Reader { from, mode: ReadMode::V1 { magic } }, Writer(WriteMode::V1 { magic }))
 }
 
 fn encrypted<R: Read>(
     magic: [u8; 4],
     role: Role,
-    from: R,
+    mut from: R,
     to: &mut impl Write,
 ) -> Result<(Reader<R>, Writer), TransportError> {
-    let mut random = [0; 2];
-    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    let len = u16::from_le_bytes(random) % (GARBAGE_BYTES_MAX + 1);
-    let mut garbage = vec![0; usize::from(len)];
-    getrandom::fill(&mut garbage).map_err(|error| io::Error::other(error.to_string()))?;
-    let (inbound, outbound, from) =
-        bip324::io::handshake(magic, role, Some(garbage), None, from, to)?;
-    let reader = Reader::V2 { from, cipher: Box::new(inbound) };
-    let mode = WriteMode::V2 { cipher: Box::new(outbound) };
-    Ok((reader, Writer { mode, contents: Vec::new() }))
+    let handshake = Handshake::new(magic, role, random()?, random_garbage()?)?;
+    to.write_all(&handshake.opening())?;
+    let mut key = [0; KEY_BYTES];
+    from.read_exact(&mut key)?;
+    let mut agreed = handshake.receive_key(key)?;
+    let mut answer = agreed.our_terminator.to_vec();
+    agreed.outbound.encrypt(|_| {}, &mut answer);
+    to.write_all(&answer)?;
+    let mut inbound = Box::new(agreed.inbound);
+    inbound.set_garbage(read_garbage(&mut from, &agreed.their_terminator)?);
+    // The version packet. Nothing is known yet that it could say, so its contents are ignored.
+    read_contents(&mut from, &mut inbound, &mut Vec::new(), &mut |_| Ok(()))?;
+    let reader = Reader { from, mode: ReadMode::V2(inbound) };
+    Ok((reader, Writer(WriteMode::V2(Box::new(agreed.outbound)))))
+}
+
+fn random<const BYTES: usize, const COUNT: usize>() -> io::Result<[[u8; BYTES]; COUNT]> {
+    let mut bytes = [[0; BYTES]; COUNT];
+    getrandom::fill(bytes.as_flattened_mut())
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// Returns garbage of any length that BIP324 allows.
+fn random_garbage() -> io::Result<Vec<u8>> {
+    let [len] = random()?;
+    let mut garbage = random::<GARBAGE_BYTES_MAX, 1>()?.concat();
+    garbage.truncate(usize::from(u16::from_le_bytes(len)) % (GARBAGE_BYTES_MAX + 1));
+    Ok(garbage)
+}
+
+/// Reads the peer's garbage and its terminator. Returns the garbage.
+fn read_garbage(
+    from: &mut impl Read,
+    terminator: &[u8; TERMINATOR_BYTES],
+) -> Result<Vec<u8>, TransportError> {
+    let mut bytes = vec![0; TERMINATOR_BYTES];
+    from.read_exact(&mut bytes)?;
+    while !bytes.ends_with(terminator) {
+        if bytes.len() == GARBAGE_BYTES_MAX + TERMINATOR_BYTES {
+            return Err(V2Error::NoTerminator.into());
+        }
+        let mut byte = [0];
+        from.read_exact(&mut byte)?;
+        bytes.push(byte[0]);
+    }
+    bytes.truncate(bytes.len() - TERMINATOR_BYTES);
+    Ok(bytes)
 }
 
 impl<R: Read> Reader<R> {
@@ -179,9 +199,9 @@ impl<R: Read> Reader<R> {
         admit: &mut dyn FnMut(usize) -> io::Result<()>,
     ) -> Result<(Command, Range<usize>), TransportError> {
         loop {
-            let read = match self {
-                Self::V1 { from, magic } => read_v1(from, *magic, buffer, admit)?,
-                Self::V2 { from, cipher } => read_v2(from, cipher, buffer, admit)?,
+            let read = match &mut self.mode {
+                ReadMode::V1 { magic } => read_v1(&mut self.from, *magic, buffer, admit)?,
+                ReadMode::V2(inbound) => read_v2(&mut self.from, inbound, buffer, admit)?,
             };
             match read {
                 Ok(message) => return Ok(message),
@@ -210,25 +230,34 @@ fn read_v1(
 
 fn read_v2(
     from: &mut impl Read,
-    cipher: &mut InboundCipher,
+    inbound: &mut Inbound,
     buffer: &mut Vec<u8>,
     admit: &mut dyn FnMut(usize) -> io::Result<()>,
 ) -> Result<Framed, TransportError> {
+    let contents = read_contents(from, inbound, buffer, admit)?;
+    let split = split_contents(&buffer[contents.clone()]);
+    Ok(split.map(|(command, start)| (command, contents.start + start..contents.end)))
+}
+
+/// Reads the next packet that is not a decoy into `buffer`, whose content is replaced. Returns the
+/// range of the packet's contents.
+fn read_contents(
+    from: &mut impl Read,
+    inbound: &mut Inbound,
+    buffer: &mut Vec<u8>,
+    admit: &mut dyn FnMut(usize) -> io::Result<()>,
+) -> Result<Range<usize>, TransportError> {
     loop {
-        let mut len = [0; 3];
-        from.read_exact(&mut len)?;
-        let len = cipher.decrypt_packet_len(len);
-        if len > PACKET_BYTES_MAX {
+        let mut length = [0; LENGTH_BYTES];
+        from.read_exact(&mut length)?;
+        let len = inbound.length(length);
+        if len > CONTENTS_BYTES_MAX {
             return Err(MessageError::TooLong(len as u32).into());
         }
         admit(len)?;
-        read_into(from, len, buffer)?;
-        let decrypted = cipher.decrypt_in_place(buffer, None);
-        let (kind, plain) = decrypted.map_err(|error| TransportError::V2(error.to_string()))?;
-        if kind == PacketType::Genuine {
-            // The first byte is the packet's header.
-            let split = split_contents(&plain[1..]);
-            return Ok(split.map(|(command, start)| (command, 1 + start..plain.len())));
+        read_into(from, len + PACKET_OVERHEAD, buffer)?;
+        if let Some(contents) = inbound.decrypt(buffer)? {
+            return Ok(contents);
         }
     }
 }
@@ -246,17 +275,12 @@ fn read_into(from: &mut impl Read, len: usize, buffer: &mut Vec<u8>) -> io::Resu
 impl Writer {
     /// Appends a message to `out`.
     pub fn encode(&mut self, payload: &impl Payload, out: &mut Vec<u8>) {
-        match &mut self.mode {
+        match &mut self.0 {
             WriteMode::V1 { magic } => encode(payload, *magic, out),
-            WriteMode::V2 { cipher } => {
-                self.contents.clear();
-                encode_contents(payload, &mut self.contents);
-                let start = out.len();
-                out.resize(start + OutboundCipher::encryption_buffer_len(self.contents.len()), 0);
-                let packet = &mut out[start..];
-                cipher
-                    .encrypt(&self.contents, packet, PacketType::Genuine, None)
-                    .expect("the buffer has the size that the packet needs");
+            WriteMode::V2(outbound) => {
+                // Space for the tag, too, so that the contents need not move for it.
+                out.reserve(LENGTH_BYTES + PACKET_OVERHEAD + LONG_NAME_BYTES + payload.size());
+                outbound.encrypt(|out| encode_contents(payload, out), out);
             }
         }
     }
@@ -266,15 +290,13 @@ impl Writer {
     /// content is replaced, holds the rest.
     pub fn frame<'a>(&mut self, message: Raw<'a>, buffer: &'a mut Vec<u8>) -> (&'a [u8], &'a [u8]) {
         buffer.clear();
-        match &mut self.mode {
+        match &self.0 {
             WriteMode::V1 { magic } => {
                 buffer.extend_from_slice(&envelope(&message, *magic));
                 (buffer, message.1)
             }
-            WriteMode::V2 { .. } => {
+            WriteMode::V2(_) => {
                 self.encode(&message, buffer);
-                // The copy of a block would stay as long as the connection.
-                self.contents = Vec::new();
                 (buffer, &[])
             }
         }
@@ -282,9 +304,9 @@ impl Writer {
 
     /// Returns the transport of this connection.
     pub fn transport(&self) -> Transport {
-        match self.mode {
+        match self.0 {
             WriteMode::V1 { .. } => Transport::V1,
-            WriteMode::V2 { .. } => Transport::V2,
+            WriteMode::V2(_) => Transport::V2,
         }
     }
 }

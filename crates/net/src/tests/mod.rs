@@ -11,6 +11,7 @@ mod socks5;
 mod time_offsets;
 mod tip_watch;
 mod transport;
+mod v2_judged;
 
 use apus_chain::Tree;
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};

@@ -9,6 +9,7 @@ use apus_wire::message::{
 use crate::{Reader, Transport, TransportError, Writer, initiate, respond};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
+const OTHER_MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
 
 /// Reads a message.
 type ReadFn = Box<dyn FnMut(&mut Vec<u8>) -> Result<(Command, Vec<u8>), TransportError>>;
@@ -149,35 +150,6 @@ fn wrong_checksums_and_names_cost_the_message_alone() {
     assert_eq!(read_v1(&bytes).unwrap(), (Command::INV, vec![7]));
 }
 
-/// As in Core.
-#[test]
-fn unknown_names_of_v2_cost_the_message_alone() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let peer = thread::spawn(move || {
-        let mut to = theirs.try_clone().unwrap();
-        let role = bip324::Role::Responder;
-        let (_, mut cipher, _) =
-            bip324::io::handshake(MAGIC, role, None, None, &theirs, &mut to).unwrap();
-        // A number without a name, none at all, a name that is not printable, and one cut off.
-        for contents in [&[200, 1, 2][..], &[], &[&[0, 1][..], &[0; 11]].concat(), &[0, b'x']] {
-            let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(contents.len())];
-            let kind = bip324::PacketType::Genuine;
-            cipher.encrypt(contents, &mut packet, kind, None).unwrap();
-            to.write_all(&packet).unwrap();
-        }
-        let last = [18, 5, 0, 0, 0, 0, 0, 0, 0];
-        let mut packet = vec![0; bip324::OutboundCipher::encryption_buffer_len(last.len())];
-        cipher.encrypt(&last, &mut packet, bip324::PacketType::Genuine, None).unwrap();
-        to.write_all(&packet).unwrap();
-    });
-    let mut to = ours.try_clone().unwrap();
-    let (mut reader, _) = initiate(Transport::V2, MAGIC, ours, &mut to).unwrap();
-    let mut buffer = Vec::new();
-    let (command, range) = reader.read(&mut buffer).unwrap();
-    assert_eq!((command, &buffer[range]), (Command::PING, &5u64.to_le_bytes()[..]));
-    peer.join().unwrap();
-}
-
 /// Memory is used for bytes that arrive, not for the length that was announced.
 #[test]
 fn a_length_alone_costs_no_memory() {
@@ -193,29 +165,34 @@ fn a_length_alone_costs_no_memory() {
 /// Whatever a peer sends in place of a v2 handshake, it ends with an error.
 #[test]
 fn garbage_in_a_handshake_ends_it() {
-    for (name, bytes) in [
-        ("nothing", Vec::new()),
-        ("half a key", vec![1; 32]),
-        ("a key and no end of garbage", vec![1; 64 + 4095 + 16]),
-        ("much more", vec![2; 100_000]),
-        ("v1", {
-            let mut bytes = Vec::new();
-            encode(&Raw(Command::VERSION, &[0; 100]), MAGIC, &mut bytes);
-            bytes
-        }),
+    let mut v1 = Vec::new();
+    encode(&Raw(Command::VERSION, &[0; 100]), OTHER_MAGIC, &mut v1);
+    let end = "failed to fill whole buffer";
+    let terminator = "v2 transport: no terminator after 4095 bytes of garbage";
+    for (name, bytes, expected) in [
+        ("nothing", Vec::new(), end),
+        ("half a key", vec![1; 32], end),
+        ("a key alone", vec![1; 64], end),
+        ("garbage cut off", vec![1; 64 + 4095 + 15], end),
+        ("a key and no end of garbage", vec![1; 64 + 4095 + 16], terminator),
+        ("much more", vec![2; 100_000], terminator),
+        ("v1", v1, "v2 transport: the peer speaks v1, perhaps of another network"),
     ] {
-        let from = Cursor::new(bytes);
-        assert!(initiate(Transport::V2, MAGIC, from, &mut io::sink()).is_err(), "{name}");
+        let initiated = initiate(Transport::V2, MAGIC, &bytes[..], &mut io::sink());
+        assert_eq!(initiated.err().unwrap().to_string(), expected, "{name}");
+        let responded = respond(MAGIC, true, &bytes[..], &mut io::sink());
+        assert_eq!(responded.err().unwrap().to_string(), expected, "{name}");
     }
 }
 
 #[test]
 fn a_packet_that_was_changed_is_refused() {
-    for at in [0, 3, 10, 30] {
+    // The length, one that is too long, the header, the contents and the tag.
+    for (at, change) in [(0, 1), (2, 0xff), (3, 1), (3, 0x80), (10, 1), (50, 1)] {
         let mut sides = connect(Transport::V2, true).unwrap();
         let mut bytes = Vec::new();
         sides.theirs.1.encode(&Raw(Command::BLOCK, &[5; 40]), &mut bytes);
-        bytes[at] ^= 1;
+        bytes[at] ^= change;
         // Enough to read whatever the length has become, and then the end of the stream.
         bytes.extend_from_slice(&[0; 70_000]);
         let mut to_us = sides.to_us;
@@ -225,7 +202,10 @@ fn a_packet_that_was_changed_is_refused() {
                 let _ = to_us.write_all(&bytes);
                 let _ = to_us.shutdown(std::net::Shutdown::Both);
             });
-            assert!(reader.read(&mut Vec::new()).is_err(), "{at}");
+            let error = reader.read(&mut Vec::new()).unwrap_err();
+            let is_too_long = matches!(error, TransportError::Message(MessageError::TooLong(_)));
+            assert_eq!(is_too_long, at == 2, "{at}: {error}");
+            assert!(is_too_long || matches!(error, TransportError::V2(_)), "{at}: {error}");
         });
     }
 }

@@ -1,0 +1,13 @@
+//! The encrypted v2 transport (BIP324): the handshake, and the packets after it. Both are functions
+//! of bytes; `transport` reads and writes these.
+
+mod cipher;
+mod error;
+mod handshake;
+
+#[cfg(test)]
+mod tests;
+
+pub use cipher::{Inbound, LENGTH_BYTES, Outbound, PACKET_OVERHEAD};
+pub use error::V2Error;
+pub use handshake::{GARBAGE_BYTES_MAX, Handshake, KEY_BYTES, Role, TERMINATOR_BYTES};
