@@ -180,7 +180,7 @@ fn what_was_saved_before_a_kill_is_not_downloaded_again() {
     for way in WAYS {
         let place = world().place();
         let (ending, sent) = counting(chain(), (SENT, usize::MAX), Then::Ends);
-        // Blocks of spans that no worker reads yet wait in memory. How many, depends on the threads.
+        // Blocks of spans that no worker reads yet wait in memory.
         let waiting = if way == Method::InOrder { 2 } else { SENT * 3 / 4 };
         let (datadir, enough) = (place.datadir(), SENT - waiting);
         let told = format!("{}|{}|{}|{enough}", datadir.display(), way.name(), ending.address());
