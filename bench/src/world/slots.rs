@@ -49,6 +49,8 @@ impl Slots {
         };
         let runners: Vec<Runner> = self.peers.iter().map(runner).collect();
         let waiting_bytes = (!schedule.is_done()).then(|| schedule.waiting_bytes());
-        self.candidates.check(&runners, slots, waiting_bytes, now)
+        let in_slots = runners.iter().filter(|runner| runner.slot != Slot::Candidate);
+        let taken = in_slots.count();
+        self.candidates.check(&runners, (taken, slots), waiting_bytes, now)
     }
 }

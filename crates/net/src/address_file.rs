@@ -90,6 +90,7 @@ fn parse_known(place: &Place, fields: &[&str]) -> Option<(Place, Known)> {
         speed: speed.parse().ok()?,
         source,
         is_tried,
+        avoid_until: 0,
     };
     Some((*place, known))
 }

@@ -53,6 +53,8 @@ const WAITING_MAX: usize = 10;
 const OPENING_TIME: i64 = 60;
 /// Seconds from one attempt to the next.
 const RETRY_TIME: i64 = 10 * 60;
+/// The same while we may be offline.
+const RETRY_TIME_OFFLINE: i64 = 30;
 /// Seconds that the time when an address was seen may lie in the future.
 const FUTURE_MAX: i64 = 10 * 60;
 /// The most addresses that are looked at for one choice, as in Core.
@@ -91,6 +93,8 @@ pub(super) struct Known {
     /// The part of the network that the address came from.
     pub source: Group,
     pub is_tried: bool,
+    /// When it may be connected to again. It is not stored.
+    pub avoid_until: i64,
 }
 
 /// What an address must be like to be connected to.
@@ -107,13 +111,13 @@ impl Known {
     /// Returns whether the address is useless (Core's `IsTerrible`).
     pub fn is_terrible(&self, now: i64) -> bool {
         // An address that was just tried may still work.
-        if now - self.attempted <= OPENING_TIME {
+        if now.saturating_sub(self.attempted) <= OPENING_TIME {
             return false;
         }
         self.seen > now + FUTURE_MAX
-            || now - self.seen > HORIZON
+            || now.saturating_sub(self.seen) > HORIZON
             || (self.worked == 0 && self.failures >= FAILURES_NEW_MAX)
-            || (now - self.worked > FAILING_TIME && self.failures >= FAILURES_MAX)
+            || (now.saturating_sub(self.worked) > FAILING_TIME && self.failures >= FAILURES_MAX)
     }
 
     /// Returns the probability that the address is taken if it comes up (Core's `GetChance`).
@@ -173,6 +177,7 @@ impl Addresses {
                 speed: 0,
                 source,
                 is_tried: false,
+                avoid_until: 0,
             };
             self.insert_new(place, known, now);
         }
@@ -252,10 +257,18 @@ impl Addresses {
     pub fn attempted(&mut self, place: &Place, counts: bool, now: i64) {
         if let Some(known) = self.known.get_mut(place) {
             known.attempted = now;
+            known.avoid_until = now + if counts { RETRY_TIME } else { RETRY_TIME_OFFLINE };
             if counts && known.counted < self.last_worked {
                 known.counted = now;
-                known.failures += 1;
+                known.failures = known.failures.saturating_add(1);
             }
+        }
+    }
+
+    /// Avoids the peer at `place` for a while, since we dropped it.
+    pub fn avoid(&mut self, place: &Place, now: i64) {
+        if let Some(known) = self.known.get_mut(place) {
+            known.avoid_until = now + RETRY_TIME;
         }
     }
 
@@ -265,6 +278,7 @@ impl Addresses {
         self.last_worked = now;
         let Some(known) = self.known.get_mut(place) else { return };
         (known.worked, known.seen, known.attempted, known.failures) = (now, now, now, 0);
+        known.avoid_until = now + RETRY_TIME;
         known.services = services;
         if known.is_tried {
             return;
@@ -378,7 +392,7 @@ impl Addresses {
 impl Needs<'_> {
     fn are_met(&self, place: &Place, known: &Known) -> bool {
         known.services.has(self.services)
-            && self.now - known.attempted >= RETRY_TIME
+            && self.now >= known.avoid_until
             && (self.may_connect_to)(&place.0)
     }
 }

@@ -80,13 +80,13 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Returns what to do. `runners` are the peers that we chose, for so many `slots`;
-    /// `waiting_bytes` of blocks wait to be validated, `None` if nothing is downloaded. It must be
-    /// called about every second.
+    /// Returns what to do. `runners` are the peers that we chose, for so many `slots`, of which
+    /// `taken` are connected or being connected; `waiting_bytes` of blocks wait to be validated,
+    /// `None` if nothing is downloaded. It must be called about every second.
     pub fn check(
         &mut self,
         runners: &[Runner],
-        slots: usize,
+        (taken, slots): (usize, usize),
         waiting_bytes: Option<u64>,
         now: Duration,
     ) -> Trial {
@@ -96,8 +96,7 @@ impl Candidates {
             Some(bytes) if bytes <= WAITING_BYTES_MAX => self.limited_for + passed,
             Some(_) => self.limited_for.saturating_sub(passed),
         };
-        let in_slots = runners.iter().filter(|runner| runner.slot != Slot::Candidate);
-        let is_full = in_slots.count() >= slots;
+        let is_full = taken >= slots;
         let candidate = runners.iter().find(|runner| runner.slot == Slot::Candidate);
         if let Some(candidate) = candidate
             && self.last != Some(candidate.id)

@@ -43,6 +43,9 @@ const ALLOWANCE_MAX: u64 = 64 << 20;
 const EARLIER_BY: Duration = Duration::from_secs(1);
 /// Blocks of a lane that are looked at, to see whether they are late.
 const LOOKED_AT: usize = 64;
+/// The most blocks of a lane ahead of what is taken that may be requested: a peer may have none of
+/// them, which must not take long to find out.
+const AHEAD_BLOCKS_MAX: u64 = 16_384;
 /// The time without a byte after which a peer is silent, and what is added for a round trip, so
 /// that outages of a slow line are no silence.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -294,7 +297,8 @@ impl Schedule {
     ) -> Option<Place> {
         let before = self.blocks_before(finish, now);
         let has_room = self.wanted.expected_bytes() <= self.limits.bytes_max;
-        let ahead = (self.limits.bytes_max / self.wanted.average_bytes()) as usize;
+        let ahead = self.limits.bytes_max / self.wanted.average_bytes();
+        let ahead = ahead.min(AHEAD_BLOCKS_MAX) as usize;
         let peer = &self.peers[&id];
         self.wanted.choose((before, ahead), has_room, |block| peer.can_send(tree, block))
     }
@@ -396,7 +400,8 @@ impl Schedule {
     /// Returns the peers that exceed Core's time limit for one block: a block interval, and half of
     /// one for each other peer that sends blocks.
     fn timeouts(&self, now: Duration) -> Vec<(PeerId, Fault)> {
-        let busy = || self.peers.iter().filter(|(_, peer)| peer.is_busy());
+        // A block that another peer has sent meanwhile is still expected from this one.
+        let busy = || self.peers.iter().filter(|(_, peer)| peer.owes());
         let others = busy().count().saturating_sub(1) as u32;
         let limit = self.limits.block_interval + self.limits.block_interval / 2 * others;
         let late = busy().filter(|(_, peer)| now > peer.busy_since + limit);
@@ -407,8 +412,8 @@ impl Schedule {
     fn silent(&self, now: Duration) -> Vec<(PeerId, Fault)> {
         let owing = || self.peers.iter().filter(|(_, peer)| peer.owes());
         let since = |peer: &Peer| now.saturating_sub(peer.line.progress());
-        // There is nobody to compare a lone peer with.
-        if owing().count() < 2 {
+        // A lone peer stays: there is no other to ask.
+        if self.peers.len() < 2 {
             return Vec::new();
         }
         let are_all = owing().all(|(_, peer)| since(peer) > SILENCE);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
 use apus_net::{
-    Action, ConnectionType, HeaderChain, Ourselves, PeerId, PeerManager, PeerOptions, TimeOffsets,
-    Transport, TransportError,
+    Action, ConnectionType, Fault, HeaderChain, Ourselves, PeerError, PeerId, PeerManager,
+    PeerOptions, TimeOffsets, Transport, TransportError,
 };
 use apus_node::block_peers::Wanted;
 use apus_node::clock::unix_time;
@@ -22,7 +22,7 @@ use apus_wire::message::{Command, Services};
 use crossbeam_channel::{Receiver, select};
 
 use super::advice::Advice;
-use super::dialer::{Dialer, FailedManual};
+use super::dialer::{Closing, Dialer, FailedManual};
 use super::early::MEMORY_BYTES_MAX;
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
@@ -214,8 +214,7 @@ impl Connections {
         }
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);
-        let ready = self.manager.ready();
-        self.dialer.dial_more(now, ready, unix_time);
+        self.dialer.dial_more(now, unix_time);
         if now >= self.looked + LOOK_EVERY {
             self.looked = now;
             self.look(chain.tree(), observer);
@@ -235,7 +234,7 @@ impl Connections {
         let (actions, leaving) = self.upkeep.stay_at_tip(manager, dialer, (tree, tip), now);
         self.carry_out(actions, observer);
         for (id, why) in leaving {
-            self.close(id, true, why.to_string(), observer);
+            self.close(id, Closing::Dropped, why.to_string(), observer);
         }
     }
 
@@ -289,7 +288,7 @@ impl Connections {
                     && let Some(id) = self.served.to_evict(|id| self.manager.min_ping(id))
                 {
                     let why = "it makes room for another peer";
-                    self.close(id, false, why.to_string(), observer);
+                    self.close(id, Closing::Lost, why.to_string(), observer);
                 }
                 self.dialer.accept(stream);
             }
@@ -318,7 +317,7 @@ impl Connections {
                 } else if let Some(link) = self.links.get(&from)
                     && !self.served.answer((from, link), command, (bytes, payload), answered)
                 {
-                    self.close(from, true, NOT_READ.to_string(), observer);
+                    self.close(from, Closing::Dropped, NOT_READ.to_string(), observer);
                 }
                 self.carry_out(actions, observer);
             }
@@ -373,17 +372,26 @@ impl Connections {
             match action {
                 Action::Send(id, message) => {
                     if self.links.get(&id).is_some_and(|link| !link.send(message)) {
-                        self.close(id, true, NOT_READ.to_string(), observer);
+                        self.close(id, Closing::Dropped, NOT_READ.to_string(), observer);
                     }
                 }
                 Action::Disconnect(id, error) => {
-                    self.close(id, true, error.to_string(), observer);
+                    let closing = match error {
+                        PeerError::Download(Fault::Silent(_)) => Closing::Silent,
+                        _ => Closing::Dropped,
+                    };
+                    self.close(id, closing, error.to_string(), observer);
                 }
                 Action::Ready(id) => self.greet(id, observer),
                 Action::Addresses(id, list) => {
                     self.dialer.heard(id, &list, unix_time());
                     if self.dialer.is_seed(id) && list.len() > 1 {
-                        self.close(id, false, "it has sent addresses".to_string(), observer);
+                        self.close(
+                            id,
+                            Closing::Lost,
+                            "it has sent addresses".to_string(),
+                            observer,
+                        );
                     }
                 }
                 Action::Block(..) => {}
@@ -398,7 +406,7 @@ impl Connections {
         let services = them.services.with(of_transport);
         self.dialer.worked(id, services, self.started.elapsed(), unix_time());
         if self.dialer.is_feeler(id) {
-            self.close(id, false, "its address works".to_string(), observer);
+            self.close(id, Closing::Lost, "its address works".to_string(), observer);
             return;
         }
         self.reports.greet(id, them);
@@ -422,15 +430,15 @@ impl Connections {
     fn lose(&mut self, id: PeerId, error: &TransportError, observer: &dyn Observer) {
         match error {
             TransportError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                self.close(id, false, "it closed the connection".to_string(), observer);
+                self.close(id, Closing::Lost, "it closed the connection".to_string(), observer);
             }
-            TransportError::Io(_) => self.close(id, false, error.to_string(), observer),
-            _ => self.close(id, true, error.to_string(), observer),
+            TransportError::Io(_) => self.close(id, Closing::Lost, error.to_string(), observer),
+            _ => self.close(id, Closing::Dropped, error.to_string(), observer),
         }
     }
 
     /// Closes a connection, and tells the user once.
-    fn close(&mut self, id: PeerId, was_dropped: bool, why: String, observer: &dyn Observer) {
+    fn close(&mut self, id: PeerId, closing: Closing, why: String, observer: &dyn Observer) {
         let speed = self.manager.schedule().speed(id);
         self.reports.note_speed(id, speed);
         self.manager.closed(id);
@@ -440,14 +448,14 @@ impl Connections {
         self.other_bytes.remove(&id);
         self.served.remove(id);
         let name = self.dialer.name_of(id);
-        let what = if was_dropped { "Dropped" } else { "Lost" };
+        let what = if closing == Closing::Lost { "Lost" } else { "Dropped" };
         match self.dialer.is_feeler(id) {
             true => tracing::debug!(target: "net", peer = name, why, "the end of a feeler"),
             false => observer.note(&format!("{what} peer {name}: {why}")),
         }
         self.reports.end(id, why);
         let now = self.now();
-        self.dialer.closed(id, was_dropped, speed, now);
+        self.dialer.closed(id, closing, speed, now);
         self.count_peers();
         if self.links.is_empty() {
             self.alone_since = Some(now);
@@ -469,7 +477,7 @@ impl Connections {
         self.look_for_missing(tree, observer);
         let leaving = self.upkeep.look_for_faster(&mut self.manager, &mut self.dialer, now);
         if let Some((id, why)) = leaving {
-            self.close(id, true, why.to_string(), observer);
+            self.close(id, Closing::Dropped, why.to_string(), observer);
         }
         if now > self.saved + SAVE_EVERY {
             self.saved = now;

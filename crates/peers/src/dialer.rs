@@ -64,6 +64,17 @@ pub(super) const NEEDED: Services = Services::NETWORK.with(Services::WITNESS);
 /// The file with addresses of peers, next to Core's `peers.dat`.
 pub const FILE: &str = "apus-peers.txt";
 
+/// How a connection was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Closing {
+    /// The peer has closed it, or the line broke.
+    Lost,
+    /// We have closed it since nothing came: our own line may have been down.
+    Silent,
+    /// We have closed it for another reason.
+    Dropped,
+}
+
 /// A connection that the user asked for, and that could not be opened.
 pub(super) struct FailedManual {
     /// The host and port of the peer.
@@ -186,8 +197,8 @@ impl Dialer {
         self.dialing > 0
     }
 
-    /// Opens the connections that are due. `ready` peers have completed the handshake.
-    pub fn dial_more(&mut self, now: Duration, ready: usize, unix_time: i64) {
+    /// Opens the connections that are due.
+    pub fn dial_more(&mut self, now: Duration, unix_time: i64) {
         for at in 0..self.manual.len() {
             let manual = &mut self.manual[at];
             if !manual.is_tried && now >= manual.next {
@@ -199,7 +210,7 @@ impl Dialer {
         if !self.options.connect.is_empty() {
             return;
         }
-        self.ask_seeds(now, ready);
+        self.ask_seeds(now);
         self.use_fixed_seeds(now, unix_time);
         if now < self.next_search {
             return;
@@ -362,9 +373,10 @@ impl Dialer {
         PeerId(self.next_id)
     }
 
-    /// Asks DNS seeds and the nodes of `--seednode` for addresses, if there are too few peers.
-    fn ask_seeds(&mut self, now: Duration, ready: usize) {
-        let has_few = ready < DNS_PEERS && (self.book.is_empty() || now > DNS_DELAY);
+    /// Asks DNS seeds and the nodes of `--seednode` for addresses, if there are too few peers that
+    /// we chose.
+    fn ask_seeds(&mut self, now: Duration) {
+        let has_few = self.roles.ready() < DNS_PEERS && (self.book.is_empty() || now > DNS_DELAY);
         let is_time = self.names_asked.is_none_or(|asked| now > asked + DNS_EVERY);
         if !has_few || !is_time {
             return;
@@ -432,6 +444,11 @@ impl Dialer {
                 manual.wait = (wait * 2).min(RETRY_MAX);
                 Some(FailedManual { name: manual.target.to_string(), is_first, wait })
             }
+            Some(Role::Automatic(_)) => {
+                // While we are offline each attempt fails at once.
+                self.next_search = self.next_search.max(now + SEARCH_EVERY);
+                None
+            }
             _ => None,
         }
     }
@@ -449,12 +466,16 @@ impl Dialer {
         }
     }
 
-    /// Records that a connection was closed, by us if `was_dropped`.
-    pub fn closed(&mut self, id: PeerId, was_dropped: bool, speed: Option<u64>, now: Duration) {
+    /// Records that a connection was closed.
+    pub fn closed(&mut self, id: PeerId, closing: Closing, speed: Option<u64>, now: Duration) {
         match self.roles.0.remove(&id) {
             Some(Role::Manual(at, _)) => {
                 let manual = &mut self.manual[at];
-                let wait = if was_dropped { RETRY_DROPPED } else { manual.wait };
+                let wait = match closing {
+                    Closing::Lost => manual.wait,
+                    Closing::Silent => RETRY_MAX,
+                    Closing::Dropped => RETRY_DROPPED,
+                };
                 (manual.is_tried, manual.next) = (false, now + wait);
                 manual.wait = (manual.wait * 2).min(RETRY_MAX);
             }
@@ -462,8 +483,8 @@ impl Dialer {
                 if let Some(speed) = speed {
                     self.book.speed(&place, speed);
                 }
-                if was_dropped {
-                    self.book.attempted(&place, false, unix_time());
+                if closing != Closing::Lost {
+                    self.book.avoid(&place, unix_time());
                 }
             }
             _ => {}

@@ -13,6 +13,10 @@ use apus_node::sources::BlockBytes;
 /// The most bytes of these blocks that are kept in memory.
 pub(super) const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
+/// The most bytes that are written to one file: holes are not freed on each file system, and not by
+/// the byte.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// Blocks that have arrived.
 pub(super) struct EarlyBlocks {
     blocks: HashMap<BlockId, (PeerId, Held)>,
@@ -41,6 +45,11 @@ impl EarlyBlocks {
     pub fn clear(&mut self) {
         self.blocks.clear();
         self.memory = 0;
+        self.begin_file();
+    }
+
+    /// Begins another file. The one before is gone once its blocks are taken.
+    fn begin_file(&mut self) {
         self.file = Arc::new(SpillFile::unlinked(&self.path, ".tmp"));
     }
 
@@ -50,8 +59,11 @@ impl EarlyBlocks {
     }
 
     /// Returns the file to write a block of `len` bytes to; `None` if memory has room for it.
-    pub fn file_for(&self, len: usize) -> Option<Arc<SpillFile>> {
+    pub fn file_for(&mut self, len: usize) -> Option<Arc<SpillFile>> {
         let is_full = self.memory + len as u64 > self.memory_max;
+        if is_full && self.file.bytes_written() >= FILE_BYTES_MAX {
+            self.begin_file();
+        }
         (is_full && !self.has_failed).then(|| Arc::clone(&self.file))
     }
 

@@ -174,7 +174,7 @@ impl Feed {
     pub(super) fn arrive(&self, id: BlockId, from: PeerId, bytes: BlockBytes) {
         // The lock is free while the file is written.
         let file = {
-            let state = self.state();
+            let mut state = self.state();
             let is_awaited = state.awaited.contains(&id);
             state.blocks.file_for(bytes.len()).filter(|_| !is_awaited)
         };

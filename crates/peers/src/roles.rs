@@ -106,14 +106,19 @@ impl Roles {
         self.0.values().filter(is_extra).count() + self.in_slots().saturating_sub(slots)
     }
 
+    /// Returns the number of peers that we chose and whose handshake is complete.
+    pub fn ready(&self) -> usize {
+        self.automatic().filter(|(_, automatic)| automatic.since.is_some()).count()
+    }
+
     /// Returns the number of connections that peers opened.
     pub fn inbound(&self) -> usize {
         self.0.values().filter(|role| matches!(role, Role::Inbound(_))).count()
     }
 
-    /// Returns whether we have chosen this peer, and for longer than a moment.
+    /// Returns whether we have chosen this peer, and its handshake is complete.
     pub fn has(&self, place: &Place) -> bool {
-        self.automatic().any(|(_, automatic)| automatic.place == *place)
+        self.automatic().any(|(_, it)| it.place == *place && it.since.is_some())
     }
 
     /// Returns the parts of the network that another peer must not be in. As in Core, connections
@@ -130,8 +135,7 @@ impl Roles {
     /// Returns whether two peers that we chose are connected, which are in different parts of the
     /// network: then we are surely not offline (Core's condition for counting failures).
     pub fn are_online(&self) -> bool {
-        let ready = self.automatic().filter(|(_, automatic)| automatic.since.is_some());
-        ready.take(2).count() == 2
+        self.ready() >= 2
     }
 
     /// Returns the peers that we chose and whose handshake is complete. `speed` is that of a peer.

@@ -201,7 +201,7 @@ fn dial(options: &PeerOptions, routes: Routes, now: Duration, book: &[(Host, Ser
     std::fs::write(&file, known.to_text(&[])).unwrap();
     let file: (&Disk, PathBuf) = (&Disk::new(), file);
     let mut dialer = Dialer::new(how, &network, options, file, NOW).unwrap();
-    dialer.dial_more(now, 0, NOW);
+    dialer.dial_more(now, NOW);
     drop(dialer);
     heard.into_iter().for_each(drop);
 }

@@ -32,7 +32,8 @@ impl Upkeep {
         let schedule = manager.schedule();
         let waiting_bytes = (!schedule.is_done()).then(|| schedule.waiting_bytes());
         let runners = dialer.roles().runners(|id| schedule.speed(id));
-        match self.candidates.check(&runners, dialer.slots(), waiting_bytes, now) {
+        let slots = (dialer.roles().in_slots(), dialer.slots());
+        match self.candidates.check(&runners, slots, waiting_bytes, now) {
             Trial::Wait => None,
             Trial::Connect => {
                 dialer.dial_candidate(unix_time());

@@ -49,7 +49,9 @@ impl Download {
             let known = |runner: &Runner| runner.speed.filter(|_| now > runner.since + SECOND * 5);
             let runners: Vec<Runner> =
                 self.runners.values().map(|it| Runner { speed: known(it), ..*it }).collect();
-            let trial = self.candidates.check(&runners, SLOTS, waiting_bytes, now);
+            let in_slots = runners.iter().filter(|runner| runner.slot != Slot::Candidate);
+            let slots = (in_slots.count(), SLOTS);
+            let trial = self.candidates.check(&runners, slots, waiting_bytes, now);
             match trial {
                 Trial::Wait => continue,
                 Trial::Connect => {
@@ -153,7 +155,7 @@ fn another_is_tried_soon_if_no_connection_is_made() {
         |id| Runner { id: PeerId(id), slot: Slot::Any, since: Duration::ZERO, speed: Some(1000) };
     let runners: Vec<Runner> = (0..SLOTS as u64).map(runner).collect();
     let mut candidates = Candidates::default();
-    let mut check = |second| candidates.check(&runners, SLOTS, Some(0), SECOND * second);
+    let mut check = |second| candidates.check(&runners, (SLOTS, SLOTS), Some(0), SECOND * second);
     let due: Vec<u32> = (1..=220).filter(|second| check(*second) == Trial::Connect).collect();
     assert_eq!(due, [180, 195, 210]);
 }

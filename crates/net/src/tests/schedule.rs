@@ -366,6 +366,29 @@ fn a_peer_that_sends_nothing_is_dropped_if_others_send() {
 }
 
 #[test]
+fn a_peer_that_alone_owes_a_block_is_dropped_if_there_are_others() {
+    let (tree, block, mut schedule) = one_block(2);
+    let asked = schedule.requests(&tree, Duration::ZERO);
+    let [(silent, _)] = asked[..] else { panic!("{asked:?}") };
+    let others = (0..2).map(PeerId).filter(|id| *id != silent);
+    others.for_each(|other| schedule.refused(other, block));
+    assert!(schedule.tick(Duration::from_secs(60)).is_empty());
+    let faults = schedule.tick(Duration::from_secs(120));
+    assert!(matches!(faults[..], [(id, Fault::Silent(_))] if id == silent), "{faults:?}");
+}
+
+#[test]
+fn a_lone_peer_that_never_sends_a_block_is_dropped_in_the_end() {
+    let (tree, block, mut schedule) = one_block(1);
+    assert_eq!(schedule.requests(&tree, Duration::ZERO).len(), 1);
+    // The block is wanted again: it is expected from no peer, and may still come.
+    schedule.want(Arc::new([block]), once(0..1));
+    assert!(schedule.tick(Duration::from_secs(600)).is_empty());
+    let faults = schedule.tick(Duration::from_secs(601));
+    assert!(matches!(faults[..], [(_, Fault::BlockTimeout)]), "{faults:?}");
+}
+
+#[test]
 fn inbound_peers_are_asked_for_what_no_other_has() {
     let (tree, block, mut schedule) = one_block(1);
     let inbound = PeerId(9);

@@ -198,6 +198,7 @@ fn a_connected_peer_needs_no_test() {
         }
     };
     dialer.roles.0.insert(id(1), Role::automatic(old, Slot::Any));
+    dialer.worked(id(1), NEEDED, Duration::ZERO, NOW - 1);
     let before = dialer.book.to_text(&[]);
     let line = |text: &str| {
         let (host, port) = (old.0.ip().unwrap(), old.1);
