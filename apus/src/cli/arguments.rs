@@ -180,8 +180,8 @@ enum OptionalValue {
 fn values_of(name: &str) -> Option<OptionalValue> {
     match name {
         "debug" => Some(OptionalValue::Category),
-        "testnet" | "testnet4" | "signet" | "regtest" | "dnsseed" | "fixedseeds" | "listen"
-        | "witness" | "v2transport" => Some(OptionalValue::Flag),
+        "testnet" | "testnet4" | "signet" | "regtest" | "dnsseed" | "fixedseeds" | "lan"
+        | "listen" | "witness" | "v2transport" => Some(OptionalValue::Flag),
         _ => None,
     }
 }

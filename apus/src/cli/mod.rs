@@ -22,6 +22,7 @@ mod settings;
 mod log_args;
 mod directory;
 mod connect_args;
+mod lan;
 mod upload_target;
 mod peers;
 mod prune;

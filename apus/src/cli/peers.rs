@@ -7,6 +7,7 @@ use apus_net::{MaxDownload, NetKind, PeerOptions, Target};
 use clap::{Args, ValueEnum};
 
 use super::conf::{Config, Found};
+use super::lan::looks_for_nodes;
 use super::settings::Settings;
 use super::upload_target::maxuploadtarget;
 
@@ -61,6 +62,16 @@ pub struct PeerArgs {
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     fixedseeds: Option<u8>,
+    /// Look for nodes on the local network, for two seconds at the start, and use them in addition
+    /// to other peers; 0: do not look [default: 1; 0 with --connect, --proxy, --onion or
+    /// --onlynet].
+    ///
+    /// A question for services of the type _bitcoin._tcp is sent by multicast DNS to the interfaces
+    /// that have a private address; at most four nodes that answer, at private addresses, are
+    /// connected to.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1")]
+    lan: Option<u8>,
     /// Maximum number of connections; Apus itself opens at most 10 of them [default: 125].
     #[arg(long, value_name = "N", hide_short_help = true)]
     maxconnections: Option<usize>,
@@ -198,6 +209,7 @@ impl PeerArgs {
             peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
         }
         peers.onlynet = self.onlynet(config)?;
+        peers.lan = looks_for_nodes(self.lan, &peers)?;
         self.check_networks(&peers, config)?;
         if !self.maxdownload.is_empty() {
             let limits = MaxDownload::parse(self.maxdownload.iter().map(String::as_str));
@@ -229,6 +241,7 @@ impl PeerArgs {
             ("seednode", !self.seednode.is_empty()),
             ("dnsseed", is_on(self.dnsseed)),
             ("fixedseeds", is_on(self.fixedseeds)),
+            ("lan", is_on(self.lan)),
             ("maxconnections", self.maxconnections.is_some()),
             ("onlynet", !self.onlynet.is_empty()),
             ("listen", is_on(self.listen)),
@@ -456,7 +469,7 @@ mod tests {
                     maxconnections=7\nv2transport=0\nlisten=1\n";
         let found = peers(conf, &["--maxdownload=2.5"]).unwrap().unwrap();
         assert_eq!(found.proxy.map(|proxy| proxy.to_string()), Some("127.0.0.1:9050".into()));
-        assert_eq!(found.onlynet, [NetKind::Onion]);
+        assert_eq!((found.lan, found.onlynet), (false, vec![NetKind::Onion]));
         assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 1));
         assert_eq!((found.dnsseed, found.v2transport, found.listen), (false, false, false));
         assert_eq!(found.maxdownload, MaxDownload::parse(["2.5"]).ok());
@@ -490,6 +503,7 @@ mod tests {
             "--onion=127.0.0.1",
             "--maxdownload=1",
             "--dnsseed",
+            "--lan",
             "--maxconnections=3",
             "--onlynet=ipv4",
             "--listen",
@@ -502,11 +516,12 @@ mod tests {
                 let what = peers("", &[none, option]).unwrap_err();
                 assert!(what.contains(name) && what.contains(words), "{what}");
             }
-            assert!(peers("", &["--from=a", "--connect=1.2.3.4", option]).is_ok(), "{option}");
+            let named = if name == "--lan" { "--addnode=1.2.3.4" } else { "--connect=1.2.3.4" };
+            assert!(peers("", &["--from=a", named, option]).is_ok(), "{option}");
         }
         assert!(peers("", &["--connect=0", "--addnode=1.2.3.4"]).is_err());
         assert!(peers("", &["--connect=0", "--seednode=1.2.3.4"]).is_err());
-        let off = ["-connect=0", "-listen=0", "-dnsseed=0", "-onion=0", "-proxy=0"];
+        let off = ["-connect=0", "-listen=0", "-dnsseed=0", "-onion=0", "-proxy=0", "-lan=0"];
         assert_eq!(peers("", &off), Ok(None));
         assert_eq!(peers("", &["--from=a", "--v2transport=0", "--listen=0"]), Ok(None));
         for (conf, words) in

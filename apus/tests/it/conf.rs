@@ -117,7 +117,7 @@ fn directory_and_network_come_from_bitcoin_conf() {
     assert!(stderr(&info).contains(&format!("Data directory {root}/datadir (regtest), blocks in")));
     assert!(stdout(&info).contains("\"height\": 206"));
     // With --json a program reads the object, and the line would be noise.
-    let json = home.run(&["sync", "--json"]);
+    let json = home.run(&["sync", "--json", "--lan=0"]);
     assert_done(&json);
     assert_eq!(stderr(&json), "");
     // A directory from the command line has its own bitcoin.conf, and the default one does not

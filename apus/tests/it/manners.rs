@@ -117,7 +117,7 @@ fn closed_descriptors_are_not_taken_for_data_files() {
 fn a_directory_that_is_not_there_is_not_made_unasked() {
     let place = Place::new(Chain::Regtest);
     let run = |datadir: &Path| {
-        program().args(["sync", "--regtest", "--datadir"]).arg(datadir).output().unwrap()
+        program().args(["sync", "--regtest", "--lan=0", "--datadir"]).arg(datadir).output().unwrap()
     };
     assert_ends(&run(&place.datadir()), 1, &["no blocks", "--from"]);
     assert!(!place.datadir().exists());

@@ -29,6 +29,8 @@ pub struct PeerOptions {
     pub dnsseed: bool,
     /// Use fixed addresses if neither the address book nor DNS seeds have any.
     pub fixedseeds: bool,
+    /// Look for nodes on the local network at the start; not an option of Core.
+    pub lan: bool,
     /// The SOCKS5 proxy for connections, except those to onion services.
     pub proxy: Option<Target>,
     /// The SOCKS5 proxy for connections to onion services; `None` for no such connections.
@@ -61,7 +63,8 @@ pub struct PeerOptions {
 }
 
 impl PeerOptions {
-    /// Returns Core's defaults, except that connections from others are refused.
+    /// Returns Core's defaults, except that connections from others are refused. The local network
+    /// is left alone.
     pub fn new(port: u16) -> Self {
         Self {
             connect: Vec::new(),
@@ -69,6 +72,7 @@ impl PeerOptions {
             seednode: Vec::new(),
             dnsseed: true,
             fixedseeds: true,
+            lan: false,
             proxy: None,
             onion: None,
             maxconnections: MAXCONNECTIONS,

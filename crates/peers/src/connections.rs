@@ -214,6 +214,9 @@ impl Connections {
         }
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);
+        for node in self.dialer.take_found() {
+            observer.note(&node.words());
+        }
         self.dialer.dial_more(now, unix_time);
         if now >= self.looked + LOOK_EVERY {
             self.looked = now;

@@ -1,5 +1,5 @@
-//! Chooses the peers to connect to: those that the user names, and those of the address book, which
-//! DNS seeds and other peers fill.
+//! Chooses the peers to connect to: those that the user names, those on the local network, and
+//! those of the address book, which DNS seeds and other peers fill.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ use apus_node::threads;
 use apus_wire::Network;
 use apus_wire::message::{Host, NetAddress, Services};
 
+use super::lan::{LanNode, LanSearch};
 use super::link::{self, Dialing, Event};
 use super::random::random;
 use super::roles::{Automatic, Role, Roles};
@@ -38,12 +39,12 @@ const FIXED_SEEDS_AGE: i64 = 7 * 24 * 60 * 60;
 const SEARCH_EVERY: Duration = Duration::from_millis(500);
 /// We open no further connections by ourselves while this many are being opened.
 const DIALING_MAX: usize = 8;
-/// The time after which a connection that the user asked for is tried again, if it cannot be
-/// opened; it doubles each time.
+/// The time after which a connection that the user asked for, or to a node on the local network, is
+/// tried again, if it cannot be opened; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// The longest time after which a connection that the user asked for is tried again.
+/// The longest time after which such a connection is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// The time after which a peer that the user asked for is tried again after we dropped it.
+/// The time after which such a peer is tried again after we dropped it.
 const RETRY_DROPPED: Duration = Duration::from_secs(10 * 60);
 /// Time after which DNS seeds are asked, if the address book is not empty (Core's
 /// `DNSSEEDS_DELAY_FEW_PEERS`).
@@ -75,9 +76,10 @@ pub(super) enum Closing {
     Dropped,
 }
 
-/// A connection that the user asked for, and that could not be opened.
+/// A connection that the user asked for, or to a node on the local network, that could not be
+/// opened.
 pub(super) struct FailedManual {
-    /// The host and port of the peer.
+    /// The host and port of the peer, and where it was found.
     pub name: String,
     /// Whether no attempt has failed and no connection has closed since the last handshake.
     pub is_first: bool,
@@ -93,7 +95,10 @@ pub(super) struct Dialer {
     book: Addresses,
     disk: Disk,
     file: PathBuf,
+    /// The peers that are tried again and again.
     manual: Vec<Manual>,
+    /// The search for nodes on the local network, if there is one.
+    pub lan: Option<LanSearch>,
     /// Peers that are asked for addresses alone.
     seeds: Vec<Target>,
     roles: Roles,
@@ -111,12 +116,18 @@ pub(super) struct Dialer {
     next_id: u64,
 }
 
-/// A peer that the user asked for.
+/// A peer that the user asked for, or that was found on the local network.
 struct Manual {
     target: Target,
     is_tried: bool,
     next: Duration,
     wait: Duration,
+}
+
+impl From<Target> for Manual {
+    fn from(target: Target) -> Self {
+        Self { target, is_tried: false, next: Duration::ZERO, wait: RETRY_FIRST }
+    }
 }
 
 impl Dialer {
@@ -134,19 +145,15 @@ impl Dialer {
         let text = disk.read(&file)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let (book, anchors) = Addresses::read(&text, HashKey::random(), unix_time);
-        let manual = |target: &Target| Manual {
-            target: target.clone(),
-            is_tried: false,
-            next: Duration::ZERO,
-            wait: RETRY_FIRST,
-        };
+        let named = options.connect.iter().chain(&options.addnode);
         let dialer = Self {
             how,
             network: network.clone(),
             book,
             disk: disk.clone(),
             file,
-            manual: options.connect.iter().chain(&options.addnode).map(manual).collect(),
+            manual: named.cloned().map(Manual::from).collect(),
+            lan: None,
             seeds: options.seednode.iter().filter(|t| options.reaches_host(t)).cloned().collect(),
             roles: Roles::default(),
             dialing: 0,
@@ -192,6 +199,21 @@ impl Dialer {
         &self.roles
     }
 
+    /// Adds the nodes that were found on the local network since the last call, except those that
+    /// the user has named, and returns them.
+    pub fn take_found(&mut self) -> Vec<LanNode> {
+        let mut found = self.lan.as_ref().map(LanSearch::take).unwrap_or_default();
+        found.retain(|node| {
+            let target = node.target();
+            let is_new = self.manual.iter().all(|manual| manual.target != target);
+            if is_new {
+                self.manual.push(Manual::from(target));
+            }
+            is_new
+        });
+        found
+    }
+
     /// Returns whether a connection is being opened.
     pub fn is_dialing(&self) -> bool {
         self.dialing > 0
@@ -204,7 +226,9 @@ impl Dialer {
             if !manual.is_tried && now >= manual.next {
                 manual.is_tried = true;
                 let target = manual.target.clone();
-                self.dial(Role::Manual(at, target.clone()), target, true);
+                let is_named = at < self.options.connect.len() + self.options.addnode.len();
+                let role = if is_named { Role::Manual } else { Role::Local };
+                self.dial(role(at, target.clone()), target, true);
             }
         }
         if !self.options.connect.is_empty() {
@@ -360,7 +384,7 @@ impl Dialer {
         tracing::debug!(target: "net", %target, id = id.0, "connecting");
         // The user may name a peer of any network.
         let nets = match role {
-            Role::Manual(..) => Vec::new(),
+            Role::Manual(..) | Role::Local(..) => Vec::new(),
             _ => self.options.onlynet.clone(),
         };
         self.roles.0.insert(id, role);
@@ -433,16 +457,21 @@ impl Dialer {
         }
     }
 
-    /// Records that a connection could not be opened. Returns it if the user asked for it.
+    /// Records that a connection could not be opened. Returns it if it will be tried again.
     pub fn failed(&mut self, id: PeerId, now: Duration) -> Option<FailedManual> {
         self.opened(id);
-        match self.roles.0.remove(&id) {
-            Some(Role::Manual(at, _)) => {
+        let role = self.roles.0.remove(&id);
+        match role {
+            Some(Role::Manual(at, _) | Role::Local(at, _)) => {
                 let manual = &mut self.manual[at];
                 let (is_first, wait) = (manual.wait == RETRY_FIRST, manual.wait);
                 (manual.is_tried, manual.next) = (false, now + wait);
                 manual.wait = (wait * 2).min(RETRY_MAX);
-                Some(FailedManual { name: manual.target.to_string(), is_first, wait })
+                let place = match role {
+                    Some(Role::Local(..)) => ", found on the local network",
+                    _ => "",
+                };
+                Some(FailedManual { name: format!("{}{place}", manual.target), is_first, wait })
             }
             Some(Role::Automatic(_)) => {
                 // While we are offline each attempt fails at once.
@@ -461,7 +490,9 @@ impl Dialer {
                 self.book.worked(place, services, unix_time);
             }
             Some(Role::Feeler(place)) => self.book.worked(place, services, unix_time),
-            Some(Role::Manual(at, _)) => self.manual[*at].wait = RETRY_FIRST,
+            Some(Role::Manual(at, _) | Role::Local(at, _)) => {
+                self.manual[*at].wait = RETRY_FIRST;
+            }
             _ => {}
         }
     }
@@ -469,7 +500,7 @@ impl Dialer {
     /// Records that a connection was closed.
     pub fn closed(&mut self, id: PeerId, closing: Closing, speed: Option<u64>, now: Duration) {
         match self.roles.0.remove(&id) {
-            Some(Role::Manual(at, _)) => {
+            Some(Role::Manual(at, _) | Role::Local(at, _)) => {
                 let manual = &mut self.manual[at];
                 let wait = match closing {
                     Closing::Lost => manual.wait,

@@ -17,6 +17,7 @@
 //! | `connections` | the thread that talks to all peers, as `net::PeerManager` decides |
 //! | `dialer`, `roles` | chooses the peers to connect to, and keeps the address book |
 //! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
+//! | `lan` | finds nodes on the local network |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
 //! | `route` | connects to a host, directly or through a proxy |
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
@@ -35,6 +36,7 @@ mod download;
 mod early;
 mod feed;
 mod headers;
+mod lan;
 mod limiter;
 mod link;
 mod random;
@@ -72,6 +74,7 @@ use crossbeam_channel::{Sender, bounded};
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left, store_left_from};
 pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
+pub use self::lan::LanSearch;
 pub use self::report::{PeerReport, WithPeers};
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};
@@ -112,13 +115,14 @@ pub struct Peers {
 
 impl Peers {
     /// Reads the address book and, if the options say so, listens; connections are opened from
-    /// [`find_headers`] on. `height` is the height of the tip.
+    /// [`find_headers`] on, also to the nodes that `lan` finds. `height` is the height of the tip.
     ///
     /// # Errors
     /// The address book cannot be read, or the port cannot be listened on.
     pub fn begin(
         options: &Options,
         peers: &PeerOptions,
+        lan: Option<LanSearch>,
         disk: &Disk,
         height: u32,
     ) -> Result<Self, SyncError> {
@@ -139,7 +143,8 @@ impl Peers {
             events: events.clone(),
         });
         let file = options.network_dir().join(ADDRESSES_FILE);
-        let dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
+        let mut dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
+        dialer.lan = lan;
         let (listening, over) = bounded(0);
         if peers.listen {
             link::listen(peers.port, over, events).map_err(|error| {
@@ -175,8 +180,9 @@ impl Peers {
     }
 
     /// Returns the options for peers; `None` if there are none, or nothing leads to a peer: neither
-    /// a named peer, nor listening, nor a seed, nor an address book.
-    pub fn wanted(options: &Options) -> Option<&PeerOptions> {
+    /// a named peer, nor listening, nor a seed, nor an address book, nor a node that `lan` finds.
+    /// Only if nothing else leads to a peer, this waits for `lan`.
+    pub fn wanted<'a>(options: &'a Options, lan: Option<&LanSearch>) -> Option<&'a PeerOptions> {
         let peers = options.peers.as_ref()?;
         let has_book = || options.network_dir().join(ADDRESSES_FILE).is_file();
         let has_names = peers.asks_dns_seeds() && !options.network.dns_seeds.is_empty();
@@ -187,7 +193,8 @@ impl Peers {
             peers.fixedseeds && fixed.any(|(host, _)| peers.reaches(NetKind::of(&host)))
         };
         let can_find = || has_names || has_seednode || has_book() || has_fixed();
-        (is_named || peers.listen || can_find()).then_some(peers)
+        let is_found = || lan.is_some_and(LanSearch::finds_any);
+        (is_named || peers.listen || can_find() || is_found()).then_some(peers)
     }
 
     /// Returns an observer that passes everything to `inner`, and adds the download from peers.

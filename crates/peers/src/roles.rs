@@ -11,6 +11,8 @@ use apus_wire::message::Host;
 pub(super) enum Role {
     /// The user asked for it. The index into the list of those.
     Manual(usize, Target),
+    /// It was found on the local network. The index into the list of those that the user asked for.
+    Local(usize, Target),
     /// It was chosen from the address book.
     Automatic(Automatic),
     /// It was chosen from the address book, to learn whether the address works (Core's feeler).
@@ -38,7 +40,9 @@ impl Role {
     /// Returns the address of the peer as messages show it.
     pub fn name(&self) -> String {
         match self {
-            Self::Manual(_, target) | Self::Seed(target) => target.to_string(),
+            Self::Manual(_, target) | Self::Local(_, target) | Self::Seed(target) => {
+                target.to_string()
+            }
             Self::Automatic(Automatic { place, .. }) | Self::Feeler(place) => {
                 Target::from(*place).to_string()
             }
@@ -50,7 +54,7 @@ impl Role {
     pub fn connection_type(&self) -> ConnectionType {
         match self {
             Self::Inbound(_) => ConnectionType::Inbound,
-            Self::Manual(..) => ConnectionType::Manual,
+            Self::Manual(..) | Self::Local(..) => ConnectionType::Manual,
             Self::Automatic(_) | Self::Feeler(_) | Self::Seed(_) => ConnectionType::Automatic,
         }
     }
@@ -62,7 +66,9 @@ impl Role {
             None => Group::named(&target.name().0),
         };
         match self {
-            Self::Manual(_, target) | Self::Seed(target) => of_target(target),
+            Self::Manual(_, target) | Self::Local(_, target) | Self::Seed(target) => {
+                of_target(target)
+            }
             Self::Automatic(Automatic { place: (host, _), .. }) | Self::Feeler((host, _)) => {
                 Group::of(host)
             }
@@ -126,7 +132,7 @@ impl Roles {
     pub fn groups(&self) -> BTreeSet<Group> {
         let hosts = self.0.values().filter_map(|role| match role {
             Role::Automatic(Automatic { place: (host, _), .. }) => Some(*host),
-            Role::Manual(_, target) => Some(target.place()?.0),
+            Role::Manual(_, target) | Role::Local(_, target) => Some(target.place()?.0),
             Role::Feeler(_) | Role::Seed(_) | Role::Inbound(_) => None,
         });
         hosts.map(|host: Host| Group::of(&host)).collect()

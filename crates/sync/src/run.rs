@@ -18,7 +18,9 @@ use apus_node::sources::Gap;
 use apus_node::states::StatesWatch;
 use apus_node::waiting::learn_growth;
 use apus_node::{mend, rebuild, remedy, resources};
-use apus_peers::{Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news};
+use apus_peers::{
+    LanSearch, Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news,
+};
 use apus_store::BlockSource;
 
 use super::above_tip::above_tip;
@@ -54,8 +56,9 @@ pub fn sync_on(
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
-        let has_peers = Peers::wanted(options).is_some();
-        if sources.is_empty() && !has_peers && !holds_blocks(options) {
+        let lan = LanSearch::begin(options);
+        let has_peers = || Peers::wanted(options, lan.as_ref()).is_some();
+        if sources.is_empty() && !holds_blocks(options) && !has_peers() {
             return Err(nothing_to_sync(options));
         }
         // A source that cannot be opened is an error before anything in the data directory is
@@ -63,7 +66,7 @@ pub fn sync_on(
         let opened = open_sources(options, sources)?;
         let mut node = open_node(options, disk, Coins::InPlace)?;
         announce_snapshot(&node, watch.observer);
-        if sources.is_empty() && !has_peers && node.tree.len() == 1 {
+        if sources.is_empty() && node.tree.len() == 1 && !has_peers() {
             return Err(nothing_to_sync(options));
         }
         let mut rebuild = None;
@@ -74,12 +77,12 @@ pub fn sync_on(
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
             node = open_node(options, disk, Coins::New(begun))?;
         } else {
-            let may_mend = has_peers || !opened.is_empty();
+            let may_mend = !opened.is_empty() || has_peers();
             node = check_on_start(node, may_mend, watch)?;
         }
         give_up_rebuild(&node, disk, watch.observer)?;
         bound_cache(&mut node);
-        let peers = begin_peers(&node, disk, watch.observer)?;
+        let peers = begin_peers(&node, lan, disk, watch.observer)?;
         node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
         let summary = match peers {
             None => match prepare(&mut node, &opened, claim.as_ref(), watch) {
@@ -225,12 +228,13 @@ fn refuse_gap(node: &Node) -> Result<(), SyncError> {
 /// `None` otherwise: only stored blocks and those of sources are connected.
 fn begin_peers(
     node: &Node,
+    lan: Option<LanSearch>,
     disk: &Disk,
     observer: &dyn Observer,
 ) -> Result<Option<Arc<Peers>>, SyncError> {
-    if let Some(options) = Peers::wanted(&node.options) {
+    if let Some(options) = Peers::wanted(&node.options, lan.as_ref()) {
         let height = node.tree.node(node.tip()).height;
-        return Ok(Some(Arc::new(Peers::begin(&node.options, options, disk, height)?)));
+        return Ok(Some(Arc::new(Peers::begin(&node.options, options, lan, disk, height)?)));
     }
     if node.options.peers.is_some() {
         let network = node.options.network.chain.name();

@@ -75,7 +75,7 @@ fn a_feeler_shows_that_an_address_works() {
         proxy: Some(proxy_to(server.address())),
         ..PeerOptions::new(0)
     };
-    let peers = Peers::begin(&options, &peers, &Disk::new(), 0).unwrap();
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
     let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
     let mut connections = peers.connections();

@@ -13,7 +13,7 @@ use apus_node::options::{Options, Prune};
 use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::{remedy, space};
-use apus_peers::{Peers, Search, find_headers};
+use apus_peers::{LanSearch, Peers, Search, find_headers};
 use apus_sync::claim::{of_read, open_snapshot_of};
 use apus_sync::loadtxoutset::{check_base, listed, load};
 use apus_sync::unfinished::{open_node, refuse_unfinished};
@@ -105,9 +105,10 @@ fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(
     if node.tree.find(&listed.base).is_some() {
         return Ok(());
     }
-    let Some(wanted) = Peers::wanted(&node.options) else { return Ok(()) };
+    let lan = LanSearch::begin(&node.options);
+    let Some(wanted) = Peers::wanted(&node.options, lan.as_ref()) else { return Ok(()) };
     let height = node.tree.node(node.tip()).height;
-    let peers = Arc::new(Peers::begin(&node.options, wanted, node.dir.disk(), height)?);
+    let peers = Arc::new(Peers::begin(&node.options, wanted, lan, node.dir.disk(), height)?);
     let search = Search { is_last: true, has_files: false, height: listed.height };
     let observer = peers.observer(watch.observer);
     find_headers(node, &peers, search, Watch::new(&observer, watch.stop))

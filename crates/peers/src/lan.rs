@@ -1,0 +1,278 @@
+//! Finds nodes on the local network with multicast DNS (RFC 6762) and service discovery (RFC 6763).
+//!
+//! Anyone on the local network can answer. An answer only adds a peer, whose blocks are verified
+//! like those of every other, and only an address that is not on the internet is connected to.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use apus_net::Target;
+use apus_node::options::Options;
+use apus_node::threads;
+use apus_wire::message::Host;
+use if_addrs::Interface;
+use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceEvent};
+
+/// The type of service: the port at which Bitcoin's peers connect, as others use this name, too.
+const SERVICE: &str = "_bitcoin._tcp.local.";
+/// The key of the text record whose value is the network, by Core's name (`-chain`).
+const NETWORK: &str = "network";
+/// The key of the text record whose value is the height of the tip.
+const HEIGHT: &str = "height";
+/// How long nodes are looked for. They answer within a tenth of this, unless a message is lost: the
+/// question is asked again after a second.
+const TIME: Duration = Duration::from_secs(2);
+/// The most nodes that are used.
+const NODES_MAX: usize = 4;
+
+/// A node on the local network, by what it says about itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LanNode {
+    address: SocketAddr,
+    height: Option<u32>,
+}
+
+impl LanNode {
+    /// Returns where to connect to.
+    pub fn target(&self) -> Target {
+        Target::from((Host::from(self.address.ip()), self.address.port()))
+    }
+
+    /// Tells the user that the node was found.
+    pub fn words(&self) -> String {
+        let height = self.height.map(|height| format!(" (height {height})")).unwrap_or_default();
+        format!(
+            "Found node {}{height} on the local network; its blocks are verified like all others \
+             (--lan=0 does not look for any)",
+            self.address
+        )
+    }
+}
+
+/// A search for nodes on the local network, in a thread of its own.
+pub struct LanSearch(Arc<Search>);
+
+#[derive(Default)]
+struct Search {
+    found: Mutex<Found>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Nodes that were not taken.
+    nodes: Vec<LanNode>,
+    is_over: bool,
+}
+
+impl LanSearch {
+    /// Starts to look for nodes of the network, for two seconds, if the options ask for it. If that
+    /// is not possible, none is found.
+    pub fn begin(options: &Options) -> Option<Self> {
+        options.peers.as_ref().filter(|peers| peers.lan)?;
+        let search = Arc::new(Search::default());
+        let (network, ending) = (options.network.chain.name(), EndOnDrop(Arc::clone(&search)));
+        threads::spawn_free("apus-lan".to_string(), move || {
+            let EndOnDrop(search) = &ending;
+            if let Err(why) = look(network, |node| search.update(|found| found.nodes.push(node))) {
+                tracing::debug!(target: "net", %why, "no search for nodes on the local network");
+            }
+        });
+        Some(Self(search))
+    }
+
+    /// Waits until a node is found or the search is over, and returns whether there is a node that
+    /// was not taken.
+    pub(super) fn finds_any(&self) -> bool {
+        let mut found = self.0.lock();
+        while found.nodes.is_empty() && !found.is_over {
+            found = self.0.changed.wait(found).unwrap_or_else(PoisonError::into_inner);
+        }
+        !found.nodes.is_empty()
+    }
+
+    /// Returns the nodes that were found since the last call.
+    pub(super) fn take(&self) -> Vec<LanNode> {
+        std::mem::take(&mut self.0.lock().nodes)
+    }
+}
+
+impl Search {
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Found)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// Ends the search when it is dropped, even if its thread cannot be started.
+struct EndOnDrop(Arc<Search>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.update(|found| found.is_over = true);
+    }
+}
+
+/// Calls `found` for each node of the network that answers within [`TIME`], at most [`NODES_MAX`].
+fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Error> {
+    if !if_addrs::get_if_addrs().unwrap_or_default().iter().any(is_usable) {
+        tracing::debug!(target: "net", "no local network to look for nodes on");
+        return Ok(());
+    }
+    let daemon = ServiceDaemon::new()?;
+    let others = IfPredicate::new(|interface| !is_usable(interface));
+    daemon.disable_interface(IfKind::Predicate(others))?;
+    let events = daemon.browse(SERVICE)?;
+    let until = Instant::now() + TIME;
+    let mut names = BTreeSet::new();
+    while names.len() < NODES_MAX
+        && let Ok(event) = events.recv_deadline(until)
+    {
+        let ServiceEvent::ServiceResolved(service) = event else { continue };
+        let answer = Answer {
+            network: service.get_property_val_str(NETWORK),
+            height: service.get_property_val_str(HEIGHT),
+            port: service.port,
+            addresses: service.addresses.iter().map(|address| address.to_ip_addr()).collect(),
+        };
+        if let Some(node) = answer.node(network)
+            && names.insert(service.fullname)
+        {
+            found(node);
+        }
+    }
+    daemon.shutdown()?;
+    Ok(())
+}
+
+/// Returns whether an interface leads to a local network and no other, such as a VPN.
+fn is_usable(interface: &Interface) -> bool {
+    interface.is_oper_up()
+        && !interface.is_p2p()
+        && !interface.is_loopback()
+        && (is_local(interface.ip()) || is_link_local_v6(interface.ip()))
+}
+
+/// Returns whether an address is of a local network, so that a connection to it does not leave it:
+/// private (RFC 1918), link-local (RFC 3927), or a unique local one of IPv6 (RFC 4193).
+fn is_local(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.octets()[0] == 0xfd,
+    }
+}
+
+/// Returns whether an address is link-local, fe80::/10. Multicast works with these, but to connect
+/// to one takes the name of an interface as well.
+fn is_link_local_v6(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// What an instance of the service says about itself, none of which is to be trusted.
+struct Answer<'a> {
+    network: Option<&'a str>,
+    height: Option<&'a str>,
+    port: u16,
+    addresses: Vec<IpAddr>,
+}
+
+impl Answer<'_> {
+    /// Returns the node if it is one of `network`, at an address of a local network: of IPv4 if it
+    /// has several.
+    fn node(&self, network: &str) -> Option<LanNode> {
+        let ip =
+            self.addresses.iter().map(IpAddr::to_canonical).filter(|ip| is_local(*ip)).min()?;
+        let height = self.height.and_then(|text| text.parse().ok());
+        (self.network == Some(network) && self.port != 0)
+            .then_some(LanNode { address: SocketAddr::new(ip, self.port), height })
+    }
+}
+
+#[cfg(test)]
+impl LanSearch {
+    /// Returns a search that is over and has found nodes at these addresses.
+    pub(super) fn over(addresses: &[&str]) -> Self {
+        let node = |text: &&str| LanNode { address: text.parse().unwrap(), height: Some(880_123) };
+        let found = Found { nodes: addresses.iter().map(node).collect(), is_over: true };
+        Self(Arc::new(Search { found: Mutex::new(found), changed: Condvar::new() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(network: Option<&str>, height: Option<&str>, address: &[&str]) -> Option<LanNode> {
+        let addresses = address.iter().map(|text| text.parse().unwrap()).collect();
+        Answer { network, height, port: 8333, addresses }.node("main")
+    }
+
+    #[test]
+    fn only_nodes_of_the_same_network_are_used() {
+        let home = ["192.168.1.20"];
+        assert!(node(Some("main"), None, &home).is_some());
+        for other in [None, Some(""), Some("test"), Some("Main"), Some("main\0"), Some("regtest")] {
+            assert_eq!(node(other, None, &home), None, "{other:?}");
+        }
+        let addresses = vec![home[0].parse().unwrap()];
+        let no_port = Answer { network: Some("main"), height: None, port: 0, addresses };
+        assert_eq!(no_port.node("main"), None);
+    }
+
+    #[test]
+    fn no_address_on_the_internet_is_used() {
+        let used = |addresses: &[&str]| {
+            node(Some("main"), None, addresses).map(|node| node.address.to_string())
+        };
+        for local in ["10.1.2.3", "172.31.0.1", "192.168.1.20", "169.254.7.7"] {
+            assert_eq!(used(&[local]), Some(format!("{local}:8333")));
+            assert_eq!(used(&["8.8.8.8", local, "fd00::1"]), Some(format!("{local}:8333")));
+        }
+        assert_eq!(used(&["fd12::1"]), Some("[fd12::1]:8333".to_string()));
+        assert_eq!(used(&["::ffff:10.0.0.1"]), Some("10.0.0.1:8333".to_string()));
+        for other in [
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.64.0.1",
+            "127.0.0.1",
+            "0.0.0.0",
+            "224.0.0.251",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "::ffff:8.8.8.8",
+            "2001:db8::1",
+            "fc00::1",
+            "fe80::1",
+            "ff02::fb",
+        ] {
+            assert_eq!(used(&[other]), None, "{other}");
+        }
+        assert_eq!(used(&[]), None);
+    }
+
+    #[test]
+    fn words_hold_nothing_that_a_node_wrote() {
+        let words = |height| node(Some("main"), height, &["192.168.1.20"]).unwrap().words();
+        let known = words(Some("880123"));
+        assert!(known.starts_with("Found node 192.168.1.20:8333 (height 880123) on"), "{known}");
+        for wrong in [None, Some(""), Some("\u{1b}[2J"), Some("-1"), Some("4294967296")] {
+            let unknown = words(wrong);
+            assert!(unknown.starts_with("Found node 192.168.1.20:8333 on the"), "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn a_search_hands_out_each_node_once() {
+        let search = LanSearch::over(&["10.0.0.1:8333"]);
+        assert!(search.finds_any());
+        assert_eq!(search.take().len(), 1);
+        assert!(search.take().is_empty() && !search.finds_any());
+    }
+}
