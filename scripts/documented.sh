@@ -27,6 +27,7 @@ not_run=(
 	"apus serve --datadir /old/node|does not end"
 	"apus serve --datadir /old/node --bind 192.0.2.7|does not end"
 	"apus serve --datadir /old/node --maxuploadtarget 5000|does not end"
+	"apus serve --datadir /old/node --lan|does not end"
 	"apus sync --follow --proxy 127.0.0.1:9050|needs Tor and peers"
 	"apus sync --onion 127.0.0.1:9050|needs Tor and peers"
 	"apus sync --onlynet onion --proxy 127.0.0.1:9050|needs Tor and peers"

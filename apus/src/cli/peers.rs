@@ -64,7 +64,7 @@ pub struct PeerArgs {
     fixedseeds: Option<u8>,
     /// Look for nodes on the local network, for two seconds at the start, and use them in addition
     /// to other peers; 0: do not look [default: 1; 0 with --connect, --proxy, --onion or
-    /// --onlynet].
+    /// --onlynet]. Given with --listen, announce this node there, too.
     ///
     /// A question for services of the type _bitcoin._tcp is sent by multicast DNS to the interfaces
     /// that have a private address; at most four nodes that answer, at private addresses, are
@@ -210,6 +210,7 @@ impl PeerArgs {
         }
         peers.onlynet = self.onlynet(config)?;
         peers.lan = looks_for_nodes(self.lan, &peers)?;
+        peers.announce = peers.listen && self.lan.is_some_and(|on| on != 0);
         self.check_networks(&peers, config)?;
         if !self.maxdownload.is_empty() {
             let limits = MaxDownload::parse(self.maxdownload.iter().map(String::as_str));
@@ -473,6 +474,11 @@ mod tests {
         assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 1));
         assert_eq!((found.dnsseed, found.v2transport, found.listen), (false, false, false));
         assert_eq!(found.maxdownload, MaxDownload::parse(["2.5"]).ok());
+        for (args, announces) in
+            [(&["--lan"][..], false), (&["--listen"], false), (&["--listen", "--lan"], true)]
+        {
+            assert_eq!(peers("", args).unwrap().unwrap().announce, announces, "{args:?}");
+        }
         for wrong in ["--maxdownload=0", "--connect=a b", "--proxy=:", "--onlynet=i2p"] {
             assert!(peers("", &[wrong]).is_err(), "{wrong}");
         }

@@ -56,6 +56,11 @@ pub struct ServeCommand {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_name = "0|1")]
     v2transport: Option<u8>,
+    /// Announce this node on the local network, by multicast DNS, so that `apus sync` finds it
+    /// there [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1")]
+    lan: Option<u8>,
     /// Send headers only if the chain has at least this work, in hex [default: that of Bitcoin
     /// Core].
     #[arg(long, value_name = "HEX", hide_short_help = true)]
@@ -119,6 +124,8 @@ impl ServeCommand {
             maxconnections: number(self.maxconnections, "maxconnections", config)?
                 .unwrap_or(MAXCONNECTIONS),
             maxuploadtarget: maxuploadtarget(self.maxuploadtarget.as_deref(), config)?,
+            // bitcoin.conf does not have it: it is no option of Core.
+            lan: self.lan.is_some_and(flag),
             v2transport: self.v2transport.map_or(config.is_on("v2transport", true), flag),
         })
     }

@@ -31,6 +31,8 @@ pub struct PeerOptions {
     pub fixedseeds: bool,
     /// Look for nodes on the local network at the start; not an option of Core.
     pub lan: bool,
+    /// Announce this node on the local network while it serves peers; not an option of Core.
+    pub announce: bool,
     /// The SOCKS5 proxy for connections, except those to onion services.
     pub proxy: Option<Target>,
     /// The SOCKS5 proxy for connections to onion services; `None` for no such connections.
@@ -73,6 +75,7 @@ impl PeerOptions {
             dnsseed: true,
             fixedseeds: true,
             lan: false,
+            announce: false,
             proxy: None,
             onion: None,
             maxconnections: MAXCONNECTIONS,

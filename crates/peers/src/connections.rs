@@ -180,6 +180,9 @@ impl Connections {
     /// Serves what `node` has now, and announces a new tip.
     pub fn serve(&mut self, node: &Node, observer: &dyn Observer) {
         let announced = self.served.follow(node);
+        if let Some(words) = self.served.announce() {
+            observer.note(&words);
+        }
         let send = |(id, message)| Action::Send(id, message);
         self.carry_out(announced.into_iter().map(send).collect(), observer);
     }

@@ -1,19 +1,23 @@
-//! Finds nodes on the local network with multicast DNS (RFC 6762) and service discovery (RFC 6763).
+//! Finds nodes on the local network, and announces this one there, with multicast DNS (RFC 6762)
+//! and service discovery (RFC 6763).
 //!
 //! Anyone on the local network can answer. An answer only adds a peer, whose blocks are verified
 //! like those of every other, and only an address that is not on the internet is connected to.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_net::Target;
+use apus_net::{ServedChain, Target};
 use apus_node::options::Options;
 use apus_node::threads;
+use apus_wire::Network;
 use apus_wire::message::Host;
 use if_addrs::Interface;
-use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceEvent};
+use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceEvent, ServiceInfo};
+
+use super::random::random;
 
 /// The type of service: the port at which Bitcoin's peers connect, as others use this name, too.
 const SERVICE: &str = "_bitcoin._tcp.local.";
@@ -26,6 +30,8 @@ const HEIGHT: &str = "height";
 const TIME: Duration = Duration::from_secs(2);
 /// The most nodes that are used.
 const NODES_MAX: usize = 4;
+/// How long the end of an announcement waits until the local network is told.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A node on the local network, by what it says about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,9 +131,7 @@ fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Er
         tracing::debug!(target: "net", "no local network to look for nodes on");
         return Ok(());
     }
-    let daemon = ServiceDaemon::new()?;
-    let others = IfPredicate::new(|interface| !is_usable(interface));
-    daemon.disable_interface(IfKind::Predicate(others))?;
+    let daemon = daemon()?;
     let events = daemon.browse(SERVICE)?;
     let until = Instant::now() + TIME;
     let mut names = BTreeSet::new();
@@ -142,6 +146,7 @@ fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Er
             addresses: service.addresses.iter().map(|address| address.to_ip_addr()).collect(),
         };
         if let Some(node) = answer.node(network)
+            && service.fullname.split('.').next() != Some(our_name())
             && names.insert(service.fullname)
         {
             found(node);
@@ -149,6 +154,14 @@ fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Er
     }
     daemon.shutdown()?;
     Ok(())
+}
+
+/// Starts the thread that sends and receives, on interfaces that lead to a local network alone.
+fn daemon() -> Result<ServiceDaemon, mdns_sd::Error> {
+    let daemon = ServiceDaemon::new()?;
+    let others = IfPredicate::new(|interface| !is_usable(interface));
+    daemon.disable_interface(IfKind::Predicate(others))?;
+    Ok(daemon)
 }
 
 /// Returns whether an interface leads to a local network and no other, such as a VPN.
@@ -172,6 +185,97 @@ fn is_local(ip: IpAddr) -> bool {
 /// to one takes the name of an interface as well.
 fn is_link_local_v6(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// Returns the name that this process is announced with, by which it also knows its own answers. It
+/// is random, so that it does not tell the name of the machine.
+fn our_name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| format!("apus-{:016x}", random()))
+}
+
+/// Announces this node on the local network until it is dropped.
+pub(super) struct Announcement {
+    /// The addresses that the node listens on.
+    listening: Vec<SocketAddr>,
+    /// The height that was announced last.
+    height: Option<u32>,
+    daemon: Option<ServiceDaemon>,
+}
+
+impl Announcement {
+    /// Prepares to announce a node that listens on these addresses.
+    pub fn new(listening: Vec<SocketAddr>) -> Self {
+        Self { listening, height: None, daemon: None }
+    }
+
+    /// Announces the node, which serves this chain. Returns what to tell the user: the first time,
+    /// whether it worked.
+    pub fn set_tip(&mut self, chain: &ServedChain<'_>) -> Option<String> {
+        let height = chain.tree.node(chain.tip()).height;
+        let before = self.height.replace(height);
+        if before == Some(height) || before.is_some() && self.daemon.is_none() {
+            return None;
+        }
+        let words = match self.announce(chain.tree.network(), height) {
+            Ok(()) => {
+                "Announced on the local network, where `apus sync` finds this node".to_string()
+            }
+            Err(why) => format!("Not announced on the local network: {why}"),
+        };
+        before.is_none().then_some(words)
+    }
+
+    fn announce(&mut self, network: &Network, height: u32) -> Result<(), String> {
+        let service = self.service(network, height)?;
+        let register = || -> Result<(), mdns_sd::Error> {
+            let daemon = match self.daemon.take() {
+                Some(daemon) => daemon,
+                None => daemon()?,
+            };
+            self.daemon.insert(daemon).register(service)
+        };
+        register().map_err(|why| why.to_string())
+    }
+
+    fn service(&self, network: &Network, height: u32) -> Result<ServiceInfo, String> {
+        let (port, ips) = announced(&self.listening)
+            .ok_or("no address that is listened on is one of a local network")?;
+        let host = format!("{}.local.", our_name());
+        let text = [(NETWORK, network.chain.name().to_string()), (HEIGHT, height.to_string())];
+        let service = ServiceInfo::new(SERVICE, our_name(), &host, &ips[..], port, &text[..]);
+        let mut service = service.map_err(|why| why.to_string())?;
+        if ips.is_empty() {
+            service = service.enable_addr_auto();
+            if self.listening.iter().all(SocketAddr::is_ipv4) {
+                service.set_interfaces(vec![IfKind::IPv4]);
+            }
+        }
+        // The name is random, so no other node has it.
+        service.set_requires_probe(false);
+        Ok(service)
+    }
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        if let Some(Ok(told)) = self.daemon.as_ref().map(ServiceDaemon::shutdown) {
+            let _ = told.recv_timeout(GOODBYE);
+        }
+    }
+}
+
+/// Returns the port to announce, and the addresses with it, none for all that this machine has;
+/// `None` if the local network cannot reach any.
+fn announced(listening: &[SocketAddr]) -> Option<(u16, Vec<IpAddr>)> {
+    let reaches = |address: &&SocketAddr| address.ip().is_unspecified() || is_local(address.ip());
+    let port = listening.iter().find(reaches)?.port();
+    let with_port = listening.iter().filter(reaches).filter(|address| address.port() == port);
+    let ips: Vec<IpAddr> = with_port.map(SocketAddr::ip).collect();
+    match ips.iter().any(IpAddr::is_unspecified) {
+        true => Some((port, Vec::new())),
+        false => Some((port, ips)),
+    }
 }
 
 /// What an instance of the service says about itself, none of which is to be trusted.
@@ -265,6 +369,21 @@ mod tests {
         for wrong in [None, Some(""), Some("\u{1b}[2J"), Some("-1"), Some("4294967296")] {
             let unknown = words(wrong);
             assert!(unknown.starts_with("Found node 192.168.1.20:8333 on the"), "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_local_network_reaches_is_announced() {
+        let found = |addresses: &[&str]| {
+            let addresses: Vec<_> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+            announced(&addresses).map(|(port, ips)| format!("{port} {ips:?}"))
+        };
+        assert_eq!(found(&["[::]:8333"]), Some("8333 []".to_string()));
+        assert_eq!(found(&["0.0.0.0:7", "10.0.0.1:7"]), Some("7 []".to_string()));
+        let some = ["127.0.0.1:1", "8.8.8.8:2", "10.0.0.1:3", "10.0.0.2:4", "[fd00::1]:3"];
+        assert_eq!(found(&some), Some("3 [10.0.0.1, fd00::1]".to_string()));
+        for none in [&[][..], &["127.0.0.1:8333"], &["8.8.8.8:8333", "[::1]:8333"]] {
+            assert_eq!(found(none), None, "{none:?}");
         }
     }
 

@@ -17,7 +17,7 @@
 //! | `connections` | the thread that talks to all peers, as `net::PeerManager` decides |
 //! | `dialer`, `roles` | chooses the peers to connect to, and keeps the address book |
 //! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
-//! | `lan` | finds nodes on the local network |
+//! | `lan` | finds nodes on the local network, and announces this one |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
 //! | `route` | connects to a host, directly or through a proxy |
 //! | `early` | keeps blocks that arrive early, in memory and on disk |

@@ -1,7 +1,7 @@
 //! The peers of a sync that are served, with `--listen`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use apus_node::opened::Node;
 use apus_node::served::Served;
 use apus_wire::message::{Command, Message, Services};
 
+use super::lan::Announcement;
 use super::link::{Answered, BlocksRequest, Link};
 use super::stock::Stock;
 
@@ -19,6 +20,8 @@ pub(super) struct ServedPeers {
     /// `None` until the first headers are requested, and without `--listen`.
     stock: Option<Arc<Stock>>,
     is_on: bool,
+    /// The announcement on the local network, if there is to be one.
+    lan: Option<Announcement>,
     bytes_max: Option<u64>,
     v2: bool,
     peers: BTreeMap<PeerId, ServedPeer>,
@@ -42,7 +45,9 @@ impl ServedPeers {
     pub fn new(options: &PeerOptions) -> Self {
         let PeerOptions { listen, maxuploadtarget, v2transport, .. } = *options;
         let (is_on, bytes_max, v2) = (listen, maxuploadtarget, v2transport);
-        Self { stock: None, is_on, bytes_max, v2, peers: BTreeMap::new() }
+        let listening = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), options.port);
+        let lan = options.announce.then(|| Announcement::new(vec![listening]));
+        Self { stock: None, is_on, lan, bytes_max, v2, peers: BTreeMap::new() }
     }
 
     /// Serves what `node` has now. Returns the announcements of a new tip.
@@ -61,6 +66,16 @@ impl ServedPeers {
             Some((*id, stock.served.look(|chain| peer.serving.announce(chain))?))
         });
         announced.collect()
+    }
+
+    /// Announces on the local network what is served now, if it has the minimum chain work: peers
+    /// get no headers of another. Returns what to tell the user.
+    pub fn announce(&mut self) -> Option<String> {
+        let (lan, stock) = (self.lan.as_mut()?, self.stock.as_ref()?);
+        stock.served.look(|chain| match chain.has_minimum_work() {
+            true => lan.set_tip(&chain),
+            false => None,
+        })
     }
 
     /// Returns what peers are told that we serve.

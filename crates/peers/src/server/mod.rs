@@ -25,6 +25,7 @@ use apus_wire::Network;
 
 use self::budget::Budget;
 use self::peer::{Common, Inbound};
+use crate::lan::Announcement;
 use crate::stock::Stock;
 
 /// Time from one look for new connections to the next.
@@ -47,6 +48,8 @@ pub struct ServeOptions {
     pub maxuploadtarget: Option<u64>,
     /// Whether the encrypted transport (BIP324) is spoken, too.
     pub v2transport: bool,
+    /// Whether to announce this node on the local network; not an option of Core.
+    pub lan: bool,
 }
 
 /// What was served.
@@ -84,6 +87,12 @@ pub fn serve(
             tracing::debug!(target: "net", "serving blocks on {address}");
             watch.observer.note(&format!("Serving blocks on {address}"));
         }
+    }
+    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let mut announcement = options.lan.then(|| Announcement::new(addresses));
+    let announce = |lan: &mut Announcement| table.common.stock.served.look(|it| lan.set_tip(&it));
+    if let Some(words) = announcement.as_mut().and_then(announce) {
+        watch.observer.note(&words);
     }
     let mut upload = Upload::default();
     let mut looked = Duration::ZERO;
