@@ -1,6 +1,8 @@
 //! The memory for requests that are large.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The most bytes of large messages that all connections together hold.
@@ -31,20 +33,30 @@ impl Budget {
     /// Takes memory for a message, and waits for it if need be. Small messages need none.
     ///
     /// # Errors
-    /// The server ends, or the message is larger than all memory.
-    pub fn take(&self, bytes: usize) -> io::Result<Option<Permit<'_>>> {
+    /// `is_closed` is set, or the server ends.
+    pub fn take(&self, bytes: usize, is_closed: &AtomicBool) -> io::Result<Option<Permit<'_>>> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
-        let is_full = |left: &mut Option<usize>| left.is_some_and(|left| left < bytes);
-        let left = self.freed.wait_while(self.lock(), is_full);
+        let must_wait = |left: &mut Option<usize>| {
+            left.is_some_and(|left| left < bytes) && !is_closed.load(Relaxed)
+        };
+        let left = self.freed.wait_while(self.lock(), must_wait);
         match &mut *left.unwrap_or_else(PoisonError::into_inner) {
-            Some(left) => {
+            Some(left) if !is_closed.load(Relaxed) => {
                 *left -= bytes;
                 Ok(Some(Permit { of: self, bytes }))
             }
-            None => Err(io::ErrorKind::ConnectionAborted.into()),
+            _ => Err(io::ErrorKind::ConnectionAborted.into()),
         }
+    }
+
+    /// Sets `is_closed`, and ends the wait of its connection with an error.
+    pub fn close(&self, is_closed: &AtomicBool) {
+        // Under the lock: between its check and its wait, a thread would miss the signal.
+        let _left = self.lock();
+        is_closed.store(true, Relaxed);
+        self.freed.notify_all();
     }
 
     /// Ends all waits with an error.
@@ -73,18 +85,33 @@ mod tests {
 
     #[test]
     fn large_messages_wait_for_each_other() {
-        let budget = Budget::new();
-        assert!(budget.take(SMALL_BYTES).unwrap().is_none());
+        let (budget, open) = (Budget::new(), AtomicBool::new(false));
+        assert!(budget.take(SMALL_BYTES, &open).unwrap().is_none());
         let half = BYTES_MAX / 2;
-        let first = budget.take(half).unwrap();
-        let _second = budget.take(half).unwrap();
+        let first = budget.take(half, &open).unwrap();
+        let _second = budget.take(half, &open).unwrap();
         std::thread::scope(|scope| {
-            let third = scope.spawn(|| budget.take(half).map(|permit| permit.is_some()));
+            let third = scope.spawn(|| budget.take(half, &open).map(|permit| permit.is_some()));
             drop(first);
             assert!(third.join().unwrap().unwrap());
-            let fourth = scope.spawn(|| budget.take(BYTES_MAX).is_err());
+            let fourth = scope.spawn(|| budget.take(BYTES_MAX, &open).is_err());
             budget.end();
             assert!(fourth.join().unwrap());
         });
+    }
+
+    #[test]
+    fn the_wait_of_a_closed_connection_ends() {
+        let budget = Budget::new();
+        let (open, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let all = budget.take(BYTES_MAX, &open).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| budget.take(BYTES_MAX, &closed).is_err());
+            budget.close(&closed);
+            assert!(waiting.join().unwrap());
+        });
+        drop(all);
+        assert!(budget.take(BYTES_MAX, &closed).is_err());
+        assert!(budget.take(BYTES_MAX, &open).unwrap().is_some());
     }
 }

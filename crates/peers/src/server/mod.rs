@@ -110,7 +110,7 @@ pub fn serve(
             upload = table.upload();
             upload.bytes_per_second = (bytes as f64 / (now - looked).as_secs_f64()) as u64;
             looked = now;
-            table.peers().values().for_each(|peer| peer.check_time(now));
+            table.peers().values().for_each(|peer| peer.check_time(now, &table.common.budget));
         }
         watch.observer.observe(&table.progress(upload));
         if !accepted {
@@ -183,7 +183,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.peer.close();
+        self.peer.close(&self.table.common.budget);
         self.table.peers().remove(&self.peer.id);
         self.table.left.notify_all();
     }
@@ -235,7 +235,7 @@ impl Table {
         match select_to_evict(candidates).and_then(|id| peers.remove(&id)) {
             Some(evicted) => {
                 tracing::debug!(target: "net", peer = %evicted.address, "it makes room");
-                evicted.close();
+                evicted.close(&self.common.budget);
                 true
             }
             None => false,
@@ -260,7 +260,7 @@ impl Table {
         self.common.budget.end();
         let mut peers = self.peers();
         while !peers.is_empty() {
-            peers.values().for_each(|peer| peer.close());
+            peers.values().for_each(|peer| peer.close(&self.common.budget));
             peers = self.left.wait(peers).unwrap_or_else(PoisonError::into_inner);
         }
     }

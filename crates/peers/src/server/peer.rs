@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ pub(super) struct Inbound {
     group: u64,
     connected: Duration,
     stream: TcpStream,
+    is_closed: AtomicBool,
     /// `None` until the transport is agreed on. Locked while a message is answered.
     talk: Mutex<Option<Talk>>,
 }
@@ -82,17 +84,19 @@ impl Inbound {
         group: u64,
         connected: Duration,
     ) -> Self {
-        Self { id, address, group, connected, stream, talk: Mutex::new(None) }
+        let (is_closed, talk) = (AtomicBool::new(false), Mutex::new(None));
+        Self { id, address, group, connected, stream, is_closed, talk }
     }
 
-    /// Closes the connection, which ends its thread.
-    pub fn close(&self) {
+    /// Closes the connection, which ends its thread, also if it waits for memory.
+    pub fn close(&self, budget: &Budget) {
         let _ = self.stream.shutdown(Shutdown::Both);
+        budget.close(&self.is_closed);
     }
 
     /// Closes the connection if the peer has kept us waiting for too long. A peer that is being
     /// answered has not: the time limit for writing applies to it.
-    pub fn check_time(&self, now: Duration) {
+    pub fn check_time(&self, now: Duration, budget: &Budget) {
         let is_late = match self.talk.try_lock() {
             Ok(talk) => match &*talk {
                 Some(talk) => talk.session.check_time(now).is_err(),
@@ -102,7 +106,7 @@ impl Inbound {
             Err(TryLockError::Poisoned(_)) => true,
         };
         if is_late {
-            self.close();
+            self.close(budget);
         }
     }
 
@@ -135,7 +139,7 @@ impl Inbound {
                 }
                 // What an ignored message took is free again.
                 permit = None;
-                permit = common.budget.take(bytes)?;
+                permit = common.budget.take(bytes, &self.is_closed)?;
                 Ok(())
             })?;
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
