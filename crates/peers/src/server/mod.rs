@@ -126,7 +126,7 @@ pub fn serve(
 /// Returns the number of connections that the options and the system allow.
 fn places(options: &ServeOptions, watch: Watch) -> usize {
     let wanted = options.maxconnections;
-    let files = allow_open_files(wanted as u64 + OTHER_FILES);
+    let files = allow_open_files((wanted as u64).saturating_add(OTHER_FILES));
     let allowed = files.saturating_sub(OTHER_FILES) as usize;
     if allowed < wanted {
         watch.observer.note(&format!(
