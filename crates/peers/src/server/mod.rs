@@ -30,6 +30,8 @@ use crate::stock::Stock;
 
 /// Time from one look for new connections to the next.
 const ACCEPT_EVERY: Duration = Duration::from_millis(10);
+/// The most connections of one listener that are accepted before anything else is looked at.
+const ACCEPT_MAX: usize = 64;
 /// Time from one look for peers that take too long to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Open files besides connections: block files, tables, logs, listeners.
@@ -99,7 +101,8 @@ pub fn serve(
     while !watch.is_stopped() {
         let mut accepted = false;
         for listener in &listeners {
-            while let Ok(connection) = listener.accept() {
+            let connections = std::iter::from_fn(|| listener.accept().ok());
+            for connection in connections.take(ACCEPT_MAX) {
                 accepted = true;
                 table.accept(connection);
             }
