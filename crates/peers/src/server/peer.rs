@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(super) struct Inbound {
     connected: Duration,
     stream: TcpStream,
     is_closed: AtomicBool,
+    /// The quickest answer to a ping in nanoseconds, `u64::MAX` before the first.
+    min_ping: AtomicU64,
     /// `None` until the transport is agreed on. Locked while a message is answered.
     talk: Mutex<Option<Talk>>,
 }
@@ -84,8 +87,9 @@ impl Inbound {
         group: u64,
         connected: Duration,
     ) -> Self {
-        let (is_closed, talk) = (AtomicBool::new(false), Mutex::new(None));
-        Self { id, address, group, connected, stream, is_closed, talk }
+        let (is_closed, min_ping) = (AtomicBool::new(false), AtomicU64::new(u64::MAX));
+        let talk = Mutex::new(None);
+        Self { id, address, group, connected, stream, is_closed, min_ping, talk }
     }
 
     /// Closes the connection, which ends its thread, also if it waits for memory.
@@ -112,9 +116,9 @@ impl Inbound {
 
     /// Returns what decides whether this peer makes room for another.
     pub fn candidate(&self) -> EvictionCandidate {
-        let talk = self.talk.try_lock();
-        let session = talk.as_ref().ok().and_then(|talk| talk.as_ref()).map(|talk| &talk.session);
-        let min_ping = session.and_then(Session::min_ping);
+        // Not from the session, which is locked while blocks are sent.
+        let min_ping = Some(self.min_ping.load(Relaxed)).filter(|nanos| *nanos != u64::MAX);
+        let min_ping = min_ping.map(Duration::from_nanos);
         let (id, connected, group) = (self.id, self.connected, self.group);
         EvictionCandidate { id, connected, min_ping, last_block: None, group }
     }
@@ -145,6 +149,9 @@ impl Inbound {
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(talk) = &mut *talk {
                 talk.answer(command, &buffer[payload], common, &self.stream)?;
+                if let Some(ping) = talk.session.min_ping() {
+                    self.min_ping.store(ping.as_nanos() as u64, Relaxed);
+                }
             }
             drop(talk);
             if buffer.capacity() > BUFFER_BYTES {
