@@ -261,6 +261,8 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
                 tracing::debug!(target: "net", peer = id.0, %why, "nothing more is sent");
             }
             let _ = to.shutdown(Shutdown::Both);
+            // The reader may wait for an answer that is in the queue. Then it learns of the end.
+            queue.iter().for_each(drop);
         });
         Ok(Link { stream, outgoing, is_sending, received, transport })
     };
