@@ -79,7 +79,7 @@ pub fn initiate<R: Read>(
 ) -> Result<(Reader<R>, Writer), TransportError> {
     match transport {
         Transport::V1 => Ok(plain(magic, from)),
-        Transport::V2 => encrypted(magic, Role::Initiator, from, to),
+        Transport::V2 => encrypted(magic, Role::Initiator, from, to, &mut |_| Ok(())),
     }
 }
 
@@ -90,8 +90,23 @@ pub fn initiate<R: Read>(
 pub fn respond<R: Read>(
     magic: [u8; 4],
     accept_v2: bool,
+    from: R,
+    to: &mut impl Write,
+) -> Result<(Reader<Unread<R>>, Writer), TransportError> {
+    respond_admitted(magic, accept_v2, from, to, &mut |_| Ok(()))
+}
+
+/// Like [`respond`], but calls `admit` with the bytes that each packet of the handshake announces
+/// before they are read. If that fails, so does the handshake.
+///
+/// # Errors
+/// As for [`initiate`], or that of `admit`.
+pub fn respond_admitted<R: Read>(
+    magic: [u8; 4],
+    accept_v2: bool,
     mut from: R,
     to: &mut impl Write,
+    admit: &mut dyn FnMut(usize) -> io::Result<()>,
 ) -> Result<(Reader<Unread<R>>, Writer), TransportError> {
     let mut v1 = [0; V1_PREFIX_BYTES];
     v1[..4].copy_from_slice(&magic);
@@ -109,7 +124,7 @@ pub fn respond<R: Read>(
     if is_v1 || !accept_v2 {
         return Ok(plain(magic, from));
     }
-    encrypted(magic, Role::Responder, from, to)
+    encrypted(magic, Role::Responder, from, to, admit)
 }
 
 fn plain<R>(magic: [u8; 4], from: R) -> (Reader<R>, Writer) {
@@ -121,6 +136,7 @@ fn encrypted<R: Read>(
     role: Role,
     mut from: R,
     to: &mut impl Write,
+    admit: &mut dyn FnMut(usize) -> io::Result<()>,
 ) -> Result<(Reader<R>, Writer), TransportError> {
     let handshake = Handshake::new(magic, role, random()?, random_garbage()?)?;
     to.write_all(&handshake.opening())?;
@@ -133,7 +149,7 @@ fn encrypted<R: Read>(
     let mut inbound = Box::new(agreed.inbound);
     inbound.set_garbage(read_garbage(&mut from, &agreed.their_terminator)?);
     // The version packet. Nothing is known yet that it could say, so its contents are ignored.
-    read_contents(&mut from, &mut inbound, &mut Vec::new(), &mut |_| Ok(()))?;
+    read_contents(&mut from, &mut inbound, &mut Vec::new(), admit)?;
     let reader = Reader { from, mode: ReadMode::V2(inbound) };
     Ok((reader, Writer(WriteMode::V2(Box::new(agreed.outbound)))))
 }
@@ -207,6 +223,8 @@ impl<R: Read> Reader<R> {
                 Ok(message) => return Ok(message),
                 Err(error) => tracing::debug!(target: "net", %error, "a message is ignored"),
             }
+            // It took memory that was admitted for it alone.
+            *buffer = Vec::new();
         }
     }
 }
@@ -259,6 +277,8 @@ fn read_contents(
         if let Some(contents) = inbound.decrypt(buffer)? {
             return Ok(contents);
         }
+        // A decoy took memory that was admitted for it alone.
+        *buffer = Vec::new();
     }
 }
 

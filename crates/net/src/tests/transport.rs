@@ -6,7 +6,7 @@ use apus_wire::message::{
     Command, ENVELOPE_BYTES, MessageError, Nonce, PAYLOAD_BYTES_MAX, Raw, encode,
 };
 
-use crate::{Reader, Transport, TransportError, Writer, initiate, respond};
+use crate::{Reader, Transport, TransportError, Writer, initiate, respond, respond_admitted};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 const OTHER_MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
@@ -98,6 +98,25 @@ fn a_peer_without_v2_is_noticed() {
     let error = initiate(Transport::V2, MAGIC, ours, &mut to).err().unwrap();
     assert!(matches!(error, TransportError::Io(_)), "{error}");
     peer.join().unwrap();
+}
+
+#[test]
+fn packets_of_the_handshake_are_admitted() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let peer = thread::spawn(move || {
+        let mut to = ours.try_clone().unwrap();
+        initiate(Transport::V2, MAGIC, ours, &mut to).map(drop)
+    });
+    let mut to = theirs.try_clone().unwrap();
+    let mut announced = Vec::new();
+    let mut refuse = |bytes| {
+        announced.push(bytes);
+        Err(io::Error::other("too much"))
+    };
+    let error = respond_admitted(MAGIC, true, theirs, &mut to, &mut refuse).err().unwrap();
+    assert_eq!(error.to_string(), "too much");
+    assert_eq!(announced, [0], "the version packet");
+    peer.join().unwrap().unwrap();
 }
 
 #[test]

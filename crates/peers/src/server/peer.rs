@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use apus_net::{
     EvictionCandidate, Handled, Ourselves, Outgoing, PeerId, Serving, Session, TransportError,
-    Writer, respond,
+    Writer, respond_admitted,
 };
 use apus_node::clock::unix_time;
 use apus_wire::message::{Command, INVENTORY_MAX, Message, MessageError, Raw, Services};
@@ -19,7 +19,7 @@ use crate::random::random;
 use crate::route::TIMEOUT;
 use crate::stock::{NotSent, Stock};
 
-use super::budget::Budget;
+use super::budget::{Budget, Permit};
 
 /// The most bytes of a message: a `getdata` with as many items as are allowed. Nothing that we take
 /// is longer.
@@ -127,8 +127,15 @@ impl Inbound {
     pub fn talk(&self, common: &Common) -> Result<std::convert::Infallible, Ended> {
         self.stream.set_nodelay(true)?;
         self.stream.set_write_timeout(Some(TIMEOUT))?;
-        let (mut reader, writer) =
-            respond(common.magic, common.v2, &self.stream, &mut &self.stream)?;
+        let mut permit = None;
+        let (mut reader, writer) = respond_admitted(
+            common.magic,
+            common.v2,
+            &self.stream,
+            &mut &self.stream,
+            &mut |bytes| self.admit(bytes, common, &mut permit),
+        )?;
+        drop(permit);
         *self.talk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Talk {
             session: Session::new(true, ourselves(common), Services::default(), self.connected).0,
             serving: None,
@@ -137,15 +144,8 @@ impl Inbound {
         let mut buffer = Vec::new();
         loop {
             let mut permit = None;
-            let (command, payload) = reader.read_admitted(&mut buffer, &mut |bytes| {
-                if bytes > MESSAGE_BYTES_MAX {
-                    return Err(io::Error::other("it sent a message longer than any request"));
-                }
-                // What an ignored message took is free again.
-                permit = None;
-                permit = common.budget.take(bytes, &self.is_closed)?;
-                Ok(())
-            })?;
+            let mut admit = |bytes| self.admit(bytes, common, &mut permit);
+            let (command, payload) = reader.read_admitted(&mut buffer, &mut admit)?;
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(talk) = &mut *talk {
                 talk.answer(command, &buffer[payload], common, &self.stream)?;
@@ -158,6 +158,22 @@ impl Inbound {
                 buffer = Vec::new();
             }
         }
+    }
+
+    /// Takes memory for a message or packet, and gives back what the one before took, which was
+    /// ignored.
+    fn admit<'a>(
+        &self,
+        bytes: usize,
+        common: &'a Common,
+        permit: &mut Option<Permit<'a>>,
+    ) -> io::Result<()> {
+        if bytes > MESSAGE_BYTES_MAX {
+            return Err(io::Error::other("it sent a message longer than any request"));
+        }
+        *permit = None;
+        *permit = common.budget.take(bytes, &self.is_closed)?;
+        Ok(())
     }
 }
 
