@@ -86,9 +86,6 @@ impl<'a> ServedChain<'a> {
 
     /// Returns the blocks whose headers answer a request, in order; `None` if it is not answered.
     fn headers(&self, request: &GetHeaders) -> Option<Vec<BlockId>> {
-        if !self.has_minimum_work() {
-            return Some(Vec::new());
-        }
         if request.locator.is_empty() {
             let wanted = self.tree.find(&request.stop).filter(|id| self.is_public(*id))?;
             return Some(vec![wanted]);
@@ -200,6 +197,10 @@ impl Serving {
     pub fn handle(&mut self, message: &Message, chain: ServedChain<'_>) -> Option<Outgoing> {
         match message {
             Message::SendHeaders => self.prefers_headers = true,
+            // The peer has no header of ours then, so `sent` stays.
+            Message::GetHeaders(_) if !chain.has_minimum_work() => {
+                return Some(chain.message(&[]));
+            }
             Message::GetHeaders(request) => {
                 let blocks = chain.headers(request)?;
                 // As in Core, not the higher one: a block is rather announced twice than never.
@@ -235,11 +236,12 @@ impl Serving {
     }
 
     /// Returns the announcement of the tip, if it is another one than the last time: the headers
-    /// that the peer lacks, if it wants headers and has their parent, or else an `inv`.
+    /// that the peer lacks, if it wants headers and has their parent, or else an `inv`. Nothing is
+    /// announced of a chain with too little work.
     pub fn announce(&mut self, chain: ServedChain<'_>) -> Option<Outgoing> {
         let (tree, tip) = (chain.tree, chain.tip());
         let before = self.announced.replace(tip).filter(|before| *before != tip)?;
-        if self.has_header(tree, tip) {
+        if !chain.has_minimum_work() || self.has_header(tree, tip) {
             return None;
         }
         let fork = tree.fork(before, tip)?;

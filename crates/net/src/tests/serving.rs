@@ -139,16 +139,28 @@ fn without_a_locator_one_header_is_sent() {
 #[test]
 fn a_chain_of_too_little_work_has_no_headers() {
     let (mut network, genesis) = regtest();
-    network.minimum_chain_work = Hash([1; 32]);
+    // Each block has a work of two.
+    network.minimum_chain_work.0[0] = 8;
     let headers = headers_on(&genesis, 3, 1);
     let mut tree = Tree::new(network, genesis);
     for header in &headers {
         tree.restore(header.hash(), header, false).unwrap();
     }
-    let tip = id(&tree, &headers[2]);
+    let tip = id(&tree, &headers[0]);
     let active = ActiveChain::to(&tree, tip);
-    let world = World { stored: tree.ids().collect(), tree, active, services: ALL };
-    assert_eq!(world.headers(&[genesis.hash()], Hash::ZERO), Some(Vec::new()));
+    let mut world = World { stored: tree.ids().collect(), tree, active, services: ALL };
+    let locator = [genesis.hash()];
+    assert_eq!(world.headers(&locator, Hash::ZERO), Some(Vec::new()));
+    let mut serving = world.look(Serving::new);
+    world.switch_to(&headers[1]);
+    assert_eq!(world.announce(&mut serving), None);
+    let request = GetHeaders { version: 0, locator: Hashes::List(&locator), stop: Hash::ZERO };
+    world.handle(&mut serving, &Message::SendHeaders);
+    world.handle(&mut serving, &Message::GetHeaders(request));
+    // With enough work, it is not taken to have a header from us.
+    world.switch_to(&headers[2]);
+    let inv = (Command::INV, vec![headers[2].hash()]);
+    assert_eq!(world.announce(&mut serving), Some(inv));
 }
 
 #[test]
