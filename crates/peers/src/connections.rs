@@ -270,12 +270,13 @@ impl Connections {
                 }
                 self.links.insert(id, link);
                 // Two peers must not be able to tell from this that they talk to the same node.
+                let height = self.served.height().unwrap_or_else(|| self.height.load(Relaxed));
                 let ourselves = Ourselves {
                     nonce: random(),
                     user_agent: USER_AGENT,
                     services: self.served.services(),
                     time: unix_time(),
-                    start_height: self.height.load(Relaxed) as i32,
+                    start_height: height as i32,
                 };
                 let mut actions = Vec::new();
                 self.manager.connected(id, kind, ourselves, now, &mut actions);

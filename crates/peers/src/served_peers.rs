@@ -85,6 +85,12 @@ impl ServedPeers {
         stock.served.look(|chain| chain.services.with(v2))
     }
 
+    /// Returns the height of the chain that is served; `None` if nothing is.
+    pub fn height(&self) -> Option<u32> {
+        let stock = self.stock.as_ref()?;
+        Some(stock.served.look(|chain| chain.height()))
+    }
+
     /// Adds a peer whose handshake is complete. `inbound` is its address if it connected to us.
     pub fn add(&mut self, id: PeerId, inbound: Option<&str>, now: Duration) {
         let Some(stock) = &self.stock else { return };
