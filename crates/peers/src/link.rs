@@ -205,7 +205,7 @@ struct Open<R> {
 }
 
 /// Opens a connection: with the v2 transport first if `v2` says so, and with v1 if the peer then
-/// hangs up, as peers do that do not know v2.
+/// hangs up without a word, as peers do that do not know v2 (Core's `ShouldReconnectV1`).
 fn open(
     target: &Target,
     v2: bool,
@@ -213,22 +213,22 @@ fn open(
     how: &Dialing,
 ) -> Result<Open<BufReader<Receiving>>, Unreachable> {
     let because = |error: TransportError| Unreachable::Host(error.to_string());
+    let connect = || -> Result<_, Unreachable> {
+        let stream = how.routes.connect(target, nets)?;
+        let (from, received) = prepare(&stream, how).map_err(|error| because(error.into()))?;
+        Ok((stream, from, received))
+    };
     if v2 {
-        match initiate_on(how.routes.connect(target, nets)?, Transport::V2, how) {
-            Err(TransportError::Io(error)) if has_hung_up(&error) => {}
-            result => return result.map_err(because),
+        let (stream, from, received) = connect()?;
+        match initiate(Transport::V2, how.magic, from, &mut &stream) {
+            Ok((reader, writer)) => return Ok(Open { stream, received, reader, writer }),
+            Err(TransportError::Io(error)) if has_hung_up(&error) && received.bytes() == 0 => {}
+            Err(error) => return Err(because(error)),
         }
     }
-    initiate_on(how.routes.connect(target, nets)?, Transport::V1, how).map_err(because)
-}
-
-fn initiate_on(
-    stream: TcpStream,
-    transport: Transport,
-    how: &Dialing,
-) -> Result<Open<BufReader<Receiving>>, TransportError> {
-    let (from, received) = prepare(&stream, how)?;
-    let (reader, writer) = initiate(transport, how.magic, from, &mut &stream)?;
+    let (stream, from, received) = connect()?;
+    let (reader, writer) =
+        initiate(Transport::V1, how.magic, from, &mut &stream).map_err(because)?;
     Ok(Open { stream, received, reader, writer })
 }
 
