@@ -218,11 +218,9 @@ impl PeerArgs {
         }
         let target = self.maxuploadtarget.as_deref();
         if target.is_some() && !peers.listen {
-            return Err(
-                "--maxuploadtarget has no effect without --listen: add one, or remove the \
-                        other"
-                    .to_string(),
-            );
+            return Err("--maxuploadtarget has no effect without --listen: add --listen, or \
+                        remove --maxuploadtarget"
+                .to_string());
         }
         peers.maxuploadtarget = maxuploadtarget(target, config)?;
         peers.follow = self.follow;

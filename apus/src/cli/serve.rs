@@ -43,13 +43,13 @@ pub struct ServeCommand {
     /// Listen on this port; 0: any that is free [default: the network's, 8333 on mainnet].
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Maximum number of connections. When all are taken, one of the part of the network with the
-    /// most peers makes room for a new one [default: 125].
+    /// Maximum number of connections. When all are taken, a new one takes the place of one of the
+    /// part of the network with the most peers; with 12 or fewer, it is closed [default: 125].
     #[arg(long, value_name = "N")]
     maxconnections: Option<usize>,
-    /// Send at most this many MiB in 24 hours; with one of the units k, M, G, T (powers of 1000: k,
-    /// m, g, t) behind it. Peers that then ask for a block older than a week are disconnected, and
-    /// new blocks are sent all the same. 0: no limit [default: 0].
+    /// Send at most this many MiB in 24 hours; with K, M, G or T (powers of 1024), or k, m, g or t
+    /// (powers of 1000) behind it, in that unit. Peers that then ask for a block older than a week
+    /// are disconnected, and new blocks are sent all the same. 0: no limit [default: 0].
     #[arg(long, value_name = "MIB")]
     maxuploadtarget: Option<String>,
     /// Speak the encrypted transport with peers that try it (BIP324) [default: 1].
@@ -149,7 +149,7 @@ fn address(what: &str, text: &str, port: u16) -> Result<SocketAddr, String> {
     let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     ip.or_else(|_| text.parse()).map_err(|_| {
         format!(
-            "{what}: '{text}' is no address: give an IP address of this machine, as ADDR, \
+            "{what}: '{text}' is not an address: give an IP address of this machine, as ADDR, \
              ADDR:PORT or [ADDR]:PORT"
         )
     })

@@ -295,7 +295,7 @@ impl Connections {
                     && let Some(id) = self.served.to_evict(|id| self.manager.min_ping(id))
                 {
                     let why = "it makes room for another peer";
-                    self.close(id, Closing::Lost, why.to_string(), observer);
+                    self.close(id, Closing::Dropped, why.to_string(), observer);
                 }
                 self.dialer.accept(stream);
             }

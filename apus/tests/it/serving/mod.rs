@@ -290,7 +290,7 @@ fn what_cannot_be_served_is_said() {
     let empty = Place::new(Chain::Regtest);
     assert_ends(&apus(&empty, &["serve"]), 1, &["holds no UTXO set", "apus sync"]);
     for (wrong, words) in [
-        ("--bind=host", "'host' is no address"),
+        ("--bind=host", "'host' is not an address"),
         ("--maxuploadtarget=1.5G", "'1.5G' is not a size"),
         ("--minimumchainwork=x", "'x' is not a number"),
     ] {
