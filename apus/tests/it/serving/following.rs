@@ -94,13 +94,16 @@ fn a_sync_that_follows_serves_and_announces() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     wait_until("it listens", || TcpStream::connect(address).is_ok());
     let connect = |transport| Client::new(&place, address, transport);
-    wait_until("it has the first chain", || connect(Transport::V1).height == 33);
+    let genesis = chain_of([]).header(0).hash();
+    wait_until("it serves the first chain", || {
+        let mut client = connect(Transport::V1);
+        client.height == 33 && client.headers_after(genesis).len() == 33
+    });
 
     let mut with_headers = connect(Transport::V2);
     let mut without = connect(Transport::V1);
     with_headers.send(&Outgoing::empty(Command::SENDHEADERS));
     let all: Vec<Hash> = trunk.iter().chain(&first).map(hash).collect();
-    let genesis = chain_of([]).header(0).hash();
     for client in [&mut with_headers, &mut without] {
         assert_eq!(client.headers_after(genesis), all);
         for (hash, expected) in all.iter().zip(bytes(trunk.iter().chain(&first))) {

@@ -204,17 +204,28 @@ fn peers_that_do_not_read_take_little_memory() {
     let served = world().in_order();
     let server = Serving::start(&served, &["--maxconnections=300"]);
     let largest = world().blocks.iter().max_by_key(|block| block.len()).unwrap();
+    // Each request takes 1.8 MB of the 32 MiB for all of them, and is for more than a gigabyte.
     let slow = |number: usize| {
         let mut client = Client::new(&served, server.address, TRANSPORTS[number % 2]);
         client.ask(WITNESS, std::iter::repeat_n(hash_of(largest), 50_000));
+        assert!(client.next(Command::BLOCK).is_some(), "{number}");
         client
     };
-    // Requests for more than a gigabyte each; those of two in three wait to be read.
     let slow: Vec<_> = std::thread::scope(|scope| {
         let of = |number| scope.spawn(move || slow(number));
-        let threads: Vec<_> = (0..15).map(of).collect();
+        let threads: Vec<_> = (0..18).map(of).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
+    // Messages as large that must wait for them.
+    let magic = served.network.magic.as_slice();
+    let length = 1_800_000u32.to_le_bytes();
+    let head = [magic, &Command::VERSION.padded(), &length, &[0; 4]].concat();
+    let waiting = |_| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&head).unwrap();
+        stream
+    };
+    let waiting: Vec<TcpStream> = (0..20).map(waiting).collect();
     let mut client = Client::new(&served, server.address, Transport::V1);
     for height in 0..world().height() {
         let expected = &world().blocks[height as usize];
@@ -222,7 +233,8 @@ fn peers_that_do_not_read_take_little_memory() {
     }
     let peak = server.peak_memory();
     assert!(peak < 150 * MB, "{} MB", peak / MB);
-    drop(slow);
+    assert_ends(&server.end(Signal::TERM), 0, &[]);
+    drop((slow, waiting));
 }
 
 #[test]
