@@ -216,12 +216,13 @@ fn a_connected_peer_needs_no_test() {
 #[test]
 fn nodes_of_the_local_network_are_tried_like_named_ones() {
     let mut dialer = dialer([]);
+    (dialer.options.dnsseed, dialer.options.fixedseeds) = (false, false);
     dialer.manual.push(Manual::from(Target::parse("192.168.1.20", 8333).unwrap()));
     dialer.options.addnode = vec![dialer.manual[0].target.clone()];
     dialer.lan = Some(LanSearch::over(&["192.168.1.20:8333", "127.0.0.1:1", "127.0.0.1:1"]));
     assert_eq!((dialer.take_found().len(), dialer.take_found().len()), (1, 0));
     dialer.manual[0].is_tried = true;
-    dialer.dial_more(Duration::ZERO, 9, NOW);
+    dialer.dial_more(Duration::ZERO, NOW);
     let ids: Vec<_> = dialer.roles.0.keys().copied().collect();
     let [node] = ids[..] else { panic!("one connection: {ids:?}") };
     assert_eq!(dialer.connection_type(node), ConnectionType::Manual);
@@ -229,7 +230,7 @@ fn nodes_of_the_local_network_are_tried_like_named_ones() {
     assert_eq!(failed.name, "127.0.0.1:1, found on the local network");
     assert_eq!((failed.is_first, failed.wait), (true, RETRY_FIRST));
     for (now, connections) in [(5, 0), (6, 1)] {
-        dialer.dial_more(Duration::from_secs(now), 9, NOW);
+        dialer.dial_more(Duration::from_secs(now), NOW);
         assert_eq!(dialer.roles.0.len(), connections);
     }
     // They take no slot, and are not in the address book, from which others are chosen.
