@@ -251,6 +251,39 @@ impl Observer for Unobserved {
     fn observe(&self, _: &Progress) {}
 }
 
+/// An observer that passes everything to another one, and adds to each progress report.
+pub struct Adding<'a, F> {
+    inner: &'a dyn Observer,
+    add: F,
+}
+
+impl<'a, F: Fn(&mut Progress) + Sync> Adding<'a, F> {
+    /// Creates an observer that calls `add` with each report before `inner` gets it.
+    pub fn new(inner: &'a dyn Observer, add: F) -> Self {
+        Self { inner, add }
+    }
+}
+
+impl<F: Fn(&mut Progress) + Sync> Observer for Adding<'_, F> {
+    fn observe(&self, progress: &Progress) {
+        let mut progress = progress.clone();
+        (self.add)(&mut progress);
+        self.inner.observe(&progress);
+    }
+
+    fn note(&self, text: &str) {
+        self.inner.note(text);
+    }
+
+    fn wants_tips(&self) -> bool {
+        self.inner.wants_tips()
+    }
+
+    fn tip(&self, tip: &Tip) {
+        self.inner.tip(tip);
+    }
+}
+
 /// How work is watched: the observer of its progress, and the flag that asks it to stop.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use super::outcome::ThreadStates;
-use super::progress::{Observer, Progress, Tip};
+use super::progress::{Adding, Observer};
 use super::threads::spawn_free;
 
 /// Interval at which the threads are sampled. A sample takes about 0.1 ms.
@@ -60,8 +60,9 @@ impl StatesWatch {
     }
 
     /// Returns an observer that passes everything to `inner`, and adds the states of threads.
-    pub fn observer<'a>(&self, inner: &'a dyn Observer) -> WithStates<'a> {
-        WithStates { inner, seen: Arc::clone(&self.seen) }
+    pub fn observer<'a>(&self, inner: &'a dyn Observer) -> impl Observer + use<'a> {
+        let seen = Arc::clone(&self.seen);
+        Adding::new(inner, move |progress| progress.states = Some(seen.sums()))
     }
 }
 
@@ -69,30 +70,6 @@ impl Seen {
     fn sums(&self) -> ThreadStates {
         let Self { working, blocked } = self;
         ThreadStates { working: working.load(Relaxed), blocked: blocked.load(Relaxed) }
-    }
-}
-
-/// An observer that adds the states of threads to each progress report.
-pub struct WithStates<'a> {
-    inner: &'a dyn Observer,
-    seen: Arc<Seen>,
-}
-
-impl Observer for WithStates<'_> {
-    fn observe(&self, progress: &Progress) {
-        self.inner.observe(&Progress { states: Some(self.seen.sums()), ..progress.clone() });
-    }
-
-    fn note(&self, text: &str) {
-        self.inner.note(text);
-    }
-
-    fn wants_tips(&self) -> bool {
-        self.inner.wants_tips()
-    }
-
-    fn tip(&self, tip: &Tip) {
-        self.inner.tip(tip);
     }
 }
 

@@ -66,7 +66,7 @@ use apus_node::clock::unix_time;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::options::Options;
-use apus_node::progress::Observer;
+use apus_node::progress::{Adding, Observer};
 use apus_node::sources::BlockBytes;
 use apus_node::threads;
 use crossbeam_channel::{Sender, bounded};
@@ -75,7 +75,7 @@ pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left, store_left_from};
 pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::lan::LanSearch;
-pub use self::report::{PeerReport, WithPeers};
+pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};
 
@@ -198,8 +198,8 @@ impl Peers {
     }
 
     /// Returns an observer that passes everything to `inner`, and adds the download from peers.
-    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> WithPeers<'a> {
-        WithPeers { inner, traffic: &self.traffic }
+    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> impl Observer + 'a {
+        Adding::new(inner, |progress| progress.download = Some(self.traffic.download()))
     }
 
     /// Returns a report on each peer.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use apus_net::{PeerId, Themselves, Transport};
-use apus_node::progress::{Download, Observer, Progress, Tip};
+use apus_node::progress::Download;
 
 use super::limiter::Limiter;
 
@@ -162,31 +162,6 @@ impl Traffic {
             waited: Duration::from_nanos(self.waited_nanoseconds.load(Relaxed)),
             limit: self.limiter.now(),
         }
-    }
-}
-
-/// An observer that adds the download from peers to each progress report.
-pub struct WithPeers<'a> {
-    pub(super) inner: &'a dyn Observer,
-    pub(super) traffic: &'a Traffic,
-}
-
-impl Observer for WithPeers<'_> {
-    fn observe(&self, progress: &Progress) {
-        let download = Some(self.traffic.download());
-        self.inner.observe(&Progress { download, ..progress.clone() });
-    }
-
-    fn note(&self, text: &str) {
-        self.inner.note(text);
-    }
-
-    fn wants_tips(&self) -> bool {
-        self.inner.wants_tips()
-    }
-
-    fn tip(&self, tip: &Tip) {
-        self.inner.tip(tip);
     }
 }
 
