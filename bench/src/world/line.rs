@@ -1,5 +1,5 @@
 /// Returns how many bytes a second flow from each peer, if each could send `wishes` and our line
-/// carries `capacity`: nobody gets more than it can send, and all others get the same (max-min
+/// carries `capacity`: no peer gets more than it can send, and all others get the same (max-min
 /// fairness, which is what TCP comes to for equal round trips).
 pub fn share(wishes: &[f64], capacity: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wishes.len()).collect();

@@ -39,7 +39,7 @@ impl Slots {
         is_time
     }
 
-    /// Returns what to do for so many slots.
+    /// Returns what to do with the candidate, or whether to connect to one.
     pub fn check(&mut self, schedule: &Schedule, slots: usize, now: Duration) -> Trial {
         let runner = |(id, (slot, since)): (&PeerId, &(Slot, Duration))| Runner {
             id: *id,

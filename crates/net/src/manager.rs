@@ -95,7 +95,7 @@ pub struct PeerManager {
     header_peer: Option<PeerId>,
     /// When that peer was asked, or the last header came that was new to the tree.
     news: Duration,
-    /// When a peer said first that it has no more headers.
+    /// When the first peer said that it has sent all its headers.
     ended: Option<Duration>,
     /// The height below which blocks are requested without their witnesses.
     stripped_below: u32,
@@ -421,7 +421,7 @@ impl PeerManager {
     /// Requests headers from one peer while there are many to come, and from all others after that.
     fn request_headers(&mut self, chain: &HeaderChain, now: Duration, out: &mut Vec<Action>) {
         let busy = self.header_peer.and_then(|id| self.peers.get(&id));
-        // A peer that sends what is known already holds up nobody.
+        // A peer that sends headers that are known already delays no other request.
         let is_busy = |peer: &Peer| !peer.headers.is_at_end() && now < self.news + ANOTHER_AFTER;
         if busy.is_some_and(is_busy) {
             return;

@@ -11,7 +11,7 @@
 //! - It is asked for the block that is needed when it can have sent it: a slow peer gets one that
 //!   is further ahead.
 //! - If readers have waited for a late block, another peer is asked for it too. The first answer
-//!   counts, and nobody is dropped for that.
+//!   counts, and no peer is dropped for that.
 //! - A peer is dropped for silence and for lies, and not because its line is slow.
 //! - Inbound peers are asked only for blocks that no outbound peer has.
 //!

@@ -186,8 +186,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Creates the state for a peer whose handshake is complete. It is told of blocks after the
-    /// present tip.
+    /// Creates the state for a peer whose handshake is complete. Blocks after the present tip are
+    /// announced to it.
     pub fn new(chain: ServedChain<'_>) -> Self {
         Self { announced: Some(chain.tip()), ..Self::default() }
     }

@@ -9,7 +9,7 @@ const MAX_BLOCK_SERIALIZED_SIZE: u64 = 4_000_000;
 /// Seconds for which one new block is expected to be sent.
 const NEW_BLOCK_SECONDS: u64 = 10 * 60;
 
-/// The target of Core's `-maxuploadtarget`: at most so many bytes in 24 hours, which begin with the
+/// The target of Core's `-maxuploadtarget`: a maximum of bytes in 24 hours, which begin with the
 /// first byte sent. Blocks older than a week are refused early, so that each new block can be sent
 /// once until the 24 hours end. New blocks are never refused.
 #[derive(Debug, Default)]

@@ -102,7 +102,7 @@ impl Roles {
         self.automatic().filter(|(_, automatic)| automatic.slot == Slot::Fast).count()
     }
 
-    /// Returns the number of connections that we opened for a while, if there are so many slots.
+    /// Returns the number of connections that we opened for a while, beyond the given slots.
     pub fn extra(&self, slots: usize) -> usize {
         let is_extra = |role: &&Role| match role {
             Role::Feeler(_) => true,

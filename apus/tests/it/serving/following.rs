@@ -20,7 +20,7 @@ use crate::support::ports::free_port;
 use crate::support::program::{program_on, signal};
 use crate::support::waiting::wait_until;
 
-/// A peer that announces another chain when it is told to.
+/// A peer that announces another chain once the test says so.
 struct Source {
     server: Server,
     honest: Arc<Mutex<Honest>>,

@@ -40,7 +40,7 @@ impl Download {
         self.runners.insert(id, Runner { id, slot, since: self.now, speed });
     }
 
-    /// Lets time pass, while so many bytes wait to be validated.
+    /// Lets time pass, while `waiting_bytes` of blocks wait to be validated.
     fn run(&mut self, time: Duration, waiting_bytes: Option<u64>) {
         let end = self.now + time;
         while self.now < end {
@@ -167,7 +167,7 @@ fn a_free_slot_goes_to_the_candidate() {
     download.runners.remove(&PeerId(4));
     download.run(SECOND * 10, Some(0));
     assert_eq!(download.trials, [Trial::Connect, Trial::Keep(PeerId(10))]);
-    // With a free slot, nobody is tried.
+    // With a free slot, no candidate is tried.
     download.runners.remove(&PeerId(5));
     download.run(SECOND * 3600, Some(0));
     assert_eq!(download.trials.len(), 2);
