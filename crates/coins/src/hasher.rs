@@ -1,4 +1,4 @@
-use apus_hash::Hash;
+use apus_hash::{Hash, HashKey};
 use apus_wire::OutPoint;
 
 /// The two hashes of an outpoint.
@@ -27,6 +27,13 @@ impl TxidHasher {
     /// The operating system provides no random bytes.
     pub fn random() -> Self {
         Self { keys: random_words() }
+    }
+
+    /// Returns the hasher with the first half of `key` as its secret, by which txids get the same
+    /// hashes wherever the key is known.
+    pub fn of(key: &HashKey) -> Self {
+        let words = key.as_bytes().as_chunks::<8>().0;
+        Self { keys: [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])] }
     }
 
     /// Hashes a txid. All 64 bits of the hash can be used.

@@ -72,8 +72,8 @@ impl Memory {
 /// and one of spent coins for each bucket of neighbouring heights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The number of partitions is 2^`partition_bits`.
-    pub partition_bits: u32,
+    /// The number of partitions, at most 2^16.
+    pub partitions: u32,
     /// For each bucket, the first height after it.
     pub bucket_ends: Vec<u32>,
     /// The height of the first block.
@@ -93,19 +93,19 @@ impl Layout {
         let most = (memory.bytes / 4 / (2 * PIECE_BYTES_MIN)).max(1).ilog2();
         let bits = wanted.next_power_of_two().ilog2();
         let most = most.clamp(PARTITION_BITS_MIN, PARTITION_BITS_MAX);
-        let partition_bits = bits.clamp(PARTITION_BITS_MIN, most);
+        let partitions = 1 << bits.clamp(PARTITION_BITS_MIN, most);
         let bucket_bytes = memory.bytes as u64 / BUCKET_SHARE;
         let bucket_bytes = bucket_bytes.clamp(BUCKET_BYTES_MIN, BUCKET_BYTES_MAX);
         // Pieces for all buckets then take as much as one bucket: 100 MB for 150 GB of coins.
         let balanced = (all / 100 * COINS_PERCENT * PIECE_BYTES_MIN as u64).isqrt();
         let bucket_bytes = bucket_bytes.max(balanced);
         let bucket_ends = bucket_ends(first_height, sizes, bucket_bytes * 100 / COINS_PERCENT);
-        Self { partition_bits, bucket_ends, first_height }
+        Self { partitions, bucket_ends, first_height }
     }
 
     /// Returns the number of partitions.
     pub fn partitions(&self) -> usize {
-        1 << self.partition_bits
+        self.partitions as usize
     }
 
     /// Returns the number of buckets of blocks.
@@ -136,8 +136,8 @@ impl Layout {
     /// Returns the partition of a txid.
     #[inline]
     pub fn partition_of(&self, txid: &Hash) -> usize {
-        let head = u16::from_be_bytes([txid.0[0], txid.0[1]]);
-        usize::from(head) >> (u16::BITS - self.partition_bits)
+        let head = u32::from(u16::from_be_bytes([txid.0[0], txid.0[1]]));
+        ((head * self.partitions) >> u16::BITS) as usize
     }
 
     /// Returns the bucket of a height.

@@ -91,17 +91,11 @@ pub struct MatchedOutput<'a> {
     pub output: &'a [u8],
 }
 
-impl Default for Matcher {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Matcher {
-    /// Creates a matcher without outputs.
-    pub fn new() -> Self {
+    /// Creates a matcher without outputs. Slices depend on the hasher's secret.
+    pub fn new(hasher: TxidHasher) -> Self {
         Self {
-            hasher: TxidHasher::random(),
+            hasher,
             table: Table::default(),
             txs: Vec::new(),
             outputs: Vec::new(),

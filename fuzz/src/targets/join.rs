@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use apus_coins::TxidHasher;
 use apus_hash::{Hash, sha256d};
 use apus_join::{
     BlockKind, BlockRecord, Damaged, InputNotes, LateCoin, MatchedOutput, Matcher, Replayed,
@@ -60,7 +61,7 @@ fn partition(data: &[u8], is_framed: bool) {
         false => [&[0; 4][..], &(records.len() as u32).to_le_bytes(), records].concat(),
     };
     let (outputs, spends) = (framed(outputs), framed(spends));
-    let (mut matcher, dropped) = (Matcher::new(), HashSet::from([DROPPED]));
+    let (mut matcher, dropped) = (Matcher::new(TxidHasher::random()), HashSet::from([DROPPED]));
     let all = 0..outputs.len();
     let loaded = matcher.load(&outputs, std::slice::from_ref(&all), &dropped);
     let at_once =

@@ -241,7 +241,7 @@ impl History {
     fn matched(&mut self, slices: Option<u64>) -> Found {
         let (txs, spends) = (self.txs.clone(), self.spends.clone());
         let (txs, spends) = (self.batches(&txs), self.batches(&spends));
-        let mut matcher = Matcher::new();
+        let mut matcher = Matcher::new(TxidHasher::random());
         let mut result = Found { base: self.base.clone(), ..Found::default() };
         let dropped = HashSet::from([DROPPED]);
         for slice in 0..slices.unwrap_or(1) {
@@ -427,7 +427,7 @@ fn what_the_set_below_has_and_a_later_block_creates_is_a_fault() {
         put_tx(&mut bytes, &txid, created, 1, [(0, &[7; 3][..])].into_iter());
     }
     end_batch(&mut bytes, start);
-    let mut matcher = Matcher::new();
+    let mut matcher = Matcher::new(TxidHasher::random());
     let all = 0..bytes.len();
     matcher.load(&bytes, std::slice::from_ref(&all), &HashSet::new()).unwrap();
     assert_eq!(matcher.may_exist(&bytes), [out(coinbase, 0)]);
@@ -470,7 +470,7 @@ fn records_that_are_cut_short_are_damaged() {
     for cut in 1..txs[0].len() {
         let bytes = &txs[0][..txs[0].len() - cut];
         let all = 0..bytes.len();
-        let mut matcher = Matcher::new();
+        let mut matcher = Matcher::new(TxidHasher::random());
         let loaded = matcher.load(bytes, std::slice::from_ref(&all), &none);
         assert_eq!(loaded.is_err(), !bytes.is_empty(), "{cut}");
         let kept = matcher.keep_slice(bytes, &none, (0, 1), &mut Vec::new());
@@ -478,7 +478,7 @@ fn records_that_are_cut_short_are_damaged() {
     }
     for cut in 1..spends[0].len() {
         let bytes = &spends[0][..spends[0].len() - cut];
-        let taken = Matcher::new().take_all(&[], bytes, &none, None, |_, _| {});
+        let taken = Matcher::new(TxidHasher::random()).take_all(&[], bytes, &none, None, |_, _| {});
         assert!(taken.is_err(), "{cut}");
     }
 }

@@ -16,7 +16,7 @@ use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
 use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last byte is the version.
-const MAGIC: &[u8; 8] = b"apusjn\x00\x03";
+const MAGIC: &[u8; 8] = b"apusjn\x00\x04";
 
 /// What a run must have in common with the interrupted one to carry on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ impl ToSave<'_> {
             put_bytes(out, self.key.kind.as_bytes());
             put_bytes(out, self.spill.as_os_str().as_bytes());
             out.extend_from_slice(self.hash_key.as_bytes());
-            let Layout { partition_bits, bucket_ends, first_height } = self.layout;
-            put_numbers(out, &[u64::from(*partition_bits), u64::from(*first_height)]);
+            let Layout { partitions, bucket_ends, first_height } = self.layout;
+            put_numbers(out, &[u64::from(*partitions), u64::from(*first_height)]);
             put_list(out, bucket_ends, |out, end| out.extend_from_slice(&end.to_le_bytes()));
             put_state(out, self.state);
             out.extend_from_slice(&self.positions.0);
@@ -104,12 +104,12 @@ fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
 }
 
 fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
-    let (partition_bits, first_height) = (number(cursor)?, number(cursor)?);
-    if partition_bits > 16 {
-        return Err(cursor.error("too many partitions"));
+    let (partitions, first_height) = (number(cursor)?, number(cursor)?);
+    if !(1..=1 << u16::BITS).contains(&partitions) {
+        return Err(cursor.error("no such number of partitions"));
     }
     let bucket_ends = list(cursor, 4, Cursor::u32)?;
-    let layout = Layout { partition_bits, bucket_ends, first_height };
+    let layout = Layout { partitions, bucket_ends, first_height };
     let state = read_state(cursor)?;
     Ok((layout, state, Hash(cursor.array()?)))
 }
