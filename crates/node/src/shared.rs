@@ -97,7 +97,7 @@ impl Shared<'_> {
         check_bytes(self.tree, step, history, bytes)
     }
 
-    /// Reads a stored block that has passed [`Shared::checked`] before, provided that `is_same`
+    /// Reads a block that has passed [`Shared::checked`] before, provided that `is_same`
     /// confirms its bytes. Its transactions are not hashed again.
     pub fn read_again(
         &self,
@@ -139,7 +139,7 @@ impl Shared<'_> {
         result.expect("peers serve while the work is done, once")
     }
 
-    /// Reads the bytes at a step's place, unchecked.
+    /// Reads the bytes at a step's place, or waits for a peer to send them, unchecked.
     fn read(&self, step: Step) -> Result<BlockBytes, Fault> {
         match step.place {
             Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
@@ -147,7 +147,15 @@ impl Shared<'_> {
                 Some(_) => Fault::Store(error),
             }),
             Place::Source(place) => self.sources.read(place).map_err(Fault::Store),
-            Place::Peers => Err(Fault::Gone(step)),
+            Place::Peers => {
+                let peers = self.peers.ok_or(Fault::Gone(step))?;
+                let mut bytes = Vec::new();
+                peers.fetch(self.tree, step, &NEVER, &mut |block| {
+                    bytes = block;
+                    Ok(())
+                })?;
+                Ok(bytes)
+            }
         }
     }
 }

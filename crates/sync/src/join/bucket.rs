@@ -25,7 +25,7 @@ const AHEAD: usize = 8;
 const WAIT: Duration = Duration::from_millis(20);
 
 /// The spent coins of consecutive blocks.
-pub(super) struct Bucket {
+pub struct Bucket {
     heights: Range<u32>,
     bytes: Vec<u8>,
     /// What the first pass kept of each block.
@@ -169,7 +169,7 @@ impl Bucket {
 }
 
 /// The queue of blocks in order of height, each with the bucket of its coins.
-pub(super) struct BlockQueue<'a> {
+pub struct BlockQueue<'a> {
     context: &'a Context<'a>,
     dropped: &'a HashSet<u32>,
     state: Mutex<QueueState>,

@@ -1,8 +1,6 @@
 //! The last pass: checks each block with the coins that it spends, in any order: every rule on
 //! spends, and scripts unless they are assumed valid. Writes its undo data.
 
-use std::sync::Arc;
-
 use apus_coins::Coin;
 use apus_join::{BlockCoins, SpendSource};
 use apus_node::block::prepare::{CoinSource, Prepared};
@@ -32,8 +30,9 @@ impl Checking<'_> {
     /// Runs a worker: checks blocks until none is left, and reports the weight of each.
     pub fn work(&self, crew: &Crew<u64>) -> Result<(), Fault> {
         while let Some((index, bucket)) = self.queue.take(crew.halt())? {
-            match self.block(index, &bucket) {
-                Ok(undo) => {
+            match self.context.check(index, &bucket) {
+                Ok(payload) => {
+                    let undo = self.undo(index, &payload);
                     // After a halt, a block that waits for a lower one is checked again later. If a
                     // lower block is refused, this one no longer counts.
                     let height = self.context.plan.height(index);
@@ -52,30 +51,42 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn block(&self, index: usize, bucket: &Arc<Bucket>) -> Result<Option<Undo>, Fault> {
+    /// Encodes the undo data of a block that has none yet.
+    fn undo(&self, index: usize, payload: &[u8]) -> Option<Undo> {
         let (shared, height) = (self.context.shared, self.context.plan.height(index));
         let step = self.context.plan.steps[index];
-        let coins = bucket.block(height).expect("the first pass leaves a record of each block");
-        let payload = match coins.digest {
-            Some(digest) => self.read_again(index, digest, &coins, bucket)?,
-            None => {
-                let _timer = shared.clock.start(Stage::Validate);
-                let hash = &shared.tree.node(step.id).hash;
-                let (rules, times) = (self.context.block_context(index), &self.context.plan.times);
-                check_noted(&coins, bucket.late(height), hash, rules, times)
-                    .map_err(|_| Fault::Unjudged(height))?
-            }
-        };
+        let Place::Stored(pos) = step.place else { return None };
+        if self.has_undo[index] {
+            return None;
+        }
         let _timer = shared.clock.start(Stage::Undo);
-        let undo = match step.place {
-            Place::Stored(pos) if !self.has_undo[index] => {
-                let prev = &shared.tree.prev_hash(step.id);
-                let record = shared.files.encode_undo(&payload, prev);
-                Some(Undo { file: pos.file, height, record })
-            }
-            _ => None,
-        };
-        Ok(undo)
+        let record = shared.files.encode_undo(payload, &shared.tree.prev_hash(step.id));
+        Some(Undo { file: pos.file, height, record })
+    }
+}
+
+impl Context<'_> {
+    /// Checks the block at `index` of the steps with the coins that it spends, and returns its undo
+    /// data.
+    ///
+    /// # Errors
+    /// The block breaks a rule, or cannot be judged here ([`Fault::Unjudged`]); it is damaged, or
+    /// the disk fails.
+    ///
+    /// # Panics
+    /// The bucket does not have the block, or not each of its coins once.
+    pub fn check(&self, index: usize, bucket: &Bucket) -> Result<Vec<u8>, Fault> {
+        let (shared, height) = (self.shared, self.plan.height(index));
+        let step = self.plan.steps[index];
+        let coins = bucket.block(height).expect("the first pass leaves a record of each block");
+        if let Some(digest) = coins.digest {
+            return self.read_again(index, digest, &coins, bucket);
+        }
+        let _timer = shared.clock.start(Stage::Validate);
+        let hash = &shared.tree.node(step.id).hash;
+        let (rules, times) = (self.block_context(index), &self.plan.times);
+        check_noted(&coins, bucket.late(height), hash, rules, times)
+            .map_err(|_| Fault::Unjudged(height))
     }
 
     /// Reads again a block whose scripts are not assumed valid, checks it, and returns its undo
@@ -87,9 +98,9 @@ impl Checking<'_> {
         coins: &BlockCoins,
         bucket: &Bucket,
     ) -> Result<Vec<u8>, Fault> {
-        let (shared, plan) = (self.context.shared, self.context.plan);
+        let (shared, plan) = (self.shared, self.plan);
         let (step, height) = (plan.steps[index], plan.height(index));
-        let is_same = |bytes: &[u8]| self.context.hash_key.hash(bytes) == digest;
+        let is_same = |bytes: &[u8]| self.hash_key.hash(bytes) == digest;
         let block = shared.read_again(step, is_same).map_err(|fault| refused_at(height, fault))?;
         let _timer = shared.clock.start(Stage::Validate);
         let scripts = Some(shared.script_checks(step.id));

@@ -9,6 +9,7 @@ use apus_node::commit::Ledger;
 use apus_node::shared::Shared;
 use apus_rules::subsidy;
 use apus_store::BlockStatus;
+use apus_wire::Network;
 
 use super::plan::Plan;
 use super::state::{PairCounts, State};
@@ -16,28 +17,33 @@ use super::state::{PairCounts, State};
 /// Checks the balance: every output created is spent, replaced or left, every input spends one
 /// coin, and no more satoshi are left than can exist.
 ///
-/// # Panics
-/// The balance does not hold, which is a bug in Apus and not the fault of a block; nothing is
-/// committed.
-pub(super) fn assert_balance(state: &State, plan: &Plan, shared: &Shared) {
+/// # Errors
+/// The balance does not hold, which is not the fault of a block.
+pub fn balance(state: &State, plan: &Plan, network: &Network) -> Result<(), String> {
     let (read, pair) = (state.read(), &state.paired.counts);
     let gone = read.inside + read.early + pair.taken + pair.overwritten;
-    assert_eq!(read.created, gone + pair.left, "every output is spent, replaced or left");
+    let (created, left) = (read.created, pair.left);
+    if created != gone + left {
+        return Err(format!("of {created} outputs {gone} are gone and {left} left"));
+    }
     let spent = read.inside + read.early + pair.taken + pair.base_taken;
-    assert_eq!(read.counts.inputs, spent, "every input has spent one coin");
+    if read.counts.inputs != spent {
+        return Err(format!("{} inputs have spent {spent} coins", read.counts.inputs));
+    }
     let heights = plan.first_height..plan.end_height();
-    let subsidies = heights.map(|height| subsidy(height, shared.network).unsigned_abs());
+    let subsidies = heights.map(|height| subsidy(height, network).unsigned_abs());
     let supply = subsidies.sum::<u64>().saturating_add(pair.base_amount);
-    assert!(
-        pair.left_amount <= supply,
-        "{} satoshi are left of at most {supply} that could be",
-        pair.left_amount
-    );
+    match pair.left_amount <= supply {
+        true => Ok(()),
+        false => {
+            Err(format!("{} satoshi are left of at most {supply} that could be", pair.left_amount))
+        }
+    }
 }
 
 /// Makes the last block of the plan the best block on disk: writes the block index, and then
 /// commits the tables with the best block.
-pub(super) fn commit(
+pub fn commit(
     shared: &Shared,
     ledger: &mut Ledger,
     plan: &Plan,

@@ -12,10 +12,14 @@ use apus_rules::BlockContext;
 use super::plan::Plan;
 
 /// The plan, files and memory that all workers of one pass share.
-pub(super) struct Context<'a> {
+pub struct Context<'a> {
+    /// The parts of the node that threads share.
     pub shared: &'a Shared<'a>,
+    /// The blocks.
     pub plan: &'a Plan,
+    /// The partitions and buckets.
     pub layout: &'a Layout,
+    /// The memory that all workers may take.
     pub memory: Memory,
     /// The records and spent coins in the spill file.
     pub parts: &'a Parts,

@@ -40,4 +40,11 @@ mod sequencer;
 mod state;
 pub mod workspace;
 
+pub use bucket::{BlockQueue, Bucket};
+pub use commit::{balance, commit};
+pub use context::Context;
+pub use pair::Pairer;
+pub use plan::Plan;
+pub use read::{ReadBlock, Reader};
 pub use saved::rewrite_join_progress;
+pub use state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};

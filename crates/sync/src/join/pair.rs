@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_coins::{
-    Bulk, ChangeSink, CoinWriter, SortedRuns, decompress_amount, key_order, put_coin_key,
+    Bulk, ChangeSink, CoinWriter, SortedRuns, TxidHasher, decompress_amount, key_order,
+    put_coin_key,
 };
 use apus_disk::{PartBuffer, StoreError};
 use apus_join::{
@@ -22,7 +23,7 @@ use super::state::PairCounts;
 use apus_node::fault::Fault;
 
 /// A worker of the second pass.
-pub(super) struct Pairer<'a> {
+pub struct Pairer<'a> {
     context: &'a Context<'a>,
     dropped: &'a HashSet<u32>,
     base: Option<Base<'a>>,
@@ -44,7 +45,7 @@ struct Change {
 }
 
 /// What a worker has done of a range of partitions.
-pub(super) struct PairedRange {
+pub struct PairedRange {
     pub done: Range<usize>,
     pub counts: PairCounts,
 }
@@ -66,7 +67,7 @@ impl<'a> Pairer<'a> {
             context,
             dropped,
             base: Base::of(context.shared.chainstate),
-            matcher: Matcher::new(),
+            matcher: Matcher::new(TxidHasher::of(context.hash_key)),
             outputs: PartBuffer::new(),
             spends: PartBuffer::new(),
             coins,
@@ -93,11 +94,24 @@ impl<'a> Pairer<'a> {
             done.end += 1;
         }
         writer.finish()?;
-        self.coins.flush()?;
-        Ok(PairedRange { done, counts: std::mem::take(&mut self.counts) })
+        Ok(PairedRange { done, counts: self.finish()? })
     }
 
-    fn partition(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
+    /// Appends all spent coins to their buckets, and returns the counts since the last call.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn finish(&mut self) -> Result<PairCounts, StoreError> {
+        self.coins.flush()?;
+        Ok(std::mem::take(&mut self.counts))
+    }
+
+    /// Matches a partition, and writes its unspent outputs to `sink`. Does not write all of them if
+    /// a block is refused.
+    ///
+    /// # Errors
+    /// The disk fails, or the records are damaged.
+    pub fn partition(&mut self, partition: usize, sink: &mut impl ChangeSink) -> Result<(), Fault> {
         let (parts, layout) = (self.context.parts, self.context.layout);
         let looked_up = self.base.map_or(0, |_| parts.bytes(layout.spends(partition)));
         let outputs = parts.bytes(layout.outputs(partition));
@@ -108,7 +122,7 @@ impl<'a> Pairer<'a> {
     }
 
     /// Matches a partition that fits in memory.
-    fn whole(&mut self, partition: usize, sink: &mut TableSink) -> Result<(), Fault> {
+    fn whole(&mut self, partition: usize, sink: &mut impl ChangeSink) -> Result<(), Fault> {
         let (parts, part) = (self.context.parts, self.context.layout.outputs(partition));
         let mut buffer = std::mem::take(&mut self.outputs);
         let result = parts.with_part(part, &mut buffer, |bytes, ranges| {
@@ -124,7 +138,12 @@ impl<'a> Pairer<'a> {
     }
 
     /// Matches a partition that does not fit in memory, a slice of its transactions at a time.
-    fn sliced(&mut self, partition: usize, slices: u64, sink: &mut TableSink) -> Result<(), Fault> {
+    fn sliced(
+        &mut self,
+        partition: usize,
+        slices: u64,
+        sink: &mut impl ChangeSink,
+    ) -> Result<(), Fault> {
         let (parts, part) = (self.context.parts, self.context.layout.outputs(partition));
         tracing::debug!(
             target: "validation",

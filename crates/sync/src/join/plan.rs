@@ -9,13 +9,16 @@ use apus_node::opened::{Node, step};
 use apus_rules::{Bip30Check, bip30_check, is_bip30_repeat};
 
 /// The blocks of a join, from the one after the chainstate's best block on.
-pub(super) struct Plan {
+pub struct Plan {
     /// Height of the first block.
     pub first_height: u32,
     /// In order of height.
     pub steps: Vec<Step>,
+    /// The chain that ends in the last block.
     pub chain: ActiveChain,
+    /// Its median times past.
     pub times: BranchTimes,
+    /// The blocks whose scripts are assumed valid.
     pub assumed: Assumed,
     /// Whether blocks, undo data and saved work are written.
     pub keeps: bool,
@@ -31,19 +34,33 @@ impl Plan {
         let whole = ActiveChain::to(&node.tree, target);
         let ids = (first_height..=node.tree.node(target).height).map_while(|h| whole.at(h));
         let steps: Vec<Step> = ids.map_while(|id| step(node, id)).collect();
-        let top = steps.last().map_or(node.tip(), |step| step.id);
-        let chain = ActiveChain::to(&node.tree, top);
-        let network = &node.options.network;
-        let bip34 = whole.at(network.bip34_height).map(|id| node.tree.node(id).hash);
+        let assumed = Assumed::new(node.options.assumevalid, &node.tree);
+        let keeps = node.ledger.writes.blocks;
+        Self { keeps, ..Self::of_steps(&node.tree, &whole, first_height, steps, assumed) }
+    }
+
+    /// Creates the plan for the blocks of `steps`, the first of which is at `first_height` of the
+    /// chain `whole`. Nothing is written.
+    pub fn of_steps(
+        tree: &Tree,
+        whole: &ActiveChain,
+        first_height: u32,
+        steps: Vec<Step>,
+        assumed: Assumed,
+    ) -> Self {
+        let below = whole.at(first_height - 1).unwrap_or(tree.genesis());
+        let top = steps.last().map_or(below, |step| step.id);
+        let network = tree.network();
+        let bip34 = whole.at(network.bip34_height).map(|id| tree.node(id).hash);
         let bip34_matches = bip34 == Some(network.bip34_hash);
-        let kinds = steps.iter().map(|step| kind(&node.tree, step.id, bip34_matches)).collect();
+        let kinds = steps.iter().map(|step| kind(tree, step.id, bip34_matches)).collect();
         Self {
             first_height,
             steps,
-            times: BranchTimes::of(&node.tree, top),
-            chain,
-            assumed: Assumed::new(node.options.assumevalid, &node.tree),
-            keeps: node.ledger.writes.blocks,
+            times: BranchTimes::of(tree, top),
+            chain: ActiveChain::to(tree, top),
+            assumed,
+            keeps: false,
             kinds,
         }
     }

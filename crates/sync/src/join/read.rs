@@ -32,17 +32,19 @@ const AHEAD: usize = 10;
 const WINDOWS_PERCENT: usize = 50;
 
 /// A block that the first pass has read.
-pub(super) struct ReadBlock {
+pub struct ReadBlock {
     /// Index among the steps.
     pub index: usize,
+    /// Number of transactions.
     pub tx_count: u32,
     /// Where the first pass stored it; `None` if it was stored before, or is not kept.
     pub stored: Option<FlatFilePos>,
+    /// Length in bytes.
     pub bytes: u64,
 }
 
 /// A worker of the first pass.
-pub(super) struct Reader<'a> {
+pub struct Reader<'a> {
     context: &'a Context<'a>,
     window: Window,
     /// Records of outputs and spends.

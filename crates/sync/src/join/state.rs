@@ -9,12 +9,14 @@ use apus_store::FlatFilePos;
 
 /// What the passes of a join have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct State {
+pub struct State {
+    /// The spans to read, in order of height.
     pub spans: Vec<SpanState>,
     /// Numbers of the sources whose records were given up.
     pub dropped: HashSet<u32>,
     /// Number of sources of records so far.
     pub sources: u32,
+    /// What the second pass has done.
     pub paired: Paired,
     /// Number of blocks that have passed all checks, from the first on.
     pub checked: usize,
@@ -28,39 +30,46 @@ pub(super) struct State {
 /// The place of undo data that the block index does not know yet, with the index of its block among
 /// the steps. The block itself may move to another file later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct UndoAt {
+pub struct UndoAt {
+    /// The block.
     pub index: u32,
+    /// The undo data.
     pub at: FlatFilePos,
 }
 
 /// A span of blocks, how far it is read, and the counts of what was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SpanState {
+pub struct SpanState {
     /// The source number of its records.
     pub source: u32,
+    /// The first block, by index among the steps.
     pub first: usize,
     /// The next block to read, by index among the steps.
     pub next: usize,
+    /// One after the last block.
     pub end: usize,
+    /// The counts of what was read.
     pub read: ReadCounts,
 }
 
 /// Counts of what the first pass has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReadCounts {
+pub struct ReadCounts {
+    /// Blocks, bytes, transactions, inputs and scripts.
     pub counts: Counts,
     /// Spendable outputs that were created.
     pub created: u64,
-    /// Spends of outputs of the same block (`inside`), and of earlier blocks in the window
-    /// (`early`).
+    /// Spends of outputs of the same block.
     pub inside: u64,
+    /// Spends of outputs of earlier blocks in the window.
     pub early: u64,
     /// Spends that went to partitions.
     pub late: u64,
 }
 
 impl ReadCounts {
-    fn add(&mut self, other: &Self) {
+    /// Adds the counts of another span.
+    pub fn add(&mut self, other: &Self) {
         self.counts = self.counts.plus(other.counts);
         self.created += other.created;
         self.inside += other.inside;
@@ -71,11 +80,12 @@ impl ReadCounts {
 
 /// What the second pass has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Paired {
+pub struct Paired {
     /// The source number of the spent coins.
     pub source: u32,
     /// For each partition, whether it is done.
     pub done: Vec<bool>,
+    /// The counts of outputs.
     pub counts: PairCounts,
     /// Tables written so far that are durable.
     pub tables: Vec<PendingTable>,
@@ -85,17 +95,18 @@ pub(super) struct Paired {
 
 /// Counts of outputs, by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PairCounts {
+pub struct PairCounts {
     /// Matched with a spend in their partition.
     pub taken: u64,
-    /// Unspent, and the sum of their amounts in satoshi.
+    /// Unspent.
     pub left: u64,
+    /// The sum of their amounts in satoshi.
     pub left_amount: u64,
     /// Replaced by a later coin with the same outpoint.
     pub overwritten: u64,
-    /// Spent coins of the UTXO set that the join began with, and the sum of their amounts in
-    /// satoshi.
+    /// Spent coins of the UTXO set that the join began with.
     pub base_taken: u64,
+    /// The sum of their amounts in satoshi.
     pub base_amount: u64,
     /// Replaced coins of the UTXO set that the join began with.
     pub base_overwritten: u64,
