@@ -13,6 +13,7 @@ use super::prove::ProveCommand;
 use super::prune::PruneCommand;
 use super::rewind::RewindCommand;
 use super::serve::ServeCommand;
+use super::shard::ShardCommand;
 use super::snapshot::SnapshotCommand;
 use super::status::StatusCommand;
 use super::sync::{ReindexCommand, SyncCommand};
@@ -99,6 +100,11 @@ pub enum Command {
     Snapshot {
         #[command(subcommand)]
         command: SnapshotCommand,
+    },
+    /// Verify a chain on many machines: a join as tasks, with files between them.
+    Shard {
+        #[command(subcommand)]
+        command: ShardCommand,
     },
     Export(Box<ExportCommand>),
     /// Sync the first 14,132 blocks of mainnet, which are part of this program, in four ways.

@@ -150,7 +150,8 @@ pub enum Scripts {
 }
 
 impl Scripts {
-    fn of_default() -> Self {
+    /// Returns the engine that is used unless another is named.
+    pub fn of_default() -> Self {
         match node::ScriptEngine::default() {
             node::ScriptEngine::Core => Self::Core,
             node::ScriptEngine::Fast => Self::Fast,

@@ -35,6 +35,7 @@ mod verify;
 mod txoutset;
 mod hints;
 mod snapshot;
+mod shard;
 #[cfg(feature = "export")]
 mod export;
 #[cfg(not(feature = "export"))]
@@ -125,6 +126,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Txoutset { command } => txoutset::run(&command, quiet),
         Command::Hints { command } => hints::run(command, quiet),
         Command::Snapshot { command } => snapshot::run(&command, quiet),
+        Command::Shard { command } => shard::run(command, quiet),
         Command::Export(command) => export::run(&command, quiet),
         Command::Demo { keep } => demo::run(keep, quiet),
         Command::Completions(command) => manual::complete(&command, Cli::command()),

@@ -36,6 +36,7 @@ mod repairs;
 mod resources;
 mod script_engines;
 mod serving;
+mod shard;
 mod side_branches;
 mod small_cache;
 mod snapshot;

@@ -9,4 +9,4 @@ mod base;
 pub mod draft;
 mod equal;
 pub mod refused;
-mod source;
+pub mod source;

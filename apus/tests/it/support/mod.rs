@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod ports;
 pub mod power;
 pub mod program;
+pub mod sharding;
 pub mod snapshot;
 pub mod stop_when;
 pub mod swift;

@@ -29,7 +29,7 @@ const MISSING: &str = "bad-txns-inputs-missingorspent";
 
 /// A kind of fault.
 pub struct Kind {
-    name: &'static str,
+    pub name: &'static str,
     /// The block that is refused in order, and Core's reason; `None` if the chain is valid.
     due: Option<(u32, &'static str)>,
     make: fn(&mut Draft),
@@ -43,6 +43,11 @@ impl Kind {
         make: fn(&mut Draft),
     ) -> Self {
         Self { name, due: Some((height, reason)), make }
+    }
+
+    /// Adds the fault to a chain.
+    pub fn make(&self, draft: &mut Draft) {
+        (self.make)(draft);
     }
 
     const fn valid(name: &'static str, make: fn(&mut Draft)) -> Self {
@@ -90,7 +95,7 @@ fn check(kinds: &[Kind], change: impl Fn(&mut Options)) {
     let trunk = Draft::new(TRUNK);
     for (number, kind) in kinds.iter().enumerate() {
         let mut draft = trunk.clone();
-        (kind.make)(&mut draft);
+        kind.make(&mut draft);
         let run = |options: &dyn Fn(&Place) -> Options| {
             let place = Place::new(Chain::Regtest);
             let sources = [place.write("blocks", &draft.bytes())];
@@ -125,7 +130,7 @@ pub fn check_on_base(kinds: &[Kind], change: impl Fn(&mut Options)) {
     let trunk = Draft::new(TRUNK);
     for (number, kind) in kinds.iter().enumerate() {
         let mut draft = trunk.clone();
-        (kind.make)(&mut draft);
+        kind.make(&mut draft);
         let fault = kind.due.map_or(draft.height(), |(height, _)| height);
         let bases = BTreeSet::from([1, TRUNK, (TRUNK + fault) / 2, fault - 1]);
         let first = number % bases.len();

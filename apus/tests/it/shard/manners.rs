@@ -1,0 +1,104 @@
+//! What users meet at the command line: order of stages, wrong numbers, other jobs, damage.
+
+use std::path::Path;
+
+use crate::join::source::{Files, VARIED};
+use crate::support::Place;
+use crate::support::program::program;
+
+/// Runs `apus shard` with these arguments. Returns its exit status, standard output and error.
+fn shard(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = program().arg("shard").args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn planned(place: &Place) -> String {
+    let source = VARIED.write(place, Files::InOrder);
+    let job = place.root().join("job").to_str().unwrap().to_string();
+    let cuts = ["--spans", "2", "--partitions", "2", "--buckets", "2", "--assumevalid", "0"];
+    let from = ["plan", "--regtest", "--job", &job, "--from", source.to_str().unwrap()];
+    let (status, out, err) = shard(&[&from[..], &cuts].concat());
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.starts_with("2 spans to read, 2 partitions to match, 2 buckets to check"), "{out}");
+    job
+}
+
+#[test]
+fn a_task_names_the_tasks_that_come_first() {
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let job = planned(&place);
+    let refuse = |args: &[&str], words: &[&str]| {
+        let (status, _, err) = shard(args);
+        assert_ne!(status, Some(0), "{args:?}");
+        assert!(words.iter().all(|word| err.contains(word)), "{args:?}: {err}");
+    };
+    refuse(&["match", "--job", &job, "--partition", "0"], &["shard read", "--span 0"]);
+    refuse(&["read", "--job", &job, "--span", "2"], &["the job has 2, numbered from 0"]);
+    refuse(&["finish", "--job", &job], &["come first: 2"]);
+    refuse(&["read", "--job", "/nowhere", "--span", "0"], &["/nowhere", "apus shard plan"]);
+    refuse(&["read", "--job", "s3://bucket/job", "--span", "0"], &["s3://bucket/job"]);
+    let (_, todo, _) = shard(&["todo", "--job", &job]);
+    assert_eq!(todo, "read 0 1\n");
+    let read = ["read", "--job", &job, "--span", "1"];
+    assert_eq!(shard(&read), (Some(0), "read 1: done\n".into(), String::new()));
+    assert_eq!(shard(&read).1, "read 1: done before\n");
+    let (_, todo, _) = shard(&["todo", "--job", &job, "--json"]);
+    assert!(todo.starts_with(r#"{"stage":"read","numbers":[0],"end_height":"#), "{todo}");
+    let (status, _, err) = shard(&["run", "--job", &job, "--quiet"]);
+    assert_eq!(status, Some(0), "{err}");
+    let (status, out, _) = shard(&["finish", "--job", &job, "--json"]);
+    assert_eq!(status, Some(0));
+    assert!(out.contains(&format!(r#""bestblock":"{}""#, VARIED.tip())), "{out}");
+    refuse(&["plan", "--regtest", "--job", &job, "--from", "x"], &["holds a job already"]);
+}
+
+#[test]
+fn a_result_of_another_job_or_with_damage_is_named() {
+    let [place, other] = [(); 2].map(|()| Place::new(apus_wire::Chain::Regtest));
+    let (job, others) = (planned(&place), planned(&other));
+    for job in [&job, &others] {
+        for span in ["0", "1"] {
+            shard(&["read", "--job", job, "--span", span]);
+        }
+    }
+    let names: Vec<_> = std::fs::read_dir(&job).unwrap().map(|name| name.unwrap()).collect();
+    let of_span = |name: &str| name.starts_with("read-00000-") && !name.ends_with(".done");
+    let name = names.iter().map(|name| name.file_name().into_string().unwrap());
+    let name = name.into_iter().find(|name| of_span(name)).unwrap();
+    let (ours, theirs) = (Path::new(&job).join(&name), Path::new(&others).join(&name));
+    let done = |path: &Path| path.with_file_name(format!("{name}.done"));
+    let kept = std::fs::read(done(&ours)).unwrap();
+    std::fs::copy(done(&theirs), done(&ours)).unwrap();
+    let matching = ["match", "--job", &job, "--partition", "0"];
+    let (status, _, err) = shard(&matching);
+    assert_eq!(status, Some(1));
+    assert!(err.contains(&format!("{name}.done")) && err.contains("another job"), "{err}");
+    std::fs::write(done(&ours), kept).unwrap();
+    let mut bytes = std::fs::read(&ours).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&ours, bytes).unwrap();
+    let (status, _, err) = shard(&matching);
+    assert_eq!(status, Some(1));
+    assert!(err.contains(&name) && err.contains("damaged"), "{err}");
+    let again = ["read", "--job", &job, "--span", "0", "--again"];
+    assert_eq!(shard(&again).1, "read 0: done\n");
+    assert_eq!(shard(&matching).1, "match 0: done\n");
+}
+
+#[test]
+fn a_block_that_has_changed_is_named_with_its_place() {
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let job = planned(&place);
+    let path = place.root().join("blocks");
+    shard(&["run", "--job", &job, "--quiet"]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() - 5;
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let datadir = place.root().join("new");
+    let finish = ["finish", "--job", &job, "--datadir", datadir.to_str().unwrap()];
+    let (status, _, err) = shard(&finish);
+    assert_eq!(status, Some(1));
+    assert!(err.contains(path.to_str().unwrap()) && err.contains("no longer the one"), "{err}");
+}

@@ -1,0 +1,77 @@
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use apus_disk::{Disk, Result, StoreError};
+
+use super::Store;
+use super::directory::Directory;
+
+/// Schemes of object stores.
+const CLOUDS: [&str; 4] = ["s3://", "gs://", "az://", "abfss://"];
+
+/// The objects below a URL.
+pub struct Objects {
+    url: String,
+    store: Box<dyn Store>,
+}
+
+impl Objects {
+    /// Returns the objects below `url`: the path of a directory, or `file://` and its absolute
+    /// path. Nothing is read or written yet.
+    ///
+    /// # Errors
+    /// The scheme is none that this build supports.
+    pub fn open(url: &str, disk: &Disk) -> Result<Self> {
+        if CLOUDS.iter().any(|scheme| url.starts_with(scheme)) {
+            let what = "this build reads and writes directories alone: mount the store as a \
+                        directory, or build Apus with the feature `cloud`";
+            return Err(StoreError::new(url, what));
+        }
+        let path = url.strip_prefix("file://").unwrap_or(url);
+        if path.contains("://") {
+            let what = "neither a directory nor the URL of an object store";
+            return Err(StoreError::new(url, what));
+        }
+        let store = Box::new(Directory::new(disk, Path::new(path)));
+        Ok(Self { url: url.to_string(), store })
+    }
+
+    /// Returns the URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the path that errors about an object name.
+    pub fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.url).join(name)
+    }
+
+    /// Reads a whole object; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// The object cannot be read.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.store.read(name)
+    }
+
+    /// Reads a range of bytes of an object.
+    ///
+    /// # Errors
+    /// The object does not exist, is shorter, or cannot be read.
+    pub fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
+        self.store.read_range(name, range)
+    }
+
+    /// Returns the names of all objects.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn names(&self) -> Result<Vec<String>> {
+        self.store.names()
+    }
+
+    /// Begins an object.
+    pub(super) fn begin(&self, name: &str) -> Result<Box<dyn super::Upload>> {
+        self.store.begin(name)
+    }
+}

@@ -1,0 +1,185 @@
+//! A join as tasks, for many machines: each reads objects, and leaves one.
+//!
+//! This crate is responsible for a job's manifest, for the tasks and their results, and for putting
+//! the results together. It does not know who runs a task, when, or where (any scheduler does:
+//! `apus shard`, Ray, Slurm), nor how blocks are read, matched and checked (`apus_sync::join`).
+//!
+//! | stage | a task | its result, beside the note |
+//! |---|---|---|
+//! | [`plan()`] | all blocks | the manifest: headers, places of blocks, cuts |
+//! | [`read`] | a span of heights | outputs and spends by partition; what is known of blocks, by bucket |
+//! | [`matching`] | a partition of txids | unspent coins, sorted; spent coins by bucket |
+//! | [`check`] | a bucket of blocks | undo data |
+//! | [`finish()`] | all results | a data directory, a snapshot, or the verdict |
+//!
+//! # Rules
+//!
+//! - A task is a function of the manifest and of results of the stage before. Its result is the
+//!   same in every run, byte by byte: tasks have one thread, and what is random is in the manifest.
+//! - A result is a pack (`apus_objects`), which exists when it is complete. So a task may be killed
+//!   at any moment, run twice, or run on two machines at once.
+//! - What is left to do follows from the results that are there, and from nothing else
+//!   ([`Results::find`]).
+//! - If a result refuses a block, the job ends below it: names of results have the height that they
+//!   end at, so those that looked at later blocks no longer count, and their tasks are run again.
+//! - Nothing is committed before the balance holds, as in a join on one machine.
+
+mod ahead;
+mod blocks;
+mod check;
+mod finish;
+mod job;
+mod matching;
+mod plan;
+mod read;
+mod results;
+mod task;
+
+pub use finish::{Destination, Finished, finish};
+pub use job::{Counts, Job};
+pub use plan::{BlocksAt, Cuts, Planned, plan};
+pub use results::{Results, Stage};
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use apus_node::error::SyncError;
+use apus_node::fault::Fault;
+use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::threads;
+use apus_node::threads::Crew;
+
+/// The outcome of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// Its result is there now.
+    Done,
+    /// Its result was there before.
+    Before,
+    /// Its result was there before, but since then the job ends below a block that it has looked
+    /// at: after others, it is to be run again.
+    Outdated,
+    /// The job has ended below the blocks that it would look at.
+    Needless,
+}
+
+/// Runs a task of a job. If `again` is set, it runs even if its result is there.
+///
+/// # Errors
+/// The results that it needs are not there; a block or a result cannot be read; its own result
+/// cannot be written; or `stop` was raised.
+pub fn run(
+    job: &Job,
+    stage: Stage,
+    number: usize,
+    again: bool,
+    stop: &AtomicBool,
+) -> Result<Ran, SyncError> {
+    let count = job.count(stage);
+    if number >= count {
+        return Err(SyncError::WrongOptions(format!(
+            "{} {number}: the job has {count}, numbered from 0",
+            stage.option()
+        )));
+    }
+    let results = Arc::new(Results::find(job)?);
+    if !job.has_blocks(stage, number, results.end) {
+        return Ok(Ran::Needless);
+    }
+    if results.stage < stage {
+        // A second run of a task that has refused a block itself may come here.
+        return match results::has_result(job, stage, number)? {
+            true => Ok(Ran::Outdated),
+            false => Err(missing(job, &results)),
+        };
+    }
+    let is_missing = stage == results.stage && results.missing.contains(&number);
+    if !is_missing && !again {
+        return Ok(Ran::Before);
+    }
+    run_with(job, &results, stage, number, stop).map(|()| Ran::Done)
+}
+
+/// Runs all tasks of a job that have no result, on as many threads as asked for.
+///
+/// # Errors
+/// As for [`run()`].
+pub fn run_all(job: &Job, threads: usize, watch: Watch) -> Result<(), SyncError> {
+    loop {
+        let results = Arc::new(Results::find(job)?);
+        let (stage, missing) = (results.stage, &results.missing);
+        let phase = match stage {
+            Stage::Read => Phase::JoinReading,
+            Stage::Match => Phase::JoinMatching,
+            Stage::Check => Phase::JoinChecking,
+            Stage::Finish => return Ok(()),
+        };
+        let (next, count) = (AtomicUsize::new(0), job.count(stage));
+        let mut left = missing.len();
+        let share = Progress { height: results.end - 1, ..Progress::of(phase) };
+        let share = share.share_to(watch.observer);
+        let work = |crew: &Crew<()>| -> Result<(), SyncError> {
+            while let Some(number) = missing.get(next.fetch_add(1, Relaxed)) {
+                run_with(job, &results, stage, *number, crew.halt())?;
+                crew.report(());
+            }
+            Ok(())
+        };
+        let ran = threads::work_until_halt("shard", threads.max(1), work, |done| {
+            left -= usize::from(done.is_some());
+            share(1.0 - left as f64 / count as f64);
+            watch.is_stopped()
+        });
+        let is_stopped = |error: &SyncError| matches!(error, SyncError::Stopped);
+        let mut errors: Vec<SyncError> = ran.into_iter().filter_map(Result::err).collect();
+        // A thread that was stopped because another failed says less.
+        errors.sort_by_key(is_stopped);
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
+    }
+}
+
+fn run_with(
+    job: &Job,
+    results: &Arc<Results>,
+    stage: Stage,
+    number: usize,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    match stage {
+        Stage::Read => read::read_span(job, number, results.end, stop),
+        Stage::Match => matching::match_partition(job, number, results, stop),
+        Stage::Check | Stage::Finish => check::check_bucket(job, number, results, stop),
+    }
+}
+
+/// Returns the error for tasks that have to run first.
+fn missing(job: &Job, results: &Results) -> SyncError {
+    let Results { stage, missing, end, .. } = results;
+    let below = match *end < job.whole_end() {
+        true => format!("the job ends below block {end}, so some tasks run again; "),
+        false => String::new(),
+    };
+    let first = missing.first().copied().unwrap_or_default();
+    SyncError::Input(format!(
+        "{below}tasks without a result that come first: {}, such as `apus shard {} --job {} {} \
+         {first}`",
+        missing.len(),
+        stage.name(),
+        job.objects.url(),
+        stage.option(),
+    ))
+}
+
+/// Returns the error of a task that has failed.
+fn error(job: &Job, fault: Fault) -> SyncError {
+    match fault {
+        Fault::Stopped => SyncError::Stopped,
+        Fault::Store(error) | Fault::Full(error) => error.into(),
+        Fault::Damaged(step, what) => job.error_at(job.tree.node(step.id).height, what).into(),
+        Fault::Unjudged(height) => job.error_at(height, "it cannot be judged here".into()).into(),
+        _ => SyncError::Input("a task of a job meets only what a join meets".to_string()),
+    }
+}

@@ -1,0 +1,139 @@
+//! The second stage: matches the outputs and the spends of a partition of txids.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_coins::ChangeSink;
+use apus_disk::{Parts, StoreError};
+use apus_node::error::SyncError;
+use apus_objects::PackWriter;
+use apus_sync::join::Pairer;
+
+use super::ahead::Ahead;
+use super::job::Job;
+use super::results::{MatchNote, Results, Stage, store};
+use super::task::Task;
+
+/// The part of a result that has the unspent coins; those of buckets follow.
+pub const COINS: u32 = 0;
+/// Spans whose records are read before they are used.
+const SPANS_AHEAD: usize = 8;
+/// Bytes of unspent coins that are written at a time.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// Matches a partition. The result has its unspent coins, in the order of the chainstate's keys,
+/// and for each bucket the coins that its blocks spend.
+///
+/// # Errors
+/// The results of the first stage cannot be read, the result cannot be written, or `stop` was
+/// raised.
+pub fn match_partition(
+    job: &Job,
+    number: usize,
+    results: &Arc<Results>,
+    stop: &AtomicBool,
+) -> Result<(), SyncError> {
+    let (end, layout) = (results.end, &job.manifest.layout);
+    let name = Stage::Match.pack(number, end);
+    let task = Task::new(job, end)?;
+    let parts = task.parts();
+    load_partition(job, number, results, &parts)?;
+    if stop.load(Relaxed) {
+        return Err(SyncError::Stopped);
+    }
+    let mut writer = PackWriter::begin(&job.objects, &name, job.id)?;
+    let source = job.counts().spans as u32 + 1;
+    let none = std::collections::HashSet::new();
+    let (counts, fault) = task
+        .with_context(end..end, &parts, |context, _| {
+            let mut coins = CoinPieces { writer: &mut writer, bytes: Vec::new() };
+            let mut pairer = Pairer::new(context, source, &none)?;
+            pairer.partition(number, &mut coins)?;
+            coins.flush()?;
+            Ok((pairer.finish()?, context.fault()))
+        })
+        .map_err(|fault| super::error(job, fault))?;
+    if fault.is_none() {
+        for bucket in 0..layout.buckets() {
+            store(&mut writer, 1 + bucket, &parts, layout.first_bucket() + bucket)?;
+        }
+    }
+    Ok(writer.finish(&MatchNote { fault, counts }.to_bytes())?)
+}
+
+/// Loads the outputs and spends of a partition from all spans.
+fn load_partition(
+    job: &Job,
+    number: usize,
+    results: &Arc<Results>,
+    parts: &Parts,
+) -> Result<(), StoreError> {
+    let (results, objects) = (Arc::clone(results), Arc::clone(&job.objects));
+    let count = results.read.len();
+    let outputs = 2 * number as u32;
+    let read = move |span: usize| -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
+        let mut pieces = Vec::new();
+        let (pack, _) = results.read[span].as_ref().expect("all spans are read");
+        pack.read(&objects, outputs..outputs + 2, |part, bytes| {
+            pieces.push((part, bytes.to_vec()));
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(pieces)
+    };
+    let layout = &job.manifest.layout;
+    let spans = Ahead::new(count, SPANS_AHEAD, read);
+    while let Some(pieces) = spans.next() {
+        for (part, bytes) in pieces? {
+            let part = match part == outputs {
+                true => layout.outputs(number),
+                false => layout.spends(number),
+            };
+            parts.append(part, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The unspent coins of a partition, which go to its result: for each the length of its key, in one
+/// byte, that of its value in two, key and value.
+struct CoinPieces<'a, 'b> {
+    writer: &'a mut PackWriter<'b>,
+    bytes: Vec<u8>,
+}
+
+impl CoinPieces<'_, '_> {
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.writer.append(COINS, &self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+impl ChangeSink for CoinPieces<'_, '_> {
+    fn put(&mut self, key: &[u8], coin: &mut [u8]) -> Result<(), StoreError> {
+        self.bytes.push(key.len() as u8);
+        self.bytes.extend_from_slice(&(coin.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(coin);
+        if self.bytes.len() >= PIECE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn delete(&mut self, _key: &[u8]) -> Result<(), StoreError> {
+        unreachable!("a job begins with no coins, so it deletes none")
+    }
+}
+
+/// Calls `each` with the key and value of each coin in the bytes of a piece.
+pub fn for_each_coin<E>(
+    mut bytes: &mut [u8],
+    mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    while let [key_len, low, high, rest @ ..] = bytes {
+        let (key, rest) = rest.split_at_mut(usize::from(*key_len));
+        let (value, rest) = rest.split_at_mut(usize::from(u16::from_le_bytes([*low, *high])));
+        each(key, value)?;
+        bytes = rest;
+    }
+    Ok(())
+}

@@ -1,0 +1,334 @@
+//! The results of tasks: the names of their packs, the notes in them, and what follows from those
+//! that are there.
+
+use std::collections::HashSet;
+
+use apus_disk::{PartBuffer, Parts, StoreError};
+use apus_join::{NoBatch, for_each_batch};
+use apus_node::outcome::Counts;
+use apus_objects::{Pack, PackWriter};
+use apus_sync::join::{PairCounts, ReadCounts};
+use apus_sync::sealed::{counts, put_counts, put_numbers};
+use apus_wire::{Cursor, ParseError};
+
+use super::job::Job;
+
+/// Bytes of a part that are stored as one piece, if they are not one batch.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// A stage of a job. The tasks of a stage need the results of all tasks of the stages before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Reads a span of heights.
+    Read,
+    /// Matches a partition of txids.
+    Match,
+    /// Checks a bucket of blocks.
+    Check,
+    /// Puts the results together.
+    Finish,
+}
+
+impl Stage {
+    /// Returns the name of the command that runs a task of this stage.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Match => "match",
+            Self::Check => "check",
+            Self::Finish => "finish",
+        }
+    }
+
+    /// Returns the option that gives the number of a task.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Read => "--span",
+            Self::Match => "--partition",
+            Self::Check | Self::Finish => "--bucket",
+        }
+    }
+
+    /// Returns the name of the result of the task `number` that looks at no block from the height
+    /// `end` on.
+    pub fn pack(self, number: usize, end: u32) -> String {
+        format!("{}-{number:05}-{end:08}", self.name())
+    }
+}
+
+/// What is remembered of a block that was read.
+#[derive(Clone, Copy)]
+pub struct BlockNote {
+    /// The number of its transactions.
+    pub tx_count: u32,
+    /// The keyed hash of its bytes.
+    pub digest: [u8; 16],
+}
+
+/// What a task that reads has found.
+pub struct ReadNote {
+    /// The height of the first block that cannot be right, below which the span ends.
+    pub fault: Option<u32>,
+    /// The counts of the blocks below that.
+    pub read: ReadCounts,
+    /// What is to be remembered of each of them.
+    pub blocks: Vec<BlockNote>,
+}
+
+impl ReadNote {
+    /// Returns the bytes of the note.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let ReadCounts { counts, created, inside, early, late } = &self.read;
+        put_numbers(&mut out, &[height(self.fault), *created, *inside, *early, *late]);
+        put_counts(&mut out, counts);
+        for BlockNote { tx_count, digest } in &self.blocks {
+            out.extend_from_slice(&tx_count.to_le_bytes());
+            out.extend_from_slice(digest);
+        }
+        out
+    }
+
+    fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
+        let [fault, created, inside, early, late] = numbers(cursor)?;
+        let counts: Counts = counts(cursor)?;
+        let mut blocks = Vec::new();
+        while cursor.remaining() > 0 {
+            blocks.push(BlockNote { tx_count: cursor.u32()?, digest: cursor.array()? });
+        }
+        let read = ReadCounts { counts, created, inside, early, late };
+        Ok(Self { fault: fault_at(fault), read, blocks })
+    }
+}
+
+/// What a task that matches has found.
+pub struct MatchNote {
+    /// The height of the lowest block that the partition refuses. Its other results do not count
+    /// then.
+    pub fault: Option<u32>,
+    /// The counts of its outputs.
+    pub counts: PairCounts,
+}
+
+impl MatchNote {
+    /// Returns the bytes of the note.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let PairCounts { taken, left, left_amount, overwritten, .. } = self.counts;
+        put_numbers(&mut out, &[height(self.fault), taken, left, left_amount, overwritten]);
+        out
+    }
+
+    fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
+        let [fault, taken, left, left_amount, overwritten] = numbers(cursor)?;
+        let counts = PairCounts { taken, left, left_amount, overwritten, ..PairCounts::default() };
+        Ok(Self { fault: fault_at(fault), counts })
+    }
+}
+
+/// Returns the bytes of the note of a task that checks: the height of the first block that it
+/// refuses, if there is one.
+pub fn check_note(fault: Option<u32>) -> Vec<u8> {
+    height(fault).to_le_bytes().to_vec()
+}
+
+fn height(fault: Option<u32>) -> u64 {
+    fault.map_or(0, u64::from)
+}
+
+fn fault_at(number: u64) -> Option<u32> {
+    Some(number as u32).filter(|height| *height > 0)
+}
+
+fn numbers<const N: usize>(cursor: &mut Cursor) -> Result<[u64; N], ParseError> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = cursor.u64()?;
+    }
+    Ok(numbers)
+}
+
+/// The results that are there, and how far the job reaches by them.
+pub struct Results {
+    /// The first height after the last block that may be right, as far as the results tell.
+    pub end: u32,
+    /// The stage whose results are missing first, and the numbers of the tasks that have none.
+    pub stage: Stage,
+    /// The numbers of the tasks of that stage that have no result yet.
+    pub missing: Vec<usize>,
+    /// For each span that begins before `end`, its result if it is there.
+    pub read: Vec<Option<(Pack, ReadNote)>>,
+    /// The results of all partitions; empty before all are matched.
+    pub matched: Vec<(Pack, MatchNote)>,
+    /// The results of all buckets; empty before all are checked.
+    pub checked: Vec<Pack>,
+}
+
+impl Results {
+    /// Finds out which results are there. A block that one of them refuses ends the job below it:
+    /// the tasks that looked at later blocks are then missing again, up to there. This is the same
+    /// in every process, since results never change.
+    ///
+    /// # Errors
+    /// A result cannot be read, or belongs to another job.
+    pub fn find(job: &Job) -> Result<Self, StoreError> {
+        let names: HashSet<String> = job.objects.names()?.into_iter().collect();
+        let is_there = |stage: Stage, number: usize, end: u32| {
+            names.contains(&format!("{}.done", stage.pack(number, end)))
+        };
+        let counts = job.counts();
+        let mut end = job.whole_end();
+        loop {
+            let spans = (0..counts.spans).filter(|span| !job.span(*span, end).is_empty());
+            let read: Vec<Option<(Pack, ReadNote)>> = spans
+                .map(|span| {
+                    open(job, &Stage::Read.pack(span, job.span(span, end).end), ReadNote::read)
+                })
+                .collect::<Result<_, _>>()?;
+            let faults = read.iter().flatten().filter_map(|(_, note)| note.fault);
+            if let Some(fault) = faults.min().filter(|fault| *fault < end) {
+                end = fault;
+                continue;
+            }
+            let mut results = Self {
+                end,
+                stage: Stage::Read,
+                missing: missing(read.len(), |span| read[span].is_some()),
+                read,
+                matched: Vec::new(),
+                checked: Vec::new(),
+            };
+            if !results.missing.is_empty() {
+                return Ok(results);
+            }
+            results.stage = Stage::Match;
+            // Without a block there is nothing to match.
+            let partitions = if end > 1 { counts.partitions } else { 0 };
+            results.missing = missing(partitions, |number| is_there(Stage::Match, number, end));
+            if !results.missing.is_empty() {
+                return Ok(results);
+            }
+            let of_partition = |number| open_known(job, Stage::Match, number, end);
+            let matched: Vec<(Pack, MatchNote)> = (0..partitions)
+                .map(|number| {
+                    of_partition(number).and_then(|pack| with_note(job, pack, MatchNote::read))
+                })
+                .collect::<Result<_, _>>()?;
+            if let Some(fault) = matched.iter().filter_map(|(_, note)| note.fault).min() {
+                end = fault;
+                continue;
+            }
+            results.matched = matched;
+            results.stage = Stage::Check;
+            let end_of = |number: usize| job.bucket(number, end).end;
+            let buckets =
+                (0..counts.buckets).take_while(|number| !job.bucket(*number, end).is_empty());
+            let buckets = buckets.count();
+            results.missing =
+                missing(buckets, |number| is_there(Stage::Check, number, end_of(number)));
+            if !results.missing.is_empty() {
+                return Ok(results);
+            }
+            let of_bucket = |number| open_known(job, Stage::Check, number, end_of(number));
+            let checked: Vec<Pack> = (0..buckets).map(of_bucket).collect::<Result<_, _>>()?;
+            let faults: Vec<Option<u32>> = checked
+                .iter()
+                .map(|pack| note_of(job, pack, numbers).map(|[fault]| fault_at(fault)))
+                .collect::<Result<_, _>>()?;
+            if let Some(fault) = faults.into_iter().flatten().min() {
+                end = fault;
+                continue;
+            }
+            results.checked = checked;
+            results.stage = Stage::Finish;
+            return Ok(results);
+        }
+    }
+}
+
+/// Returns whether a task has a result, whatever the height that it ends at.
+///
+/// # Errors
+/// The results cannot be listed.
+pub fn has_result(job: &Job, stage: Stage, number: usize) -> Result<bool, StoreError> {
+    let start = format!("{}-{number:05}-", stage.name());
+    let is_it = |name: &String| name.starts_with(&start) && name.ends_with(".done");
+    Ok(job.objects.names()?.iter().any(is_it))
+}
+
+/// Returns the numbers below `count` for which `is_there` is false.
+fn missing(count: usize, is_there: impl Fn(usize) -> bool) -> Vec<usize> {
+    (0..count).filter(|number| !is_there(*number)).collect()
+}
+
+fn open<T>(
+    job: &Job,
+    name: &str,
+    read: impl Fn(&mut Cursor) -> Result<T, ParseError>,
+) -> Result<Option<(Pack, T)>, StoreError> {
+    job.pack(name)?.map(|pack| with_note(job, pack, read)).transpose()
+}
+
+fn open_known(job: &Job, stage: Stage, number: usize, end: u32) -> Result<Pack, StoreError> {
+    let name = stage.pack(number, end);
+    let gone = || StoreError::new(job.objects.path(&name), "this result has disappeared");
+    job.pack(&name)?.ok_or_else(gone)
+}
+
+fn with_note<T>(
+    job: &Job,
+    pack: Pack,
+    read: impl Fn(&mut Cursor) -> Result<T, ParseError>,
+) -> Result<(Pack, T), StoreError> {
+    let note = note_of(job, &pack, read)?;
+    Ok((pack, note))
+}
+
+fn note_of<T>(
+    job: &Job,
+    pack: &Pack,
+    read: impl Fn(&mut Cursor) -> Result<T, ParseError>,
+) -> Result<T, StoreError> {
+    let read = read(&mut Cursor::new(&pack.note));
+    read.map_err(|error| StoreError::new(job.objects.path(pack.name()), error.to_string()))
+}
+
+/// Copies all bytes of a part to the part `number` of a pack, whole batches at a time.
+///
+/// # Errors
+/// The disk fails.
+pub fn store(
+    writer: &mut PackWriter,
+    number: usize,
+    parts: &Parts,
+    part: usize,
+) -> Result<(), StoreError> {
+    let mut buffer = PartBuffer::new();
+    parts.for_each_piece(part, &mut buffer, |piece| {
+        let mut start = 0;
+        for_each_batch(piece, 0..piece.len(), |_, records| {
+            if records.end - start >= PIECE_BYTES {
+                writer.append(number as u32, &piece[start..records.end])?;
+                start = records.end;
+            }
+            Ok::<(), Unwritten>(())
+        })
+        .map_err(|Unwritten(error)| error)?;
+        writer.append(number as u32, &piece[start..])
+    })
+}
+
+/// The error of [`store`].
+struct Unwritten(StoreError);
+
+impl From<StoreError> for Unwritten {
+    fn from(error: StoreError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<NoBatch> for Unwritten {
+    fn from(_: NoBatch) -> Self {
+        unreachable!("a part holds the whole batches that this process has written")
+    }
+}

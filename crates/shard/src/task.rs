@@ -1,0 +1,128 @@
+//! What the tasks of all stages have in common: the surroundings that the workers of a join expect,
+//! for one thread and without a data directory.
+
+use std::ops::Range;
+
+use apus_chain::ActiveChain;
+use apus_coins::{Chainstate, CoinsCache};
+use apus_disk::{Caching, Disk, Parts};
+use apus_leveldb as leveldb;
+use apus_node::assumevalid::Assumed;
+use apus_node::block::scripts::ScriptChecker;
+use apus_node::block::step::Step;
+use apus_node::clock::Clock;
+use apus_node::error::SyncError;
+use apus_node::fault::Fault;
+use apus_node::options::Options;
+use apus_node::shared::Shared;
+use apus_node::sources::{Place, Sources};
+use apus_node::temporary::TemporaryDir;
+use apus_node::threads;
+use apus_store::{BlockFiles, BlockFilesOptions, Obfuscation};
+use apus_sync::join::{Context, Plan};
+
+use super::blocks::JobBlocks;
+use super::job::Job;
+
+/// Most bytes of address space for all parts of a task together, of which few are used.
+const RESERVED_BYTES_MAX: usize = 64 << 30;
+
+/// The surroundings of a task.
+pub struct Task<'a> {
+    /// The job.
+    pub job: &'a Job,
+    plan: Plan,
+    scratch: TemporaryDir,
+    files: BlockFiles,
+    chainstate: Chainstate,
+    cache: CoinsCache,
+    sources: Sources,
+    clock: Clock,
+    pool: rayon::ThreadPool,
+    scripts: ScriptChecker,
+}
+
+impl<'a> Task<'a> {
+    /// Prepares a task on the blocks of the job before the height `end`.
+    ///
+    /// # Errors
+    /// No temporary directory can be made.
+    pub fn new(job: &'a Job, end: u32) -> Result<Self, SyncError> {
+        let (disk, scratch) = (Disk::new(), TemporaryDir::new()?);
+        let network = &job.manifest.network;
+        let mut options = Options::new(scratch.path().to_path_buf(), network.clone());
+        options.scripts.engine = job.manifest.engine;
+        let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
+        let chainstate = Chainstate::open(disk.clone(), &scratch.path().join("coins"), tables)?;
+        let (magic, options_of_files) = (network.magic, BlockFilesOptions::default());
+        let (none, infos) = (Obfuscation::NONE, Vec::new());
+        let files = BlockFiles::new(&disk, scratch.path(), magic, none, infos, options_of_files);
+        Ok(Self {
+            job,
+            plan: plan(job, end),
+            files,
+            chainstate,
+            cache: CoinsCache::new(),
+            sources: Sources::default(),
+            clock: Clock::default(),
+            pool: threads::pool(1)?,
+            scripts: ScriptChecker::new(&options, &disk)?,
+            scratch,
+        })
+    }
+
+    /// Calls `work` with what a worker of a join needs, and the blocks at `heights`, which it may
+    /// take in order. Records are read from `parts`, and appended there.
+    ///
+    /// # Errors
+    /// Those of `work`, or the blocks cannot be read.
+    pub fn with_context<T>(
+        &self,
+        heights: Range<u32>,
+        parts: &Parts,
+        work: impl FnOnce(&Context, &JobBlocks) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let blocks = JobBlocks::new(self.job, heights)?;
+        let shared = Shared {
+            network: &self.job.manifest.network,
+            tree: &self.job.tree,
+            files: &self.files,
+            sources: &self.sources,
+            chainstate: &self.chainstate,
+            cache: &self.cache,
+            clock: &self.clock,
+            pool: &self.pool,
+            peers: Some(&blocks),
+            scripts: &self.scripts,
+        };
+        let manifest = &self.job.manifest;
+        let (layout, memory) = (&manifest.layout, manifest.memory);
+        let context = Context::new(&shared, &self.plan, layout, memory, parts, &manifest.hash_key);
+        work(&context, &blocks)
+    }
+
+    /// Returns the height of the first block whose scripts are checked.
+    pub fn first_with_scripts(&self) -> u32 {
+        self.plan.height(self.plan.assumed_blocks(&self.job.tree))
+    }
+
+    /// Returns empty parts. What is too large for the memory of a task goes to a temporary file.
+    pub fn parts(&self) -> Parts {
+        let manifest = &self.job.manifest;
+        let (path, parts) = (self.scratch.path().join("spill.dat"), manifest.layout.parts());
+        let bytes = manifest.memory.bytes.min(RESERVED_BYTES_MAX / parts);
+        Parts::new(&Disk::new(), path, parts, bytes, Caching::PageCache)
+    }
+}
+
+/// Returns the plan of the blocks before `end`, as that of a join.
+pub fn plan(job: &Job, end: u32) -> Plan {
+    let tree = &job.tree;
+    let whole = ActiveChain::to(tree, tree.best_header());
+    let step = |height: u32| {
+        let weight = u64::from(job.places[height as usize - 1].len);
+        Step { id: job.block(&whole, height), place: Place::Peers, weight }
+    };
+    let assumed = Assumed::new(job.manifest.assumevalid(), tree);
+    Plan::of_steps(tree, &whole, 1, (1..end).map(step).collect(), assumed)
+}
