@@ -12,8 +12,10 @@ use apus_objects::PackWriter;
 use apus_sync::join::BlockQueue;
 
 use super::ahead::Ahead;
+use super::errors::error;
 use super::job::Job;
-use super::results::{Results, Stage, check_note};
+use super::results::{Results, check_note};
+use super::stage::Stage;
 use super::task::Task;
 
 /// Results whose parts are read before they are used.
@@ -51,7 +53,7 @@ pub fn check_bucket(
             }
             Ok(context.fault())
         })
-        .map_err(|fault| super::error(job, fault))?;
+        .map_err(|fault| error(job, fault))?;
     match stop.load(Relaxed) {
         true => Err(SyncError::Stopped),
         false => Ok(writer.finish(&check_note(fault))?),

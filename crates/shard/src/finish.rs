@@ -26,9 +26,11 @@ use apus_wire::Cursor;
 use rayon::prelude::*;
 
 use super::blocks::JobBlocks;
+use super::errors::missing;
 use super::job::Job;
 use super::matching::{COINS, for_each_coin};
-use super::results::{Results, Stage};
+use super::results::Results;
+use super::stage::Stage;
 
 /// What a job is to leave.
 pub enum Destination<'a> {
@@ -69,7 +71,7 @@ pub fn finish(
     watch: Watch,
 ) -> Result<Finished, SyncError> {
     if results.stage != Stage::Finish {
-        return Err(super::missing(job, &results));
+        return Err(missing(job, &results));
     }
     let plan = super::task::plan(job, results.end);
     let state = state(&results);

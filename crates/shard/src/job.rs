@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::results::Stage;
+use super::stage::Stage;
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_hash::{Hash, HashKey, sha256d};

@@ -7,7 +7,7 @@
 //! | stage | a task | its result, beside the note |
 //! |---|---|---|
 //! | [`plan()`] | all blocks | the manifest: headers, places of blocks, cuts |
-//! | [`read`] | a span of heights | outputs and spends by partition; what is known of blocks, by bucket |
+//! | [`read`] | a span of heights | outputs and spends by partition; notes on blocks by bucket |
 //! | [`matching`] | a partition of txids | unspent coins, sorted; spent coins by bucket |
 //! | [`check`] | a bucket of blocks | undo data |
 //! | [`finish()`] | all results | a data directory, a snapshot, or the verdict |
@@ -28,24 +28,26 @@ mod ahead;
 mod blocks;
 mod check;
 mod finish;
+mod errors;
 mod job;
 mod matching;
 mod plan;
 mod read;
 mod results;
+mod stage;
 mod task;
 
 pub use finish::{Destination, Finished, finish};
 pub use job::{Counts, Job};
 pub use plan::{BlocksAt, Cuts, Planned, plan};
-pub use results::{Results, Stage};
+pub use results::Results;
+pub use stage::Stage;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use apus_node::error::SyncError;
-use apus_node::fault::Fault;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::threads;
 use apus_node::threads::Crew;
@@ -91,7 +93,7 @@ pub fn run(
         // A second run of a task that has refused a block itself may come here.
         return match results::has_result(job, stage, number)? {
             true => Ok(Ran::Outdated),
-            false => Err(missing(job, &results)),
+            false => Err(errors::missing(job, &results)),
         };
     }
     let is_missing = stage == results.stage && results.missing.contains(&number);
@@ -152,34 +154,5 @@ fn run_with(
         Stage::Read => read::read_span(job, number, results.end, stop),
         Stage::Match => matching::match_partition(job, number, results, stop),
         Stage::Check | Stage::Finish => check::check_bucket(job, number, results, stop),
-    }
-}
-
-/// Returns the error for tasks that have to run first.
-fn missing(job: &Job, results: &Results) -> SyncError {
-    let Results { stage, missing, end, .. } = results;
-    let below = match *end < job.whole_end() {
-        true => format!("the job ends below block {end}, so some tasks run again; "),
-        false => String::new(),
-    };
-    let first = missing.first().copied().unwrap_or_default();
-    SyncError::Input(format!(
-        "{below}tasks without a result that come first: {}, such as `apus shard {} --job {} {} \
-         {first}`",
-        missing.len(),
-        stage.name(),
-        job.objects.url(),
-        stage.option(),
-    ))
-}
-
-/// Returns the error of a task that has failed.
-fn error(job: &Job, fault: Fault) -> SyncError {
-    match fault {
-        Fault::Stopped => SyncError::Stopped,
-        Fault::Store(error) | Fault::Full(error) => error.into(),
-        Fault::Damaged(step, what) => job.error_at(job.tree.node(step.id).height, what).into(),
-        Fault::Unjudged(height) => job.error_at(height, "it cannot be judged here".into()).into(),
-        _ => SyncError::Input("a task of a job meets only what a join meets".to_string()),
     }
 }

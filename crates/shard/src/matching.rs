@@ -11,8 +11,10 @@ use apus_objects::PackWriter;
 use apus_sync::join::Pairer;
 
 use super::ahead::Ahead;
+use super::errors::error;
 use super::job::Job;
-use super::results::{MatchNote, Results, Stage, store};
+use super::results::{MatchNote, Results, store};
+use super::stage::Stage;
 use super::task::Task;
 
 /// The part of a result that has the unspent coins; those of buckets follow.
@@ -53,7 +55,7 @@ pub fn match_partition(
             coins.flush()?;
             Ok((pairer.finish()?, context.fault()))
         })
-        .map_err(|fault| super::error(job, fault))?;
+        .map_err(|fault| error(job, fault))?;
     if fault.is_none() {
         for bucket in 0..layout.buckets() {
             store(&mut writer, 1 + bucket, &parts, layout.first_bucket() + bucket)?;

@@ -9,8 +9,10 @@ use apus_node::fault::Fault;
 use apus_objects::PackWriter;
 use apus_sync::join::{ReadCounts, Reader, SpanState};
 
+use super::errors::error;
 use super::job::Job;
-use super::results::{BlockNote, ReadNote, Stage, store};
+use super::results::{BlockNote, ReadNote, store};
+use super::stage::Stage;
 use super::task::Task;
 
 /// Reads the blocks of a span before `end`. The result has for each partition its outputs and its
@@ -49,7 +51,7 @@ pub fn read_span(job: &Job, number: usize, end: u32, stop: &AtomicBool) -> Resul
                 tracing::warn!(target: "validation", height, what, "a block is damaged");
                 Some(height)
             }
-            refused => refused.map_err(|fault| super::error(job, fault))?,
+            refused => refused.map_err(|fault| error(job, fault))?,
         };
         if let Some(height) = refused {
             // Spends of a block that does not count have taken outputs from the window.

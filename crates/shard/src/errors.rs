@@ -1,0 +1,36 @@
+//! The errors of tasks, and of what is asked for too early.
+
+use apus_node::error::SyncError;
+use apus_node::fault::Fault;
+
+use super::job::Job;
+use super::results::Results;
+
+/// Returns the error for tasks that have to run first.
+pub fn missing(job: &Job, results: &Results) -> SyncError {
+    let Results { stage, missing, end, .. } = results;
+    let below = match *end < job.whole_end() {
+        true => format!("the job ends below block {end}, so some tasks run again; "),
+        false => String::new(),
+    };
+    let first = missing.first().copied().unwrap_or_default();
+    SyncError::Input(format!(
+        "{below}tasks without a result that come first: {}, such as `apus shard {} --job {} {} \
+         {first}`",
+        missing.len(),
+        stage.name(),
+        job.objects.url(),
+        stage.option(),
+    ))
+}
+
+/// Returns the error of a task that has failed.
+pub fn error(job: &Job, fault: Fault) -> SyncError {
+    match fault {
+        Fault::Stopped => SyncError::Stopped,
+        Fault::Store(error) | Fault::Full(error) => error.into(),
+        Fault::Damaged(step, what) => job.error_at(job.tree.node(step.id).height, what).into(),
+        Fault::Unjudged(height) => job.error_at(height, "it cannot be judged here".into()).into(),
+        _ => SyncError::Input("a task of a job meets only what a join meets".to_string()),
+    }
+}
