@@ -19,6 +19,8 @@ pub enum Phase {
     Connecting,
     /// Disconnecting blocks of a chain that is no longer the best.
     Disconnecting,
+    /// Copying blocks to the block files.
+    StoringBlocks,
     /// Storing blocks of side branches, and those after a missing block.
     StoringBranches,
     /// SwiftSync: processing blocks in any order.
@@ -78,6 +80,7 @@ impl Phase {
             Self::Indexing => "Checking stored blocks",
             Self::Connecting => "Connecting blocks",
             Self::Disconnecting => "Disconnecting blocks",
+            Self::StoringBlocks => "Storing blocks",
             Self::StoringBranches => "Storing blocks of side branches",
             Self::SwiftSync => "SwiftSync",
             Self::JoinReading => "Join 1/3: reading blocks",

@@ -34,3 +34,8 @@ pub fn error(job: &Job, fault: Fault) -> SyncError {
         _ => SyncError::Input("a task of a job meets only what a join meets".to_string()),
     }
 }
+
+/// Returns the error for results that do not fit each other.
+pub fn unfit(what: String) -> SyncError {
+    SyncError::Unproved(format!("the results do not fit each other: {what}"))
+}

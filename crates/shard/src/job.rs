@@ -228,6 +228,11 @@ impl Job {
         chain.at(height).expect("the job has all headers up to its end")
     }
 
+    /// Returns the length in bytes of the block at `height`.
+    pub fn len_of(&self, height: u32) -> u32 {
+        self.places[height as usize - 1].len
+    }
+
     /// Returns the path and the offset of the block at `height`.
     pub fn place_of(&self, height: u32) -> (PathBuf, u64) {
         let BlockPlace { file, offset, .. } = self.places[height as usize - 1];

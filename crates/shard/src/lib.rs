@@ -26,8 +26,10 @@
 
 mod ahead;
 mod blocks;
+mod building;
 mod check;
 mod finish;
+mod finished;
 mod errors;
 mod job;
 mod matching;
@@ -37,7 +39,8 @@ mod results;
 mod stage;
 mod task;
 
-pub use finish::{Destination, Finished, finish};
+pub use finish::{Destination, finish};
+pub use finished::Finished;
 pub use job::{Counts, Job};
 pub use plan::{BlocksAt, Cuts, Planned, plan};
 pub use results::Results;

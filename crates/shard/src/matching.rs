@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_coins::ChangeSink;
+use apus_coins::{ChangeSink, decode_coin_key};
 use apus_disk::{Parts, StoreError};
 use apus_node::error::SyncError;
-use apus_objects::PackWriter;
+use apus_objects::{Pack, PackWriter};
 use apus_sync::join::Pairer;
 
 use super::ahead::Ahead;
@@ -126,16 +126,46 @@ impl ChangeSink for CoinPieces<'_, '_> {
     }
 }
 
-/// Calls `each` with the key and value of each coin in the bytes of a piece.
-pub fn for_each_coin<E>(
-    mut bytes: &mut [u8],
-    mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    while let [key_len, low, high, rest @ ..] = bytes {
-        let (key, rest) = rest.split_at_mut(usize::from(*key_len));
-        let (value, rest) = rest.split_at_mut(usize::from(u16::from_le_bytes([*low, *high])));
-        each(key, value)?;
-        bytes = rest;
-    }
-    Ok(())
+/// Calls `each` with the key and value of each unspent coin in the result of the partition
+/// `number`.
+///
+/// # Errors
+/// The result cannot be read, its coins are not in order or not of this partition, or `each` fails.
+pub fn for_each_coin(
+    job: &Job,
+    (number, pack): (usize, &Pack),
+    mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let wrong = || {
+        let what = "its coins are not those that a task writes";
+        StoreError::new(job.objects.path(pack.name()), what)
+    };
+    let (mut last, mut piece) = (Vec::new(), Vec::new());
+    pack.read(&job.objects, COINS..COINS + 1, |_, bytes| {
+        piece.clear();
+        piece.extend_from_slice(bytes);
+        let mut rest = &mut piece[..];
+        while !rest.is_empty() {
+            let (key, value, after) = split_coin(rest).ok_or_else(wrong)?;
+            let outpoint = decode_coin_key(key).map_err(|_| wrong())?;
+            let partition = job.manifest.layout.partition_of(&outpoint.txid);
+            if *key <= *last || partition != number {
+                return Err(wrong());
+            }
+            last.clear();
+            last.extend_from_slice(key);
+            each(key, value)?;
+            rest = after;
+        }
+        Ok(())
+    })
+}
+
+/// Splits bytes into the key and the value of the first coin, and what follows.
+fn split_coin(bytes: &mut [u8]) -> Option<(&[u8], &mut [u8], &mut [u8])> {
+    let [key_len, low, high, rest @ ..] = bytes else { return None };
+    let (key, rest) = rest.split_at_mut_checked(usize::from(*key_len))?;
+    let (value, rest) =
+        rest.split_at_mut_checked(usize::from(u16::from_le_bytes([*low, *high])))?;
+    Some((key, value, rest))
 }

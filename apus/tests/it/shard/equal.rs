@@ -1,7 +1,12 @@
 //! Valid chains.
 
-use apus_node::Watch;
-use apus_shard::Destination;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_disk::Disk;
+use apus_node::{Observer, Phase, Progress, SyncError, Watch};
+use apus_shard as shard;
+use apus_shard::{Destination, Results};
 use apus_tools as tools;
 use apus_wire::Chain as Network;
 
@@ -69,6 +74,37 @@ fn tasks_meet_real_blocks_where_bip30_is_looked_up() {
     check(&main, &[(Files::Shuffled, Assumed::Nothing, Sharding::of(3, 7))]);
     let regtest = Source::real(Network::Regtest, regtest_chain());
     check(&regtest, &[(Files::InOrder, Assumed::Nothing, Sharding::of(3, 8))]);
+}
+
+/// Asks to stop as soon as blocks are being stored.
+struct StopsWhileStoring(AtomicBool);
+
+impl Observer for StopsWhileStoring {
+    fn observe(&self, progress: &Progress) {
+        if progress.phase == Phase::StoringBlocks {
+            self.0.store(true, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_finish_that_was_stopped_goes_on_with_the_blocks_it_has() {
+    let place = Place::new(VARIED.network);
+    let sources = [VARIED.write(&place, Files::Shuffled)];
+    let job = Sharded::plan(&place, &place.join(), &sources, Sharding::of(3, 10));
+    job.run_all(10);
+    let opened = job.open(&Disk::new());
+    let results = Results::find(&opened).unwrap();
+    let stops = StopsWhileStoring(AtomicBool::new(false));
+    let destination = Destination::DataDir(&job.options);
+    let watch = Watch::new(&stops, &stops.0);
+    let stopped = shard::finish(&opened, results, &destination, watch);
+    assert!(matches!(stopped, Err(SyncError::Stopped)));
+    assert_eq!(place.blocks().0.entries.iter().filter(|e| e.block_pos().is_some()).count(), 2);
+    assert!(job.finish(&destination).refusal.is_none());
+    let expected = VARIED.in_order(Files::InOrder, Assumed::Nothing);
+    let summary = try_sync_with(&place.join(), &[]).unwrap();
+    Outcome::of(&place, summary).assert_holds_same(&expected, "after a stop");
 }
 
 #[test]
