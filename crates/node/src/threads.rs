@@ -45,10 +45,14 @@ pub fn spawn<'scope, T: Send + 'scope>(
 }
 
 /// Starts a thread that is never joined: it ends by itself once what it works with is gone. If the
-/// system refuses, `work` is not done, and what it holds is dropped.
-pub fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) {
-    if let Err(error) = Builder::new().name(name).spawn(work) {
-        tracing::warn!("a thread cannot be started: {error}");
+/// system refuses, this returns `false`: `work` is not done, and what it holds is dropped.
+pub fn spawn_free(name: String, work: impl FnOnce() + Send + 'static) -> bool {
+    match Builder::new().name(name).spawn(work) {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!("a thread cannot be started: {error}");
+            false
+        }
     }
 }
 

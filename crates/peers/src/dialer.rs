@@ -228,7 +228,9 @@ impl Dialer {
                 let target = manual.target.clone();
                 let is_named = at < self.options.connect.len() + self.options.addnode.len();
                 let role = if is_named { Role::Manual } else { Role::Local };
-                self.dial(role(at, target.clone()), target, true);
+                if !self.dial(role(at, target.clone()), target, true) {
+                    self.retry(at, now);
+                }
             }
         }
         if !self.options.connect.is_empty() {
@@ -242,11 +244,14 @@ impl Dialer {
         self.book.resolve_waiting(unix_time);
         let wanted = self.slots() + usize::from(self.wants_extra && self.may_have_extra());
         while self.roles.in_slots() < wanted && self.dialing < DIALING_MAX {
-            let Some((place, slot)) = self.next_place(unix_time) else {
+            let next = self.next_place(unix_time);
+            let is_begun = next.is_some_and(|(place, slot)| {
+                self.dial_place(place, Role::automatic(place, slot), unix_time)
+            });
+            if !is_begun {
                 self.next_search = now + SEARCH_EVERY;
                 return;
-            };
-            self.dial_place(place, Role::automatic(place, slot), unix_time);
+            }
         }
         let is_full = self.roles.in_slots() >= self.slots();
         if is_full && self.may_have_extra() && self.feelers.is_due(now, random()) {
@@ -323,13 +328,13 @@ impl Dialer {
         self.choose(unix_time, any).map(|place| (place, Slot::Any))
     }
 
-    /// Opens a connection to a peer of the address book.
-    fn dial_place(&mut self, place: Place, role: Role, unix_time: i64) {
+    /// Opens a connection to a peer of the address book. Returns `false` if the system refuses.
+    fn dial_place(&mut self, place: Place, role: Role, unix_time: i64) -> bool {
         self.book.attempted(&place, self.roles.are_online(), unix_time);
         // Peers named by the user and seeds are always tried with v2, as in Core: nothing is known
         // about them.
         let v2 = self.book.services(&place).has(Services::P2P_V2);
-        self.dial(role, Target::from(place), v2);
+        self.dial(role, Target::from(place), v2)
     }
 
     /// Opens a connection that shows whether an address works: one of `tried` whose place another
@@ -378,8 +383,9 @@ impl Dialer {
         tracing::debug!(target: "net", new, "added fixed seeds");
     }
 
-    /// Opens a connection, with the v2 transport first if the peer may speak it.
-    fn dial(&mut self, role: Role, target: Target, v2: bool) {
+    /// Opens a connection, with the v2 transport first if the peer may speak it. Returns `false` if
+    /// the system refuses to start its thread.
+    fn dial(&mut self, role: Role, target: Target, v2: bool) -> bool {
         let id = self.new_id();
         tracing::debug!(target: "net", %target, id = id.0, "connecting");
         // The user may name a peer of any network.
@@ -387,9 +393,12 @@ impl Dialer {
             Role::Manual(..) | Role::Local(..) => Vec::new(),
             _ => self.options.onlynet.clone(),
         };
-        self.roles.0.insert(id, role);
-        self.dialing += 1;
-        link::dial(id, target, v2 && self.how.v2, nets, &self.how);
+        let is_begun = link::dial(id, target, v2 && self.how.v2, nets, &self.how);
+        if is_begun {
+            self.roles.0.insert(id, role);
+            self.dialing += 1;
+        }
+        is_begun
     }
 
     fn new_id(&mut self) -> PeerId {
@@ -463,15 +472,13 @@ impl Dialer {
         let role = self.roles.0.remove(&id);
         match role {
             Some(Role::Manual(at, _) | Role::Local(at, _)) => {
-                let manual = &mut self.manual[at];
-                let (is_first, wait) = (manual.wait == RETRY_FIRST, manual.wait);
-                (manual.is_tried, manual.next) = (false, now + wait);
-                manual.wait = (wait * 2).min(RETRY_MAX);
+                let (is_first, wait) = self.retry(at, now);
                 let place = match role {
                     Some(Role::Local(..)) => ", found on the local network",
                     _ => "",
                 };
-                Some(FailedManual { name: format!("{}{place}", manual.target), is_first, wait })
+                let name = format!("{}{place}", self.manual[at].target);
+                Some(FailedManual { name, is_first, wait })
             }
             Some(Role::Automatic(_)) => {
                 // While we are offline each attempt fails at once.
@@ -480,6 +487,16 @@ impl Dialer {
             }
             _ => None,
         }
+    }
+
+    /// Has a peer of the list be tried again. Returns whether no attempt had failed before, and the
+    /// time until then.
+    fn retry(&mut self, at: usize, now: Duration) -> (bool, Duration) {
+        let manual = &mut self.manual[at];
+        let wait = manual.wait;
+        (manual.is_tried, manual.next) = (false, now + wait);
+        manual.wait = (wait * 2).min(RETRY_MAX);
+        (wait == RETRY_FIRST, wait)
     }
 
     /// Records that the handshake with a peer is complete.
@@ -542,8 +559,9 @@ impl Dialer {
         }
         let name = stream.peer_addr().map_or("?".to_string(), |address| address.to_string());
         let id = self.new_id();
-        self.roles.0.insert(id, Role::Inbound(name));
-        link::accept(id, stream, &self.how);
+        if link::accept(id, stream, &self.how) {
+            self.roles.0.insert(id, Role::Inbound(name));
+        }
     }
 
     /// Writes the address book to its file; with `is_last` also the peers to connect to first after

@@ -141,19 +141,27 @@ impl Drop for Link {
 }
 
 /// Opens a connection in a thread of its own, which then reads from it; with the v2 transport first
-/// if `v2` says so. A name leads only to addresses in `nets`, which is empty for all.
-pub(super) fn dial(id: PeerId, target: Target, v2: bool, nets: Vec<NetKind>, how: &Arc<Dialing>) {
+/// if `v2` says so. A name leads only to addresses in `nets`, which is empty for all. Returns
+/// `false` if the system refuses the thread, of which no event comes then.
+pub(super) fn dial(
+    id: PeerId,
+    target: Target,
+    v2: bool,
+    nets: Vec<NetKind>,
+    how: &Arc<Dialing>,
+) -> bool {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         match open(&target, v2, &nets, &how) {
             Ok(open) => talk(id, open, &how),
             Err(why) => drop(how.events.send(Event::Failed(id, why))),
         }
-    });
+    })
 }
 
 /// Accepts a connection that a peer opened to us, in a thread of its own, which then reads from it.
-pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
+/// Returns `false` if the system refuses the thread, of which no event comes then.
+pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) -> bool {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         let begin = || -> Result<_, TransportError> {
@@ -166,17 +174,17 @@ pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) {
             }
             Err(error) => drop(how.events.send(Event::failed(id, &error))),
         }
-    });
+    })
 }
 
 /// Reports connections to `port` until the sender of `over` is dropped, in a thread of its own.
 ///
 /// # Errors
-/// The port cannot be listened on.
+/// The port cannot be listened on, or the system refuses the thread.
 pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io::Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
     listener.set_nonblocking(true)?;
-    threads::spawn_free("apus-listen".to_string(), move || {
+    is_started(threads::spawn_free("apus-listen".to_string(), move || {
         loop {
             match listener.accept() {
                 Ok((stream, _)) => {
@@ -192,8 +200,14 @@ pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io
                 }
             }
         }
-    });
-    Ok(())
+    }))
+}
+
+fn is_started(is_started: bool) -> io::Result<()> {
+    match is_started {
+        true => Ok(()),
+        false => Err(io::Error::other("the system refuses to start a thread")),
+    }
 }
 
 /// A connection whose transport is agreed on.
@@ -256,14 +270,14 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
         let to = stream.try_clone()?;
         let is_sending = Arc::new(AtomicBool::new(false));
         let sends = Arc::clone(&is_sending);
-        threads::spawn_free(format!("apus-send-{}", id.0), move || {
+        is_started(threads::spawn_free(format!("apus-send-{}", id.0), move || {
             if let Err(why) = send_all(&to, writer, &queue, &sends) {
                 tracing::debug!(target: "net", peer = id.0, %why, "nothing more is sent");
             }
             let _ = to.shutdown(Shutdown::Both);
             // The reader may wait for an answer that is in the queue. Then it learns of the end.
             queue.iter().for_each(drop);
-        });
+        }))?;
         Ok(Link { stream, outgoing, is_sending, received, transport })
     };
     let events = &how.events;
