@@ -261,6 +261,9 @@ impl Connections {
     fn handle(&mut self, event: Event, chain: &mut HeaderChain, observer: &dyn Observer) {
         let now = self.now();
         match event {
+            // It has made room for another peer before it was open.
+            Event::Connected(id, _) | Event::Failed(id, _)
+                if !self.dialer.roles().0.contains_key(&id) => {}
             Event::Connected(id, link) => {
                 self.dialer.opened(id);
                 let kind = self.dialer.connection_type(id);
@@ -290,14 +293,11 @@ impl Connections {
                 let manual = self.dialer.failed(id, now);
                 self.tell_of_failure(manual, &why, observer);
             }
-            Event::Accepted(stream) => {
-                if self.dialer.is_full()
-                    && let Some(id) = self.served.to_evict(|id| self.manager.min_ping(id))
-                {
-                    let why = "it makes room for another peer";
-                    self.close(id, Closing::Dropped, why.to_string(), observer);
+            Event::Accepted(stream, address) => {
+                if self.dialer.is_full() {
+                    self.make_room(observer);
                 }
-                self.dialer.accept(stream);
+                self.dialer.accept((stream, address), now);
             }
             Event::Message { from, command, mut bytes, payload, answered } => {
                 // The message may come from a peer that was dropped meanwhile.
@@ -319,7 +319,7 @@ impl Connections {
                     bytes.drain(..payload.start);
                     self.reports.add_block(from, bytes.len() as u64);
                     self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
-                    self.served.note_block(from, now);
+                    self.dialer.roles().note_block(from, now);
                     self.feed.arrive(*id, from, bytes);
                 } else if let Some(link) = self.links.get(&from)
                     && !self.served.answer((from, link), command, (bytes, payload), answered)
@@ -330,6 +330,17 @@ impl Connections {
             }
             Event::Closed(id, error) => self.lose(id, &error, observer),
             Event::Resolved(seed, found) => self.dialer.resolved(&seed, &found, unix_time()),
+        }
+    }
+
+    /// Closes a connection that a peer opened, if one may be closed for another.
+    fn make_room(&mut self, observer: &dyn Observer) {
+        let min_ping = |id| self.manager.min_ping(id);
+        if let Some(id) = self.dialer.roles().to_evict(min_ping) {
+            let why = "it makes room for another peer".to_string();
+            self.close(id, Closing::Dropped, why, observer);
+            // It has its role alone while it is not open.
+            self.dialer.roles().remove(id);
         }
     }
 
@@ -417,9 +428,7 @@ impl Connections {
             return;
         }
         self.reports.greet(id, them);
-        let inbound = self.dialer.connection_type(id) == ConnectionType::Inbound;
-        let name = self.dialer.name_of(id);
-        self.served.add(id, Some(&*name).filter(|_| inbound), self.started.elapsed());
+        self.served.add(id);
         if let Some(report) = self.reports.get(id) {
             observer.note(&format!("Connected to {report}{}", limits(them.services)));
         }

@@ -17,10 +17,11 @@ use apus_node::threads;
 use apus_wire::Network;
 use apus_wire::message::{Host, NetAddress, Services};
 
+use super::keyed_groups::KeyedGroups;
 use super::lan::{LanNode, LanSearch};
 use super::link::{self, Dialing, Event};
 use super::random::random;
-use super::roles::{Automatic, Role, Roles};
+use super::roles::{Automatic, Inbound, Role, Roles};
 
 /// The most connections that we open by ourselves: as many as Core, which opens 8 for everything
 /// and 2 for blocks alone.
@@ -102,6 +103,7 @@ pub(super) struct Dialer {
     /// Peers that are asked for addresses alone.
     seeds: Vec<Target>,
     roles: Roles,
+    groups: KeyedGroups,
     /// Number of connections that are being opened.
     dialing: usize,
     names_asked: Option<Duration>,
@@ -156,6 +158,7 @@ impl Dialer {
             lan: None,
             seeds: options.seednode.iter().filter(|t| options.reaches_host(t)).cloned().collect(),
             roles: Roles::default(),
+            groups: KeyedGroups::default(),
             dialing: 0,
             names_asked: None,
             next_search: Duration::ZERO,
@@ -195,8 +198,8 @@ impl Dialer {
     }
 
     /// Returns why there is each connection.
-    pub fn roles(&self) -> &Roles {
-        &self.roles
+    pub fn roles(&mut self) -> &mut Roles {
+        &mut self.roles
     }
 
     /// Adds the nodes that were found on the local network since the last call, except those that
@@ -516,7 +519,7 @@ impl Dialer {
 
     /// Records that a connection was closed.
     pub fn closed(&mut self, id: PeerId, closing: Closing, speed: Option<u64>, now: Duration) {
-        match self.roles.0.remove(&id) {
+        match self.roles.remove(id) {
             Some(Role::Manual(at, _) | Role::Local(at, _)) => {
                 let manual = &mut self.manual[at];
                 let wait = match closing {
@@ -549,18 +552,19 @@ impl Dialer {
     /// Returns whether there is no room for another connection that a peer opens to us.
     pub fn is_full(&self) -> bool {
         let inbound_max = self.options.maxconnections.saturating_sub(OUTBOUND_MAX + EXTRA_MAX);
-        self.roles.inbound() >= inbound_max
+        self.roles.inbound_count() >= inbound_max
     }
 
     /// Accepts a connection that a peer opened to us, if there is room for it.
-    pub fn accept(&mut self, stream: TcpStream) {
+    pub fn accept(&mut self, (stream, address): (TcpStream, SocketAddr), now: Duration) {
         if self.is_full() {
             return;
         }
-        let name = stream.peer_addr().map_or("?".to_string(), |address| address.to_string());
-        let id = self.new_id();
-        if link::accept(id, stream, &self.how) {
-            self.roles.0.insert(id, Role::Inbound(name));
+        let (id, stream) = (self.new_id(), Arc::new(stream));
+        if link::accept(id, Arc::clone(&stream), &self.how) {
+            let group = self.groups.of(address.ip());
+            let inbound = Inbound { address, stream, group, connected: now, last_block: None };
+            self.roles.0.insert(id, Role::Inbound(inbound));
         }
     }
 

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `connections` | the thread that talks to all peers, as `net::PeerManager` decides |
 //! | `dialer`, `roles` | chooses the peers to connect to, and keeps the address book |
+//! | `keyed_groups` | parts of the network, hashed, by which inbound peers are told apart |
 //! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
 //! | `lan` | finds nodes on the local network, and announces this one |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
@@ -36,6 +37,7 @@ mod download;
 mod early;
 mod feed;
 mod headers;
+mod keyed_groups;
 mod lan;
 mod limiter;
 mod link;

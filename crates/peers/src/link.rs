@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,7 +35,7 @@ pub(super) enum Event {
     /// No connection could be opened.
     Failed(PeerId, Unreachable),
     /// A peer has connected to us.
-    Accepted(TcpStream),
+    Accepted(TcpStream, SocketAddr),
     /// A message has arrived.
     Message {
         from: PeerId,
@@ -49,7 +49,7 @@ pub(super) enum Event {
     /// The connection is closed, or sent bytes that are not a message.
     Closed(PeerId, TransportError),
     /// The name of a DNS seed, and the addresses that it returned.
-    Resolved(String, Vec<std::net::SocketAddr>),
+    Resolved(String, Vec<SocketAddr>),
 }
 
 /// Held until a request of a peer is answered. So there is at most one of each peer.
@@ -77,7 +77,7 @@ pub(super) struct BlocksRequest {
 
 /// An open connection, which is closed when this is dropped.
 pub(super) struct Link {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     outgoing: Sender<Waiting>,
     /// Whether requested blocks are being sent.
     is_sending: Arc<AtomicBool>,
@@ -161,12 +161,12 @@ pub(super) fn dial(
 
 /// Accepts a connection that a peer opened to us, in a thread of its own, which then reads from it.
 /// Returns `false` if the system refuses the thread, of which no event comes then.
-pub(super) fn accept(id: PeerId, stream: TcpStream, how: &Arc<Dialing>) -> bool {
+pub(super) fn accept(id: PeerId, stream: Arc<TcpStream>, how: &Arc<Dialing>) -> bool {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         let begin = || -> Result<_, TransportError> {
             let (from, received) = prepare(&stream, &how)?;
-            Ok((respond(how.magic, how.v2, from, &mut &stream)?, received))
+            Ok((respond(how.magic, how.v2, from, &mut &*stream)?, received))
         };
         match begin() {
             Ok(((reader, writer), received)) => {
@@ -187,9 +187,9 @@ pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io
     is_started(threads::spawn_free("apus-listen".to_string(), move || {
         loop {
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     let is_ready = stream.set_nonblocking(false).is_ok();
-                    if is_ready && events.send(Event::Accepted(stream)).is_err() {
+                    if is_ready && events.send(Event::Accepted(stream, address)).is_err() {
                         return;
                     }
                 }
@@ -212,7 +212,7 @@ fn is_started(is_started: bool) -> io::Result<()> {
 
 /// A connection whose transport is agreed on.
 struct Open<R> {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     received: Arc<Received>,
     reader: Reader<R>,
     writer: Writer,
@@ -228,13 +228,13 @@ fn open(
 ) -> Result<Open<BufReader<Receiving>>, Unreachable> {
     let because = |error: TransportError| Unreachable::Host(error.to_string());
     let connect = || -> Result<_, Unreachable> {
-        let stream = how.routes.connect(target, nets)?;
+        let stream = Arc::new(how.routes.connect(target, nets)?);
         let (from, received) = prepare(&stream, how).map_err(|error| because(error.into()))?;
         Ok((stream, from, received))
     };
     if v2 {
         let (stream, from, received) = connect()?;
-        match initiate(Transport::V2, how.magic, from, &mut &stream) {
+        match initiate(Transport::V2, how.magic, from, &mut &*stream) {
             Ok((reader, writer)) => return Ok(Open { stream, received, reader, writer }),
             Err(TransportError::Io(error)) if has_hung_up(&error) && received.bytes() == 0 => {}
             Err(error) => return Err(because(error)),
@@ -242,7 +242,7 @@ fn open(
     }
     let (stream, from, received) = connect()?;
     let (reader, writer) =
-        initiate(Transport::V1, how.magic, from, &mut &stream).map_err(because)?;
+        initiate(Transport::V1, how.magic, from, &mut &*stream).map_err(because)?;
     Ok(Open { stream, received, reader, writer })
 }
 

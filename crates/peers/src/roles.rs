@@ -1,10 +1,15 @@
 //! Why there is each connection.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::BlockId;
-use apus_net::{Chosen, ConnectionType, Group, NetKind, PeerId, Place, Runner, Slot, Target};
+use apus_net::{
+    Chosen, ConnectionType, EvictionCandidate, Group, NetKind, PeerId, Place, Runner, Slot, Target,
+    select_to_evict,
+};
 use apus_wire::message::Host;
 
 /// Why there is a connection.
@@ -20,7 +25,18 @@ pub(super) enum Role {
     /// The peer is asked for addresses alone.
     Seed(Target),
     /// The peer opened it.
-    Inbound(String),
+    Inbound(Inbound),
+}
+
+/// A connection that a peer opened, maybe without a handshake so far.
+pub(super) struct Inbound {
+    pub address: SocketAddr,
+    pub stream: Arc<TcpStream>,
+    /// The part of the network that the peer is in, hashed.
+    pub group: u64,
+    pub connected: Duration,
+    /// When the peer last sent a block that we wanted.
+    pub last_block: Option<Duration>,
 }
 
 /// A connection to a peer of the address book.
@@ -46,7 +62,7 @@ impl Role {
             Self::Automatic(Automatic { place, .. }) | Self::Feeler(place) => {
                 Target::from(*place).to_string()
             }
-            Self::Inbound(name) => name.clone(),
+            Self::Inbound(inbound) => inbound.address.to_string(),
         }
     }
 
@@ -72,10 +88,7 @@ impl Role {
             Self::Automatic(Automatic { place: (host, _), .. }) | Self::Feeler((host, _)) => {
                 Group::of(host)
             }
-            Self::Inbound(name) => match Target::parse(name, 0) {
-                Ok(target) => of_target(&target),
-                Err(_) => Group::named(name),
-            },
+            Self::Inbound(inbound) => Group::of(&Host::from(inbound.address.ip())),
         }
     }
 }
@@ -117,9 +130,42 @@ impl Roles {
         self.automatic().filter(|(_, automatic)| automatic.since.is_some()).count()
     }
 
+    fn inbound(&self) -> impl Iterator<Item = (PeerId, &Inbound)> {
+        self.0.iter().filter_map(|(id, role)| match role {
+            Role::Inbound(inbound) => Some((*id, inbound)),
+            _ => None,
+        })
+    }
+
     /// Returns the number of connections that peers opened.
-    pub fn inbound(&self) -> usize {
-        self.0.values().filter(|role| matches!(role, Role::Inbound(_))).count()
+    pub fn inbound_count(&self) -> usize {
+        self.inbound().count()
+    }
+
+    /// Returns the connection that a peer opened and that makes room for another. As in Core, those
+    /// without a handshake are among the candidates: they must not take the places of others.
+    pub fn to_evict(&self, min_ping: impl Fn(PeerId) -> Option<Duration>) -> Option<PeerId> {
+        let candidate = |(id, inbound): (PeerId, &Inbound)| {
+            let Inbound { group, connected, last_block, .. } = *inbound;
+            EvictionCandidate { id, connected, min_ping: min_ping(id), last_block, group }
+        };
+        select_to_evict(self.inbound().map(candidate).collect())
+    }
+
+    /// Notes that a peer has sent a block that we wanted.
+    pub fn note_block(&mut self, id: PeerId, now: Duration) {
+        if let Some(Role::Inbound(inbound)) = self.0.get_mut(&id) {
+            inbound.last_block = Some(now);
+        }
+    }
+
+    /// Removes a connection, and hangs up on a peer that opened it.
+    pub fn remove(&mut self, id: PeerId) -> Option<Role> {
+        let role = self.0.remove(&id);
+        if let Some(Role::Inbound(inbound)) = &role {
+            let _ = inbound.stream.shutdown(Shutdown::Both);
+        }
+        role
     }
 
     /// Returns whether we have chosen this peer, and its handshake is complete.

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use apus_net::{EvictionCandidate, Outgoing, PeerId, PeerOptions, Serving, select_to_evict};
+use apus_net::{Outgoing, PeerId, PeerOptions, Serving};
 use apus_node::opened::Node;
 use apus_node::served::Served;
 use apus_wire::message::{Command, Message, Services};
@@ -24,20 +23,8 @@ pub(super) struct ServedPeers {
     lan: Option<Announcement>,
     bytes_max: Option<u64>,
     v2: bool,
-    peers: BTreeMap<PeerId, ServedPeer>,
-}
-
-/// A peer whose handshake is complete.
-struct ServedPeer {
-    serving: Serving,
-    /// `None` if we opened the connection.
-    inbound: Option<Inbound>,
-}
-
-struct Inbound {
-    group: u64,
-    connected: Duration,
-    last_block: Option<Duration>,
+    /// The peers whose handshake is complete.
+    peers: BTreeMap<PeerId, Serving>,
 }
 
 impl ServedPeers {
@@ -62,9 +49,10 @@ impl ServedPeers {
             Some(stock) => stock.served.follow(node),
         }
         let Some(stock) = &self.stock else { return Vec::new() };
-        let announced = self.peers.iter_mut().filter_map(|(id, peer)| {
-            Some((*id, stock.served.look(|chain| peer.serving.announce(chain))?))
-        });
+        let announced = self
+            .peers
+            .iter_mut()
+            .filter_map(|(id, peer)| Some((*id, stock.served.look(|chain| peer.announce(chain))?)));
         announced.collect()
     }
 
@@ -91,27 +79,15 @@ impl ServedPeers {
         Some(stock.served.look(|chain| chain.height()))
     }
 
-    /// Adds a peer whose handshake is complete. `inbound` is its address if it connected to us.
-    pub fn add(&mut self, id: PeerId, inbound: Option<&str>, now: Duration) {
+    /// Adds a peer whose handshake is complete.
+    pub fn add(&mut self, id: PeerId) {
         let Some(stock) = &self.stock else { return };
-        let inbound = inbound.and_then(|name| name.parse::<SocketAddr>().ok()).map(|address| {
-            let group = stock.group(address.ip().to_canonical());
-            Inbound { group, connected: now, last_block: None }
-        });
-        let serving = stock.served.look(Serving::new);
-        self.peers.insert(id, ServedPeer { serving, inbound });
+        self.peers.insert(id, stock.served.look(Serving::new));
     }
 
     /// Removes a peer whose connection is closed.
     pub fn remove(&mut self, id: PeerId) {
         self.peers.remove(&id);
-    }
-
-    /// Notes that a peer has sent a block that we wanted.
-    pub fn note_block(&mut self, id: PeerId, now: Duration) {
-        if let Some(inbound) = self.peers.get_mut(&id).and_then(|peer| peer.inbound.as_mut()) {
-            inbound.last_block = Some(now);
-        }
     }
 
     /// Answers a message. Returns `false` if too many answers wait already.
@@ -129,19 +105,9 @@ impl ServedPeers {
             return link.send_blocks(BlocksRequest { stock, bytes, payload, answered });
         }
         let Ok(message) = Message::decode(command, &bytes[payload]) else { return true };
-        match stock.served.look(|chain| peer.serving.handle(&message, chain)) {
+        match stock.served.look(|chain| peer.handle(&message, chain)) {
             Some(answer) => link.answer(answer, answered),
             None => true,
         }
-    }
-
-    /// Returns the peer that makes room for another.
-    pub fn to_evict(&self, min_ping: impl Fn(PeerId) -> Option<Duration>) -> Option<PeerId> {
-        let candidates = self.peers.iter().filter_map(|(id, peer)| {
-            let Inbound { group, connected, last_block } = *peer.inbound.as_ref()?;
-            let min_ping = min_ping(*id);
-            Some(EvictionCandidate { id: *id, connected, min_ping, last_block, group })
-        });
-        select_to_evict(candidates.collect())
     }
 }

@@ -1,18 +1,17 @@
 //! What all connections serve from, and the sending of the blocks that one of them requests.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, ErrorKind, IoSlice, Write as _};
-use std::net::{IpAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
-use apus_net::{Answer, Group, Outgoing, Refused, UploadTarget, Writer};
+use apus_net::{Answer, Outgoing, Refused, UploadTarget, Writer};
 use apus_node::served::Served;
 use apus_wire::BlockView;
-use apus_wire::message::{Command, Host, Inventory, InventoryItem, InventoryList, Raw};
+use apus_wire::message::{Command, Inventory, InventoryItem, InventoryList, Raw};
 
 /// The most items of a `notfound` message.
 const NOT_FOUND_MAX: usize = 1000;
@@ -24,8 +23,6 @@ pub(super) struct Stock {
     started: Instant,
     blocks: AtomicU64,
     bytes: AtomicU64,
-    /// The secret that parts of the network are hashed with.
-    secret: RandomState,
 }
 
 /// Why blocks are not sent, and the connection ends.
@@ -60,7 +57,6 @@ impl Stock {
             started: Instant::now(),
             blocks: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            secret: RandomState::new(),
         }
     }
 
@@ -77,14 +73,6 @@ impl Stock {
     /// Returns the number of bytes that were sent.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
-    }
-
-    /// Returns the part of the network that an address is in, hashed with a secret.
-    pub fn group(&self, ip: IpAddr) -> u64 {
-        self.secret.hash_one(Group::of(&match ip {
-            IpAddr::V4(ip) => Host::Ipv4(ip),
-            IpAddr::V6(ip) => Host::Ipv6(ip),
-        }))
     }
 
     fn target(&self) -> MutexGuard<'_, UploadTarget> {

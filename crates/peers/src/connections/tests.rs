@@ -92,3 +92,36 @@ fn a_feeler_shows_that_an_address_works() {
     assert!(line.ends_with(" tried 010909000000"), "{line}");
     assert!(told.0.lock().unwrap().is_empty(), "{:?}", told.0);
 }
+
+/// A connection without a handshake makes room for another; what its thread reports later is
+/// ignored.
+#[test]
+fn half_open_connections_make_room() {
+    const PLACES: usize = 14;
+    let network = Network::new(Chain::Regtest);
+    let genesis = genesis_block(&network);
+    let place = tempfile::tempdir().unwrap();
+    let options = Options::new(place.path().to_path_buf(), network.clone());
+    let peers = PeerOptions { maxconnections: 11 + PLACES, ..PeerOptions::new(0) };
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
+    let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
+    let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
+    let mut connections = peers.connections();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut clients = Vec::new();
+    for number in 0..=PLACES {
+        clients.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (stream, address) = listener.accept().unwrap();
+        assert_eq!(connections.dialer.is_full(), number == PLACES);
+        connections.handle(Event::Accepted(stream, address), &mut chain, &told);
+    }
+    assert_eq!(connections.dialer.roles().inbound_count(), PLACES);
+    // Of one part of the network, the youngest goes.
+    assert_eq!(clients[PLACES - 1].read(&mut [0]).unwrap(), 0);
+    let event = connections.events.recv().unwrap();
+    let Event::Failed(gone, _) = event else { panic!("it was not open") };
+    assert!(!connections.dialer.roles().0.contains_key(&gone));
+    connections.handle(event, &mut chain, &told);
+    assert!(!connections.is_opening());
+    assert_eq!(connections.dialer.roles().inbound_count(), PLACES);
+}

@@ -1,4 +1,4 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use apus_wire::Chain;
 use crossbeam_channel::unbounded;
@@ -33,6 +33,15 @@ fn dialer_at(file: PathBuf) -> Dialer {
     };
     let options = PeerOptions::new(network.port);
     Dialer::new(Arc::new(how), &network, &options, (&Disk::new(), file), NOW).unwrap()
+}
+
+/// Returns the role of a peer that connected to us.
+fn inbound(address: &str) -> Role {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let address: SocketAddr = address.parse().unwrap();
+    let (group, connected) = (KeyedGroups::default().of(address.ip()), Duration::ZERO);
+    Role::Inbound(Inbound { address, stream, group, connected, last_block: None })
 }
 
 fn id(number: usize) -> PeerId {
@@ -96,9 +105,9 @@ fn no_part_of_the_network_fills_the_book() {
     let place = (Host::from(IpAddr::from([9, 2, 1, 1])), 8333);
     let mut dialer = dialer([
         Role::automatic(place, Slot::Any),
-        Role::Inbound("9.3.1.1:50000".to_string()),
-        Role::Inbound("9.3.2.2:50000".to_string()),
-        Role::Inbound("[2600::1]:50000".to_string()),
+        inbound("9.3.1.1:50000"),
+        inbound("9.3.2.2:50000"),
+        inbound("[2600::1]:50000"),
         Role::Seed(target("9.4.1.1")),
         Role::Seed(target("seed.example")),
     ]);
@@ -172,7 +181,7 @@ fn there_is_one_connection_more_for_a_while() {
     choose(&mut dialer, OUTBOUND_MAX);
     assert!(dialer.may_have_extra());
     for (role, is_extra) in [
-        (Role::Inbound("9.3.1.1:50000".to_string()), false),
+        (inbound("9.3.1.1:50000"), false),
         (Role::Feeler((Host::from(IpAddr::from([9, 9, 9, 9])), 1)), true),
         (Role::automatic((Host::from(IpAddr::from([9, 9, 9, 9])), 1), Slot::Candidate), true),
         (Role::automatic((Host::from(IpAddr::from([9, 9, 9, 9])), 1), Slot::Any), true),

@@ -25,6 +25,7 @@ use apus_wire::Network;
 
 use self::budget::Budget;
 use self::peer::{Common, Inbound};
+use crate::keyed_groups::KeyedGroups;
 use crate::lan::Announcement;
 use crate::stock::Stock;
 
@@ -172,6 +173,7 @@ struct Table {
     common: Common,
     /// The most connections.
     places: usize,
+    groups: KeyedGroups,
     peers: Mutex<BTreeMap<PeerId, Arc<Inbound>>>,
     /// Signals that a connection has ended.
     left: Condvar,
@@ -197,6 +199,7 @@ impl Table {
         Self {
             common,
             places,
+            groups: KeyedGroups::default(),
             peers: Mutex::default(),
             left: Condvar::new(),
             accepted: AtomicU64::new(0),
@@ -215,7 +218,7 @@ impl Table {
         }
         let id = PeerId(self.accepted.fetch_add(1, Relaxed));
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        let group = self.common.stock.group(address.ip());
+        let group = self.groups.of(address.ip());
         let now = self.common.stock.now();
         let peer = Arc::new(Inbound::new(id, (stream, address), group, now));
         self.peers().insert(id, Arc::clone(&peer));
