@@ -83,25 +83,13 @@ pub fn initiate<R: Read>(
     }
 }
 
-/// Begins a connection that the peer opened, with the transport that it speaks.
-///
-/// # Errors
-/// As for [`initiate`].
-pub fn respond<R: Read>(
-    magic: [u8; 4],
-    accept_v2: bool,
-    from: R,
-    to: &mut impl Write,
-) -> Result<(Reader<Unread<R>>, Writer), TransportError> {
-    respond_admitted(magic, accept_v2, from, to, &mut |_| Ok(()))
-}
-
-/// Like [`respond`], but calls `admit` with the bytes that each packet of the handshake announces
-/// before they are read. If that fails, so does the handshake.
+/// Begins a connection that the peer opened, with the transport that it speaks. Calls `admit` with
+/// the bytes that each packet of the handshake announces before they are read; if that fails, so
+/// does the handshake.
 ///
 /// # Errors
 /// As for [`initiate`], or that of `admit`.
-pub fn respond_admitted<R: Read>(
+pub fn respond<R: Read>(
     magic: [u8; 4],
     accept_v2: bool,
     mut from: R,

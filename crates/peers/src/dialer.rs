@@ -17,6 +17,7 @@ use apus_node::threads;
 use apus_wire::Network;
 use apus_wire::message::{Host, NetAddress, Services};
 
+use super::budget::Socket;
 use super::keyed_groups::KeyedGroups;
 use super::lan::{LanNode, LanSearch};
 use super::link::{self, Dialing, Event};
@@ -560,10 +561,10 @@ impl Dialer {
         if self.is_full() {
             return;
         }
-        let (id, stream) = (self.new_id(), Arc::new(stream));
-        if link::accept(id, Arc::clone(&stream), &self.how) {
+        let (id, socket) = (self.new_id(), Arc::new(Socket::inbound(stream, &self.how.budget)));
+        if link::accept(id, Arc::clone(&socket), &self.how) {
             let group = self.groups.of(address.ip());
-            let inbound = Inbound { address, stream, group, connected: now, last_block: None };
+            let inbound = Inbound { address, socket, group, connected: now, last_block: None };
             self.roles.0.insert(id, Role::Inbound(inbound));
         }
     }

@@ -20,6 +20,7 @@
 //! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
 //! | `lan` | finds nodes on the local network, and announces this one |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
+//! | `budget` | limits the memory for messages of peers that connected to us |
 //! | `route` | connects to a host, directly or through a proxy |
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
 //! | `feed` | hands blocks to the threads that wait for them |
@@ -31,6 +32,7 @@
 //! | `stock` | sends blocks that are requested |
 
 mod advice;
+mod budget;
 mod connections;
 mod dialer;
 mod download;
@@ -81,6 +83,7 @@ pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};
 
+use self::budget::Budget;
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
 use self::early::MEMORY_BYTES_MAX;
@@ -94,8 +97,8 @@ use self::route::{Routes, system_resolver};
 /// what ten unequal peers need at 1 Gbit/s. Those beyond [`MEMORY_BYTES_MAX`] are on disk. Where
 /// old blocks are deleted, that is the bound: the disk may be small.
 ///
-/// Besides these, [`EVENTS_MAX`] messages may wait to be handled, and one for each connection, of
-/// at most 4 MB each.
+/// Besides these, [`EVENTS_MAX`] messages may wait to be handled, and one for each connection that
+/// we opened, of at most 4 MB each; and those of other connections that a [`Budget`] allows.
 const WAITING_BYTES_MAX: u64 = 1 << 30;
 /// The file for those that memory has no room for. It has no name while it exists.
 const EARLY_FILE: &str = "apus-early-blocks";
@@ -142,6 +145,7 @@ impl Peers {
             },
             v2: peers.v2transport,
             limiter: Arc::clone(&limiter),
+            budget: Arc::new(Budget::new()),
             events: events.clone(),
         });
         let file = options.network_dir().join(ADDRESSES_FILE);

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,6 +16,7 @@ use apus_node::threads;
 use apus_wire::message::{Command, Message, Raw};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
+use super::budget::{Budget, Socket};
 use super::limiter::Limiter;
 use super::receiving::{Received, Receiving};
 use super::route::{Routes, TIMEOUT, Unreachable};
@@ -43,7 +44,8 @@ pub(super) enum Event {
         bytes: Vec<u8>,
         /// The range of the payload in `bytes`.
         payload: Range<usize>,
-        /// The next message is read when this is dropped, if this one is a request.
+        /// The next message is read when this is dropped, if this one is a request or takes memory
+        /// of the budget.
         answered: Option<Answered>,
     },
     /// The connection is closed, or sent bytes that are not a message.
@@ -52,7 +54,8 @@ pub(super) enum Event {
     Resolved(String, Vec<SocketAddr>),
 }
 
-/// Held until a request of a peer is answered. So there is at most one of each peer.
+/// Held until a message of a peer is handled and, if it is a request, answered. So there is at most
+/// one of each peer.
 pub(super) struct Answered {
     _until: Sender<()>,
 }
@@ -77,7 +80,7 @@ pub(super) struct BlocksRequest {
 
 /// An open connection, which is closed when this is dropped.
 pub(super) struct Link {
-    stream: Arc<TcpStream>,
+    socket: Arc<Socket>,
     outgoing: Sender<Waiting>,
     /// Whether requested blocks are being sent.
     is_sending: Arc<AtomicBool>,
@@ -92,6 +95,8 @@ pub(super) struct Dialing {
     /// Whether the v2 transport is used (Core's `-v2transport`).
     pub v2: bool,
     pub limiter: Arc<Limiter>,
+    /// The memory for large messages of peers that connect to us.
+    pub budget: Arc<Budget>,
     pub events: Sender<Event>,
 }
 
@@ -136,7 +141,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.socket.close();
     }
 }
 
@@ -161,16 +166,19 @@ pub(super) fn dial(
 
 /// Accepts a connection that a peer opened to us, in a thread of its own, which then reads from it.
 /// Returns `false` if the system refuses the thread, of which no event comes then.
-pub(super) fn accept(id: PeerId, stream: Arc<TcpStream>, how: &Arc<Dialing>) -> bool {
+pub(super) fn accept(id: PeerId, socket: Arc<Socket>, how: &Arc<Dialing>) -> bool {
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         let begin = || -> Result<_, TransportError> {
-            let (from, received) = prepare(&stream, &how)?;
-            Ok((respond(how.magic, how.v2, from, &mut &*stream)?, received))
+            let (from, received) = prepare(&socket, &how)?;
+            let mut permit = None;
+            let mut admit = |bytes| socket.admit(bytes, &mut permit);
+            let to = &mut &**socket;
+            Ok((respond(how.magic, how.v2, from, to, &mut admit)?, received))
         };
         match begin() {
             Ok(((reader, writer), received)) => {
-                talk(id, Open { stream, received, reader, writer }, &how);
+                talk(id, Open { socket, received, reader, writer }, &how);
             }
             Err(error) => drop(how.events.send(Event::failed(id, &error))),
         }
@@ -212,7 +220,7 @@ fn is_started(is_started: bool) -> io::Result<()> {
 
 /// A connection whose transport is agreed on.
 struct Open<R> {
-    stream: Arc<TcpStream>,
+    socket: Arc<Socket>,
     received: Arc<Received>,
     reader: Reader<R>,
     writer: Writer,
@@ -228,22 +236,22 @@ fn open(
 ) -> Result<Open<BufReader<Receiving>>, Unreachable> {
     let because = |error: TransportError| Unreachable::Host(error.to_string());
     let connect = || -> Result<_, Unreachable> {
-        let stream = Arc::new(how.routes.connect(target, nets)?);
-        let (from, received) = prepare(&stream, how).map_err(|error| because(error.into()))?;
-        Ok((stream, from, received))
+        let socket = Arc::new(Socket::outbound(how.routes.connect(target, nets)?));
+        let (from, received) = prepare(&socket, how).map_err(|error| because(error.into()))?;
+        Ok((socket, from, received))
     };
     if v2 {
-        let (stream, from, received) = connect()?;
-        match initiate(Transport::V2, how.magic, from, &mut &*stream) {
-            Ok((reader, writer)) => return Ok(Open { stream, received, reader, writer }),
+        let (socket, from, received) = connect()?;
+        match initiate(Transport::V2, how.magic, from, &mut &**socket) {
+            Ok((reader, writer)) => return Ok(Open { socket, received, reader, writer }),
             Err(TransportError::Io(error)) if has_hung_up(&error) && received.bytes() == 0 => {}
             Err(error) => return Err(because(error)),
         }
     }
-    let (stream, from, received) = connect()?;
+    let (socket, from, received) = connect()?;
     let (reader, writer) =
-        initiate(Transport::V1, how.magic, from, &mut &*stream).map_err(because)?;
-    Ok(Open { stream, received, reader, writer })
+        initiate(Transport::V1, how.magic, from, &mut &**socket).map_err(because)?;
+    Ok(Open { socket, received, reader, writer })
 }
 
 fn has_hung_up(error: &io::Error) -> bool {
@@ -262,23 +270,23 @@ fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving
 
 /// Reads messages and reports them until the connection is closed. Another thread writes.
 fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
-    let Open { stream, received, mut reader, writer } = open;
+    let Open { socket, received, mut reader, writer } = open;
     let begin = || -> io::Result<Link> {
-        received.open(&stream)?;
+        received.open(&socket)?;
         let (outgoing, queue) = bounded(OUTGOING_MAX);
         let transport = writer.transport();
-        let to = stream.try_clone()?;
+        let to = Arc::clone(&socket);
         let is_sending = Arc::new(AtomicBool::new(false));
         let sends = Arc::clone(&is_sending);
         is_started(threads::spawn_free(format!("apus-send-{}", id.0), move || {
             if let Err(why) = send_all(&to, writer, &queue, &sends) {
                 tracing::debug!(target: "net", peer = id.0, %why, "nothing more is sent");
             }
-            let _ = to.shutdown(Shutdown::Both);
+            to.close();
             // The reader may wait for an answer that is in the queue. Then it learns of the end.
             queue.iter().for_each(drop);
         }))?;
-        Ok(Link { stream, outgoing, is_sending, received, transport })
+        Ok(Link { socket: Arc::clone(&socket), outgoing, is_sending, received, transport })
     };
     let events = &how.events;
     let opened = match begin() {
@@ -291,11 +299,12 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     }
     loop {
         let mut bytes = Vec::new();
-        let mut until_answered = None;
-        let event = match reader.read(&mut bytes) {
+        let (mut permit, mut until_answered) = (None, None);
+        let read = reader.read_admitted(&mut bytes, &mut |len| socket.admit(len, &mut permit));
+        let event = match read {
             Ok((command, payload)) => {
                 let is_request = [Command::GETDATA, Command::GETHEADERS].contains(&command);
-                let answered = is_request.then(|| {
+                let answered = (is_request || permit.is_some()).then(|| {
                     let (until, over) = bounded(0);
                     until_answered = Some(over);
                     Answered { _until: until }

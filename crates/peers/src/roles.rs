@@ -1,7 +1,7 @@
 //! Why there is each connection.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use apus_net::{
     select_to_evict,
 };
 use apus_wire::message::Host;
+
+use super::budget::Socket;
 
 /// Why there is a connection.
 pub(super) enum Role {
@@ -31,7 +33,7 @@ pub(super) enum Role {
 /// A connection that a peer opened, maybe without a handshake so far.
 pub(super) struct Inbound {
     pub address: SocketAddr,
-    pub stream: Arc<TcpStream>,
+    pub socket: Arc<Socket>,
     /// The part of the network that the peer is in, hashed.
     pub group: u64,
     pub connected: Duration,
@@ -163,7 +165,7 @@ impl Roles {
     pub fn remove(&mut self, id: PeerId) -> Option<Role> {
         let role = self.0.remove(&id);
         if let Some(Role::Inbound(inbound)) = &role {
-            let _ = inbound.stream.shutdown(Shutdown::Both);
+            inbound.socket.close();
         }
         role
     }

@@ -6,13 +6,15 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 
 use apus_hash::HashKey;
-use apus_net::{Addresses, Group, NetKind, Outgoing, Target};
+use apus_net::{Addresses, Group, NetKind, Outgoing, PeerId, Target};
 use apus_node::progress::Unobserved;
 use apus_testpeer::{Answers, Hangup, Server, version};
-use apus_wire::message::{Host, Message, NetAddress, Services};
+use apus_wire::message::{Command, Host, Message, NetAddress, Raw, Services, encode};
 use apus_wire::{BlockView, Chain, Network, genesis_block};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use super::budget::{BYTES_MAX, Socket};
+use super::link::{Event, accept};
 use super::route::Unreachable;
 use super::*;
 
@@ -187,7 +189,8 @@ fn dial(options: &PeerOptions, routes: Routes, now: Duration, book: &[(Host, Ser
     let network = Network::new(Chain::Main);
     let (events, heard) = unbounded();
     let (magic, limiter) = (network.magic, Limiter::new(None).into());
-    let how = Arc::new(Dialing { magic, routes, v2: true, limiter, events });
+    let budget = Budget::new().into();
+    let how = Arc::new(Dialing { magic, routes, v2: true, limiter, budget, events });
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("peers.txt");
     let mut known = Addresses::new(HashKey::random());
@@ -369,4 +372,36 @@ fn each_connection_has_its_own_nonce_time_and_height() {
     assert_eq!((first_height, second_height), (3, 8));
     // The peer is tried again a second later.
     assert!(begun <= first_time && first_time < second_time && second_time <= unix_time());
+}
+
+/// A large message of a peer that connected to us is read when there is memory for it, which is
+/// free again when the message is handled.
+#[test]
+fn a_large_message_of_an_inbound_peer_waits_for_memory() {
+    let magic = Network::new(Chain::Regtest).magic;
+    let (events, heard) = unbounded();
+    let (limiter, budget) = (Limiter::new(None).into(), Arc::new(Budget::new()));
+    let (routes, of_all) = (routes(None, None).0, Arc::clone(&budget));
+    let how = Arc::new(Dialing { magic, routes, v2: false, limiter, budget, events });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = || {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, Arc::new(Socket::inbound(listener.accept().unwrap().0, &of_all)))
+    };
+    let ((_other, holder), mut all) = (connect(), None);
+    holder.admit(BYTES_MAX, &mut all).unwrap();
+    let (mut client, socket) = connect();
+    assert!(accept(PeerId(1), socket, &how));
+    let mut message = Vec::new();
+    encode(&Raw(Command::VERSION, &[0; 20_000]), magic, &mut message);
+    client.write_all(&message).unwrap();
+    let Event::Connected(_, link) = heard.recv().unwrap() else { panic!("no connection") };
+    drop(all.take());
+    let Event::Message { answered, .. } = heard.recv().unwrap() else { panic!("no message") };
+    assert!(answered.is_some(), "the next one is read when this one is handled");
+    drop(answered);
+    holder.admit(BYTES_MAX, &mut all).unwrap();
+    client.write_all(&message).unwrap();
+    drop(link);
+    assert!(matches!(heard.recv().unwrap(), Event::Closed(..)), "it does not wait for memory");
 }

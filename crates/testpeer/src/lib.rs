@@ -245,7 +245,8 @@ fn talk(
     stream.set_nodelay(true)?;
     let error = |error: apus_net::TransportError| io::Error::other(error.to_string());
     let from = io::BufReader::new(stream);
-    let (mut reader, mut writer) = respond(magic, accept_v2, from, &mut &*stream).map_err(error)?;
+    let (mut reader, mut writer) =
+        respond(magic, accept_v2, from, &mut &*stream, &mut |_| Ok(())).map_err(error)?;
     let (mut buffer, mut out, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let (command, payload) = reader.read(&mut buffer).map_err(error)?;

@@ -226,7 +226,8 @@ impl Answers for Hostile {
 /// Talks by the v1 transport until the other side hangs up. The bytes in `first` were read before.
 fn talk(first: &[u8], stream: &TcpStream, deed: Deed, done: &Gate) -> Option<()> {
     let from = BufReader::new(first.chain(stream));
-    let (mut reader, mut writer) = respond(network().magic, false, from, &mut &*stream).ok()?;
+    let (mut reader, mut writer) =
+        respond(network().magic, false, from, &mut &*stream, &mut |_| Ok(())).ok()?;
     let mut hostile = Hostile { honest: Honest::new(chain()), deed, done: done.clone() };
     let (mut buffer, mut out) = (Vec::new(), Vec::new());
     loop {

@@ -125,7 +125,8 @@ fn kinds() -> Vec<(&'static str, Replies)> {
 /// Talks until the other side hangs up. Opens `done` at the first answer that is not honest.
 fn talk(stream: &TcpStream, replies: Replies, done: &Gate) -> Option<()> {
     let from = BufReader::new(stream);
-    let (mut reader, mut writer) = respond(magic(), false, from, &mut &*stream).ok()?;
+    let (mut reader, mut writer) =
+        respond(magic(), false, from, &mut &*stream, &mut |_| Ok(())).ok()?;
     let mut honest = Honest::new(chain());
     let (mut buffer, mut out, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     loop {

@@ -44,7 +44,10 @@ impl Source {
             (place.network.magic, Arc::clone(&honest), Arc::clone(&connections));
         let server = Server::start_raw(move |stream| {
             let to = stream.try_clone().unwrap();
-            let Ok((mut reader, writer)) = respond(magic, true, stream, &mut &to) else { return };
+            let Ok((mut reader, writer)) = respond(magic, true, stream, &mut &to, &mut |_| Ok(()))
+            else {
+                return;
+            };
             let connection = Arc::new(Mutex::new((to, writer)));
             all.lock().unwrap().push(Arc::clone(&connection));
             let mut buffer = Vec::new();

@@ -6,7 +6,7 @@ use apus_wire::message::{
     Command, ENVELOPE_BYTES, MessageError, Nonce, PAYLOAD_BYTES_MAX, Raw, encode,
 };
 
-use crate::{Reader, Transport, TransportError, Writer, initiate, respond, respond_admitted};
+use crate::{Reader, Transport, TransportError, Writer, initiate, respond};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 const OTHER_MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
@@ -27,7 +27,7 @@ fn connect(transport: Transport, accept_v2: bool) -> Result<Sides, TransportErro
     let to_us = theirs.try_clone().unwrap();
     let responder = thread::spawn(move || {
         let mut to = theirs.try_clone().unwrap();
-        respond(MAGIC, accept_v2, theirs, &mut to)
+        respond(MAGIC, accept_v2, theirs, &mut to, &mut |_| Ok(()))
     });
     let mut to_them = ours.try_clone().unwrap();
     let (reader, mut writer) = initiate(transport, MAGIC, ours, &mut to_them)?;
@@ -113,7 +113,7 @@ fn packets_of_the_handshake_are_admitted() {
         announced.push(bytes);
         Err(io::Error::other("too much"))
     };
-    let error = respond_admitted(MAGIC, true, theirs, &mut to, &mut refuse).err().unwrap();
+    let error = respond(MAGIC, true, theirs, &mut to, &mut refuse).err().unwrap();
     assert_eq!(error.to_string(), "too much");
     assert_eq!(announced, [0], "the version packet");
     peer.join().unwrap().unwrap();
@@ -124,7 +124,7 @@ fn one_who_does_not_take_v2_reads_a_key_as_a_wrong_message() {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(&[9; 64]).unwrap();
     let mut to = theirs.try_clone().unwrap();
-    let (mut reader, writer) = respond(MAGIC, false, theirs, &mut to).unwrap();
+    let (mut reader, writer) = respond(MAGIC, false, theirs, &mut to, &mut |_| Ok(())).unwrap();
     assert_eq!(writer.transport(), Transport::V1);
     let error = reader.read(&mut Vec::new()).unwrap_err();
     assert!(matches!(error, TransportError::Message(MessageError::Magic)), "{error}");
@@ -199,7 +199,7 @@ fn garbage_in_a_handshake_ends_it() {
     ] {
         let initiated = initiate(Transport::V2, MAGIC, &bytes[..], &mut io::sink());
         assert_eq!(initiated.err().unwrap().to_string(), expected, "{name}");
-        let responded = respond(MAGIC, true, &bytes[..], &mut io::sink());
+        let responded = respond(MAGIC, true, &bytes[..], &mut io::sink(), &mut |_| Ok(()));
         assert_eq!(responded.err().unwrap().to_string(), expected, "{name}");
     }
 }

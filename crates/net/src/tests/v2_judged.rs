@@ -69,7 +69,7 @@ fn converse(role: Role, garbage: Vec<u8>, decoys: Vec<Vec<u8>>, count: u64) {
             exchange(reader, writer, to, count);
         }
         Role::Initiator => {
-            let (reader, writer) = respond(MAGIC, true, ours, &mut to).unwrap();
+            let (reader, writer) = respond(MAGIC, true, ours, &mut to, &mut |_| Ok(())).unwrap();
             exchange(reader, writer, to, count);
         }
     }

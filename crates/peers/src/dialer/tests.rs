@@ -4,6 +4,7 @@ use apus_wire::Chain;
 use crossbeam_channel::unbounded;
 
 use super::*;
+use crate::budget::Budget;
 use crate::limiter::Limiter;
 use crate::route::{Routes, system_resolver};
 
@@ -29,6 +30,7 @@ fn dialer_at(file: PathBuf) -> Dialer {
         },
         v2: false,
         limiter: Limiter::new(None).into(),
+        budget: Budget::new().into(),
         events: unbounded().0,
     };
     let options = PeerOptions::new(network.port);
@@ -38,10 +40,11 @@ fn dialer_at(file: PathBuf) -> Dialer {
 /// Returns the role of a peer that connected to us.
 fn inbound(address: &str) -> Role {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let socket = Arc::new(Socket::outbound(stream));
     let address: SocketAddr = address.parse().unwrap();
     let (group, connected) = (KeyedGroups::default().of(address.ip()), Duration::ZERO);
-    Role::Inbound(Inbound { address, stream, group, connected, last_block: None })
+    Role::Inbound(Inbound { address, socket, group, connected, last_block: None })
 }
 
 fn id(number: usize) -> PeerId {

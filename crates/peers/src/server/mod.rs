@@ -4,7 +4,6 @@
 //! the answer before it reads the next. So nothing is queued, and a peer that does not read costs
 //! the memory of one block, until the time limit for writing ends its connection.
 
-mod budget;
 mod peer;
 
 use std::collections::BTreeMap;
@@ -23,8 +22,8 @@ use apus_node::served::Served;
 use apus_node::threads;
 use apus_wire::Network;
 
-use self::budget::Budget;
 use self::peer::{Common, Inbound};
+use crate::budget::{Budget, Socket};
 use crate::keyed_groups::KeyedGroups;
 use crate::lan::Announcement;
 use crate::stock::Stock;
@@ -79,7 +78,7 @@ pub fn serve(
     let listeners = listen(options)?;
     let common = Common {
         stock: Stock::new(served, options.maxuploadtarget),
-        budget: Budget::new(),
+        budget: Arc::new(Budget::new()),
         magic: network.magic,
         v2: options.v2transport,
     };
@@ -114,7 +113,7 @@ pub fn serve(
             upload = table.upload();
             upload.bytes_per_second = (bytes as f64 / (now - looked).as_secs_f64()) as u64;
             looked = now;
-            table.peers().values().for_each(|peer| peer.check_time(now, &table.common.budget));
+            table.peers().values().for_each(|peer| peer.check_time(now));
         }
         watch.observer.observe(&table.progress(upload));
         if !accepted {
@@ -188,7 +187,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.peer.close(&self.table.common.budget);
+        self.peer.close();
         self.table.peers().remove(&self.peer.id);
         self.table.left.notify_all();
     }
@@ -220,7 +219,8 @@ impl Table {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         let group = self.groups.of(address.ip());
         let now = self.common.stock.now();
-        let peer = Arc::new(Inbound::new(id, (stream, address), group, now));
+        let socket = Socket::inbound(stream, &self.common.budget);
+        let peer = Arc::new(Inbound::new(id, (socket, address), group, now));
         self.peers().insert(id, Arc::clone(&peer));
         let place = Place { table: Arc::clone(self), peer };
         threads::spawn_free(format!("apus-serve-{}", id.0), move || {
@@ -241,7 +241,7 @@ impl Table {
         match select_to_evict(candidates).and_then(|id| peers.remove(&id)) {
             Some(evicted) => {
                 tracing::debug!(target: "net", peer = %evicted.address, "it makes room");
-                evicted.close(&self.common.budget);
+                evicted.close();
                 true
             }
             None => false,
@@ -266,7 +266,7 @@ impl Table {
         self.common.budget.end();
         let mut peers = self.peers();
         while !peers.is_empty() {
-            peers.values().for_each(|peer| peer.close(&self.common.budget));
+            peers.values().for_each(|peer| peer.close());
             peers = self.left.wait(peers).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -1,25 +1,24 @@
 //! One connection that a peer opened: its thread reads a message, answers it, and reads the next.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use apus_net::{
     EvictionCandidate, Handled, Ourselves, Outgoing, PeerId, Serving, Session, TransportError,
-    Writer, respond_admitted,
+    Writer, respond,
 };
 use apus_node::clock::unix_time;
 use apus_wire::message::{Command, INVENTORY_MAX, Message, MessageError, Raw, Services};
 
+use crate::budget::{Budget, Permit, Socket};
 use crate::connections::USER_AGENT;
 use crate::random::random;
 use crate::route::TIMEOUT;
 use crate::stock::{NotSent, Stock};
-
-use super::budget::{Budget, Permit};
 
 /// The most bytes of a message: a `getdata` with as many items as are allowed. Nothing that we take
 /// is longer.
@@ -32,7 +31,7 @@ const OPENING_TIME: Duration = Duration::from_secs(60);
 /// What all connections have in common.
 pub(super) struct Common {
     pub stock: Stock,
-    pub budget: Budget,
+    pub budget: Arc<Budget>,
     pub magic: [u8; 4],
     /// Whether the v2 transport is spoken, too.
     pub v2: bool,
@@ -45,8 +44,7 @@ pub(super) struct Inbound {
     /// The part of the network that the peer is in, hashed.
     group: u64,
     connected: Duration,
-    stream: TcpStream,
-    is_closed: AtomicBool,
+    socket: Socket,
     /// The quickest answer to a ping in nanoseconds, `u64::MAX` before the first.
     min_ping: AtomicU64,
     /// `None` until the transport is agreed on. Locked while a message is answered.
@@ -83,24 +81,22 @@ impl Inbound {
     /// Returns a connection that was just accepted.
     pub fn new(
         id: PeerId,
-        (stream, address): (TcpStream, SocketAddr),
+        (socket, address): (Socket, SocketAddr),
         group: u64,
         connected: Duration,
     ) -> Self {
-        let (is_closed, min_ping) = (AtomicBool::new(false), AtomicU64::new(u64::MAX));
-        let talk = Mutex::new(None);
-        Self { id, address, group, connected, stream, is_closed, min_ping, talk }
+        let (min_ping, talk) = (AtomicU64::new(u64::MAX), Mutex::new(None));
+        Self { id, address, group, connected, socket, min_ping, talk }
     }
 
     /// Closes the connection, which ends its thread, also if it waits for memory.
-    pub fn close(&self, budget: &Budget) {
-        let _ = self.stream.shutdown(Shutdown::Both);
-        budget.close(&self.is_closed);
+    pub fn close(&self) {
+        self.socket.close();
     }
 
     /// Closes the connection if the peer has kept us waiting for too long. A peer that is being
     /// answered has not: the time limit for writing applies to it.
-    pub fn check_time(&self, now: Duration, budget: &Budget) {
+    pub fn check_time(&self, now: Duration) {
         let is_late = match self.talk.try_lock() {
             Ok(talk) => match &*talk {
                 Some(talk) => talk.session.check_time(now).is_err(),
@@ -110,7 +106,7 @@ impl Inbound {
             Err(TryLockError::Poisoned(_)) => true,
         };
         if is_late {
-            self.close(budget);
+            self.close();
         }
     }
 
@@ -125,16 +121,14 @@ impl Inbound {
 
     /// Talks to the peer until the connection ends, and returns why it does.
     pub fn talk(&self, common: &Common) -> Result<std::convert::Infallible, Ended> {
-        self.stream.set_nodelay(true)?;
-        self.stream.set_write_timeout(Some(TIMEOUT))?;
+        let stream: &TcpStream = &self.socket;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut permit = None;
-        let (mut reader, writer) = respond_admitted(
-            common.magic,
-            common.v2,
-            &self.stream,
-            &mut &self.stream,
-            &mut |bytes| self.admit(bytes, common, &mut permit),
-        )?;
+        let (mut reader, writer) =
+            respond(common.magic, common.v2, stream, &mut &*stream, &mut |bytes| {
+                self.admit(bytes, &mut permit)
+            })?;
         drop(permit);
         *self.talk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Talk {
             session: Session::new(true, ourselves(common), Services::default(), self.connected).0,
@@ -144,11 +138,11 @@ impl Inbound {
         let mut buffer = Vec::new();
         loop {
             let mut permit = None;
-            let mut admit = |bytes| self.admit(bytes, common, &mut permit);
+            let mut admit = |bytes| self.admit(bytes, &mut permit);
             let (command, payload) = reader.read_admitted(&mut buffer, &mut admit)?;
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(talk) = &mut *talk {
-                talk.answer(command, &buffer[payload], common, &self.stream)?;
+                talk.answer(command, &buffer[payload], common, stream)?;
                 if let Some(ping) = talk.session.min_ping() {
                     self.min_ping.store(ping.as_nanos() as u64, Relaxed);
                 }
@@ -160,20 +154,12 @@ impl Inbound {
         }
     }
 
-    /// Takes memory for a message or packet, and gives back what the one before took, which was
-    /// ignored.
-    fn admit<'a>(
-        &self,
-        bytes: usize,
-        common: &'a Common,
-        permit: &mut Option<Permit<'a>>,
-    ) -> io::Result<()> {
+    /// Takes memory for a message or packet, unless it is longer than any request.
+    fn admit<'a>(&'a self, bytes: usize, permit: &mut Option<Permit<'a>>) -> io::Result<()> {
         if bytes > MESSAGE_BYTES_MAX {
             return Err(io::Error::other("it sent a message longer than any request"));
         }
-        *permit = None;
-        *permit = common.budget.take(bytes, &self.is_closed)?;
-        Ok(())
+        self.socket.admit(bytes, permit)
     }
 }
 

@@ -1,12 +1,14 @@
-//! The memory for requests that are large.
+//! The memory for large messages of peers that connected to us.
 
 use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of large messages that all connections together hold.
-const BYTES_MAX: usize = 32 << 20;
+/// The most bytes of large messages that all these connections together hold.
+pub(super) const BYTES_MAX: usize = 32 << 20;
 /// A message of at most this many bytes is read at once, such as a `getdata` of 450 items. Core
 /// asks for 16 blocks at a time.
 const SMALL_BYTES: usize = 16 << 10;
@@ -24,6 +26,55 @@ pub(super) struct Permit<'a> {
     bytes: usize,
 }
 
+/// The socket of a connection, which may wait for memory of a budget.
+pub(super) struct Socket {
+    stream: TcpStream,
+    is_closed: AtomicBool,
+    /// `None` if we opened the connection: these are few, and peers that we chose.
+    budget: Option<Arc<Budget>>,
+}
+
+impl Socket {
+    /// Returns the socket of a connection that we opened.
+    pub fn outbound(stream: TcpStream) -> Self {
+        Self { stream, is_closed: AtomicBool::new(false), budget: None }
+    }
+
+    /// Returns the socket of a connection that a peer opened.
+    pub fn inbound(stream: TcpStream, budget: &Arc<Budget>) -> Self {
+        Self { budget: Some(Arc::clone(budget)), ..Self::outbound(stream) }
+    }
+
+    /// Takes memory for a message or packet, and gives back what the one before took, which was
+    /// ignored. It waits for memory if need be.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn admit<'a>(&'a self, bytes: usize, permit: &mut Option<Permit<'a>>) -> io::Result<()> {
+        *permit = None;
+        if let Some(budget) = &self.budget {
+            *permit = budget.take(bytes, &self.is_closed)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection, and ends its wait for memory.
+    pub fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(budget) = &self.budget {
+            budget.close(&self.is_closed);
+        }
+    }
+}
+
+impl Deref for Socket {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
 impl Budget {
     /// Returns a budget of which nothing is in use.
     pub fn new() -> Self {
@@ -34,7 +85,7 @@ impl Budget {
     ///
     /// # Errors
     /// `is_closed` is set, or the server ends.
-    pub fn take(&self, bytes: usize, is_closed: &AtomicBool) -> io::Result<Option<Permit<'_>>> {
+    fn take(&self, bytes: usize, is_closed: &AtomicBool) -> io::Result<Option<Permit<'_>>> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
@@ -52,7 +103,7 @@ impl Budget {
     }
 
     /// Sets `is_closed`, and ends the wait of its connection with an error.
-    pub fn close(&self, is_closed: &AtomicBool) {
+    fn close(&self, is_closed: &AtomicBool) {
         // Under the lock: between its check and its wait, a thread would miss the signal.
         let _left = self.lock();
         is_closed.store(true, Relaxed);
