@@ -308,7 +308,6 @@ impl BlockFiles {
     /// # Panics
     /// A file is the last one, which is still written to, or does not exist.
     pub fn prune(&self, numbers: &[u32]) -> Result<()> {
-        self.reader.forget(numbers);
         let mut writer = self.writer();
         numbers.iter().try_for_each(|number| writer.prune(*number))
     }
@@ -324,6 +323,8 @@ impl BlockFiles {
                 }
             }
         }
+        // Before, another thread could have opened them again.
+        self.reader.forget(numbers);
         Ok(())
     }
 

@@ -19,7 +19,15 @@ pub struct BlockReader {
     directory: PathBuf,
     magic: [u8; 4],
     obfuscation: Obfuscation,
-    readers: Mutex<VecDeque<Reader>>,
+    readers: Mutex<Readers>,
+}
+
+/// The files that are kept open.
+#[derive(Default)]
+struct Readers {
+    open: VecDeque<Reader>,
+    /// How often files were forgotten.
+    forgotten: u64,
 }
 
 /// A file opened for reading.
@@ -60,9 +68,11 @@ impl BlockReader {
         Ok(())
     }
 
-    /// Closes the files with these numbers, which are to be deleted.
+    /// Closes the files with these numbers, which were deleted: their space is free then.
     pub(super) fn forget(&self, numbers: &[u32]) {
-        self.readers().retain(|reader| !numbers.contains(&reader.id.number));
+        let mut readers = self.readers();
+        readers.forgotten += 1;
+        readers.open.retain(|reader| !numbers.contains(&reader.id.number));
     }
 
     /// Returns the file of the record at `pos`, and the length of the record. Every record takes
@@ -98,19 +108,101 @@ impl BlockReader {
     /// Returns the file, open for reading. All readers share one handle, so that the kernel notices
     /// when they read sequentially.
     fn reader(&self, id: FlatFile) -> Result<Arc<File>> {
-        let mut readers = self.readers();
-        if let Some(known) = readers.iter().find(|reader| reader.id == id) {
-            return Ok(Arc::clone(&known.file));
-        }
+        let forgotten = {
+            let readers = self.readers();
+            if let Some(file) = readers.find(id) {
+                return Ok(file);
+            }
+            readers.forgotten
+        };
+        // Other threads need not wait for a slow disk.
         let file = Arc::new(self.disk.open_read(id.path(&self.directory))?);
-        if readers.len() == READERS_MAX {
-            readers.pop_front();
+        let mut readers = self.readers();
+        if let Some(file) = readers.find(id) {
+            return Ok(file);
         }
-        readers.push_back(Reader { id, file: Arc::clone(&file) });
+        // It may be one of those that were deleted meanwhile.
+        if readers.forgotten == forgotten {
+            if readers.open.len() == READERS_MAX {
+                readers.open.pop_front();
+            }
+            readers.open.push_back(Reader { id, file: Arc::clone(&file) });
+        }
         Ok(file)
     }
 
-    fn readers(&self) -> MutexGuard<'_, VecDeque<Reader>> {
+    fn readers(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Readers {
+    fn find(&self, id: FlatFile) -> Option<Arc<File>> {
+        let known = self.open.iter().find(|reader| reader.id == id)?;
+        Some(Arc::clone(&known.file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use apus_disk::Call;
+
+    use super::*;
+    use crate::{BlockFiles, BlockFilesOptions};
+
+    const MAGIC: [u8; 4] = [1, 2, 3, 4];
+
+    /// Returns files in `directory` with one block, and its position.
+    fn one_block(disk: &Disk, directory: &Path) -> (BlockFiles, FlatFilePos) {
+        let (key, options) = (Obfuscation::NONE, BlockFilesOptions::default());
+        let files = BlockFiles::new(disk, directory, MAGIC, key, vec![], options);
+        let pos = files.append_block(&[7; 100], 1, 1).unwrap();
+        (files, pos)
+    }
+
+    #[test]
+    fn readers_do_not_wait_while_a_file_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, pos) = one_block(&Disk::new(), directory.path());
+        let reader: Arc<OnceLock<BlockReader>> = Arc::default();
+        let opened = Arc::clone(&reader);
+        let disk = Disk::new().with_hook(Arc::new(move |call, _| {
+            let is_free = opened.get().is_none_or(|reader| reader.readers.try_lock().is_ok());
+            assert!(is_free || call != Call::Open, "another thread would have to wait");
+            Ok(())
+        }));
+        let new = BlockReader::new(&disk, directory.path(), MAGIC, Obfuscation::NONE);
+        let reader = reader.get_or_init(|| new);
+        let mut block = Vec::new();
+        reader.read_block_into(pos, &mut block).unwrap();
+        assert_eq!((block.len(), reader.readers().open.len()), (100, 1));
+    }
+
+    #[test]
+    fn no_deleted_file_is_kept_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let (files, pos) = one_block(&Disk::new(), directory.path());
+        let mut block = Vec::new();
+        files.read_block_into(pos, &mut block).unwrap();
+        assert_eq!(files.reader().readers().open.len(), 1);
+        files.remove(&[pos.file]).unwrap();
+        assert!(files.reader().readers().open.is_empty());
+
+        let (_, pos) = one_block(&Disk::new(), directory.path());
+        let reader: Arc<OnceLock<BlockReader>> = Arc::default();
+        let opened = Arc::clone(&reader);
+        // The file is deleted while it is opened.
+        let disk = Disk::new().with_hook(Arc::new(move |call, _| {
+            if let (Call::Open, Some(reader)) = (call, opened.get()) {
+                reader.forget(&[pos.file]);
+            }
+            Ok(())
+        }));
+        let new = BlockReader::new(&disk, directory.path(), MAGIC, Obfuscation::NONE);
+        let reader = reader.get_or_init(|| new);
+        reader.read_block_into(pos, &mut block).unwrap();
+        assert!(reader.readers().open.is_empty());
     }
 }
