@@ -76,20 +76,31 @@ impl Copied {
     }
 
     fn follow(&mut self, node: &Node) {
-        for id in node.tree.ids_after(self.tree.len()) {
-            // The same headers in the same order have the same ids.
-            self.tree.restore(node.tree.node(id).hash, &node.tree.header(id), false);
-        }
+        follow_headers(&mut self.tree, &node.tree);
         self.active.clone_from(&node.ledger.active);
         let place = |id: BlockId| {
             let record = node.ledger.record(id);
             let is_valid = record.status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS);
             let may_be_sent = is_valid || self.active.contains(&self.tree, id);
-            record.block_pos().filter(|_| may_be_sent)
+            record.block_pos().filter(|_| may_be_sent && !self.tree.node(id).failed)
         };
         let known = self.tree.ids().take(node.ledger.records.all.len());
         self.places = known.map(place).collect();
         self.services = services(node);
+    }
+}
+
+/// Takes over the headers of `tree` into its `copy`, and which of them have failed.
+fn follow_headers(copy: &mut Tree, tree: &Tree) {
+    for id in tree.ids_after(copy.len()) {
+        let block = tree.node(id);
+        // The same headers in the same order have the same ids.
+        copy.restore(block.hash, &tree.header(id), block.failed);
+    }
+    for id in tree.ids() {
+        if tree.node(id).failed && !copy.node(id).failed {
+            copy.mark_failed(id);
+        }
     }
 }
 
@@ -109,4 +120,40 @@ fn services(node: &Node) -> Services {
         services = services.with(Services::NETWORK);
     }
     services
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
+
+    use super::*;
+
+    /// Adds a header after `parent`.
+    fn add(tree: &mut Tree, parent: BlockId, nonce: u32) -> BlockId {
+        let prev = tree.node(parent).hash;
+        let header = Header { prev, nonce, ..tree.header(parent) };
+        tree.restore(header.hash(), &header, false).unwrap()
+    }
+
+    #[test]
+    fn a_copy_of_the_headers_learns_which_have_failed() {
+        let network = Network::new(Chain::Regtest);
+        let genesis = *BlockView::parse(genesis_block(&network)).unwrap().header();
+        let [mut tree, mut copy] = [(); 2].map(|()| Tree::new(network.clone(), genesis));
+        let root = tree.genesis();
+        let (good, bad) = (add(&mut tree, root, 1), add(&mut tree, root, 2));
+        let child = add(&mut tree, bad, 3);
+        follow_headers(&mut copy, &tree);
+        assert_eq!(copy.best_header(), child);
+        tree.mark_failed(bad);
+        // It comes later, and has failed from the start.
+        add(&mut tree, child, 4);
+        follow_headers(&mut copy, &tree);
+        assert_eq!(copy.len(), 5);
+        for id in tree.ids() {
+            let [copied, block] = [&copy, &tree].map(|tree| tree.node(id));
+            assert_eq!((copied.hash, copied.failed), (block.hash, block.failed));
+        }
+        assert_eq!((tree.best_header(), copy.best_header()), (good, good));
+    }
 }
