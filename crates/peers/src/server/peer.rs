@@ -44,6 +44,8 @@ pub(super) struct Inbound {
     /// The part of the network that the peer is in, hashed.
     group: u64,
     connected: Duration,
+    /// The same in seconds since 1970.
+    connected_time: i64,
     socket: Socket,
     /// The quickest answer to a ping in nanoseconds, `u64::MAX` before the first.
     min_ping: AtomicU64,
@@ -86,7 +88,8 @@ impl Inbound {
         connected: Duration,
     ) -> Self {
         let (min_ping, talk) = (AtomicU64::new(u64::MAX), Mutex::new(None));
-        Self { id, address, group, connected, socket, min_ping, talk }
+        let connected_time = unix_time();
+        Self { id, address, group, connected, connected_time, socket, min_ping, talk }
     }
 
     /// Closes the connection, which ends its thread, also if it waits for memory.
@@ -130,8 +133,9 @@ impl Inbound {
                 self.admit(bytes, &mut permit)
             })?;
         drop(permit);
+        let ourselves = ourselves(common, self.connected_time);
         *self.talk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Talk {
-            session: Session::new(true, ourselves(common), Services::default(), self.connected).0,
+            session: Session::new(true, ourselves, Services::default(), self.connected).0,
             serving: None,
             writer,
         });
@@ -163,14 +167,15 @@ impl Inbound {
     }
 }
 
-/// Returns what we say about ourselves on a new connection.
-fn ourselves(common: &Common) -> Ourselves {
+/// Returns what we say about ourselves on a connection that was accepted at `time`, in seconds
+/// since 1970.
+fn ourselves(common: &Common, time: i64) -> Ourselves {
     let v2 = if common.v2 { Services::P2P_V2 } else { Services::default() };
     common.stock.served.look(|chain| Ourselves {
         nonce: random(),
         user_agent: USER_AGENT,
         services: chain.services.with(v2),
-        time: unix_time(),
+        time,
         start_height: chain.height() as i32,
     })
 }
