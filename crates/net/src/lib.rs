@@ -55,5 +55,5 @@ pub use socks5::{Credentials, Socks5Error, connect as socks5_connect};
 pub use target::{HostKind, Target};
 pub use time_offsets::TimeOffsets;
 pub use tip_watch::{Chosen, TipWatch, Verdict};
-pub use transport::{Reader, Transport, TransportError, Unread, Writer, initiate, respond};
+pub use transport::{Frame, Reader, Transport, TransportError, Unread, Writer, initiate, respond};
 pub use upload::UploadTarget;

@@ -10,8 +10,8 @@ use apus_wire::message::{
 };
 
 use crate::v2::{
-    GARBAGE_BYTES_MAX, Handshake, Inbound, KEY_BYTES, LENGTH_BYTES, Outbound, PACKET_OVERHEAD,
-    Role, TERMINATOR_BYTES, V2Error,
+    GARBAGE_BYTES_MAX, HEADER_BYTES, Handshake, Inbound, KEY_BYTES, LENGTH_BYTES, Outbound,
+    PACKET_OVERHEAD, Pad, Role, TAG_BYTES, TERMINATOR_BYTES, V2Error,
 };
 
 /// Bytes by which the responder recognises a v1 peer: the magic and the name of its first message.
@@ -64,6 +64,27 @@ pub struct Writer(WriteMode);
 enum WriteMode {
     V1 { magic: [u8; 4] },
     V2(Box<Outbound>),
+}
+
+/// A message whose payload is sent piece by piece, so that it need not stay in memory.
+pub struct Frame {
+    /// What is sent before the payload.
+    pub head: Vec<u8>,
+    /// What is sent after it.
+    pub tail: Vec<u8>,
+    /// What encrypts the payload, and where it begins in the contents of its packet; `None` for the
+    /// v1 transport.
+    pad: Option<(Pad, usize)>,
+}
+
+impl Frame {
+    /// Encodes where they are the bytes of the payload from `offset` on. They must be the same as
+    /// when the frame was made.
+    pub fn encode(&self, offset: usize, piece: &mut [u8]) {
+        if let Some((pad, start)) = &self.pad {
+            pad.apply(start + offset, piece);
+        }
+    }
 }
 
 /// Begins a connection that we opened, with the given transport.
@@ -308,6 +329,25 @@ impl Writer {
                 (buffer, &[])
             }
         }
+    }
+
+    /// Returns what is sent with a message whose payload is sent by itself, piece by piece: all of
+    /// it must be sent before any other message. `buffer`, whose content is replaced, may hold the
+    /// message meanwhile.
+    pub fn outline(&mut self, message: Raw, buffer: &mut Vec<u8>) -> Frame {
+        let pad = match &self.0 {
+            WriteMode::V1 { .. } => None,
+            WriteMode::V2(outbound) => Some(outbound.next_pad()),
+        };
+        let len = message.1.len();
+        let first = self.frame(message, buffer).0;
+        let Some(pad) = pad else {
+            return Frame { head: first.to_vec(), tail: Vec::new(), pad: None };
+        };
+        let tail = first[first.len() - TAG_BYTES..].to_vec();
+        let head = first[..first.len() - TAG_BYTES - len].to_vec();
+        let start = head.len() - LENGTH_BYTES - HEADER_BYTES;
+        Frame { head, tail, pad: Some((pad, start)) }
     }
 
     /// Returns the transport of this connection.

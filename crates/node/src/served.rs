@@ -1,6 +1,7 @@
 //! What peers are served: the headers and the stored blocks of a directory, in a copy of their own,
 //! so that no peer waits for a sync, nor a sync for a peer.
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use apus_chain::{ActiveChain, BlockId, Tree};
@@ -62,11 +63,31 @@ impl Served {
     /// # Errors
     /// The disk fails, or the block was pruned just now.
     pub fn read_block(&self, id: BlockId, block: &mut Vec<u8>) -> Result<bool, StoreError> {
-        let place = self.copy.read().unwrap_or_else(PoisonError::into_inner).place(id);
-        match place {
+        match self.place(id) {
             Some(pos) => self.blocks.read_block_into(pos, block).map(|()| true),
             None => Ok(false),
         }
+    }
+
+    /// Reads a part of the bytes of a block into `piece`, whose content is replaced. Returns
+    /// `false` if the block is not stored.
+    ///
+    /// # Errors
+    /// As for [`Served::read_block`], or the block is shorter.
+    pub fn read_piece(
+        &self,
+        id: BlockId,
+        part: Range<usize>,
+        piece: &mut Vec<u8>,
+    ) -> Result<bool, StoreError> {
+        match self.place(id) {
+            Some(pos) => self.blocks.read_piece_into(pos, part, piece).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn place(&self, id: BlockId) -> Option<FlatFilePos> {
+        self.copy.read().unwrap_or_else(PoisonError::into_inner).place(id)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The memory for large messages of peers that connected to us.
+//! The memory that connections share: for large messages of peers that connected to us, and for
+//! blocks that are sent.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -7,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of large messages that all these connections together hold.
-pub(super) const BYTES_MAX: usize = 32 << 20;
+/// The most bytes of large messages that all connections which peers opened hold together.
+pub(super) const MESSAGES_BYTES_MAX: usize = 32 << 20;
 /// A message of at most this many bytes is read at once, such as a `getdata` of 450 items. Core
 /// asks for 16 blocks at a time.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The memory for large messages: a connection that has none left waits before it reads one.
+/// Memory that is shared.
 pub(super) struct Budget {
     /// Bytes left; `None` after the end.
     left: Mutex<Option<usize>>,
@@ -76,16 +77,23 @@ impl Deref for Socket {
 }
 
 impl Budget {
-    /// Returns a budget of which nothing is in use.
-    pub fn new() -> Self {
-        Self { left: Mutex::new(Some(BYTES_MAX)), freed: Condvar::new() }
+    /// Returns a budget of this many bytes, none of which is in use.
+    pub fn new(bytes: usize) -> Self {
+        Self { left: Mutex::new(Some(bytes)), freed: Condvar::new() }
+    }
+
+    /// Takes memory if there is enough.
+    pub fn try_take(&self, bytes: usize) -> Option<Permit<'_>> {
+        let mut left = self.lock();
+        *left = Some(left.and_then(|left| left.checked_sub(bytes))?);
+        Some(Permit { of: self, bytes })
     }
 
     /// Takes memory for a message, and waits for it if need be. Small messages need none.
     ///
     /// # Errors
     /// `is_closed` is set, or the server ends.
-    fn take(&self, bytes: usize, is_closed: &AtomicBool) -> io::Result<Option<Permit<'_>>> {
+    pub fn take(&self, bytes: usize, is_closed: &AtomicBool) -> io::Result<Option<Permit<'_>>> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
@@ -121,12 +129,21 @@ impl Budget {
     }
 }
 
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
+impl Permit<'_> {
+    /// Gives back all but the given number of bytes.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let freed = self.bytes.saturating_sub(bytes);
+        self.bytes -= freed;
         if let Some(left) = &mut *self.of.lock() {
-            *left += self.bytes;
+            *left += freed;
         }
         self.of.freed.notify_all();
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.shrink_to(0);
     }
 }
 
@@ -134,18 +151,20 @@ impl Drop for Permit<'_> {
 mod tests {
     use super::*;
 
+    const BYTES: usize = 1 << 20;
+
     #[test]
     fn large_messages_wait_for_each_other() {
-        let (budget, open) = (Budget::new(), AtomicBool::new(false));
+        let (budget, open) = (Budget::new(BYTES), AtomicBool::new(false));
         assert!(budget.take(SMALL_BYTES, &open).unwrap().is_none());
-        let half = BYTES_MAX / 2;
+        let half = BYTES / 2;
         let first = budget.take(half, &open).unwrap();
         let _second = budget.take(half, &open).unwrap();
         std::thread::scope(|scope| {
             let third = scope.spawn(|| budget.take(half, &open).map(|permit| permit.is_some()));
             drop(first);
             assert!(third.join().unwrap().unwrap());
-            let fourth = scope.spawn(|| budget.take(BYTES_MAX, &open).is_err());
+            let fourth = scope.spawn(|| budget.take(BYTES, &open).is_err());
             budget.end();
             assert!(fourth.join().unwrap());
         });
@@ -153,16 +172,28 @@ mod tests {
 
     #[test]
     fn the_wait_of_a_closed_connection_ends() {
-        let budget = Budget::new();
+        let budget = Budget::new(BYTES);
         let (open, closed) = (AtomicBool::new(false), AtomicBool::new(false));
-        let all = budget.take(BYTES_MAX, &open).unwrap();
+        let all = budget.take(BYTES, &open).unwrap();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| budget.take(BYTES_MAX, &closed).is_err());
+            let waiting = scope.spawn(|| budget.take(BYTES, &closed).is_err());
             budget.close(&closed);
             assert!(waiting.join().unwrap());
         });
         drop(all);
-        assert!(budget.take(BYTES_MAX, &closed).is_err());
-        assert!(budget.take(BYTES_MAX, &open).unwrap().is_some());
+        assert!(budget.take(BYTES, &closed).is_err());
+        assert!(budget.take(BYTES, &open).unwrap().is_some());
+    }
+
+    #[test]
+    fn memory_that_is_not_needed_is_given_back() {
+        let budget = Budget::new(BYTES);
+        let mut first = budget.try_take(BYTES).unwrap();
+        assert!(budget.try_take(1).is_none());
+        first.shrink_to(1);
+        assert!(budget.try_take(BYTES).is_none());
+        assert!(budget.try_take(BYTES - 1).is_some());
+        drop(first);
+        assert!(budget.try_take(BYTES).is_some());
     }
 }

@@ -20,7 +20,7 @@
 //! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
 //! | `lan` | finds nodes on the local network, and announces this one |
 //! | `link`, `receiving`, `limiter` | the threads of one connection; limits on time and bytes |
-//! | `budget` | limits the memory for messages of peers that connected to us |
+//! | `budget` | limits the memory that connections share |
 //! | `route` | connects to a host, directly or through a proxy |
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
 //! | `feed` | hands blocks to the threads that wait for them |
@@ -83,7 +83,7 @@ pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};
 
-use self::budget::Budget;
+use self::budget::{Budget, MESSAGES_BYTES_MAX};
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
 use self::early::MEMORY_BYTES_MAX;
@@ -145,7 +145,7 @@ impl Peers {
             },
             v2: peers.v2transport,
             limiter: Arc::clone(&limiter),
-            budget: Arc::new(Budget::new()),
+            budget: Arc::new(Budget::new(MESSAGES_BYTES_MAX)),
             events: events.clone(),
         });
         let file = options.network_dir().join(ADDRESSES_FILE);

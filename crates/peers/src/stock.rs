@@ -2,23 +2,45 @@
 
 use std::io::{self, ErrorKind, IoSlice, Write as _};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
+use apus_disk::StoreError;
 use apus_net::{Answer, Outgoing, Refused, UploadTarget, Writer};
 use apus_node::served::Served;
+use apus_node::shared::NEVER;
 use apus_wire::BlockView;
-use apus_wire::message::{Command, Inventory, InventoryItem, InventoryList, Raw};
+use apus_wire::message::{
+    Command, Inventory, InventoryItem, InventoryList, PAYLOAD_BYTES_MAX, Raw,
+};
 
+use super::budget::{Budget, Permit};
+
+/// The most bytes of blocks that wait in memory for peers to read them. Beyond these, blocks are
+/// sent in pieces.
+const BLOCKS_BYTES_MAX: usize = 64 << 20;
+/// The most bytes that a block takes while it is read and encoded.
+const ENCODING_BYTES: usize = 2 * PAYLOAD_BYTES_MAX;
+/// The number of blocks that are encoded at the same time to be sent in pieces. No peer is waited
+/// for meanwhile.
+const ENCODING_MAX: usize = 2;
+/// The bytes of a block that are read at a time when it is sent in pieces: this much memory each
+/// connection may take.
+const PIECE_BYTES: usize = 64 << 10;
 /// The most items of a `notfound` message.
 const NOT_FOUND_MAX: usize = 1000;
 
 /// What all connections serve from, with the limits that they share and what they have sent.
 pub(super) struct Stock {
     pub served: Arc<Served>,
+    /// Memory for blocks that are being sent.
+    sending: Budget,
+    /// Memory for blocks that are encoded, to be sent in pieces.
+    encoding: Budget,
     target: Mutex<UploadTarget>,
     started: Instant,
     blocks: AtomicU64,
@@ -53,6 +75,8 @@ impl Stock {
     pub fn new(served: Arc<Served>, bytes_max: Option<u64>) -> Self {
         Self {
             served,
+            sending: Budget::new(BLOCKS_BYTES_MAX),
+            encoding: Budget::new(ENCODING_MAX * ENCODING_BYTES),
             target: Mutex::new(UploadTarget::new(bytes_max)),
             started: Instant::now(),
             blocks: AtomicU64::new(0),
@@ -86,6 +110,11 @@ impl Stock {
     pub fn send(&self, message: Raw, writer: &mut Writer, to: &TcpStream) -> io::Result<()> {
         let mut buffer = Vec::new();
         let (first, second) = writer.frame(message, &mut buffer);
+        self.write(first, second, to)
+    }
+
+    /// Writes two slices one after the other, and counts their bytes.
+    fn write(&self, first: &[u8], second: &[u8], to: &TcpStream) -> io::Result<()> {
         write_both(to, first, second)?;
         let bytes = (first.len() + second.len()) as u64;
         self.bytes.fetch_add(bytes, Relaxed);
@@ -94,7 +123,7 @@ impl Stock {
     }
 
     /// Sends the requested blocks. Each is read when the one before is written, so that a request
-    /// takes the memory of one block, however many it names.
+    /// takes the memory of one block at most, however many it names.
     ///
     /// # Errors
     /// The peer is to be disconnected.
@@ -104,13 +133,15 @@ impl Stock {
         writer: &mut Writer,
         to: &TcpStream,
     ) -> Result<(), NotSent> {
-        let (mut block, mut missing) = (Vec::new(), Vec::new());
+        let mut missing = Vec::new();
         for item in list.iter() {
             let is_reached = self.target().is_reached_for_old_blocks(self.now());
             match self.served.look(|chain| chain.answer(&item, is_reached)) {
                 Answer::Block { id, with_witnesses } => {
-                    self.read(id, with_witnesses, &mut block)?;
-                    self.send(Raw(Command::BLOCK, &block), writer, to)?;
+                    match self.sending.try_take(ENCODING_BYTES) {
+                        Some(memory) => self.send_whole(id, with_witnesses, writer, to, memory)?,
+                        None => self.send_in_pieces(id, with_witnesses, writer, to)?,
+                    }
                     self.blocks.fetch_add(1, Relaxed);
                 }
                 Answer::NotFound => missing.push(item),
@@ -124,18 +155,74 @@ impl Stock {
         Ok(())
     }
 
-    fn read(&self, id: BlockId, with_witnesses: bool, block: &mut Vec<u8>) -> Result<(), NotSent> {
-        let unreadable = |why: &dyn ToString| NotSent::Unreadable(why.to_string());
-        match self.served.read_block(id, block) {
-            Ok(true) => {}
-            Ok(false) => return Err(unreadable(&"it was pruned")),
-            Err(error) => return Err(unreadable(&error)),
+    /// Sends a block from memory, which it takes until the peer has read it.
+    fn send_whole(
+        &self,
+        id: BlockId,
+        with_witnesses: bool,
+        writer: &mut Writer,
+        to: &TcpStream,
+        mut memory: Permit,
+    ) -> Result<(), NotSent> {
+        let (mut block, mut first) = (self.read(id, with_witnesses)?, Vec::new());
+        let (_, second) = writer.frame(Raw(Command::BLOCK, &block), &mut first);
+        if second.is_empty() {
+            block = Vec::new();
         }
-        if !with_witnesses {
-            let view = BlockView::parse(&block[..]).map_err(|error| unreadable(&error))?;
-            let stripped = view.without_witnesses();
-            *block = stripped;
+        memory.shrink_to(first.capacity() + block.capacity());
+        Ok(self.write(&first, &block, to)?)
+    }
+
+    /// Sends a block as the peer reads it: it is encoded once, and then its pieces are read again.
+    fn send_in_pieces(
+        &self,
+        id: BlockId,
+        with_witnesses: bool,
+        writer: &mut Writer,
+        to: &TcpStream,
+    ) -> Result<(), NotSent> {
+        let (frame, len) = {
+            let _memory = self.encoding.take(ENCODING_BYTES, &NEVER)?;
+            let block = self.read(id, with_witnesses)?;
+            (writer.outline(Raw(Command::BLOCK, &block), &mut Vec::new()), block.len())
+        };
+        self.write(&frame.head, &[], to)?;
+        let mut piece = Vec::new();
+        for start in (0..len).step_by(PIECE_BYTES) {
+            let part = start..len.min(start + PIECE_BYTES);
+            self.read_piece(id, with_witnesses, part, &mut piece)?;
+            frame.encode(start, &mut piece);
+            self.write(&piece, &[], to)?;
         }
+        Ok(self.write(&frame.tail, &[], to)?)
+    }
+
+    fn read(&self, id: BlockId, with_witnesses: bool) -> Result<Vec<u8>, NotSent> {
+        let mut block = Vec::new();
+        is_read(self.served.read_block(id, &mut block))?;
+        if with_witnesses {
+            return Ok(block);
+        }
+        let view = BlockView::parse(&block[..]).map_err(|error| unreadable(&error))?;
+        Ok(view.without_witnesses())
+    }
+
+    /// Reads a part of what [`Stock::read`] returns into `piece`, whose content is replaced.
+    fn read_piece(
+        &self,
+        id: BlockId,
+        with_witnesses: bool,
+        part: Range<usize>,
+        piece: &mut Vec<u8>,
+    ) -> Result<(), NotSent> {
+        if with_witnesses {
+            return is_read(self.served.read_piece(id, part, piece));
+        }
+        let _memory = self.encoding.take(ENCODING_BYTES, &NEVER)?;
+        let block = self.read(id, with_witnesses)?;
+        let bytes = block.get(part).ok_or_else(|| unreadable(&"it has changed"))?;
+        piece.clear();
+        piece.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -151,6 +238,19 @@ impl Stock {
         let Outgoing { command, payload } = Outgoing::new(&Inventory(Command::NOTFOUND, missing));
         missing.clear();
         self.send(Raw(command, &payload), writer, to)
+    }
+}
+
+fn unreadable(why: &dyn ToString) -> NotSent {
+    NotSent::Unreadable(why.to_string())
+}
+
+/// Returns an error unless a block was read.
+fn is_read(read: Result<bool, StoreError>) -> Result<(), NotSent> {
+    match read {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(unreadable(&"it was pruned")),
+        Err(error) => Err(unreadable(&error)),
     }
 }
 

@@ -13,7 +13,7 @@ use apus_wire::message::{Command, Host, Message, NetAddress, Raw, Services, enco
 use apus_wire::{BlockView, Chain, Network, genesis_block};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::budget::{BYTES_MAX, Socket};
+use super::budget::Socket;
 use super::link::{Event, accept};
 use super::route::Unreachable;
 use super::*;
@@ -189,7 +189,7 @@ fn dial(options: &PeerOptions, routes: Routes, now: Duration, book: &[(Host, Ser
     let network = Network::new(Chain::Main);
     let (events, heard) = unbounded();
     let (magic, limiter) = (network.magic, Limiter::new(None).into());
-    let budget = Budget::new().into();
+    let budget = Budget::new(MESSAGES_BYTES_MAX).into();
     let how = Arc::new(Dialing { magic, routes, v2: true, limiter, budget, events });
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("peers.txt");
@@ -380,7 +380,7 @@ fn each_connection_has_its_own_nonce_time_and_height() {
 fn a_large_message_of_an_inbound_peer_waits_for_memory() {
     let magic = Network::new(Chain::Regtest).magic;
     let (events, heard) = unbounded();
-    let (limiter, budget) = (Limiter::new(None).into(), Arc::new(Budget::new()));
+    let (limiter, budget) = (Limiter::new(None).into(), Arc::new(Budget::new(MESSAGES_BYTES_MAX)));
     let (routes, of_all) = (routes(None, None).0, Arc::clone(&budget));
     let how = Arc::new(Dialing { magic, routes, v2: false, limiter, budget, events });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -389,7 +389,7 @@ fn a_large_message_of_an_inbound_peer_waits_for_memory() {
         (client, Arc::new(Socket::inbound(listener.accept().unwrap().0, &of_all)))
     };
     let ((_other, holder), mut all) = (connect(), None);
-    holder.admit(BYTES_MAX, &mut all).unwrap();
+    holder.admit(MESSAGES_BYTES_MAX, &mut all).unwrap();
     let (mut client, socket) = connect();
     assert!(accept(PeerId(1), socket, &how));
     let mut message = Vec::new();
@@ -400,7 +400,7 @@ fn a_large_message_of_an_inbound_peer_waits_for_memory() {
     let Event::Message { answered, .. } = heard.recv().unwrap() else { panic!("no message") };
     assert!(answered.is_some(), "the next one is read when this one is handled");
     drop(answered);
-    holder.admit(BYTES_MAX, &mut all).unwrap();
+    holder.admit(MESSAGES_BYTES_MAX, &mut all).unwrap();
     client.write_all(&message).unwrap();
     drop(link);
     assert!(matches!(heard.recv().unwrap(), Event::Closed(..)), "it does not wait for memory");

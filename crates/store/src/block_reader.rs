@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,15 +57,50 @@ impl BlockReader {
     /// the file ends within the block.
     pub fn read_block_into(&self, pos: FlatFilePos, block: &mut Vec<u8>) -> Result<()> {
         block.clear();
+        let (file, len) = self.open_block(pos)?;
+        self.append(&file, pos, 0..len as usize, block)
+    }
+
+    /// Reads a part of the bytes of the block at `pos` into a buffer whose content is replaced.
+    ///
+    /// # Errors
+    /// As for [`BlockReader::read_block_into`], or the block is shorter.
+    pub fn read_piece_into(
+        &self,
+        pos: FlatFilePos,
+        part: Range<usize>,
+        piece: &mut Vec<u8>,
+    ) -> Result<()> {
+        piece.clear();
+        let (file, len) = self.open_block(pos)?;
+        if part.end > len as usize {
+            let what = format!("this block has become shorter: it has {len} bytes");
+            return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
+        }
+        self.append(&file, pos, part, piece)
+    }
+
+    fn open_block(&self, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {
         let (file, len) = self.open_record(Kind::Block, pos)?;
         if len > MAX_SIZE {
             let what =
                 format!("the stated length of this block is {len} bytes, which no block can have");
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos - 4), what));
         }
-        let offset = u64::from(pos.pos);
-        file.append_to(block, len as usize, offset)?;
-        self.obfuscation.apply(block, offset);
+        Ok((file, len))
+    }
+
+    /// Appends a part of the block at `pos` to `out`, which is empty.
+    fn append(
+        &self,
+        file: &File,
+        pos: FlatFilePos,
+        part: Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let offset = u64::from(pos.pos) + part.start as u64;
+        file.append_to(out, part.len(), offset)?;
+        self.obfuscation.apply(out, offset);
         Ok(())
     }
 
@@ -178,6 +214,23 @@ mod tests {
         let mut block = Vec::new();
         reader.read_block_into(pos, &mut block).unwrap();
         assert_eq!((block.len(), reader.readers().open.len()), (100, 1));
+    }
+
+    #[test]
+    fn the_parts_of_a_block_are_the_block() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = Obfuscation::new([1, 2, 3, 4, 5, 6, 7, 8]);
+        let options = BlockFilesOptions::default();
+        let files = BlockFiles::new(&Disk::new(), directory.path(), MAGIC, key, vec![], options);
+        let block: Vec<u8> = (0..100).collect();
+        let pos = files.append_block(&block, 1, 1).unwrap();
+        let (mut piece, mut all) = (Vec::new(), Vec::new());
+        for part in [0..33, 33..99, 99..100, 100..100] {
+            files.reader().read_piece_into(pos, part, &mut piece).unwrap();
+            all.extend_from_slice(&piece);
+        }
+        assert_eq!(all, block);
+        assert!(files.reader().read_piece_into(pos, 99..101, &mut piece).is_err());
     }
 
     #[test]

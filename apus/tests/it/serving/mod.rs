@@ -11,10 +11,11 @@ use apus_hash::Hash;
 use apus_net::{Outgoing, PeerOptions, Target, Transport};
 use apus_node::{Method, Options};
 use apus_store::{DataDir, DataDirOptions};
-use apus_testchain::Builder;
+use apus_testchain::{Builder, remerkle};
 use apus_testpeer::without_witnesses;
 use apus_wire::Chain;
 use apus_wire::message::{Command, InventoryKind, Nonce, Services};
+use bitcoin::{Amount, ScriptBuf, TxOut};
 use rustix::process::Signal;
 
 use self::client::{Client, Serving};
@@ -235,6 +236,45 @@ fn peers_that_do_not_read_take_little_memory() {
     assert!(peak < 150 * MB, "{} MB", peak / MB);
     assert_ends(&server.end(Signal::TERM), 0, &[]);
     drop((slow, waiting));
+}
+
+/// A block of almost a megabyte on the genesis block.
+fn large_block() -> Vec<u8> {
+    let mut large = block(&genesis_parent(), "large");
+    let script = ScriptBuf::from([vec![0x6a], vec![0; 990_000]].concat());
+    large.txdata[0].output.insert(0, TxOut { value: Amount::ZERO, script_pubkey: script });
+    remerkle(&mut large);
+    bytes([&large]).remove(0)
+}
+
+/// Beyond the memory for blocks, they are sent in pieces.
+#[test]
+fn blocks_for_many_connections_take_little_memory() {
+    const CONNECTIONS: usize = 250;
+    let (served, large) = (Place::new(Chain::Regtest), large_block());
+    served.sync_blocks("blocks", std::slice::from_ref(&large));
+    let server = Serving::start(&served, &["--maxconnections=300"]);
+    let connect = |number: usize| Client::new(&served, server.address, TRANSPORTS[number % 2]);
+    let slow = &|number: usize| {
+        let mut client = connect(number);
+        client.ask(WITNESS, std::iter::repeat_n(hash_of(&large), 400));
+        assert!(client.next(Command::BLOCK).is_some(), "{number}");
+        client
+    };
+    let slow: Vec<Client> = std::thread::scope(|scope| {
+        let of = |number| scope.spawn(move || slow(number));
+        let threads: Vec<_> = (0..CONNECTIONS).map(of).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for number in 0..2 {
+        let mut client = connect(number);
+        assert!(client.block(WITNESS, hash_of(&large)).as_ref() == Some(&large));
+        let stripped = client.block(InventoryKind::BLOCK, hash_of(&large));
+        assert!(stripped == Some(without_witnesses(&large)));
+    }
+    let peak = server.peak_memory();
+    assert!(peak < 200 * MB, "{} MB", peak / MB);
+    drop(slow);
 }
 
 #[test]

@@ -85,6 +85,35 @@ fn both_transports_carry_messages_both_ways() {
     }
 }
 
+/// Also across the changes of keys of v2, and with a name that v2 has no short form of.
+#[test]
+fn a_payload_sent_in_pieces_arrives_as_a_whole() {
+    for transport in [Transport::V1, Transport::V2] {
+        let mut sides = connect(transport, true).unwrap();
+        let (_, writer, to) = &mut sides.ours;
+        let mut buffer = Vec::new();
+        if transport == Transport::V1 {
+            (sides.theirs.0)(&mut buffer).unwrap();
+        }
+        for number in 0..500_usize {
+            let payload: Vec<u8> = (0..number * 7).map(|at| (at * number) as u8).collect();
+            let command = [Command::BLOCK, Command::new("twelve_bytes")][number % 2];
+            let frame = writer.outline(Raw(command, &payload), &mut buffer);
+            let mut bytes = frame.head.clone();
+            for (piece, offset) in payload.chunks(100).zip((0..).step_by(100)) {
+                let mut piece = piece.to_vec();
+                frame.encode(offset, &mut piece);
+                bytes.extend(piece);
+            }
+            bytes.extend(&frame.tail);
+            to.write_all(&bytes).unwrap();
+            assert_eq!((sides.theirs.0)(&mut buffer).unwrap(), (command, payload));
+            send(writer, to, Command::BLOCK, &[1, 2]);
+            assert_eq!((sides.theirs.0)(&mut buffer).unwrap(), (Command::BLOCK, vec![1, 2]));
+        }
+    }
+}
+
 /// A peer that speaks only v1 closes the connection when it reads our key.
 #[test]
 fn a_peer_without_v2_is_noticed() {

@@ -12,8 +12,10 @@ pub const LENGTH_BYTES: usize = 3;
 /// both.
 pub const PACKET_OVERHEAD: usize = HEADER_BYTES + TAG_BYTES;
 
-const HEADER_BYTES: usize = 1;
-const TAG_BYTES: usize = 16;
+/// Bytes of a packet's header, before its contents.
+pub const HEADER_BYTES: usize = 1;
+/// Bytes of the tag after them.
+pub const TAG_BYTES: usize = 16;
 /// The bit of the header that makes a packet a decoy (Core's `IGNORE_BIT`).
 pub(super) const DECOY_BIT: u8 = 0x80;
 /// Packets after which a key is replaced (Core's `REKEY_INTERVAL`).
@@ -23,6 +25,9 @@ const REKEY_NUMBER: u32 = u32::MAX;
 /// Bytes of the lengths that one key encrypts.
 const LENGTHS_BYTES: usize = REKEY_INTERVAL as usize * LENGTH_BYTES;
 const CIPHER_KEY_BYTES: usize = 32;
+/// The bytes of ChaCha20's stream before those that encrypt: a block for the key of Poly1305
+/// (RFC 8439).
+const PAD_START: usize = 64;
 
 /// Encrypts what we send.
 pub struct Outbound {
@@ -30,6 +35,22 @@ pub struct Outbound {
     contents: ContentsCipher,
     /// Bytes that the next packet authenticates besides its own: our garbage, at first.
     garbage: Vec<u8>,
+}
+
+/// Encrypts the contents of one packet piece by piece: to the same bytes as [`Outbound::encrypt`],
+/// which must have encrypted them as a whole, since only that makes the tag.
+pub struct Pad {
+    key: [u8; CIPHER_KEY_BYTES],
+    nonce: [u8; 12],
+}
+
+impl Pad {
+    /// Encrypts bytes that are at `offset` of the contents.
+    pub fn apply(&self, offset: usize, bytes: &mut [u8]) {
+        let start = PAD_START + HEADER_BYTES + offset;
+        let nonce = StreamNonce::new(self.nonce);
+        ChaCha20::new(Key::new(self.key), nonce, start as u32).apply_keystream(bytes);
+    }
 }
 
 /// Decrypts what the peer sends.
@@ -46,6 +67,12 @@ impl Outbound {
         let (lengths, contents) =
             (LengthCipher::new(length_key), ContentsCipher::new(contents_key));
         Self { lengths, contents, garbage }
+    }
+
+    /// Returns what encrypts the next packet's contents piece by piece.
+    pub fn next_pad(&self) -> Pad {
+        let ContentsCipher { bytes, packets, rekeyings, .. } = self.contents;
+        Pad { key: bytes, nonce: nonce(packets, rekeyings) }
     }
 
     /// Appends a packet to `out`, whose contents `put` appends. They are encrypted where they are.
@@ -145,6 +172,8 @@ fn stream(key: [u8; CIPHER_KEY_BYTES], rekeyings: u64) -> [u8; LENGTHS_BYTES + C
 /// FSChaCha20Poly1305: encrypts or decrypts contents, and authenticates them.
 struct ContentsCipher {
     key: LessSafeKey,
+    /// The same key.
+    bytes: [u8; CIPHER_KEY_BYTES],
     /// Number of packets under this key.
     packets: u32,
     rekeyings: u64,
@@ -152,7 +181,7 @@ struct ContentsCipher {
 
 impl ContentsCipher {
     fn new(key: [u8; CIPHER_KEY_BYTES]) -> Self {
-        Self { key: aead_key(&key), packets: 0, rekeyings: 0 }
+        Self { key: aead_key(&key), bytes: key, packets: 0, rekeyings: 0 }
     }
 
     /// Encrypts `bytes` where they are. Returns the tag that authenticates them and `aad`.
@@ -184,7 +213,7 @@ impl ContentsCipher {
         if self.packets == REKEY_INTERVAL {
             let mut key = [0; CIPHER_KEY_BYTES];
             self.seal(REKEY_NUMBER, &[], &mut key);
-            *self = Self { key: aead_key(&key), packets: 0, rekeyings: self.rekeyings + 1 };
+            *self = Self { rekeyings: self.rekeyings + 1, ..Self::new(key) };
         }
     }
 }

@@ -30,7 +30,7 @@ fn dialer_at(file: PathBuf) -> Dialer {
         },
         v2: false,
         limiter: Limiter::new(None).into(),
-        budget: Budget::new().into(),
+        budget: Budget::new(1 << 20).into(),
         events: unbounded().0,
     };
     let options = PeerOptions::new(network.port);

@@ -2,7 +2,8 @@
 //!
 //! One thread accepts connections; each connection has one thread, which reads a request and writes
 //! the answer before it reads the next. So nothing is queued, and a peer that does not read costs
-//! the memory of one block, until the time limit for writing ends its connection.
+//! the memory of one block at most, until the time limit for writing ends its connection. All
+//! connections share the memory for blocks: beyond it, a block is sent in small pieces.
 
 mod peer;
 
@@ -23,7 +24,7 @@ use apus_node::threads;
 use apus_wire::Network;
 
 use self::peer::{Common, Inbound};
-use crate::budget::{Budget, Socket};
+use crate::budget::{Budget, MESSAGES_BYTES_MAX, Socket};
 use crate::keyed_groups::KeyedGroups;
 use crate::lan::Announcement;
 use crate::stock::Stock;
@@ -78,7 +79,7 @@ pub fn serve(
     let listeners = listen(options)?;
     let common = Common {
         stock: Stock::new(served, options.maxuploadtarget),
-        budget: Arc::new(Budget::new()),
+        budget: Arc::new(Budget::new(MESSAGES_BYTES_MAX)),
         magic: network.magic,
         v2: options.v2transport,
     };
