@@ -16,7 +16,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist judge lint deny check bench build dist fuzz setup help
+.PHONY: demo documented test test-dist test-cloud judge lint deny check bench build dist fuzz setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -37,6 +37,14 @@ test-dist: setup ## the tests of signatures and scripts, compiled as `make dist`
 
 judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
 	@CARGO="$(APART) $(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
+
+test-cloud: setup ## a job of `apus shard` in an S3 server that fails and is slow (needs PyPI)
+	env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/cloud \
+		$(CARGO) $(BUILD) --bin apus-testchain --features apus/cloud --release
+	python3 -m venv $(TARGET)/cloud/python
+	$(TARGET)/cloud/python/bin/pip install --quiet 'moto[server]==5.*' boto3
+	$(TARGET)/cloud/python/bin/python scripts/cloud.py \
+		$(TARGET)/cloud/release/apus $(TARGET)/cloud/release/apus-testchain
 
 lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 	$(CARGO) fmt --all --check

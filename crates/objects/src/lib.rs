@@ -5,6 +5,8 @@
 //! `.done`, the length and CRC-32C of each. The second is written last, so that where it exists the
 //! first is complete. Both name their owner, so that files of different owners never mix.
 
+#[cfg(feature = "cloud")]
+mod cloud;
 mod directory;
 mod pack;
 mod url;

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use apus_disk::{Disk, Result, StoreError};
 
 use super::Store;
+#[cfg(feature = "cloud")]
+use super::cloud::{Cloud, SCHEMES};
 use super::directory::Directory;
-
-/// Schemes of object stores.
-const CLOUDS: [&str; 4] = ["s3://", "gs://", "az://", "abfss://"];
 
 /// The objects below a URL.
 pub struct Objects {
@@ -16,23 +15,18 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Returns the objects below `url`: the path of a directory, or `file://` and its absolute
-    /// path. Nothing is read or written yet.
+    /// Returns the objects below `url`: the path of a directory, `file://` and its absolute path,
+    /// or, with the feature `cloud`, the URL of an object store (`s3://`, `gs://`, `az://`). Nothing
+    /// is read or written yet.
     ///
     /// # Errors
-    /// The scheme is none that this build supports.
+    /// The scheme is none that this build supports, or the settings of an object store are wrong.
     pub fn open(url: &str, disk: &Disk) -> Result<Self> {
-        if CLOUDS.iter().any(|scheme| url.starts_with(scheme)) {
-            let what = "this build reads and writes directories alone: mount the store as a \
-                        directory, or build Apus with the feature `cloud`";
-            return Err(StoreError::new(url, what));
-        }
         let path = url.strip_prefix("file://").unwrap_or(url);
-        if path.contains("://") {
-            let what = "neither a directory nor the URL of an object store";
-            return Err(StoreError::new(url, what));
-        }
-        let store = Box::new(Directory::new(disk, Path::new(path)));
+        let store: Box<dyn Store> = match path.contains("://") {
+            true => cloud(url)?,
+            false => Box::new(Directory::new(disk, Path::new(path))),
+        };
         Ok(Self { url: url.to_string(), store })
     }
 
@@ -74,4 +68,22 @@ impl Objects {
     pub(super) fn begin(&self, name: &str) -> Result<Box<dyn super::Upload>> {
         self.store.begin(name)
     }
+}
+
+#[cfg(feature = "cloud")]
+fn cloud(url: &str) -> Result<Box<dyn Store>> {
+    match SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
+        true => Ok(Box::new(Cloud::new(url)?)),
+        false => {
+            let what = format!("none of the schemes that are known: {}", SCHEMES.join(", "));
+            Err(StoreError::new(url, what))
+        }
+    }
+}
+
+#[cfg(not(feature = "cloud"))]
+fn cloud(url: &str) -> Result<Box<dyn Store>> {
+    let what = "this build reads and writes directories alone: mount the store as a directory, or \
+                build Apus with the feature `cloud`";
+    Err(StoreError::new(url, what))
 }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
+
+use apus_node::threads;
 
 /// Number of threads that read.
 const THREADS: usize = 4;
@@ -46,7 +47,7 @@ impl<R: Send + 'static> Ahead<R> {
         for _ in 0..THREADS.min(count) {
             let queue = Arc::clone(&queue);
             // Without threads, each item is read when it is taken.
-            let _ = Builder::new().name("apus-ahead".to_string()).spawn(move || queue.work());
+            threads::spawn_free("apus-ahead".to_string(), move || queue.work());
         }
         Self { queue }
     }
