@@ -83,9 +83,7 @@ impl<'a> PackWriter<'a> {
         }
         index.extend_from_slice(note);
         index.extend_from_slice(&crc32c::crc32c(&index).to_le_bytes());
-        let mut upload = self.objects.begin(&done(&self.name))?;
-        upload.append(&index)?;
-        upload.finish()
+        self.objects.write(&done(&self.name), &index)
     }
 }
 

@@ -64,6 +64,16 @@ impl Objects {
         self.store.names()
     }
 
+    /// Writes a whole object, which replaces any other of this name.
+    ///
+    /// # Errors
+    /// The object cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let mut upload = self.begin(name)?;
+        upload.append(bytes)?;
+        upload.finish()
+    }
+
     /// Begins an object.
     pub(super) fn begin(&self, name: &str) -> Result<Box<dyn super::Upload>> {
         self.store.begin(name)

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus_disk::{Parts, StoreError};
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
+use apus_node::options::ScriptEngine;
 use apus_objects::PackWriter;
 use apus_sync::join::BlockQueue;
 
@@ -36,7 +37,11 @@ pub fn check_bucket(
     let heights = job.bucket(number, results.end);
     let (first, end) = (heights.start, heights.end);
     let name = Stage::Check.pack(number, heights.end);
-    let task = Task::new(job, heights.end)?;
+    let engine = match results.has_difference {
+        true => ScriptEngine::Core,
+        false => job.manifest.engine,
+    };
+    let task = Task::new(job, heights.end, engine)?;
     let parts = task.parts();
     load_bucket(job, number, results, &parts)?;
     let mut writer = PackWriter::begin(&job.objects, &name, job.id)?;
@@ -54,6 +59,7 @@ pub fn check_bucket(
             Ok(context.fault())
         })
         .map_err(|fault| error(job, fault))?;
+    task.keep_difference()?;
     match stop.load(Relaxed) {
         true => Err(SyncError::Stopped),
         false => Ok(writer.finish(&check_note(fault))?),

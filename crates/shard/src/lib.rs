@@ -6,11 +6,11 @@
 //!
 //! | stage | a task | its result, beside the note |
 //! |---|---|---|
-//! | [`plan()`] | all blocks | the manifest: headers, places of blocks, cuts |
-//! | [`read`] | a span of heights | outputs and spends by partition; notes on blocks by bucket |
-//! | [`matching`] | a partition of txids | unspent coins, sorted; spent coins by bucket |
-//! | [`check`] | a bucket of blocks | undo data |
-//! | [`finish()`] | all results | a data directory, a snapshot, or the verdict |
+//! | `plan` | all blocks | the manifest: headers, places of blocks, cuts |
+//! | `read` | a span of heights | outputs and spends by partition; notes on blocks by bucket |
+//! | `matching` | a partition of txids | unspent coins, sorted; spent coins by bucket |
+//! | `check` | a bucket of blocks | undo data |
+//! | `finish` | all results | a data directory, a snapshot, or the verdict |
 //!
 //! # Rules
 //!
@@ -22,6 +22,8 @@
 //!   ([`Results::find`]).
 //! - If a result refuses a block, the job ends below it: names of results have the height that they
 //!   end at, so those that looked at later blocks no longer count, and their tasks are run again.
+//! - Where the fast engine and Core's engine disagree about a script, Core's verdict counts, the
+//!   input is kept beside the results, and Core's engine alone checks from then on.
 //! - Nothing is committed before the balance holds, as in a join on one machine.
 
 mod ahead;

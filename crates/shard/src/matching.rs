@@ -38,7 +38,7 @@ pub fn match_partition(
 ) -> Result<(), SyncError> {
     let (end, layout) = (results.end, &job.manifest.layout);
     let name = Stage::Match.pack(number, end);
-    let task = Task::new(job, end)?;
+    let task = Task::new(job, end, job.manifest.engine)?;
     let parts = task.parts();
     load_partition(job, number, results, &parts)?;
     if stop.load(Relaxed) {

@@ -24,7 +24,7 @@ use super::task::Task;
 pub fn read_span(job: &Job, number: usize, end: u32, stop: &AtomicBool) -> Result<(), SyncError> {
     let heights = job.span(number, end);
     let name = Stage::Read.pack(number, heights.end);
-    let task = Task::new(job, heights.end)?;
+    let task = Task::new(job, heights.end, job.manifest.engine)?;
     let (mut until, mut fault) = (heights.end, None);
     loop {
         let heights = heights.start..until;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use apus_disk::{PartBuffer, Parts, StoreError};
 use apus_join::{NoBatch, for_each_batch};
+use apus_node::block::script_difference::ScriptDifference;
 use apus_node::outcome::Counts;
 use apus_objects::{Pack, PackWriter};
 use apus_sync::join::{PairCounts, ReadCounts};
@@ -123,6 +124,8 @@ pub struct Results {
     pub matched: Vec<(Pack, MatchNote)>,
     /// The results of all buckets; empty before all are checked.
     pub checked: Vec<Pack>,
+    /// Whether a task has met a script about which the engines disagree.
+    pub has_difference: bool,
 }
 
 impl Results {
@@ -158,6 +161,7 @@ impl Results {
                 read,
                 matched: Vec::new(),
                 checked: Vec::new(),
+                has_difference: names.iter().any(|name| ScriptDifference::is_name(name)),
             };
             if !results.missing.is_empty() {
                 return Ok(results);

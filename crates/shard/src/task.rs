@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use apus_chain::ActiveChain;
 use apus_coins::{Chainstate, CoinsCache};
-use apus_disk::{Caching, Disk, Parts};
+use apus_disk::{Caching, Disk, Parts, StoreError};
 use apus_leveldb as leveldb;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::scripts::ScriptChecker;
@@ -13,7 +13,7 @@ use apus_node::block::step::Step;
 use apus_node::clock::Clock;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
-use apus_node::options::Options;
+use apus_node::options::{Options, ScriptEngine};
 use apus_node::shared::Shared;
 use apus_node::sources::{Place, Sources};
 use apus_node::temporary::TemporaryDir;
@@ -33,6 +33,7 @@ pub struct Task<'a> {
     pub job: &'a Job,
     plan: Plan,
     scratch: TemporaryDir,
+    disk: Disk,
     files: BlockFiles,
     chainstate: Chainstate,
     cache: CoinsCache,
@@ -43,15 +44,16 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// Prepares a task on the blocks of the job before the height `end`.
+    /// Prepares a task on the blocks of the job before the height `end`, whose scripts `engine`
+    /// checks.
     ///
     /// # Errors
     /// No temporary directory can be made.
-    pub fn new(job: &'a Job, end: u32) -> Result<Self, SyncError> {
+    pub fn new(job: &'a Job, end: u32, engine: ScriptEngine) -> Result<Self, SyncError> {
         let (disk, scratch) = (Disk::new(), TemporaryDir::new()?);
         let network = &job.manifest.network;
         let mut options = Options::new(scratch.path().to_path_buf(), network.clone());
-        options.scripts.engine = job.manifest.engine;
+        options.scripts.engine = engine;
         let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), &scratch.path().join("coins"), tables)?;
         let (magic, options_of_files) = (network.magic, BlockFilesOptions::default());
@@ -68,6 +70,7 @@ impl<'a> Task<'a> {
             pool: threads::pool(1)?,
             scripts: ScriptChecker::new(&options, &disk)?,
             scratch,
+            disk,
         })
     }
 
@@ -101,6 +104,22 @@ impl<'a> Task<'a> {
         work(&context, &blocks)
     }
 
+    /// Keeps a script about which the engines disagree, if one was met, beside the results.
+    ///
+    /// # Errors
+    /// It cannot be written there.
+    pub fn keep_difference(&self) -> Result<(), StoreError> {
+        let Some(difference) = self.scripts.difference() else { return Ok(()) };
+        let name = difference.path.file_name().unwrap_or_default().to_string_lossy();
+        tracing::warn!(
+            "Apus accepted a script that Bitcoin Core's engine rejects, whose verdict counts. This \
+             is a bug in Apus; please report {}, as SECURITY.md says",
+            self.job.objects.path(&name).display()
+        );
+        let bytes = self.disk.read(&difference.path)?.unwrap_or_default();
+        self.job.objects.write(&name, &bytes)
+    }
+
     /// Returns the height of the first block whose scripts are checked.
     pub fn first_with_scripts(&self) -> u32 {
         self.plan.height(self.plan.assumed_blocks(&self.job.tree))
@@ -111,7 +130,7 @@ impl<'a> Task<'a> {
         let manifest = &self.job.manifest;
         let (path, parts) = (self.scratch.path().join("spill.dat"), manifest.layout.parts());
         let bytes = manifest.memory.bytes.min(RESERVED_BYTES_MAX / parts);
-        Parts::new(&Disk::new(), path, parts, bytes, Caching::PageCache)
+        Parts::new(&self.disk, path, parts, bytes, Caching::PageCache)
     }
 }
 

@@ -23,13 +23,17 @@ pub struct ScriptDifference {
 }
 
 impl ScriptDifference {
+    /// Returns whether a file with this name holds a difference.
+    pub fn is_name(name: &str) -> bool {
+        name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+    }
+
     /// Finds a difference that an earlier run saved in `directory`.
     ///
     /// # Errors
     /// The directory cannot be read.
     pub fn find(disk: &Disk, directory: &Path) -> Result<Option<Self>, StoreError> {
-        let is_one = |name: &String| name.starts_with(PREFIX) && name.ends_with(SUFFIX);
-        let found = disk.list(directory)?.into_iter().find(is_one);
+        let found = disk.list(directory)?.into_iter().find(|name| Self::is_name(name));
         Ok(found.map(|name| Self { path: directory.join(name), unsaved: None }))
     }
 
