@@ -20,26 +20,35 @@ pub struct StoreError {
     /// The error of the operating system, if it refused an operation; `None` if the content of the
     /// file or directory is wrong.
     pub source: Option<io::Error>,
+    /// Whether nothing is wrong with the file or directory, but another program, or another part
+    /// of this one, holds its lock.
+    pub is_locked: bool,
 }
 
 impl StoreError {
     /// Returns the error for invalid bytes at `offset` of the file `path`.
     pub fn corrupt(path: impl AsRef<Path>, offset: u64, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
-        Self { path, offset: Some(offset), what: what.into(), source: None }
+        Self { path, offset: Some(offset), what: what.into(), source: None, is_locked: false }
     }
 
     /// Returns the error, without an offset, for a file or directory that is not as it must be.
     pub fn new(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
-        Self { path, offset: None, what: what.into(), source: None }
+        Self { path, offset: None, what: what.into(), source: None, is_locked: false }
     }
 
     /// Returns the error for an operation that the operating system refused; `what` completes
     /// "cannot …".
     pub fn io(path: impl AsRef<Path>, what: &str, source: io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
-        Self { path, offset: None, what: format!("cannot {what}"), source: Some(source) }
+        let (what, source) = (format!("cannot {what}"), Some(source));
+        Self { path, offset: None, what, source, is_locked: false }
+    }
+
+    /// Returns the error for a file or directory whose lock is held elsewhere.
+    pub fn locked(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
+        Self { is_locked: true, ..Self::new(path, what) }
     }
 
     /// Returns the error for a disk that is full, or too small for what is to be written.

@@ -38,7 +38,7 @@ impl Disk {
         let mut locked = locked();
         let name = full_name(path)?;
         if locked.contains_key(&name) {
-            return Err(StoreError::new(path, "already in use by this program"));
+            return Err(StoreError::locked(path, "already in use by this program"));
         }
         let file = self.open(path)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
@@ -60,7 +60,7 @@ impl Disk {
         let Ok(name) = full_name(path) else { return Ok(None) };
         if let Some(held) = locked.get_mut(&name) {
             if !held.shared {
-                return Err(StoreError::new(path, "already in use by this program"));
+                return Err(StoreError::locked(path, "already in use by this program"));
             }
             held.owners += 1;
             return Ok(Some(FileLock { name }));
@@ -106,7 +106,7 @@ fn full_name(path: &Path) -> Result<PathBuf, StoreError> {
 fn refused(path: &Path, errno: rustix::io::Errno) -> StoreError {
     match errno {
         rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS => {
-            StoreError::new(path, "in use by another program")
+            StoreError::locked(path, "in use by another program")
         }
         _ => StoreError::io(path, "lock the file", errno.into()),
     }
@@ -127,7 +127,9 @@ mod tests {
         let disk = Disk::new();
         let lock = disk.lock(&path).unwrap();
         for error in [disk.lock(&path).err(), disk.lock_shared(&path).err()] {
-            let error = error.unwrap().to_string();
+            let error = error.unwrap();
+            assert!(error.is_locked);
+            let error = error.to_string();
             assert!(error.contains("in use") && error.contains("LOCK"), "{error}");
         }
         drop(lock);

@@ -42,8 +42,8 @@ impl DirLock {
 }
 
 fn refused(directory: &Path, error: StoreError) -> StoreError {
-    match error.source {
-        None => StoreError::new(directory, LOCKED),
-        Some(_) => error,
+    match error.is_locked {
+        true => StoreError::locked(directory, LOCKED),
+        false => error,
     }
 }
