@@ -153,6 +153,13 @@ impl Values {
         Self { data, has_value: self.has_value.as_ref().map(|_| Vec::new()) }
     }
 
+    /// Removes all values from this column and returns them.
+    #[cfg(feature = "arrow")]
+    pub fn take(&mut self) -> Self {
+        let emptied = self.emptied();
+        std::mem::replace(self, emptied)
+    }
+
     /// Adds a value, and returns the number of bytes that it takes.
     #[inline]
     fn push(&mut self, value: Value) -> usize {

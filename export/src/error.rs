@@ -12,6 +12,10 @@ pub enum Error {
     /// SQLite has failed.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
+    /// Arrow's library has failed.
+    #[cfg(feature = "arrow")]
+    #[error(transparent)]
+    Arrow(#[from] arrow_schema::ArrowError),
     /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
@@ -28,6 +32,8 @@ impl Error {
                 error.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull)
             }
             Self::Parquet(_) | Self::Usage(_) => false,
+            #[cfg(feature = "arrow")]
+            Self::Arrow(_) => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-use crate::batch::{Batch, Data};
+use crate::batch::{Batch, Data, Values};
 use crate::table::{Kind, Table};
 
 /// The forms that hashes and bytes are written in.
@@ -67,15 +67,19 @@ impl Forms {
     /// Converts all values of a batch to their forms.
     pub(crate) fn apply(self, table: &Table, batch: &mut Batch) {
         for (column, values) in table.columns.iter().zip(&mut batch.columns) {
-            let Data::Bytes { bytes, ends } = &mut values.data else { continue };
-            let is_hash = column.kind == Kind::Hash;
-            if is_hash && self.hash != HashForm::Raw {
-                bytes.as_chunks_mut::<HASH_BYTES>().0.iter_mut().for_each(|hash| hash.reverse());
-            }
-            if column.kind != Kind::Word && self.shape(column.kind) == Shape::Text {
-                *bytes = hex(bytes);
-                ends.iter_mut().for_each(|end| *end *= 2);
-            }
+            self.apply_to(column.kind, values);
+        }
+    }
+
+    /// Converts the values of a column of this kind to their form.
+    pub(crate) fn apply_to(self, kind: Kind, values: &mut Values) {
+        let Data::Bytes { bytes, ends } = &mut values.data else { return };
+        if kind == Kind::Hash && self.hash != HashForm::Raw {
+            bytes.as_chunks_mut::<HASH_BYTES>().0.iter_mut().for_each(|hash| hash.reverse());
+        }
+        if kind != Kind::Word && self.shape(kind) == Shape::Text {
+            *bytes = hex(bytes);
+            ends.iter_mut().for_each(|end| *end *= 2);
         }
     }
 }

@@ -3,7 +3,9 @@
 //! The columns of a [`Table`] have names, kinds and descriptions. Rows are collected in a
 //! [`Batch`]; an [`Encoder`] turns a batch into a [`Piece`] of the file, on any thread and
 //! independently of other batches; one [`Writer`] writes the pieces one after the other. This crate
-//! starts no threads, and does not know what the rows mean.
+//! starts no threads, and does not know what the rows mean. With the feature `arrow`, an
+//! `ArrowEncoder` turns a batch into a record batch of Arrow, for other libraries in the same
+//! process.
 //!
 //! ```
 //! use apus_export::{Batch, Column, Encoder, Format, Forms, Kind, Table, Target, Value};
@@ -27,6 +29,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod batch;
 mod csv;
 mod encoder;
@@ -36,6 +40,8 @@ mod parquet;
 mod sqlite;
 mod table;
 
+#[cfg(feature = "arrow")]
+pub use arrow::ArrowEncoder;
 pub use batch::{Batch, Value};
 pub use encoder::{Encoder, Format, Piece, Target, Writer};
 pub use error::Error;

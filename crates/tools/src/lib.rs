@@ -7,7 +7,8 @@
 //! | [`hints`] | makes, converts and compresses hints files |
 //! | [`snapshot`] | makes and describes UTXO snapshots, and loads them for bitcoind |
 //! | [`proof`] | proves hints or a snapshot against blocks, and keeps nothing |
-//! | `export` | exports tables for analysis (with the feature `export`) |
+//! | `export` | exports tables for analysis (with the feature `export`), or to memory (`arrow`) |
+//! | `reader` | keeps a directory open, and reads its blocks and coins (with `export`) |
 //! | [`info`] | computes statistics of the UTXO set (Core's `gettxoutsetinfo`) |
 //! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
 //! | [`status`](mod@status) | reads the state of a directory |
@@ -17,6 +18,8 @@
 
 #[cfg(feature = "export")]
 pub mod export;
+#[cfg(feature = "export")]
+pub mod reader;
 pub mod hints;
 pub mod info;
 pub mod proof;
@@ -29,8 +32,10 @@ pub mod stored;
 pub mod verify;
 
 pub use apus_coins::{HashType as UtxoHash, UtxoStats};
+#[cfg(feature = "arrow")]
+pub use export::{ArrowRows, RecordBatches};
 #[cfg(feature = "export")]
-pub use export::{Destination, Export, ExportTable, Exported, export};
+pub use export::{Destination, Export, ExportTable, Exported, export, script_type};
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
     create_hints_of_snapshot,
@@ -38,6 +43,8 @@ pub use hints::{
 pub use info::txoutset_info;
 pub use proof::prove;
 pub use prune::prune;
+#[cfg(feature = "export")]
+pub use reader::ChainReader;
 pub use rewind::{rewind, rewind_on};
 pub use serve::serve;
 pub use snapshot::{

@@ -4,8 +4,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::AtomicBool;
 
-use apus_coins::{Coin, for_each_spending_tx};
-use apus_disk::StoreError;
+use apus_coins::Coin;
 use apus_export::Batch;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
@@ -102,20 +101,10 @@ impl<'a> BlockSource<'a> {
         view: &BlockView<&[u8]>,
         undo: &mut Vec<u8>,
     ) -> Result<Option<Vec<Coin>>, SyncError> {
-        let mut spent = Vec::new();
-        if view.tx_count() == 1 {
-            return Ok(Some(spent));
+        match lacks_undo(&self.chain.blocks[height as usize]) {
+            true => Ok(None),
+            false => self.chain.spent(height, view, undo).map(Some),
         }
-        if lacks_undo(&self.chain.blocks[height as usize]) {
-            return Ok(None);
-        }
-        let pos = self.chain.read_undo(height, &view.header().prev, undo)?;
-        let read = for_each_spending_tx(undo, view, |_, coins| spent.append(coins));
-        read.map_err(|error| {
-            let path = self.chain.files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
-        })?;
-        Ok(Some(spent))
     }
 }
 

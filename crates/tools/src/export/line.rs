@@ -17,12 +17,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use apus_disk::Share;
-use apus_export::{Batch, Encoder, Piece, Table, Writer};
+use apus_export::{Batch, Table};
 use apus_node::error::SyncError;
 use apus_node::threads::RaiseOnDrop;
 use rayon::ThreadPool;
 
-use super::output::Output;
+use super::sink::Sink;
 use super::source::Source;
 use crate::stored::check_stop;
 
@@ -36,29 +36,28 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How often a waiting thread checks whether the others have failed.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// The source, the format and the destination of a table.
-pub(super) struct Line<'a> {
+/// The source and the destination of a table.
+pub(super) struct Line<'a, S: Sink> {
     pub source: &'a dyn Source,
     pub table: &'static Table,
-    pub encoder: &'a Encoder,
-    pub output: &'a Output,
+    pub sink: &'a S,
     /// Counts the items that were read.
     pub share: Share<'a>,
     pub stop: &'a AtomicBool,
 }
 
 /// A piece of work for a thread.
-enum Work<'a> {
+enum Work<S: Sink> {
     /// Read the item at an index.
     Read(usize),
     /// Encode the batch with a number.
     Encode(usize, Batch),
     /// Write the next batch.
-    Write(Writer<'a>, Piece),
+    Write(S::Writer, S::Piece),
 }
 
 /// The state of the work on a table.
-struct State<'a> {
+struct State<S: Sink> {
     /// The most items that are begun and not joined, and the most encoded batches that wait.
     ahead_max: (usize, usize),
     /// Number of items that were begun.
@@ -73,17 +72,17 @@ struct State<'a> {
     full: VecDeque<(usize, Batch)>,
     /// Number of batches so far.
     batches: usize,
-    encoded: BTreeMap<usize, Piece>,
+    encoded: BTreeMap<usize, S::Piece>,
     /// Number of batches that were written.
     written: usize,
     /// `None` while a thread writes.
-    writer: Option<Writer<'a>>,
+    writer: Option<S::Writer>,
     rows: u64,
 }
 
-impl<'a> Line<'a> {
+impl<S: Sink> Line<'_, S> {
     /// Makes the whole table on all threads of `pool`. Returns the number of rows.
-    pub fn run(&self, writer: Writer<'a>, pool: &ThreadPool) -> Result<u64, SyncError> {
+    pub fn run(&self, writer: S::Writer, pool: &ThreadPool) -> Result<u64, SyncError> {
         let threads = pool.current_num_threads();
         let state = Mutex::new(State {
             ahead_max: (ITEMS_AHEAD * threads, threads),
@@ -111,7 +110,7 @@ impl<'a> Line<'a> {
         results.into_iter().collect::<Result<(), SyncError>>()?;
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = state.writer {
-            writer.finish().map_err(|error| self.output.blamed(error))?;
+            self.sink.finish(writer)?;
         }
         Ok(state.rows)
     }
@@ -119,10 +118,10 @@ impl<'a> Line<'a> {
     /// Returns the next piece of work, and waits for one if necessary; `None` at the end.
     fn next(
         &self,
-        state: &Mutex<State<'a>>,
+        state: &Mutex<State<S>>,
         changed: &Condvar,
         halt: &AtomicBool,
-    ) -> Result<Option<Work<'a>>, SyncError> {
+    ) -> Result<Option<Work<S>>, SyncError> {
         let items = self.source.items();
         let mut state = lock(state);
         loop {
@@ -138,8 +137,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn perform(&self, work: Work<'a>, state: &Mutex<State<'a>>) -> Result<(), SyncError> {
-        let blamed = |error| self.output.blamed(error);
+    fn perform(&self, work: Work<S>, state: &Mutex<State<S>>) -> Result<(), SyncError> {
         match work {
             Work::Read(index) => {
                 let mut batch = Batch::new(self.table);
@@ -148,11 +146,11 @@ impl<'a> Line<'a> {
                 lock(state).join(index, batch, self.source.items());
             }
             Work::Encode(number, batch) => {
-                let piece = self.encoder.encode(batch).map_err(blamed)?;
+                let piece = self.sink.encode(batch)?;
                 lock(state).encoded.insert(number, piece);
             }
             Work::Write(mut writer, piece) => {
-                writer.append(piece).map_err(blamed)?;
+                self.sink.append(&mut writer, piece)?;
                 let mut state = lock(state);
                 state.writer = Some(writer);
                 state.written += 1;
@@ -162,18 +160,18 @@ impl<'a> Line<'a> {
     }
 }
 
-fn lock<'b, 'a>(state: &'b Mutex<State<'a>>) -> MutexGuard<'b, State<'a>> {
+fn lock<S: Sink>(state: &Mutex<State<S>>) -> MutexGuard<'_, State<S>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'a> State<'a> {
+impl<S: Sink> State<S> {
     /// Returns whether all `items` items are written.
     fn is_done(&self, items: usize) -> bool {
         self.joined == items && self.written == self.batches
     }
 
     /// Returns the next piece of work, if one can begin now.
-    fn next(&mut self, items: usize) -> Option<Work<'a>> {
+    fn next(&mut self, items: usize) -> Option<Work<S>> {
         if self.writer.is_some()
             && let Some(piece) = self.encoded.remove(&self.written)
         {
@@ -215,11 +213,13 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::path::Path;
 
-    use apus_export::{Column, Format, Forms, Kind, Target, Value};
+    use apus_export::{Column, Encoder, Format, Forms, Kind, Target, Value};
     use apus_node::error::SyncError;
     use apus_node::threads::pool;
 
     use super::*;
+    use crate::export::output::Output;
+    use crate::export::sink::FileSink;
 
     static NUMBERS: Table = Table {
         name: "numbers",
@@ -269,8 +269,8 @@ mod tests {
         let (mut text, stop) = (Vec::new(), AtomicBool::new(false));
         let writer = encoder.writer(Target::Stream(Box::new(&mut text))).unwrap();
         let share = Share::new(1, &|_| {});
-        let (table, encoder) = (&NUMBERS, &encoder);
-        let line = Line { source, table, encoder, output: &output, share, stop: &stop };
+        let sink = FileSink { encoder: &encoder, output: &output };
+        let line = Line { source, table: &NUMBERS, sink: &sink, share, stop: &stop };
         let rows = line.run(writer, &pool(threads).unwrap())?;
         Ok((String::from_utf8(text).unwrap(), rows))
     }

@@ -9,12 +9,19 @@ mod blocks;
 mod coins;
 mod line;
 mod output;
+mod part;
 mod rows;
 mod run;
 mod script_type;
+mod sink;
 mod source;
+#[cfg(feature = "arrow")]
+mod arrow;
 mod columns;
 
+#[cfg(feature = "arrow")]
+pub use arrow::{ArrowRows, RecordBatches};
 pub use columns::ExportTable;
 pub use output::Destination;
 pub use run::{Export, Exported, export};
+pub use script_type::script_type;

@@ -1,6 +1,5 @@
 //! Runs an export, from the request to the file.
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,16 +9,15 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::{remedy, snapshot_chainstate, threads};
+use apus_node::{remedy, threads};
 use rayon::ThreadPool;
 
-use super::blocks::{BlockSource, lacks_undo};
-use super::coins::CoinSource;
 use super::columns::ExportTable;
 use super::line::Line;
 use super::output::{Counted, Destination, FileStream, Output};
-use super::source::Source;
-use crate::stored::StoredChain;
+use super::part::Part;
+use super::sink::FileSink;
+use crate::reader::open_chain;
 
 /// What to export, and how.
 #[derive(Clone, Copy, Debug)]
@@ -80,26 +78,25 @@ pub fn export(
     remedy::naming(options, || {
         let started = Instant::now();
         let pool = threads::pool(options.threads)?;
-        let chain = StoredChain::open(options, &pool)?;
-        snapshot_chainstate::announce(&Disk::new(), &options.network_dir(), watch.observer)?;
-        let heights = range(asked, chain.height())?;
-        check_stored(&chain, asked.table, &heights)?;
-        let blocks_without_fees = without_fees(&chain, asked.table, &heights);
+        let chain = open_chain(options, &pool, watch.observer)?;
+        let heights = (asked.start_height, asked.stop_height);
+        let part = Part::new(&chain, &options.network, asked.table, heights)?;
+        let blocks_without_fees = part.without_fees();
         if blocks_without_fees > 0 {
             watch.observer.note(&format!(
                 "{blocks_without_fees} blocks have no undo data here, so their fees are left \
                  empty (`apus reindex` writes undo data)"
             ));
         }
-        let work = Run { options, asked, chain: &chain, heights, pool: &pool, watch };
+        let work = Run { asked, part, pool: &pool, watch };
         let (rows, bytes, interrupted) = match work.write_to(to) {
             Ok((rows, bytes)) => (rows, bytes, false),
             Err(SyncError::Stopped) => (0, 0, true),
             Err(error) => return Err(error),
         };
         Ok(Exported {
-            heights: work.heights.clone().into_inner(),
-            best_block: work.tip(),
+            heights: work.part.heights.clone().into_inner(),
+            best_block: work.part.tip(),
             rows,
             bytes,
             blocks_without_fees,
@@ -109,83 +106,15 @@ pub fn export(
     })
 }
 
-/// Returns the heights that are asked for.
-fn range(asked: &Export, tip: u32) -> Result<RangeInclusive<u32>, SyncError> {
-    let (start, stop) = (asked.start_height.unwrap_or(0), asked.stop_height.unwrap_or(tip));
-    if start.max(stop) > tip {
-        return Err(SyncError::Input(format!(
-            "the chainstate is at height {tip}, which is below height {}",
-            start.max(stop)
-        )));
-    }
-    if start > stop {
-        let what = format!("the first height, {start}, is above the last height, {stop}");
-        return Err(SyncError::WrongOptions(what));
-    }
-    Ok(start..=stop)
-}
-
-/// Checks that the blocks and undo data that the table needs are stored.
-fn check_stored(
-    chain: &StoredChain,
-    table: ExportTable,
-    heights: &RangeInclusive<u32>,
-) -> Result<(), SyncError> {
-    let (start, stop) = heights.clone().into_inner();
-    let blocks = &chain.blocks[start as usize..=stop as usize];
-    // Missing data lies below stored data, so the advice is to begin above the highest block that
-    // lacks it.
-    let last = |is_missing: &dyn Fn(usize) -> bool| {
-        (0..blocks.len()).rev().find(|at| is_missing(*at)).map(|at| start + at as u32)
-    };
-    let advice = |height: u32, else_what: &str| match height == chain.height() {
-        true => else_what.to_string(),
-        false => format!("begin above it, with --start-height {}, or {else_what}", height + 1),
-    };
-    let needs_blocks = table != ExportTable::Coins;
-    if needs_blocks && let Some(height) = last(&|at| blocks[at].pos.is_none()) {
-        return Err(SyncError::Input(format!(
-            "block {height} is not stored here, since its file was pruned: {}",
-            advice(height, "use a directory that holds it (coins need no blocks)")
-        )));
-    }
-    let needs_undo = table == ExportTable::Inputs;
-    if needs_undo && let Some(height) = last(&|at| lacks_undo(&blocks[at])) {
-        return Err(SyncError::Input(format!(
-            "block {height} has no undo data here, so the coins that it spent are unknown: {}",
-            advice(height, "let `apus reindex` write it")
-        )));
-    }
-    Ok(())
-}
-
-/// Returns the number of blocks whose fees are unknown; 0 if the table has no fees.
-fn without_fees(chain: &StoredChain, table: ExportTable, heights: &RangeInclusive<u32>) -> u64 {
-    let (start, stop) = heights.clone().into_inner();
-    let blocks = chain.blocks[start as usize..=stop as usize].iter();
-    match table {
-        ExportTable::Blocks | ExportTable::Transactions => {
-            blocks.filter(|block| lacks_undo(block)).count() as u64
-        }
-        ExportTable::Coins | ExportTable::Inputs | ExportTable::Outputs => 0,
-    }
-}
-
 /// An export that was checked and can begin.
 struct Run<'a> {
-    options: &'a Options,
     asked: &'a Export,
-    chain: &'a StoredChain,
-    heights: RangeInclusive<u32>,
+    part: Part<'a>,
     pool: &'a ThreadPool,
     watch: Watch<'a>,
 }
 
 impl Run<'_> {
-    fn tip(&self) -> Hash {
-        self.chain.blocks[self.chain.height() as usize].hash
-    }
-
     /// Writes the table. Returns the numbers of rows and bytes.
     fn write_to(&self, to: Destination) -> Result<(u64, u64), SyncError> {
         match to {
@@ -212,30 +141,17 @@ impl Run<'_> {
     }
 
     fn write(&self, target: Target, output: &Output) -> Result<u64, SyncError> {
-        let Self { asked, chain, watch, .. } = *self;
+        let Self { asked, part, pool, watch } = self;
         let table = asked.table.layout();
-        let (start, end) = self.heights.clone().into_inner();
-        let facts = [
-            ("chain", self.options.network.chain.name().to_string()),
-            ("best_block", self.tip().to_string()),
-            ("start_height", start.to_string()),
-            ("stop_height", end.to_string()),
-        ];
         let blamed = |error| output.blamed(error);
-        let encoder = Encoder::new(table, asked.format, asked.forms, &facts).map_err(blamed)?;
+        let encoder = Encoder::new(table, asked.format, asked.forms, &part.facts());
+        let encoder = encoder.map_err(blamed)?;
         let writer = encoder.writer(target).map_err(blamed)?;
-        let heights = self.heights.clone();
-        let network = &self.options.network;
-        let source: Box<dyn Source> = match asked.table {
-            ExportTable::Coins => {
-                Box::new(CoinSource::new(&chain.chainstate, heights, watch.stop)?)
-            }
-            table => Box::new(BlockSource::new(chain, network, table, heights, watch.stop)),
-        };
-        let report = Progress::of(Phase::Exporting).share_to(self.watch.observer);
+        let source = part.source(watch.stop)?;
+        let report = Progress::of(Phase::Exporting).share_to(watch.observer);
         let share = Share::new(source.items() as u64, &report);
-        let source = source.as_ref();
-        let line = Line { source, table, encoder: &encoder, output, share, stop: watch.stop };
-        line.run(writer, self.pool)
+        let sink = FileSink { encoder: &encoder, output };
+        let line = Line { source: source.as_ref(), table, sink: &sink, share, stop: watch.stop };
+        line.run(writer, pool)
     }
 }

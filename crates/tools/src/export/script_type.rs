@@ -3,7 +3,7 @@
 use bitcoin::Script;
 
 /// Returns the type of an output script in one word, as the crate `bitcoin` recognises it.
-pub(super) fn script_type(script: &[u8]) -> &'static str {
+pub fn script_type(script: &[u8]) -> &'static str {
     let script = Script::from_bytes(script);
     match () {
         () if script.is_p2pkh() => "p2pkh",

@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use apus_coins::Chainstate;
+#[cfg(feature = "export")]
+use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
@@ -159,6 +161,30 @@ impl StoredChain {
         let pos = pos.ok_or_else(|| self.no_undo(height))?;
         self.files.read_undo_into(pos, prev, undo)?;
         Ok(pos)
+    }
+
+    /// Returns the coins that the block at `height` spends: those of all transactions but the
+    /// coinbase, in order. `undo` is a buffer.
+    ///
+    /// # Errors
+    /// The undo data is not stored, or is damaged.
+    #[cfg(feature = "export")]
+    pub fn spent(
+        &self,
+        height: u32,
+        view: &BlockView<&[u8]>,
+        undo: &mut Vec<u8>,
+    ) -> Result<Vec<Coin>, SyncError> {
+        let mut spent = Vec::new();
+        if view.tx_count() > 1 {
+            let pos = self.read_undo(height, &view.header().prev, undo)?;
+            let read = for_each_spending_tx(undo, view, |_, coins| spent.append(coins));
+            read.map_err(|error| {
+                let path = self.files.undo_path(pos.file);
+                StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+            })?;
+        }
+        Ok(spent)
     }
 
     /// Returns the error for a block without undo data: the coins that were unspent below its
