@@ -78,4 +78,4 @@ pub use cli::main as run_program;
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]
-pub use cli::{options_of_sync, thousands};
+pub use cli::{options_in_process, options_of_sync, run_in_process, thousands};

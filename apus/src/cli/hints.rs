@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_node as node;
-use apus_node::Watch;
-use apus_node::{MemoryInUse, Observer, Phase, Progress};
+use apus_node::{MemoryInUse, Observer, Phase, Progress, SyncError, Watch};
 use apus_swiftsync::hints::Statistics;
 use apus_swiftsync::{Format, hints};
 use apus_sync::HintsFile;
@@ -27,6 +26,7 @@ use super::prove;
 use super::prove::ProveCommand;
 use super::report::{mapped_at_peak, memory_text};
 use super::reporting::Reporting;
+use super::settings::Settings;
 
 #[derive(Subcommand)]
 pub enum HintsCommand {
@@ -168,24 +168,42 @@ pub fn run(command: HintsCommand, quiet: bool) -> Result<ExitCode, Failure> {
 
 fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let path = create.output.path()?;
-    let mut chosen = create.directory.to_options().map_err(Failure::usage)?;
-    chosen.take_cache(create.dbcache).map_err(Failure::usage)?;
+    let chosen = create.choose().map_err(Failure::usage)?;
     chosen.announce(&[], Reporting { quiet, json: create.output.json });
-    let options = chosen.options;
-    let format = create.format.into();
-    create.output.write(&path, format, quiet, |reporter| {
+    create.output.write(&path, create.format.into(), quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        if let Some(snapshot) = create.snapshot.as_deref().map(expand_home) {
-            return tools::create_hints_of_snapshot(
-                &options,
-                &snapshot,
-                format,
-                &path,
-                Watch::new(reporter, &stop),
-            );
-        }
-        tools::create_hints(&options, create.height, format, &path, Watch::new(reporter, &stop))
+        create.create(&chosen.options, &path, Watch::new(reporter, &stop))
     })
+}
+
+impl Create {
+    /// Makes the file in the process of another program. Returns the object of `--json`.
+    pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
+        let path = self.output.path()?;
+        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        chosen.warn(watch.observer);
+        let summary = self.create(&chosen.options, &path, watch)?;
+        Ok(summary_json(&summary, self.format.into(), &path, MemoryInUse::default()))
+    }
+
+    fn choose(&self) -> Result<Settings, String> {
+        let mut chosen = self.directory.to_options()?;
+        chosen.take_cache(self.dbcache)?;
+        Ok(chosen)
+    }
+
+    fn create(
+        &self,
+        options: &node::Options,
+        path: &Path,
+        watch: Watch,
+    ) -> Result<HintsSummary, SyncError> {
+        let format = self.format.into();
+        match self.snapshot.as_deref().map(expand_home) {
+            Some(file) => tools::create_hints_of_snapshot(options, &file, format, path, watch),
+            None => tools::create_hints(options, self.height, format, path, watch),
+        }
+    }
 }
 
 fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
@@ -232,20 +250,21 @@ impl Output {
     ///
     /// # Errors
     /// The path is a directory, or the file exists and `--force` is not given.
-    fn path(&self) -> Result<PathBuf, Failure> {
+    fn path(&self) -> Result<PathBuf, SyncError> {
         if self.output == Path::new("-") {
-            return Err(Failure::usage(
+            return Err(SyncError::WrongOptions(
                 "--output -: a hints file is renamed once it is complete, which standard output \
-                 does not allow: name a file",
+                 does not allow: name a file"
+                    .to_string(),
             ));
         }
         let path = expand_home(&self.output);
         if path.is_dir() {
             let what = format!("{} is a directory: name a file in it", path.display());
-            return Err(Failure::input(what));
+            return Err(SyncError::Input(what));
         }
         if path.exists() && !self.force {
-            return Err(Failure::input(format!(
+            return Err(SyncError::Input(format!(
                 "{} exists already: name another file, or replace it with --force",
                 path.display()
             )));

@@ -44,6 +44,7 @@ mod export;
 mod demo;
 mod manual;
 mod arguments;
+mod in_process;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -59,6 +60,7 @@ use arguments::{Cli, Command};
 use categories::Categories;
 use failure::Failure;
 
+pub use in_process::{options_in_process, run_in_process};
 pub use numbers::thousands;
 
 /// Runs the program with the process's arguments.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use apus_node::{AssumeValid, Watch};
+use apus_node::{AssumeValid, MemoryInUse, Options, SyncError, Watch};
 use apus_sync::Summary;
 use apus_tools as tools;
 use clap::Args;
@@ -16,6 +16,7 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::report_json::summary_json;
 use super::reporting::Reporting;
+use super::settings::Settings;
 
 /// Prove that a hints file or a UTXO snapshot is right, by the blocks.
 ///
@@ -66,27 +67,49 @@ Examples:
 
 /// Runs `apus prove`.
 pub fn run(command: &ProveCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
-    chosen.take_cache(command.dbcache).map_err(Failure::usage)?;
-    let from: Vec<PathBuf> = command.from.iter().map(|path| expand_home(path)).collect();
+    let chosen = command.choose().map_err(Failure::usage)?;
     let reporting = Reporting { quiet, json: command.json };
-    if from.is_empty() {
-        chosen.announce(&from, reporting);
+    if command.from.is_empty() {
+        chosen.announce(&[], reporting);
     }
-    let mut options = chosen.options;
-    let is_full = command.full || command.assumevalid.is_some();
-    if is_full {
-        options.assumevalid = AssumeValid::Nothing;
-    }
-    let file = expand_home(&command.file);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::prove(&options, &file, &from, Watch::new(&reporter, &stop));
+    let result = command.prove(&chosen.options, Watch::new(&reporter, &stop));
     reporter.finish();
     let summary = result?;
-    let text = || proved_text(&summary, &file, is_full);
+    let text = || proved_text(&summary, &expand_home(&command.file), command.is_full());
     reporting.report(|| summary_json(&summary, reporter.most_memory()), text)?;
     Ok(exit::status(summary.interrupted))
+}
+
+impl ProveCommand {
+    /// Proves in the process of another program. Returns the object of `--json`.
+    pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
+        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        if self.from.is_empty() {
+            chosen.warn(watch.observer);
+        }
+        let summary = self.prove(&chosen.options, watch)?;
+        Ok(summary_json(&summary, MemoryInUse::default()))
+    }
+
+    fn is_full(&self) -> bool {
+        self.full || self.assumevalid.is_some()
+    }
+
+    fn choose(&self) -> Result<Settings, String> {
+        let mut chosen = self.directory.to_options()?;
+        chosen.take_cache(self.dbcache)?;
+        if self.is_full() {
+            chosen.options.assumevalid = AssumeValid::Nothing;
+        }
+        Ok(chosen)
+    }
+
+    fn prove(&self, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+        let from: Vec<PathBuf> = self.from.iter().map(|path| expand_home(path)).collect();
+        tools::prove(options, &expand_home(&self.file), &from, watch)
+    }
 }
 
 fn proved_text(summary: &Summary, file: &Path, is_full: bool) -> String {

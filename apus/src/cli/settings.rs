@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use apus_disk::Disk;
 use apus_node as node;
-use apus_node::{Prune, ScriptDifference};
+use apus_node::{Observer, Prune, ScriptDifference};
 use apus_store::PRUNE_TARGET_MIN;
 use apus_wire::{Chain, Network};
 
@@ -151,11 +151,21 @@ impl Settings {
             });
             output::note(self.first_line(sources) + &scripts);
         }
-        for warning in &self.config.loaded.warnings {
-            output::note(format_args!("Warning: {warning}"));
-        }
+        self.warn_of(difference.as_ref(), output::note);
+    }
+
+    /// Notes the warnings alone, for a command in the process of another program.
+    pub fn warn(&self, observer: &dyn Observer) {
+        let difference = ScriptDifference::find(&Disk::new(), &self.options.network_dir());
+        self.warn_of(difference.ok().flatten().as_ref(), |warning| observer.note(&warning));
+    }
+
+    fn warn_of(&self, difference: Option<&ScriptDifference>, say: impl Fn(String)) {
+        let warnings =
+            self.config.loaded.warnings.iter().map(|warning| format!("Warning: {warning}"));
+        warnings.for_each(&say);
         if let Some(difference) = difference {
-            output::note(format_args!("Warning: {difference}"));
+            say(format!("Warning: {difference}"));
         }
     }
 

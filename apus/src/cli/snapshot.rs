@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_hash::hex;
-use apus_node::Watch;
+use apus_node::{Options, SyncError, Watch};
 use apus_tools as tools;
 use apus_tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 use clap::{Args, Subcommand};
@@ -21,6 +21,7 @@ use super::peers::{PeerArgs, Sources};
 use super::prove;
 use super::prove::ProveCommand;
 use super::reporting::Reporting;
+use super::settings::Settings;
 
 #[derive(Subcommand)]
 pub enum SnapshotCommand {
@@ -133,47 +134,62 @@ pub fn run(command: &SnapshotCommand, quiet: bool) -> Result<ExitCode, Failure> 
 
 fn run_create(create: &Create, quiet: bool) -> Result<ExitCode, Failure> {
     let path = new_file(&create.output)?;
-    let mut chosen = create.directory.to_options().map_err(Failure::usage)?;
-    chosen.take_cache(create.dbcache).map_err(Failure::usage)?;
+    let chosen = create.choose().map_err(Failure::usage)?;
     let reporting = Reporting { quiet, json: create.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = match create.hints.as_deref().map(expand_home) {
-        None => tools::create_snapshot(
-            &chosen.options,
-            create.height,
-            &path,
-            Watch::new(&reporter, &stop),
-        ),
-        Some(hints) => tools::create_snapshot_of_hints(
-            &chosen.options,
-            &hints,
-            &path,
-            Watch::new(&reporter, &stop),
-        ),
-    };
+    let result = create.create(&chosen.options, &path, Watch::new(&reporter, &stop));
     reporter.finish();
     let summary = result?;
     reporting.report(|| created_json(&summary, &path), || created_text(&summary, &path))?;
     Ok(exit::status(summary.interrupted))
 }
 
+impl Create {
+    /// Makes the file in the process of another program. Returns the object of `--json`.
+    pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
+        let path = new_file(&self.output)?;
+        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        chosen.warn(watch.observer);
+        Ok(created_json(&self.create(&chosen.options, &path, watch)?, &path))
+    }
+
+    fn choose(&self) -> Result<Settings, String> {
+        let mut chosen = self.directory.to_options()?;
+        chosen.take_cache(self.dbcache)?;
+        Ok(chosen)
+    }
+
+    fn create(
+        &self,
+        options: &Options,
+        path: &Path,
+        watch: Watch,
+    ) -> Result<SnapshotSummary, SyncError> {
+        match self.hints.as_deref().map(expand_home) {
+            None => tools::create_snapshot(options, self.height, path, watch),
+            Some(hints) => tools::create_snapshot_of_hints(options, &hints, path, watch),
+        }
+    }
+}
+
 /// Returns the path of a file that is to be created.
 ///
 /// # Errors
 /// The path exists, or is standard output.
-fn new_file(path: &Path) -> Result<PathBuf, Failure> {
+fn new_file(path: &Path) -> Result<PathBuf, SyncError> {
     if path == Path::new("-") {
-        return Err(Failure::usage(
+        return Err(SyncError::WrongOptions(
             "--output -: the file is renamed once it is complete, which standard output does not \
-             allow: name a file",
+             allow: name a file"
+                .to_string(),
         ));
     }
     let path = expand_home(path);
     match path.symlink_metadata() {
         Ok(_) => {
-            Err(Failure::input(format!("{} exists already: name another file", path.display())))
+            Err(SyncError::Input(format!("{} exists already: name another file", path.display())))
         }
         Err(_) => Ok(path),
     }

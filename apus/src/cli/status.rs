@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use apus_node::{Observer, Options, SyncError, Watch};
 use apus_tools as tools;
 use apus_tools::{SnapshotStatus, Status, Unfinished};
 use clap::Args;
@@ -69,6 +70,20 @@ pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let status = tools::status(&chosen.options)?;
     output::line(if command.json { json(&status) } else { text(&status) })?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl StatusCommand {
+    /// Reads the state in the process of another program. Returns the object of `--json`.
+    pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
+        Ok(json(&tools::status(&self.options(watch.observer)?)?))
+    }
+
+    /// Returns the options that name the directory. Warnings go to the observer.
+    pub fn options(&self, observer: &dyn Observer) -> Result<Options, SyncError> {
+        let chosen = self.directory.to_options().map_err(SyncError::WrongOptions)?;
+        chosen.warn(observer);
+        Ok(chosen.options)
+    }
 }
 
 fn json(status: &Status) -> String {

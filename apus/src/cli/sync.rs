@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::SyncError;
-use apus_node::Watch;
+use apus_node::{MemoryInUse, Options, SyncError, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
 use clap::Args;
@@ -88,6 +87,14 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
 }
 
 impl SyncCommand {
+    /// Syncs in the process of another program. Returns the object of `--json`.
+    pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
+        let (chosen, from) = self.choose().map_err(SyncError::WrongOptions)?;
+        chosen.warn(watch.observer);
+        let summary = sync::sync(&chosen.options, &from, watch)?;
+        Ok(summary_json(&summary, MemoryInUse::default()))
+    }
+
     /// Returns the options and the sources of blocks.
     ///
     /// # Errors
@@ -110,16 +117,37 @@ impl SyncCommand {
 
 /// Runs `apus reindex`.
 pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.engine.to_options().map_err(Failure::usage)?;
-    chosen.options.allow_shrink = command.allow_shrink;
-    chosen.ignore_prune();
+    let mut chosen = command.choose().map_err(Failure::usage)?;
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
-    run_and_report(reporting, |reporter, stop| match command.index {
-        true => sync::reindex_files(&chosen.options, Watch::new(reporter, stop)),
-        false => sync::reindex(&chosen.options, Watch::new(reporter, stop)),
+    run_and_report(reporting, |reporter, stop| {
+        command.reindex(&chosen.options, Watch::new(reporter, stop))
     })
+}
+
+impl ReindexCommand {
+    /// Rebuilds in the process of another program. Returns the object of `--json`.
+    pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
+        let chosen = self.choose().map_err(SyncError::WrongOptions)?;
+        chosen.warn(watch.observer);
+        let summary = self.reindex(&chosen.options, watch)?;
+        Ok(summary_json(&summary, MemoryInUse::default()))
+    }
+
+    fn choose(&self) -> Result<Settings, String> {
+        let mut chosen = self.engine.to_options()?;
+        chosen.options.allow_shrink = self.allow_shrink;
+        chosen.ignore_prune();
+        Ok(chosen)
+    }
+
+    fn reindex(&self, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+        match self.index {
+            true => sync::reindex_files(options, watch),
+            false => sync::reindex(options, watch),
+        }
+    }
 }
 
 /// Runs `work` while showing progress and handling interrupts, and reports at the end.
