@@ -16,7 +16,8 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist test-cloud judge lint deny check bench build dist fuzz setup help
+.PHONY: demo documented test test-dist test-cloud judge lint deny check bench build dist fuzz wheel \
+	test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -79,6 +80,15 @@ build: setup ## the program, target/release/apus (FEATURES=export: with `apus ex
 dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build; with manual pages
 	$(CARGO) $(BUILD) --profile dist
 	$(TARGET)/dist/apus man --dir $(TARGET)/dist/man
+
+wheel: setup ## the Python package, target/wheels/apus-*.whl (takes maturin from PyPI)
+	@CARGO="$(CARGO)" sh scripts/python.sh wheel
+
+test-python: setup ## tests of the Python package, on the installed wheel (takes their libraries from PyPI)
+	@CARGO="$(CARGO)" sh scripts/python.sh test
+
+bench-python: setup ## rows a second of the Python package's tables, next to `apus export` and another reader
+	@CARGO="$(CARGO)" sh scripts/python.sh bench
 
 setup:
 	@sh scripts/setup.sh

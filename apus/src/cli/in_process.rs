@@ -1,5 +1,6 @@
-//! Commands in the process of another program, such as Python: the arguments of the command line in,
-//! the object of `--json` out. Nothing is printed, no signal is caught, and no log file is written.
+//! Commands in the process of another program, such as Python: they take the arguments of the
+//! command line and return the object of `--json`. Nothing is printed, no signal is caught, and no
+//! log file is written.
 
 use std::ffi::OsString;
 

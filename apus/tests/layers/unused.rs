@@ -38,7 +38,7 @@ const KEYWORDS: [&str; 9] =
 #[test]
 fn what_a_crate_offers_is_used() {
     let (mut defined, mut named) = (BTreeMap::new(), BTreeMap::<String, usize>::new());
-    for folder in ["crates", "apus/src"] {
+    for folder in ["crates", "apus/src", "python/src"] {
         let files = rust_files(&workspace_root().join(folder));
         let programs = files.iter().filter(|file| {
             let is_for_tests = ["crates/testdata/", "crates/testpeer/"];

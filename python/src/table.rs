@@ -1,0 +1,93 @@
+//! Tables by Arrow's C stream interface, which other libraries read without a copy.
+
+use std::sync::Arc;
+
+use apus_tools::{ArrowRows, ChainReader, RecordBatches};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, SchemaRef};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::error::exception;
+
+/// A table of a directory that is open for reading. Each stream reads it anew.
+#[pyclass(frozen, module = "apus")]
+pub struct Table {
+    reader: Arc<ChainReader>,
+    rows: ArrowRows,
+    schema: SchemaRef,
+}
+
+/// The record batches of a stream, and their schema.
+struct Stream {
+    batches: RecordBatches,
+    schema: SchemaRef,
+}
+
+impl Iterator for Stream {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.batches.next()?;
+        Some(batch.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+    }
+}
+
+impl RecordBatchReader for Stream {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+impl Table {
+    /// Creates the table of these rows, and checks that they can be read.
+    pub fn new(py: Python<'_>, reader: Arc<ChainReader>, rows: ArrowRows) -> PyResult<Self> {
+        let schema = rows.encoder(&reader).map_err(|error| exception(py, &error))?.schema();
+        Ok(Self { reader, rows, schema })
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// The name of the table.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.rows.table.name()
+    }
+
+    /// The names of the columns.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.schema.fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// Returns a capsule of Arrow's C stream interface. The schema is that of the table, whatever
+    /// is asked for, as the interface allows.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let encoder = self.rows.encoder(&self.reader).map_err(|error| exception(py, &error))?;
+        let schema = Arc::clone(&self.schema);
+        let batches = RecordBatches::new(Arc::clone(&self.reader), self.rows.clone(), encoder);
+        let stream = FFI_ArrowArrayStream::new(Box::new(Stream { batches, schema }));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    /// Returns a capsule of Arrow's C data interface with the schema.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref());
+        let schema = schema.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<apus.Table {}: {}>", self.name(), self.columns().join(", "))
+    }
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# The Python package: builds its wheel, tests it, measures it.
+#
+#   scripts/python.sh tools    installs what the others need from PyPI, in target/python-package
+#   scripts/python.sh wheel    builds target/wheels/apus-*.whl
+#   scripts/python.sh test     installs the wheel, and checks and tests it
+#   scripts/python.sh bench    measures its tables next to `apus export` and another reader
+#
+# PYTHON names another Python than python3.
+set -eu
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+venv=$target/python-package
+programs=$target/python-programs
+
+tools() {
+	[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
+	"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 --disable-pip-version-check \
+		'maturin>=1.9.4,<2' -r python/requirements-test.txt
+}
+
+# Features and profile are those of the program, so that the C++ is not built again.
+wheel() {
+	rm -rf "$target/wheels"
+	"$venv/bin/maturin" build --release --locked --manifest-path python/Cargo.toml \
+		--target-dir "$target" --out "$target/wheels"
+	wheel=$(ls "$target"/wheels/apus-*.whl)
+}
+
+installed() {
+	wheel
+	"$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps --no-index \
+		--disable-pip-version-check "$wheel"
+}
+
+# The programs that the tests use. Their features are those of the wheel, so little is compiled; they
+# lie apart, so that target/release/apus stays what `make build` made.
+programs() {
+	env CARGO_BUILD_BUILD_DIR="$target" CARGO_TARGET_DIR="$programs" \
+		$cargo build --release --locked -p apus -p apus-testchain -p apus-python \
+		--features apus-python/module --bin apus --bin apus-testchain
+	APUS=$programs/release/apus APUS_TESTCHAIN=$programs/release/apus-testchain
+	export APUS APUS_TESTCHAIN
+}
+
+case ${1:-} in
+tools) tools ;;
+wheel) tools && wheel ;;
+test)
+	tools
+	installed
+	programs
+	$cargo clippy --release --locked -p apus-python --features module -- -D warnings
+	# From a directory without sources of the package, which would hide the installed one.
+	root=$PWD && cd "$target/wheels"
+	"$venv/bin/python" -m mypy --config-file "$root/python/pyproject.toml" -p apus
+	"$venv/bin/python" -m mypy.stubtest apus._apus
+	APUS_WHEEL=$wheel "$venv/bin/python" -m pytest -q -p no:cacheprovider \
+		-c "$root/python/pyproject.toml" "$root/python/tests"
+	;;
+bench)
+	tools
+	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check blockchain-parser
+	installed
+	programs
+	root=$PWD && cd "$target/wheels"
+	shift
+	"$venv/bin/python" "$root/python/bench.py" "$@"
+	;;
+*)
+	sed -n 's/^#   //p' "$0"
+	exit 2
+	;;
+esac
