@@ -2,7 +2,18 @@
 
 from typing import Any, Callable, List, Optional, Sequence, Tuple, final
 
-__all__: List[str]
+__all__ = [
+    "Block",
+    "Coin",
+    "Header",
+    "Input",
+    "Output",
+    "Reader",
+    "Table",
+    "Transaction",
+    "__version__",
+    "run",
+]
 __version__: str
 
 def run(

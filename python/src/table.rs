@@ -1,6 +1,7 @@
 //! Tables by Arrow's C stream interface, which other libraries read without a copy.
 
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use apus_tools::{ArrowRows, ChainReader, RecordBatches};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -25,12 +26,34 @@ pub struct Table {
 struct Stream {
     batches: RecordBatches,
     schema: SchemaRef,
+    /// Python's main thread, if it has begun the stream: the one on which handlers of signals run.
+    main: Option<ThreadId>,
+}
+
+impl Stream {
+    /// Returns whether Ctrl-C was pressed. The library that reads the stream raises an exception of
+    /// its own then, so the interrupt is made again, for Python to raise.
+    fn is_interrupted(&self) -> bool {
+        let is_main = self.main == Some(thread::current().id());
+        is_main
+            && Python::attach(|py| {
+                let is_interrupted = py.check_signals().is_err();
+                if is_interrupted && let Ok(thread) = py.import("_thread") {
+                    // Without it, the exception of that library is all that the user gets.
+                    let _ = thread.call_method0("interrupt_main");
+                }
+                is_interrupted
+            })
+    }
 }
 
 impl Iterator for Stream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.is_interrupted() {
+            return Some(Err(ArrowError::ExternalError("interrupted".into())));
+        }
         let batch = self.batches.next()?;
         Some(batch.map_err(|error| ArrowError::ExternalError(Box::new(error))))
     }
@@ -76,7 +99,11 @@ impl Table {
         let encoder = self.rows.encoder(&self.reader).map_err(|error| exception(py, &error))?;
         let schema = Arc::clone(&self.schema);
         let batches = RecordBatches::new(Arc::clone(&self.reader), self.rows.clone(), encoder);
-        let stream = FFI_ArrowArrayStream::new(Box::new(Stream { batches, schema }));
+        let threading = py.import("threading")?;
+        let current = threading.call_method0("current_thread")?;
+        let is_main = current.is(&threading.call_method0("main_thread")?);
+        let main = is_main.then(|| thread::current().id());
+        let stream = FFI_ArrowArrayStream::new(Box::new(Stream { batches, schema, main }));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 

@@ -204,6 +204,25 @@ def test_ctrl_c_saves_what_is_done(tmp_path, mainnet_blocks, method):
     assert (summary.height, summary.coins) == (14131, 13416)
 
 
+def test_ctrl_c_ends_the_reading_of_a_table(mainnet):
+    child = run(
+        """
+        import _thread, sys, threading, apus, pyarrow
+        chain = apus.Chain(sys.argv[1])
+        begun = threading.Event()
+        threading.Thread(target=lambda: begun.wait() and _thread.interrupt_main()).start()
+        try:
+            begun.set()
+            while True:
+                pyarrow.table(chain.inputs())
+        except KeyboardInterrupt:
+            print("interrupted", len(pyarrow.table(chain.blocks())))
+        """,
+        mainnet,
+    )
+    assert child.communicate()[0] == "interrupted 14132\n" and child.returncode == 0
+
+
 def test_a_signal_that_comes_while_python_waits_is_seen(tmp_path, mainnet_blocks):
     # The handler of a timer runs when the waiting thread looks for signals.
     class Stop(Exception):
