@@ -66,7 +66,7 @@ bench)
 	programs
 	root=$PWD && cd "$target/wheels"
 	shift
-	"$venv/bin/python" "$root/python/bench.py" "$@"
+	"$venv/bin/python" "$root/bench/python.py" "$@"
 	;;
 *)
 	sed -n 's/^#   //p' "$0"

@@ -1,5 +1,6 @@
 """What goes wrong: a clear exception each time, and nothing lost."""
 
+import hashlib
 import os
 import pathlib
 import shutil
@@ -131,6 +132,45 @@ def test_an_invalid_block_is_refused_and_the_rest_synced(tmp_path, regtest_block
         summary = apus.sync(broken, datadir=tmp_path / "new", chain="regtest")
     assert summary.height == 205 and "bad-txnmrklroot" in summary.refused[0].reason
     assert summary.refused[0].file == str(broken)
+
+
+def sha256d(data):
+    return hashlib.sha256(hashlib.sha256(data).digest()).digest()
+
+
+def with_greedy_coinbase(block):
+    """Returns a block of regtest whose coinbase takes a satoshi too much, mined again."""
+    coinbase, *others = block.transactions
+    raw = bytearray(coinbase.raw)
+    at = raw.index(coinbase.outputs[0].value.to_bytes(8, "little"))
+    raw[at : at + 8] = (coinbase.outputs[0].value + 1).to_bytes(8, "little")
+    # Without marker, flag and the witness: one item of 32 bytes.
+    txid = sha256d(raw[:4] + raw[6:-38] + raw[-4:])
+    (other,) = others
+    root = sha256d(txid + bytes.fromhex(other.txid)[::-1])
+    header, nonce = bytearray(block.raw[:36] + root + block.raw[68:80]), 0
+    while sha256d(header)[31] >= 0x80 or nonce == 0:
+        nonce += 1
+        header[76:] = nonce.to_bytes(4, "little")
+    return bytes(header) + block.raw[80 : 80 + 1] + bytes(raw) + other.raw
+
+
+def test_a_block_that_breaks_a_rule_is_blamed(tmp_path, regtest, regtest_blocks):
+    with apus.Chain(regtest, chain="regtest") as chain:
+        good, bad = chain[206], with_greedy_coinbase(chain[206])
+    framed = regtest_blocks.read_bytes()
+    assert good.raw in framed and len(bad) == len(good.raw)
+    broken = tmp_path / "broken.dat"
+    broken.write_bytes(framed.replace(good.raw, bad))
+    with pytest.warns(apus.RefusedWarning, match="bad-cb-amount"):
+        summary = apus.sync(broken, datadir=tmp_path / "new", chain="regtest")
+    assert summary.height == 205 and summary.refused[0].block is not None
+    hints = tmp_path / "regtest.hints"
+    apus.create_hints(hints, datadir=regtest, chain="regtest")
+    with pytest.raises(apus.RuleError, match="bad-cb-amount") as error:
+        apus.prove(hints, broken, datadir=regtest, chain="regtest", full=True)
+    assert error.value.block == summary.refused[0].block
+    assert error.value.reason.startswith("bad-cb-amount")
 
 
 def test_wrong_hints_are_blamed_and_nothing_is_committed(tmp_path, regtest, regtest_blocks):

@@ -1,6 +1,6 @@
 """Rows a second into Arrow, for each table, next to two others on the same blocks: `apus export` to
-Parquet, and python-bitcoin-blockchain-parser, which makes tuples with the same columns of block
-files. Writes docs/bench/python.json.
+Parquet, and python-bitcoin-blockchain-parser, of whose fields a table of Arrow is made, with those
+columns that it knows. Writes docs/bench/python.json.
 
     make bench-python
     scripts/python.sh bench --size 300 --runs 3
@@ -37,7 +37,7 @@ PARSED_BYTES = 24_000_000
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--size", type=int, default=300, help="MB of generated blocks")
-    options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--runs", type=int, default=5)
     options.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/bench/python.json")
     given = options.parse_args()
     place = ROOT / "target" / "bench"
@@ -129,18 +129,26 @@ def parse(blocks, place):
 
 
 def timed(path, rows_of):
+    """Makes a table of Arrow of the rows of all blocks."""
     begun = time.perf_counter()
-    rows = sum(len(rows_of(Block(raw))) for raw in get_blocks(path))
-    return rows, time.perf_counter() - begun
+    rows = [row for raw in get_blocks(path) for row in rows_of(Block(raw))]
+    columns = [pyarrow.array(column) for column in zip(*rows)]
+    table = pyarrow.table(columns, names=[str(index) for index in range(len(columns))])
+    return table.num_rows, time.perf_counter() - begun
 
 
 def blocks_of(block):
-    header = block.header
+    # It knows no heights, median times, and fees.
+    header, transactions = block.header, block.transactions
     stamp = (header.version, header.previous_block_hash, header.merkle_root, header.timestamp)
-    return [(block.hash, *stamp, header.bits, header.nonce, block.size, block.n_transactions)]
+    counts = [(tx.n_inputs, tx.n_outputs, tx.vsize) for tx in transactions]
+    reward = sum(output.value for tx in transactions[:1] for output in tx.outputs)
+    sums = tuple(map(sum, zip(*counts)))
+    return [(block.hash, *stamp, header.bits, header.nonce, block.size, len(counts), reward, *sums)]
 
 
 def transactions_of(block):
+    # It knows no heights and fees.
     return [
         (at, tx.txid, tx.hash, tx.is_coinbase(), tx.version, tx.locktime, tx.size, tx.vsize)
         + (tx.n_inputs, tx.n_outputs, sum(output.value for output in tx.outputs))
@@ -149,10 +157,10 @@ def transactions_of(block):
 
 
 def inputs_of(block):
-    # It has no coins that inputs spend.
+    # It knows no heights, and nothing of the coins that inputs spend.
     return [
         (tx.txid, at, its.transaction_hash, its.transaction_index, its.sequence_number)
-        + (its.script.hex.hex(), its.witnesses)
+        + (its.script.hex.hex(), b"".join(its.witnesses).hex())
         for tx in block.transactions
         for at, its in enumerate(tx.inputs)
     ]
