@@ -128,7 +128,7 @@ class SyncOptions(ConnectOptions, total=False):
     v2transport: bool
     """Whether connections are encrypted (BIP 324)."""
     prune: int
-    """Delete old blocks beyond this many MiB, at least 550; 0: keep all; 1: only by `apus prune`."""
+    """Delete old blocks beyond this many MiB, at least 550; 0: keep all; 1: by `apus prune` alone."""
     checkblocks: int
     """Check this many blocks, from the tip down, before connecting any; 0: all. Default: 6."""
     checklevel: int
