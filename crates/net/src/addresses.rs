@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apus_hash::HashKey;
 use apus_wire::message::{Host, NetAddress, Services};
 
+use super::bad_ports::is_bad_port;
 use super::buckets::{BUCKET_SIZE, Buckets, Slot};
 use super::group::{Group, Place, is_routable};
 use super::random::Random;
@@ -59,6 +60,8 @@ const RETRY_TIME_OFFLINE: i64 = 30;
 const FUTURE_MAX: i64 = 10 * 60;
 /// The most addresses that are looked at for one choice, as in Core.
 const LOOKED_AT: usize = 100;
+/// How many of them are looked at before one with the port of another service is taken, as in Core.
+const LOOKED_AT_PORTS: usize = 50;
 
 /// The address book of peers.
 pub struct Addresses {
@@ -351,13 +354,13 @@ impl Addresses {
     }
 
     /// Returns a peer to connect to, without regard to speed (Core's `Select`): every other time
-    /// one of `tried`, otherwise and with `is_new` one of `new`. `random` is random. It may find
-    /// none, though there is one.
+    /// one of `tried`, otherwise and with `is_new` one of `new`. One with the port of another
+    /// service is the last resort. `random` is random. It may find none, though there is one.
     pub fn select(&self, is_new: bool, needs: &Needs, random: u64) -> Option<Place> {
         let (new, tried) = (self.new.filled(), self.tried.filled());
         let mut random = Random::new(random);
         let mut factor = 1.0;
-        for _ in 0..LOOKED_AT {
+        for at in 0..LOOKED_AT {
             let is_of_new = match (self.new.len(), self.tried.len()) {
                 _ if is_new => true,
                 (0, _) => false,
@@ -366,7 +369,9 @@ impl Addresses {
             };
             let place = if is_of_new { &new } else { &tried }.any(&mut random)?;
             let known = &self.known[&place];
-            if !needs.are_met(&place, known) || (is_of_new && known.is_terrible(needs.now)) {
+            let is_elsewhere = at < LOOKED_AT_PORTS && is_bad_port(&place);
+            let is_useless = is_of_new && known.is_terrible(needs.now);
+            if is_elsewhere || is_useless || !needs.are_met(&place, known) {
                 continue;
             }
             if random.share() < known.chance() * factor {
@@ -383,6 +388,7 @@ impl Addresses {
             known.speed > 0
                 && known.is_tried
                 && needs.are_met(place, known)
+                && !is_bad_port(place)
                 && !known.is_terrible(needs.now)
         });
         usable.max_by_key(|(_, known)| known.speed).map(|(place, _)| *place)

@@ -5,6 +5,7 @@
 
 mod address_file;
 mod addresses;
+mod bad_ports;
 mod buckets;
 mod candidates;
 mod eviction;

@@ -252,6 +252,28 @@ fn the_choice_is_elsewhere_and_not_tried_again_at_once() {
     assert_eq!(next(&book, &[b], NOW + 600), Some(a));
 }
 
+/// Others could make many of us connect to a service that is none of Bitcoin's.
+#[test]
+fn ports_of_other_services_are_the_last_resort() {
+    let mut book = book();
+    let at = |number: u8, port| {
+        let host = Host::Ipv4(Ipv4Addr::new(8, number, 1, 1));
+        NetAddress { port, ..address(host) }
+    };
+    let all = |_: &Host| true;
+    book.add(&[at(1, 22)], user(), NOW);
+    let chosen = |book: &Addresses| book.select(false, &needs(&all, NOW), 5);
+    assert_eq!(chosen(&book), Some(place(&at(1, 22))), "there is no other");
+    book.add(&[at(2, 5432), at(3, 27017), at(4, 8333)], user(), NOW);
+    assert!(choices(&book, false, NOW).iter().all(|host| *host == at(4, 8333).host));
+    let onion = NetAddress { port: 22, ..address(Host::TorV3([7; 32])) };
+    book.add(&[onion], user(), NOW);
+    assert!(choices(&book, false, NOW).contains(&onion.host), "it has no other service");
+    book.worked(&place(&at(1, 22)), NEEDS, NOW);
+    book.speed(&place(&at(1, 22)), 1_000_000);
+    assert_eq!(book.fastest(&needs(&all, NOW + HOUR)), None);
+}
+
 /// We may be offline: then no address is given up.
 #[test]
 fn a_failure_counts_once_until_a_connection_works() {

@@ -59,7 +59,7 @@ fn addresses(number: u32, count: u32) -> Vec<IpAddr> {
 
 fn list(number: u32, count: u32) -> Vec<NetAddress> {
     let address =
-        |ip| NetAddress { time: NOW as u32, services: NEEDED, host: Host::from(ip), port: 1 };
+        |ip| NetAddress { time: NOW as u32, services: NEEDED, host: Host::from(ip), port: 8333 };
     addresses(number, count).into_iter().map(address).collect()
 }
 
