@@ -334,7 +334,8 @@ impl Dialer {
 
     /// Opens a connection to a peer of the address book. Returns `false` if the system refuses.
     fn dial_place(&mut self, place: Place, role: Role, unix_time: i64) -> bool {
-        self.book.attempted(&place, self.roles.are_online(), unix_time);
+        let counts = self.roles.are_online(self.options.maxconnections);
+        self.book.attempted(&place, counts, unix_time);
         // Peers named by the user and seeds are always tried with v2, as in Core: nothing is known
         // about them.
         let v2 = self.book.services(&place).has(Services::P2P_V2);

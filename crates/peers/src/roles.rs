@@ -187,9 +187,10 @@ impl Roles {
     }
 
     /// Returns whether two peers that we chose are connected, which are in different parts of the
-    /// network: then we are surely not offline (Core's condition for counting failures).
-    pub fn are_online(&self) -> bool {
-        self.ready() >= 2
+    /// network, or all but one if there may be `connections_max` of them: then we are surely not
+    /// offline, or cannot know better (Core's condition for counting failures).
+    pub fn are_online(&self, connections_max: usize) -> bool {
+        self.ready() >= connections_max.saturating_sub(1).min(2)
     }
 
     /// Returns the peers that we chose and whose handshake is complete. `speed` is that of a peer.

@@ -177,6 +177,20 @@ fn two_anchors_are_connected_to_first_and_once() {
     assert!(dialer_at(file).anchors.is_empty(), "a peer that makes us fail does so once");
 }
 
+/// A failure counts while we are surely not offline, or may have no connection that shows it.
+#[test]
+fn failures_count_for_one_connection_as_well() {
+    for (maxconnections, connected, counts) in
+        [(1, 0, true), (2, 0, false), (2, 1, true), (3, 1, false), (3, 2, true), (125, 2, true)]
+    {
+        let mut dialer = dialer([]);
+        remember(&mut dialer, &list(1, 50), 0);
+        choose(&mut dialer, connected);
+        let found = dialer.roles.are_online(maxconnections);
+        assert_eq!(found, counts, "{maxconnections}, {connected}");
+    }
+}
+
 #[test]
 fn there_is_one_connection_more_for_a_while() {
     let mut dialer = dialer([]);
