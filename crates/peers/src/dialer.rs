@@ -576,14 +576,14 @@ impl Dialer {
     /// # Errors
     /// The disk fails.
     pub fn save(&self, is_last: bool) -> Result<(), StoreError> {
-        let count = if is_last { ANCHORS_MAX } else { 0 };
-        self.write(&self.roles.anchors(count))
+        let anchors = self.roles.anchors(if is_last { ANCHORS_MAX } else { 0 });
+        match self.book.is_empty() && anchors.is_empty() {
+            true => Ok(()),
+            false => self.write(&anchors),
+        }
     }
 
     fn write(&self, anchors: &[Place]) -> Result<(), StoreError> {
-        if self.book.is_empty() {
-            return Ok(());
-        }
         self.disk.write_atomically(&self.file, self.book.to_text(anchors).as_bytes())
     }
 }

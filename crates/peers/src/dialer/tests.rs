@@ -174,7 +174,10 @@ fn two_anchors_are_connected_to_first_and_once() {
     expected.sort_unstable();
     begun.sort_unstable();
     assert_eq!(begun, expected, "chosen without regard to speed, and connected the longest");
-    assert!(dialer_at(file).anchors.is_empty(), "a peer that makes us fail does so once");
+    assert!(dialer_at(file.clone()).anchors.is_empty(), "a peer that makes us fail does so once");
+    std::fs::write(&file, "apus peers 2\nanchor 9.9.9.9 8333\n").unwrap();
+    assert_eq!(dialer_at(file.clone()).anchors.len(), 1);
+    assert!(dialer_at(file).anchors.is_empty(), "once, even if no other address is known");
 }
 
 /// A failure counts while we are surely not offline, or may have no connection that shows it.
