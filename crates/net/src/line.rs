@@ -29,6 +29,8 @@ pub struct Line {
     asked: Option<Duration>,
     /// When a byte came, or the peer was asked while it was idle.
     progress: Duration,
+    /// The same, without bytes of the block that is not complete.
+    progress_complete: Duration,
     now: Duration,
     round_trip: Option<Duration>,
     is_settled: bool,
@@ -38,6 +40,7 @@ impl Line {
     /// Records a request to a peer that had nothing to send.
     pub fn begin(&mut self, now: Duration) {
         (self.asked, self.progress, self.now) = (Some(now), now, now);
+        self.progress_complete = now;
         self.flows_since = None;
     }
 
@@ -60,7 +63,7 @@ impl Line {
     pub fn arrived(&mut self, bytes: u64, has_more: bool, now: Duration) {
         self.complete += bytes;
         self.heard(self.bytes.max(self.complete), now);
-        self.progress = now;
+        (self.progress, self.progress_complete) = (now, now);
         // The first bytes may have come together with the last.
         let since = self.flows_since.unwrap_or(now);
         self.measured.0 += bytes;
@@ -70,6 +73,13 @@ impl Line {
             self.measured = (self.measured.0 / 2, self.measured.1 / 2);
         }
         self.flows_since = has_more.then_some(now);
+    }
+
+    /// Records that bytes that were taken for a block are none: that they came was no progress.
+    pub fn useless(&mut self, bytes: u64) {
+        self.complete += bytes;
+        self.bytes = self.bytes.max(self.complete);
+        self.progress = self.progress_complete;
     }
 
     /// Returns the bytes that have come of blocks that are not complete.

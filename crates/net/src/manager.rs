@@ -357,7 +357,9 @@ impl PeerManager {
                     Some((block, Arrival::Wanted)) => out.push(Action::Block(id, block)),
                     Some((_, Arrival::Late)) => {}
                     // Core cannot decode such a block either, and ignores it.
-                    _ if BlockView::parse(bytes).is_err() => {}
+                    _ if BlockView::parse(bytes).is_err() => {
+                        self.schedule.useless(id, bytes.len() as u64);
+                    }
                     Some((_, Arrival::NotAsked)) | None => return Err(PeerError::UnaskedBlock),
                 }
             }

@@ -148,6 +148,13 @@ impl Schedule {
         }
     }
 
+    /// Records that a peer sent this many bytes that look like a block and are none.
+    pub(super) fn useless(&mut self, id: PeerId, bytes: u64) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.line.useless(bytes);
+        }
+    }
+
     /// Returns which blocks each peer has.
     pub fn having(&self) -> impl Iterator<Item = Has> + '_ {
         self.peers.values().map(|peer| peer.has)

@@ -11,13 +11,13 @@ use apus_wire::message::{
 
 use crate::v2::{
     GARBAGE_BYTES_MAX, HEADER_BYTES, Handshake, Inbound, KEY_BYTES, LENGTH_BYTES, Outbound,
-    PACKET_OVERHEAD, Pad, Role, TAG_BYTES, TERMINATOR_BYTES, V2Error,
+    PACKET_OVERHEAD, PEEK_BYTES, Pad, Role, TAG_BYTES, TERMINATOR_BYTES, V2Error,
 };
 
 /// Bytes by which the responder recognises a v1 peer: the magic and the name of its first message.
 const V1_PREFIX_BYTES: usize = 16;
 /// Bytes of the longer form of a message's name in the v2 transport.
-const LONG_NAME_BYTES: usize = 13;
+const LONG_NAME_BYTES: usize = PEEK_BYTES;
 /// The most bytes of the contents of a v2 packet.
 const CONTENTS_BYTES_MAX: usize = LONG_NAME_BYTES + PAYLOAD_BYTES_MAX;
 
@@ -56,6 +56,14 @@ pub struct Reader<R> {
 enum ReadMode {
     V1 { magic: [u8; 4] },
     V2(Box<Inbound>),
+}
+
+/// What is called while a message is read.
+struct Watch<'a> {
+    /// Called with the bytes that the message announces, before they are read.
+    admit: &'a mut dyn FnMut(usize) -> io::Result<()>,
+    /// Called with the bytes that have come of the payload of a block.
+    block_bytes: &'a mut dyn FnMut(usize),
 }
 
 /// The sending half of a connection.
@@ -158,7 +166,8 @@ fn encrypted<R: Read>(
     let mut inbound = Box::new(agreed.inbound);
     inbound.set_garbage(read_garbage(&mut from, &agreed.their_terminator)?);
     // The version packet. Nothing is known yet that it could say, so its contents are ignored.
-    read_contents(&mut from, &mut inbound, &mut Vec::new(), admit)?;
+    let mut watch = Watch { admit, block_bytes: &mut |_| {} };
+    read_contents(&mut from, &mut inbound, &mut Vec::new(), &mut watch)?;
     let reader = Reader { from, mode: ReadMode::V2(inbound) };
     Ok((reader, Writer(WriteMode::V2(Box::new(agreed.outbound)))))
 }
@@ -210,23 +219,27 @@ impl<R: Read> Reader<R> {
         &mut self,
         buffer: &mut Vec<u8>,
     ) -> Result<(Command, Range<usize>), TransportError> {
-        self.read_admitted(buffer, &mut |_| Ok(()))
+        self.read_watched(buffer, &mut |_| Ok(()), &mut |_| {})
     }
 
     /// Like [`Reader::read`], but calls `admit` with the bytes that a message announces before they
-    /// are read. If that fails, so does reading.
+    /// are read; if that fails, so does reading. Calls `block_bytes` each time that bytes of the
+    /// payload of a block have come, with their number: a block counts while it arrives, and no
+    /// other message does.
     ///
     /// # Errors
     /// As for [`Reader::read`], or that of `admit`.
-    pub fn read_admitted(
+    pub fn read_watched(
         &mut self,
         buffer: &mut Vec<u8>,
         admit: &mut dyn FnMut(usize) -> io::Result<()>,
+        block_bytes: &mut dyn FnMut(usize),
     ) -> Result<(Command, Range<usize>), TransportError> {
+        let mut watch = Watch { admit, block_bytes };
         loop {
             let read = match &mut self.mode {
-                ReadMode::V1 { magic } => read_v1(&mut self.from, *magic, buffer, admit)?,
-                ReadMode::V2(inbound) => read_v2(&mut self.from, inbound, buffer, admit)?,
+                ReadMode::V1 { magic } => read_v1(&mut self.from, *magic, buffer, &mut watch)?,
+                ReadMode::V2(inbound) => read_v2(&mut self.from, inbound, buffer, &mut watch)?,
             };
             match read {
                 Ok(message) => return Ok(message),
@@ -245,13 +258,15 @@ fn read_v1(
     from: &mut impl Read,
     magic: [u8; 4],
     buffer: &mut Vec<u8>,
-    admit: &mut dyn FnMut(usize) -> io::Result<()>,
+    watch: &mut Watch,
 ) -> Result<Framed, TransportError> {
     let mut head = [0; ENVELOPE_BYTES];
     from.read_exact(&mut head)?;
     let envelope = Envelope::parse(&head, magic)?;
-    admit(envelope.len)?;
-    read_into(from, envelope.len, buffer)?;
+    (watch.admit)(envelope.len)?;
+    buffer.clear();
+    let is_block = envelope.command == Some(Command::BLOCK);
+    read_into(from, envelope.len, buffer, if is_block { envelope.len } else { 0 }, watch)?;
     Ok(envelope.check(buffer).map(|command| (command, 0..buffer.len())))
 }
 
@@ -259,9 +274,9 @@ fn read_v2(
     from: &mut impl Read,
     inbound: &mut Inbound,
     buffer: &mut Vec<u8>,
-    admit: &mut dyn FnMut(usize) -> io::Result<()>,
+    watch: &mut Watch,
 ) -> Result<Framed, TransportError> {
-    let contents = read_contents(from, inbound, buffer, admit)?;
+    let contents = read_contents(from, inbound, buffer, watch)?;
     let split = split_contents(&buffer[contents.clone()]);
     Ok(split.map(|(command, start)| (command, contents.start + start..contents.end)))
 }
@@ -272,7 +287,7 @@ fn read_contents(
     from: &mut impl Read,
     inbound: &mut Inbound,
     buffer: &mut Vec<u8>,
-    admit: &mut dyn FnMut(usize) -> io::Result<()>,
+    watch: &mut Watch,
 ) -> Result<Range<usize>, TransportError> {
     loop {
         let mut length = [0; LENGTH_BYTES];
@@ -281,8 +296,15 @@ fn read_contents(
         if len > CONTENTS_BYTES_MAX {
             return Err(MessageError::TooLong(len as u32).into());
         }
-        admit(len)?;
-        read_into(from, len + PACKET_OVERHEAD, buffer)?;
+        (watch.admit)(len)?;
+        buffer.clear();
+        buffer.reserve_exact(len + PACKET_OVERHEAD);
+        read_into(from, PACKET_OVERHEAD, buffer, 0, watch)?;
+        let block = match split_contents(&inbound.peek(buffer)) {
+            Ok((Command::BLOCK, name)) => len.saturating_sub(name),
+            _ => 0,
+        };
+        read_into(from, len, buffer, block, watch)?;
         if let Some(contents) = inbound.decrypt(buffer)? {
             return Ok(contents);
         }
@@ -291,13 +313,40 @@ fn read_contents(
     }
 }
 
-/// Reads exactly `len` bytes into `buffer`, whose content is replaced.
-fn read_into(from: &mut impl Read, len: usize, buffer: &mut Vec<u8>) -> io::Result<()> {
-    buffer.clear();
+/// Reads exactly `len` bytes and appends them to `buffer`. The first `block` of them count as bytes
+/// of a block.
+fn read_into(
+    from: &mut impl Read,
+    len: usize,
+    buffer: &mut Vec<u8>,
+    block: usize,
+    watch: &mut Watch,
+) -> io::Result<()> {
     buffer.reserve_exact(len);
-    match from.take(len as u64).read_to_end(buffer)? {
+    let mut counted = Counted { from, left: block, count: &mut *watch.block_bytes };
+    match counted.by_ref().take(len as u64).read_to_end(buffer)? {
         read if read == len => Ok(()),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// A stream whose first bytes are counted when they come.
+struct Counted<'a, R> {
+    from: &'a mut R,
+    /// The number of bytes that are still to be counted.
+    left: usize,
+    count: &'a mut dyn FnMut(usize),
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        let counted = read.min(self.left);
+        if counted > 0 {
+            self.left -= counted;
+            (self.count)(counted);
+        }
+        Ok(read)
     }
 }
 

@@ -59,8 +59,6 @@ pub(super) const USER_AGENT: &str = concat!("/Apus:", env!("CARGO_PKG_VERSION"),
 pub(super) struct Connections {
     manager: PeerManager,
     links: BTreeMap<PeerId, Link>,
-    /// Bytes of messages that are not blocks: only blocks count as progress.
-    other_bytes: BTreeMap<PeerId, u64>,
     dialer: Dialer,
     upkeep: Upkeep,
     feed: Arc<Feed>,
@@ -114,7 +112,6 @@ impl Connections {
         Self {
             manager,
             links: BTreeMap::new(),
-            other_bytes: BTreeMap::new(),
             dialer,
             upkeep: Upkeep::default(),
             feed,
@@ -205,9 +202,7 @@ impl Connections {
         let mut actions = Vec::new();
         let now = self.now();
         for (id, link) in &self.links {
-            let others = self.other_bytes.get(id).copied().unwrap_or(0);
-            let blocks = link.received_bytes().saturating_sub(others);
-            self.manager.schedule().heard(*id, blocks, now);
+            self.manager.schedule().heard(*id, link.block_bytes(), now);
             if link.is_sending() {
                 self.manager.has_read(*id, now);
             }
@@ -305,9 +300,6 @@ impl Connections {
                     return;
                 }
                 self.traffic.add(bytes.len() as u64);
-                if command != Command::BLOCK {
-                    *self.other_bytes.entry(from).or_default() += bytes.len() as u64;
-                }
                 let mut actions = Vec::new();
                 let content = &bytes[payload.clone()];
                 self.manager.received(from, command, content, chain, now, &mut actions);
@@ -461,7 +453,6 @@ impl Connections {
         if self.links.remove(&id).is_none() {
             return;
         }
-        self.other_bytes.remove(&id);
         self.served.remove(id);
         let name = self.dialer.name_of(id);
         let what = if closing == Closing::Lost { "Lost" } else { "Dropped" };

@@ -108,9 +108,9 @@ impl Event {
 }
 
 impl Link {
-    /// Returns the number of bytes that have arrived so far.
-    pub fn received_bytes(&self) -> u64 {
-        self.received.bytes()
+    /// Returns the number of bytes of blocks that have arrived so far, complete or not.
+    pub fn block_bytes(&self) -> u64 {
+        self.received.block_bytes()
     }
 
     /// Returns whether requested blocks are being sent.
@@ -271,6 +271,7 @@ fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving
 /// Reads messages and reports them until the connection is closed. Another thread writes.
 fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let Open { socket, received, mut reader, writer } = open;
+    let record = Arc::clone(&received);
     let begin = || -> io::Result<Link> {
         received.open(&socket)?;
         let (outgoing, queue) = bounded(OUTGOING_MAX);
@@ -297,11 +298,12 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     if events.send(opened).is_err() || !is_open {
         return;
     }
+    let mut count = |bytes| record.add_block(bytes);
     loop {
         let mut bytes = Vec::new();
         let (mut permit, mut until_answered) = (None, None);
-        let read = reader.read_admitted(&mut bytes, &mut |len| socket.admit(len, &mut permit));
-        let event = match read {
+        let mut admit = |len| socket.admit(len, &mut permit);
+        let event = match reader.read_watched(&mut bytes, &mut admit, &mut count) {
             Ok((command, payload)) => {
                 let is_request = [Command::GETDATA, Command::GETHEADERS].contains(&command);
                 let answered = (is_request || permit.is_some()).then(|| {

@@ -23,6 +23,8 @@ pub(super) struct Receiving {
 /// What has arrived over a connection.
 pub(super) struct Received {
     bytes: AtomicU64,
+    /// Bytes of blocks.
+    block_bytes: AtomicU64,
     /// Whether the handshake of the transport is complete.
     is_open: AtomicBool,
     /// When the handshake must be complete.
@@ -37,6 +39,7 @@ impl Receiving {
     pub fn new(stream: &TcpStream, limiter: &Arc<Limiter>) -> io::Result<Self> {
         let received = Received {
             bytes: AtomicU64::new(0),
+            block_bytes: AtomicU64::new(0),
             is_open: AtomicBool::new(false),
             until: Instant::now() + OPENING_TIME,
         };
@@ -54,6 +57,16 @@ impl Received {
     /// Returns the number of bytes that have arrived.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Returns the number of bytes of blocks that have arrived, complete or not.
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes.load(Relaxed)
+    }
+
+    /// Records that this many bytes of a block have arrived.
+    pub fn add_block(&self, bytes: usize) {
+        self.block_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Ends the time limit, since the handshake is complete: from now on `net::PeerManager` knows

@@ -365,6 +365,29 @@ fn a_peer_that_sends_nothing_is_dropped_if_others_send() {
     assert_eq!(schedule.tick(now), [(silent, Fault::Silent(since))]);
 }
 
+/// What looks like a block and is none keeps no peer from being silent, and shows no speed.
+#[test]
+fn useless_bytes_are_no_progress() {
+    let (tree, _, mut schedule) = one_block(2);
+    let asked = schedule.requests(&tree, Duration::ZERO);
+    let [(useless, _)] = asked[..] else { panic!("{asked:?}") };
+    let mut other = None;
+    for second in 0..=21 {
+        // Both have a round trip of no time.
+        let now = Duration::from_secs(second);
+        schedule.heard(useless, (second + 1) * 50_000, now);
+        schedule.useless(useless, 50_000);
+        let asked = schedule.requests(&tree, now);
+        other = other.or(asked.first().map(|(id, _)| *id));
+        if let Some(other) = other {
+            schedule.heard(other, second * 1000, now);
+        }
+        let faults = schedule.tick(now);
+        assert_eq!(faults.iter().any(|(id, _)| *id == useless), second > 20, "{faults:?}");
+    }
+    assert!(other.is_some_and(|other| other != useless), "it is late");
+}
+
 #[test]
 fn a_peer_that_alone_owes_a_block_is_dropped_if_there_are_others() {
     let (tree, block, mut schedule) = one_block(2);

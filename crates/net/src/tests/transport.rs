@@ -114,6 +114,46 @@ fn a_payload_sent_in_pieces_arrives_as_a_whole() {
     }
 }
 
+/// The bytes of a block count while it arrives, those of other messages never.
+#[test]
+fn only_bytes_of_blocks_are_counted() {
+    for transport in [Transport::V1, Transport::V2] {
+        let long = vec![7; 1_000_000];
+        for (command, missing) in [
+            (Command::BLOCK, 0),
+            (Command::BLOCK, 50),
+            (Command::ADDR, 0),
+            (Command::ADDR, 50),
+            (Command::new("twelve_bytes"), 50),
+        ] {
+            let Sides { mut ours, mut theirs, mut to_us, .. } = connect(transport, true).unwrap();
+            let mut bytes = Vec::new();
+            theirs.1.encode(&Raw(Command::PING, &[7; 8]), &mut bytes);
+            theirs.1.encode(&Raw(command, &long), &mut bytes);
+            bytes.truncate(bytes.len() - missing);
+            let (mut counted, mut times) = (0, 0);
+            let (first, second) = thread::scope(|scope| {
+                scope.spawn(move || {
+                    to_us.write_all(&bytes).unwrap();
+                    to_us.shutdown(std::net::Shutdown::Both).unwrap();
+                });
+                let mut read = || {
+                    let count = &mut |bytes| (counted, times) = (counted + bytes, times + 1);
+                    let read = ours.0.read_watched(&mut Vec::new(), &mut |_| Ok(()), count);
+                    read.map(|(command, _)| command)
+                };
+                (read(), read())
+            });
+            assert_eq!(first.unwrap(), Command::PING);
+            assert_eq!(second.ok(), Some(command).filter(|_| missing == 0));
+            let is_block = command == Command::BLOCK;
+            let (least, most) = if is_block { (long.len() - missing, long.len()) } else { (0, 0) };
+            assert!((least..=most).contains(&counted), "{transport:?}, {command}: {counted}");
+            assert_eq!(is_block, times > 1, "{transport:?}, {command}, {times} times");
+        }
+    }
+}
+
 /// A peer that speaks only v1 closes the connection when it reads our key.
 #[test]
 fn a_peer_without_v2_is_noticed() {

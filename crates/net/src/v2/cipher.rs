@@ -8,6 +8,8 @@ use super::error::V2Error;
 
 /// Bytes of the encrypted length that a packet begins with.
 pub const LENGTH_BYTES: usize = 3;
+/// The most bytes of contents that [`Inbound::peek`] decrypts.
+pub const PEEK_BYTES: usize = 13;
 /// Bytes of a packet besides its length and contents: the header, and the tag that authenticates
 /// both.
 pub const PACKET_OVERHEAD: usize = HEADER_BYTES + TAG_BYTES;
@@ -47,8 +49,12 @@ pub struct Pad {
 impl Pad {
     /// Encrypts bytes that are at `offset` of the contents.
     pub fn apply(&self, offset: usize, bytes: &mut [u8]) {
-        let start = PAD_START + HEADER_BYTES + offset;
-        let nonce = StreamNonce::new(self.nonce);
+        self.apply_to_packet(HEADER_BYTES + offset, bytes);
+    }
+
+    /// Encrypts or decrypts bytes that are at `offset` of the header and contents.
+    fn apply_to_packet(&self, offset: usize, bytes: &mut [u8]) {
+        let (nonce, start) = (StreamNonce::new(self.nonce), PAD_START + offset);
         ChaCha20::new(Key::new(self.key), nonce, start as u32).apply_keystream(bytes);
     }
 }
@@ -71,8 +77,7 @@ impl Outbound {
 
     /// Returns what encrypts the next packet's contents piece by piece.
     pub fn next_pad(&self) -> Pad {
-        let ContentsCipher { bytes, packets, rekeyings, .. } = self.contents;
-        Pad { key: bytes, nonce: nonce(packets, rekeyings) }
+        self.contents.pad()
     }
 
     /// Appends a packet to `out`, whose contents `put` appends. They are encrypted where they are.
@@ -116,6 +121,18 @@ impl Inbound {
     pub fn length(&mut self, encrypted: [u8; LENGTH_BYTES]) -> usize {
         let [a, b, c] = self.lengths.apply(encrypted);
         u32::from_le_bytes([a, b, c, 0]) as usize
+    }
+
+    /// Returns the first bytes of the contents of the packet whose length [`Inbound::length`]
+    /// returned, by the packet's first bytes; nothing if it is a decoy. They are not authenticated:
+    /// anyone on the line may have changed them.
+    pub fn peek(&self, packet: &[u8]) -> Vec<u8> {
+        let mut start = packet[..packet.len().min(HEADER_BYTES + PEEK_BYTES)].to_vec();
+        self.contents.pad().apply_to_packet(0, &mut start);
+        match start.first() {
+            Some(header) if header & DECOY_BIT == 0 => start.split_off(HEADER_BYTES),
+            _ => Vec::new(),
+        }
     }
 
     /// Decrypts in place the packet whose length [`Inbound::length`] returned: header, contents and
@@ -182,6 +199,11 @@ struct ContentsCipher {
 impl ContentsCipher {
     fn new(key: [u8; CIPHER_KEY_BYTES]) -> Self {
         Self { key: aead_key(&key), bytes: key, packets: 0, rekeyings: 0 }
+    }
+
+    /// Returns what encrypts or decrypts the next packet piece by piece, without its tag.
+    fn pad(&self) -> Pad {
+        Pad { key: self.bytes, nonce: nonce(self.packets, self.rekeyings) }
     }
 
     /// Encrypts `bytes` where they are. Returns the tag that authenticates them and `aad`.

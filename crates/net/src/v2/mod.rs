@@ -8,6 +8,8 @@ mod handshake;
 #[cfg(test)]
 mod tests;
 
-pub use cipher::{HEADER_BYTES, Inbound, LENGTH_BYTES, Outbound, PACKET_OVERHEAD, Pad, TAG_BYTES};
+pub use cipher::{
+    HEADER_BYTES, Inbound, LENGTH_BYTES, Outbound, PACKET_OVERHEAD, PEEK_BYTES, Pad, TAG_BYTES,
+};
 pub use error::V2Error;
 pub use handshake::{GARBAGE_BYTES_MAX, Handshake, KEY_BYTES, Role, TERMINATOR_BYTES};

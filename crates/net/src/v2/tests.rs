@@ -36,7 +36,12 @@ fn packet(from: &mut Agreed, header: u8, contents: &[u8]) -> Vec<u8> {
 fn read(to: &mut Agreed, mut packet: Vec<u8>) -> Result<Option<Vec<u8>>, V2Error> {
     let len = to.inbound.length(*packet.first_chunk().unwrap());
     let packet = &mut packet[LENGTH_BYTES..];
+    let peeked = to.inbound.peek(packet);
     let contents = to.inbound.decrypt(packet)?;
+    let start = contents.clone().map_or(&[][..], |contents| &packet[contents]);
+    let start = &start[..start.len().min(PEEK_BYTES)];
+    assert!(peeked.starts_with(start), "{peeked:?}, {start:?}");
+    assert_eq!(contents.is_some(), !peeked.is_empty());
     assert_eq!(len + PACKET_OVERHEAD, packet.len());
     Ok(contents.map(|range| packet[range].to_vec()))
 }

@@ -143,7 +143,7 @@ impl Inbound {
         loop {
             let mut permit = None;
             let mut admit = |bytes| self.admit(bytes, &mut permit);
-            let (command, payload) = reader.read_admitted(&mut buffer, &mut admit)?;
+            let (command, payload) = reader.read_watched(&mut buffer, &mut admit, &mut |_| {})?;
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(talk) = &mut *talk {
                 talk.answer(command, &buffer[payload], common, stream)?;
