@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// How far the measurement of the speed looks back, in time during which the peer was sending.
 const LOOK_BACK: Duration = Duration::from_secs(3);
+/// How long the speed of the last bytes is measured at least, and for at least a round trip.
+const RECENT_TIME: Duration = Duration::from_millis(200);
 /// How long a peer is measured before its speed is known.
 const SPEED_TIME: Duration = Duration::from_millis(100);
 /// How long a peer is measured before its speed is remembered.
@@ -25,6 +27,12 @@ pub struct Line {
     measured: (u64, Duration),
     /// Since when bytes have come of the block that is not complete.
     flows_since: Option<Duration>,
+    /// When the first of them should come, if the block was requested late.
+    flows_from: Option<Duration>,
+    /// Bytes that had come at a time from which on the speed of the last bytes is measured.
+    recent_since: Option<(u64, Duration)>,
+    /// Bytes a second that came last.
+    recent: f64,
     /// When an idle peer was asked, until its first byte.
     asked: Option<Duration>,
     /// When a byte came, or the peer was asked while it was idle.
@@ -41,7 +49,7 @@ impl Line {
     pub fn begin(&mut self, now: Duration) {
         (self.asked, self.progress, self.now) = (Some(now), now, now);
         self.progress_complete = now;
-        self.flows_since = None;
+        (self.flows_since, self.flows_from, self.recent_since) = (None, None, None);
     }
 
     /// Records how many bytes of blocks have come in all.
@@ -51,16 +59,29 @@ impl Line {
             return;
         }
         (self.bytes, self.progress) = (bytes, now);
+        // The time until the answer to a late request is no fault of the line.
+        if let Some(from) = self.flows_from.take().filter(|from| *from <= now) {
+            self.flows_since = Some(from);
+        }
         if let Some(asked) = self.asked.take() {
             let sample = now.saturating_sub(asked);
             let known = self.round_trip.unwrap_or(sample);
             self.round_trip = Some((known * 7 + sample) / 8);
             self.flows_since = Some(now);
         }
+        let (before, since) = *self.recent_since.get_or_insert((self.bytes, now));
+        let time = now.saturating_sub(since);
+        if time >= RECENT_TIME.max(self.round_trip()) {
+            let speed = (self.bytes - before) as f64 / time.as_secs_f64();
+            // It falls slowly, since a peer that was asked for too little looks slow.
+            self.recent = speed.max(self.recent / 4.0 * 3.0);
+            self.recent_since = Some((self.bytes, now));
+        }
     }
 
-    /// Records that a block is complete. `has_more` says whether others follow.
-    pub fn arrived(&mut self, bytes: u64, has_more: bool, now: Duration) {
+    /// Records that a block is complete. `asked` says when the next one was requested, if others
+    /// follow.
+    pub fn arrived(&mut self, bytes: u64, asked: Option<Duration>, now: Duration) {
         self.complete += bytes;
         self.heard(self.bytes.max(self.complete), now);
         (self.progress, self.progress_complete) = (now, now);
@@ -72,7 +93,8 @@ impl Line {
         if self.measured.1 > LOOK_BACK {
             self.measured = (self.measured.0 / 2, self.measured.1 / 2);
         }
-        self.flows_since = has_more.then_some(now);
+        self.flows_since = asked.map(|_| now);
+        self.flows_from = asked.map(|asked| asked + self.round_trip()).filter(|from| *from > now);
     }
 
     /// Records that bytes that were taken for a block are none: that they came was no progress.
@@ -94,6 +116,12 @@ impl Line {
         let time = self.measured.1 + flowing;
         let bytes = self.measured.0 + self.partial();
         (time >= SPEED_TIME && bytes > 0).then(|| bytes as f64 / time.as_secs_f64())
+    }
+
+    /// Returns the bytes a second that may come soon: more than [`Line::speed`] while the speed
+    /// rises, as in TCP's slow start.
+    pub fn rising_speed(&self) -> Option<f64> {
+        self.speed().map(|speed| speed.max(self.recent))
     }
 
     /// Returns the bytes a second, if they were measured for long enough to be remembered.

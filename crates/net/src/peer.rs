@@ -137,7 +137,9 @@ impl Peer {
                 false
             }
         };
-        self.line.arrived(bytes, self.owes(), now);
+        // What is no longer expected was requested long ago.
+        let next = self.in_flight.front().map(|request| request.asked);
+        self.line.arrived(bytes, next.or(self.owes().then_some(Duration::ZERO)), now);
         Some(is_expected)
     }
 
@@ -193,7 +195,7 @@ impl Peer {
             return false;
         }
         let remaining = self.remaining(typical.block_bytes);
-        let ahead = match self.line.speed() {
+        let ahead = match self.line.rising_speed() {
             Some(speed) => ((self.line.round_trip() * 2 + AHEAD).as_secs_f64() * speed) as u64,
             None => FIRST_BYTES,
         };

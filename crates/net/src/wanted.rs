@@ -11,8 +11,8 @@ use super::peer::PeerId;
 /// The expected size of a block before any has arrived: the largest, so that memory is not promised
 /// twice.
 const BLOCK_BYTES_FIRST: u64 = 4_000_000;
-/// One block counts for 1 / 2^`AVERAGE_SHIFT` in the average size.
-const AVERAGE_SHIFT: u32 = 4;
+/// The average size is that of about this many blocks.
+const AVERAGE_BLOCKS: u64 = 16;
 
 /// The wanted blocks.
 pub struct Wanted {
@@ -25,8 +25,10 @@ pub struct Wanted {
     arrived_bytes: u64,
     /// Blocks that were requested and have not arrived.
     in_flight: usize,
-    /// The average size of a block, times 2^[`AVERAGE_SHIFT`].
+    /// The average size of a block, times [`AVERAGE_BLOCKS`].
     average: u64,
+    /// The number of blocks that the average is of, of which one is assumed.
+    averaged: u64,
 }
 
 /// Consecutive blocks that are taken in order.
@@ -85,7 +87,8 @@ impl Default for Wanted {
             states: HashMap::new(),
             arrived_bytes: 0,
             in_flight: 0,
-            average: BLOCK_BYTES_FIRST << AVERAGE_SHIFT,
+            average: BLOCK_BYTES_FIRST * AVERAGE_BLOCKS,
+            averaged: 1,
         }
     }
 }
@@ -121,7 +124,7 @@ impl Wanted {
 
     /// Returns the average size of a block.
     pub fn average_bytes(&self) -> u64 {
-        (self.average >> AVERAGE_SHIFT).max(1)
+        (self.average / AVERAGE_BLOCKS).max(1)
     }
 
     /// Records that a reader waits for the next block of `lane`.
@@ -176,7 +179,9 @@ impl Wanted {
         let asked = std::mem::take(asked);
         requested.state = State::Arrived(id, bytes);
         self.in_flight -= 1;
-        self.average = self.average - (self.average >> AVERAGE_SHIFT) + bytes;
+        let sum = self.average * self.averaged + bytes * AVERAGE_BLOCKS;
+        self.average = sum / (self.averaged + 1);
+        self.averaged = (self.averaged + 1).min(AVERAGE_BLOCKS - 1);
         self.arrived_bytes += bytes;
         Some(asked)
     }

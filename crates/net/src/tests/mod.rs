@@ -3,6 +3,7 @@ mod candidates;
 mod connections;
 mod feelers;
 mod limits;
+mod line;
 mod manager;
 mod presync;
 mod schedule;

@@ -423,6 +423,29 @@ fn inbound_peers_are_asked_for_what_no_other_has() {
     assert_eq!(schedule.requests(&tree, Duration::ZERO), [(inbound, vec![block])]);
 }
 
+/// The first blocks are assumed to be large. Three that are not show it.
+#[test]
+fn small_blocks_are_soon_known_to_be_small() {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, 100, 1);
+    let tree = tree_of(std::slice::from_ref(&chain));
+    let plan: Arc<[BlockId]> =
+        chain.iter().map(|header| tree.find(&header.hash()).unwrap()).collect();
+    let interval = Duration::from_secs(600);
+    let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
+    schedule.want(Arc::clone(&plan), once(0..100));
+    let peer = PeerId(1);
+    schedule.set_peer(peer, Has { best: plan[99], is_limited: false, is_inbound: false });
+    let mut in_flight = Vec::new();
+    for expected in [1, 2, 3, 4] {
+        let asked = schedule.requests(&tree, Duration::ZERO);
+        in_flight.extend(asked.into_iter().flat_map(|(_, blocks)| blocks));
+        assert_eq!(in_flight.len(), expected);
+        let block = in_flight.remove(0);
+        assert_eq!(schedule.arrived(peer, block, 100_000, Duration::ZERO), Arrival::Wanted);
+    }
+}
+
 /// A peer is asked for a number of bytes at first, and never for more than a quarter of what may
 /// wait.
 #[test]
