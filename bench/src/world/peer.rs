@@ -82,16 +82,24 @@ impl Peer {
         self.bytes as u64
     }
 
+    /// Returns those of them that belong to a block that is not complete.
+    pub fn partial(&self) -> u64 {
+        self.partial as u64
+    }
+
     /// Returns the answers to a message of ours.
     pub fn answers(&mut self, message: &Outgoing, now: Duration) -> Vec<Answer> {
         let at_once = |message| vec![Answer::Message(message, Duration::ZERO)];
         match Message::decode(message.command, &message.payload) {
-            // It has sent its own already.
-            Ok(Message::Version(_)) if self.spec.inbound => Vec::new(),
-            Ok(Message::Version(_)) => [version(), Outgoing::empty(Command::WTXIDRELAY)]
-                .map(|message| Answer::Message(message, Duration::ZERO))
-                .into(),
-            Ok(Message::Verack) => at_once(Outgoing::empty(Command::VERACK)),
+            // It has sent its own `version` already.
+            Ok(Message::Version(_)) if self.spec.inbound => {
+                at_once(Outgoing::empty(Command::VERACK))
+            }
+            Ok(Message::Version(_)) => {
+                let rest = [Command::WTXIDRELAY, Command::VERACK].map(Outgoing::empty);
+                let all = std::iter::once(version()).chain(rest);
+                all.map(|message| Answer::Message(message, Duration::ZERO)).collect()
+            }
             Ok(Message::Ping(Some(nonce))) => at_once(Outgoing::new(&nonce.pong())),
             Ok(Message::GetHeaders(request)) => {
                 let locator: Vec<Hash> = request.locator.iter().collect();
@@ -126,7 +134,8 @@ impl Peer {
         self.asked.extend(heights.map(|height| (height, ready)));
     }
 
-    /// Returns the bytes a second that the peer could send if it had been asked all the time.
+    /// Returns the bytes a second that the peer could send if it had been asked all the time and
+    /// our line were free.
     pub fn possible(&self, now: Duration) -> f64 {
         let most = match self.spec.behaviour {
             Behaviour::SilentAfter(bytes) => bytes as f64,
@@ -153,12 +162,17 @@ impl Peer {
         if is_silent || is_out { 0.0 } else { self.spec.rate as f64 }
     }
 
+    /// Returns the bytes that TCP sends in a round trip that begins now.
+    fn window(&self, now: Duration) -> f64 {
+        if now > self.last_data + IDLE { FIRST_WINDOW } else { self.window }
+    }
+
     /// Returns the bytes a second that the peer would send if our line were free.
     pub fn wish(&self, now: Duration) -> f64 {
         if self.asked.front().is_none_or(|(_, ready)| *ready > now) {
             return 0.0;
         }
-        self.could_send(now).min(self.window / self.round_trip())
+        self.could_send(now).min(self.window(now) / self.round_trip())
     }
 
     /// Returns the time after which [`Peer::wish`] changes, or a block is complete, at this rate.
@@ -180,6 +194,18 @@ impl Peer {
         next
     }
 
+    /// Lets a time pass in which the peer could have sent blocks at this rate.
+    pub fn could_flow(&mut self, time: Duration, rate: f64) {
+        let bytes = rate * time.as_secs_f64();
+        self.window_possible = (self.window_possible + bytes).min(self.full_window());
+        self.bytes_possible += bytes;
+    }
+
+    /// Returns the bytes that the peer's line carries in a round trip.
+    fn full_window(&self) -> f64 {
+        (self.spec.rate as f64 * self.round_trip()).max(FIRST_WINDOW)
+    }
+
     /// Lets data flow for a time. Returns the height of the block that is complete, if any.
     pub fn flow(
         &mut self,
@@ -190,10 +216,6 @@ impl Peer {
         rng: &mut Rng,
     ) -> Option<usize> {
         let end = now + time;
-        let full = (self.spec.rate as f64 * self.round_trip()).max(FIRST_WINDOW);
-        let possible = self.possible(now) * time.as_secs_f64();
-        self.window_possible = (self.window_possible + possible).min(full);
-        self.bytes_possible += possible;
         if end >= self.outage.1 {
             if self.outage.1 - self.outage.0 > IDLE {
                 self.window_possible = FIRST_WINDOW;
@@ -203,14 +225,12 @@ impl Peer {
         if rate <= 0.0 {
             return None;
         }
-        if now > self.last_data + IDLE {
-            self.window = FIRST_WINDOW;
-        }
+        self.window = self.window(now);
         self.last_data = end;
         let bytes = rate * time.as_secs_f64();
         self.bytes += bytes;
         self.partial += bytes;
-        self.window = (self.window + bytes).min(full);
+        self.window = (self.window + bytes).min(self.full_window());
         let (height, _) = *self.asked.front()?;
         // Rounding must not leave a byte behind.
         if self.partial + 0.5 < size(height) as f64 {

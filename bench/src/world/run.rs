@@ -196,6 +196,9 @@ impl<'a> Run<'a> {
         }
         self.outcome.longest_gap = self.outcome.longest_gap.max(self.now - last);
         self.outcome.time = self.now - start;
+        // What is here of blocks that are not complete is of use as well.
+        let outbound = self.peers.values().filter(|peer| !peer.spec.inbound);
+        self.outcome.bytes += outbound.map(Peer::partial).sum::<u64>();
     }
 
     /// Lets a faster peer have the slot of a slower one, as the program does.
@@ -248,10 +251,7 @@ impl<'a> Run<'a> {
         }
         let time = next.saturating_sub(self.now);
         if self.reader.is_some() {
-            let outbound = self.peers.values().filter(|peer| !peer.spec.inbound);
-            let sum: f64 = outbound.map(|peer| peer.possible(self.now)).sum();
-            let most = sum.min(self.spec.downlink as f64).min(self.spec.validation as f64);
-            self.outcome.possible += most * time.as_secs_f64();
+            self.count_possible(time);
         }
         for (id, rate) in ids.into_iter().zip(rates) {
             self.flow(id, rate, time, chain);
@@ -264,6 +264,19 @@ impl<'a> Run<'a> {
             self.events.pop();
             let Some(event) = self.what.remove(&number) else { continue };
             self.happen(event, chain);
+        }
+    }
+
+    /// Counts what the outbound peers could send in a time that passes now.
+    fn count_possible(&mut self, time: Duration) {
+        let most = self.spec.downlink.min(self.spec.validation) as f64;
+        let outbound = || self.peers.values().filter(|peer| !peer.spec.inbound);
+        let wishes: Vec<f64> = outbound().map(|peer| peer.possible(self.now)).collect();
+        let rates = line::share(&wishes, most);
+        self.outcome.possible += rates.iter().sum::<f64>() * time.as_secs_f64();
+        let outbound = self.peers.values_mut().filter(|peer| !peer.spec.inbound);
+        for (peer, rate) in outbound.zip(rates) {
+            peer.could_flow(time, rate);
         }
     }
 
