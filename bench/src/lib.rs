@@ -37,6 +37,8 @@ pub mod world;
 /// Random trials: kills, full disks and damaged files.
 pub mod trials;
 
+/// A file of blocks that a peer serves.
+pub mod block_file;
 /// The machine that the figures are from.
 pub mod machine;
 /// The time of a function: warm-up, several runs, median.
