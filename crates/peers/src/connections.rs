@@ -473,6 +473,7 @@ impl Connections {
     fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
         let now = self.now();
         self.count_peers();
+        self.served.tend();
         if let Some(words) = self.advice.look(now, self.traffic.download()) {
             observer.note(&words);
         }

@@ -15,8 +15,9 @@ use apus_node::threads;
 use apus_wire::Network;
 use apus_wire::message::Host;
 use if_addrs::Interface;
-use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{IfKind, RecvTimeoutError, ServiceEvent, ServiceInfo};
 
+use super::mdns::Daemon;
 use super::random::random;
 
 /// The type of service: the port at which Bitcoin's peers connect, as others use this name, too.
@@ -32,6 +33,10 @@ const TIME: Duration = Duration::from_secs(2);
 const NODES_MAX: usize = 4;
 /// How long the end of an announcement waits until the local network is told.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// Time from one check of what others have made the daemon remember to the next.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Time for which the node is not announced after others have made the daemon remember too much.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// A node on the local network, by what it says about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,13 +136,16 @@ fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Er
         tracing::debug!(target: "net", "no local network to look for nodes on");
         return Ok(());
     }
-    let daemon = daemon()?;
-    let events = daemon.browse(SERVICE)?;
+    let mut daemon = Daemon::start(is_usable)?;
+    let events = daemon.service.browse(SERVICE)?;
     let until = Instant::now() + TIME;
     let mut names = BTreeSet::new();
-    while names.len() < NODES_MAX
-        && let Ok(event) = events.recv_deadline(until)
-    {
+    while names.len() < NODES_MAX && !daemon.is_too_full() {
+        let event = match events.recv_deadline(until.min(Instant::now() + CHECK_EVERY)) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) if Instant::now() < until => continue,
+            Err(_) => break,
+        };
         let ServiceEvent::ServiceResolved(service) = event else { continue };
         let answer = Answer {
             network: service.get_property_val_str(NETWORK),
@@ -152,16 +160,7 @@ fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Er
             found(node);
         }
     }
-    daemon.shutdown()?;
     Ok(())
-}
-
-/// Starts the thread that sends and receives, on interfaces that lead to a local network alone.
-fn daemon() -> Result<ServiceDaemon, mdns_sd::Error> {
-    let daemon = ServiceDaemon::new()?;
-    let others = IfPredicate::new(|interface| !is_usable(interface));
-    daemon.disable_interface(IfKind::Predicate(others))?;
-    Ok(daemon)
 }
 
 /// Returns whether an interface leads to a local network and no other, such as a VPN.
@@ -200,13 +199,17 @@ pub(super) struct Announcement {
     listening: Vec<SocketAddr>,
     /// The height that was announced last.
     height: Option<u32>,
-    daemon: Option<ServiceDaemon>,
+    /// What is announced.
+    service: Option<ServiceInfo>,
+    daemon: Option<Daemon>,
+    /// When the node is announced again, if it is not for a while.
+    again: Option<Instant>,
 }
 
 impl Announcement {
     /// Prepares to announce a node that listens on these addresses.
     pub fn new(listening: Vec<SocketAddr>) -> Self {
-        Self { listening, height: None, daemon: None }
+        Self { listening, height: None, service: None, daemon: None, again: None }
     }
 
     /// Announces the node, which serves this chain. Returns what to tell the user: the first time,
@@ -214,7 +217,8 @@ impl Announcement {
     pub fn set_tip(&mut self, chain: &ServedChain<'_>) -> Option<String> {
         let height = chain.tree.node(chain.tip()).height;
         let before = self.height.replace(height);
-        if before == Some(height) || before.is_some() && self.daemon.is_none() {
+        let is_off = self.daemon.is_none() && self.again.is_none();
+        if before == Some(height) || before.is_some() && is_off {
             return None;
         }
         let words = match self.announce(chain.tree.network(), height) {
@@ -227,15 +231,34 @@ impl Announcement {
     }
 
     fn announce(&mut self, network: &Network, height: u32) -> Result<(), String> {
-        let service = self.service(network, height)?;
-        let register = || -> Result<(), mdns_sd::Error> {
-            let daemon = match self.daemon.take() {
-                Some(daemon) => daemon,
-                None => daemon()?,
-            };
-            self.daemon.insert(daemon).register(service)
+        self.service = Some(self.service(network, height)?);
+        match self.again {
+            Some(_) => Ok(()),
+            None => self.register().map_err(|why| why.to_string()),
+        }
+    }
+
+    fn register(&mut self) -> Result<(), mdns_sd::Error> {
+        let Some(service) = self.service.clone() else { return Ok(()) };
+        let daemon = match self.daemon.take() {
+            Some(daemon) => daemon,
+            None => Daemon::start(is_usable)?,
         };
-        register().map_err(|why| why.to_string())
+        self.daemon.insert(daemon).service.register(service)
+    }
+
+    /// Ends the announcement for [`PAUSE`] if others have made the daemon remember too much, which
+    /// it then forgets. It must be called about every second.
+    pub fn tend(&mut self, now: Instant) {
+        if self.daemon.as_mut().is_some_and(Daemon::is_too_full) {
+            tracing::debug!(target: "net", "another host floods multicast DNS: not announced now");
+            (self.daemon, self.again) = (None, Some(now + PAUSE));
+        }
+        if self.again.take_if(|again| now >= *again).is_some()
+            && let Err(why) = self.register()
+        {
+            tracing::debug!(target: "net", %why, "not announced on the local network any more");
+        }
     }
 
     fn service(&self, network: &Network, height: u32) -> Result<ServiceInfo, String> {
@@ -259,7 +282,7 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        if let Some(Ok(told)) = self.daemon.as_ref().map(ServiceDaemon::shutdown) {
+        if let Some(Ok(told)) = self.daemon.as_ref().map(|daemon| daemon.service.shutdown()) {
             let _ = told.recv_timeout(GOODBYE);
         }
     }

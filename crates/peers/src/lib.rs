@@ -43,6 +43,7 @@ mod keyed_groups;
 mod lan;
 mod limiter;
 mod link;
+mod mdns;
 mod random;
 mod receiving;
 mod report;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use apus_net::{Outgoing, PeerId, PeerOptions, Serving};
 use apus_node::opened::Node;
@@ -64,6 +65,13 @@ impl ServedPeers {
             true => lan.set_tip(&chain),
             false => None,
         })
+    }
+
+    /// Does what the announcement needs about every second.
+    pub fn tend(&mut self) {
+        if let Some(lan) = &mut self.lan {
+            lan.tend(Instant::now());
+        }
     }
 
     /// Returns what peers are told that we serve.

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apus_net::{PeerId, select_to_evict};
 use apus_node::error::SyncError;
@@ -115,6 +115,9 @@ pub fn serve(
             upload.bytes_per_second = (bytes as f64 / (now - looked).as_secs_f64()) as u64;
             looked = now;
             table.peers().values().for_each(|peer| peer.check_time(now));
+            if let Some(lan) = &mut announcement {
+                lan.tend(Instant::now());
+            }
         }
         watch.observer.observe(&table.progress(upload));
         if !accepted {
