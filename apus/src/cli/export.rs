@@ -79,7 +79,7 @@ Examples:
 
 /// The tables of [`ExportTable`].
 #[derive(Clone, Copy, ValueEnum)]
-enum TableName {
+pub enum TableName {
     /// The UTXO set: txid, vout, value, coinbase, height, scriptpubkey.
     Coins,
     /// Blocks: header, sizes, counts, subsidy, reward and fees.
@@ -106,7 +106,7 @@ enum FormatName {
 
 /// The forms of [`HashForm`], by the names of Core's `utxo_to_sqlite.py`.
 #[derive(Clone, Copy, ValueEnum)]
-enum HashName {
+pub enum HashName {
     /// Hex digits, as Bitcoin Core shows them.
     Hex,
     /// 32 bytes in the order in which they are hashed.
@@ -117,7 +117,7 @@ enum HashName {
 
 /// The forms of [`BytesForm`].
 #[derive(Clone, Copy, ValueEnum)]
-enum BytesName {
+pub enum BytesName {
     /// Hex digits.
     Hex,
     /// The bytes.

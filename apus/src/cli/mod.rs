@@ -35,6 +35,8 @@ mod verify;
 mod txoutset;
 mod hints;
 mod snapshot;
+#[cfg(feature = "export")]
+mod shard_export;
 mod shard;
 #[cfg(feature = "export")]
 mod export;

@@ -21,6 +21,8 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::thousands;
 use super::output;
 use super::reporting::Reporting;
+#[cfg(feature = "export")]
+use super::shard_export::{self, ShardExport, ShardVerifyExport};
 
 #[derive(Subcommand)]
 pub enum ShardCommand {
@@ -34,6 +36,10 @@ pub enum ShardCommand {
     Finish(Finish),
     Run(Run),
     Todo(Todo),
+    #[cfg(feature = "export")]
+    Export(Box<ShardExport>),
+    #[cfg(feature = "export")]
+    VerifyExport(Box<ShardVerifyExport>),
 }
 
 /// Plan a job: find the blocks, cut the work, and print how many tasks each stage has.
@@ -235,6 +241,10 @@ pub fn run(command: ShardCommand, quiet: bool) -> Result<ExitCode, Failure> {
         ShardCommand::Finish(command) => finish(&command, quiet),
         ShardCommand::Run(command) => run_all(&command, quiet),
         ShardCommand::Todo(command) => todo(&command),
+        #[cfg(feature = "export")]
+        ShardCommand::Export(command) => shard_export::export(&command, quiet),
+        #[cfg(feature = "export")]
+        ShardCommand::VerifyExport(command) => shard_export::verify(&command, quiet),
     }
 }
 

@@ -35,7 +35,10 @@ pub use apus_coins::{HashType as UtxoHash, UtxoStats};
 #[cfg(feature = "arrow")]
 pub use export::{ArrowRows, RecordBatches};
 #[cfg(feature = "export")]
-pub use export::{Destination, Export, ExportTable, Exported, export, script_type};
+pub use export::{
+    Destination, Export, ExportTable, Exported, Ranges, RangesDone, export, export_ranges,
+    ranges_to_write, script_type, verify_ranges,
+};
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
     create_hints_of_snapshot,

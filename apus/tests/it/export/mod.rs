@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod formats;
+mod ranges;
 mod readers;
 mod refused;
 mod tables;

@@ -19,6 +19,9 @@ pub(super) struct Part<'a> {
     pub network: &'a Network,
     pub table: ExportTable,
     pub heights: RangeInclusive<u32>,
+    /// The height of the block that the part is said to be read as of: the tip, unless the part
+    /// must not depend on it.
+    as_of: u32,
 }
 
 impl<'a> Part<'a> {
@@ -36,12 +39,17 @@ impl<'a> Part<'a> {
     ) -> Result<Self, SyncError> {
         let heights = range(start, stop, chain.height())?;
         check_stored(chain, table, &heights)?;
-        Ok(Self { chain, network, table, heights })
+        Ok(Self { chain, network, table, heights, as_of: chain.height() })
     }
 
-    /// Returns the best block of the chain.
+    /// Returns the part as it is when the block at `height` is the tip.
+    pub fn as_of(self, height: u32) -> Self {
+        Self { as_of: height, ..self }
+    }
+
+    /// Returns the best block of the chain that the part is read as of.
     pub fn tip(&self) -> Hash {
-        self.chain.blocks[self.chain.height() as usize].hash
+        self.chain.blocks[self.as_of as usize].hash
     }
 
     /// Returns what a file or a schema says about the part.

@@ -107,11 +107,11 @@ pub fn export(
 }
 
 /// An export that was checked and can begin.
-struct Run<'a> {
-    asked: &'a Export,
-    part: Part<'a>,
-    pool: &'a ThreadPool,
-    watch: Watch<'a>,
+pub(super) struct Run<'a> {
+    pub asked: &'a Export,
+    pub part: Part<'a>,
+    pub pool: &'a ThreadPool,
+    pub watch: Watch<'a>,
 }
 
 impl Run<'_> {
@@ -140,7 +140,9 @@ impl Run<'_> {
         Ok((rows, file.len()?))
     }
 
-    fn write(&self, target: Target, output: &Output) -> Result<u64, SyncError> {
+    /// Writes the table to `target`, whose errors are noted in `output`. Returns the number of
+    /// rows.
+    pub fn write(&self, target: Target, output: &Output) -> Result<u64, SyncError> {
         let Self { asked, part, pool, watch } = self;
         let table = asked.table.layout();
         let blamed = |error| output.blamed(error);

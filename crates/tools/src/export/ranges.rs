@@ -1,0 +1,343 @@
+//! A table as one Parquet file for each range of heights, each with a note on what it holds: many
+//! machines write them, new blocks change the last one alone, and each can be proved by itself.
+//!
+//! ```text
+//! OUT/inputs/start_height=800000/inputs.parquet
+//! OUT/inputs/start_height=800000/_range.json
+//! ```
+//!
+//! Readers of directories take `start_height` for a column, and skip files whose names begin with
+//! `_`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use apus_disk::{Disk, StoreError};
+use apus_export::{Format, Forms, Target};
+use apus_hash::{Hash, hex};
+use apus_node::error::SyncError;
+use apus_node::options::Options;
+use apus_node::progress::Watch;
+use apus_node::{remedy, threads};
+use rayon::ThreadPool;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::columns::ExportTable;
+use super::output::{FileStream, Output};
+use super::part::Part;
+use super::run::{Export, Run};
+use crate::reader::open_chain;
+use crate::stored::{StoredChain, check_stop};
+
+/// The name of a file's note.
+const NOTE: &str = "_range.json";
+
+/// A table in ranges.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranges<'a> {
+    /// The directory of the table's own directory.
+    pub directory: &'a Path,
+    /// The table; not that of coins, which every block changes.
+    pub table: ExportTable,
+    /// The forms of hashes, scripts and witnesses.
+    pub forms: Forms,
+    /// The number of blocks of each range but the last.
+    pub blocks: u32,
+    /// The number of the only range to work on, from 0; `None` for all.
+    pub only: Option<u32>,
+}
+
+/// What was done with ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangesDone {
+    /// Files that were written, or proved.
+    pub files: u32,
+    /// Files that were right before.
+    pub kept: u32,
+    /// Rows of all these files.
+    pub rows: u64,
+    /// Bytes of all these files.
+    pub bytes: u64,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    table: String,
+    chain: String,
+    start_height: u32,
+    stop_height: u32,
+    /// The parent of the first block; zeros for genesis.
+    previous_block: String,
+    first_block: String,
+    last_block: String,
+    forms: String,
+    rows: u64,
+    bytes: u64,
+    sha256: String,
+}
+
+/// Writes each file that is missing, or does not hold what it should: blocks were added to its
+/// range, or were replaced by others in a reorganisation. Removes those above the tip.
+///
+/// # Errors
+/// The range is not in the chain; as for [`export`](super::export); or a file cannot be replaced.
+pub fn export_ranges(
+    options: &Options,
+    asked: &Ranges,
+    watch: Watch,
+) -> Result<RangesDone, SyncError> {
+    remedy::naming(options, || {
+        let work = Work::open(options, asked, watch)?;
+        let mut done = RangesDone::default();
+        for number in work.numbers()? {
+            check_stop(watch.stop)?;
+            let (due, known) = (work.due(number), work.note(number)?);
+            let known = known.filter(|known| known.is_of(&due) && work.file(number).is_file());
+            let note = match known {
+                Some(known) => {
+                    done.kept += 1;
+                    known
+                }
+                None => {
+                    done.files += 1;
+                    work.write(number, due)?
+                }
+            };
+            done.rows += note.rows;
+            done.bytes += note.bytes;
+        }
+        if asked.only.is_none() {
+            work.remove_above()?;
+        }
+        Ok(done)
+    })
+}
+
+/// Returns the numbers of the ranges that [`export_ranges`] would write.
+///
+/// # Errors
+/// As for [`export_ranges`].
+pub fn ranges_to_write(
+    options: &Options,
+    asked: &Ranges,
+    watch: Watch,
+) -> Result<Vec<u32>, SyncError> {
+    remedy::naming(options, || {
+        let work = Work::open(options, asked, watch)?;
+        let mut missing = Vec::new();
+        for number in work.numbers()? {
+            let known = work.note(number)?.filter(|known| known.is_of(&work.due(number)));
+            if known.is_none() || !work.file(number).is_file() {
+                missing.push(number);
+            }
+        }
+        Ok(missing)
+    })
+}
+
+/// Proves that the files hold what the blocks of the directory yield, row by row: makes each once
+/// more, and compares. The blocks are those of the headers, by their hashes and merkle roots.
+///
+/// # Errors
+/// A file is missing or holds something else; as for [`export`](super::export).
+pub fn verify_ranges(
+    options: &Options,
+    asked: &Ranges,
+    watch: Watch,
+) -> Result<RangesDone, SyncError> {
+    remedy::naming(options, || {
+        let work = Work::open(options, asked, watch)?;
+        let mut done = RangesDone::default();
+        for number in work.numbers()? {
+            check_stop(watch.stop)?;
+            let (path, due) = (work.file(number), work.due(number));
+            let wrong = |what: &str| StoreError::new(&path, what);
+            let note = work.note(number)?.ok_or_else(|| wrong("this file is missing"))?;
+            if !note.is_of(&due) {
+                let what = "the chain has other blocks at these heights: `apus shard export` \
+                            writes this file again";
+                return Err(wrong(what).into());
+            }
+            let made = work.make(due, &mut io::sink(), &Output::new(&path))?;
+            if made != note {
+                return Err(wrong("its note is not that of these blocks").into());
+            }
+            if hash_of(&path)? != made.sha256 {
+                return Err(wrong("this file does not hold what its blocks yield").into());
+            }
+            done.files += 1;
+            done.rows += note.rows;
+            done.bytes += note.bytes;
+        }
+        Ok(done)
+    })
+}
+
+/// The chain, and what is asked of it.
+struct Work<'a> {
+    options: &'a Options,
+    asked: &'a Ranges<'a>,
+    disk: Disk,
+    chain: StoredChain,
+    pool: ThreadPool,
+    watch: Watch<'a>,
+}
+
+impl<'a> Work<'a> {
+    fn open(
+        options: &'a Options,
+        asked: &'a Ranges<'a>,
+        watch: Watch<'a>,
+    ) -> Result<Self, SyncError> {
+        if asked.table == ExportTable::Coins {
+            return Err(SyncError::WrongOptions(
+                "coins change with every block, so they have no ranges: use `apus export coins`"
+                    .to_string(),
+            ));
+        }
+        let pool = threads::pool(options.threads)?;
+        let chain = open_chain(options, &pool, watch.observer)?;
+        Ok(Self { options, asked, disk: Disk::new(), chain, pool, watch })
+    }
+
+    /// Returns the numbers of the ranges to work on.
+    fn numbers(&self) -> Result<std::ops::Range<u32>, SyncError> {
+        let count = self.chain.height() / self.asked.blocks + 1;
+        match self.asked.only {
+            None => Ok(0..count),
+            Some(only) if only < count => Ok(only..only + 1),
+            Some(only) => Err(SyncError::WrongOptions(format!(
+                "--range {only}: the chain has {count} ranges, numbered from 0"
+            ))),
+        }
+    }
+
+    fn table_directory(&self) -> PathBuf {
+        self.asked.directory.join(self.asked.table.name())
+    }
+
+    fn directory(&self, number: u32) -> PathBuf {
+        self.table_directory().join(format!("start_height={}", number * self.asked.blocks))
+    }
+
+    fn file(&self, number: u32) -> PathBuf {
+        self.directory(number).join(format!("{}.parquet", self.asked.table.name()))
+    }
+
+    /// Returns the note of a range that is there; `None` too if it cannot be parsed.
+    fn note(&self, number: u32) -> Result<Option<Note>, StoreError> {
+        let note = self.disk.read(self.directory(number).join(NOTE))?;
+        Ok(note.and_then(|note| serde_json::from_slice(&note).ok()))
+    }
+
+    /// Returns the note that a range must have, but for its file.
+    fn due(&self, number: u32) -> Note {
+        let (start, blocks) = (number * self.asked.blocks, &self.chain.blocks);
+        let stop = (start + (self.asked.blocks - 1)).min(self.chain.height());
+        let hash = |height: u32| blocks[height as usize].hash.to_string();
+        Note {
+            table: self.asked.table.name().to_string(),
+            chain: self.options.network.chain.name().to_string(),
+            start_height: start,
+            stop_height: stop,
+            previous_block: start.checked_sub(1).map_or(Hash::ZERO.to_string(), hash),
+            first_block: hash(start),
+            last_block: hash(stop),
+            forms: format!("{:?}", self.asked.forms),
+            rows: 0,
+            bytes: 0,
+            sha256: String::new(),
+        }
+    }
+
+    /// Writes the file of a range, and then its note.
+    fn write(&self, number: u32, due: Note) -> Result<Note, SyncError> {
+        let (directory, path) = (self.directory(number), self.file(number));
+        self.disk.create_dir_all(&directory)?;
+        let note = self.disk.replace_with(&path, |file| {
+            let output = Output::new(&path);
+            self.make(due, &mut FileStream { file, output: &output }, &output)
+        })?;
+        let text = serde_json::to_string_pretty(&note).expect("plain data") + "\n";
+        self.disk.write_atomically(directory.join(NOTE), text.as_bytes())?;
+        Ok(note)
+    }
+
+    /// Makes the file of a range, and returns its note. A file is the same whatever the number of
+    /// threads and the tip. `output` has the errors of `stream`.
+    fn make(
+        &self,
+        due: Note,
+        stream: &mut (dyn Write + Send),
+        output: &Output,
+    ) -> Result<Note, SyncError> {
+        let (table, forms) = (self.asked.table, self.asked.forms);
+        let heights = (Some(due.start_height), Some(due.stop_height));
+        let part = Part::new(&self.chain, &self.options.network, table, heights)?;
+        let part = part.as_of(due.stop_height);
+        let (start_height, stop_height) = heights;
+        let asked = Export { table, format: Format::Parquet, forms, start_height, stop_height };
+        let run = Run { asked: &asked, part, pool: &self.pool, watch: self.watch };
+        let (mut hasher, mut bytes) = (Sha256::new(), 0);
+        let hashing = Hashing { stream, hasher: &mut hasher, bytes: &mut bytes };
+        let rows = run.write(Target::Stream(Box::new(hashing)), output)?;
+        Ok(Note { rows, bytes, sha256: hex(&hasher.finalize()), ..due })
+    }
+
+    /// Removes the files of ranges that begin above the tip.
+    fn remove_above(&self) -> Result<(), StoreError> {
+        let directory = self.table_directory();
+        for name in self.disk.list(&directory)? {
+            let start = name.strip_prefix("start_height=").and_then(|start| start.parse().ok());
+            let directory = directory.join(&name);
+            if start.is_some_and(|start: u32| start > self.chain.height())
+                && directory.join(NOTE).is_file()
+            {
+                for name in self.disk.list(&directory)? {
+                    self.disk.remove(directory.join(name))?;
+                }
+                self.disk.remove_empty_dir(&directory)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Note {
+    /// Returns whether a file is of these blocks and in these forms.
+    fn is_of(&self, due: &Self) -> bool {
+        let Self { rows, bytes, .. } = *self;
+        *self == Self { rows, bytes, sha256: self.sha256.clone(), ..due.clone() }
+    }
+}
+
+/// A stream whose bytes are hashed and counted.
+struct Hashing<'a> {
+    stream: &'a mut (dyn Write + Send),
+    hasher: &'a mut Sha256,
+    bytes: &'a mut u64,
+}
+
+impl Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.stream.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        *self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Returns the SHA-256 of a file's content, in hex.
+fn hash_of(path: &Path) -> Result<String, StoreError> {
+    let failed = |e| StoreError::io(path, "read", e);
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let mut hasher = Sha256::new();
+    io::copy(&mut file, &mut hasher).map_err(failed)?;
+    Ok(hex(&hasher.finalize()))
+}
