@@ -1,5 +1,5 @@
-//! Objects in an object store: S3, Google Cloud Storage, Azure. The client repeats requests that the
-//! store refuses for a reason that may pass; answers that break off are asked for again here.
+//! Objects in an object store: S3, Google Cloud Storage, Azure. The client repeats requests that
+//! the store refuses for a reason that may pass; answers that break off are asked for again here.
 
 use std::io;
 use std::ops::Range;

@@ -43,7 +43,7 @@ impl<'a> Part<'a> {
     }
 
     /// Returns the part as it is when the block at `height` is the tip.
-    pub fn as_of(self, height: u32) -> Self {
+    pub fn with_tip(self, height: u32) -> Self {
         Self { as_of: height, ..self }
     }
 

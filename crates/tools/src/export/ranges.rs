@@ -276,7 +276,7 @@ impl<'a> Work<'a> {
         let (table, forms) = (self.asked.table, self.asked.forms);
         let heights = (Some(due.start_height), Some(due.stop_height));
         let part = Part::new(&self.chain, &self.options.network, table, heights)?;
-        let part = part.as_of(due.stop_height);
+        let part = part.with_tip(due.stop_height);
         let (start_height, stop_height) = heights;
         let asked = Export { table, format: Format::Parquet, forms, start_height, stop_height };
         let run = Run { asked: &asked, part, pool: &self.pool, watch: self.watch };
