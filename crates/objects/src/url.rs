@@ -15,8 +15,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Returns the objects below `url`: the path of a directory, `file://` and its absolute path, or,
-    /// with the feature `cloud`, the URL of an object store (`s3://`, `gs://`, `az://`). Nothing is
+    /// Returns the objects below `url`: the path of a directory, `file://` and its absolute path,
+    /// or with the feature `cloud` the URL of an object store (`s3://`, `gs://`, `az://`). Nothing is
     /// read or written yet.
     ///
     /// # Errors
