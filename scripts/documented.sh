@@ -20,6 +20,7 @@ hash=00000000b3e750f37fdb42e1018799a9f44b546d393b130b369590a072430a1c
 # has any more is an error.
 not_run=(
 	"apus sync --follow|needs peers"
+	"apus shard plan --datadir /old/node --blocks s3://bucket/blocks --job s3://bucket/job|needs an object store"
 	"apus sync --connect 192.0.2.7|needs a peer at an address of examples"
 	"apus sync --addnode 192.0.2.7|needs a peer at an address of examples"
 	"apus sync --maxdownload 2|needs peers"

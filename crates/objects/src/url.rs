@@ -16,8 +16,8 @@ pub struct Objects {
 
 impl Objects {
     /// Returns the objects below `url`: the path of a directory, `file://` and its absolute path,
-    /// or with the feature `cloud` the URL of an object store (`s3://`, `gs://`, `az://`). Nothing is
-    /// read or written yet.
+    /// or with the feature `cloud` the URL of an object store (`s3://`, `gs://`, `az://`). Nothing
+    /// is read or written yet.
     ///
     /// # Errors
     /// The scheme is none that this build supports, or the settings of an object store are wrong.
