@@ -16,7 +16,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist test-cloud judge lint deny check bench build dist fuzz wheel \
+.PHONY: demo documented test test-dist test-cloud test-spark judge lint deny check bench build dist fuzz wheel \
 	test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -46,6 +46,14 @@ test-cloud: setup ## a job of `apus shard` in an S3 server that fails and is slo
 	$(TARGET)/cloud/python/bin/pip install --quiet 'moto[server]==5.*' boto3
 	$(TARGET)/cloud/python/bin/python scripts/cloud.py \
 		$(TARGET)/cloud/release/apus $(TARGET)/cloud/release/apus-testchain
+
+test-spark: setup ## Spark reads the ranges of `apus shard export` (needs Java and PyPI)
+	env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/documented \
+		$(CARGO) $(BUILD) --bin apus-testchain --features apus/export --release
+	python3 -m venv $(TARGET)/spark
+	$(TARGET)/spark/bin/pip install --quiet 'pyspark==4.*'
+	$(TARGET)/spark/bin/python scripts/spark.py \
+		$(TARGET)/documented/release/apus $(TARGET)/documented/release/apus-testchain
 
 lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 	$(CARGO) fmt --all --check
