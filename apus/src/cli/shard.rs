@@ -7,7 +7,7 @@ use apus_disk::Disk;
 use apus_node::{Options, Watch};
 use apus_shard as shard;
 use apus_shard::{
-    BlocksAt, Counts, Cuts, Destination, Finished, Job, Planned, Ran, Results, Stage,
+    BlocksAt, Counts, Cuts, Destination, Finished, How, Job, Planned, Ran, Results, Stage,
 };
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -123,6 +123,20 @@ pub struct TaskArgs {
     /// Run even if the result is there, and replace it.
     #[arg(long)]
     again: bool,
+    /// Run again, and compare what this run would write with the result, byte by byte. Nothing is
+    /// written; an error names the object that differs.
+    #[arg(long, conflicts_with = "again")]
+    compare: bool,
+}
+
+impl TaskArgs {
+    fn how(&self) -> How {
+        match (self.again, self.compare) {
+            (true, _) => How::Again,
+            (false, true) => How::Compare,
+            (false, false) => How::Once,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -206,6 +220,7 @@ struct TodoJson {
     stage: &'static str,
     numbers: Vec<usize>,
     end_height: u32,
+    dbcache: usize,
 }
 
 #[derive(Serialize)]
@@ -304,10 +319,11 @@ fn run_task(
 ) -> Result<ExitCode, Failure> {
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let job = task.job.open()?;
-    let ran = shard::run(&job, stage, number, task.again, &stop)?;
+    let ran = shard::run(job, stage, number, task.how(), &stop)?;
     let what = match ran {
         Ran::Done => "done",
         Ran::Before => "done before",
+        Ran::Same => "the same in another run",
         Ran::Outdated => {
             "done before, and to be done again: `apus shard todo` says what comes first"
         }
@@ -334,7 +350,8 @@ fn todo(command: &Todo) -> Result<ExitCode, Failure> {
     match command.json {
         true => {
             let (stage, end_height) = (stage.name(), end - 1);
-            output::line(to_json(&TodoJson { stage, numbers: missing, end_height }))?;
+            let dbcache = job.manifest.memory.bytes >> 20;
+            output::line(to_json(&TodoJson { stage, numbers: missing, end_height, dbcache }))?;
         }
         false => {
             let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "cloud")]
 mod cloud;
+mod compared;
 mod directory;
 mod pack;
 mod url;

@@ -284,6 +284,30 @@ mod tests {
     }
 
     #[test]
+    fn a_pack_is_compared_with_what_would_be_written() {
+        let place = tempfile::tempdir().unwrap();
+        let objects = objects(place.path());
+        let parts: Vec<(u32, Vec<u8>)> =
+            [(0, 100), (3, BUFFER_BYTES), (9, 5)].map(|(part, len)| (part, vec![1; len])).into();
+        let error = write(&objects.compared(), "p", &parts).unwrap_err();
+        assert!(error.path.ends_with("p"), "{error}");
+        write(&objects, "p", &parts).unwrap();
+        write(&objects.compared(), "p", &parts).unwrap();
+        let mut other = parts.clone();
+        other[2].1[3] = 2;
+        let error = write(&objects.compared(), "p", &other).unwrap_err();
+        let offset = Some(100 + BUFFER_BYTES as u64 + 3);
+        assert_eq!((error.offset, error.path), (offset, place.path().join("p")));
+        for other in [&parts[..2], &[&parts[..2], &[(8, vec![1; 5])]].concat()] {
+            let error = write(&objects.compared(), "p", other).unwrap_err();
+            assert_eq!(error.path, place.path().join("p.done"));
+        }
+        let pack = Pack::open(&objects, "p", &OWNER).unwrap().unwrap();
+        assert!(read(&objects, &pack, 0..10).unwrap() == parts);
+        assert_eq!(objects.names().unwrap().len(), 2);
+    }
+
+    #[test]
     fn a_pack_is_absent_or_whole_whichever_call_fails() {
         let parts = [(0, vec![1; 100]), (3, vec![2; 9])];
         let mut failures = 0;

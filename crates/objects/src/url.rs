@@ -1,17 +1,21 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use apus_disk::{Disk, Result, StoreError};
 
-use super::Store;
 #[cfg(feature = "cloud")]
 use super::cloud::{Cloud, SCHEMES};
+use super::compared::Compared;
 use super::directory::Directory;
+use super::{Store, Upload};
 
 /// The objects below a URL.
 pub struct Objects {
     url: String,
-    store: Box<dyn Store>,
+    store: Arc<dyn Store>,
+    /// Whether what is written is compared with what is there instead.
+    compares: bool,
 }
 
 impl Objects {
@@ -23,11 +27,17 @@ impl Objects {
     /// The scheme is none that this build supports, or the settings of an object store are wrong.
     pub fn open(url: &str, disk: &Disk) -> Result<Self> {
         let path = url.strip_prefix("file://").unwrap_or(url);
-        let store: Box<dyn Store> = match path.contains("://") {
+        let store: Arc<dyn Store> = match path.contains("://") {
             true => cloud(url)?,
-            false => Box::new(Directory::new(disk, Path::new(path))),
+            false => Arc::new(Directory::new(disk, Path::new(path))),
         };
-        Ok(Self { url: url.to_string(), store })
+        Ok(Self { url: url.to_string(), store, compares: false })
+    }
+
+    /// Returns the same objects, to which nothing is written: what would be is compared with the
+    /// object of that name, and an error names the first byte that differs.
+    pub fn compared(&self) -> Self {
+        Self { url: self.url.clone(), store: Arc::clone(&self.store), compares: true }
     }
 
     /// Returns the URL.
@@ -75,15 +85,18 @@ impl Objects {
     }
 
     /// Begins an object.
-    pub(super) fn begin(&self, name: &str) -> Result<Box<dyn super::Upload>> {
-        self.store.begin(name)
+    pub(super) fn begin(&self, name: &str) -> Result<Box<dyn Upload>> {
+        match self.compares {
+            true => Ok(Box::new(Compared::new(Arc::clone(&self.store), name, self.path(name)))),
+            false => self.store.begin(name),
+        }
     }
 }
 
 #[cfg(feature = "cloud")]
-fn cloud(url: &str) -> Result<Box<dyn Store>> {
+fn cloud(url: &str) -> Result<Arc<dyn Store>> {
     match SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
-        true => Ok(Box::new(Cloud::new(url)?)),
+        true => Ok(Arc::new(Cloud::new(url)?)),
         false => {
             let what = format!("none of the schemes that are known: {}", SCHEMES.join(", "));
             Err(StoreError::new(url, what))
@@ -92,7 +105,7 @@ fn cloud(url: &str) -> Result<Box<dyn Store>> {
 }
 
 #[cfg(not(feature = "cloud"))]
-fn cloud(url: &str) -> Result<Box<dyn Store>> {
+fn cloud(url: &str) -> Result<Arc<dyn Store>> {
     let what = "this build reads and writes directories alone: mount the store as a directory, or \
                 build Apus with the feature `cloud`";
     Err(StoreError::new(url, what))

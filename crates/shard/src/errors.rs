@@ -5,6 +5,7 @@ use apus_node::fault::Fault;
 
 use super::job::Job;
 use super::results::Results;
+use super::stage::Stage;
 
 /// Returns the error for tasks that have to run first.
 pub fn missing(job: &Job, results: &Results) -> SyncError {
@@ -38,4 +39,10 @@ pub fn error(job: &Job, fault: Fault) -> SyncError {
 /// Returns the error for results that do not fit each other.
 pub fn unfit(what: String) -> SyncError {
     SyncError::Unproved(format!("the results do not fit each other: {what}"))
+}
+
+/// Returns the error for a task that was never run, and so cannot be compared.
+pub fn nothing_to_compare(stage: Stage, number: usize) -> SyncError {
+    let name = stage.name();
+    SyncError::Input(format!("{name} {number} has no result to compare with: run it first"))
 }

@@ -57,6 +57,17 @@ use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::threads;
 use apus_node::threads::Crew;
 
+/// What to do with a task whose result is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Nothing.
+    Once,
+    /// Run it, and replace its result.
+    Again,
+    /// Run it, and compare what it would write with its result, byte by byte.
+    Compare,
+}
+
 /// The outcome of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
@@ -64,6 +75,8 @@ pub enum Ran {
     Done,
     /// Its result was there before.
     Before,
+    /// Its result is what another run has written.
+    Same,
     /// Its result was there before, but since then the job ends below a block that it has looked
     /// at: after others, it is to be run again.
     Outdated,
@@ -71,16 +84,16 @@ pub enum Ran {
     Needless,
 }
 
-/// Runs a task of a job. If `again` is set, it runs even if its result is there.
+/// Runs a task of a job.
 ///
 /// # Errors
-/// The results that it needs are not there; a block or a result cannot be read; its own result
-/// cannot be written; or `stop` was raised.
+/// The results that it needs, or the one to compare with, are not there; a block or a result cannot
+/// be read; its own result cannot be written, or differs; or `stop` was raised.
 pub fn run(
-    job: &Job,
+    mut job: Job,
     stage: Stage,
     number: usize,
-    again: bool,
+    how: How,
     stop: &AtomicBool,
 ) -> Result<Ran, SyncError> {
     let count = job.count(stage);
@@ -90,22 +103,31 @@ pub fn run(
             stage.option()
         )));
     }
-    let results = Arc::new(Results::find(job)?);
+    let results = Arc::new(Results::find(&job)?);
     if !job.has_blocks(stage, number, results.end) {
         return Ok(Ran::Needless);
     }
     if results.stage < stage {
         // A second run of a task that has refused a block itself may come here.
-        return match results::has_result(job, stage, number)? {
+        return match results::has_result(&job, stage, number)? {
             true => Ok(Ran::Outdated),
-            false => Err(errors::missing(job, &results)),
+            false => Err(errors::missing(&job, &results)),
         };
     }
     let is_missing = stage == results.stage && results.missing.contains(&number);
-    if !is_missing && !again {
-        return Ok(Ran::Before);
-    }
-    run_with(job, &results, stage, number, stop).map(|()| Ran::Done)
+    let ran = match (how, is_missing) {
+        (How::Once, false) => return Ok(Ran::Before),
+        (How::Compare, true) if results::has_result(&job, stage, number)? => {
+            return Ok(Ran::Outdated);
+        }
+        (How::Compare, true) => return Err(errors::nothing_to_compare(stage, number)),
+        (How::Compare, false) => {
+            job.objects = Arc::new(job.objects.compared());
+            Ran::Same
+        }
+        (How::Once, true) | (How::Again, _) => Ran::Done,
+    };
+    run_with(&job, &results, stage, number, stop).map(|()| ran)
 }
 
 /// Runs all tasks of a job that have no result, on as many threads as asked for.

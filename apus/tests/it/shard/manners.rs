@@ -1,6 +1,6 @@
 //! What users meet at the command line: order of stages, wrong numbers, other jobs, damage.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::join::source::{Files, VARIED};
 use crate::support::Place;
@@ -101,4 +101,51 @@ fn a_block_that_has_changed_is_named_with_its_place() {
     let (status, _, err) = shard(&finish);
     assert_eq!(status, Some(1));
     assert!(err.contains(path.to_str().unwrap()) && err.contains("no longer the one"), "{err}");
+}
+
+#[test]
+fn a_task_that_runs_again_writes_the_same_or_is_named() {
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let job = planned(&place);
+    let compare = |task: [&str; 3]| {
+        let [stage, option, number] = task;
+        shard(&[stage, "--job", &job, option, number, "--compare"])
+    };
+    let (status, _, err) = compare(["read", "--span", "0"]);
+    assert_eq!(status, Some(1));
+    assert!(err.contains("read 0 has no result to compare with"), "{err}");
+    shard(&["run", "--job", &job, "--quiet"]);
+    let files = || {
+        let mut files: Vec<_> = std::fs::read_dir(&job).unwrap().map(|f| f.unwrap()).collect();
+        files.sort_by_key(|file| file.file_name());
+        files.into_iter().map(|f| (f.path(), f.metadata().unwrap().modified().unwrap()))
+    };
+    let before: Vec<_> = files().collect();
+    let tasks = [["read", "--span"], ["match", "--partition"], ["check", "--bucket"]];
+    for [stage, option] in tasks {
+        for number in ["0", "1"] {
+            let same = format!("{stage} {number}: the same in another run\n");
+            assert_eq!(compare([stage, option, number]), (Some(0), same, String::new()));
+        }
+    }
+    assert!(files().eq(before.iter().cloned()), "nothing is written");
+    // A worker that lies is not found by checksums, which it writes itself.
+    for [stage, option] in tasks {
+        let start = format!("{stage}-00001-");
+        let is_it = |path: &&PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with(&start) && !name.ends_with(".done")
+        };
+        let path = before.iter().map(|(path, _)| path).find(is_it).unwrap();
+        let kept = std::fs::read(path).unwrap();
+        let mut bytes = kept.clone();
+        bytes[12] ^= 1;
+        std::fs::write(path, &bytes).unwrap();
+        let (status, _, err) = compare([stage, option, "1"]);
+        assert_eq!(status, Some(1));
+        let named = format!("{} at byte 12: another run", path.display());
+        assert!(err.contains(&named), "{err}");
+        std::fs::write(path, &kept).unwrap();
+    }
+    assert_eq!(shard(&["read", "--job", &job, "--span", "1", "--compare", "--again"]).0, Some(2));
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus_disk::{Call, Disk};
 use apus_node::{Options, Refusal, SyncError, Watch};
 use apus_shard as shard;
-use apus_shard::{BlocksAt, Cuts, Destination, Finished, Job, Ran, Results, Stage};
+use apus_shard::{BlocksAt, Cuts, Destination, Finished, How, Job, Ran, Results, Stage};
 use apus_testchain::Rng;
 
 use super::Place;
@@ -68,7 +68,7 @@ impl Sharded {
     }
 
     pub fn run(&self, disk: &Disk, stage: Stage, number: usize) -> Result<Ran, SyncError> {
-        shard::run(&self.open(disk), stage, number, false, &AtomicBool::new(false))
+        shard::run(self.open(disk), stage, number, How::Once, &AtomicBool::new(false))
     }
 
     /// Runs all tasks, those of a stage in random order. Each is killed once, then run once, or
