@@ -50,7 +50,7 @@ def stages(args):
     mib = 1 << 20
     spans, partitions, buckets = (
         BLOCK_BYTES / count if count else each * mib
-        for count, each in [(args.spans, 512), (args.partitions, 128), (args.buckets, 256)]
+        for count, each in [(args.spans, 768), (args.partitions, 768), (args.buckets, 512)]
     )
     return [
         Stage("read", spans, 2.9, 1.0, 0.29),

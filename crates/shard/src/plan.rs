@@ -20,13 +20,16 @@ use apus_sync::unfinished::open_node;
 
 use super::job::{BlockPlace, Counts, Job, JobFile, Manifest};
 
-/// Bytes of blocks in a span by default: few windows of recent transactions begin empty then, and
-/// the records that it leaves fit in memory.
-const SPAN_BYTES: u64 = 512 << 20;
-/// Bytes of blocks for each partition by default, which has about 60 % of them as records.
-const PARTITION_BYTES: u64 = 128 << 20;
-/// Bytes of blocks in a bucket by default.
-const BUCKET_BYTES: u64 = 256 << 20;
+/// Bytes of blocks in a span, or for each partition, of a long chain by default. Each task looks
+/// into the results of all tasks before, so that many small ones take longer than the work; the
+/// records of a larger one would not fit in memory.
+const SPAN_BYTES: u64 = 768 << 20;
+const PARTITION_BYTES: u64 = 768 << 20;
+/// Bytes of blocks in a bucket of a long chain by default.
+const BUCKET_BYTES: u64 = 512 << 20;
+/// Of a short chain there are this many parts by default, if each then has enough bytes.
+const PARTS_OF_SHORT_CHAIN: u64 = 64;
+const PART_BYTES_MIN: u64 = 64 << 20;
 /// Most parts of a kind.
 const PARTS_MAX: usize = 10_000;
 
@@ -95,8 +98,10 @@ pub fn plan(
     let (files, blocks_url) = files(node.sources.files(), blocks.url)?;
     let sizes: Vec<u64> = places.iter().map(|place| u64::from(place.len)).collect();
     let count = |wanted: Option<usize>, each: u64| {
-        let suits = (sizes.iter().sum::<u64>().div_ceil(each) as usize).clamp(1, PARTS_MAX);
-        wanted.unwrap_or(suits)
+        let bytes = sizes.iter().sum::<u64>();
+        let few = bytes.div_ceil(PART_BYTES_MIN).min(PARTS_OF_SHORT_CHAIN);
+        let suits = bytes.div_ceil(each).max(few) as usize;
+        wanted.unwrap_or(suits.clamp(1, PARTS_MAX))
     };
     let bucket_ends = cut(&sizes, count(cuts.buckets, BUCKET_BYTES));
     let partitions = count(cuts.partitions, PARTITION_BYTES) as u32;
