@@ -22,8 +22,9 @@ from importlib import import_module
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from ._errors import Error, RefusedWarning
+from ._ray_tables import export, read
 
-__all__ = ["Progress", "Refused", "TaskFailed", "Verified", "verify"]
+__all__ = ["Progress", "Refused", "TaskFailed", "Verified", "export", "read", "verify"]
 
 StrPath = Union[str, "os.PathLike[str]"]
 
