@@ -197,6 +197,30 @@ def test_a_task_that_fails_is_named(tmp_path, nodes, program, chain):
             apus.ray.verify(job, program=program, **wrong)
 
 
+def test_an_exception_of_the_callback_ends_the_tasks(tmp_path, nodes, program, chain):
+    os.mkfifo(tmp_path / "never")
+    script = f"""cd {tmp_path}
+    if [ $2 = read ]; then
+        echo $$ >$5.new && mv $5.new $5.pid
+        read line < never
+    fi
+    exec {program} "$@"
+    """
+    job = planned(program, chain, tmp_path / "job")
+    pids = []
+
+    def stop(state):
+        pids.extend(int(path.read_text()) for path in tmp_path.glob("*.pid"))
+        if pids:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        apus.ray.verify(job, program=wrapped(tmp_path / "stuck", script), progress=stop)
+    for pid in pids:
+        wait_for_end(pid)
+    assert apus.ray.verify(job, program=program).refused is None
+
+
 def test_stages_run_again_below_a_block_that_is_refused(tmp_path, nodes, program, chain):
     blocks = blocks_of(chain)
     bad = len(blocks) - 10
