@@ -13,7 +13,7 @@ import apus.ray  # noqa: E402
 
 @pytest.fixture(scope="module")
 def cluster():
-    ray.init(num_cpus=2, log_to_driver=False, object_store_memory=100 << 20)
+    ray.init(address="local", num_cpus=2, log_to_driver=False, object_store_memory=100 << 20)
     yield
     ray.shutdown()
 
