@@ -347,9 +347,16 @@ def _remote(ray: Any) -> Any:
             preexec_fn=die_with_parent,
         ) as child:
             try:
-                _, text = child.communicate()
+                while True:
+                    # Python sees that Ray cancels the task between two of these calls.
+                    try:
+                        _, text = child.communicate(timeout=1)
+                        break
+                    except subprocess.TimeoutExpired:
+                        pass
             except BaseException:
                 child.kill()
+                child.wait()
                 raise
         if child.returncode < 0 or child.returncode == interrupted:
             # Something has killed it, such as a lack of memory. Ray runs it again.
