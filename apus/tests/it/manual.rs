@@ -8,7 +8,7 @@ use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 34] = [
     "",
     "sync",
     "reindex",
@@ -29,6 +29,16 @@ const COMMANDS: [&str; 24] = [
     "snapshot create",
     "snapshot info",
     "snapshot load",
+    "shard",
+    "shard plan",
+    "shard read",
+    "shard match",
+    "shard check",
+    "shard finish",
+    "shard run",
+    "shard todo",
+    "shard export",
+    "shard verify-export",
     "export",
     "demo",
     "completions",
