@@ -20,7 +20,7 @@ use crate::support::listed::Listed;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::Mode;
-use crate::support::waiting::wait_until;
+use crate::support::waiting::{comes_true, wait_until};
 
 /// Blocks that bitcoind connects on top of the snapshot.
 const ON_TOP: usize = 5;
@@ -51,11 +51,16 @@ fn run(options: &Options, sources: &[PathBuf]) -> sync::Summary {
 fn assert_core_starts(bitcoind: &Path, place: &Place, validated: u32, works_with: Option<u32>) {
     let muhash = place.muhash().0;
     let daemon = Daemon::start(bitcoind, place, &[]);
-    let states = daemon.ask_json(&["getchainstates"]);
-    let states = states["chainstates"].as_array().unwrap();
-    let blocks: Vec<_> = states.iter().map(|state| state["blocks"].as_u64().unwrap()).collect();
     let expected = [Some(validated), works_with].into_iter().flatten().map(u64::from);
-    assert_eq!(blocks, expected.collect::<Vec<_>>(), "{states:?}");
+    let (expected, mut found) = (expected.collect::<Vec<_>>(), Vec::new());
+    // bitcoind connects blocks that the validated set lacks after it has started.
+    let are_there = comes_true(|| {
+        let states = daemon.ask_json(&["getchainstates"]);
+        let states = states["chainstates"].as_array().unwrap();
+        found = states.iter().map(|state| state["blocks"].as_u64().unwrap()).collect();
+        found == expected
+    });
+    assert!(are_there, "{found:?} instead of {expected:?}");
     if works_with.is_none() {
         assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
         assert_eq!(daemon.ask(&["verifychain", "4", "0"]), "true");
