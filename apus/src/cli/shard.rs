@@ -68,8 +68,8 @@ pub struct Plan {
     /// The number of partitions of txids to match [default: as many as spans].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     partitions: Option<u32>,
-    /// The number of buckets of blocks to check [default: one for each 512 MiB of blocks; of a short
-    /// chain 64, or one for each 64 MiB].
+    /// The number of buckets of blocks to check [default: one for each 512 MiB of blocks; of a
+    /// short chain 64, or one for each 64 MiB].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     buckets: Option<u32>,
     /// Plan the blocks up to this height [default: all].
