@@ -44,8 +44,7 @@ fn peers_that_close_cost_what_connections_take() {
     check("close", |outcome| has(outcome, 95) && outcome.longest_gap.as_secs() < 3);
 }
 
-/// A peer counts as able to send what it sends before it goes silent, and no more; while headers
-/// come it could send nothing.
+/// What a peer could send is what it sends until it goes silent; nothing while headers come.
 #[test]
 fn no_peer_sends_more_than_it_could() {
     for seed in [314, 794, 836] {

@@ -1,5 +1,5 @@
-//! Named objects, each of which is either complete or absent, whoever writes it and whenever a
-//! writer dies. This crate does not know what the bytes mean.
+//! Named objects, each of which is either complete or absent, even if a process ends while it
+//! writes one, or several write the same. This crate does not know what the bytes mean.
 //!
 //! A [`Pack`] is two objects: one has the bytes of numbered parts, the other, whose name ends with
 //! `.done`, the length and CRC-32C of each. The second is written last, so that where it exists the
@@ -31,7 +31,7 @@ trait Store: Send + Sync {
     fn names(&self) -> Result<Vec<String>>;
 }
 
-/// An object that is being written, which nobody sees until it is finished.
+/// An object that is being written. It becomes visible when it is finished.
 trait Upload {
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
     fn finish(self: Box<Self>) -> Result<()>;

@@ -31,7 +31,7 @@ const HEIGHT: &str = "height";
 const TIME: Duration = Duration::from_secs(2);
 /// The most nodes that are used.
 const NODES_MAX: usize = 4;
-/// How long the end of an announcement waits until the local network is told.
+/// How long the program waits, at its end, for the message that withdraws an announcement.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Time from one check of what others have made the daemon remember to the next.
 const CHECK_EVERY: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! The daemon of multicast DNS, and a bound on what others can make it remember.
 //!
 //! Any host on the local network may send records of any names, which the daemon keeps until they
-//! expire, when the sender likes. It has no bound of its own, so whoever uses it must end it.
+//! expire, when the sender likes. It has no bound of its own, so its users must end it.
 
 use std::time::{Duration, Instant};
 

@@ -35,6 +35,8 @@ use super::results::{MatchNote, Results};
 pub struct Building<'a> {
     job: &'a Job,
     node: Node,
+    /// The job's chain, in the tree of the directory.
+    chain: ActiveChain,
     watch: Watch<'a>,
 }
 
@@ -59,9 +61,19 @@ impl<'a> Building<'a> {
                 SyncError::Input(format!("the job's header {} is invalid: {error}", header.hash()))
             })?;
         }
+        let top = job.tree.node(job.tree.best_header());
+        let id = node.tree.find(&top.hash).expect("all headers were added");
+        if node.tree.ancestor(node.tree.best_header(), top.height) != Some(id) {
+            return Err(SyncError::Input(format!(
+                "{} has headers of a better chain than the job's: plan another job, or name an \
+                 empty directory",
+                node.dir.path().display()
+            )));
+        }
+        let chain = ActiveChain::to(&node.tree, id);
         node.ledger.records.follow(&node.tree);
         bound_cache(&mut node);
-        Ok(Self { job, node, watch })
+        Ok(Self { job, node, chain, watch })
     }
 
     /// Does the same as [`Building::begin`] for a directory that keeps coins alone.
@@ -116,31 +128,27 @@ impl<'a> Building<'a> {
 
     /// Returns the block at a height of the job.
     fn id(&self, height: u32) -> BlockId {
-        let chain = ActiveChain::to(&self.job.tree, self.job.tree.best_header());
-        let hash = self.job.tree.node(self.job.block(&chain, height)).hash;
-        self.node.tree.find(&hash).expect("all headers were added")
+        self.chain.at(height).expect("the job has all headers up to its end")
+    }
+
+    /// Returns whether the directory does not hold the block at `height`.
+    fn lacks(&self, height: u32) -> bool {
+        self.node.record(self.id(height)).block_pos().is_none()
     }
 
     /// Returns the plan of a join up to `target`, in which no block is read.
     fn plan(&self, target: BlockId) -> Plan {
         let (tree, job) = (&self.node.tree, self.job);
-        let whole = ActiveChain::to(tree, tree.best_header());
         let (assumevalid, end) = (job.manifest.assumevalid(), tree.node(target).height + 1);
         let assumed = Assumed::new(assumevalid, tree);
         let place = Place::Peers;
-        let steps = (1..end).filter_map(|height| whole.at(height));
-        let steps = steps.map(|id| Step { id, place, weight: 0 }).collect();
-        Plan::of_steps(tree, &whole, 1, steps, assumed)
+        let steps = (1..end).map(|height| Step { id: self.id(height), place, weight: 0 }).collect();
+        Plan::of_steps(tree, &self.chain, 1, steps, assumed)
     }
 
     /// Returns an error if there is no room for what will be written.
     fn check_space(&self, results: &Results) -> Result<(), SyncError> {
-        let tree = &self.node.tree;
-        let whole = ActiveChain::to(tree, tree.best_header());
-        let lacks = |height: &u32| {
-            whole.at(*height).is_some_and(|id| self.node.record(id).block_pos().is_none())
-        };
-        let lacking = (1..results.end).filter(lacks);
+        let lacking = (1..results.end).filter(|height| self.lacks(*height));
         let blocks: u64 = lacking.map(|height| u64::from(self.job.len_of(height))).sum();
         let undo: u64 = results.checked.iter().map(|pack| pack.bytes_of(1..results.end)).sum();
         let coins = results.matched.iter().map(|(pack, _)| pack.bytes_of(COINS..COINS + 1));
@@ -157,11 +165,8 @@ impl<'a> Building<'a> {
     /// Copies blocks that the directory does not hold to its block files, in order of height.
     fn store_blocks(&mut self, results: &Results) -> Result<(), SyncError> {
         let known = results.read.iter().flatten().flat_map(|(_, note)| &note.blocks);
-        let whole = ActiveChain::to(&self.node.tree, self.node.tree.best_header());
-        let lacks = |height: u32| {
-            whole.at(height).is_some_and(|id| self.node.record(id).block_pos().is_none())
-        };
-        let Some(first) = (1..results.end).find(|height| lacks(*height)) else { return Ok(()) };
+        let lacking = (1..results.end).find(|height| self.lacks(*height));
+        let Some(first) = lacking else { return Ok(()) };
         let blocks = JobBlocks::new(self.job, first..results.end)?;
         let mut lane = Lane::default();
         let every = self.node.options.save_every;
@@ -175,7 +180,7 @@ impl<'a> Building<'a> {
             share(f64::from(height) / f64::from(results.end));
             ledger.write_index_every(every, &shared)?;
             let bytes = blocks.take(height)?;
-            let id = whole.at(height).expect("all headers were added");
+            let id = self.chain.at(height).expect("all headers were added");
             if self.job.manifest.hash_key.hash(&bytes) != block.digest {
                 let what = format!("block {height} is no longer the one that was read");
                 return Err(self.job.error_at(height, what).into());
@@ -193,7 +198,6 @@ impl<'a> Building<'a> {
     /// Appends the undo data of blocks that have none to the rev files, in order of height.
     fn store_undo(&mut self, results: &Results) -> Result<Vec<UndoAt>, SyncError> {
         let (shared, ledger) = self.node.split();
-        let whole = ActiveChain::to(shared.tree, shared.tree.best_header());
         let mut written = Vec::new();
         let mut next = 1;
         for pack in &results.checked {
@@ -203,7 +207,7 @@ impl<'a> Building<'a> {
                     return Err(StoreError::new(self.job.objects.path(pack.name()), what));
                 }
                 next += 1;
-                let id = whole.at(height).expect("all headers were added");
+                let id = self.chain.at(height).expect("all headers were added");
                 let record = ledger.record(id);
                 let (Some(FlatFilePos { file, .. }), None) =
                     (record.block_pos(), record.undo_pos())

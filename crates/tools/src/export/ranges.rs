@@ -93,16 +93,14 @@ pub fn export_ranges(
         let mut done = RangesDone::default();
         for number in work.numbers()? {
             check_stop(watch.stop)?;
-            let (due, known) = (work.due(number), work.note(number)?);
-            let known = known.filter(|known| known.is_of(&due) && work.file(number).is_file());
-            let note = match known {
+            let note = match work.kept(number)? {
                 Some(known) => {
                     done.kept += 1;
                     known
                 }
                 None => {
                     done.files += 1;
-                    work.write(number, due)?
+                    work.write(number)?
                 }
             };
             done.rows += note.rows;
@@ -128,8 +126,7 @@ pub fn ranges_to_write(
         let work = Work::open(options, asked, watch)?;
         let mut missing = Vec::new();
         for number in work.numbers()? {
-            let known = work.note(number)?.filter(|known| known.is_of(&work.due(number)));
-            if known.is_none() || !work.file(number).is_file() {
+            if work.kept(number)?.is_none() {
                 missing.push(number);
             }
         }
@@ -232,6 +229,12 @@ impl<'a> Work<'a> {
         Ok(note.and_then(|note| serde_json::from_slice(&note).ok()))
     }
 
+    /// Returns the note of a range whose file is there and is of the blocks of the chain.
+    fn kept(&self, number: u32) -> Result<Option<Note>, StoreError> {
+        let is_right = |note: &Note| note.is_of(&self.due(number)) && self.file(number).is_file();
+        Ok(self.note(number)?.filter(is_right))
+    }
+
     /// Returns the note that a range must have, but for its file.
     fn due(&self, number: u32) -> Note {
         let (start, blocks) = (number * self.asked.blocks, &self.chain.blocks);
@@ -253,12 +256,12 @@ impl<'a> Work<'a> {
     }
 
     /// Writes the file of a range, and then its note.
-    fn write(&self, number: u32, due: Note) -> Result<Note, SyncError> {
+    fn write(&self, number: u32) -> Result<Note, SyncError> {
         let (directory, path) = (self.directory(number), self.file(number));
         self.disk.create_dir_all(&directory)?;
         let note = self.disk.replace_with(&path, |file| {
             let output = Output::new(&path);
-            self.make(due, &mut FileStream { file, output: &output }, &output)
+            self.make(self.due(number), &mut FileStream { file, output: &output }, &output)
         })?;
         let text = serde_json::to_string_pretty(&note).expect("plain data") + "\n";
         self.disk.write_atomically(directory.join(NOTE), text.as_bytes())?;
