@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_disk::Disk;
-use apus_node::{Observer, Phase, Progress, SyncError, Watch};
+use apus_node::{Observer, Options, Phase, Progress, SyncError, Watch};
 use apus_shard as shard;
 use apus_shard::{Destination, Results};
 use apus_tools as tools;
@@ -13,8 +13,8 @@ use apus_wire::Chain as Network;
 use crate::join::source::{ASSUMED, Assumed, Files, Run, Source, VARIED};
 use crate::support::outcome::Outcome;
 use crate::support::sharding::{Sharded, Sharding};
-use crate::support::swift::try_sync_with;
-use crate::support::{Place, blocks_of, data, regtest_chain};
+use crate::support::swift::{small_chain, try_sync_with};
+use crate::support::{Place, blocks_of, data, regtest_chain, with_genesis};
 
 /// Makes a data directory by tasks, and looks at it as a sync does that finds nothing to do.
 fn sharded(source: &Source, files: Files, assumed: Assumed, cut: Sharding) -> (Place, Outcome) {
@@ -121,4 +121,23 @@ fn a_snapshot_of_tasks_is_that_of_the_directory() {
     assert!(std::fs::read(ours).unwrap() == std::fs::read(due).unwrap());
     let verdict = job.finish(&Destination::Verdict);
     assert_eq!((verdict.coins, verdict.amount), (finished.coins, finished.amount));
+}
+
+#[test]
+fn a_directory_that_knows_a_better_chain_is_refused() {
+    let chain = small_chain(205, 120, 6_000);
+    let place = Place::new(VARIED.network);
+    let sources = [VARIED.write(&place, Files::InOrder)];
+    let job = Sharded::plan(&place, &place.join(), &sources, Sharding::of(1, 11));
+    job.run_all(11);
+    let branch = with_genesis(&chain.fork(chain.height() - 2, 5, 5));
+    let options = Options { stop_at_height: Some(0), ..place.in_order() };
+    let summary = try_sync_with(&options, &[place.write("branch", &branch)]).unwrap();
+    assert_eq!(summary.height, 0);
+    let opened = job.open(&Disk::new());
+    let results = Results::find(&opened).unwrap();
+    let destination = Destination::DataDir(&job.options);
+    let refused = shard::finish(&opened, results, &destination, Watch::default());
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("headers of a better chain"), "{error}");
 }
