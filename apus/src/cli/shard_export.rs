@@ -22,8 +22,8 @@ use super::reporting::Reporting;
 ///
 /// Run it again when the chain has grown: the last file and new ones are written. After a
 /// reorganisation the files of the blocks that changed are replaced. Beside each file, _range.json
-/// has its first and last block, its rows, and its SHA-256. Every machine writes the same bytes, and
-/// several may write the ranges of one table at the same time, each with --range.
+/// has its first and last block, its rows, and its SHA-256. Every machine writes the same bytes,
+/// and several may write the ranges of one table at the same time, each with --range.
 #[derive(Args)]
 pub struct ShardExport {
     #[command(flatten)]
