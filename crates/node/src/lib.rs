@@ -31,6 +31,7 @@
 //! | [`growth`], [`space`] | the disk space that blocks will take, and whether it is free |
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`progress`], [`tips`], [`words`] | what the user sees during the work |
+//! | [`peer_info`] | what is known about a connected peer |
 //! | [`clock`], [`states`] | the time that each stage takes, and what threads wait for |
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
@@ -58,6 +59,7 @@ pub mod mend;
 pub mod opened;
 pub mod options;
 pub mod outcome;
+pub mod peer_info;
 pub mod progress;
 pub mod block_file_deletion;
 pub mod pruning;
@@ -92,6 +94,7 @@ pub use options::{
     ScriptOptions, StartCheck, SwiftSyncOptions,
 };
 pub use outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
+pub use peer_info::PeerInfo;
 pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved, Watch};
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
 pub use resources::{MemoryInUse, memory_in_use};

@@ -70,7 +70,7 @@ pub struct Node {
     /// An estimate of what blocks yet to be connected leave on the disk.
     pub growth: Growth,
     /// The times of the stages.
-    pub clock: Clock,
+    pub clock: Arc<Clock>,
     /// What the threads are seen doing, once blocks are connected.
     pub states: Option<StatesWatch>,
     /// How scripts are checked.
@@ -139,7 +139,7 @@ impl Node {
             sizes: Sizes::default(),
             stored_sizes: OnceLock::new(),
             growth: Growth::default(),
-            clock: Clock::default(),
+            clock: Arc::default(),
             states: None,
             scripts,
             pool: super::threads::pool(options.threads)?,

@@ -1,12 +1,15 @@
 //! The progress of a sync, as an observer sees it.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_hash::Hash;
 
+use super::clock::Clock;
 use super::outcome::ThreadStates;
+use super::peer_info::PeerInfo;
 
 /// A phase of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,6 +248,17 @@ pub trait Observer: Sync {
     /// Receives a new tip: each one while blocks connect or disconnect in order, only the last one
     /// when many become part of the chain at once.
     fn tip(&self, _: &Tip) {}
+
+    /// Receives the times of the stages, which go on to grow, when work on a directory begins.
+    fn clock(&self, _: &Arc<Clock>) {}
+
+    /// Returns whether [`Observer::peers`] is to be called.
+    fn wants_peers(&self) -> bool {
+        false
+    }
+
+    /// Receives all connected peers, about once a second.
+    fn peers(&self, _: Vec<PeerInfo>) {}
 }
 
 /// An observer that ignores all progress.
@@ -284,6 +298,18 @@ impl<F: Fn(&mut Progress) + Sync> Observer for Adding<'_, F> {
 
     fn tip(&self, tip: &Tip) {
         self.inner.tip(tip);
+    }
+
+    fn clock(&self, clock: &Arc<Clock>) {
+        self.inner.clock(clock);
+    }
+
+    fn wants_peers(&self) -> bool {
+        self.inner.wants_peers()
+    }
+
+    fn peers(&self, peers: Vec<PeerInfo>) {
+        self.inner.peers(peers);
     }
 }
 
