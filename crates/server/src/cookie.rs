@@ -1,0 +1,76 @@
+//! The file with a random password, by which programs on this machine may ask (Core's `.cookie`).
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::auth::{hex, random};
+
+/// The name of the file, in the network's directory.
+pub const COOKIE_FILE: &str = ".cookie";
+/// The user whose password the file holds.
+pub(crate) const USER: &str = "__cookie__";
+
+/// The file, which is removed when this is dropped.
+pub(crate) struct Cookie {
+    path: PathBuf,
+    /// The password.
+    pub password: String,
+}
+
+impl Cookie {
+    /// Writes a new password to `path`, at first under another name, with the permissions `mode`.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the system has no random bytes.
+    pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
+        let password = hex(&random::<32>()?);
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".tmp");
+        let write = |mut file: File| {
+            file.write_all(format!("{USER}:{password}").as_bytes())?;
+            // A file that was there before has other permissions, perhaps.
+            file.set_permissions(Permissions::from_mode(mode))?;
+            fs::rename(&temporary, path)
+        };
+        let open =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        match open.and_then(write) {
+            Ok(()) => Ok(Self { path: path.to_path_buf(), password }),
+            Err(error) => {
+                let _ = fs::remove_file(&temporary);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Cookie {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!("cannot remove the cookie {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_for_its_owner_and_goes_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(COOKIE_FILE);
+        fs::write(&path, "old").unwrap();
+        let cookie = Cookie::create(&path, 0o600).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{USER}:{}", cookie.password));
+        assert_eq!(cookie.password.len(), 64);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        drop(cookie);
+        assert!(!path.exists());
+        let missing = Cookie::create(&dir.path().join("no/.cookie"), 0o600);
+        assert_eq!(missing.err().unwrap().kind(), io::ErrorKind::NotFound);
+    }
+}

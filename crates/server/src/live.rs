@@ -1,0 +1,226 @@
+//! What the running process reports about itself: its progress, peers, tip and last words. The
+//! threads that work write it and never wait for those that read it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use apus_node::clock::{Clock, unix_time};
+use apus_node::{Observer, PeerInfo, Progress, Tip};
+use apus_wire::Network;
+
+/// The most lines that are kept.
+const LINES_MAX: usize = 200;
+/// The most characters of a line that are kept.
+const LINE_CHARS_MAX: usize = 1000;
+
+/// What does not change while the process runs.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The network.
+    pub network: Network,
+    /// The network's directory.
+    pub directory: PathBuf,
+    /// The version of Apus.
+    pub version: String,
+    /// Whether the directory is at rest and only served (`apus serve`).
+    pub is_at_rest: bool,
+    /// Where the log file is; `None` if there is none.
+    pub log: Option<PathBuf>,
+}
+
+/// What the running process reports about itself.
+pub struct Live {
+    about: About,
+    began: Instant,
+    /// When the process began, in seconds since 1970.
+    began_unix: i64,
+    now: Mutex<Now>,
+    lines: Mutex<VecDeque<Line>>,
+}
+
+#[derive(Default)]
+struct Now {
+    progress: Option<Seen>,
+    tip: Option<Tip>,
+    peers: Arc<[PeerInfo]>,
+    clock: Option<Arc<Clock>>,
+    end: Option<End>,
+}
+
+/// The last progress.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The progress.
+    pub progress: Progress,
+    /// When it was reported.
+    pub at: Instant,
+    /// When its phase began.
+    pub phase_began: Instant,
+}
+
+/// A line for the user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// When it was said, in seconds since 1970.
+    pub time: i64,
+    /// Whether it is a warning.
+    pub warns: bool,
+    /// The text.
+    pub text: String,
+}
+
+/// How a run has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct End {
+    /// The error that ended it; `None` if it has done its work, or was asked to stop.
+    pub error: Option<String>,
+}
+
+impl Live {
+    /// Creates the state of a process that begins now.
+    pub fn new(about: About) -> Arc<Self> {
+        Arc::new(Self {
+            about,
+            began: Instant::now(),
+            began_unix: unix_time(),
+            now: Mutex::default(),
+            lines: Mutex::default(),
+        })
+    }
+
+    /// Returns an observer that keeps what it is told, and passes everything to `inner`.
+    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> impl Observer + 'a {
+        Keeping { live: self, inner }
+    }
+
+    /// Returns what does not change.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Returns when the process began, in seconds since 1970.
+    pub fn began(&self) -> i64 {
+        self.began_unix
+    }
+
+    /// Returns the time since the process began.
+    pub fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Returns the last progress; `None` before the first.
+    pub fn progress(&self) -> Option<Seen> {
+        self.now().progress.clone()
+    }
+
+    /// Returns the last tip; `None` if none was reported.
+    pub fn tip(&self) -> Option<Tip> {
+        self.now().tip
+    }
+
+    /// Returns the connected peers, as they were about a second ago.
+    pub fn peers(&self) -> Arc<[PeerInfo]> {
+        Arc::clone(&self.now().peers)
+    }
+
+    /// Returns the times of the stages of the work; `None` before it begins.
+    pub fn clock(&self) -> Option<Arc<Clock>> {
+        self.now().clock.clone()
+    }
+
+    /// Returns how the run ended; `None` while it lasts.
+    pub fn end(&self) -> Option<End> {
+        self.now().end.clone()
+    }
+
+    /// Records how the run ended.
+    pub fn set_end(&self, end: End) {
+        self.now().end = Some(end);
+    }
+
+    /// Returns the last lines, in order.
+    pub fn lines(&self) -> Vec<Line> {
+        self.kept().iter().cloned().collect()
+    }
+
+    /// Adds a line for the user.
+    pub fn say(&self, text: &str) {
+        let mut text = text.trim();
+        let warning = text.strip_prefix("Warning: ");
+        text = warning.unwrap_or(text);
+        let (time, warns) = (unix_time(), warning.is_some());
+        let line = Line { time, warns, text: text.chars().take(LINE_CHARS_MAX).collect() };
+        let mut lines = self.kept();
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Now {
+    fn add(&mut self, progress: &Progress) {
+        let at = Instant::now();
+        let phase_of = |seen: &Seen| (seen.progress.phase, seen.phase_began);
+        let phase_began = match self.progress.as_ref().map(phase_of) {
+            Some((phase, began)) if phase == progress.phase => began,
+            _ => at,
+        };
+        self.progress = Some(Seen { progress: progress.clone(), at, phase_began });
+    }
+}
+
+/// An observer that keeps what it is told.
+struct Keeping<'a> {
+    live: &'a Live,
+    inner: &'a dyn Observer,
+}
+
+impl Observer for Keeping<'_> {
+    fn observe(&self, progress: &Progress) {
+        // If another thread holds the lock, it writes or reads a report that is as good.
+        if let Ok(mut now) = self.live.now.try_lock() {
+            now.add(progress);
+        }
+        self.inner.observe(progress);
+    }
+
+    fn note(&self, text: &str) {
+        self.live.say(text);
+        self.inner.note(text);
+    }
+
+    fn wants_tips(&self) -> bool {
+        true
+    }
+
+    fn tip(&self, tip: &Tip) {
+        self.live.now().tip = Some(*tip);
+        if self.inner.wants_tips() {
+            self.inner.tip(tip);
+        }
+    }
+
+    fn clock(&self, clock: &Arc<Clock>) {
+        self.live.now().clock = Some(Arc::clone(clock));
+        self.inner.clock(clock);
+    }
+
+    fn wants_peers(&self) -> bool {
+        true
+    }
+
+    fn peers(&self, peers: Vec<PeerInfo>) {
+        self.live.now().peers = peers.into();
+    }
+}

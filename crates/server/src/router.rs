@@ -1,0 +1,264 @@
+//! The routes, and who may take each.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{sleep, timeout};
+
+use super::auth::{Credential, Identity, identify};
+use super::connections::{Busy, Connection};
+use super::jsonrpc::{Answer, answer};
+use super::origin;
+use super::rpc::{Calls, Rpc};
+use super::subnet::Subnet;
+use super::workers::{Budget, Done, NotDone, Workers};
+
+/// The most bytes of a request's body (Core's `MAX_BODY_SIZE`).
+const BODY_BYTES_MAX: usize = 32 << 20;
+/// The most bytes of the bodies of all requests.
+const BODIES_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+/// The most bytes of all answers that are being sent. A larger one is sent alone.
+const ANSWERS_BYTES_MAX: usize = 256 << 20;
+/// The time in which the body of a request must come.
+const BODY_TIME: Duration = Duration::from_secs(120);
+/// How long a wrong password is not answered, as in Core.
+const WRONG_PASSWORD_DELAY: Duration = Duration::from_millis(250);
+/// What a client needs to be allowed, as Core says it.
+const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
+
+/// What the answers are made from.
+pub(crate) struct App {
+    pub rpc: Arc<Rpc>,
+    allow: Vec<Subnet>,
+    credentials: Vec<Credential>,
+    page_is_public: bool,
+    workers: Workers,
+    bodies: Budget,
+    answers: Budget,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub address: IpAddr,
+    pub connection: Arc<Connection>,
+}
+
+impl App {
+    /// Creates what the answers are made from.
+    pub fn new(config: &super::Config, credentials: Vec<Credential>, rpc: Arc<Rpc>) -> Self {
+        let allow = Subnet::LOOPBACK.into_iter().chain(config.allow.iter().copied()).collect();
+        Self {
+            rpc,
+            allow,
+            credentials,
+            page_is_public: config.page_is_public,
+            workers: Workers::new(config.threads, config.work_queue),
+            bodies: Budget::new(BODIES_BYTES_MAX),
+            answers: Budget::new(ANSWERS_BYTES_MAX),
+        }
+    }
+
+    /// Runs `work`, and returns its answer once there is room for it.
+    async fn work(
+        &self,
+        stop: Arc<AtomicBool>,
+        work: impl FnOnce() -> Response<Bytes> + Send + 'static,
+    ) -> Response {
+        // If the client leaves, the work ends.
+        let _leaves = RaiseOnDrop(stop);
+        match self.workers.run(work).await {
+            Err(NotDone::QueueFull) => {
+                tracing::warn!(
+                    "a request was refused because the work queue is full: --rpcworkqueue makes \
+                     it longer"
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded").into_response()
+            }
+            Err(NotDone::Panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            Ok(Done { result, permit }) => {
+                let room = self.answers.take(result.body().len()).await;
+                drop(permit);
+                result.map(|bytes| Body::new(Held { body: Body::from(bytes), _held: room }))
+            }
+        }
+    }
+}
+
+/// Returns the routes. A [`Client`] must be in the extensions of each request.
+pub(crate) fn router(app: &Arc<App>, page: Router) -> Router {
+    let page = if app.page_is_public {
+        page.layer(from_fn(named_or_own))
+    } else {
+        page.layer(from_fn(named))
+    };
+    let named = Router::new()
+        .route("/", post(rpc))
+        .route("/metrics", get(metrics))
+        .layer(from_fn(named))
+        .with_state(Arc::clone(app));
+    let open = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .with_state(Arc::clone(app));
+    let all = Router::new().merge(named).merge(page).merge(open);
+    all.layer(from_fn_with_state(Arc::clone(app), admit))
+}
+
+/// Refuses requests of other networks and other sites, and finds out who has sent one.
+async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let client = request.extensions().get::<Client>().cloned();
+    let Some(client) = client.filter(|client| is_in(&app.allow, client.address)) else {
+        return StatusCode::FORBIDDEN.into_response();
+    };
+    let header = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let identity = identify(header, &app.credentials);
+    let is_named = matches!(identity, Identity::User(_));
+    if !origin::is_allowed(request.headers(), is_named) {
+        return (StatusCode::FORBIDDEN, "The headers Host and Origin name another site\n")
+            .into_response();
+    }
+    if is_named {
+        client.connection.set_named();
+    }
+    if app.rpc.is_stopping() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    request.extensions_mut().insert(identity);
+    let busy: Busy = client.connection.work();
+    let response = next.run(request).await;
+    response.map(|body| Body::new(Held { body, _held: busy }))
+}
+
+fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
+    subnets.iter().any(|subnet| subnet.contains(address))
+}
+
+/// Lets requests with a right password pass.
+async fn named(Extension(identity): Extension<Identity>, request: Request, next: Next) -> Response {
+    match identity {
+        Identity::User(_) => return next.run(request).await,
+        Identity::Unnamed => {}
+        Identity::Wrong => {
+            tracing::warn!("a client gave a wrong password");
+            sleep(WRONG_PASSWORD_DELAY).await;
+        }
+    }
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, REALM)]).into_response()
+}
+
+/// Lets requests of this machine pass, and those with a right password.
+async fn named_or_own(
+    Extension(client): Extension<Client>,
+    Extension(identity): Extension<Identity>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match client.address.to_canonical().is_loopback() && identity == Identity::Unnamed {
+        true => next.run(request).await,
+        false => named(Extension(identity), request, next).await,
+    }
+}
+
+async fn rpc(
+    State(app): State<Arc<App>>,
+    Extension(identity): Extension<Identity>,
+    request: Request,
+) -> Response {
+    let Identity::User(user) = identity else { return StatusCode::UNAUTHORIZED.into_response() };
+    let (body, room) = match read(&app.bodies, request).await {
+        Ok(read) => read,
+        Err(status) => return status.into_response(),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let calls = Calls { rpc: Arc::clone(&app.rpc), user, stop: Arc::clone(&stop) };
+    app.work(stop, move || {
+        let Answer { status, body } = answer(&body, &calls);
+        drop((calls, room));
+        let mut response = Response::new(Bytes::from(body.unwrap_or_default()));
+        *response.status_mut() = StatusCode::from_u16(status).expect("one of a few");
+        if !response.body().is_empty() {
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+        }
+        response
+    })
+    .await
+}
+
+/// Reads the body of a request, once there is room for it.
+async fn read(
+    bodies: &Budget,
+    request: Request,
+) -> Result<(Bytes, OwnedSemaphorePermit), StatusCode> {
+    let body = request.into_body();
+    let bytes = HttpBody::size_hint(&body).exact().unwrap_or(BODY_BYTES_MAX as u64);
+    if bytes > BODY_BYTES_MAX as u64 {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let room = bodies.take(bytes as usize).await;
+    match timeout(BODY_TIME, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Ok(Err(_)) => Err(StatusCode::BAD_REQUEST),
+        Ok(Ok(body)) => Ok((body.to_bytes(), room)),
+    }
+}
+
+async fn metrics() -> Response {
+    StatusCode::NOT_FOUND.into_response()
+}
+
+async fn ready() -> Response {
+    StatusCode::SERVICE_UNAVAILABLE.into_response()
+}
+
+/// Raises a flag when it is dropped.
+struct RaiseOnDrop(Arc<AtomicBool>);
+
+impl Drop for RaiseOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// A body that keeps something until it is sent.
+struct Held<T> {
+    body: Body,
+    _held: T,
+}
+
+impl<T: Unpin> HttpBody for Held<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
