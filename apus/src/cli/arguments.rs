@@ -186,8 +186,20 @@ enum OptionalValue {
 fn values_of(name: &str) -> Option<OptionalValue> {
     match name {
         "debug" => Some(OptionalValue::Category),
-        "testnet" | "testnet4" | "signet" | "regtest" | "dnsseed" | "fixedseeds" | "lan"
-        | "listen" | "witness" | "v2transport" => Some(OptionalValue::Flag),
+        "testnet"
+        | "testnet4"
+        | "signet"
+        | "regtest"
+        | "dnsseed"
+        | "fixedseeds"
+        | "lan"
+        | "listen"
+        | "pagepublic"
+        | "rest"
+        | "rpcwhitelistdefault"
+        | "server"
+        | "v2transport"
+        | "witness" => Some(OptionalValue::Flag),
         _ => None,
     }
 }

@@ -16,6 +16,7 @@ use super::conf::{Config, Found};
 use super::directory::Directory;
 use super::home::expand_home;
 use super::log_args::LogArgs;
+use super::server_args::ServerArgs;
 use super::settings::Settings;
 
 /// The options of a command that connects blocks.
@@ -106,6 +107,8 @@ pub struct ConnectArgs {
     /// pull request 28280).
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
     testing: Vec<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     #[command(flatten)]
     pub log: LogArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.

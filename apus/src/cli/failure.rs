@@ -51,6 +51,11 @@ impl Failure {
         self.kind == Some(ErrorKind::Disk)
     }
 
+    /// Returns the message for the user.
+    pub fn text(&self) -> String {
+        self.text.clone()
+    }
+
     /// Adds a sentence to the error's message.
     pub fn and(mut self, sentence: &str) -> Self {
         if !self.text.is_empty() {

@@ -9,7 +9,7 @@ use apus_node as node;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{exit, log, output};
+use super::{exit, log, output, service};
 
 /// What happens to the work when it is interrupted.
 #[derive(Clone, Copy)]
@@ -54,11 +54,15 @@ pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
         }
     };
     node::spawn_free("apus-signals".to_string(), move || {
+        // The flag may be up for another reason: the call `stop` of the server.
+        let mut is_first = true;
         for _ in signals.forever() {
-            if flag.swap(true, Ordering::SeqCst) {
+            flag.store(true, Ordering::SeqCst);
+            if !std::mem::take(&mut is_first) {
                 node::remove_temporary_directories();
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
+            service::stopping();
             // On a terminal, the current line shows the keys pressed and the progress line.
             let below = if std::io::stderr().is_terminal() { "\n" } else { "" };
             output::note(format_args!("{below}Interrupted: {}.", interrupted.message()));

@@ -60,6 +60,11 @@ pub fn is_on() -> bool {
     LOG.get().is_some()
 }
 
+/// Returns where the log file is; `None` if this run has none.
+pub fn path() -> Option<PathBuf> {
+    LOG.get().map(|log| log.path.clone())
+}
+
 /// Returns a flag that, once raised, makes the next write open the log file again; `None` if there
 /// is no log file.
 pub fn reopens() -> Option<Arc<AtomicBool>> {

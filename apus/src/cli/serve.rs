@@ -1,6 +1,6 @@
 //! `apus serve`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,6 +18,8 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{duration, thousands};
 use super::peers::number;
 use super::reporting::Reporting;
+use super::server_args::{ServerArgs, address};
+use super::serving::{Serving, serve_while};
 use super::upload_target::maxuploadtarget;
 
 /// Core's default of `-maxconnections`.
@@ -65,6 +67,8 @@ pub struct ServeCommand {
     /// Core].
     #[arg(long, value_name = "HEX", hide_short_help = true)]
     minimumchainwork: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     json: bool,
@@ -85,12 +89,19 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     take_minimumchainwork(&mut chosen, given).map_err(Failure::usage)?;
     let port = chosen.options.network.port;
     let how = command.choose(&mut chosen.config, port).map_err(Failure::usage)?;
+    let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
+    let serving = server.map(|config| {
+        let is_optional = !command.server.is_given();
+        Serving::new(config, &chosen, true, is_optional)
+    });
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let started = Instant::now();
-    let served = tools::serve(&chosen.options, &how, Watch::new(&reporter, &stop));
+    let served = serve_while(serving, &reporter, &stop, |observer| {
+        tools::serve(&chosen.options, &how, Watch::new(observer, &stop))
+    });
     reporter.finish();
     let ServeReport { connections, blocks, bytes } = served?;
     let elapsed = started.elapsed();
@@ -140,39 +151,5 @@ impl ServeCommand {
         found
             .map(|Found { text, place }| address(&format!("bind from {place}"), &text, port))
             .collect()
-    }
-}
-
-/// Parses an address of this machine; `what` names the option or setting in an error.
-fn address(what: &str, text: &str, port: u16) -> Result<SocketAddr, String> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-    ip.or_else(|_| text.parse()).map_err(|_| {
-        format!(
-            "{what}: '{text}' is not an address: give an IP address of this machine, as ADDR, \
-             ADDR:PORT or [ADDR]:PORT"
-        )
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_have_a_port_or_get_the_default() {
-        for (text, expected) in [
-            ("127.0.0.1", "127.0.0.1:8333"),
-            ("127.0.0.1:7", "127.0.0.1:7"),
-            ("::1", "[::1]:8333"),
-            ("[::1]", "[::1]:8333"),
-            ("[::1]:7", "[::1]:7"),
-        ] {
-            let found = address("--bind", text, 8333).unwrap();
-            assert_eq!(found.to_string(), expected);
-        }
-        for wrong in ["", "host", "1.2.3", "127.0.0.1:x"] {
-            assert!(address("--bind", wrong, 8333).unwrap_err().contains("--bind"), "{wrong}");
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{MemoryInUse, Options, SyncError, Watch};
+use apus_node::{MemoryInUse, Observer, Options, SyncError, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
 use clap::Args;
@@ -14,9 +14,9 @@ use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::peers::{PeerArgs, Sources};
-use super::progress::Reporter;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
+use super::serving::{Serving, serve_while};
 use super::settings::Settings;
 use super::{exit, log, report};
 
@@ -78,11 +78,13 @@ pub struct ReindexCommand {
 pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let engine = &command.engine;
     let (mut chosen, from) = command.choose().map_err(Failure::usage)?;
+    let server = engine.server.choose(&mut chosen, false).map_err(Failure::usage)?;
     engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
-    run_and_report(reporting, |reporter, stop| {
-        sync::sync(&chosen.options, &from, Watch::new(reporter, stop))
+    let serving = server.map(|config| Serving::new(config, &chosen, false, false));
+    run_and_report(reporting, serving, |observer, stop| {
+        sync::sync(&chosen.options, &from, Watch::new(observer, stop))
     })
 }
 
@@ -118,11 +120,13 @@ impl SyncCommand {
 /// Runs `apus reindex`.
 pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.choose().map_err(Failure::usage)?;
+    let server = command.engine.server.choose(&mut chosen, false).map_err(Failure::usage)?;
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
-    run_and_report(reporting, |reporter, stop| {
-        command.reindex(&chosen.options, Watch::new(reporter, stop))
+    let serving = server.map(|config| Serving::new(config, &chosen, false, false));
+    run_and_report(reporting, serving, |observer, stop| {
+        command.reindex(&chosen.options, Watch::new(observer, stop))
     })
 }
 
@@ -150,14 +154,16 @@ impl ReindexCommand {
     }
 }
 
-/// Runs `work` while showing progress and handling interrupts, and reports at the end.
+/// Runs `work` while showing progress, serving if there is a server, and handling interrupts, and
+/// reports at the end.
 pub fn run_and_report(
     reporting: Reporting,
-    work: impl FnOnce(&Reporter, &AtomicBool) -> Result<Summary, SyncError>,
+    serving: Option<Serving>,
+    work: impl FnOnce(&dyn Observer, &AtomicBool) -> Result<Summary, SyncError>,
 ) -> Result<ExitCode, Failure> {
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::Saves);
-    let result = work(&reporter, &stop);
+    let result = serve_while(serving, &reporter, &stop, |observer| work(observer, &stop));
     reporter.finish();
     let (summary, memory) = (result?, reporter.most_memory());
     log::last_line(report::outcome(&summary).trim_end());

@@ -79,6 +79,11 @@ impl Config {
         list
     }
 
+    /// Returns all values of a setting that is secret: the first line of the run does not list it.
+    pub fn secrets(&self, name: &str) -> Vec<Found> {
+        merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name))
+    }
+
     /// Returns whether a setting is on; `if_absent` if there is none.
     pub fn is_on(&self, name: &str, if_absent: bool) -> bool {
         match self.loaded.sources.get(self.loaded.chain.name(), name) {

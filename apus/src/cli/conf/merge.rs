@@ -43,7 +43,7 @@ pub struct Found {
 const MAIN: &str = "main";
 /// Settings at the top of bitcoin.conf that apply to the main network alone (Core's
 /// `NETWORK_ONLY`).
-const NETWORK_ONLY: [&str; 3] = ["addnode", "connect", "port"];
+const NETWORK_ONLY: [&str; 5] = ["addnode", "connect", "port", "rpcbind", "rpcport"];
 
 /// Settings by name; those of one name are in the order in which they were read.
 pub type ByName = BTreeMap<String, Vec<Setting>>;

@@ -1,0 +1,300 @@
+//! The options of the server, with Core's names and meanings.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use apus_server::config::CookieFile;
+use apus_server::{COOKIE_FILE, Config, Credential, Subnet};
+use apus_wire::Chain;
+use clap::Args;
+
+use super::conf::Found;
+use super::home::expand_home;
+use super::peers::number;
+use super::settings::Settings;
+
+/// The most threads that answer calls.
+const THREADS_MAX: usize = 256;
+/// The most seconds after which an idle connection is closed: a year.
+const TIMEOUT_MAX: u64 = 365 * 24 * 3600;
+
+/// The options of the server.
+#[derive(Args)]
+#[command(next_help_heading = "Options of the server")]
+pub struct ServerArgs {
+    /// Answer JSON-RPC as bitcoind does, so that bitcoin-cli and other programs can ask, and show a
+    /// page at http://127.0.0.1:8332/ [default: 0 for sync and reindex, 1 for serve].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1")]
+    server: Option<u8>,
+    /// Listen for RPC on this port; 0: any that is free [default: the network's, 8332 on mainnet].
+    #[arg(long, value_name = "PORT")]
+    rpcport: Option<u16>,
+    /// Listen for RPC on this address of this machine, ADDR or ADDR:PORT ([ADDR]:PORT for IPv6);
+    /// may be given many times, and only together with --rpcallowip [default: 127.0.0.1 and ::1].
+    #[arg(long, value_name = "ADDR", hide_short_help = true)]
+    rpcbind: Vec<String>,
+    /// Let this address, or this part of a network (ADDR/BITS, ADDR/MASK), connect; may be given
+    /// many times. Requests and answers are not encrypted.
+    #[arg(long, value_name = "ADDR", hide_short_help = true)]
+    rpcallowip: Vec<String>,
+    /// A user, with the salted hash of the password, as USER:SALT$HASH (Core's share/rpcauth makes
+    /// one); may be given many times.
+    #[arg(long, value_name = "AUTH", hide_short_help = true)]
+    rpcauth: Vec<String>,
+    /// The user of --rpcpassword.
+    #[arg(long, value_name = "USER", hide_short_help = true)]
+    rpcuser: Option<String>,
+    /// A password, instead of the random one in .cookie. Other users of this machine can see it on
+    /// the command line: bitcoin.conf or --rpcauth is better.
+    #[arg(long, value_name = "PASSWORD", hide_short_help = true)]
+    rpcpassword: Option<String>,
+    /// The file for a random password; a relative path starts in the network's directory [default:
+    /// .cookie].
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    rpccookiefile: Option<PathBuf>,
+    /// Write no file with a random password.
+    #[arg(long, hide_short_help = true, conflicts_with = "rpccookiefile")]
+    norpccookiefile: bool,
+    /// Who may read that file: owner, group or all [default: owner].
+    #[arg(long, value_name = "WHO", hide_short_help = true)]
+    rpccookieperms: Option<String>,
+    /// The methods that a user may call, as USER:METHOD,METHOD; may be given many times.
+    #[arg(long, value_name = "LIST", hide_short_help = true)]
+    rpcwhitelist: Vec<String>,
+    /// Whether users without --rpcwhitelist may call nothing [default: 1 with --rpcwhitelist].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    rpcwhitelistdefault: Option<u8>,
+    /// Answer REST, too, which needs no password [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    rest: Option<u8>,
+    /// Number of threads that answer calls [default: 16].
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    rpcthreads: Option<i64>,
+    /// The most calls that wait for a thread; others are refused [default: 64].
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    rpcworkqueue: Option<i64>,
+    /// Seconds after which an idle connection is closed; 0: never [default: 30].
+    #[arg(long, value_name = "SECONDS", hide_short_help = true)]
+    rpcservertimeout: Option<i64>,
+    /// Show the page without a password to programs on this machine [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    pagepublic: Option<u8>,
+}
+
+/// Core's default of `-rpcport`.
+fn default_port(chain: Chain) -> u16 {
+    match chain {
+        Chain::Main => 8332,
+        Chain::Test => 18_332,
+        Chain::Testnet4 => 48_332,
+        Chain::Signet => 38_332,
+        Chain::Regtest => 18_443,
+    }
+}
+
+impl ServerArgs {
+    /// Returns whether the command line asks for the server.
+    pub fn is_given(&self) -> bool {
+        self.server == Some(1)
+    }
+
+    /// Returns how the server is reached, by the command line or else the settings files; `None` if
+    /// there is to be none. A server that is on by default does without a cookie where none can be
+    /// written.
+    ///
+    /// # Errors
+    /// An option or a setting is wrong.
+    pub fn choose(
+        &self,
+        chosen: &mut Settings,
+        is_default: bool,
+    ) -> Result<Option<Config>, String> {
+        let is_on = |given: Option<u8>, name, if_absent| {
+            given.map_or(chosen.config.is_on(name, if_absent), |on| on != 0)
+        };
+        if !is_on(self.server, "server", is_default) {
+            return Ok(None);
+        }
+        let (rest, page_is_public) =
+            (is_on(self.rest, "rest", false), is_on(self.pagepublic, "pagepublic", false));
+        let allow = self.allow(chosen)?;
+        let mut config = Config::new(self.bind(chosen, !allow.is_empty())?);
+        (config.allow, config.rest, config.page_is_public) = (allow, rest, page_is_public);
+        config.credentials = self.credentials(chosen)?;
+        config.cookie = self.cookie(chosen, is_default)?;
+        let list = texts(&self.rpcwhitelist, "rpcwhitelist", chosen);
+        config.whitelist.refuses_others = self.rpcwhitelistdefault.map_or_else(
+            || chosen.config.is_on("rpcwhitelistdefault", !list.is_empty()),
+            |on| on != 0,
+        );
+        list.iter().for_each(|(text, _)| config.whitelist.add(text));
+        let settings = &mut chosen.config;
+        let count = |number: i64| usize::try_from(number.max(1)).unwrap_or(usize::MAX);
+        if let Some(threads) = number(self.rpcthreads, "rpcthreads", settings)? {
+            config.threads = count(threads).min(THREADS_MAX);
+        }
+        if let Some(queue) = number(self.rpcworkqueue, "rpcworkqueue", settings)? {
+            config.work_queue = count(queue);
+        }
+        if let Some(seconds) = number(self.rpcservertimeout, "rpcservertimeout", settings)? {
+            let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+            config.timeout = seconds.map(|seconds| Duration::from_secs(seconds.min(TIMEOUT_MAX)));
+        }
+        Ok(Some(config))
+    }
+
+    fn allow(&self, chosen: &mut Settings) -> Result<Vec<Subnet>, String> {
+        let parse =
+            |(text, what): (String, String)| text.parse().map_err(|why| format!("{what}: {why}"));
+        texts(&self.rpcallowip, "rpcallowip", chosen).into_iter().map(parse).collect()
+    }
+
+    /// Returns the addresses to listen on. As in Core, addresses that others can reach need
+    /// `--rpcallowip`, which says who may connect.
+    fn bind(&self, chosen: &mut Settings, allows: bool) -> Result<Vec<SocketAddr>, String> {
+        let port = number(self.rpcport, "rpcport", &mut chosen.config)?
+            .unwrap_or_else(|| default_port(chosen.options.network.chain));
+        let named = texts(&self.rpcbind, "rpcbind", chosen);
+        let warnings = &mut chosen.config.loaded.warnings;
+        if !allows || named.is_empty() {
+            if allows {
+                warnings.push("--rpcallowip has no effect without --rpcbind".to_string());
+            }
+            if !named.is_empty() {
+                warnings.push(
+                    "--rpcbind is ignored without --rpcallowip, which says who may connect"
+                        .to_string(),
+                );
+            }
+            let own: [IpAddr; 2] = [Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
+            // Any port that is free is one port, of one address.
+            let own = own.into_iter().filter(|ip| port != 0 || ip.is_ipv4());
+            return Ok(own.map(|ip| SocketAddr::new(ip, port)).collect());
+        }
+        let parse = |(text, what): (String, String)| address(&what, &text, port);
+        let bind: Vec<SocketAddr> = named.into_iter().map(parse).collect::<Result<_, _>>()?;
+        if bind.iter().any(|address| address.ip().is_unspecified()) {
+            warnings.push(
+                "The RPC server is not safe to expose to untrusted networks such as the public \
+                 internet"
+                    .to_string(),
+            );
+        }
+        Ok(bind)
+    }
+
+    fn credentials(&self, chosen: &mut Settings) -> Result<Vec<Credential>, String> {
+        let secret = |given: &Option<String>, name: &str| {
+            let found = || Ok(chosen.config.find(name)?.map(|found| found.text));
+            given.clone().map_or_else(found, |text| Ok::<_, String>(Some(text)))
+        };
+        let (user, password) =
+            (secret(&self.rpcuser, "rpcuser")?, secret(&self.rpcpassword, "rpcpassword")?);
+        let mut credentials = Vec::new();
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
+            let credential = Credential::new(&user.unwrap_or_default(), &password);
+            credentials.push(credential.map_err(|error| error.to_string())?);
+        }
+        let given = self.rpcauth.iter().map(|text| (text.clone(), "--rpcauth".to_string()));
+        let found = || {
+            let found = chosen.config.secrets("rpcauth").into_iter();
+            found.map(|Found { text, place }| (text, format!("rpcauth from {place}")))
+        };
+        let all: Vec<_> = if self.rpcauth.is_empty() { found().collect() } else { given.collect() };
+        for (text, what) in all {
+            let credential = Credential::parse(&text);
+            let wrong =
+                || format!("{what} must have the form USER:SALT$HASH; the value is not shown");
+            credentials.push(credential.ok_or_else(wrong)?);
+        }
+        Ok(credentials)
+    }
+
+    /// Returns the file for a random password, which a password that is given replaces.
+    fn cookie(
+        &self,
+        chosen: &mut Settings,
+        is_default: bool,
+    ) -> Result<Option<CookieFile>, String> {
+        let has_password = |text: &str| !text.is_empty();
+        let found = chosen.config.find("rpcpassword")?;
+        if self.rpcpassword.as_deref().is_some_and(has_password)
+            || found.is_some_and(|found| has_password(&found.text))
+            || self.norpccookiefile
+            || self.rpccookiefile.is_none() && chosen.config.is_negated("rpccookiefile")
+        {
+            return Ok(None);
+        }
+        let named = match &self.rpccookiefile {
+            Some(path) => Some(expand_home(path)),
+            None => chosen.config.take("rpccookiefile")?.map(|found| PathBuf::from(found.text)),
+        };
+        let perms = match &self.rpccookieperms {
+            Some(who) => Some(who.clone()),
+            None => chosen.config.take("rpccookieperms")?.map(|found| found.text),
+        };
+        let mode = match perms.as_deref() {
+            None | Some("owner") => 0o600,
+            Some("group") => 0o640,
+            Some("all") => 0o644,
+            Some(other) => {
+                return Err(format!("--rpccookieperms={other}: use owner, group or all"));
+            }
+        };
+        let is_needed = named.is_some() || !is_default;
+        let path = named.as_deref().unwrap_or(Path::new(COOKIE_FILE));
+        let path = chosen.options.network_dir().join(path);
+        Ok(Some(CookieFile { path, mode, is_needed }))
+    }
+}
+
+/// Returns all values of an option, from the command line or else from a settings file, each with
+/// its name for an error.
+fn texts(given: &[String], name: &str, chosen: &mut Settings) -> Vec<(String, String)> {
+    match given {
+        [] => {
+            let found = chosen.config.take_list(name).into_iter();
+            found.map(|Found { text, place }| (text, format!("{name} from {place}"))).collect()
+        }
+        given => given.iter().map(|text| (text.clone(), format!("--{name}"))).collect(),
+    }
+}
+
+/// Parses an address of this machine; `what` names the option or setting in an error.
+pub fn address(what: &str, text: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+    ip.or_else(|_| text.parse()).map_err(|_| {
+        format!(
+            "{what}: '{text}' is not an address: give an IP address of this machine, as ADDR, \
+             ADDR:PORT or [ADDR]:PORT"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_port_or_get_the_default() {
+        for (text, expected) in [
+            ("127.0.0.1", "127.0.0.1:8333"),
+            ("127.0.0.1:7", "127.0.0.1:7"),
+            ("::1", "[::1]:8333"),
+            ("[::1]", "[::1]:8333"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            let found = address("--bind", text, 8333).unwrap();
+            assert_eq!(found.to_string(), expected);
+        }
+        for wrong in ["", "host", "1.2.3", "127.0.0.1:x"] {
+            assert!(address("--bind", wrong, 8333).unwrap_err().contains("--bind"), "{wrong}");
+        }
+    }
+}
