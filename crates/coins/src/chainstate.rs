@@ -1,35 +1,26 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_disk::{Disk, OnShare, Share, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb::layout::LEVEL_0_RUNS_MAX;
-use apus_leveldb::{
-    Cursor as TableCursor, Db, Options, PendingTable, RunBuilder, RunKind, RunWriter, Snapshot,
-};
+use apus_leveldb::{Db, Options, PendingTable, RunBuilder, RunKind, RunWriter};
 use apus_store::Obfuscation;
 use apus_store::layout::OBFUSCATION_KEY;
-use apus_wire::{Cursor, OutPoint};
+use apus_wire::OutPoint;
 use rayon::prelude::*;
 
 use super::changes::Changes;
-use super::coin::{Coin, CoinParts, decode_coin_key, key_order, put_coin_key};
+use super::coin::{Coin, CoinParts, key_order, put_coin_key};
+use super::coins_view::{BEST_BLOCK, CoinScan, CoinsView, Values};
 
-/// The key of the record of the best block.
-pub const BEST_BLOCK: &[u8] = b"B";
 /// The key of a record that exists while Core is in the middle of a flush, which takes several
 /// batches; there is no best block then.
 pub const HEAD_BLOCKS: &[u8] = b"H";
-/// The first byte of the keys of coins.
-const COINS: &[u8] = b"C";
-/// The first key after those of coins.
-const COINS_END: &[u8] = b"D";
 /// The first key of coins in the format of versions before 0.15; Core refuses a chainstate with
 /// such keys.
 const OLD_COINS: &[u8] = b"c";
-/// The length of a coin's key without the output's index.
-const TXID_END: usize = 33;
 
 /// The number of newest runs at which merging begins: twice as many as in LevelDB. A lookup checks
 /// the filter of each, in a batch with others, which costs less than rewriting coins once more.
@@ -49,8 +40,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 /// that Core's record of an unfinished flush (`H`) is never written.
 pub struct Chainstate {
     db: Db,
-    dir: PathBuf,
-    obfuscation: Obfuscation,
+    values: Values,
     /// Whether a best block was ever stored, so that there may be coins.
     begun: AtomicBool,
 }
@@ -75,7 +65,7 @@ impl Chainstate {
             None => Obfuscation::default(),
         };
         let begun = AtomicBool::new(db.get(BEST_BLOCK)?.is_some());
-        let chainstate = Self { db, dir: dir.to_path_buf(), obfuscation, begun };
+        let chainstate = Self { db, values: Values { dir: dir.into(), obfuscation }, begun };
         chainstate.check_format()?;
         Ok(chainstate)
     }
@@ -94,15 +84,12 @@ impl Chainstate {
     /// Returns the best block, for which the chainstate holds the UTXO set; `None` in an empty
     /// chainstate.
     pub fn best_block(&self) -> Result<Option<Hash>> {
-        let Some(mut value) = self.db.get(BEST_BLOCK)? else { return Ok(None) };
-        self.obfuscation.apply(&mut value, 0);
-        match <[u8; 32]>::try_from(&value[..]) {
-            Ok(hash) => Ok(Some(Hash(hash))),
-            Err(_) => Err(StoreError::new(
-                &self.dir,
-                "the record of the best block is damaged: 32 bytes are expected",
-            )),
-        }
+        self.view().best_block()
+    }
+
+    /// Returns the UTXO set as it is now, which later writes do not change.
+    pub fn view(&self) -> CoinsView {
+        CoinsView { tables: self.db.snapshot(), values: self.values.clone() }
     }
 
     /// Returns whether nothing has ever been written, so that there are no coins to look up.
@@ -114,7 +101,7 @@ impl Chainstate {
     pub fn get(&self, outpoint: &OutPoint) -> Result<Option<Coin>> {
         let mut key = Vec::new();
         put_coin_key(&mut key, outpoint);
-        let read = |value: &[u8]| self.decode(outpoint, value, &mut Vec::new());
+        let read = |value: &[u8]| self.values.coin(outpoint, value, &mut Vec::new());
         self.db.get_with(&key, read)?.transpose()
     }
 
@@ -135,7 +122,7 @@ impl Chainstate {
         let (mut error, mut scratch) = (None, Vec::new());
         self.db.get_many(&keys, |i, value| {
             let i = order[i];
-            match self.decode(&outpoints[i], value, &mut scratch) {
+            match self.values.coin(&outpoints[i], value, &mut scratch) {
                 Ok(coin) => coins[i] = Some(coin),
                 Err(e) => error = Some(e),
             }
@@ -226,30 +213,13 @@ impl Chainstate {
 
     /// Divides the current UTXO set into at most `parts` consecutive scans of about equal size. All
     /// outputs of a transaction are in the same scan.
-    pub fn scans(&self, parts: usize) -> Result<Vec<CoinScan<'_>>> {
-        let snapshot = self.db.snapshot();
-        let mut cuts = vec![COINS.to_vec()];
-        for mut key in snapshot.split(parts)? {
-            key.truncate(TXID_END);
-            if key.len() == TXID_END && key.starts_with(COINS) && cuts.last() != Some(&key) {
-                cuts.push(key);
-            }
-        }
-        cuts.push(COINS_END.to_vec());
-        let scan = |cut: &[Vec<u8>]| self.scan(snapshot.clone(), cut[0].clone(), cut[1].clone());
-        Ok(cuts.windows(2).map(scan).collect())
+    pub fn scans(&self, parts: usize) -> Result<Vec<CoinScan>> {
+        self.view().scans(parts)
     }
 
     /// Returns a scan of the coins of all transactions from `first` to `last`.
-    pub fn scan_txids(&self, first: &Hash, last: &Hash) -> CoinScan<'_> {
-        let from = [COINS, &first.0].concat();
-        // Keys continue after the txid with at most five bytes, the index of the output.
-        let to = [COINS, &last.0, &[0xff; 6]].concat();
-        self.scan(self.db.snapshot(), from, to)
-    }
-
-    fn scan(&self, snapshot: Snapshot, from: Vec<u8>, to: Vec<u8>) -> CoinScan<'_> {
-        CoinScan { chainstate: self, snapshot, from, to, cursor: None, scratch: Vec::new() }
+    pub fn scan_txids(&self, first: &Hash, last: &Hash) -> CoinScan {
+        self.view().scan_txids(first, last)
     }
 
     /// Merges some runs of tables if there are too many, and returns whether it did. Readers and
@@ -282,35 +252,26 @@ impl Chainstate {
 
     /// Returns the directory of the chainstate.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.values.dir
     }
 
     fn check_format(&self) -> Result<()> {
         if self.db.get(HEAD_BLOCKS)?.is_some() {
             let what = "Bitcoin Core was stopped in the middle of a flush: start it once \
                         to complete the flush, or rebuild the chainstate with `apus reindex`";
-            return Err(StoreError::new(&self.dir, what));
+            return Err(StoreError::new(&self.values.dir, what));
         }
         if self.db.scan(OLD_COINS, None)?.next_entry()?.is_some() {
             let what = "the chainstate's format is older than Bitcoin Core 0.15: rebuild it with \
                         `apus reindex`";
-            return Err(StoreError::new(&self.dir, what));
+            return Err(StoreError::new(&self.values.dir, what));
         }
         Ok(())
     }
 
-    fn decode(&self, outpoint: &OutPoint, value: &[u8], scratch: &mut Vec<u8>) -> Result<Coin> {
-        scratch.clear();
-        scratch.extend_from_slice(value);
-        self.obfuscation.apply(scratch, 0);
-        Coin::decode(&mut Cursor::new(scratch)).map_err(|e| {
-            StoreError::new(&self.dir, format!("the record of the coin {outpoint} is damaged: {e}"))
-        })
-    }
-
     fn writer<'a>(&'a self, run: &'a RunBuilder) -> CoinWriter<'a> {
         let (key, value) = (Vec::new(), Vec::new());
-        CoinWriter { run: run.writer(), obfuscation: &self.obfuscation, key, value }
+        CoinWriter { run: run.writer(), obfuscation: &self.values.obfuscation, key, value }
     }
 
     /// Writes the records before all coins as a part of the run; see [`CoinWriter::put_head`].
@@ -370,7 +331,7 @@ impl Bulk<'_> {
     /// Makes the written coins take effect. The UTXO set of the chainstate is then the one after
     /// the block `best_block`.
     pub fn commit(self, best_block: &Hash) -> Result<()> {
-        let record = self.chainstate.obfuscation.to_record();
+        let record = self.chainstate.values.obfuscation.to_record();
         let record = match self.kind {
             RunKind::Replaces => &record[..],
             RunKind::Adds => &[],
@@ -440,33 +401,6 @@ impl CoinWriter<'_> {
         put_coin_key(&mut self.key, outpoint);
         self.obfuscation.apply(&mut self.value, 0);
         self.run.put(&self.key, &self.value)
-    }
-}
-
-/// Reads one part of the UTXO set in the order of [`key_order`].
-pub struct CoinScan<'a> {
-    chainstate: &'a Chainstate,
-    snapshot: Snapshot,
-    from: Vec<u8>,
-    to: Vec<u8>,
-    cursor: Option<TableCursor>,
-    scratch: Vec<u8>,
-}
-
-impl CoinScan<'_> {
-    /// Returns the next coin; `None` after the last one.
-    pub fn next_coin(&mut self) -> Result<Option<(OutPoint, Coin)>> {
-        let cursor = match &mut self.cursor {
-            Some(cursor) => cursor,
-            None => self.cursor.insert(self.snapshot.scan(&self.from, Some(&self.to))?),
-        };
-        let Some((key, value)) = cursor.next_entry()? else { return Ok(None) };
-        let outpoint = decode_coin_key(key).map_err(|e| {
-            let what = format!("the key {key:02x?} is damaged: {e}");
-            StoreError::new(&self.chainstate.dir, what)
-        })?;
-        let coin = self.chainstate.decode(&outpoint, value, &mut self.scratch)?;
-        Ok(Some((outpoint, coin)))
     }
 }
 

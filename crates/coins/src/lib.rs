@@ -9,6 +9,7 @@ mod cache;
 mod chainstate;
 mod changes;
 mod coin;
+mod coins_view;
 mod hasher;
 mod lookup;
 mod memory;
@@ -27,19 +28,21 @@ mod undo;
 
 /// Constants of the chainstate's records, which docs/format.md describes.
 pub mod layout {
-    pub use super::chainstate::{BEST_BLOCK, HEAD_BLOCKS};
+    pub use super::chainstate::HEAD_BLOCKS;
     pub use super::coin::COIN_PREFIX;
+    pub use super::coins_view::BEST_BLOCK;
     pub use super::script::SPECIAL_TYPES;
     pub use apus_store::layout::OBFUSCATION_KEY as OBFUSCATION_RECORD;
     pub use apus_wire::MAX_SCRIPT_BYTES;
 }
 
 pub use cache::CoinsCache;
-pub use chainstate::{Bulk, Chainstate, CoinScan, CoinWriter};
+pub use chainstate::{Bulk, Chainstate, CoinWriter};
 pub use changes::Changes;
 pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
+pub use coins_view::{CoinScan, CoinsView};
 pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use script::{CompactScript, compress_script};
 pub use snapshot::{

@@ -3,8 +3,8 @@ use apus_hash::{Elements, Hash, MuHash, Sha256d};
 use apus_wire::{OutPoint, put_compact_size};
 use rayon::prelude::*;
 
-use super::chainstate::{Chainstate, CoinScan};
 use super::coin::Coin;
+use super::coins_view::{CoinScan, CoinsView};
 
 /// The number of scans per thread if their order does not matter: enough that all threads end at
 /// about the same time.
@@ -56,33 +56,32 @@ pub struct UtxoStats {
 
 impl UtxoStats {
     /// Computes the statistics of the whole UTXO set, on all threads of the caller's pool. `height`
-    /// is the height of the best block, which the chainstate does not store. Nothing may be written
-    /// meanwhile.
+    /// is the height of the best block, which the set does not store.
     ///
     /// # Errors
-    /// The chainstate is empty, cannot be read, or has amounts that no chain can have.
-    pub fn compute(chainstate: &Chainstate, height: u32, hash_type: HashType) -> Result<Self> {
-        let stats = Self::compute_watched(chainstate, height, hash_type, ShareWatch::default())?;
+    /// The set is empty, cannot be read, or has amounts that no chain can have.
+    pub fn compute(coins: &CoinsView, height: u32, hash_type: HashType) -> Result<Self> {
+        let stats = Self::compute_watched(coins, height, hash_type, ShareWatch::default())?;
         Ok(stats.expect("nothing stops the work"))
     }
 
     /// Like [`UtxoStats::compute`], with progress and early stop; `None` if it was stopped.
     pub fn compute_watched(
-        chainstate: &Chainstate,
+        coins: &CoinsView,
         height: u32,
         hash_type: HashType,
         watch: ShareWatch,
     ) -> Result<Option<Self>> {
-        let empty = || StoreError::new(chainstate.dir(), "the chainstate is empty");
-        let best_block = chainstate.best_block()?.ok_or_else(empty)?;
+        let empty = || StoreError::new(coins.dir(), "the chainstate is empty");
+        let best_block = coins.best_block()?.ok_or_else(empty)?;
         let (counts, hash) = match hash_type {
-            HashType::None => (count::<()>(chainstate, watch)?.0, None),
+            HashType::None => (count::<()>(coins, watch)?.0, None),
             HashType::MuHash => {
-                let (counts, muhash) = count::<MuHashSum>(chainstate, watch)?;
+                let (counts, muhash) = count::<MuHashSum>(coins, watch)?;
                 (counts, Some((hash_type, muhash.finalize())))
             }
             HashType::HashSerialized3 => {
-                let (counts, hash) = hash_serialized(chainstate, watch)?;
+                let (counts, hash) = hash_serialized(coins, watch)?;
                 (counts, Some((hash_type, hash)))
             }
         };
@@ -91,7 +90,7 @@ impl UtxoStats {
         }
         let overflow = || {
             StoreError::new(
-                chainstate.dir(),
+                coins.dir(),
                 "the amounts of all coins add up to more than 2^64 satoshi",
             )
         };
@@ -103,7 +102,7 @@ impl UtxoStats {
             total_amount: u64::try_from(counts.amount).map_err(|_| overflow())?,
             transactions: counts.transactions,
             hash,
-            disk_size: chainstate.disk_bytes(),
+            disk_size: coins.disk_bytes(),
         }))
     }
 
@@ -224,9 +223,9 @@ fn for_each_coin(
 }
 
 /// Counts and hashes all coins, or only some of them if it is stopped.
-fn count<S: CoinSum>(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts, S::Hash)> {
+fn count<S: CoinSum>(coins: &CoinsView, watch: ShareWatch) -> Result<(Counts, S::Hash)> {
     let even = SCANS_PER_THREAD * rayon::current_num_threads();
-    let scans = chainstate.scans(even.max((chainstate.disk_bytes() / COUNT_BYTES) as usize))?;
+    let scans = coins.scans(even.max((coins.disk_bytes() / COUNT_BYTES) as usize))?;
     let share = Share::new(scans.len() as u64, watch.report);
     let of_scan = |mut scan: CoinScan| {
         if watch.is_stopped() {
@@ -246,9 +245,9 @@ fn count<S: CoinSum>(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Coun
 }
 
 /// Counts all coins and hashes them in order, or only the first of them if it is stopped.
-fn hash_serialized(chainstate: &Chainstate, watch: ShareWatch) -> Result<(Counts, Hash)> {
-    let parts = (chainstate.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
-    let scans = chainstate.scans(parts)?;
+fn hash_serialized(coins: &CoinsView, watch: ShareWatch) -> Result<(Counts, Hash)> {
+    let parts = (coins.disk_bytes() / SCAN_BYTES).clamp(1, 1 << 16) as usize;
+    let scans = coins.scans(parts)?;
     let share = Share::new(scans.len() as u64, watch.report);
     let mut scans = scans.into_iter().take_while(|_| !watch.is_stopped());
     hash_in_order(|| -> Result<Vec<Serialised>> {

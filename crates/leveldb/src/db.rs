@@ -232,6 +232,11 @@ impl Snapshot {
         super::version::split(&self.version.runs, parts)
     }
 
+    /// Returns the size of all tables in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.version.tables().map(|table| table.table.bytes).sum()
+    }
+
     pub(super) fn version(&self) -> &Version {
         &self.version
     }

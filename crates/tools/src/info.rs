@@ -29,7 +29,8 @@ pub fn txoutset_info(
         let height = node.tree.node(node.tip()).height;
         let report = share_of(watch.observer, Phase::ReadingCoins, &node);
         let watch = ShareWatch { report: &report, stop: watch.stop };
-        let stats = || UtxoStats::compute_watched(&node.chainstate, height, hash, watch);
+        let coins = node.chainstate.view();
+        let stats = || UtxoStats::compute_watched(&coins, height, hash, watch);
         Ok(node.pool.install(stats)?)
     })
 }

@@ -235,7 +235,7 @@ fn what_was_begun_in_another_process_is_carried_on() {
 fn statistics_equal_those_counted_plainly() {
     let dir = tempfile::tempdir().expect("a directory");
     let chainstate = open(dir.path());
-    assert!(UtxoStats::compute(&chainstate, 0, HashType::None).is_err(), "nothing to count");
+    assert!(UtxoStats::compute(&chainstate.view(), 0, HashType::None).is_err(), "nothing to count");
     let cache = cache_of(0..20_000);
     // Indices whose keys sort differently, in a transaction in the middle and in the very last one.
     for txid in [hash(0x80), hash(0xff)] {
@@ -267,7 +267,7 @@ fn statistics_equal_those_counted_plainly() {
     ];
     for hash in expected {
         let hash_type = hash.map_or(HashType::None, |h| h.0);
-        let stats = UtxoStats::compute(&chainstate, 77, hash_type).expect("computed");
+        let stats = UtxoStats::compute(&chainstate.view(), 77, hash_type).expect("computed");
         assert_eq!(stats.hash, hash);
         assert_eq!((stats.txouts, stats.transactions), (coins.len() as u64, 6667 + 2));
         assert_eq!((stats.bogosize, stats.total_amount), (bogosize, total));

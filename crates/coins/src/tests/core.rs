@@ -57,7 +57,8 @@ impl Known {
             (HashType::MuHash, Some(self.muhash)),
             (HashType::HashSerialized3, Some(self.hash_serialized_3)),
         ] {
-            let stats = UtxoStats::compute(chainstate, self.height, hash_type).expect("computed");
+            let stats =
+                UtxoStats::compute(&chainstate.view(), self.height, hash_type).expect("computed");
             assert_eq!(stats.hash.map(|h| h.1.to_string()).as_deref(), hash);
             assert_eq!(stats.best_block, self.best_block());
             assert_eq!((stats.txouts, stats.transactions), (self.txouts, self.transactions));

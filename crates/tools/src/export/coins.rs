@@ -21,13 +21,13 @@ const COINS_PER_LOOK: usize = 1 << 14;
 /// The coins that the blocks in a range of heights have created.
 pub(super) struct CoinSource<'a> {
     heights: RangeInclusive<u32>,
-    scans: Vec<Mutex<CoinScan<'a>>>,
+    scans: Vec<Mutex<CoinScan>>,
     stop: &'a AtomicBool,
 }
 
 impl<'a> CoinSource<'a> {
     pub fn new(
-        chainstate: &'a Chainstate,
+        chainstate: &Chainstate,
         heights: RangeInclusive<u32>,
         stop: &'a AtomicBool,
     ) -> Result<Self, StoreError> {
