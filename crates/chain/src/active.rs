@@ -9,9 +9,9 @@ pub struct ActiveChain {
 impl ActiveChain {
     /// Returns the chain from the genesis block to `tip`.
     pub fn to(tree: &Tree, tip: BlockId) -> Self {
-        let mut by_height: Vec<BlockId> = tree.ancestors(tip).collect();
-        by_height.reverse();
-        Self { by_height }
+        let mut chain = Self::default();
+        chain.set_tip(tree, tip);
+        chain
     }
 
     /// Returns the last block; `None` before the genesis block is connected.
@@ -38,6 +38,14 @@ impl ActiveChain {
     pub fn push(&mut self, tree: &Tree, id: BlockId) {
         debug_assert_eq!(tree.node(id).prev, self.tip());
         self.by_height.push(id);
+    }
+
+    /// Makes `id` the tip (Core's `CChain::SetTip`). Takes time for the blocks that differ alone.
+    pub fn set_tip(&mut self, tree: &Tree, id: BlockId) {
+        let new = tree.ancestors(id).take_while(|block| !self.contains(tree, *block));
+        let new: Vec<BlockId> = new.collect();
+        self.by_height.truncate(tree.node(id).height as usize + 1 - new.len());
+        self.by_height.extend(new.into_iter().rev());
     }
 
     /// Removes the tip and returns it, so that its parent becomes the tip.

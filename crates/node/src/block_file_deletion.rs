@@ -88,12 +88,13 @@ impl Ledger {
             record.status.0 & BlockStatus::BLOCK_HAVE_MASK != 0 && set.contains(&record.file)
         };
         let blocks: Vec<BlockId> = tree.ids().filter(stored).collect();
-        for id in blocks {
+        for id in blocks.iter().copied() {
             self.change(id).forget_data();
             if !self.active.contains(tree, id) {
                 self.pruning.side.push(id);
             }
         }
+        self.hide(&blocks);
         let infos = files.prunable_infos();
         let freed: Vec<FileInfo> = numbers.iter().map(|number| infos[*number as usize]).collect();
         files.prune(numbers)?;

@@ -15,7 +15,7 @@ use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_coins::CoinsCache;
 use apus_disk::StoreError;
 use apus_hash::Hash;
-use apus_store::{BlockFiles, BlockStatus, IndexDb, IndexRecord};
+use apus_store::{BlockFiles, BlockStatus, IndexDb, IndexRecord, usage};
 use apus_wire::BlockView;
 
 use super::block::validate::Validation;
@@ -32,6 +32,7 @@ use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::BlockBytes;
 use super::tips::Tips;
+use super::view::{NewCommit, View};
 
 /// The interval at which blocks that connect in order are committed, and so about the most work
 /// that is repeated after a crash. SwiftSync and the join save their work every
@@ -74,6 +75,8 @@ pub struct Ledger {
     pub tips: Tips,
     /// The second UTXO set of the directory, which bitcoind has loaded from a snapshot.
     pub snapshot: Option<SnapshotChainstate>,
+    /// What readers are shown, if there may be any.
+    publication: Option<Publication>,
     commits: Commits,
 }
 
@@ -121,10 +124,19 @@ struct Commits {
     height: u32,
 }
 
+/// What readers are shown.
+struct Publication {
+    view: Arc<View>,
+    /// The records that were written to the index since the last commit.
+    entries: Vec<(BlockId, IndexRecord)>,
+}
+
 /// A commit that is being written: what it makes durable.
 struct Committing {
     blocks: u64,
     height: u32,
+    tip: Option<BlockId>,
+    coins: Option<i64>,
     /// The number of changed coins.
     changed: usize,
     entries: Vec<BlockId>,
@@ -143,6 +155,7 @@ impl Ledger {
             pruning: Pruning::default(),
             tips: Tips::default(),
             snapshot: None,
+            publication: None,
             commits: Commits {
                 coin_count: Arc::new(coin_count),
                 being_written: None,
@@ -293,11 +306,18 @@ impl Ledger {
 
     /// Sets the active chain, whose last block was committed with this number of coins, and the
     /// counts of this run.
-    pub fn stand_at(&mut self, active: ActiveChain, coins: Option<i64>, counts: Counts) {
+    pub fn stand_at(
+        &mut self,
+        shared: &Shared,
+        active: ActiveChain,
+        coins: Option<i64>,
+        counts: Counts,
+    ) {
         self.active = active;
         self.coins = coins;
         self.done.counts = counts;
         self.note_commit(counts.blocks, self.active.height().unwrap_or(0));
+        self.publish(shared, self.active.tip(), coins);
     }
 
     /// Sets the active chain to that of the chainstate, when the directory is opened.
@@ -341,6 +361,37 @@ impl Ledger {
         above_genesis.into_iter().find(lacks_undo).map_or(1, |height| height + 1)
     }
 
+    /// Shows readers in `view`, from now on, what each commit has made durable; first, what the
+    /// directory holds, which must be all committed.
+    pub fn publish_in(&mut self, shared: &Shared, view: Arc<View>) {
+        let entries = shared.tree.ids().zip(self.records.all.iter().copied()).collect();
+        self.publication = Some(Publication { view, entries });
+        self.publish(shared, self.active.tip(), self.coins);
+    }
+
+    /// Shows readers the chain that ends in `tip`, which is committed with this number of coins.
+    fn publish(&mut self, shared: &Shared, tip: Option<BlockId>, coins: Option<i64>) {
+        let Some(Publication { view, entries }) = &mut self.publication else { return };
+        view.follow(NewCommit {
+            tree: shared.tree,
+            records: std::mem::take(entries),
+            tip: tip.unwrap_or(shared.tree.genesis()),
+            coins: shared.chainstate.view(),
+            coin_count: coins.map(|coins| coins as u64),
+            files_bytes: usage(&shared.files.infos()),
+            is_pruned: self.pruning.is_pruned,
+            may_prune: self.pruning.mode.is_some(),
+            prune_target: self.pruning.target(),
+        });
+    }
+
+    /// Tells readers that the data of these blocks is about to be deleted.
+    pub fn hide(&self, blocks: &[BlockId]) {
+        if let Some(Publication { view, .. }) = &self.publication {
+            view.forget_data(blocks);
+        }
+    }
+
     fn note_commit(&mut self, blocks: u64, height: u32) {
         self.commits.last = Instant::now();
         self.commits.blocks = blocks;
@@ -354,7 +405,7 @@ impl Ledger {
         let report = self.report_commit(shared, observer);
         report(0.0);
         let written = self.begin_commit(shared)?.write(shared, &report);
-        self.end_commit(written)
+        self.end_commit(shared, written)
     }
 
     /// Begins a commit. [`CommitJob::write`] writes it, on any thread, while further blocks are
@@ -370,8 +421,9 @@ impl Ledger {
         let kept_percent = if self.writes.empties_cache { 0 } else { KEPT_PERCENT };
         let kept_bytes = self.cache_bytes_max / 100 * kept_percent;
         let changes = shared.pool.install(|| shared.cache.begin_sync());
-        let (blocks, changed) = (self.done.counts.blocks, changes.len());
-        self.commits.being_written = Some(Committing { blocks, height, changed, entries: dirty });
+        let (blocks, changed, coins) = (self.done.counts.blocks, changes.len(), self.coins);
+        let committing = Committing { blocks, height, tip, coins, changed, entries: dirty };
+        self.commits.being_written = Some(committing);
         Ok(CommitJob {
             index: Arc::clone(&self.records.index),
             coin_count: Arc::clone(&self.commits.coin_count),
@@ -393,7 +445,11 @@ impl Ledger {
         }
         let mut dirty = std::mem::take(&mut self.records.dirty);
         self.records.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
-        Ok(dirty.into_iter().map(|id| (id, *self.record(id))).collect())
+        let entries: Vec<_> = dirty.into_iter().map(|id| (id, *self.record(id))).collect();
+        if let Some(publication) = &mut self.publication {
+            publication.entries.extend_from_slice(&entries);
+        }
+        Ok(entries)
     }
 
     /// Returns the base block of the second UTXO set, if it is stored and has no undo data yet.
@@ -430,16 +486,19 @@ impl Ledger {
     }
 
     /// Ends a commit; `written` is the result of [`CommitJob::write`].
-    pub fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
-        let Some(Committing { blocks, height, entries, .. }) = self.commits.being_written.take()
-        else {
-            return written;
-        };
+    pub fn end_commit(
+        &mut self,
+        shared: &Shared,
+        written: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(committing) = self.commits.being_written.take() else { return written };
+        let Committing { blocks, height, tip, coins, entries, .. } = committing;
         if let Err(error) = written {
             self.records.dirty.extend(entries);
             return Err(error);
         }
         self.note_commit(blocks, height);
+        self.publish(shared, tip, coins);
         Ok(())
     }
 

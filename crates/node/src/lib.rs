@@ -16,7 +16,7 @@
 //! | [`block::scripts`] | checking scripts, with Core's engine, the fast engine, or both |
 //! | [`shared`] | the parts of a node that all threads read, and how they get a checked block |
 //! | [`block_peers`] | requests for blocks from peers, as a trait; `apus-peers` implements it |
-//! | [`served`] | the headers and blocks that peers are served |
+//! | [`view`], [`served`] | what readers are shown of the directory, and peers are served |
 //! | [`sources`], [`scan`] | the files given with `--from`, and the blocks found in them |
 //! | [`block_records`] | the block index in memory |
 //! | [`commit`], [`commit_job`] | the work done, and the order in which it becomes durable |
@@ -78,6 +78,7 @@ pub mod coin_tables;
 pub mod temporary;
 pub mod threads;
 pub mod tips;
+pub mod view;
 pub mod waiting;
 pub mod words;
 

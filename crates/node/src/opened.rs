@@ -36,6 +36,7 @@ use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
 use super::states::StatesWatch;
 use super::stored_sizes::StoredSizes;
+use super::view::View;
 
 /// Bytes of an average transaction, for the weight of stored blocks whose size is not known.
 const TX_BYTES: u64 = 500;
@@ -83,6 +84,8 @@ pub struct Node {
     pub refused_on: Vec<(Hash, BlockId)>,
     /// The damaged copies of stored blocks that were replaced.
     pub repaired: Vec<Refusal>,
+    /// Where the directory's content is shown to readers, if it is.
+    pub view: Option<Arc<View>>,
 }
 
 /// The UTXO set to work on.
@@ -146,6 +149,7 @@ impl Node {
             refusals: Vec::new(),
             refused_on: Vec::new(),
             repaired: Vec::new(),
+            view: shown_in(&options),
             dir,
             options,
         };
@@ -167,6 +171,7 @@ impl Node {
         }
         node.stand_at_best_block()?;
         node.begin_pruning(coins, disk)?;
+        node.begin_view();
         let height = node.tree.node(node.tip()).height;
         tracing::debug!(
             target: "blockstorage",
@@ -186,6 +191,21 @@ impl Node {
             Coins::New(_) | Coins::ReadOnly => self.ledger.pruning.turn_off(),
         }
         Ok(())
+    }
+
+    /// Shows readers what the directory holds.
+    fn begin_view(&mut self) {
+        let Some(view) = self.view.clone() else { return };
+        view.open(&self.options.network, &self.files, self.chainstate.view());
+        let (shared, ledger) = self.split();
+        ledger.publish_in(&shared, view);
+    }
+
+    /// Shows readers all headers that are known by now.
+    pub fn publish_headers(&self) {
+        if let Some(view) = &self.view {
+            view.follow_headers(&self.tree);
+        }
     }
 
     /// Stores the genesis block, unless it was stored before: if it was pruned, it is not needed
@@ -214,6 +234,7 @@ impl Node {
             pool: &self.pool,
             peers: self.peers.as_deref(),
             scripts: &self.scripts,
+            view: self.view.as_deref(),
         };
         (shared, &mut self.ledger)
     }
@@ -382,6 +403,12 @@ pub fn about_height(chainstate: &Chainstate) -> String {
     let coins = std::iter::from_fn(|| scan.next_coin().ok().flatten());
     let newest = coins.take(1_000_000).map(|(_, coin)| coin.height).max();
     newest.map_or_else(String::new, |height| format!(", at about height {height},"))
+}
+
+/// Returns where the content of the directory is shown: where the options say, or to peers alone.
+fn shown_in(options: &Options) -> Option<Arc<View>> {
+    let is_served = options.peers.as_ref().is_some_and(|peers| peers.listen);
+    options.view.clone().or_else(|| is_served.then(Arc::default))
 }
 
 /// Returns whether two directories are on the same disk.

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use apus_hash::{Hash, hex, sha256d};
@@ -10,6 +11,8 @@ use apus_net::PeerOptions;
 use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 use secp_lanes::Kernel;
+
+use super::view::View;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
@@ -77,6 +80,9 @@ pub struct Options {
     pub prune: Option<Prune>,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
+    /// Where the directory's content is shown to readers, from its opening on; `None` shows it
+    /// nowhere, at no cost.
+    pub view: Option<Arc<View>>,
 }
 
 /// How scripts are checked.
@@ -251,6 +257,7 @@ impl Options {
             peers: None,
             prune: None,
             fast_prune: false,
+            view: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_chain::{BlockId, Tree};
 use apus_coins::{Chainstate, CoinsCache};
+use apus_disk::{ShareWatch, StoreError};
 use apus_rules::CheckedBlock;
 use apus_store::BlockFiles;
 use apus_wire::{BlockView, Network};
@@ -17,6 +18,7 @@ use crate::clock::{Clock, Stage};
 use crate::fault::Fault;
 use crate::progress::Observer;
 use crate::sources::{BlockBytes, Place, Sources};
+use crate::view::View;
 
 /// A flag that is never raised, for blocks that no thread waits for.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
@@ -43,12 +45,43 @@ pub struct Shared<'a> {
     pub peers: Option<&'a dyn BlockPeers>,
     /// How scripts are checked.
     pub scripts: &'a ScriptChecker,
+    /// Where the directory's content is shown to readers, if it is.
+    pub view: Option<&'a View>,
 }
 
 impl Shared<'_> {
     /// Returns how to check the scripts of a block that are not assumed valid.
     pub fn script_checks(&self, id: BlockId) -> ScriptChecks {
         self.scripts.checks(self.network, self.tree, id)
+    }
+
+    /// Merges some runs of tables if there are too many, and returns whether it did
+    /// ([`Chainstate::merge`]). Tables that are no longer needed are not kept for readers.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn merge(&self, watch: ShareWatch) -> Result<bool, StoreError> {
+        self.refreshing(|| self.chainstate.merge(watch))
+    }
+
+    /// Merges tables until Bitcoin Core finds nothing to compact, and returns whether it finished
+    /// ([`Chainstate::settle`]).
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn settle(&self, watch: ShareWatch) -> Result<bool, StoreError> {
+        self.refreshing(|| self.chainstate.settle(watch))
+    }
+
+    fn refreshing(
+        &self,
+        merge: impl FnOnce() -> Result<bool, StoreError> + Send,
+    ) -> Result<bool, StoreError> {
+        let merged = self.pool.install(merge)?;
+        if let Some(view) = self.view {
+            view.refresh(&self.chainstate.view());
+        }
+        Ok(merged)
     }
 
     /// Reads the block of a step, or waits for a peer to send it, and checks all rules that need no

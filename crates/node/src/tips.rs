@@ -83,7 +83,7 @@ impl Tips {
             log2_work: node.work.log2(),
             transactions,
             time: node.time,
-            progress: progress(data, transactions, block_time, seconds_left, unix_time()),
+            progress: guess_progress(data, transactions, block_time, seconds_left, unix_time()),
             cache_bytes,
             cache_coins,
         });
@@ -93,7 +93,7 @@ impl Tips {
 /// Returns the share of all transactions up to `now` that a chain with `transactions` has, whose
 /// last block has the time `block_time` (Core's `GuessVerificationProgress`). The blocks up to the
 /// best header take `seconds_left`; `None` if the best header is below the block.
-fn progress(
+pub fn guess_progress(
     data: &ChainTxData,
     transactions: u64,
     block_time: i64,
@@ -125,7 +125,7 @@ mod tests {
     fn progress_is_cores_guess() {
         let data = ChainTxData { time: 1_000_000, tx_count: 5_000, rate: 0.5 };
         let progress = |transactions, block_time, left, now| {
-            format!("{:.6}", super::progress(&data, transactions, block_time, left, now))
+            format!("{:.6}", guess_progress(&data, transactions, block_time, left, now))
         };
         assert_eq!(progress(0, 0, None, 2_000_000), "0.000000");
         // Up to the known number of transactions, at its time and later.

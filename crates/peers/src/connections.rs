@@ -176,6 +176,7 @@ impl Connections {
 
     /// Serves what `node` has now, and announces a new tip.
     pub fn serve(&mut self, node: &Node, observer: &dyn Observer) {
+        node.publish_headers();
         let announced = self.served.follow(node);
         if let Some(words) = self.served.announce() {
             observer.note(&words);

@@ -143,6 +143,7 @@ fn grow(
         node.ledger.records.follow(&node.tree);
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
+        node.publish_headers();
     }
     for has in connections.manager().schedule().having() {
         mark_available(&mut node.tree, has);

@@ -43,11 +43,12 @@ impl ServedPeers {
         match &self.stock {
             _ if !self.is_on => return Vec::new(),
             None => {
-                let served = Arc::new(Served::of(node));
-                self.stock = Some(Arc::new(Stock::new(served, self.bytes_max)));
+                let view = node.view.clone().expect("it is shown to peers");
+                let stock = Stock::new(Served::new(view), self.bytes_max);
+                self.stock = Some(Arc::new(stock));
                 return Vec::new();
             }
-            Some(stock) => stock.served.follow(node),
+            Some(_) => {}
         }
         let Some(stock) = &self.stock else { return Vec::new() };
         let announced = self

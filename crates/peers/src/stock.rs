@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
@@ -36,7 +36,7 @@ const NOT_FOUND_MAX: usize = 1000;
 
 /// What all connections serve from, with the limits that they share and what they have sent.
 pub(super) struct Stock {
-    pub served: Arc<Served>,
+    pub served: Served,
     /// Memory for blocks that are being sent.
     sending: Budget,
     /// Memory for blocks that are encoded, to be sent in pieces.
@@ -72,7 +72,7 @@ fn words(error: &io::Error) -> String {
 
 impl Stock {
     /// Returns what is served, with at most `bytes_max` to be sent in a day.
-    pub fn new(served: Arc<Served>, bytes_max: Option<u64>) -> Self {
+    pub fn new(served: Served, bytes_max: Option<u64>) -> Self {
         Self {
             served,
             sending: Budget::new(BLOCKS_BYTES_MAX),

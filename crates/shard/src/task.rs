@@ -87,6 +87,7 @@ impl<'a> Task<'a> {
     ) -> Result<T, Fault> {
         let blocks = JobBlocks::new(self.job, heights)?;
         let shared = Shared {
+            view: None,
             network: &self.job.manifest.network,
             tree: &self.job.tree,
             files: &self.files,

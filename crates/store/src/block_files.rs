@@ -8,7 +8,7 @@ use apus_hash::Hash;
 use super::block_reader::BlockReader;
 use super::flat_file::{
     BlockFilesOptions, FlatFile, Kind, STORAGE_HEADER_BYTES, UNDO_DATA_DISK_OVERHEAD, block_record,
-    read_undo_payload, undo_record,
+    undo_record,
 };
 use super::writer::{Lane, Writer};
 use super::{
@@ -25,7 +25,6 @@ pub struct BlockFiles {
     disk: Disk,
     directory: PathBuf,
     magic: [u8; 4],
-    obfuscation: Obfuscation,
     writer: Mutex<Writer>,
     reader: Arc<BlockReader>,
 }
@@ -77,7 +76,7 @@ impl BlockFiles {
         let (disk, directory) = (disk.clone(), directory.to_path_buf());
         let writer = Writer::new(disk.clone(), directory.clone(), obfuscation, options, infos);
         let reader = Arc::new(BlockReader::new(&disk, &directory, magic, obfuscation));
-        Self { disk, directory, magic, obfuscation, writer: Mutex::new(writer), reader }
+        Self { disk, directory, magic, writer: Mutex::new(writer), reader }
     }
 
     /// Returns what reads the blocks in these files, also while others are appended.
@@ -236,14 +235,7 @@ impl BlockFiles {
         prev: &Hash,
         payload: &mut Vec<u8>,
     ) -> Result<()> {
-        payload.clear();
-        let (file, len) = self.reader.open_record(Kind::Undo, pos)?;
-        let offset = u64::from(pos.pos);
-        if !read_undo_payload(&file, self.obfuscation, offset, len, prev, payload)? {
-            let what = "the checksum of the undo data does not match";
-            return Err(StoreError::corrupt(file.path(), offset, what));
-        }
-        Ok(())
+        self.reader.read_undo_into(pos, prev, payload)
     }
 
     /// Makes everything appended so far durable: the files, then their directory. Data that is

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use apus_disk::{Disk, File, Result, StoreError};
+use apus_hash::Hash;
 
-use super::flat_file::{FlatFile, Kind, STORAGE_HEADER_BYTES};
+use super::flat_file::{FlatFile, Kind, STORAGE_HEADER_BYTES, read_undo_payload};
 use super::{FlatFilePos, Obfuscation};
 
 /// The largest length that a block in a file may state (Core's `MAX_SIZE`).
@@ -78,6 +79,36 @@ impl BlockReader {
             return Err(StoreError::corrupt(file.path(), u64::from(pos.pos), what));
         }
         self.append(&file, pos, part, piece)
+    }
+
+    /// Reads the undo data at `pos` of a rev file (Core's `ReadBlockUndo`, before deserialisation)
+    /// into a buffer whose content is replaced. `prev` is the hash of the parent of its block,
+    /// which the checksum covers.
+    ///
+    /// # Errors
+    /// As for [`BlockReader::read_block_into`], or the checksum does not match.
+    pub fn read_undo_into(
+        &self,
+        pos: FlatFilePos,
+        prev: &Hash,
+        payload: &mut Vec<u8>,
+    ) -> Result<()> {
+        payload.clear();
+        let (file, len) = self.open_record(Kind::Undo, pos)?;
+        let offset = u64::from(pos.pos);
+        if !read_undo_payload(&file, self.obfuscation, offset, len, prev, payload)? {
+            let what = "the checksum of the undo data does not match";
+            return Err(StoreError::corrupt(file.path(), offset, what));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes of the block at `pos`.
+    ///
+    /// # Errors
+    /// As for [`BlockReader::read_block_into`].
+    pub fn block_len(&self, pos: FlatFilePos) -> Result<u32> {
+        Ok(self.open_block(pos)?.1)
     }
 
     fn open_block(&self, pos: FlatFilePos) -> Result<(Arc<File>, u32)> {

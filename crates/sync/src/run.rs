@@ -330,8 +330,8 @@ fn follow_peers(
                 let before = node.tip();
                 let quietly = Watch::new(&Unobserved, watch.stop);
                 connect_all(node, None, &mut Course::default(), quietly)?;
-                let until = ShareWatch::until(watch.stop);
-                while node.pool.install(|| node.chainstate.merge(until))? {}
+                let (shared, _) = node.split();
+                while shared.merge(ShareWatch::until(watch.stop))? {}
                 if node.tip() != before {
                     let tip = node.tree.node(node.tip());
                     watch.observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
@@ -545,6 +545,7 @@ fn connect_and_merge(
     if watch.is_stopped() {
         return Err(SyncError::Stopped);
     }
+    node.publish_headers();
     let (shared, ledger) = node.split();
     ledger.prune(&shared)?;
     let observer = node.states.get_or_insert_with(StatesWatch::begin).observer(watch.observer);
@@ -557,9 +558,9 @@ fn connect_and_merge(
     }
     observe(watch.observer, Phase::Merging, node);
     let report = share_of(watch.observer, Phase::Merging, node);
-    let _timer = node.clock.start(Stage::Merge);
-    let share_watch = ShareWatch { report: &report, stop: watch.stop };
-    match node.pool.install(|| node.chainstate.settle(share_watch))? {
+    let (shared, _) = node.split();
+    let _timer = shared.clock.start(Stage::Merge);
+    match shared.settle(ShareWatch { report: &report, stop: watch.stop })? {
         true => Ok(()),
         false => Err(SyncError::Stopped),
     }

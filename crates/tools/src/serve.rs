@@ -27,8 +27,10 @@ pub fn serve(
     watch: Watch,
 ) -> Result<ServeReport, SyncError> {
     remedy::naming(options, || {
+        let view = options.view.clone().unwrap_or_default();
+        let options = &Options { view: Some(Arc::clone(&view)), ..options.clone() };
         let node = open_node(options, &Disk::new(), Coins::ReadOnly).map_err(with_next_step)?;
-        let served = Arc::new(Served::of(&node));
+        let served = Served::new(view);
         let Node { dir, .. } = node;
         served.look(|chain| {
             let note = |what: &str| watch.observer.note(what);

@@ -71,7 +71,7 @@ pub struct ServeReport {
 /// # Errors
 /// An address cannot be listened on.
 pub fn serve(
-    served: Arc<Served>,
+    served: Served,
     options: &ServeOptions,
     network: &Network,
     watch: Watch,

@@ -412,7 +412,7 @@ impl<'a> Connector<'a> {
     }
 
     fn end_commit(&mut self, written: Result<(), StoreError>) -> Result<(), StoreError> {
-        self.ledger.end_commit(written)?;
+        self.ledger.end_commit(self.shared, written)?;
         self.shared.clock.log();
         self.ledger.prune(self.shared)
     }

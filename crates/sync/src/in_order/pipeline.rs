@@ -398,7 +398,7 @@ fn merge_on_request(
                 target: "leveldb",
                 bytes = shared.chainstate.disk_bytes(), "merging tables"
             );
-            match shared.pool.install(|| shared.chainstate.merge(ShareWatch::until(stop))) {
+            match shared.merge(ShareWatch::until(stop)) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {

@@ -77,7 +77,7 @@ pub fn commit(
         ledger.done.checked.note_connected(plan.height(index), with_scripts);
     }
     let counts = ledger.done.counts.plus(state.read().counts);
-    ledger.stand_at(plan.chain.clone(), coins, counts);
+    ledger.stand_at(shared, plan.chain.clone(), coins, counts);
     Ok(())
 }
 

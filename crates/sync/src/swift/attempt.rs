@@ -181,7 +181,7 @@ fn complete(
         Ok(tables.into_bulk())
     })?;
     let coins = Some(tally.coins as i64);
-    ledger.stand_at(plan.chain.clone(), coins, tally.counts.since(before));
+    ledger.stand_at(shared, plan.chain.clone(), coins, tally.counts.since(before));
     if plan.mode == Mode::AssumeValid {
         // Blocks before segwit have no witnesses.
         let stripped = shared.network.segwit_height.max(1)..*stripped_below;
