@@ -52,7 +52,7 @@ pub use rewind::{rewind, rewind_on};
 pub use serve::serve;
 pub use snapshot::{
     SnapshotInfo, SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints,
-    load_snapshot, load_snapshot_on, snapshot_info,
+    create_snapshot_of_view, load_snapshot, load_snapshot_on, snapshot_info,
 };
 pub use status::{SnapshotStatus, Status, Unfinished, status};
 pub use verify::verify;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use apus_coins::{
-    Coin, CoinScan, SnapshotCoins, SnapshotHead, SurvivorWriter, Survivors, WriteError,
+    Coin, CoinScan, CoinsView, SnapshotCoins, SnapshotHead, SurvivorWriter, Survivors, WriteError,
     decode_coin_key, key_order,
 };
 use apus_disk::{Disk, File, StoreError};
@@ -111,8 +111,9 @@ pub fn create_snapshot(
                 true => None,
                 false => Some(work.spent_above(options.dbcache_bytes)?),
             };
-            let source = Source { reads_chainstate: true, more: spent.as_ref() };
-            pool.install(|| work.write(file, options.network.magic, &source))
+            let coins = chain.chainstate.view();
+            let source = Source { coins: Some(&coins), more: spent.as_ref() };
+            pool.install(|| work.writing().write(file, options.network.magic, &source))
         });
         SnapshotSummary::of(&chain, height, started, made)
     })
@@ -145,17 +146,37 @@ pub fn create_snapshot_of_hints(
         let work = Work { chain: &chain, height, pool: &pool, watch };
         let made = Disk::new().write_new(out, |file| {
             let hinted = work.hinted(&hints, options.dbcache_bytes)?;
-            let source = Source { reads_chainstate: false, more: Some(&hinted) };
-            pool.install(|| work.write(file, options.network.magic, &source))
+            let source = Source { coins: None, more: Some(&hinted) };
+            pool.install(|| work.writing().write(file, options.network.magic, &source))
         });
         SnapshotSummary::of(&chain, height, started, made)
     })
 }
 
+/// Makes a snapshot file of a UTXO set whose best block is `base`, at `height`, on the threads of
+/// `pool`. The chainstate may be written meanwhile. Returns the number of coins. Everything else is
+/// as for [`create_snapshot`].
+///
+/// # Errors
+/// `out` exists, a table is damaged, or the disk fails; or somebody asks to stop.
+pub fn create_snapshot_of_view(
+    coins: &CoinsView,
+    (base, height): (Hash, u32),
+    network: [u8; 4],
+    out: &Path,
+    (pool, watch): (&ThreadPool, Watch),
+) -> Result<u64, SyncError> {
+    let writing = Writing { base, height, dir: coins.dir(), watch };
+    let source = Source { coins: Some(coins), more: None };
+    let write = |file: &File| pool.install(|| writing.write(file, network, &source));
+    Ok(Disk::new().write_new(out, write)?.coins)
+}
+
 /// The source of a snapshot's coins.
 struct Source<'a> {
-    /// Whether coins of the chainstate from blocks up to the height belong to the snapshot.
-    reads_chainstate: bool,
+    /// The chainstate, whose coins of blocks up to the height belong to the snapshot; `None` if
+    /// none do.
+    coins: Option<&'a CoinsView>,
     more: Option<&'a Gathered>,
 }
 
@@ -247,6 +268,23 @@ impl Work<'_> {
         }
     }
 
+    fn writing(&self) -> Writing<'_> {
+        let Self { chain, height, watch, .. } = *self;
+        let base = chain.blocks[height as usize].hash;
+        Writing { base, height, dir: chain.chainstate.dir(), watch }
+    }
+}
+
+/// The writing of a snapshot's file.
+struct Writing<'a> {
+    base: Hash,
+    height: u32,
+    /// The directory of the chainstate, for errors.
+    dir: &'a Path,
+    watch: Watch<'a>,
+}
+
+impl Writing<'_> {
     /// Writes the head and the coins.
     fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, SyncError> {
         let mut written = Written { coins: 0, bytes: SnapshotHead::BYTES as u64 };
@@ -276,8 +314,7 @@ impl Work<'_> {
             done?;
             batch = next?;
         }
-        let base = self.chain.blocks[self.height as usize].hash;
-        let head = SnapshotHead { network, base, coins: written.coins };
+        let head = SnapshotHead { network, base: self.base, coins: written.coins };
         file.write_all_at(&head.to_bytes(), 0)?;
         Ok(written)
     }
@@ -285,7 +322,7 @@ impl Work<'_> {
     /// Returns the serialised coins of one part, in the order of their keys, and their number.
     fn serialise(&self, part: usize, source: &Source) -> Result<(Vec<u8>, u64), SyncError> {
         let (first, last) = txids_of(part);
-        let scan = source.reads_chainstate.then(|| self.chain.chainstate.scan_txids(&first, &last));
+        let scan = source.coins.map(|coins| coins.scan_txids(&first, &last));
         let mut kept = Kept { scan, height: self.height };
         let mut waiting = kept.next()?;
         let mut out = SnapshotCoins::default();
@@ -315,7 +352,7 @@ impl Work<'_> {
         match error {
             WriteError::Store(error) => error,
             WriteError::Twice(outpoint) => StoreError::new(
-                self.chain.chainstate.dir(),
+                self.dir,
                 format!("blocks and undo data do not agree: the coin {outpoint} is there twice"),
             ),
         }
@@ -329,12 +366,12 @@ fn coin_of(view: &BlockView<&[u8]>, tx: usize, vout: u32, height: u32) -> Coin {
 }
 
 /// The coins of a scan that blocks up to a height have created.
-struct Kept<'a> {
-    scan: Option<CoinScan<'a>>,
+struct Kept {
+    scan: Option<CoinScan>,
     height: u32,
 }
 
-impl Kept<'_> {
+impl Kept {
     fn next(&mut self) -> Result<Option<(OutPoint, Coin)>, StoreError> {
         let Some(scan) = &mut self.scan else { return Ok(None) };
         while let Some((outpoint, coin)) = scan.next_coin()? {

@@ -4,6 +4,8 @@ mod create;
 mod info;
 mod load;
 
-pub use create::{SnapshotSummary, create_snapshot, create_snapshot_of_hints};
+pub use create::{
+    SnapshotSummary, create_snapshot, create_snapshot_of_hints, create_snapshot_of_view,
+};
 pub use info::{SnapshotInfo, snapshot_info};
 pub use load::{SnapshotLoaded, load_snapshot, load_snapshot_on};

@@ -1,0 +1,53 @@
+//! The checksum of output descriptors (BIP380).
+
+/// The characters of descriptors, in the order of their values.
+const INPUT: &[u8; 95] = b"0123456789()[],'/*abcdefgh@:$%{}\
+    IJKLMNOPQRSTUVWXYZ&+-.;<=>?!^_|~ijklmnopqrstuvwxyzABCDEFGH`#\"\\ ";
+/// The characters of checksums.
+const CHECKSUM: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+const GENERATOR: [u64; 5] =
+    [0xf5_dee5_1989, 0xa9_fdca_3312, 0x1b_ab10_e32d, 0x37_06b1_677a, 0x64_4d62_6ffd];
+/// Number of characters of a checksum.
+const CHECKSUM_CHARS: usize = 8;
+
+/// Returns a descriptor with its checksum.
+pub fn with_checksum(descriptor: String) -> String {
+    let (mut sum, mut class, mut count) = (1, 0, 0);
+    for byte in descriptor.bytes() {
+        let value = INPUT.iter().position(|known| *known == byte).unwrap_or(0) as u64;
+        sum = step(sum, value & 31);
+        class = class * 3 + (value >> 5);
+        count += 1;
+        if count == 3 {
+            sum = step(sum, class);
+            (class, count) = (0, 0);
+        }
+    }
+    if count > 0 {
+        sum = step(sum, class);
+    }
+    sum = (0..CHECKSUM_CHARS).fold(sum, |sum, _| step(sum, 0)) ^ 1;
+    let mut text = descriptor + "#";
+    for index in (0..CHECKSUM_CHARS).rev() {
+        text.push(char::from(CHECKSUM[(sum >> (5 * index)) as usize & 31]));
+    }
+    text
+}
+
+/// Takes five more bits into a checksum.
+fn step(sum: u64, value: u64) -> u64 {
+    let top = sum >> 35;
+    let shifted = (sum & 0x7_ffff_ffff) << 5 ^ value;
+    let taps = GENERATOR.iter().enumerate().filter(|(bit, _)| top >> bit & 1 == 1);
+    taps.fold(shifted, |sum, (_, tap)| sum ^ tap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_of_bip_380() {
+        assert_eq!(with_checksum("raw(deadbeef)".to_string()), "raw(deadbeef)#89f8spxm");
+    }
+}

@@ -1,0 +1,49 @@
+//! Answers about chain, blocks, transactions and coins, as Bitcoin Core's RPC and REST give them.
+//!
+//! Everything is answered from a [`View`](apus_node::view::View), which shows a directory as of its
+//! last commit, so that a sync may run beside, and never waits. Field names, their order, the form
+//! of numbers, and errors are Core's; docs/guide/server.md lists what differs.
+//!
+//! The crate does not know HTTP, authentication, nor peers.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`error`] | an error with Core's code |
+//! | [`json`] | JSON text, with numbers as Core prints them |
+//! | [`params`] | the parameters of calls |
+//! | `source` | what answers are made of |
+//! | `opcodes`, `descriptor`, `script` | scripts |
+//! | `transaction`, `stored`, `header` | transactions, stored blocks, headers |
+//! | `chain`, `block`, `block_stats`, `deployments`, `coins` | calls about each |
+//! | `proof`, `verify`, `wait` | calls that prove, verify, wait |
+//! | `methods` | the list of all calls |
+//! | `rest_answer`, `rest` | the REST interface |
+
+pub mod error;
+pub mod json;
+pub mod params;
+mod source;
+mod opcodes;
+mod descriptor;
+mod script;
+mod transaction;
+mod stored;
+mod header;
+mod chain;
+mod block;
+mod block_stats;
+mod coins;
+mod deployments;
+mod proof;
+mod verify;
+mod wait;
+mod methods;
+mod rest_answer;
+mod rest;
+
+pub use error::RpcError;
+pub use json::Json;
+pub use methods::{Method, call, find, methods};
+pub use rest::rest;
+pub use rest_answer::RestAnswer;
+pub use source::Source;

@@ -1,0 +1,182 @@
+//! The methods, with their parameters and help.
+
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value;
+
+use super::error::RpcError;
+use super::json::Json;
+use super::params::{Arg, Kind, check_args, usage};
+use super::source::{Call, Source};
+use super::{block, block_stats, chain, coins, deployments, header, proof, verify, wait};
+
+/// A remote procedure call.
+#[derive(Clone, Copy)]
+pub struct Method {
+    /// Its name.
+    pub name: &'static str,
+    /// The heading under which `help` lists it.
+    pub category: &'static str,
+    /// Its parameters, in order.
+    pub args: &'static [Arg],
+    /// What it does.
+    pub description: &'static str,
+    run: fn(&Call) -> Result<Json, RpcError>,
+}
+
+impl Method {
+    /// Returns how the method is called, in one line.
+    pub fn usage(&self) -> String {
+        usage(self.name, self.args)
+    }
+
+    /// Returns its help.
+    pub fn help(&self) -> String {
+        format!("{}\n\n{}\n", self.usage(), self.description)
+    }
+}
+
+/// Answers a call. It may take long, and ends early once `stop` is true.
+///
+/// # Errors
+/// Those of Bitcoin Core.
+pub fn call(
+    source: &Source,
+    method: &Method,
+    params: &[Value],
+    stop: &AtomicBool,
+) -> Result<Json, RpcError> {
+    check_args(&method.help(), method.args, params)?;
+    (method.run)(&Call { source, params, stop })
+}
+
+/// Returns all methods.
+pub fn methods() -> &'static [Method] {
+    METHODS
+}
+
+/// Returns the method with this name.
+pub fn find(name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.name == name)
+}
+
+const BLOCKCHAIN: &str = "blockchain";
+const HASH: Arg = Arg::needed("blockhash", Kind::Text);
+const TIMEOUT: Arg = Arg::optional("timeout", Kind::Number);
+const VERBOSITY: Arg = Arg::optional("verbosity|verbose", Kind::Any);
+
+macro_rules! methods {
+    ($($category:ident $module:ident::$name:ident [$($arg:expr),*] $description:literal;)*) => {
+        &[$(Method {
+            name: stringify!($name),
+            category: $category,
+            args: &[$($arg),*],
+            description: $description,
+            run: $module::$name,
+        }),*]
+    };
+}
+
+const RAW: &str = "rawtransactions";
+const UTIL: &str = "util";
+
+static METHODS: &[Method] = methods![
+    BLOCKCHAIN chain::getbestblockhash []
+        "Returns the hash of the last block of the active chain.";
+    BLOCKCHAIN block::getblock [HASH, VERBOSITY]
+        "Returns a block. Verbosity 0: its bytes in hex; 1 (default): its header, sizes and txids; \
+         2: its transactions, with fees if undo data is stored; 3: the coins that they spend, too.";
+    BLOCKCHAIN chain::getblockchaininfo []
+        "Returns the state of the chain: heights, difficulty, progress, size on disk, pruning. \
+         While a sync runs, it is that of the last commit, but for the headers and the progress.";
+    BLOCKCHAIN chain::getblockcount []
+        "Returns the height of the last block of the active chain.";
+    BLOCKCHAIN chain::getblockfilter [HASH, Arg::optional("filtertype", Kind::Text)]
+        "Fails: Apus has no index of block filters.";
+    BLOCKCHAIN chain::getblockhash [Arg::needed("height", Kind::Number)]
+        "Returns the hash of the block at a height of the active chain.";
+    BLOCKCHAIN header::getblockheader [HASH, Arg::optional("verbose", Kind::Bool)]
+        "Returns a header: described, or with verbose=false its bytes in hex.";
+    BLOCKCHAIN block_stats::getblockstats [
+        Arg::needed("hash_or_height", Kind::Any), Arg::optional("stats", Kind::Array)
+    ]
+        "Returns statistics of a block: fees, fee rates, sizes, counts. All amounts are in \
+         satoshis. Undo data must be stored. `stats` names those wanted; all by default.";
+    BLOCKCHAIN chain::getchaintips []
+        "Returns the last blocks of all branches, and how far each branch is known to be valid.";
+    BLOCKCHAIN chain::getchaintxstats [
+        Arg::optional("nblocks", Kind::Number), Arg::optional("blockhash", Kind::Text)
+    ]
+        "Returns the number and the rate of transactions in the last `nblocks` (default: a month) \
+         up to a block of the active chain (default: its last).";
+    BLOCKCHAIN deployments::getdeploymentinfo [Arg::optional("blockhash", Kind::Text)]
+        "Returns the deployments of consensus rules after a block (default: the last).";
+    BLOCKCHAIN header::getdifficulty []
+        "Returns the difficulty of the last block, as a multiple of the least of mainnet.";
+    BLOCKCHAIN coins::gettxout [
+        Arg::needed("txid", Kind::Text), Arg::needed("n", Kind::Number),
+        Arg::optional("include_mempool", Kind::Bool)
+    ]
+        "Returns an unspent output; null if it is spent, or was never created. Apus has no \
+         mempool: `include_mempool` makes no difference.";
+    BLOCKCHAIN proof::gettxoutproof [
+        Arg::needed("txids", Kind::Array), Arg::optional("blockhash", Kind::Text)
+    ]
+        "Returns a proof in hex that a block has these transactions. Without a block, one of them \
+         must have an unspent output.";
+    BLOCKCHAIN coins::gettxoutsetinfo [
+        Arg::optional("hash_type", Kind::Text), Arg::optional("hash_or_height", Kind::Any),
+        Arg::optional("use_index", Kind::Bool)
+    ]
+        "Returns statistics of the UTXO set, with a hash: hash_serialized_3 (default), muhash or \
+         none. All coins are read, which takes minutes on mainnet.";
+    BLOCKCHAIN chain::pruneblockchain [Arg::needed("height", Kind::Number)]
+        "Fails: the directory is in use. `apus prune` prunes a directory at rest.";
+    BLOCKCHAIN coins::dumptxoutset [
+        Arg::needed("path", Kind::Text), Arg::optional("type", Kind::Text),
+        Arg::optional("options", Kind::Object)
+    ]
+        "Writes the UTXO set to a snapshot file, which must not exist; a relative path is in the \
+         network's directory. Type \"latest\": after the last block; \"rollback\": after the block \
+         that the option `rollback` names by height or hash, but not while a sync runs.";
+    BLOCKCHAIN verify::verifychain [
+        Arg::optional("checklevel", Kind::Number), Arg::optional("nblocks", Kind::Number)
+    ]
+        "Checks the last `nblocks` (default 6, 0: all) at a level from 0 to 4 (default 3). Returns \
+         whether they are sound. While a sync runs, coins are not checked: the level is 2 at most.";
+    BLOCKCHAIN proof::verifytxoutproof [Arg::needed("proof", Kind::Text)]
+        "Returns the txids that a proof shows to be in a block of the active chain.";
+    BLOCKCHAIN wait::waitforblock [HASH, TIMEOUT]
+        "Waits until a block is the last of the active chain, at most for `timeout` milliseconds \
+         (default 0: no limit). Returns the last block.";
+    BLOCKCHAIN wait::waitforblockheight [Arg::needed("height", Kind::Number), TIMEOUT]
+        "Waits until the active chain has this height. Otherwise as waitforblock.";
+    BLOCKCHAIN wait::waitfornewblock [TIMEOUT, Arg::optional("current_tip", Kind::Text)]
+        "Waits until the last block is not `current_tip` (default: the present one). Otherwise as \
+         waitforblock.";
+    RAW block::getrawtransaction [
+        Arg::needed("txid", Kind::Text), VERBOSITY, Arg::optional("blockhash", Kind::Text)
+    ]
+        "Returns a transaction of a block, which must be named, since Apus has no index of \
+         transactions and no mempool. Verbosity 0 (default): its bytes in hex; 1: described; 2: \
+         with its fee and the coins that it spends.";
+    UTIL chain::getindexinfo [Arg::optional("index_name", Kind::Text)]
+        "Returns the state of the optional indexes, of which Apus has none.";
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_has_a_name_of_its_own_and_help() {
+        for (index, method) in METHODS.iter().enumerate() {
+            assert!(METHODS[..index].iter().all(|other| other.name != method.name));
+            assert!(method.help().starts_with(method.name) && method.description.ends_with('.'));
+            assert_eq!(find(method.name).unwrap().description, method.description);
+        }
+        let getblock = find("getblock").unwrap();
+        assert_eq!(getblock.usage(), "getblock \"blockhash\" ( verbosity )");
+        assert!(find("getblocks").is_none());
+    }
+}

@@ -1,0 +1,127 @@
+//! Paths and answers of the REST interface.
+
+use super::json::{Json, hex};
+
+/// An answer to a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestAnswer {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The content type.
+    pub content_type: &'static str,
+    /// The content.
+    pub body: Vec<u8>,
+}
+
+const TEXT: &str = "text/plain";
+
+impl RestAnswer {
+    /// Returns JSON.
+    pub fn json(json: &Json) -> Self {
+        let body = format!("{}\n", json.get()).into_bytes();
+        Self { status: 200, content_type: "application/json", body }
+    }
+
+    /// Returns text.
+    pub fn text(text: String) -> Self {
+        Self { status: 200, content_type: TEXT, body: text.into_bytes() }
+    }
+
+    /// Returns bytes, as they are or in hex.
+    ///
+    /// # Errors
+    /// The format is neither.
+    pub fn bytes(format: Format, bytes: Vec<u8>) -> Result<Self, Self> {
+        match format {
+            Format::Binary => {
+                Ok(Self { status: 200, content_type: "application/octet-stream", body: bytes })
+            }
+            Format::Hex => Ok(Self::text(hex(&bytes) + "\n")),
+            Format::Json | Format::Unknown => Err(Self::unknown_format()),
+        }
+    }
+
+    /// Returns an error (Core's `RESTERR`).
+    pub fn error(status: u16, message: impl Into<String>) -> Self {
+        Self { status, content_type: TEXT, body: (message.into() + "\r\n").into_bytes() }
+    }
+
+    /// Returns the error for a request that cannot be understood.
+    pub fn bad(message: impl Into<String>) -> Self {
+        Self::error(400, message)
+    }
+
+    /// Returns the error for something that does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::error(404, message)
+    }
+
+    /// Returns the error for a path without a known format at its end.
+    pub fn unknown_format() -> Self {
+        Self::not_found("output format not found (available: .bin, .hex, .json)")
+    }
+}
+
+/// The format of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// None that is known.
+    Unknown,
+    /// Bytes.
+    Binary,
+    /// Bytes in hex.
+    Hex,
+    /// JSON.
+    Json,
+}
+
+/// The path of a request, without the format at its end (Core's `ParseDataFormat`).
+pub struct Path<'a> {
+    /// The path.
+    pub whole: &'a str,
+    /// The format.
+    pub format: Format,
+}
+
+impl<'a> Path<'a> {
+    /// Divides a path.
+    pub fn new(path: &'a str) -> Self {
+        let format = |suffix: &str| match suffix {
+            "bin" => Some(Format::Binary),
+            "hex" => Some(Format::Hex),
+            "json" => Some(Format::Json),
+            // A dot alone is left out, too.
+            "" => Some(Format::Unknown),
+            _ => None,
+        };
+        let divided = path.rsplit_once('.');
+        match divided.and_then(|(whole, suffix)| Some((whole, format(suffix)?))) {
+            Some((whole, format)) => Self { whole, format },
+            None => Self { whole: path, format: Format::Unknown },
+        }
+    }
+
+    /// Returns the parts between slashes.
+    pub fn parts(&self) -> Vec<&'a str> {
+        self.whole.split('/').collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_at_the_end() {
+        for (path, whole, format) in [
+            ("a/b.json", "a/b", Format::Json),
+            ("a.b.bin", "a.b", Format::Binary),
+            ("ab.", "ab", Format::Unknown),
+            ("ab.txt", "ab.txt", Format::Unknown),
+            ("", "", Format::Unknown),
+        ] {
+            let path = Path::new(path);
+            assert_eq!((path.whole, path.format), (whole, format));
+        }
+    }
+}

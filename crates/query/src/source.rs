@@ -1,0 +1,139 @@
+//! What the answers are made of: the view of a directory, and what is known of the run beside it.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use apus_chain::BlockId;
+use apus_hash::Hash;
+use apus_node::options::Options;
+use apus_node::threads;
+use apus_node::view::{Committed, View};
+use apus_wire::{Chain, Network};
+use rayon::ThreadPool;
+use serde_json::Value;
+
+use super::error::{RPC_IN_WARMUP, RPC_INTERNAL_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RpcError};
+
+/// What the answers are made of.
+pub struct Source {
+    /// The view of the directory.
+    pub(super) view: Arc<View>,
+    /// The network.
+    pub(super) network: Network,
+    /// The options for another reader of a directory at rest; `None` while a sync writes it.
+    pub(super) at_rest: Option<Options>,
+    /// The network's own directory.
+    pub(super) directory: PathBuf,
+    progress: Box<dyn Fn() -> Option<f64> + Send + Sync>,
+    threads: usize,
+    pool: OnceLock<ThreadPool>,
+}
+
+impl Source {
+    /// Returns the source of answers about the directory of `options`, which `view` shows while a
+    /// sync runs. `progress` returns the share of the sync that is done, if that is known.
+    pub fn of_sync(
+        view: Arc<View>,
+        options: &Options,
+        progress: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            view,
+            network: options.network.clone(),
+            at_rest: None,
+            directory: options.network_dir(),
+            progress: Box::new(progress),
+            // The cores are the sync's.
+            threads: 1,
+            pool: OnceLock::new(),
+        }
+    }
+
+    /// Returns the source of answers about the directory of `options`, which no program writes to
+    /// and which `view` shows.
+    pub fn at_rest(view: Arc<View>, options: &Options) -> Self {
+        let other = Options { view: None, ..options.clone() };
+        let threads = options.threads;
+        Self { at_rest: Some(other), threads, ..Self::of_sync(view, options, || None) }
+    }
+
+    /// Returns the result of `look` for what was last committed.
+    ///
+    /// # Errors
+    /// The directory is not open yet.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Committed) -> T) -> Result<T, RpcError> {
+        let looked = self.view.look(look);
+        looked.ok_or_else(|| RpcError::new(RPC_IN_WARMUP, "Loading block index…"))
+    }
+
+    /// Like [`Source::look`], for a `look` that may fail.
+    ///
+    /// # Errors
+    /// That of `look`, or the directory is not open yet.
+    pub(super) fn try_look<T>(
+        &self,
+        look: impl FnOnce(&Committed) -> Result<T, RpcError>,
+    ) -> Result<T, RpcError> {
+        self.look(look)?
+    }
+
+    /// Returns the share of the running sync that is done, if there is one and that is known.
+    pub(super) fn progress(&self) -> Option<f64> {
+        (self.progress)()
+    }
+
+    /// Returns the threads for loops over all coins: one while a sync runs.
+    ///
+    /// # Errors
+    /// They cannot be started.
+    pub(super) fn pool(&self) -> Result<&ThreadPool, RpcError> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool);
+        }
+        let pool = threads::pool(self.threads).map_err(internal)?;
+        Ok(self.pool.get_or_init(|| pool))
+    }
+
+    pub(super) fn chain(&self) -> Chain {
+        self.network.chain
+    }
+}
+
+/// A call of a method.
+pub struct Call<'a> {
+    /// What the answer is made of.
+    pub source: &'a Source,
+    /// The parameters by position, which are of the method's types.
+    pub params: &'a [Value],
+    /// Raised when the program is about to stop.
+    pub stop: &'a AtomicBool,
+}
+
+impl Call<'_> {
+    /// Returns the parameter at a position; null if it was left out.
+    pub fn param(&self, index: usize) -> &Value {
+        self.params.get(index).unwrap_or(&Value::Null)
+    }
+}
+
+/// Returns the block with a hash.
+///
+/// # Errors
+/// Its header is not known.
+pub(super) fn find(committed: &Committed, hash: &Hash) -> Result<BlockId, RpcError> {
+    let found = committed.tree.find(hash);
+    found.ok_or_else(|| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Block not found"))
+}
+
+/// Returns the error for a directory that is damaged, or that cannot be read.
+pub(super) fn internal(error: impl std::fmt::Display) -> RpcError {
+    RpcError::new(RPC_INTERNAL_ERROR, error)
+}
+
+/// Returns the time in seconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}

@@ -1,0 +1,122 @@
+//! Blocks and undo data in files.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use apus_chain::BlockId;
+use apus_coins::{Coin, for_each_spending_tx};
+use apus_hash::Hash;
+use apus_node::view::Committed;
+use apus_store::{BlockReader, BlockStatus, FlatFilePos};
+use apus_wire::BlockView;
+
+use super::error::{RPC_MISC_ERROR, RpcError};
+use super::source::internal;
+
+/// Where a block is stored.
+pub struct StoredBlock {
+    /// The height of the block.
+    pub height: u32,
+    /// Whether the block was stored once and is pruned (Core's `IsBlockPruned`).
+    pub is_pruned: bool,
+    /// Where the block is, if it is stored.
+    pub pos: Option<FlatFilePos>,
+    undo_pos: Option<FlatFilePos>,
+    prev: Hash,
+    blocks: Arc<BlockReader>,
+}
+
+impl StoredBlock {
+    /// Returns where the block `id` is stored.
+    pub fn new(committed: &Committed, id: BlockId) -> Self {
+        let record = committed.record(id);
+        let has_data = record.status.has(BlockStatus::BLOCK_HAVE_DATA);
+        Self {
+            height: committed.tree.node(id).height,
+            is_pruned: committed.is_pruned && !has_data && record.tx_count > 0,
+            pos: record.block_pos(),
+            undo_pos: record.undo_pos(),
+            prev: committed.tree.prev_hash(id),
+            blocks: Arc::clone(&committed.blocks),
+        }
+    }
+
+    /// Returns whether the undo data of the block is stored.
+    pub fn has_undo(&self) -> bool {
+        self.undo_pos.is_some()
+    }
+
+    /// Returns where the block is (Core's `CheckBlockDataAvailability`).
+    ///
+    /// # Errors
+    /// It is not stored.
+    pub fn place(&self) -> Result<FlatFilePos, RpcError> {
+        self.pos.ok_or_else(|| {
+            RpcError::new(
+                RPC_MISC_ERROR,
+                match self.is_pruned {
+                    true => "Block not available (pruned data)",
+                    false => "Block not available (not fully downloaded)",
+                },
+            )
+        })
+    }
+
+    /// Reads the bytes of the block.
+    ///
+    /// # Errors
+    /// It is not stored, or cannot be read: it may have been pruned just now.
+    pub fn read(&self) -> Result<Vec<u8>, RpcError> {
+        let (pos, mut bytes) = (self.place()?, Vec::new());
+        let read = self.blocks.read_block_into(pos, &mut bytes);
+        read.map_err(|_| gone())?;
+        Ok(bytes)
+    }
+
+    /// Returns the number of bytes of the block.
+    ///
+    /// # Errors
+    /// It is not stored, or the file cannot be read.
+    pub fn len(&self) -> Result<u32, RpcError> {
+        self.blocks.block_len(self.place()?).map_err(|_| gone())
+    }
+
+    /// Reads a part of the bytes of the block.
+    ///
+    /// # Errors
+    /// It is not stored or shorter, or the file cannot be read.
+    pub fn read_part(&self, part: Range<usize>) -> Result<Vec<u8>, RpcError> {
+        let (pos, mut bytes) = (self.place()?, Vec::new());
+        self.blocks.read_piece_into(pos, part, &mut bytes).map_err(|_| gone())?;
+        Ok(bytes)
+    }
+
+    /// Reads the coins that the block spends, those of each transaction but the coinbase in a list
+    /// of their own; `None` if the undo data is not stored.
+    ///
+    /// # Errors
+    /// The undo data cannot be read, or does not belong to the block.
+    pub fn spent(&self, block: &BlockView<&[u8]>) -> Result<Option<Vec<Vec<Coin>>>, String> {
+        let Some(pos) = self.undo_pos else { return Ok(None) };
+        let mut undo = Vec::new();
+        let read = self.blocks.read_undo_into(pos, &self.prev, &mut undo);
+        read.map_err(|error| error.to_string())?;
+        let mut spent = Vec::with_capacity(block.tx_count());
+        let parsed =
+            for_each_spending_tx(&undo, block, |_, coins| spent.push(std::mem::take(coins)));
+        parsed.map_err(|error| error.to_string())?;
+        Ok(Some(spent))
+    }
+}
+
+fn gone() -> RpcError {
+    RpcError::new(RPC_MISC_ERROR, "Block not found on disk")
+}
+
+/// Parses a stored block.
+///
+/// # Errors
+/// It is damaged.
+pub fn parse(bytes: &[u8]) -> Result<BlockView<&[u8]>, RpcError> {
+    BlockView::parse(bytes).map_err(|error| internal(format!("a stored block is damaged: {error}")))
+}
