@@ -36,7 +36,8 @@
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
-//! | [`resources`], [`threads`], [`temporary`] | memory, threads, temporary directories |
+//! | [`resources`], [`threads`], [`workers`] | memory, threads, and work spread over them |
+//! | [`temporary`] | temporary directories |
 
 pub mod assumevalid;
 pub mod block;
@@ -81,6 +82,7 @@ pub mod tips;
 pub mod view;
 pub mod waiting;
 pub mod words;
+pub mod workers;
 
 pub use block::script_difference::ScriptDifference;
 pub use bottleneck::Bottleneck;

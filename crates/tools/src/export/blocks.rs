@@ -8,13 +8,14 @@ use apus_coins::Coin;
 use apus_export::Batch;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
+use apus_node::workers::check_stop;
 use apus_rules::{Ancestry, HeaderFacts, subsidy};
 use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
 
 use super::columns::ExportTable;
 use super::rows::{BlockRow, InputRow, OutputRow, TransactionRow};
 use super::source::Source;
-use crate::stored::{ReadBlock, StoredBlock, StoredChain, check_stop};
+use crate::stored::{ReadBlock, StoredBlock, StoredChain};
 
 /// About how many bytes of blocks an item has.
 const ITEM_BYTES: u64 = 2 << 20;

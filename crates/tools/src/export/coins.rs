@@ -10,8 +10,8 @@ use apus_export::Batch;
 
 use super::rows::CoinRow;
 use super::source::Source;
-use crate::stored::check_stop;
 use apus_node::error::SyncError;
+use apus_node::workers::check_stop;
 
 /// Bytes of tables for each scan: about 60,000 coins.
 const SCAN_BYTES: u64 = 4 << 20;

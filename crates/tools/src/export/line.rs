@@ -20,11 +20,11 @@ use apus_disk::Share;
 use apus_export::{Batch, Table};
 use apus_node::error::SyncError;
 use apus_node::threads::RaiseOnDrop;
+use apus_node::workers::check_stop;
 use rayon::ThreadPool;
 
 use super::sink::Sink;
 use super::source::Source;
-use crate::stored::check_stop;
 
 /// Items for each thread that may be begun and not yet joined.
 const ITEMS_AHEAD: usize = 2;

@@ -18,6 +18,7 @@ use apus_hash::{Hash, hex};
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::progress::Watch;
+use apus_node::workers::check_stop;
 use apus_node::{remedy, threads};
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ use super::output::{FileStream, Output};
 use super::part::Part;
 use super::run::{Export, Run};
 use crate::reader::open_chain;
-use crate::stored::{StoredChain, check_stop};
+use crate::stored::StoredChain;
 
 /// The name of a file's note.
 const NOTE: &str = "_range.json";

@@ -9,12 +9,13 @@ use apus_disk::{Disk, File, SpillFile};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::workers::{check_stop, for_each_on_pool};
 use apus_rules::is_bip30_unspendable;
 use apus_swiftsync::{HintsEncoder, HintsError};
 use apus_wire::BlockView;
 use rayon::ThreadPool;
 
-use crate::stored::{ReadBlock, StoredChain, check_stop, for_each_on_pool};
+use crate::stored::{ReadBlock, StoredChain};
 
 /// The most bytes of blocks in a group, which a thread takes at once: enough that the work done
 /// once for a group does not matter, and few enough that the memory held for it is small.

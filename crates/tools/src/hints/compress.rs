@@ -9,6 +9,7 @@ use std::time::Instant;
 use apus_disk::Disk;
 use apus_node::error::SyncError;
 use apus_node::progress::{Observer, Phase, Progress, Watch};
+use apus_node::workers::{check_stop, for_each_on_pool};
 use apus_node::{remedy, threads};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::Numbering;
@@ -19,7 +20,6 @@ use rayon::prelude::*;
 
 use super::assemble::Sink;
 use super::summary::{HintsSummary, Made};
-use crate::stored::{check_stop, for_each_on_pool};
 
 /// Ranges that are compressed for each thread before any of them is written, so that threads seldom
 /// wait. On mainnet one range takes less than 3 MB, and each thread works in 4 MB.

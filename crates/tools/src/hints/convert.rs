@@ -7,6 +7,7 @@ use apus_disk::SpillFile;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::progress::{Observer, Phase, Progress, Watch};
+use apus_node::workers::check_stop;
 use apus_node::{remedy, threads};
 use apus_swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
 use apus_swiftsync::{Format, Hints, HintsError};
@@ -16,7 +17,7 @@ use super::assemble::{
     FileOrder, HintedBlock, HintsTask, PIECES_SUFFIX, Piece, Target, UnspentSource, write_hints,
 };
 use super::summary::{HintsSummary, Made};
-use crate::stored::{StoredChain, check_stop};
+use crate::stored::StoredChain;
 
 /// Bytes of encoded hints that are kept in memory before they are written.
 const HELD_BYTES: usize = 1 << 20;

@@ -9,6 +9,7 @@ use apus_disk::{Disk, SpillFile, StoreError};
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::workers::{check_stop, for_each_on_pool};
 use apus_node::{remedy, snapshot_chainstate, threads};
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, encoder};
@@ -20,7 +21,7 @@ use apus_wire::OutPoint;
 
 use super::assemble::{FileOrder, HintedBlock, HintsTask, Target, UnspentSource, write_hints};
 use super::summary::{HintsSummary, Made};
-use crate::stored::{StoredChain, UndoSearch, check_stop, for_each_on_pool};
+use crate::stored::{StoredChain, UndoSearch};
 
 /// Scans of the chainstate for each thread, so that all threads end together.
 const SCANS_PER_THREAD: usize = 16;

@@ -16,6 +16,7 @@ use apus_node::error::SyncError;
 use apus_node::gathered::Gathered;
 use apus_node::options::Options;
 use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::workers::{check_stop, for_each_on_pool};
 use apus_node::{remedy, snapshot_chainstate, threads};
 use apus_rules::is_bip30_unspendable;
 use apus_swiftsync::HintsError;
@@ -25,7 +26,7 @@ use apus_wire::{BlockView, OutPoint};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use crate::stored::{ReadBlock, StoredChain, UndoSearch, check_stop, for_each_on_pool};
+use crate::stored::{ReadBlock, StoredChain, UndoSearch};
 
 /// Number of parts of the UTXO set, by the first bits of the txids. On mainnet a part has 11 MB,
 /// and each thread has two of them in memory.

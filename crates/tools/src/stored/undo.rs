@@ -4,11 +4,11 @@ use apus_coins::{Coin, for_each_spending_tx};
 use apus_disk::{Share, StoreError};
 use apus_node::error::SyncError;
 use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::workers::for_each_on_pool;
 use apus_wire::OutPoint;
 use rayon::ThreadPool;
 
 use super::chain::{ReadBlock, StoredChain};
-use super::workers::for_each_on_pool;
 
 /// A search for the coins that were unspent at a height and are spent at the tip.
 pub struct UndoSearch<'a> {

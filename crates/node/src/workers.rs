@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
-use apus_node::error::SyncError;
 use rayon::ThreadPool;
+
+use super::error::SyncError;
 
 /// Hands `items` to the threads of the pool, one at a time and in order. Each thread has its own
 /// state, which `new` makes and `work` changes with each item. Returns all these states.
