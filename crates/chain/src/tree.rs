@@ -265,10 +265,10 @@ impl Tree {
         (0..).map_while(move |count| {
             let at = next?;
             let height = self.block(at).height;
+            next = if height == 0 { None } else { self.ancestor(at, height.saturating_sub(step)) };
             if count >= 10 {
                 step *= 2;
             }
-            next = if height == 0 { None } else { self.ancestor(at, height.saturating_sub(step)) };
             Some(at)
         })
     }
