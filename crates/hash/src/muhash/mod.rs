@@ -75,11 +75,38 @@ impl MuHash {
         self.denominator.multiply(&other.denominator);
     }
 
+    /// Removes the elements that were added to another set, and adds those that were removed from
+    /// it.
+    pub fn divide(&mut self, other: &Self) {
+        self.numerator.multiply(&other.denominator);
+        self.denominator.multiply(&other.numerator);
+    }
+
     /// Returns the hash of the set. This takes a few milliseconds.
     pub fn finalize(&self) -> Hash {
         let mut quotient = self.denominator.inverse();
         quotient.multiply(&self.numerator);
         Hash(sha256(&quotient.to_bytes()))
+    }
+
+    /// Adds and removes, in order, what each of `steps` adds and removes. Returns the hash of the
+    /// set after each step, and keeps the quotient in place of the fraction, as Core does after
+    /// each block of its `coinstatsindex`. One division serves all steps.
+    pub fn finalize_each(&mut self, steps: &[&Self]) -> Vec<Hash> {
+        let mut quotients = Vec::with_capacity(steps.len());
+        let mut divisor = std::mem::replace(&mut self.denominator, Num3072::one());
+        for step in steps {
+            self.numerator.multiply(&step.numerator);
+            divisor.multiply(&step.denominator);
+            quotients.push(self.numerator.clone());
+        }
+        let mut inverse = divisor.inverse();
+        self.numerator.multiply(&inverse);
+        for (quotient, step) in quotients.iter_mut().zip(steps).rev() {
+            quotient.multiply(&inverse);
+            inverse.multiply(&step.denominator);
+        }
+        quotients.iter().map(|quotient| Hash(sha256(&quotient.to_bytes()))).collect()
     }
 
     /// Returns the state as Core serialises it: numerator and denominator, little endian.

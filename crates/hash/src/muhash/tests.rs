@@ -64,6 +64,32 @@ fn order_and_grouping_do_not_matter() {
 }
 
 #[test]
+fn the_hash_after_each_step_is_that_of_the_set() {
+    let steps: Vec<MuHash> = (0..5).map(|n| set(&[n, n + 1])).collect();
+    let mut chained = set(&[9]);
+    chained.remove(&element(7));
+    let mut one_by_one = chained.clone();
+    let hashes = chained.finalize_each(&steps.iter().collect::<Vec<_>>());
+    assert_eq!(hashes.len(), steps.len());
+    for (step, hash) in steps.iter().zip(&hashes) {
+        one_by_one.combine(step);
+        assert_eq!(one_by_one.finalize(), *hash);
+    }
+    let state = chained.to_bytes();
+    assert_eq!(state[384], 1, "the state is a quotient, whose divisor is 1");
+    assert!(state[385..].iter().all(|byte| *byte == 0));
+    assert_eq!(chained.finalize(), one_by_one.finalize());
+    for step in steps.iter().rev() {
+        chained.divide(step);
+    }
+    let mut start = set(&[9]);
+    start.remove(&element(7));
+    assert_eq!(chained.finalize(), start.finalize());
+    assert!(chained.finalize_each(&[]).is_empty());
+    assert_eq!(chained.finalize(), start.finalize());
+}
+
+#[test]
 fn numbers_at_the_modulus_carry_and_wrap() {
     let minus = |n: u64| {
         let mut bytes = [0xff; NUM_BYTES];
