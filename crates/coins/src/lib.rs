@@ -50,7 +50,7 @@ pub use snapshot::{
     SnapshotGroup, SnapshotHead, SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats,
     snapshot_stats, snapshot_stats_sorted,
 };
-pub use stats::{HashType, UtxoStats};
+pub use stats::{HashType, UtxoStats, bogosize, put_hashed_coin};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
 pub use undo::{BlockUndo, for_each_spending_tx};
 

@@ -117,14 +117,26 @@ pub(super) fn bitcoins(satoshi: u128) -> String {
     format!("{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
 }
 
-/// Appends a coin in the form that both hashes use (Core's `TxOutSer`): outpoint, 2 × height +
-/// coinbase, amount, script.
-fn put_hashed_coin(out: &mut Vec<u8>, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
-    out.extend_from_slice(&outpoint.to_bytes());
-    out.extend_from_slice(&coin.code().to_le_bytes());
-    out.extend_from_slice(&coin.amount.to_le_bytes());
+/// Appends a coin in the form that the hashes of UTXO sets use (Core's `TxOutSer`): outpoint, 2 ×
+/// height + coinbase (`code`), amount in satoshis, script.
+pub fn put_hashed_coin(
+    out: &mut Vec<u8>,
+    outpoint: &[u8; 36],
+    code: u32,
+    amount: u64,
+    script: &[u8],
+) {
+    out.extend_from_slice(outpoint);
+    out.extend_from_slice(&code.to_le_bytes());
+    out.extend_from_slice(&amount.to_le_bytes());
     put_compact_size(out, script.len() as u64);
     out.extend_from_slice(script);
+}
+
+/// Returns the size of a coin that does not depend on the database (Core's `GetBogoSize`): the
+/// sizes of txid, index, height and coinbase, amount, script length, and script.
+pub fn bogosize(script_bytes: usize) -> u64 {
+    32 + 4 + 4 + 8 + 2 + script_bytes as u64
 }
 
 /// The totals of a set of coins.
@@ -139,8 +151,7 @@ pub(super) struct Counts {
 impl Counts {
     fn add(&mut self, coin: &Coin, script: &[u8], is_new_transaction: bool) {
         self.txouts += 1;
-        // The sizes of txid, index, height and coinbase, amount, script length, and script.
-        self.bogosize += 32 + 4 + 4 + 8 + 2 + script.len() as u64;
+        self.bogosize += bogosize(script.len());
         self.amount += u128::from(coin.amount);
         self.transactions += u64::from(is_new_transaction);
     }
@@ -189,7 +200,8 @@ impl CoinSum for MuHashSum {
     type Hash = MuHash;
 
     fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
-        self.waiting.push_with(|out| put_hashed_coin(out, outpoint, coin, script));
+        let (outpoint, code) = (outpoint.to_bytes(), coin.code());
+        self.waiting.push_with(|out| put_hashed_coin(out, &outpoint, code, coin.amount, script));
         if self.waiting.byte_len() >= MUHASH_BATCH_BYTES {
             self.add_waiting();
         }
@@ -308,7 +320,8 @@ impl Serialiser {
         self.script.clear();
         coin.script.decompress_into(&mut self.script);
         self.counts.add(coin, &self.script, is_new);
-        put_hashed_coin(&mut self.bytes, outpoint, coin, &self.script);
+        let (out, outpoint) = (&mut self.bytes, outpoint.to_bytes());
+        put_hashed_coin(out, &outpoint, coin.code(), coin.amount, &self.script);
     }
 
     /// Returns the counts and the bytes to hash.
