@@ -1,17 +1,70 @@
-//! Core's optional indexes that need blocks (`indexes/`), and the best block of each. Core refuses
-//! to start if blocks above that are pruned.
+//! Core's optional indexes (`indexes/`): where each is, and the best block of each. Core refuses to
+//! start if blocks that an index still needs are pruned.
 
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, Result, StoreError};
 use apus_hash::Hash;
 use apus_leveldb::{Db, Options};
-use apus_wire::Cursor;
+use apus_wire::{Cursor, ParseError, put_compact_size};
 
-use super::obfuscation::{OBFUSCATION_KEY, Obfuscation};
+use super::obfuscation::OBFUSCATION_KEY;
 
 /// The key of the locator of an index's best block (Core's `DB_BEST_BLOCK`).
-const DB_BEST_BLOCK: u8 = b'B';
+pub const DB_BEST_BLOCK: u8 = b'B';
+/// The version at the start of a locator, which no program reads (Core's
+/// `CBlockLocator::DUMMY_VERSION`).
+pub const LOCATOR_VERSION: i32 = 70_016;
+
+/// One of Core's optional indexes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexKind {
+    /// The place of each transaction by its txid (`-txindex`).
+    TxIndex,
+    /// The place of the transaction that spends each output (`-txospenderindex`).
+    TxoSpenderIndex,
+    /// The compact filter of each block (BIP158; `-blockfilterindex`).
+    BlockFilterIndex,
+    /// Statistics of the UTXO set after each block (`-coinstatsindex`).
+    CoinStatsIndex,
+}
+
+impl IndexKind {
+    /// All indexes.
+    pub const ALL: [Self; 4] =
+        [Self::TxIndex, Self::TxoSpenderIndex, Self::BlockFilterIndex, Self::CoinStatsIndex];
+
+    /// Returns the name of Core's option for the index.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TxIndex => "txindex",
+            Self::TxoSpenderIndex => "txospenderindex",
+            Self::BlockFilterIndex => "blockfilterindex",
+            Self::CoinStatsIndex => "coinstatsindex",
+        }
+    }
+
+    /// Returns the path of the index's database in the network's directory `dir`.
+    pub fn database(self, dir: &Path) -> PathBuf {
+        dir.join("indexes").join(match self {
+            Self::TxIndex => "txindex",
+            Self::TxoSpenderIndex => "txospenderindex/db",
+            Self::BlockFilterIndex => "blockfilter/basic/db",
+            Self::CoinStatsIndex => "coinstatsindex/db",
+        })
+    }
+
+    /// Returns whether the index needs the coins that each block spends, which undo data holds.
+    pub fn needs_undo(self) -> bool {
+        matches!(self, Self::BlockFilterIndex | Self::CoinStatsIndex)
+    }
+
+    /// Returns whether the index may be kept in a directory that is pruned: its entries do not name
+    /// places in block files.
+    pub fn survives_pruning(self) -> bool {
+        self.needs_undo()
+    }
+}
 
 /// An optional index and its best block.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,35 +81,76 @@ pub struct OptionalIndex {
 /// # Errors
 /// A database cannot be read.
 pub fn indexes_that_need_blocks(disk: &Disk, dir: &Path) -> Result<Vec<OptionalIndex>> {
-    let indexes = dir.join("indexes");
-    let mut databases = vec![indexes.join("coinstatsindex/db")];
-    let filters = indexes.join("blockfilter");
+    let mut databases = vec![IndexKind::CoinStatsIndex.database(dir)];
+    let filters = dir.join("indexes/blockfilter");
     if filters.is_dir() {
         databases.extend(disk.list(&filters)?.iter().map(|name| filters.join(name).join("db")));
     }
-    let present = databases.into_iter().filter(|path| path.join("CURRENT").is_file());
-    present.map(|path| Ok(OptionalIndex { best: best_block(disk, &path)?, path })).collect()
+    let indexes = databases.into_iter().map(|path| find_index(disk, path));
+    indexes.filter_map(Result::transpose).collect()
 }
 
-fn best_block(disk: &Disk, path: &Path) -> Result<Option<Hash>> {
-    let options = Options { read_only: true, lock: false, ..Options::default() };
-    let db = Db::open(disk.clone(), path, options)?;
-    let Some(mut value) = db.get(&[DB_BEST_BLOCK])? else { return Ok(None) };
-    if let Some(key) = db.get(OBFUSCATION_KEY)? {
-        let key = Obfuscation::from_record(&key);
-        key.ok_or_else(|| StoreError::new(path, "its obfuscation key does not have 8 bytes"))?
-            .apply(&mut value, 0);
+/// Returns the index whose database is at `path`, and its best block; `None` if there is none.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn find_index(disk: &Disk, path: PathBuf) -> Result<Option<OptionalIndex>> {
+    if !path.join("CURRENT").is_file() {
+        return Ok(None);
     }
-    // A CBlockLocator: an unused version, then hashes, the best block's first.
-    let parse = || {
-        let mut cursor = Cursor::new(&value);
-        cursor.u32()?;
-        match cursor.compact_size()? {
-            0 => Ok(None),
-            _ => Ok(Some(Hash(cursor.array()?))),
-        }
-    };
-    parse().map_err(|error: apus_wire::ParseError| {
+    let options = Options { read_only: true, lock: false, ..Options::default() };
+    let db = Db::open(disk.clone(), &path, options)?;
+    Ok(Some(OptionalIndex { best: best_block(&db, &path)?, path }))
+}
+
+/// Returns the best block of the index whose database at `path` is open; `None` if it has none yet.
+///
+/// # Errors
+/// The database cannot be read, or its values are obfuscated, as Core's never are.
+pub fn best_block(db: &Db, path: &Path) -> Result<Option<Hash>> {
+    if db.get(OBFUSCATION_KEY)?.is_some() {
+        let what = "the values of this index are obfuscated, which Bitcoin Core never does: \
+                    remove the index, and build it again";
+        return Err(StoreError::new(path, what));
+    }
+    let Some(value) = db.get(&[DB_BEST_BLOCK])? else { return Ok(None) };
+    read_locator(&value).map_err(|error| {
         StoreError::new(path, format!("the record of its best block cannot be read: {error}"))
     })
+}
+
+/// Returns the first block of a serialised locator (Core's `CBlockLocator`): the best block of an
+/// index. `None` if the locator is empty.
+///
+/// # Errors
+/// The bytes are not a locator.
+pub fn read_locator(bytes: &[u8]) -> std::result::Result<Option<Hash>, ParseError> {
+    let mut cursor = Cursor::new(bytes);
+    cursor.u32()?;
+    match cursor.compact_size()? {
+        0 => Ok(None),
+        _ => Ok(Some(Hash(cursor.array()?))),
+    }
+}
+
+/// Returns the serialised locator of these blocks, the best one first.
+pub fn locator_bytes(hashes: &[Hash]) -> Vec<u8> {
+    let mut bytes = LOCATOR_VERSION.to_le_bytes().to_vec();
+    put_compact_size(&mut bytes, hashes.len() as u64);
+    hashes.iter().for_each(|hash| bytes.extend_from_slice(&hash.0));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locator_is_read_as_it_was_written() {
+        let hashes = [Hash([1; 32]), Hash([2; 32])];
+        let bytes = locator_bytes(&hashes);
+        assert_eq!(read_locator(&bytes), Ok(Some(hashes[0])));
+        assert_eq!(read_locator(&locator_bytes(&[])), Ok(None));
+        assert!(read_locator(&bytes[..36]).is_err());
+    }
 }

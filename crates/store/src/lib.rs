@@ -36,6 +36,7 @@ pub mod layout {
         REBUILT_FLAG,
     };
     pub use super::index_entry::DUMMY_VERSION;
+    pub use super::indexes::{DB_BEST_BLOCK, LOCATOR_VERSION};
     pub use super::obfuscation::OBFUSCATION_KEY;
 }
 
@@ -49,7 +50,10 @@ pub use flat_file::{
 };
 pub use index_db::{BlockIndex, IndexDb};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
-pub use indexes::{OptionalIndex, indexes_that_need_blocks};
+pub use indexes::{
+    IndexKind, OptionalIndex, best_block, find_index, indexes_that_need_blocks, locator_bytes,
+    read_locator,
+};
 pub use lock::{DirLock, LOCKED};
 pub use magic::MAX_BLOCK_BYTES;
 pub use obfuscation::Obfuscation;
