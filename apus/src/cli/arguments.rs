@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use super::categories::Categories;
 use super::export::ExportCommand;
 use super::hints::HintsCommand;
+use super::index::IndexCommand;
 use super::manual::{CompletionsCommand, ManCommand};
 use super::prove::ProveCommand;
 use super::prune::PruneCommand;
@@ -81,6 +82,7 @@ pub enum Command {
     Sync(Box<SyncCommand>),
     Reindex(ReindexCommand),
     Rewind(RewindCommand),
+    Index(IndexCommand),
     Prune(PruneCommand),
     Serve(ServeCommand),
     Status(StatusCommand),

@@ -30,6 +30,7 @@ mod prune;
 mod sync;
 mod prove;
 mod rewind;
+mod index;
 mod server_args;
 mod serving;
 mod serve;
@@ -126,6 +127,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Reindex(command) => sync::run_reindex(&command, quiet),
         Command::Prune(command) => prune::run(&command, quiet),
         Command::Rewind(command) => rewind::run(&command, quiet),
+        Command::Index(command) => index::run(&command, quiet),
         Command::Serve(command) => serve::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
         Command::Verify(command) => verify::run(&command, quiet),

@@ -17,6 +17,7 @@ mod format;
 mod full_disk;
 mod fuzz;
 mod hints;
+mod indexes;
 mod interrupts;
 mod join;
 mod join_users;

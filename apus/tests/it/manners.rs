@@ -347,6 +347,7 @@ fn all_commands_have_the_same_names_for_height_and_best_block() {
         &["hints", "verify", hints],
         &["export", "coins", "-o", table],
         &["rewind", "--height", "14131"],
+        &["index", "txindex", "coinstatsindex"],
     ] {
         let output = apus(&place, &[args, &["--json"]].concat());
         assert_ends(&output, 0, &[]);

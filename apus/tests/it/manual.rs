@@ -8,11 +8,12 @@ use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 34] = [
+const COMMANDS: [&str; 35] = [
     "",
     "sync",
     "reindex",
     "rewind",
+    "index",
     "prune",
     "serve",
     "status",

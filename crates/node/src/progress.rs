@@ -57,6 +57,10 @@ pub enum Phase {
     NamingCoins,
     /// Writing coins to a snapshot.
     WritingSnapshot,
+    /// Reading blocks and undo data for Core's optional indexes.
+    ReadingForIndexes,
+    /// Sorting the entries of an index, and writing them to tables.
+    WritingIndexes,
     /// Writing a table of coins, or of blocks and their contents, to a file.
     Exporting,
     /// Connecting to peers, while there is none yet.
@@ -100,6 +104,8 @@ impl Phase {
             Self::ReadingSnapshot => "Reading the snapshot",
             Self::NamingCoins => "Looking for wrong coins",
             Self::WritingSnapshot => "Writing the snapshot",
+            Self::ReadingForIndexes => "Reading blocks for indexes",
+            Self::WritingIndexes => "Writing indexes",
             Self::Exporting => "Exporting",
             Self::FindingPeers => "Looking for peers",
             Self::DownloadingHeaders => "Downloading headers",

@@ -9,6 +9,7 @@
 //! | [`proof`] | proves hints or a snapshot against blocks, and keeps nothing |
 //! | `export` | exports tables for analysis (with the feature `export`), or to memory (`arrow`) |
 //! | `reader` | keeps a directory open, and reads its blocks and coins (with `export`) |
+//! | [`index`](mod@index) | builds Core's optional indexes |
 //! | [`info`] | computes statistics of the UTXO set (Core's `gettxoutsetinfo`) |
 //! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
 //! | [`status`](mod@status) | reads the state of a directory |
@@ -21,6 +22,7 @@ pub mod export;
 #[cfg(feature = "export")]
 pub mod reader;
 pub mod hints;
+pub mod index;
 pub mod info;
 pub mod proof;
 pub mod prune;
@@ -32,6 +34,8 @@ pub mod stored;
 pub mod verify;
 
 pub use apus_coins::{HashType as UtxoHash, UtxoStats};
+pub use apus_indexes::Indexed;
+pub use apus_store::IndexKind;
 #[cfg(feature = "arrow")]
 pub use export::{ArrowRows, RecordBatches};
 #[cfg(feature = "export")]
@@ -43,6 +47,7 @@ pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,
     create_hints_of_snapshot,
 };
+pub use index::{index, index_on};
 pub use info::txoutset_info;
 pub use proof::prove;
 pub use prune::prune;

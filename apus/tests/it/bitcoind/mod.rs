@@ -3,6 +3,7 @@
 
 mod daemon;
 mod debug_log;
+mod indexes;
 mod pruning;
 mod serving;
 mod snapshot;

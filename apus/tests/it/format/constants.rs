@@ -43,7 +43,8 @@ fn store() -> Vec<(&'static str, Value)> {
     let mut all = named![
         BLOCKFILE_CHUNK_SIZE UNDOFILE_CHUNK_SIZE MAX_BLOCKFILE_SIZE STORAGE_HEADER_BYTES
         UNDO_DATA_DISK_OVERHEAD DB_BLOCK_INDEX DB_BLOCK_FILES DB_FLAG DB_LAST_BLOCK
-        DB_REINDEX_FLAG OBFUSCATION_KEY PRUNED_FLAG REBUILT_FLAG DUMMY_VERSION
+        DB_REINDEX_FLAG OBFUSCATION_KEY PRUNED_FLAG REBUILT_FLAG DUMMY_VERSION DB_BEST_BLOCK
+        LOCATOR_VERSION
     ];
     all.extend(of_type![BlockStatus:
         BLOCK_VALID_UNKNOWN BLOCK_VALID_RESERVED BLOCK_VALID_TREE BLOCK_VALID_TRANSACTIONS
@@ -58,6 +59,14 @@ fn store() -> Vec<(&'static str, Value)> {
 fn coins() -> Vec<(&'static str, Value)> {
     use apus_coins::layout::*;
     named![COIN_PREFIX BEST_BLOCK HEAD_BLOCKS OBFUSCATION_RECORD SPECIAL_TYPES MAX_SCRIPT_BYTES]
+}
+
+fn indexes() -> Vec<(&'static str, Value)> {
+    use apus_indexes::layout::*;
+    named![
+        DB_TXINDEX DB_TXOSPENDERINDEX SIPHASH_KEY DB_BLOCK_HASH DB_BLOCK_HEIGHT DB_FILTER_POS
+        DB_MUHASH BASIC_FILTER_P BASIC_FILTER_M MAX_FLTR_FILE_SIZE FLTR_FILE_CHUNK_SIZE
+    ]
 }
 
 fn leveldb() -> Vec<(&'static str, Value)> {
@@ -101,7 +110,7 @@ fn sync() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn the_document_and_the_code_have_the_same_constants() {
-    let all = [networks(), store(), coins(), leveldb(), sync(), compressed_hints()];
+    let all = [networks(), store(), coins(), indexes(), leveldb(), sync(), compressed_hints()];
     let mut code = BTreeMap::new();
     for (name, value) in all.into_iter().flatten() {
         assert!(code.insert(name.to_string(), value).is_none(), "{name} twice");
@@ -118,6 +127,7 @@ fn nothing_in_a_layout_is_left_out() {
         include_str!("../../../../crates/leveldb/src/lib.rs"),
         include_str!("../../../../crates/store/src/lib.rs"),
         include_str!("../../../../crates/coins/src/lib.rs"),
+        include_str!("../../../../crates/indexes/src/lib.rs"),
         include_str!("../../../../crates/compressed-hints/src/layout.rs"),
     ] {
         // A layout is a module inside the file, or the whole file.

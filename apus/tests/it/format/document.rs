@@ -130,7 +130,7 @@ macro_rules! number {
         }
     )+ };
 }
-number!(u8 u32 u64 usize);
+number!(u8 u32 i32 u64 usize);
 
 /// Bytes whose `Debug` is hex.
 #[derive(PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use apus_node::{JoinOptions, Watch};
 use apus_node::{Method, Options, Phase, Progress, Unobserved};
 use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
-use apus_tools::create_hints;
+use apus_tools::{IndexKind, create_hints, index};
 use apus_wire::Chain;
 
 use super::document::Document;
@@ -66,6 +66,14 @@ fn the_document_names_the_files_of_a_second_utxo_set() {
 }
 
 #[test]
+fn the_document_names_the_files_of_indexes() {
+    let place = Place::new(Chain::Regtest);
+    place.sync(&[place.write("blocks", &regtest_chain())]);
+    index(&place.options(), &IndexKind::ALL, Watch::default()).unwrap();
+    assert_files(&files_below(&place.network_dir()), &["always", "index"]);
+}
+
+#[test]
 fn the_document_names_every_file() {
     for (pattern, when) in Document::read().files {
         let times = [
@@ -78,6 +86,7 @@ fn the_document_names_every_file() {
             "join",
             "spilldir",
             "snapshot",
+            "index",
         ];
         let is_known = when == "moment" || times.contains(&when.as_str());
         assert!(is_known, "{pattern} is there {when}");

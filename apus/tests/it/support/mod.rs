@@ -6,6 +6,7 @@ pub mod chains;
 pub mod damage;
 pub mod faults;
 pub mod fill_disk;
+pub mod indexes;
 pub mod judge;
 pub mod killed;
 pub mod listed;

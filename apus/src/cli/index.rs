@@ -1,0 +1,142 @@
+//! `apus index`.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use apus_node::Watch;
+use apus_tools as tools;
+use apus_tools::{IndexKind, Indexed};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::directory::Directory;
+use super::failure::Failure;
+use super::interrupt::{Interrupted, stop_on_signal};
+use super::log_args::LogArgs;
+use super::numbers::thousands;
+use super::reporting::Reporting;
+use super::{exit, log};
+
+/// Build Bitcoin Core's optional indexes of a synced directory, or bring them up to date.
+///
+/// bitcoind finds each index complete, and continues it with -txindex, -txospenderindex,
+/// -blockfilterindex or -coinstatsindex. It may have begun them, too. One pass over the blocks
+/// serves all the indexes that are named. An index becomes visible only when it is complete: after
+/// an interruption the same command starts it again, but filters and statistics continue. The UTXO
+/// set is not changed.
+///
+/// Filters and statistics need undo data, which a SwiftSync leaves out. A pruned directory can have
+/// these two alone, if they were begun before blocks were deleted.
+#[derive(Args)]
+pub struct IndexCommand {
+    /// The indexes to build.
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<Name>,
+    #[command(flatten)]
+    directory: Directory,
+    /// MiB for entries while they are sorted; the rest waits in temporary files [default: 450].
+    #[arg(long, value_name = "MIB")]
+    dbcache: Option<usize>,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Print one JSON object at the end, and nothing else, to standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name of an index: Core's option for it.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// The place of each transaction, by its txid.
+    #[value(name = "txindex")]
+    Txs,
+    /// The transaction that spends each output.
+    #[value(name = "txospenderindex")]
+    Spenders,
+    /// The compact filter of each block (BIP158).
+    #[value(name = "blockfilterindex")]
+    Filters,
+    /// Hash and statistics of the UTXO set after each block.
+    #[value(name = "coinstatsindex")]
+    Statistics,
+}
+
+impl Name {
+    fn kind(self) -> IndexKind {
+        match self {
+            Self::Txs => IndexKind::TxIndex,
+            Self::Spenders => IndexKind::TxoSpenderIndex,
+            Self::Filters => IndexKind::BlockFilterIndex,
+            Self::Statistics => IndexKind::CoinStatsIndex,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct IndexedJson {
+    height: u32,
+    bestblock: String,
+    /// The indexes that were not complete.
+    indexes: Vec<LackedJson>,
+    interrupted: bool,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct LackedJson {
+    name: &'static str,
+    blocks: u32,
+}
+
+/// Runs `apus index`.
+pub fn run(command: &IndexCommand, quiet: bool) -> Result<ExitCode, Failure> {
+    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(command.dbcache).map_err(Failure::usage)?;
+    chosen.take_start_check(None, None).map_err(Failure::usage)?;
+    command.log.begin(&mut chosen)?;
+    let reporting = Reporting { quiet, json: command.json };
+    chosen.announce(&[], reporting);
+    let reporter = reporting.reporter();
+    let stop = stop_on_signal(Interrupted::Saves);
+    let kinds: Vec<IndexKind> = command.names.iter().map(|name| name.kind()).collect();
+    let started = Instant::now();
+    let indexed = tools::index(&chosen.options, &kinds, Watch::new(&reporter, &stop));
+    reporter.finish();
+    let (indexed, seconds) = (indexed?, started.elapsed().as_secs_f64());
+    let text = text(&indexed, seconds);
+    log::line(&text);
+    log::last_line("Done");
+    reporting.report(|| json(&indexed, seconds), || text)?;
+    Ok(exit::status(indexed.interrupted))
+}
+
+fn text(indexed: &Indexed, seconds: f64) -> String {
+    let height = thousands(indexed.height.into());
+    if indexed.interrupted {
+        return "Interrupted: filters and statistics are kept up to the block reached; run the \
+                same command again"
+            .to_string();
+    }
+    let lacked: Vec<String> = indexed
+        .lacked
+        .iter()
+        .map(|(kind, blocks)| format!("{} (+{} blocks)", kind.name(), thousands((*blocks).into())))
+        .collect();
+    match lacked.is_empty() {
+        true => format!("Complete already, up to height {height}"),
+        false => format!("Indexed to height {height} in {seconds:.1} s: {}", lacked.join(", ")),
+    }
+}
+
+fn json(indexed: &Indexed, seconds: f64) -> String {
+    let of_index =
+        |(kind, blocks): &(IndexKind, u32)| LackedJson { name: kind.name(), blocks: *blocks };
+    let json = IndexedJson {
+        height: indexed.height,
+        bestblock: indexed.best_block.to_string(),
+        indexes: indexed.lacked.iter().map(of_index).collect(),
+        interrupted: indexed.interrupted,
+        seconds,
+    };
+    serde_json::to_string(&json).expect("plain data")
+}

@@ -1,0 +1,125 @@
+//! The indexes that Apus builds are those that bitcoind builds, and bitcoind continues them.
+
+use std::path::Path;
+
+use apus_store::IndexKind;
+use apus_testchain::{Chain, Spec};
+use apus_wire::{BlockView, Chain as Network};
+
+use super::daemon::{Daemon, program_in};
+use crate::support::chains::{small, small_fork};
+use crate::support::indexes::{Indexes, indexed, try_index};
+use crate::support::waiting::wait_until;
+use crate::support::{Place, regtest_chain, with_genesis};
+
+const ALL: [&str; 4] = ["-txindex", "-txospenderindex", "-blockfilterindex", "-coinstatsindex"];
+
+/// Whether bitcoind says that all its indexes are complete up to this height.
+fn is_indexed(daemon: &Daemon, height: u64) -> bool {
+    let info = daemon.ask_json(&["getindexinfo"]);
+    let indexes = info.as_object().unwrap();
+    indexes.len() == 4
+        && indexes.values().all(|of| of["synced"] == true && of["best_block_height"] == height)
+}
+
+/// Lets bitcoind build or continue its indexes up to its tip.
+fn index_by_bitcoind(bitcoind: &Path, place: &Place, height: u64) {
+    let daemon = Daemon::start(bitcoind, place, &ALL);
+    wait_until("bitcoind has indexed", || is_indexed(&daemon, height));
+    daemon.stop();
+}
+
+/// Panics unless bitcoind finds the indexes of a place complete, and answers from them.
+fn assert_answers(bitcoind: &Path, place: &Place, blocks: &[Vec<u8>]) {
+    let daemon = Daemon::start(bitcoind, place, &ALL);
+    let height = blocks.len() - 1;
+    assert!(is_indexed(&daemon, height as u64), "{}", daemon.ask(&["getindexinfo"]));
+    for (height, block) in blocks.iter().enumerate().skip(1).step_by(blocks.len().div_ceil(15)) {
+        let view = BlockView::parse(&block[..]).unwrap();
+        let hash = view.hash().to_string();
+        for tx in view.txs() {
+            let txid = tx.txid().to_string();
+            let answer = daemon.ask_json(&["getrawtransaction", &txid, "1"]);
+            assert_eq!(answer["blockhash"], hash.as_str());
+        }
+        if view.tx_count() > 1 {
+            let outpoint = view.tx(1).input(0).outpoint();
+            let spent = format!("[{{\"txid\":\"{}\",\"vout\":{}}}]", outpoint.txid, outpoint.vout);
+            let answer = daemon.ask_json(&["gettxspendingprevout", &spent]);
+            let spender = view.tx(1).txid().to_string();
+            assert_eq!(answer[0]["spendingtxid"], spender.as_str(), "{answer}");
+        }
+        let filter = daemon.ask_json(&["getblockfilter", &hash]);
+        assert!(!filter["filter"].as_str().unwrap().is_empty());
+        let of_index = daemon.ask_json(&["gettxoutsetinfo", "muhash", &height.to_string()]);
+        assert_eq!(of_index["bestblock"], hash.as_str());
+    }
+    let tip = daemon.ask_json(&["gettxoutsetinfo", "muhash"]);
+    let walked = daemon.ask_json(&["gettxoutsetinfo", "muhash", "null", "false"]);
+    for name in ["muhash", "txouts", "bogosize", "total_amount"] {
+        assert_eq!(tip[name], walked[name], "{name}");
+    }
+    daemon.stop();
+}
+
+/// Removes the indexes of a place.
+fn without_indexes(place: &Place) {
+    let dir = place.network_dir().join("indexes");
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+/// The chains: real blocks, every kind of script, and a block of 4 MB among empty ones.
+fn chains() -> Vec<Vec<Vec<u8>>> {
+    let spec = Spec { busy_bytes: 900_000, ..Spec::small(8) };
+    vec![regtest_chain(), with_genesis(small(5)), with_genesis(&Chain::new(spec))]
+}
+
+#[test]
+fn indexes_are_those_of_bitcoind() {
+    let test = "indexes_are_those_of_bitcoind";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    for blocks in chains() {
+        let place = Place::new(Network::Regtest);
+        place.sync_blocks("chain", &blocks);
+        index_by_bitcoind(&bitcoind, &place, blocks.len() as u64 - 1);
+        let theirs = Indexes::read(&place.network_dir()).without_hashes();
+        // What is complete is left alone.
+        let nothing = try_index(&place, &IndexKind::ALL).unwrap();
+        assert!(nothing.lacked.is_empty());
+        without_indexes(&place);
+        indexed(&place).without_hashes().assert_equal(&theirs);
+        assert_answers(&bitcoind, &place, &blocks);
+        Indexes::read(&place.network_dir()).without_hashes().assert_equal(&theirs);
+    }
+}
+
+#[test]
+fn one_begins_indexes_and_the_other_continues_them() {
+    let test = "one_begins_indexes_and_the_other_continues_them";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let (main, fork) = (with_genesis(small(5)), with_genesis(small_fork(5, 150, 60, 3)));
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("begin", &main[..121]);
+    index_by_bitcoind(&bitcoind, &place, 120);
+    let begun = place.copy();
+    // bitcoind does all of it.
+    place.sync_blocks("main", &main);
+    index_by_bitcoind(&bitcoind, &place, 200);
+    let of_main = Indexes::read(&place.network_dir());
+    place.sync_blocks("fork", &fork[151..]);
+    index_by_bitcoind(&bitcoind, &place, 210);
+    let of_fork = Indexes::read(&place.network_dir());
+    // Apus continues what bitcoind has begun, through the same reorganisation.
+    begun.sync_blocks("main", &main);
+    indexed(&begun).assert_equal(&of_main);
+    let by_apus = begun.copy();
+    begun.sync_blocks("fork", &fork[151..]);
+    indexed(&begun).assert_equal(&of_fork);
+    assert_answers(&bitcoind, &begun, &fork);
+    // bitcoind continues what Apus has left.
+    by_apus.sync_blocks("fork", &fork[151..]);
+    index_by_bitcoind(&bitcoind, &by_apus, 210);
+    Indexes::read(&by_apus.network_dir()).assert_equal(&of_fork);
+}

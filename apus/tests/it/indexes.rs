@@ -1,0 +1,210 @@
+//! `apus index`: what it leaves after reorganisations, interruptions, power cuts and damage.
+
+use std::sync::atomic::AtomicBool;
+
+use apus_disk::{Call, Disk};
+use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SwiftSyncOptions, Watch};
+use apus_store::IndexKind;
+use apus_tools::{Indexed, index_on};
+use apus_wire::Chain as Network;
+
+use crate::pruned::{SPARE, options, sync_with, world as long_world};
+use crate::support::chains::{small, small_fork};
+use crate::support::indexes::{Indexes, indexed, try_index};
+use crate::support::power::{counted, failing, power_cuts};
+use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::stop_when::StopWhen;
+use crate::support::{Place, regtest_chain, with_genesis};
+
+/// What indexes say of the active chain, without disconnected blocks and hashes by random keys.
+fn of_active_chain(mut indexes: Indexes) -> Indexes {
+    indexes.filters.retain(|key, _| key[0] == b't');
+    indexes.statistics.retain(|key, _| key[0] != b's');
+    // Where a filter is depends on those that were disconnected.
+    indexes.filters.values_mut().for_each(|value| value.truncate(96));
+    indexes.filter_files.clear();
+    // So do the places of blocks: only the number of spends is compared.
+    let is_spend = |key: &&Vec<u8>| key[0] == b's' && key[..] != b"siphash_key\0"[..];
+    let spends = indexes.txospenderindex.keys().filter(is_spend).count();
+    indexes.txospenderindex = [(b"spends".to_vec(), spends.to_le_bytes().to_vec())].into();
+    indexes.txindex.clear();
+    indexes
+}
+
+/// Twenty times, a branch that is one block longer takes over, and the indexes follow.
+#[test]
+fn indexes_follow_twenty_reorganisations() {
+    let main = with_genesis(small(5));
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("main", &main[..161]);
+    indexed(&place);
+    for turn in 0..20 {
+        let (at, end) = (150 + turn % 7, 161 + turn);
+        let fork = with_genesis(small_fork(5, at, end - at, u64::from(turn)));
+        let summary = place.sync_blocks("fork", &fork);
+        assert_eq!((summary.height, summary.disconnected > 0), (end, true));
+        let found = indexed(&place);
+        if turn % 6 == 5 {
+            let alone = Place::new(Network::Regtest);
+            assert_eq!(alone.sync_blocks("all", &fork).best_block, summary.best_block);
+            of_active_chain(found).assert_equal(&of_active_chain(indexed(&alone)));
+        }
+    }
+    // A lower tip, too.
+    assert_ends(&apus(&place, &["rewind", "--height=140"]), 0, &[]);
+    let alone = Place::new(Network::Regtest);
+    alone.sync_blocks("main", &main[..141]);
+    let mut low = of_active_chain(indexed(&place));
+    low.filters.retain(|key, _| key[1..] <= 140u32.to_be_bytes()[..]);
+    low.statistics.retain(|key, _| key[0] != b't' || key[1..] <= 140u32.to_be_bytes()[..]);
+    low.assert_equal(&of_active_chain(indexed(&alone)));
+}
+
+#[test]
+fn a_little_memory_gives_the_same_indexes() {
+    let blocks = with_genesis(small(5));
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &blocks);
+    let small = place.copy();
+    // Many partitions, most of them in the file.
+    let options = Options { dbcache_bytes: 4 << 10, threads: 3, ..small.options() };
+    apus_tools::index(&options, &IndexKind::ALL, Watch::default()).unwrap();
+    let found = Indexes::read(&small.network_dir()).without_hashes();
+    found.assert_equal(&indexed(&place).without_hashes());
+}
+
+#[test]
+fn an_interrupted_run_keeps_filters_and_statistics() {
+    let blocks = with_genesis(small(5));
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &blocks);
+    let whole = place.copy();
+    let stop_in = |phase| {
+        let stop = AtomicBool::new(false);
+        let is_there = move |progress: &Progress| progress.phase == phase;
+        let observer = StopWhen(&stop, is_there);
+        let watch = Watch::new(&observer, &stop);
+        apus_tools::index(&place.options(), &IndexKind::ALL, watch).unwrap()
+    };
+    assert!(stop_in(Phase::ReadingForIndexes).interrupted);
+    let lacked = |indexed: Indexed| indexed.lacked.into_iter().map(|(kind, _)| kind);
+    let next = stop_in(Phase::WritingIndexes);
+    assert!(next.interrupted);
+    let unsorted = [IndexKind::TxIndex, IndexKind::TxoSpenderIndex];
+    assert!(lacked(next).eq(unsorted), "filters and statistics were complete");
+    // The first of them was written when the second was begun.
+    let last = try_index(&place, &IndexKind::ALL).unwrap();
+    assert!(lacked(last).eq([IndexKind::TxoSpenderIndex]));
+    let found = Indexes::read(&place.network_dir()).without_hashes();
+    found.assert_equal(&indexed(&whole).without_hashes());
+    let files = std::fs::read_dir(place.network_dir().join("indexes")).unwrap();
+    assert_eq!(files.count(), 4, "no temporary file is left");
+}
+
+#[test]
+fn power_may_fail_at_any_step_of_an_index() {
+    let blocks = with_genesis(small(5));
+    let new = Place::new(Network::Regtest);
+    new.sync_blocks("blocks", &blocks);
+    let begun = Place::new(Network::Regtest);
+    begun.sync_blocks("begin", &blocks[..171]);
+    indexed(&begun);
+    begun.sync_blocks("blocks", &blocks);
+    let expected = of_active_chain(indexed(&new.copy()));
+    for (base, every) in [(new, 11), (begun, 7)] {
+        base.shrink();
+        cut_power(&base, every, &expected);
+    }
+}
+
+/// Cuts the power at every so many steps of an index, which another run then finishes.
+fn cut_power(base: &Place, every: u64, expected: &Indexes) {
+    let run = |place: &Place, disk: &Disk| {
+        index_on(disk, &place.options(), &IndexKind::ALL, Watch::default())
+    };
+    let (disk, counter) = counted();
+    run(&base.copy(), &disk).unwrap();
+    let mut cuts = 0;
+    for power in power_cuts(1..=counter.steps(), every) {
+        let place = base.copy();
+        let coins = place.muhash();
+        let _ = run(&place, &failing(&power));
+        power.lose_unsynced().unwrap();
+        assert_eq!(place.muhash(), coins, "{power:?}");
+        run(&place, &Disk::new()).unwrap();
+        of_active_chain(Indexes::read(&place.network_dir())).assert_equal(expected);
+        cuts += 1;
+    }
+    println!("{cuts} power cuts, of {} steps", counter.steps());
+}
+
+#[test]
+fn a_failing_disk_or_a_damaged_block_ends_it() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &with_genesis(small(5)));
+    let coins = place.muhash();
+    for (call, number) in [(Call::Write, 3), (Call::Write, 9), (Call::Sync, 4), (Call::Allocate, 0)]
+    {
+        let disk = Disk::failing(call, number..u64::MAX);
+        let failed = index_on(&disk, &place.options(), &IndexKind::ALL, Watch::default());
+        assert!(failed.is_err(), "{call:?} {number}");
+        assert_eq!(place.muhash(), coins);
+    }
+    let good = place.copy();
+    let path = place.network_dir().join("blocks/blk00000.dat");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // A block far below those that are checked first.
+    bytes[40_000] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let error = try_index(&place, &IndexKind::ALL).unwrap_err().to_string();
+    assert!(error.contains("blk00000.dat"), "{error}");
+    indexed(&good);
+}
+
+#[test]
+fn what_cannot_be_indexed_is_refused() {
+    let none = Place::new(Network::Regtest);
+    assert_ends(&apus(&none, &["index", "txindex"]), 1, &["holds no blocks to index"]);
+    assert_ends(&apus(&none, &["index"]), 2, &["NAME"]);
+    assert_ends(&apus(&none, &["index", "addrindex"]), 2, &["txospenderindex"]);
+    let world = long_world();
+    let pruned = world.place();
+    sync_with(&pruned, &options(&pruned, Some(Prune::Target(SPARE))), &world.blocks);
+    for (name, words) in [
+        ("txindex", "Prune mode is incompatible with -txindex"),
+        ("txospenderindex", "Prune mode is incompatible with -txospenderindex"),
+        ("blockfilterindex", "is not stored here, and the index needs it"),
+        ("coinstatsindex", "is not stored here, and the index needs it"),
+    ] {
+        assert_ends(&apus(&pruned, &["index", name]), 1, &[words]);
+    }
+    let swift = world.place();
+    let hints = Some(world.write_hints(&swift, world.height()));
+    let options_of = options(&swift, None);
+    let hinted = Options {
+        method: Some(Method::SwiftSync),
+        assumevalid: AssumeValid::Block(world.tip()),
+        swiftsync: SwiftSyncOptions { hints, ..options_of.swiftsync.clone() },
+        ..options_of
+    };
+    sync_with(&swift, &hinted, &world.blocks);
+    let words = ["the undo data of the block", "(coinstatsindex)", "`apus reindex` writes"];
+    assert_ends(&apus(&swift, &["index", "coinstatsindex"]), 1, &words);
+    assert_ends(&apus(&swift, &["index", "txindex", "txospenderindex"]), 0, &[]);
+}
+
+#[test]
+fn the_report_names_what_was_indexed() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &regtest_chain());
+    let output = apus(&place, &["index", "coinstatsindex", "txindex"]);
+    assert_ends(&output, 0, &[]);
+    let text = stdout(&output);
+    assert!(text.contains("txindex (+207 blocks), coinstatsindex (+207 blocks)"), "{text}");
+    let again = stdout(&apus(&place, &["index", "txindex", "coinstatsindex"]));
+    assert_eq!(again.trim(), "Complete already, up to height 206");
+    let json = stdout(&apus(&place, &["index", "blockfilterindex", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["indexes"][0]["name"], "blockfilterindex");
+    assert_eq!((&json["height"], &json["interrupted"]), (&206.into(), &false.into()));
+}

@@ -1,0 +1,112 @@
+//! Core's optional indexes in a directory, entry by entry.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use apus_disk::Disk;
+use apus_leveldb::{Db, Options};
+use apus_node::{SyncError, Watch};
+use apus_store::IndexKind;
+use apus_tools::{Indexed, index};
+
+use super::Place;
+
+/// The entries of a database.
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All indexes of a directory.
+#[derive(PartialEq)]
+pub struct Indexes {
+    pub txindex: Entries,
+    pub txospenderindex: Entries,
+    pub filters: Entries,
+    pub statistics: Entries,
+    /// The files of filters, up to the place where the next filter goes.
+    pub filter_files: Vec<Vec<u8>>,
+}
+
+impl Indexes {
+    /// Reads the indexes in the network's directory `dir`.
+    pub fn read(dir: &Path) -> Self {
+        let filters = entries(dir, IndexKind::BlockFilterIndex);
+        let filter_files = filter_files(&dir.join("indexes/blockfilter/basic"), &filters);
+        Self {
+            txindex: entries(dir, IndexKind::TxIndex),
+            txospenderindex: entries(dir, IndexKind::TxoSpenderIndex),
+            filters,
+            statistics: entries(dir, IndexKind::CoinStatsIndex),
+            filter_files,
+        }
+    }
+
+    /// Replaces the hashes of outputs, whose keys are random, by nothing: only the places of
+    /// spending transactions are left, with the number of outputs that each spends.
+    pub fn without_hashes(mut self) -> Self {
+        let mut places = Entries::new();
+        for (key, value) in &self.txospenderindex {
+            match &key[..] {
+                b"siphash_key\0" => assert_eq!(value.len(), 16),
+                [b's', .., _, _, _] => {
+                    let spends = places.entry(key[9..].to_vec()).or_insert_with(|| vec![0]);
+                    spends[0] += 1;
+                }
+                _ => drop(places.insert(key.clone(), value.clone())),
+            }
+        }
+        self.txospenderindex = places;
+        self
+    }
+
+    /// Panics unless the indexes are equal, and says in which entry they first differ.
+    #[track_caller]
+    pub fn assert_equal(&self, other: &Self) {
+        for (name, ours, theirs) in [
+            ("txindex", &self.txindex, &other.txindex),
+            ("txospenderindex", &self.txospenderindex, &other.txospenderindex),
+            ("filters", &self.filters, &other.filters),
+            ("statistics", &self.statistics, &other.statistics),
+        ] {
+            let keys = ours.keys().chain(theirs.keys());
+            let differs = |key: &&Vec<u8>| ours.get(*key) != theirs.get(*key);
+            if let Some(key) = keys.filter(differs).min() {
+                let (ours, theirs) = (ours.get(key), theirs.get(key));
+                panic!("{name}: at {key:x?}\n{ours:x?} and\n{theirs:x?}");
+            }
+        }
+        assert!(self.filter_files == other.filter_files, "the files of filters differ");
+    }
+}
+
+fn entries(dir: &Path, kind: IndexKind) -> Entries {
+    let options = Options { read_only: true, ..Options::default() };
+    let db = Db::open(Disk::new(), &kind.database(dir), options).unwrap();
+    let (mut all, mut cursor) = (Entries::new(), db.scan(&[], None).unwrap());
+    while let Some((key, value)) = cursor.next_entry().unwrap() {
+        all.insert(key.to_vec(), value.to_vec());
+    }
+    all
+}
+
+fn filter_files(dir: &Path, entries: &Entries) -> Vec<Vec<u8>> {
+    let next = &entries[&b"P"[..]];
+    let mut cursor = apus_wire::Cursor::new(next);
+    let (file, end) = (cursor.varint().unwrap(), cursor.varint().unwrap() as usize);
+    let read = |number| std::fs::read(dir.join(format!("fltr{number:05}.dat"))).unwrap();
+    let mut files: Vec<Vec<u8>> = (0..=file).map(read).collect();
+    let last = files.last_mut().unwrap();
+    assert!(last.len() >= end && last[end..].iter().all(|byte| *byte == 0));
+    last.truncate(end);
+    files
+}
+
+/// Builds all indexes of a place, or continues them.
+pub fn try_index(place: &Place, kinds: &[IndexKind]) -> Result<Indexed, SyncError> {
+    index(&place.options(), kinds, Watch::default())
+}
+
+/// Builds all indexes of a place, and reads them.
+pub fn indexed(place: &Place) -> Indexes {
+    let indexed = try_index(place, &IndexKind::ALL).unwrap();
+    assert!(!indexed.interrupted);
+    Indexes::read(&place.network_dir())
+}

@@ -1,0 +1,152 @@
+//! The index of filters (Core's `blockfilterindex`): filters in files, and a database with the
+//! place of each, its hash, and the chain of filter headers (BIP157).
+
+use std::path::Path;
+
+use apus_disk::{Disk, Result, StoreError};
+use apus_hash::{Hash, sha256d, sha256d_64};
+use apus_leveldb::{Db, RunWriter};
+use apus_store::FlatFilePos;
+use apus_wire::{Cursor, ParseError, put_varint};
+
+use super::block::{Block, StoredBlock};
+use super::filter_files::FilterFiles;
+use super::golomb::BasicFilter;
+use super::heights::{height_key, look_up, no_entry};
+use super::sorting::Other;
+
+/// The key of the place of the next filter (Core's `DB_FILTER_POS`).
+pub const DB_FILTER_POS: u8 = b'P';
+
+/// The place of the first filter.
+const FIRST: FlatFilePos = FlatFilePos { file: 0, pos: 0 };
+
+/// The value of a block, after its hash (Core's `DBVal` of `blockfilterindex.cpp`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FilterEntry {
+    /// Hash of the filter.
+    pub hash: Hash,
+    /// The filter header: the hash of filter and previous header.
+    pub header: Hash,
+    /// Where the filter is.
+    pub pos: FlatFilePos,
+}
+
+impl FilterEntry {
+    /// Reads a value without the block's hash.
+    ///
+    /// # Errors
+    /// The bytes are not a value.
+    pub fn read(bytes: &[u8]) -> std::result::Result<Self, ParseError> {
+        let mut cursor = Cursor::new(bytes);
+        let (hash, header) = (Hash(cursor.array()?), Hash(cursor.array()?));
+        let entry = Self { hash, header, pos: read_pos(&mut cursor)? };
+        match cursor.remaining() {
+            0 => Ok(entry),
+            _ => Err(cursor.error("bytes follow after the place of a filter")),
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.hash.0);
+        out.extend_from_slice(&self.header.0);
+        put_pos(out, self.pos);
+    }
+}
+
+fn read_pos(cursor: &mut Cursor) -> std::result::Result<FlatFilePos, ParseError> {
+    let mut number = || {
+        let number = cursor.varint()?;
+        u32::try_from(number).map_err(|_| cursor.error("a number has more than 32 bits"))
+    };
+    Ok(FlatFilePos { file: number()?, pos: number()? })
+}
+
+fn put_pos(out: &mut Vec<u8>, pos: FlatFilePos) {
+    put_varint(out, pos.file.into());
+    put_varint(out, pos.pos.into());
+}
+
+/// Returns the basic filter of a block.
+pub fn filter_of(block: &Block) -> Vec<u8> {
+    let scripts = block.view.output_count() + block.spent.len();
+    let mut filter = BasicFilter::new(&block.stored.hash, scripts);
+    for tx in block.view.txs() {
+        tx.outputs().for_each(|out| filter.add_created(out.script()));
+    }
+    block.spent_scripts.iter().for_each(|script| filter.add_spent(script));
+    filter.encode()
+}
+
+/// The index of filters, while blocks are appended.
+pub struct Filters<'a> {
+    files: FilterFiles,
+    /// The filter header of the last block.
+    header: Hash,
+    writer: RunWriter<'a>,
+}
+
+impl<'a> Filters<'a> {
+    /// Continues the index whose database at `path` is `db` after block `last`; `None` for an index
+    /// without blocks. Entries go to `writer`.
+    ///
+    /// # Errors
+    /// The database cannot be read, or lacks an entry.
+    pub fn after(
+        last: Option<&StoredBlock>,
+        (db, path): (&Db, &Path),
+        disk: &Disk,
+        writer: RunWriter<'a>,
+    ) -> Result<Self> {
+        let directory = path.parent().unwrap_or(path).to_path_buf();
+        let (mut next, mut header) = (FIRST, Hash::ZERO);
+        if let Some(last) = last {
+            let wrong = |error: ParseError| {
+                StoreError::new(path, format!("a record cannot be read: {error}"))
+            };
+            let value = look_up(db, last.height, &last.hash)?;
+            let value = value.ok_or_else(|| no_entry(path, last))?;
+            header = FilterEntry::read(&value).map_err(wrong)?.header;
+            let value = db.get(&[DB_FILTER_POS])?.unwrap_or_default();
+            next = read_pos(&mut Cursor::new(&value)).map_err(wrong)?;
+        }
+        Ok(Self { files: FilterFiles::new(disk, directory, next), header, writer })
+    }
+
+    /// Appends the filter of the next block.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn append(&mut self, block: &StoredBlock, filter: &[u8]) -> Result<()> {
+        let hash = sha256d(filter);
+        let mut both = [0; 64];
+        both[..32].copy_from_slice(&hash.0);
+        both[32..].copy_from_slice(&self.header.0);
+        self.header = sha256d_64(&both);
+        let pos = self.files.append(&block.hash, filter)?;
+        let mut value = block.hash.0.to_vec();
+        FilterEntry { hash, header: self.header, pos }.put(&mut value);
+        self.writer.put(&height_key(block.height), &value)
+    }
+
+    /// Writes the filters that were appended, so that they no longer take memory.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn write(&mut self) -> Result<()> {
+        self.files.write()
+    }
+
+    /// Makes the filters durable, ends the entries by height, and returns the other entries that
+    /// have to be committed with them.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn finish(mut self) -> Result<Vec<Other>> {
+        self.files.sync()?;
+        self.writer.finish()?;
+        let mut pos = Vec::new();
+        put_pos(&mut pos, self.files.next());
+        Ok(vec![(vec![DB_FILTER_POS], Some(pos))])
+    }
+}

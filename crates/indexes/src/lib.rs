@@ -1,0 +1,50 @@
+//! Bitcoin Core's optional indexes, built from stored blocks and undo data: `txindex`,
+//! `txospenderindex`, `blockfilterindex` and `coinstatsindex`, in the format of Core v31.
+//!
+//! This crate does not know how blocks are found or validated: it reads the active chain of an
+//! opened directory. Nothing of an index is visible before it is complete up to its new best block,
+//! and the chainstate is never written.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`update`](mod@update) | [`update()`]: builds indexes, or continues them up to the tip |
+//! | `plan`, `opened` | what an index lacks; an index that is open for writing |
+//! | `space` | the disk space that indexes take |
+//! | `pass` | the pass over blocks and undo data, on all threads, that serves all indexes |
+//! | `positions` | entries that name places of transactions: `txindex`, `txospenderindex` |
+//! | `by_height` | the two indexes with an entry for each height, while blocks are appended |
+//! | `filters`, `filter_files` | the index of filters, and its files |
+//! | `totals` | the index of statistics |
+//! | `heights` | entries by height and by hash, which these two have |
+//! | `golomb`, `statistics` | the filter of a block (BIP158); what it changes in the statistics |
+//! | `sorting` | an external sort that ends in tables |
+//! | `block` | a stored block, read together with the coins that it spends |
+
+mod block;
+mod golomb;
+mod statistics;
+mod sorting;
+mod heights;
+mod filter_files;
+mod filters;
+mod totals;
+mod positions;
+mod plan;
+mod opened;
+mod space;
+mod pass;
+mod by_height;
+pub mod update;
+
+/// The keys and constants of the indexes that docs/format.md lists.
+pub mod layout {
+    pub use super::filter_files::{FLTR_FILE_CHUNK_SIZE, MAX_FLTR_FILE_SIZE};
+    pub use super::filters::DB_FILTER_POS;
+    pub use super::golomb::{BASIC_FILTER_M, BASIC_FILTER_P};
+    pub use super::heights::{DB_BLOCK_HASH, DB_BLOCK_HEIGHT};
+    pub use super::positions::{DB_TXINDEX, DB_TXOSPENDERINDEX, SIPHASH_KEY};
+    pub use super::totals::DB_MUHASH;
+}
+
+pub use opened::Upkeep;
+pub use update::{Indexed, update};

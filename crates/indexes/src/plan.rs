@@ -1,0 +1,119 @@
+//! What an index lacks: from which block on it is continued, and which blocks it holds that are no
+//! longer part of the active chain.
+
+use std::path::PathBuf;
+
+use apus_chain::BlockId;
+use apus_leveldb::{Db, Options};
+use apus_node::error::SyncError;
+use apus_node::opened::Node;
+use apus_store::{IndexKind, find_index};
+
+use super::block::StoredBlock;
+
+/// What has to be done for one index.
+pub struct Plan {
+    /// The index.
+    pub kind: IndexKind,
+    /// Path of its database.
+    pub path: PathBuf,
+    /// The last of its blocks that is part of the active chain; `None` if it has no blocks yet.
+    pub last: Option<StoredBlock>,
+    /// Its blocks above `last`, the highest first.
+    pub stale: Vec<StoredBlock>,
+    /// Height of the first block to be appended. It may be above the tip.
+    pub from: u32,
+}
+
+impl Plan {
+    /// Returns what has to be done so that the index ends at the tip of `node`; `None` if it does.
+    ///
+    /// # Errors
+    /// The index cannot be read, or its best block is not known; or the directory is pruned, and
+    /// the index would need blocks that are missing or name places in files that are deleted.
+    pub fn of(node: &Node, kind: IndexKind) -> Result<Option<Self>, SyncError> {
+        let is_pruned = node.ledger.pruning.is_pruned || node.ledger.pruning.target().is_some();
+        if is_pruned && !kind.survives_pruning() {
+            return Err(SyncError::Input(format!(
+                "{} cannot be built for a directory that is pruned, as it names places in block \
+                 files (Bitcoin Core: \"Prune mode is incompatible with -{0}\")",
+                kind.name()
+            )));
+        }
+        let path = kind.database(node.dir.path());
+        let best = find_index(node.dir.disk(), path.clone())?.and_then(|index| index.best);
+        let Some(best) = best else {
+            return Ok(Some(Self { kind, path, last: None, stale: Vec::new(), from: 0 }));
+        };
+        let Some(best) = node.tree.find(&best) else {
+            return Err(SyncError::Input(format!(
+                "{}: its best block {best} is not in the block index: remove the index, and build \
+                 it again",
+                path.display()
+            )));
+        };
+        if best == node.tip() {
+            return Ok(None);
+        }
+        let mut stale = Vec::new();
+        let mut last = best;
+        for id in node.tree.ancestors(best) {
+            last = id;
+            if node.ledger.active.contains(&node.tree, id) {
+                break;
+            }
+            stale.push(stored(node, id));
+        }
+        let last = stored(node, last);
+        Ok(Some(Self { kind, path, last: Some(last), stale, from: last.height + 1 }))
+    }
+
+    /// Opens the index's database for writing, or creates it.
+    ///
+    /// # Errors
+    /// The disk fails, or the database is damaged.
+    pub fn open(&self, node: &Node) -> Result<Db, SyncError> {
+        let bloom = match self.kind {
+            // Core has no filters here, as it only looks for keys that begin with some bytes.
+            IndexKind::TxoSpenderIndex => 0,
+            _ => Options::default().bloom_bits_per_key,
+        };
+        let options =
+            Options { create_if_missing: true, bloom_bits_per_key: bloom, ..Options::default() };
+        Ok(Db::open(node.dir.disk().clone(), &self.path, options)?)
+    }
+}
+
+/// Returns a block, and where it is stored.
+pub fn stored(node: &Node, id: BlockId) -> StoredBlock {
+    let (block, record) = (node.tree.node(id), node.record(id));
+    StoredBlock {
+        height: block.height,
+        hash: block.hash,
+        block: record.block_pos(),
+        undo: record.undo_pos(),
+        tx_count: record.tx_count,
+    }
+}
+
+/// Returns an error if a block that an index needs, or its undo data, is not stored.
+///
+/// # Errors
+/// As said.
+pub fn check_stored(plan: &Plan, appended: &[StoredBlock]) -> Result<(), SyncError> {
+    let is_pruned = |block: &&StoredBlock| block.block.is_none();
+    let lacks_undo = |block: &&StoredBlock| {
+        plan.kind.needs_undo() && block.undo.is_none() && block.tx_count > 1 && block.height > 0
+    };
+    let appended = appended.iter().filter(|block| block.height >= plan.from);
+    // Filters and the places of transactions are taken back without the blocks.
+    let reads_stale = matches!(plan.kind, IndexKind::TxoSpenderIndex | IndexKind::CoinStatsIndex);
+    let stale = plan.stale.iter().filter(|_| reads_stale);
+    let mut needed = stale.chain(appended);
+    match needed.find(|block| is_pruned(block) || lacks_undo(block)) {
+        None => Ok(()),
+        Some(block) if is_pruned(&block) => Err(block.missing("the block")),
+        Some(block) => Err(block.missing("the undo data of the block")),
+    }
+    .map_err(|error| error.with_note(&format!(" ({})", plan.kind.name())))
+}

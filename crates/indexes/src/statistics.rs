@@ -1,0 +1,249 @@
+//! Statistics of the UTXO set after each block (Core's `coinstatsindex`): what one block changes,
+//! and the totals up to a block.
+
+use apus_coins::{bogosize, put_hashed_coin};
+use apus_hash::{Elements, Hash, MuHash};
+use apus_rules::{is_bip30_unspendable, subsidy};
+use apus_wire::{Cursor, Network, ParseError, is_unspendable};
+
+use super::block::Block;
+
+/// Length in bytes of the value of an entry, after the block's hash.
+pub const VALUE_BYTES: usize = 192;
+
+/// What a block changes.
+pub struct Change {
+    /// The coins that it creates and spends.
+    pub coins: MuHash,
+    totals: Totals,
+}
+
+/// Totals of all blocks up to one, as in Core's `CoinStatsIndex`, in satoshis unless the unit is
+/// another. In a [`Change`], those of one block.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Number of coins.
+    txouts: i64,
+    /// Their size, which does not depend on the database.
+    bogosize: i64,
+    /// Their amount.
+    amount: i64,
+    /// All subsidies.
+    subsidy: i64,
+    /// Amount of all coins that were spent.
+    prevouts_spent: u128,
+    /// Amount of all coins that were created, but for those of coinbases.
+    new_outputs: u128,
+    /// Amount of all coins that coinbases created.
+    coinbase: u128,
+    /// Subsidy of the genesis block, which cannot be spent.
+    unspendable_genesis: i64,
+    /// Subsidies of coinbases that were overwritten (BIP30).
+    unspendable_bip30: i64,
+    /// Amount of outputs whose script cannot be satisfied.
+    unspendable_scripts: i64,
+    /// Rewards that miners have not claimed.
+    unclaimed_rewards: i64,
+}
+
+impl Change {
+    /// Returns what `block` changes.
+    pub fn of(block: &Block, network: &Network) -> Self {
+        let mut change = Self { coins: MuHash::new(), totals: Totals::default() };
+        change.totals.subsidy = subsidy(block.stored.height, network);
+        match block.stored.height {
+            0 => change.totals.unspendable_genesis = change.totals.subsidy,
+            _ => change.count(block),
+        }
+        change
+    }
+
+    fn count(&mut self, block: &Block) {
+        let (mut created, mut spent) = (Elements::default(), Elements::default());
+        let totals = &mut self.totals;
+        let (height, mut coins) = (block.stored.height, 0);
+        for (position, tx) in block.view.txs().enumerate() {
+            let is_coinbase = position == 0;
+            if is_coinbase && is_bip30_unspendable(height, &block.stored.hash) {
+                totals.unspendable_bip30 += totals.subsidy;
+                continue;
+            }
+            let code = height << 1 | u32::from(is_coinbase);
+            let mut outpoint = [0; 36];
+            outpoint[..32].copy_from_slice(&block.txids[position].0);
+            for (vout, out) in tx.outputs().enumerate() {
+                let (amount, script) = (out.value(), out.script());
+                if is_unspendable(script) {
+                    totals.unspendable_scripts += amount;
+                    continue;
+                }
+                outpoint[32..].copy_from_slice(&(vout as u32).to_le_bytes());
+                created.push_with(|to| {
+                    put_hashed_coin(to, &outpoint, code, amount as u64, script);
+                });
+                let of_kind =
+                    if is_coinbase { &mut totals.coinbase } else { &mut totals.new_outputs };
+                *of_kind += amount as u128;
+                totals.add_coin(1, amount, script.len());
+            }
+            if is_coinbase {
+                continue;
+            }
+            for input in tx.inputs() {
+                let (coin, script) = (&block.spent[coins], block.spent_scripts.get(coins));
+                coins += 1;
+                let code = coin.parts().code;
+                spent.push_with(|to| {
+                    put_hashed_coin(to, input.outpoint_bytes(), code, coin.amount, script);
+                });
+                totals.prevouts_spent += u128::from(coin.amount);
+                totals.add_coin(-1, -(coin.amount as i64), script.len());
+            }
+        }
+        self.coins.insert_many(created.len(), |i| created.get(i));
+        self.coins.remove_many(spent.len(), |i| spent.get(i));
+    }
+}
+
+impl Totals {
+    fn add_coin(&mut self, count: i64, amount: i64, script_bytes: usize) {
+        self.txouts += count;
+        self.bogosize += count * bogosize(script_bytes) as i64;
+        self.amount += amount;
+    }
+
+    /// Adds what the next block changes, and counts as unclaimed what it could have claimed and did
+    /// not.
+    ///
+    /// # Errors
+    /// The amounts do not fit together, so that blocks or undo data must be damaged.
+    pub fn add(&mut self, change: &Change) -> Result<(), &'static str> {
+        let more = &change.totals;
+        self.txouts += more.txouts;
+        self.bogosize += more.bogosize;
+        self.amount += more.amount;
+        self.subsidy += more.subsidy;
+        self.prevouts_spent += more.prevouts_spent;
+        self.new_outputs += more.new_outputs;
+        self.coinbase += more.coinbase;
+        self.unspendable_genesis += more.unspendable_genesis;
+        self.unspendable_bip30 += more.unspendable_bip30;
+        self.unspendable_scripts += more.unspendable_scripts;
+        let unspendable = self.unspendable_genesis
+            + self.unspendable_bip30
+            + self.unspendable_scripts
+            + self.unclaimed_rewards;
+        let came = self.prevouts_spent as i128 + i128::from(self.subsidy);
+        let went = (self.new_outputs + self.coinbase) as i128 + i128::from(unspendable);
+        let unclaimed = i64::try_from(came - went).ok().filter(|unclaimed| *unclaimed >= 0);
+        self.unclaimed_rewards += unclaimed.ok_or("more is created than spent and mined")?;
+        Ok(())
+    }
+
+    /// Returns the value of an entry: the hash of the UTXO set, and these totals (Core's `DBVal` of
+    /// `coinstatsindex.cpp`).
+    pub fn to_bytes(self, muhash: &Hash) -> [u8; VALUE_BYTES] {
+        let mut out = Vec::with_capacity(VALUE_BYTES);
+        out.extend_from_slice(&muhash.0);
+        for number in [self.txouts, self.bogosize, self.amount, self.subsidy] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.prevouts_spent, self.new_outputs, self.coinbase] {
+            out.extend_from_slice(&number.to_le_bytes());
+            out.extend_from_slice(&[0; 16]);
+        }
+        let Self { unspendable_genesis, unspendable_bip30, .. } = self;
+        let Self { unspendable_scripts, unclaimed_rewards, .. } = self;
+        for number in
+            [unspendable_genesis, unspendable_bip30, unspendable_scripts, unclaimed_rewards]
+        {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.try_into().expect("the length of a value")
+    }
+
+    /// Reads the value that [`Totals::to_bytes`] wrote: the hash of the UTXO set, and the totals.
+    ///
+    /// # Errors
+    /// The value has another length, or a sum of amounts has more than 128 bits.
+    pub fn read(bytes: &[u8]) -> Result<(Hash, Self), ParseError> {
+        let mut cursor = Cursor::new(bytes);
+        let muhash = Hash(cursor.array()?);
+        let mut numbers = [0; 4];
+        for number in &mut numbers {
+            *number = cursor.u64()? as i64;
+        }
+        let mut sums = [0; 3];
+        for sum in &mut sums {
+            *sum = u128::from_le_bytes(cursor.array()?);
+            if cursor.array::<16>()? != [0; 16] {
+                return Err(cursor.error("a sum of amounts has more than 128 bits"));
+            }
+        }
+        let mut unspendable = [0; 4];
+        for number in &mut unspendable {
+            *number = cursor.u64()? as i64;
+        }
+        if cursor.remaining() > 0 {
+            return Err(cursor.error("bytes follow after the statistics"));
+        }
+        let [txouts, bogosize, amount, subsidy] = numbers;
+        let [prevouts_spent, new_outputs, coinbase] = sums;
+        let [unspendable_genesis, unspendable_bip30, unspendable_scripts, unclaimed_rewards] =
+            unspendable;
+        let totals = Self {
+            txouts,
+            bogosize,
+            amount,
+            subsidy,
+            prevouts_spent,
+            new_outputs,
+            coinbase,
+            unspendable_genesis,
+            unspendable_bip30,
+            unspendable_scripts,
+            unclaimed_rewards,
+        };
+        Ok((muhash, totals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_read_as_they_were_written() {
+        let totals = Totals {
+            txouts: 1,
+            bogosize: 2,
+            amount: 3,
+            subsidy: 4,
+            prevouts_spent: u128::MAX,
+            new_outputs: 6,
+            coinbase: 7,
+            unspendable_genesis: 8,
+            unspendable_bip30: 9,
+            unspendable_scripts: 10,
+            unclaimed_rewards: 11,
+        };
+        let bytes = totals.to_bytes(&Hash([5; 32]));
+        assert_eq!(Totals::read(&bytes), Ok((Hash([5; 32]), totals)));
+        assert!(Totals::read(&bytes[1..]).is_err());
+        assert!(Totals::read(&[&bytes[..], &[0]].concat()).is_err());
+        let mut large = bytes;
+        large[64 + 31] = 1;
+        assert!(Totals::read(&large).is_err(), "more than 128 bits");
+    }
+
+    #[test]
+    fn what_is_created_from_nothing_is_an_error() {
+        let mut change = Change { coins: MuHash::new(), totals: Totals::default() };
+        (change.totals.subsidy, change.totals.coinbase) = (50, 45);
+        let mut totals = Totals::default();
+        totals.add(&change).unwrap();
+        assert_eq!(totals.unclaimed_rewards, 5);
+        change.totals.coinbase = 51;
+        assert!(totals.add(&change).is_err());
+    }
+}

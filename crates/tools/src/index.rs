@@ -1,0 +1,51 @@
+//! Builds Core's optional indexes of a synced directory.
+
+use apus_disk::Disk;
+use apus_indexes::{Indexed, Upkeep, update};
+use apus_node::error::SyncError;
+use apus_node::opened::Coins;
+use apus_node::options::{Options, Prune};
+use apus_node::progress::Watch;
+use apus_node::remedy;
+use apus_store::IndexKind;
+use apus_sync::start_check::check_on_start;
+use apus_sync::unfinished::{open_node, refuse_unfinished};
+
+/// Builds the indexes `kinds`, or continues them, so that they end at the tip of the directory.
+/// bitcoind may have begun them.
+///
+/// If `watch` asks to stop, filters and statistics are kept up to the block reached, and the other
+/// indexes are as they were.
+///
+/// # Errors
+/// There is no UTXO set; a block or undo data that an index needs is missing or damaged; the
+/// directory is pruned, and an index names places in block files; there is not enough space;
+/// unfinished work needs the directory unchanged; the disk fails.
+pub fn index(options: &Options, kinds: &[IndexKind], watch: Watch) -> Result<Indexed, SyncError> {
+    index_on(&Disk::new(), options, kinds, watch)
+}
+
+/// Does the same as [`index()`], on the caller's disk, which may lose power in tests.
+///
+/// # Errors
+/// As for [`index()`].
+pub fn index_on(
+    disk: &Disk,
+    options: &Options,
+    kinds: &[IndexKind],
+    watch: Watch,
+) -> Result<Indexed, SyncError> {
+    remedy::naming(options, || {
+        let directory = options.network_dir();
+        if !directory.join("chainstate").is_dir() {
+            let what = format!("{} holds no blocks to index", directory.display());
+            return Err(SyncError::Input(what));
+        }
+        // Whether an index may be built for a pruned directory depends on the index.
+        let options = Options { prune: Some(Prune::Manual), ..options.clone() };
+        let node = open_node(&options, disk, Coins::InPlace)?;
+        refuse_unfinished(disk, &options)?;
+        let node = check_on_start(node, false, watch)?;
+        update(&node, kinds, Upkeep::Settle, watch)
+    })
+}
