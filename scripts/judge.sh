@@ -58,4 +58,5 @@ export BITCOIND
 "$BITCOIND" -version | head -n 1
 [ "${1:-}" = --build-only ] && exit 0
 # shellcheck disable=SC2086
-exec $cargo test --release --locked --workspace ${CHECKED:-} --test it -- bitcoind:: --nocapture
+exec $cargo test --release --locked --workspace ${CHECKED:-} --test it --test judge -- \
+	bitcoind:: --nocapture

@@ -272,7 +272,7 @@ pub fn pruneblockchain(call: &Call) -> Result<Json, RpcError> {
             Ok(height) => height,
         };
         Err(match () {
-            () if tip < call.source.network.prune_after_height => {
+            () if !committed.is_pruned && tip < call.source.network.prune_after_height => {
                 misc("Blockchain is too short for pruning.")
             }
             () if height > tip => invalid("Blockchain is shorter than the attempted prune height."),

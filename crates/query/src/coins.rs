@@ -77,8 +77,8 @@ pub fn gettxoutsetinfo(call: &Call) -> Result<Json, RpcError> {
     }
     let (coins, height) = call.source.look(|it| (it.coins.clone(), it.tip().height))?;
     let watch = ShareWatch::until(call.stop);
-    let compute = || UtxoStats::compute_watched(&coins, height, hash_type, watch);
-    let stats = call.source.pool()?.install(compute).map_err(internal)?;
+    let count = || UtxoStats::compute_watched(&coins, height, hash_type, watch);
+    let stats = call.source.pool()?.install(count).map_err(internal)?;
     let stats = stats.ok_or_else(RpcError::stopped)?;
     let hash = |of: HashType| {
         stats.hash.filter(|(hash_type, _)| *hash_type == of).map(|(_, hash)| hash.to_string())
@@ -115,7 +115,11 @@ pub fn dumptxoutset(call: &Call) -> Result<Json, RpcError> {
         let count = committed.transactions(block.height);
         Ok((block, committed.tip(), committed.coins.clone(), count))
     })?;
-    let path = source.directory.join(params::text(call.param(0))?);
+    let name = params::text(call.param(0))?;
+    let path = match name {
+        "" => source.directory.clone(),
+        name => source.directory.join(name),
+    };
     let invalid = |message: String| RpcError::new(RPC_INVALID_PARAMETER, message);
     let shown = path.display().to_string();
     if path.exists() {

@@ -431,32 +431,31 @@ fn outpoints(request: &Request) -> Result<Vec<OutPoint>, RestAnswer> {
     if parts.is_empty() && request.body.is_empty() {
         return Err(empty());
     }
-    let is_marked = parts.first() == Some(&"checkmempool");
-    let mut checks_mempool = is_marked;
+    // Apus has no mempool, so that none of its transactions spends or creates an output.
+    let skipped = usize::from(parts.first() == Some(&"checkmempool"));
     let in_path: Result<Vec<OutPoint>, RestAnswer> =
-        parts.iter().skip(usize::from(is_marked)).map(|part| outpoint(part)).collect();
+        parts.iter().skip(skipped).map(|part| outpoint(part)).collect();
     let mut outpoints = in_path?;
     if !parts.is_empty() && outpoints.is_empty() {
         return Err(empty());
     }
-    match request.path.format {
+    let format = request.path.format;
+    let body = match format {
+        Format::Hex => from_hex(&without_space(request.body)).unwrap_or_default(),
+        _ => request.body.to_vec(),
+    };
+    match format {
         Format::Json if outpoints.is_empty() => return Err(empty()),
-        Format::Json => {}
-        Format::Hex | Format::Binary if request.body.is_empty() => {}
-        Format::Hex | Format::Binary if !outpoints.is_empty() => {
-            return Err(RestAnswer::bad(
-                "Combination of URI scheme inputs and raw post data is not allowed",
-            ));
-        }
-        Format::Hex => {
-            let text = String::from_utf8_lossy(request.body);
-            let bytes = from_hex(text.trim()).unwrap_or_default();
-            (checks_mempool, outpoints) = posted(&bytes).ok_or_else(parse_error)?;
-        }
-        Format::Binary => {
-            (checks_mempool, outpoints) = posted(request.body).ok_or_else(parse_error)?;
-        }
         Format::Unknown => return Err(RestAnswer::unknown_format()),
+        Format::Hex | Format::Binary if !body.is_empty() => {
+            if !outpoints.is_empty() {
+                return Err(RestAnswer::bad(
+                    "Combination of URI scheme inputs and raw post data is not allowed",
+                ));
+            }
+            outpoints = posted(&body).ok_or_else(parse_error)?;
+        }
+        _ => {}
     }
     if outpoints.len() > OUTPOINTS_MAX {
         return Err(RestAnswer::bad(format!(
@@ -464,8 +463,6 @@ fn outpoints(request: &Request) -> Result<Vec<OutPoint>, RestAnswer> {
             outpoints.len()
         )));
     }
-    // Apus has no mempool, so that none of its transactions spends or creates an output.
-    _ = checks_mempool;
     Ok(outpoints)
 }
 
@@ -482,11 +479,21 @@ fn outpoint(text: &str) -> Result<OutPoint, RestAnswer> {
     }
 }
 
-/// Reads whether the mempool is to be looked at, and outpoints, from the body of a request.
-fn posted(bytes: &[u8]) -> Option<(bool, Vec<OutPoint>)> {
-    let mut cursor = Cursor::new(bytes);
-    let checks_mempool = cursor.u8().ok()? != 0;
+fn without_space(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars().filter(|c| !c.is_ascii_whitespace()).collect()
+}
+
+/// Reads outpoints from the body of a request. Core puts the length of the body before it, as a
+/// CompactSize, and then reads a flag, which a short body's length stands for, and the outpoints:
+/// clients that work with Core send no flag.
+fn posted(body: &[u8]) -> Option<Vec<OutPoint>> {
+    let mut bytes = Vec::new();
+    put_compact_size(&mut bytes, body.len() as u64);
+    bytes.extend_from_slice(body);
+    let mut cursor = Cursor::new(&bytes);
+    cursor.u8().ok()?;
     let count = cursor.compact_size().ok()?;
     let outpoint = |_| Some(OutPoint::from_bytes(cursor.take(36).ok()?.try_into().ok()?));
-    (0..count).map(outpoint).collect::<Option<Vec<OutPoint>>>().map(|all| (checks_mempool, all))
+    (0..count).map(outpoint).collect()
 }

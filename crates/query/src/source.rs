@@ -43,7 +43,8 @@ impl Source {
             view,
             network: options.network.clone(),
             at_rest: None,
-            directory: options.network_dir(),
+            // On mainnet, whose directory has no name of its own, without a slash at the end.
+            directory: options.network_dir().components().collect(),
             progress: Box::new(progress),
             // The cores are the sync's.
             threads: 1,
