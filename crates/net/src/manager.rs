@@ -129,6 +129,16 @@ impl PeerManager {
         &mut self.schedule
     }
 
+    /// Returns the blocks that are requested from a peer and have not come.
+    pub fn in_flight(&self, peer: PeerId) -> Vec<BlockId> {
+        self.schedule.in_flight(peer)
+    }
+
+    /// Returns the bytes a second that a peer sends, if known.
+    pub fn speed(&self, peer: PeerId) -> Option<u64> {
+        self.schedule.speed(peer)
+    }
+
     /// Requests blocks below a height without their witnesses from now on (BIP144).
     pub fn strip_below(&mut self, height: u32) {
         self.stripped_below = height;
@@ -157,6 +167,11 @@ impl PeerManager {
     /// Returns the shortest time in which a peer answered a ping; `None` if it has answered none.
     pub fn min_ping(&self, peer: PeerId) -> Option<Duration> {
         self.peers.get(&peer)?.session.min_ping()
+    }
+
+    /// Returns the time in which a peer answered the last ping; `None` if it has answered none.
+    pub fn ping_time(&self, peer: PeerId) -> Option<Duration> {
+        self.peers.get(&peer)?.session.ping_time()
     }
 
     /// Notes that a peer has read what it requested: it cannot be heard meanwhile.

@@ -141,6 +141,11 @@ impl Schedule {
         self.peers.get(&id)?.line.settled_speed()
     }
 
+    /// Returns the blocks that are requested from a peer and have not come.
+    pub(super) fn in_flight(&self, id: PeerId) -> Vec<BlockId> {
+        self.peers.get(&id).map_or_else(Vec::new, |peer| peer.in_flight().collect())
+    }
+
     /// Records how many bytes of blocks have come from a peer in all, complete or not.
     pub fn heard(&mut self, id: PeerId, bytes: u64, now: Duration) {
         if let Some(peer) = self.peers.get_mut(&id) {

@@ -131,6 +131,7 @@ pub struct Session {
     last_received: Duration,
     ping: Option<(Nonce, Duration)>,
     last_ping: Duration,
+    ping_time: Option<Duration>,
     min_ping: Option<Duration>,
 }
 
@@ -164,6 +165,7 @@ impl Session {
             last_received: now,
             ping: None,
             last_ping: now,
+            ping_time: None,
             min_ping: None,
         };
         let version = (!inbound).then(|| session.version(now));
@@ -197,6 +199,12 @@ impl Session {
     /// before the first answer.
     pub fn min_ping(&self) -> Option<Duration> {
         self.min_ping
+    }
+
+    /// Returns the time that the last answer to a ping took (Core's `m_last_ping_time`); `None`
+    /// before the first answer.
+    pub fn ping_time(&self) -> Option<Duration> {
+        self.ping_time
     }
 
     /// Returns whether the handshake is complete.
@@ -300,6 +308,7 @@ impl Session {
                 // As in Core, a pong with another number or without one is ignored.
                 if let Some((_, sent)) = self.ping.take_if(|(sent, _)| Some(*sent) == *nonce) {
                     let took = now.saturating_sub(sent);
+                    self.ping_time = Some(took);
                     self.min_ping = Some(self.min_ping.map_or(took, |least| least.min(took)));
                 }
                 Ok(Handled::Done)

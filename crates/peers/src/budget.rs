@@ -4,9 +4,11 @@
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use apus_node::clock::unix_time;
 
 /// The most bytes of large messages that all connections which peers opened hold together.
 pub(super) const MESSAGES_BYTES_MAX: usize = 32 << 20;
@@ -27,9 +29,37 @@ pub(super) struct Permit<'a> {
     bytes: usize,
 }
 
+/// Counts the bytes that went in one direction.
+#[derive(Default)]
+pub(super) struct Moved {
+    bytes: AtomicU64,
+    /// When the last of them went, in seconds since 1970.
+    at: AtomicI64,
+}
+
+impl Moved {
+    /// Records that bytes went just now.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+        self.at.store(unix_time(), Relaxed);
+    }
+
+    /// Returns the number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Returns when the last of them went, in seconds since 1970; 0 if none did.
+    pub fn at(&self) -> i64 {
+        self.at.load(Relaxed)
+    }
+}
+
 /// The socket of a connection, which may wait for memory of a budget.
 pub(super) struct Socket {
     stream: TcpStream,
+    /// What was sent.
+    pub sent: Moved,
     is_closed: AtomicBool,
     /// `None` if we opened the connection: these are few, and peers that we chose.
     budget: Option<Arc<Budget>>,
@@ -38,7 +68,8 @@ pub(super) struct Socket {
 impl Socket {
     /// Returns the socket of a connection that we opened.
     pub fn outbound(stream: TcpStream) -> Self {
-        Self { stream, is_closed: AtomicBool::new(false), budget: None }
+        let (sent, is_closed) = (Moved::default(), AtomicBool::new(false));
+        Self { stream, sent, is_closed, budget: None }
     }
 
     /// Returns the socket of a connection that a peer opened.

@@ -26,6 +26,7 @@ use super::dialer::{Closing, Dialer, FailedManual};
 use super::early::MEMORY_BYTES_MAX;
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
+use super::peer_infos::peer_infos;
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
 use super::route::Unreachable;
@@ -311,6 +312,9 @@ impl Connections {
                     bytes.truncate(payload.end);
                     bytes.drain(..payload.start);
                     self.reports.add_block(from, bytes.len() as u64);
+                    if let Some(link) = self.links.get_mut(&from) {
+                        link.last_block = unix_time();
+                    }
                     self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
                     self.dialer.roles().note_block(from, now);
                     self.feed.arrive(*id, from, bytes);
@@ -474,6 +478,10 @@ impl Connections {
     fn look(&mut self, tree: &Tree, observer: &dyn Observer) {
         let now = self.now();
         self.count_peers();
+        if observer.wants_peers() {
+            let of = (&self.dialer, &self.reports);
+            observer.peers(peer_infos(&self.links, &self.manager, of, tree));
+        }
         self.served.tend();
         if let Some(words) = self.advice.look(now, self.traffic.download()) {
             observer.note(&words);

@@ -26,6 +26,7 @@
 //! | `feed` | hands blocks to the threads that wait for them |
 //! | `headers` | requests headers between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
+//! | `peer_infos` | what is known about each peer, for those who ask |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
 //! | `served_peers` | serves the peers of a sync that listens |
 //! | `server` | serves blocks to peers that connect to us |
@@ -44,6 +45,7 @@ mod lan;
 mod limiter;
 mod link;
 mod mdns;
+mod peer_infos;
 mod random;
 mod receiving;
 mod report;

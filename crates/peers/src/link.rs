@@ -12,11 +12,12 @@ use std::time::Duration;
 use apus_net::{
     NetKind, Outgoing, PeerId, Reader, Target, Transport, TransportError, Writer, initiate, respond,
 };
+use apus_node::clock::unix_time;
 use apus_node::threads;
 use apus_wire::message::{Command, Message, Raw};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
-use super::budget::{Budget, Socket};
+use super::budget::{Budget, Moved, Socket};
 use super::limiter::Limiter;
 use super::receiving::{Received, Receiving};
 use super::route::{Routes, TIMEOUT, Unreachable};
@@ -86,6 +87,10 @@ pub(super) struct Link {
     is_sending: Arc<AtomicBool>,
     received: Arc<Received>,
     pub transport: Transport,
+    /// When it was opened, in seconds since 1970.
+    pub connected: i64,
+    /// When the last requested block came, in seconds since 1970; 0 if none did.
+    pub last_block: i64,
 }
 
 /// How to open connections.
@@ -116,6 +121,16 @@ impl Link {
     /// Returns whether requested blocks are being sent.
     pub fn is_sending(&self) -> bool {
         self.is_sending.load(Relaxed)
+    }
+
+    /// Returns the socket.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Returns what has arrived.
+    pub fn received(&self) -> &Moved {
+        self.received.all()
     }
 
     /// Queues a message to be sent. Returns `false` if too many wait.
@@ -244,7 +259,8 @@ fn open(
         let (socket, from, received) = connect()?;
         match initiate(Transport::V2, how.magic, from, &mut &**socket) {
             Ok((reader, writer)) => return Ok(Open { socket, received, reader, writer }),
-            Err(TransportError::Io(error)) if has_hung_up(&error) && received.bytes() == 0 => {}
+            Err(TransportError::Io(error))
+                if has_hung_up(&error) && received.all().bytes() == 0 => {}
             Err(error) => return Err(because(error)),
         }
     }
@@ -287,7 +303,8 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
             // The reader may wait for an answer that is in the queue. Then it learns of the end.
             queue.iter().for_each(drop);
         }))?;
-        Ok(Link { socket: Arc::clone(&socket), outgoing, is_sending, received, transport })
+        let (socket, connected, last_block) = (Arc::clone(&socket), unix_time(), 0);
+        Ok(Link { socket, outgoing, is_sending, received, transport, connected, last_block })
     };
     let events = &how.events;
     let opened = match begin() {
@@ -327,12 +344,12 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
 
 /// Sends messages until the queue or the connection is closed.
 fn send_all(
-    mut to: &TcpStream,
+    socket: &Socket,
     mut writer: Writer,
     queue: &Receiver<Waiting>,
     is_sending: &AtomicBool,
 ) -> Result<(), NotSent> {
-    let mut bytes = Vec::new();
+    let (mut to, mut bytes): (&TcpStream, _) = (socket, Vec::new());
     while let Ok(first) = queue.recv() {
         let mut answered = Vec::new();
         for waiting in std::iter::once(first).chain(queue.try_iter()) {
@@ -343,12 +360,13 @@ fn send_all(
                 }
                 Waiting::Blocks(request) => {
                     to.write_all(&bytes)?;
+                    socket.sent.add(bytes.len());
                     bytes.clear();
                     is_sending.store(true, Relaxed);
                     let BlocksRequest { stock, bytes, payload, answered } = *request;
                     let request = Message::decode(Command::GETDATA, &bytes[payload]);
                     if let Ok(Message::GetData(list)) = request {
-                        stock.send_requested(list, &mut writer, to)?;
+                        stock.send_requested(list, &mut writer, socket)?;
                     }
                     is_sending.store(false, Relaxed);
                     drop(answered);
@@ -356,6 +374,7 @@ fn send_all(
             }
         }
         to.write_all(&bytes)?;
+        socket.sent.add(bytes.len());
         bytes.clear();
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
+use super::budget::Moved;
 use super::limiter::Limiter;
 
 /// The time limit for the handshake of the transport.
@@ -22,7 +23,7 @@ pub(super) struct Receiving {
 
 /// What has arrived over a connection.
 pub(super) struct Received {
-    bytes: AtomicU64,
+    all: Moved,
     /// Bytes of blocks.
     block_bytes: AtomicU64,
     /// Whether the handshake of the transport is complete.
@@ -38,7 +39,7 @@ impl Receiving {
     /// The system has no more descriptors.
     pub fn new(stream: &TcpStream, limiter: &Arc<Limiter>) -> io::Result<Self> {
         let received = Received {
-            bytes: AtomicU64::new(0),
+            all: Moved::default(),
             block_bytes: AtomicU64::new(0),
             is_open: AtomicBool::new(false),
             until: Instant::now() + OPENING_TIME,
@@ -54,9 +55,9 @@ impl Receiving {
 }
 
 impl Received {
-    /// Returns the number of bytes that have arrived.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
+    /// Returns what has arrived in all.
+    pub fn all(&self) -> &Moved {
+        &self.all
     }
 
     /// Returns the number of bytes of blocks that have arrived, complete or not.
@@ -94,7 +95,7 @@ impl Read for Receiving {
             }
             result => result?,
         };
-        self.received.bytes.fetch_add(read as u64, Relaxed);
+        self.received.all.add(read);
         self.limiter.take(read as u64);
         Ok(read)
     }

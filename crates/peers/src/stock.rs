@@ -18,7 +18,7 @@ use apus_wire::message::{
     Command, Inventory, InventoryItem, InventoryList, PAYLOAD_BYTES_MAX, Raw,
 };
 
-use super::budget::{Budget, Permit};
+use super::budget::{Budget, Permit, Socket};
 
 /// The most bytes of blocks that wait in memory for peers to read them. Beyond these, blocks are
 /// sent in pieces.
@@ -107,14 +107,14 @@ impl Stock {
     ///
     /// # Errors
     /// The connection is broken, or nothing could be sent until its time limit for writing.
-    pub fn send(&self, message: Raw, writer: &mut Writer, to: &TcpStream) -> io::Result<()> {
+    pub fn send(&self, message: Raw, writer: &mut Writer, to: &Socket) -> io::Result<()> {
         let mut buffer = Vec::new();
         let (first, second) = writer.frame(message, &mut buffer);
         self.write(first, second, to)
     }
 
     /// Writes two slices one after the other, and counts their bytes.
-    fn write(&self, first: &[u8], second: &[u8], to: &TcpStream) -> io::Result<()> {
+    fn write(&self, first: &[u8], second: &[u8], to: &Socket) -> io::Result<()> {
         write_both(to, first, second)?;
         let bytes = (first.len() + second.len()) as u64;
         self.bytes.fetch_add(bytes, Relaxed);
@@ -131,7 +131,7 @@ impl Stock {
         &self,
         list: InventoryList,
         writer: &mut Writer,
-        to: &TcpStream,
+        to: &Socket,
     ) -> Result<(), NotSent> {
         let mut missing = Vec::new();
         for item in list.iter() {
@@ -161,7 +161,7 @@ impl Stock {
         id: BlockId,
         with_witnesses: bool,
         writer: &mut Writer,
-        to: &TcpStream,
+        to: &Socket,
         mut memory: Permit,
     ) -> Result<(), NotSent> {
         let (mut block, mut first) = (self.read(id, with_witnesses)?, Vec::new());
@@ -179,7 +179,7 @@ impl Stock {
         id: BlockId,
         with_witnesses: bool,
         writer: &mut Writer,
-        to: &TcpStream,
+        to: &Socket,
     ) -> Result<(), NotSent> {
         let (frame, len) = {
             let _memory = self.encoding.take(ENCODING_BYTES, &NEVER)?;
@@ -230,7 +230,7 @@ impl Stock {
         &self,
         missing: &mut Vec<InventoryItem>,
         writer: &mut Writer,
-        to: &TcpStream,
+        to: &Socket,
     ) -> io::Result<()> {
         if missing.is_empty() {
             return Ok(());
@@ -255,7 +255,8 @@ fn is_read(read: Result<bool, StoreError>) -> Result<(), NotSent> {
 }
 
 /// Writes two slices one after the other, if possible with one call.
-fn write_both(mut to: &TcpStream, first: &[u8], second: &[u8]) -> io::Result<()> {
+fn write_both(socket: &Socket, first: &[u8], second: &[u8]) -> io::Result<()> {
+    let mut to: &TcpStream = socket;
     let written = loop {
         match to.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -263,5 +264,7 @@ fn write_both(mut to: &TcpStream, first: &[u8], second: &[u8]) -> io::Result<()>
         }
     };
     to.write_all(&first[written.min(first.len())..])?;
-    to.write_all(&second[written.saturating_sub(first.len())..])
+    to.write_all(&second[written.saturating_sub(first.len())..])?;
+    socket.sent.add(first.len() + second.len());
+    Ok(())
 }

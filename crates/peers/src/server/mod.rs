@@ -115,6 +115,10 @@ pub fn serve(
             upload.bytes_per_second = (bytes as f64 / (now - looked).as_secs_f64()) as u64;
             looked = now;
             table.peers().values().for_each(|peer| peer.check_time(now));
+            if watch.observer.wants_peers() {
+                let infos = table.peers().values().filter_map(|peer| peer.info()).collect();
+                watch.observer.peers(infos);
+            }
             if let Some(lan) = &mut announcement {
                 lan.tend(Instant::now());
             }

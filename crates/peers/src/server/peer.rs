@@ -4,18 +4,20 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use apus_net::{
-    EvictionCandidate, Handled, Ourselves, Outgoing, PeerId, Serving, Session, TransportError,
-    Writer, respond,
+    ConnectionType, EvictionCandidate, Handled, Ourselves, Outgoing, PeerId, Serving, Session,
+    Themselves, Transport, TransportError, Writer, respond,
 };
+use apus_node::PeerInfo;
 use apus_node::clock::unix_time;
 use apus_wire::message::{Command, INVENTORY_MAX, Message, MessageError, Raw, Services};
 
-use crate::budget::{Budget, Permit, Socket};
+use crate::budget::{Budget, Moved, Permit, Socket};
 use crate::connections::USER_AGENT;
+use crate::peer_infos::basic_info;
 use crate::random::random;
 use crate::route::TIMEOUT;
 use crate::stock::{NotSent, Stock};
@@ -49,6 +51,12 @@ pub(super) struct Inbound {
     socket: Socket,
     /// The quickest answer to a ping in nanoseconds, `u64::MAX` before the first.
     min_ping: AtomicU64,
+    /// What has arrived, as messages.
+    received: Moved,
+    /// What the peer said about itself, once the handshake is complete.
+    them: OnceLock<Themselves>,
+    /// The transport, once it is agreed on.
+    transport: OnceLock<Transport>,
     /// `None` until the transport is agreed on. Locked while a message is answered.
     talk: Mutex<Option<Talk>>,
 }
@@ -87,9 +95,19 @@ impl Inbound {
         group: u64,
         connected: Duration,
     ) -> Self {
-        let (min_ping, talk) = (AtomicU64::new(u64::MAX), Mutex::new(None));
-        let connected_time = unix_time();
-        Self { id, address, group, connected, connected_time, socket, min_ping, talk }
+        Self {
+            id,
+            address,
+            group,
+            connected,
+            connected_time: unix_time(),
+            socket,
+            min_ping: AtomicU64::new(u64::MAX),
+            received: Moved::default(),
+            them: OnceLock::new(),
+            transport: OnceLock::new(),
+            talk: Mutex::new(None),
+        }
     }
 
     /// Closes the connection, which ends its thread, also if it waits for memory.
@@ -122,6 +140,25 @@ impl Inbound {
         EvictionCandidate { id, connected, min_ping, last_block: None, group }
     }
 
+    /// Returns what is known about the peer; `None` before the handshake is complete.
+    pub fn info(&self) -> Option<PeerInfo> {
+        let them = self.them.get()?;
+        let min_ping = Some(self.min_ping.load(Relaxed)).filter(|nanos| *nanos != u64::MAX);
+        let ping = min_ping.map(Duration::from_nanos);
+        Some(PeerInfo {
+            connected: self.connected_time,
+            ping,
+            min_ping: ping,
+            ..basic_info(
+                (self.id, self.address.to_string()),
+                ConnectionType::Inbound,
+                them,
+                *self.transport.get()?,
+                (&self.socket, &self.received),
+            )
+        })
+    }
+
     /// Talks to the peer until the connection ends, and returns why it does.
     pub fn talk(&self, common: &Common) -> Result<std::convert::Infallible, Ended> {
         let stream: &TcpStream = &self.socket;
@@ -133,6 +170,7 @@ impl Inbound {
                 self.admit(bytes, &mut permit)
             })?;
         drop(permit);
+        let _ = self.transport.set(writer.transport());
         let ourselves = ourselves(common, self.connected_time);
         *self.talk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Talk {
             session: Session::new(true, ourselves, Services::default(), self.connected).0,
@@ -146,7 +184,13 @@ impl Inbound {
             let (command, payload) = reader.read_watched(&mut buffer, &mut admit, &mut |_| {})?;
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(talk) = &mut *talk {
-                talk.answer(command, &buffer[payload], common, stream)?;
+                self.received.add(buffer.len());
+                talk.answer(command, &buffer[payload], common, &self.socket)?;
+                if talk.session.is_ready()
+                    && let Some(them) = talk.session.them()
+                {
+                    self.them.get_or_init(|| them.clone());
+                }
                 if let Some(ping) = talk.session.min_ping() {
                     self.min_ping.store(ping.as_nanos() as u64, Relaxed);
                 }
@@ -187,7 +231,7 @@ impl Talk {
         command: Command,
         payload: &[u8],
         common: &Common,
-        to: &TcpStream,
+        to: &Socket,
     ) -> Result<(), Ended> {
         let stock = &common.stock;
         self.session.heard(stock.now());
