@@ -117,6 +117,8 @@ pub struct Clock {
     stalls: [AtomicU64; STALLS],
     longest_stall: AtomicU64,
     looked_up: AtomicU64,
+    commits: AtomicU64,
+    spilled: AtomicU64,
     /// When [`Clock::log`] was last called.
     logged: Mutex<Option<Instant>>,
 }
@@ -156,6 +158,26 @@ impl Clock {
         let length = (u64::BITS - (time.as_millis() as u64).leading_zeros()) as usize;
         self.stalls[length.min(STALLS - 1)].fetch_add(1, Ordering::Relaxed);
         self.longest_stall.fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Records that coins and their best block were written.
+    pub fn note_commit(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often coins and their best block were written.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Records that the present join has written `bytes` to temporary files so far.
+    pub fn set_spilled(&self, bytes: u64) {
+        self.spilled.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes that the last join has written to temporary files.
+    pub fn spilled(&self) -> u64 {
+        self.spilled.load(Ordering::Relaxed)
     }
 
     /// Records that `count` coins were read from the tables.

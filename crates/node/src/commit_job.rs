@@ -73,6 +73,7 @@ impl CommitJob<'_> {
             Ok(())
         })?;
         shared.cache.shrink_to(self.kept_bytes);
+        shared.clock.note_commit();
         Ok(())
     }
 }

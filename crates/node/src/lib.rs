@@ -32,7 +32,7 @@
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`peer_info`] | what is known about a connected peer |
-//! | [`clock`], [`states`] | the time that each stage takes, and what threads wait for |
+//! | [`clock`], [`states`], [`meters`] | the time that each stage takes, and what threads wait for |
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
@@ -57,6 +57,7 @@ mod fault_error;
 pub mod gathered;
 pub mod growth;
 pub mod mend;
+pub mod meters;
 pub mod opened;
 pub mod options;
 pub mod outcome;
@@ -92,6 +93,7 @@ pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use coin_differences::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
 pub use mend::NOTE as DAMAGE_NOTE;
+pub use meters::Meters;
 pub use options::{
     AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, JoinOptions, Method, Options, Prune, ScriptEngine,
     ScriptOptions, StartCheck, SwiftSyncOptions,

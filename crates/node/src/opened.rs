@@ -26,6 +26,7 @@ use super::commit::{Ledger, Writes};
 use super::error::SyncError;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
+use super::meters::Meters;
 use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress};
@@ -237,6 +238,11 @@ impl Node {
             view: self.view.as_deref(),
         };
         (shared, &mut self.ledger)
+    }
+
+    /// Returns what the work on this directory measures.
+    pub fn meters(&self) -> Meters {
+        Meters { clock: Arc::clone(&self.clock), scripts: Arc::clone(self.scripts.tally()) }
     }
 
     /// Returns the last block of the active chain.

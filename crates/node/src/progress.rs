@@ -1,13 +1,12 @@
 //! The progress of a sync, as an observer sees it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_hash::Hash;
 
-use super::clock::Clock;
+use super::meters::Meters;
 use super::outcome::ThreadStates;
 use super::peer_info::PeerInfo;
 
@@ -255,8 +254,8 @@ pub trait Observer: Sync {
     /// when many become part of the chain at once.
     fn tip(&self, _: &Tip) {}
 
-    /// Receives the times of the stages, which go on to grow, when work on a directory begins.
-    fn clock(&self, _: &Arc<Clock>) {}
+    /// Receives what the work on a directory measures, when it begins.
+    fn meters(&self, _: &Meters) {}
 
     /// Returns whether [`Observer::peers`] is to be called.
     fn wants_peers(&self) -> bool {
@@ -306,8 +305,8 @@ impl<F: Fn(&mut Progress) + Sync> Observer for Adding<'_, F> {
         self.inner.tip(tip);
     }
 
-    fn clock(&self, clock: &Arc<Clock>) {
-        self.inner.clock(clock);
+    fn meters(&self, meters: &Meters) {
+        self.inner.meters(meters);
     }
 
     fn wants_peers(&self) -> bool {

@@ -12,6 +12,7 @@
 //! | `control` | the methods about the process itself |
 //! | `rpc` | the methods, and the calls that are being answered |
 //! | `workers`, `connections` | limits on threads, queues, memory and connections |
+//! | `metrics` | what Prometheus reads |
 //! | `page` | the web page |
 //! | `router` | the routes, and who may take each |
 //! | `serve` | sockets and the runtime: [`Server`] |
@@ -29,6 +30,7 @@ mod control;
 mod rpc;
 mod workers;
 mod connections;
+mod metrics;
 mod page;
 mod router;
 mod serve;

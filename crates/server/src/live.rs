@@ -3,11 +3,13 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_node::clock::{Clock, unix_time};
-use apus_node::{Observer, PeerInfo, Progress, Tip};
+use apus_node::clock::unix_time;
+use apus_node::{Meters, Observer, PeerInfo, Progress, Tip};
 use apus_wire::Network;
 
 /// The most lines that are kept.
@@ -38,6 +40,7 @@ pub struct Live {
     began_unix: i64,
     now: Mutex<Now>,
     lines: Mutex<VecDeque<Line>>,
+    warnings: AtomicU64,
 }
 
 #[derive(Default)]
@@ -45,7 +48,7 @@ struct Now {
     progress: Option<Seen>,
     tip: Option<Tip>,
     peers: Arc<[PeerInfo]>,
-    clock: Option<Arc<Clock>>,
+    meters: Option<Meters>,
     end: Option<End>,
 }
 
@@ -87,6 +90,7 @@ impl Live {
             began_unix: unix_time(),
             now: Mutex::default(),
             lines: Mutex::default(),
+            warnings: AtomicU64::new(0),
         })
     }
 
@@ -125,9 +129,9 @@ impl Live {
         Arc::clone(&self.now().peers)
     }
 
-    /// Returns the times of the stages of the work; `None` before it begins.
-    pub fn clock(&self) -> Option<Arc<Clock>> {
-        self.now().clock.clone()
+    /// Returns what the work measures; `None` before it begins.
+    pub(crate) fn meters(&self) -> Option<Meters> {
+        self.now().meters.clone()
     }
 
     /// Returns how the run ended; `None` while it lasts.
@@ -145,13 +149,19 @@ impl Live {
         self.kept().iter().cloned().collect()
     }
 
-    /// Adds a line for the user.
+    /// Returns the number of warnings so far.
+    pub(crate) fn warnings(&self) -> u64 {
+        self.warnings.load(Relaxed)
+    }
+
+    /// Adds a line for the user. One that begins with `Warning: ` is a warning.
     pub fn say(&self, text: &str) {
         let mut text = text.trim();
         let warning = text.strip_prefix("Warning: ");
         text = warning.unwrap_or(text);
         let (time, warns) = (unix_time(), warning.is_some());
         let line = Line { time, warns, text: text.chars().take(LINE_CHARS_MAX).collect() };
+        self.warnings.fetch_add(u64::from(warns), Relaxed);
         let mut lines = self.kept();
         if lines.len() == LINES_MAX {
             lines.pop_front();
@@ -211,9 +221,9 @@ impl Observer for Keeping<'_> {
         }
     }
 
-    fn clock(&self, clock: &Arc<Clock>) {
-        self.live.now().clock = Some(Arc::clone(clock));
-        self.inner.clock(clock);
+    fn meters(&self, meters: &Meters) {
+        self.live.now().meters = Some(meters.clone());
+        self.inner.meters(meters);
     }
 
     fn wants_peers(&self) -> bool {

@@ -17,12 +17,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use super::auth::{Credential, Identity, identify};
 use super::connections::{Busy, Connection};
 use super::jsonrpc::{Answer, answer};
+use super::metrics;
 use super::origin;
 use super::rpc::{Calls, Rpc};
 use super::subnet::Subnet;
@@ -220,8 +222,16 @@ async fn read(
     }
 }
 
-async fn metrics() -> Response {
-    StatusCode::NOT_FOUND.into_response()
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let rpc = Arc::clone(&app.rpc);
+    app.work(Arc::default(), move || {
+        let text = metrics::text(&rpc.node.live, |method, params| rpc.ask(method, params));
+        let mut response = Response::new(Bytes::from(text));
+        let kind = HeaderValue::from_static(CONTENT_TYPE);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    })
+    .await
 }
 
 async fn ready() -> Response {

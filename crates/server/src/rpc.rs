@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::auth::Whitelist;
@@ -32,6 +33,12 @@ pub(crate) struct Calls {
 }
 
 impl Rpc {
+    /// Returns the answer of a method to Apus itself; `None` if it has none.
+    pub fn ask(&self, method: &str, params: &[Value]) -> Option<Value> {
+        let answer = (control::find(method)?.call)(&self.node, params).ok()?;
+        serde_json::from_str(answer.get()).ok()
+    }
+
     /// Creates the state without calls.
     pub fn new(node: NodeState, whitelist: Whitelist) -> Self {
         Self { node, whitelist, next: AtomicU64::new(0), is_stopping: AtomicBool::new(false) }

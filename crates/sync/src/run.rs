@@ -81,7 +81,7 @@ pub fn sync_on(
             node = check_on_start(node, may_mend, watch)?;
         }
         give_up_rebuild(&node, disk, watch.observer)?;
-        watch.observer.clock(&node.clock);
+        watch.observer.meters(&node.meters());
         bound_cache(&mut node);
         let peers = begin_peers(&node, lan, disk, watch.observer)?;
         node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
@@ -441,7 +441,7 @@ pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summar
             drop(dir);
             return Err(error);
         }
-        watch.observer.clock(&node.clock);
+        watch.observer.meters(&node.meters());
         bound_cache(&mut node);
         let summary = run(&mut node, claim.as_ref(), started, watch)
             .map_err(|error| with_script_difference(error, &node))?;

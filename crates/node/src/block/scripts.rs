@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
@@ -49,10 +49,37 @@ pub struct ScriptChecker {
     /// finds each input valid, and Core's engine is asked too.
     #[cfg(any(test, debug_assertions))]
     pub is_faulty: bool,
+    tally: Arc<ScriptTally>,
+}
+
+/// How many inputs and signatures were checked, for those who look on.
+#[derive(Default)]
+pub struct ScriptTally {
     fast: AtomicU64,
     core: AtomicU64,
     rechecked: AtomicU64,
     signatures: AtomicU64,
+}
+
+impl ScriptTally {
+    /// Returns the numbers, with the kernel that verifies signatures together.
+    fn counts(&self, kernel: Option<Kernel>) -> ScriptCounts {
+        let signatures = self.signatures.load(Relaxed);
+        let asked = kernel.filter(|kernel| kernel.check().is_ok());
+        ScriptCounts {
+            fast: self.fast.load(Relaxed),
+            core: self.core.load(Relaxed),
+            rechecked: self.rechecked.load(Relaxed),
+            signatures,
+            kernel: (signatures > 0).then(|| asked.unwrap_or_else(Kernel::best)),
+        }
+    }
+
+    /// Returns the number of inputs that the fast engine has found valid, of those that Core's
+    /// engine has decided, and of signatures that were verified side by side.
+    pub fn totals(&self) -> [u64; 3] {
+        [&self.fast, &self.core, &self.signatures].map(|count| count.load(Relaxed))
+    }
 }
 
 /// Some inputs of a block, with the coins that their transactions spend.
@@ -132,10 +159,7 @@ impl ScriptChecker {
             difference: difference.map(OnceLock::from).unwrap_or_default(),
             #[cfg(any(test, debug_assertions))]
             is_faulty: false,
-            fast: AtomicU64::new(0),
-            core: AtomicU64::new(0),
-            rechecked: AtomicU64::new(0),
-            signatures: AtomicU64::new(0),
+            tally: Arc::default(),
         })
     }
 
@@ -152,9 +176,9 @@ impl ScriptChecker {
 
     /// Resets the counts, since everything is checked again.
     pub fn begin_again(&mut self) {
-        let Self { fast, core, rechecked, signatures, .. } = self;
+        let ScriptTally { fast, core, rechecked, signatures } = &*self.tally;
         for count in [fast, core, rechecked, signatures] {
-            *count.get_mut() = 0;
+            count.store(0, Relaxed);
         }
     }
 
@@ -202,7 +226,7 @@ impl ScriptChecker {
         if checks.engine == ScriptEngine::Fast {
             let all = asked.len();
             asked.retain(|asked| !asked.is_valid || asked.is_chosen);
-            self.fast.fetch_add((all - asked.len()) as u64, Relaxed);
+            self.tally.fast.fetch_add((all - asked.len()) as u64, Relaxed);
         }
         for asked in asked.chunk_by(|one, next| one.tx == next.tx) {
             inputs.with_tx(asked[0].tx, &mut scratch, |tx, prevouts| {
@@ -236,14 +260,14 @@ impl ScriptChecker {
     ) -> Result<(), RuleError> {
         let verdict = scripts.check_input(input);
         if !is_valid {
-            self.core.fetch_add(1, Relaxed);
+            self.tally.core.fetch_add(1, Relaxed);
             return verdict;
         }
         if verdict.is_err() {
             self.note_difference(tx, prevouts, input, checks.flags);
         }
-        self.fast.fetch_add(1, Relaxed);
-        self.rechecked.fetch_add(1, Relaxed);
+        self.tally.fast.fetch_add(1, Relaxed);
+        self.tally.rechecked.fetch_add(1, Relaxed);
         verdict
     }
 
@@ -282,7 +306,7 @@ impl ScriptChecker {
                 (input.is_valid, input.is_chosen) = (true, true);
             }
         }
-        self.signatures.fetch_add(lanes.signatures() - before, Relaxed);
+        self.tally.signatures.fetch_add(lanes.signatures() - before, Relaxed);
         LANES.set(Some((self.kernel, lanes)));
         all
     }
@@ -313,15 +337,12 @@ impl ScriptChecker {
 
     /// Returns how many inputs each engine has checked so far.
     pub fn counts(&self) -> ScriptCounts {
-        let signatures = self.signatures.load(Relaxed);
-        let asked = self.kernel.filter(|kernel| kernel.check().is_ok());
-        ScriptCounts {
-            fast: self.fast.load(Relaxed),
-            core: self.core.load(Relaxed),
-            rechecked: self.rechecked.load(Relaxed),
-            signatures,
-            kernel: (signatures > 0).then(|| asked.unwrap_or_else(Kernel::best)),
-        }
+        self.tally.counts(self.kernel)
+    }
+
+    /// Returns the numbers, which go on to grow.
+    pub fn tally(&self) -> &Arc<ScriptTally> {
+        &self.tally
     }
 }
 

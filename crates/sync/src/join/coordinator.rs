@@ -165,6 +165,7 @@ impl<'a> Coordinator<'a> {
                 progress.add(plan.steps[block.index].weight, block.bytes);
             }
             progress.report();
+            shared.clock.set_spilled(parts.bytes_written());
             until.is_due(is_done)
         });
         drop(queue);
