@@ -34,6 +34,8 @@ mod metrics;
 mod page;
 mod router;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub use auth::{Credential, Whitelist};
 pub use config::Config;
