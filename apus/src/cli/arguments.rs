@@ -31,8 +31,8 @@ use super::verify::VerifyCommand;
 #[command(args_override_self = true)]
 pub struct Cli {
     /// Log internal events to standard error and to the log file: those of one category (bench,
-    /// blockstorage, coindb, leveldb, net, prune, reindex, validation), or all without a value. May
-    /// be given many times.
+    /// blockstorage, coindb, http, leveldb, net, prune, reindex, rpc, validation), or all without a
+    /// value. May be given many times.
     #[arg(long, global = true, value_name = "CATEGORY", num_args = 0..=1, require_equals = true,
         default_missing_value = "all")]
     pub debug: Vec<String>,

@@ -3,8 +3,18 @@
 use tracing::{Level, Metadata};
 
 /// The categories that events of Apus have; Core has more.
-pub const CATEGORIES: [&str; 8] =
-    ["bench", "blockstorage", "coindb", "leveldb", "net", "prune", "reindex", "validation"];
+pub const CATEGORIES: [&str; 10] = [
+    "bench",
+    "blockstorage",
+    "coindb",
+    "http",
+    "leveldb",
+    "net",
+    "prune",
+    "reindex",
+    "rpc",
+    "validation",
+];
 /// Values that mean all categories to Core.
 const ALL: [&str; 3] = ["all", "1", ""];
 /// Values that mean no category to Core; they cancel all that were named before.
@@ -46,6 +56,12 @@ impl Categories {
         !self.all && self.named.is_empty()
     }
 
+    /// Returns the categories that are logged.
+    pub fn names(&self) -> Vec<String> {
+        let all = CATEGORIES.iter().map(|name| name.to_string());
+        all.filter(|name| self.all || self.named.contains(name)).collect()
+    }
+
     /// Returns whether an event is logged. Warnings always are.
     pub fn holds(&self, event: &Metadata<'_>) -> bool {
         let is_named = || self.named.iter().any(|name| name == event.target());
@@ -67,7 +83,7 @@ mod tests {
         assert!(of(&["none", "all"]).unwrap().all);
         let both = of(&["net", "bench"]).unwrap();
         assert!(!both.all && both.named == ["net", "bench"]);
-        let error = of(&["net", "rpc"]).unwrap_err();
-        assert!(error.starts_with("Unsupported logging category -debug=rpc"), "{error}");
+        let error = of(&["net", "qt"]).unwrap_err();
+        assert!(error.starts_with("Unsupported logging category -debug=qt"), "{error}");
     }
 }

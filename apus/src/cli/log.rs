@@ -31,6 +31,19 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The log file of this process.
 static LOG: OnceLock<Log> = OnceLock::new();
 
+/// The categories that are logged.
+static CATEGORIES: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Notes which categories are logged. Only the first call has an effect.
+pub fn note_categories(names: Vec<String>) {
+    let _ = CATEGORIES.set(names);
+}
+
+/// Returns the categories that are logged.
+pub fn categories() -> Vec<String> {
+    CATEGORIES.get().cloned().unwrap_or_default()
+}
+
 /// Starts the log of this process in the file `path`, with the lines of `header` first. Only the
 /// first call has an effect.
 ///

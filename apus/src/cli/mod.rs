@@ -150,6 +150,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
 /// A category does not exist.
 pub fn start_log(debug: &[String]) -> Result<(), String> {
     let categories = Categories::of(debug)?;
+    log::note_categories(categories.names());
     let most = if categories.is_none() { LevelFilter::WARN } else { LevelFilter::DEBUG };
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

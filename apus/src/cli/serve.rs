@@ -92,7 +92,7 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
     let serving = server.map(|config| {
         let is_optional = !command.server.is_given();
-        Serving::new(config, &chosen, true, is_optional)
+        Serving::new(config, &mut chosen.options, true).optional(is_optional)
     });
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);

@@ -3,34 +3,52 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Observer;
+use apus_node::view::View;
+use apus_node::{Observer, Options};
+use apus_query::Source;
 use apus_server::live::{About, End};
 use apus_server::{Config, Live, Server};
 
 use super::failure::Failure;
 use super::output;
-use super::settings::Settings;
 use super::{log, service};
 
 /// A server that is to be started, and what it says about the process.
 pub struct Serving {
     config: Config,
     about: About,
+    /// The options of the work.
+    options: Options,
+    view: Arc<View>,
     /// Whether the command goes on without it if it cannot be started.
     is_optional: bool,
 }
 
 impl Serving {
-    /// Returns the server with this configuration, for a command with these options.
-    pub fn new(config: Config, chosen: &Settings, is_at_rest: bool, is_optional: bool) -> Self {
-        let about = About {
-            network: chosen.options.network.clone(),
-            directory: chosen.options.network_dir(),
-            version: env!("APUS_VERSION").to_string(),
-            is_at_rest,
-            log: log::path(),
-        };
-        Self { config, about, is_optional }
+    /// Returns the server with this configuration, for work with these options, which is to show
+    /// it the directory.
+    pub fn new(config: Config, options: &mut Options, is_at_rest: bool) -> Self {
+        let view = Arc::clone(options.view.get_or_insert_default());
+        let about = About::new(options, env!("APUS_VERSION"), is_at_rest);
+        let about = About { log: log::path(), logs: log::categories(), ..about };
+        Self { config, about, options: options.clone(), view, is_optional: false }
+    }
+
+    /// Lets the command go on without the server if `is_optional` and it cannot be started.
+    pub fn optional(self, is_optional: bool) -> Self {
+        Self { is_optional, ..self }
+    }
+
+    fn source(&self, live: &Arc<Live>) -> Source {
+        let view = Arc::clone(&self.view);
+        match self.about.is_at_rest {
+            true => Source::at_rest(view, &self.options),
+            false => {
+                let live = Arc::clone(live);
+                let done = move || Some(live.progress()?.progress.fraction);
+                Source::of_sync(view, &self.options, done)
+            }
+        }
     }
 }
 
@@ -47,14 +65,15 @@ pub fn serve_while<T, E>(
 where
     Failure: From<E>,
 {
-    let Some(Serving { config, about, is_optional }) = serving else {
+    let Some(serving) = serving else {
         service::ready();
         return work(&service::observer(observer)).map_err(Failure::from);
     };
-    let live = Live::new(about);
-    let server = match Server::start(&config, &live, stop) {
+    let live = Live::new(serving.about.clone());
+    let shown = (serving.source(&live), &serving.view);
+    let server = match Server::start(&serving.config, &live, shown, stop) {
         Ok(server) => Some(server),
-        Err(error) if is_optional => {
+        Err(error) if serving.is_optional => {
             output::note(format_args!("Warning: {error}"));
             None
         }

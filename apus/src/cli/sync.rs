@@ -82,10 +82,13 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
-    let serving = server.map(|config| Serving::new(config, &chosen, false, false));
-    run_and_report(reporting, serving, |observer, stop| {
+    let serving = server.map(|config| Serving::new(config, &mut chosen.options, false));
+    let follows = chosen.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let ended = run_and_report(reporting, serving, |observer, stop| {
         sync::sync(&chosen.options, &from, Watch::new(observer, stop))
-    })
+    })?;
+    // An interrupt is how a sync ends that follows the chain.
+    Ok(if follows && ended == exit::status(true) { ExitCode::SUCCESS } else { ended })
 }
 
 impl SyncCommand {
@@ -124,7 +127,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
-    let serving = server.map(|config| Serving::new(config, &chosen, false, false));
+    let serving = server.map(|config| Serving::new(config, &mut chosen.options, false));
     run_and_report(reporting, serving, |observer, stop| {
         command.reindex(&chosen.options, Watch::new(observer, stop))
     })

@@ -134,7 +134,7 @@ static METHODS: &[Method] = methods![
         "Fails: the directory is in use. `apus prune` prunes a directory at rest.";
     BLOCKCHAIN coins::dumptxoutset [
         Arg::needed("path", Kind::Text), Arg::optional("type", Kind::Text),
-        Arg::optional("options", Kind::Object)
+        Arg::optional("options", Kind::Object).with_fields(&["rollback"])
     ]
         "Writes the UTXO set to a snapshot file, which must not exist; a relative path is in the \
          network's directory. Type \"latest\": after the last block; \"rollback\": after the block \

@@ -14,6 +14,8 @@ pub struct Arg {
     pub kind: Kind,
     /// Whether it may be left out.
     pub optional: bool,
+    /// The fields of an object that may be given by name, as if they were parameters.
+    pub fields: &'static [&'static str],
 }
 
 /// The type of a parameter's value.
@@ -36,12 +38,17 @@ pub enum Kind {
 impl Arg {
     /// Returns a parameter that must be given.
     pub const fn needed(names: &'static str, kind: Kind) -> Self {
-        Self { names, kind, optional: false }
+        Self { names, kind, optional: false, fields: &[] }
     }
 
     /// Returns a parameter that may be left out.
     pub const fn optional(names: &'static str, kind: Kind) -> Self {
-        Self { names, kind, optional: true }
+        Self { names, kind, optional: true, fields: &[] }
+    }
+
+    /// Returns this object, with the fields that may be given by name.
+    pub const fn with_fields(self, fields: &'static [&'static str]) -> Self {
+        Self { fields, ..self }
     }
 
     /// Returns the parameter in the line that shows how a method is called.

@@ -1,102 +1,130 @@
 //! The methods about the process itself.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
+use apus_query::RpcError;
+use apus_query::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR};
+use apus_query::json::{Json, json};
+use apus_query::params::text;
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
 
-use super::live::Live;
-use super::named::Name;
-use super::rpc_error::RpcError;
+use super::state::{Active, Call};
 
-/// What calls are answered from.
-pub(crate) struct NodeState {
-    /// What the process reports about itself.
-    pub live: Arc<Live>,
-    /// Asks the work of the process to end.
-    pub stop: Arc<AtomicBool>,
-    active: Mutex<BTreeMap<u64, Active>>,
-}
+/// The longest time that `stop` waits before it is answered.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// A call that is being answered.
-pub(crate) struct Active {
-    /// The method.
-    pub method: String,
-    /// When the call began.
-    pub began: Instant,
-    /// Ends the call soon after it is raised.
-    pub stop: Arc<AtomicBool>,
-}
-
-impl NodeState {
-    /// Creates the state without calls.
-    pub fn new(live: Arc<Live>, stop: Arc<AtomicBool>) -> Self {
-        Self { live, stop, active: Mutex::default() }
-    }
-
-    /// Returns the calls that are being answered.
-    pub fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A method.
-pub(crate) struct Method {
-    name: &'static str,
-    /// Its parameters.
-    pub args: &'static [Name<'static>],
-    /// Answers a call.
-    pub call: fn(&NodeState, &[Value]) -> Result<Box<RawValue>, RpcError>,
-}
-
-/// All methods.
-const METHODS: [Method; 3] = [
-    Method { name: "getrpcinfo", args: &[], call: getrpcinfo },
-    Method { name: "stop", args: &[Name { names: "wait", is_option: false }], call: stop },
-    Method { name: "uptime", args: &[], call: uptime },
+/// The categories of Core's log, in order.
+const CATEGORIES: [&str; 29] = [
+    "addrman",
+    "bench",
+    "blockstorage",
+    "cmpctblock",
+    "coindb",
+    "estimatefee",
+    "http",
+    "i2p",
+    "ipc",
+    "kernel",
+    "leveldb",
+    "mempool",
+    "mempoolrej",
+    "net",
+    "privatebroadcast",
+    "proxy",
+    "prune",
+    "qt",
+    "rand",
+    "reindex",
+    "rpc",
+    "scan",
+    "selectcoins",
+    "tor",
+    "txpackages",
+    "txreconciliation",
+    "validation",
+    "walletdb",
+    "zmq",
 ];
 
-/// Returns the method of this name.
-pub(crate) fn find(name: &str) -> Option<&'static Method> {
-    METHODS.iter().find(|method| method.name == name)
+/// Returns the seconds since the start.
+pub(crate) fn uptime(call: &Call) -> Result<Json, RpcError> {
+    Ok(json(&call.state.live.uptime().as_secs()))
 }
 
-fn raw(value: impl Serialize) -> Box<RawValue> {
-    to_raw_value(&value).expect("plain data")
+/// Asks the work to end.
+pub(crate) fn stop(call: &Call) -> Result<Json, RpcError> {
+    call.state.stop.store(true, Relaxed);
+    if let Some(wait) = call.param(0).as_u64() {
+        std::thread::sleep(Duration::from_millis(wait).min(STOP_WAIT_MAX));
+    }
+    Ok(json(&"Apus stopping"))
 }
 
-fn uptime(node: &NodeState, _: &[Value]) -> Result<Box<RawValue>, RpcError> {
-    Ok(raw(node.live.uptime().as_secs()))
-}
-
-fn stop(node: &NodeState, _: &[Value]) -> Result<Box<RawValue>, RpcError> {
-    node.stop.store(true, Relaxed);
-    Ok(raw("Apus stopping"))
-}
-
-fn getrpcinfo(node: &NodeState, _: &[Value]) -> Result<Box<RawValue>, RpcError> {
+/// Returns the calls that are being answered.
+pub(crate) fn getrpcinfo(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
-    struct Call<'a> {
+    struct Command<'a> {
         method: &'a str,
         duration: u64,
     }
     #[derive(Serialize)]
     struct Info<'a> {
-        active_commands: Vec<Call<'a>>,
+        active_commands: Vec<Command<'a>>,
         logpath: &'a Path,
     }
-    let active = node.active();
-    let calls = active.values().map(|Active { method, began, .. }| Call {
+    let active = call.state.active();
+    let commands = active.values().map(|Active { method, began, .. }| Command {
         method,
         duration: began.elapsed().as_micros() as u64,
     });
-    let active_commands = calls.collect();
-    let logpath = node.live.about().log.as_deref().unwrap_or(Path::new(""));
-    Ok(raw(Info { active_commands, logpath }))
+    let active_commands = commands.collect();
+    let logpath = call.state.live.about().log.as_deref().unwrap_or(Path::new(""));
+    Ok(json(&Info { active_commands, logpath }))
+}
+
+/// Returns how much locked memory there is: none, since Apus keeps no keys.
+pub(crate) fn getmemoryinfo(call: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize, Default)]
+    struct Locked {
+        used: u64,
+        free: u64,
+        total: u64,
+        locked: u64,
+        chunks_used: u64,
+        chunks_free: u64,
+    }
+    #[derive(Serialize, Default)]
+    struct Info {
+        locked: Locked,
+    }
+    let wrong = |what: String| Err(RpcError::new(RPC_INVALID_PARAMETER, what));
+    match call.param(0) {
+        Value::Null => Ok(json(&Info::default())),
+        mode => match text(mode)? {
+            "stats" => Ok(json(&Info::default())),
+            "mallocinfo" => wrong("mallocinfo mode not available".to_string()),
+            mode => wrong(format!("unknown mode {mode}")),
+        },
+    }
+}
+
+/// Returns which categories of the log are on. They are chosen at the start.
+pub(crate) fn logging(call: &Call) -> Result<Json, RpcError> {
+    if let Some(name) = call.params.iter().filter_map(Value::as_array).flatten().next() {
+        let name = text(name)?;
+        let is_known = CATEGORIES.contains(&name) || ["all", "1", "none", "0", ""].contains(&name);
+        if !is_known {
+            let what = format!("unknown logging category {name}");
+            return Err(RpcError::new(RPC_INVALID_PARAMETER, what));
+        }
+        let what = "Apus chooses the categories of its log at the start: use --debug=CATEGORY";
+        return Err(RpcError::new(RPC_MISC_ERROR, what));
+    }
+    let on = |name: &&str| call.state.live.about().logs.iter().any(|on| on == name);
+    let all: serde_json::Map<String, Value> =
+        CATEGORIES.iter().map(|name| (name.to_string(), Value::Bool(on(name)))).collect();
+    Ok(json(&all))
 }

@@ -3,12 +3,19 @@
 
 use std::fmt;
 
+use apus_query::RpcError;
+use apus_query::error::RPC_INTERNAL_ERROR;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::rpc_error::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, RpcError};
+/// The request is no call (Core's `RPC_INVALID_REQUEST`).
+const INVALID_REQUEST: i32 = -32600;
+/// There is no such method (Core's `RPC_METHOD_NOT_FOUND`).
+pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+/// The request is not JSON (Core's `RPC_PARSE_ERROR`).
+const PARSE_ERROR: i32 = -32700;
 
 /// The most bytes of the replies to a batch. A larger one is refused as a whole.
 const BATCH_BYTES_MAX: usize = 256 << 20;
@@ -141,7 +148,7 @@ impl State {
             if body.len() > BATCH_BYTES_MAX {
                 let what = "The replies to this batch are too large: split it";
                 (self.id, self.version) = (Some(RawValue::NULL.to_owned()), Version::V1);
-                return self.refuse(&RpcError::new(INTERNAL_ERROR, what));
+                return self.refuse(&RpcError::new(RPC_INTERNAL_ERROR, what));
             }
         }
         // An empty batch is answered, since it names no version.
@@ -182,7 +189,7 @@ enum Reply<'a, T> {
     /// Of version 1: each reply has a result and an error, one of them null.
     V1 {
         result: Option<T>,
-        error: Option<&'a RpcError>,
+        error: Option<Reason<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<&'a RawValue>,
     },
@@ -192,17 +199,24 @@ enum Reply<'a, T> {
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<T>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<&'a RpcError>,
+        error: Option<Reason<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<&'a RawValue>,
     },
+}
+
+/// An error in a reply.
+#[derive(Serialize)]
+struct Reason<'a> {
+    code: i32,
+    message: &'a str,
 }
 
 impl<'a, T: Serialize> Reply<'a, T> {
     fn of(version: Version, result: Result<T, &'a RpcError>, id: Option<&'a RawValue>) -> Self {
         let (result, error) = match result {
             Ok(result) => (Some(result), None),
-            Err(error) => (None, Some(error)),
+            Err(RpcError { code, message }) => (None, Some(Reason { code: *code, message })),
         };
         match version {
             Version::V1 => Self::V1 { result, error, id },

@@ -8,14 +8,17 @@
 //! | `auth`, `cookie` | names and passwords |
 //! | [`config`] | how the server is reached, and by whom |
 //! | [`live`] | what the running process reports about itself |
-//! | `rpc_error`, `jsonrpc`, `named` | the frame of JSON-RPC around calls |
-//! | `control` | the methods about the process itself |
-//! | `rpc` | the methods, and the calls that are being answered |
+//! | `jsonrpc`, `named` | the frame of JSON-RPC around calls |
+//! | `state` | what calls are answered from |
+//! | `control`, `network`, `mempool`, `mining` | the methods about each |
+//! | `methods` | the list of all methods, with those of `apus-query` |
+//! | `rpc` | the calls that are being answered |
 //! | `workers`, `connections` | limits on threads, queues, memory and connections |
 //! | `metrics` | what Prometheus reads |
 //! | `page` | the web page |
 //! | `router` | the routes, and who may take each |
 //! | `serve` | sockets and the runtime: [`Server`] |
+//! | [`offline`] | a server without sockets, for tests |
 
 mod subnet;
 mod origin;
@@ -23,10 +26,14 @@ mod auth;
 mod cookie;
 pub mod config;
 pub mod live;
-mod rpc_error;
 mod jsonrpc;
 mod named;
+mod state;
 mod control;
+mod network;
+mod mempool;
+mod mining;
+mod methods;
 mod rpc;
 mod workers;
 mod connections;
@@ -34,6 +41,7 @@ mod metrics;
 mod page;
 mod router;
 mod serve;
+pub mod offline;
 #[cfg(test)]
 mod tests;
 

@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_net::PeerOptions;
 use apus_node::clock::unix_time;
-use apus_node::{Meters, Observer, PeerInfo, Progress, Tip};
+use apus_node::{Meters, Observer, Options, PeerInfo, Progress, Tip};
 use apus_wire::Network;
 
 /// The most lines that are kept.
@@ -28,8 +29,31 @@ pub struct About {
     pub version: String,
     /// Whether the directory is at rest and only served (`apus serve`).
     pub is_at_rest: bool,
+    /// The peers that a sync asks for blocks; `None` if it asks none.
+    pub peers: Option<PeerOptions>,
+    /// The most bytes to send in 24 hours; 0 for no limit.
+    pub upload_target: u64,
     /// Where the log file is; `None` if there is none.
     pub log: Option<PathBuf>,
+    /// The categories of the log that are on.
+    pub logs: Vec<String>,
+}
+
+impl About {
+    /// Returns what is to be said about work with these options.
+    pub fn new(options: &Options, version: &str, is_at_rest: bool) -> Self {
+        let upload_target = options.peers.as_ref().and_then(|peers| peers.maxuploadtarget);
+        Self {
+            network: options.network.clone(),
+            directory: options.network_dir(),
+            version: version.to_string(),
+            is_at_rest,
+            peers: options.peers.clone(),
+            upload_target: upload_target.unwrap_or(0),
+            log: None,
+            logs: Vec::new(),
+        }
+    }
 }
 
 /// What the running process reports about itself.
@@ -48,6 +72,8 @@ struct Now {
     progress: Option<Seen>,
     tip: Option<Tip>,
     peers: Arc<[PeerInfo]>,
+    /// Bytes sent to and received from peers that have left.
+    past_bytes: [u64; 2],
     meters: Option<Meters>,
     end: Option<End>,
 }
@@ -129,6 +155,12 @@ impl Live {
         Arc::clone(&self.now().peers)
     }
 
+    /// Returns the bytes that were sent to all peers so far, and received from them.
+    pub(crate) fn bytes(&self) -> [u64; 2] {
+        let now = self.now();
+        now.peers.iter().fold(now.past_bytes, |sum, peer| plus(sum, peer.bytes))
+    }
+
     /// Returns what the work measures; `None` before it begins.
     pub(crate) fn meters(&self) -> Option<Meters> {
         self.now().meters.clone()
@@ -179,6 +211,13 @@ impl Live {
 }
 
 impl Now {
+    fn take_peers(&mut self, peers: Vec<PeerInfo>) {
+        let is_gone = |old: &&PeerInfo| peers.iter().all(|peer| peer.id != old.id);
+        let gone = self.peers.iter().filter(is_gone);
+        self.past_bytes = gone.fold(self.past_bytes, |sum, peer| plus(sum, peer.bytes));
+        self.peers = peers.into();
+    }
+
     fn add(&mut self, progress: &Progress) {
         let at = Instant::now();
         let phase_of = |seen: &Seen| (seen.progress.phase, seen.phase_began);
@@ -188,6 +227,10 @@ impl Now {
         };
         self.progress = Some(Seen { progress: progress.clone(), at, phase_began });
     }
+}
+
+fn plus(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
+    [one[0] + other[0], one[1] + other[1]]
 }
 
 /// An observer that keeps what it is told.
@@ -231,6 +274,6 @@ impl Observer for Keeping<'_> {
     }
 
     fn peers(&self, peers: Vec<PeerInfo>) {
-        self.live.now().peers = peers.into();
+        self.live.now().take_peers(peers);
     }
 }

@@ -1,24 +1,14 @@
 //! Parameters by name, put into the places that a method has for them (Core's
 //! `transformNamedArguments`).
 
+use apus_query::RpcError;
+use apus_query::error::RPC_INVALID_PARAMETER;
+use apus_query::params::Arg;
 use serde_json::{Map, Value};
 
-use super::rpc_error::{INVALID_PARAMETER, RpcError};
-
-/// A parameter of a method, as it is named.
-pub(crate) struct Name<'a> {
-    /// The name, and others that it has, with `|` between them.
-    pub names: &'a str,
-    /// Whether it is a field of the object that comes next, and has no place of its own.
-    pub is_option: bool,
-}
-
 /// Returns the parameters by place.
-pub(crate) fn by_place(
-    given: Vec<(String, Value)>,
-    names: &[Name],
-) -> Result<Vec<Value>, RpcError> {
-    let wrong = |what: String| Err(RpcError::new(INVALID_PARAMETER, what));
+pub(crate) fn by_place(given: Vec<(String, Value)>, args: &[Arg]) -> Result<Vec<Value>, RpcError> {
+    let wrong = |what: String| Err(RpcError::new(RPC_INVALID_PARAMETER, what));
     let mut left: Vec<(String, Value)> = Vec::new();
     for (name, value) in given {
         if left.iter().any(|(known, _)| *known == name) {
@@ -33,12 +23,9 @@ pub(crate) fn by_place(
     let (mut places, mut options) = (Vec::new(), Map::new());
     // Places that are skipped become null once a later one is given.
     let (mut hole, mut first_hole, mut first) = (0, 0, None);
-    for Name { names, is_option } in names {
+    for Arg { names, fields, .. } in args {
+        options.extend(fields.iter().filter_map(|field| take(field)));
         let found = take(names);
-        if *is_option {
-            options.extend(found);
-            continue;
-        }
         if options.is_empty() && found.is_none() {
             hole += 1;
             if places.is_empty() {
@@ -75,21 +62,21 @@ pub(crate) fn by_place(
 
 #[cfg(test)]
 mod tests {
+    use apus_query::params::Kind;
     use serde_json::json;
 
     use super::*;
 
-    const NAMES: [Name; 4] = [
-        Name { names: "a", is_option: false },
-        Name { names: "b|bb", is_option: false },
-        Name { names: "x", is_option: true },
-        Name { names: "options", is_option: false },
+    const ARGS: [Arg; 3] = [
+        Arg::optional("a", Kind::Any),
+        Arg::optional("b|bb", Kind::Any),
+        Arg::optional("options", Kind::Object).with_fields(&["x"]),
     ];
 
     fn places(given: Value) -> Result<Value, String> {
         let Value::Object(given) = given else { panic!("{given}") };
         let given = given.into_iter().collect();
-        by_place(given, &NAMES).map(Value::Array).map_err(|error| error.message)
+        by_place(given, &ARGS).map(Value::Array).map_err(|error| error.message)
     }
 
     #[test]
@@ -122,7 +109,7 @@ mod tests {
             assert_eq!(places(given.clone()).unwrap_err(), expected, "{given}");
         }
         let twice = vec![("a".to_string(), json!(1)), ("a".to_string(), json!(2))];
-        let error = by_place(twice, &NAMES).unwrap_err();
+        let error = by_place(twice, &ARGS).unwrap_err();
         assert_eq!(error.message, "Parameter a specified multiple times");
     }
 }

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use apus_query::RestAnswer;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
@@ -49,6 +50,7 @@ pub(crate) struct App {
     allow: Vec<Subnet>,
     credentials: Vec<Credential>,
     page_is_public: bool,
+    rest: bool,
     workers: Workers,
     bodies: Budget,
     answers: Budget,
@@ -70,6 +72,7 @@ impl App {
             allow,
             credentials,
             page_is_public: config.page_is_public,
+            rest: config.rest,
             workers: Workers::new(config.threads, config.work_queue),
             bodies: Budget::new(BODIES_BYTES_MAX),
             answers: Budget::new(ANSWERS_BYTES_MAX),
@@ -118,7 +121,11 @@ pub(crate) fn router(app: &Arc<App>, page: Router) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .with_state(Arc::clone(app));
-    let all = Router::new().merge(named).merge(page).merge(open);
+    let mut all = Router::new().merge(named).merge(page).merge(open);
+    if app.rest {
+        all =
+            all.merge(Router::new().route("/rest/{*path}", any(rest)).with_state(Arc::clone(app)));
+    }
     all.layer(from_fn_with_state(Arc::clone(app), admit))
 }
 
@@ -225,7 +232,7 @@ async fn read(
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let rpc = Arc::clone(&app.rpc);
     app.work(Arc::default(), move || {
-        let text = metrics::text(&rpc.node.live, |method, params| rpc.ask(method, params));
+        let text = metrics::text(&rpc.state.live, |method, params| rpc.ask(method, params));
         let mut response = Response::new(Bytes::from(text));
         let kind = HeaderValue::from_static(CONTENT_TYPE);
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -234,8 +241,44 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     .await
 }
 
-async fn ready() -> Response {
-    StatusCode::SERVICE_UNAVAILABLE.into_response()
+/// Returns whether the directory is open.
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    match app.rpc.state.view.look(|_| ()) {
+        Some(()) => "ok\n".into_response(),
+        None => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the directory is not open yet\n").into_response()
+        }
+    }
+}
+
+/// Answers REST, which needs no password, as in Core.
+async fn rest(State(app): State<Arc<App>>, request: Request) -> Response {
+    let uri = request.uri().clone();
+    let (body, room) = match read(&app.bodies, request).await {
+        Ok(read) => read,
+        Err(status) => return status.into_response(),
+    };
+    let (stop, rpc) = (Arc::new(AtomicBool::new(false)), Arc::clone(&app.rpc));
+    let raised = Arc::clone(&stop);
+    app.work(stop, move || {
+        let _listed = rpc.list("rest", &raised);
+        let path = uri.path().strip_prefix("/rest/").unwrap_or_default();
+        let source = &rpc.state.source;
+        let answer = apus_query::rest(source, path, uri.query(), &body, &raised);
+        drop(room);
+        let mut response = Response::new(Bytes::new());
+        match answer {
+            None => *response.status_mut() = StatusCode::NOT_FOUND,
+            Some(RestAnswer { status, content_type, body }) => {
+                *response.body_mut() = body.into();
+                *response.status_mut() = StatusCode::from_u16(status).expect("one of a few");
+                let kind = HeaderValue::from_static(content_type);
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            }
+        }
+        response
+    })
+    .await
 }
 
 /// Raises a flag when it is dropped.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use apus_node::view::View;
+use apus_query::Source;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -21,12 +23,12 @@ use tower::ServiceExt;
 use super::auth::Credential;
 use super::config::{Config, CookieFile};
 use super::connections::{CONNECTIONS_MAX, Connections, Patient, Place};
-use super::control::NodeState;
 use super::cookie::{Cookie, USER};
 use super::live::Live;
 use super::page;
 use super::router::{App, Client, router};
 use super::rpc::Rpc;
+use super::state::State;
 
 /// Threads that talk to all connections; others compute the answers.
 const TALKING_THREADS: usize = 1;
@@ -76,7 +78,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and answers from now on. The call `stop` raises the flag of that name.
+    /// Listens, and answers from now on: `source` and `view` show the same directory. The call
+    /// `stop` raises the flag of that name.
     ///
     /// # Errors
     /// No address can be listened on, a cookie that is needed cannot be written, or the system
@@ -84,6 +87,7 @@ impl Server {
     pub fn start(
         config: &Config,
         live: &Arc<Live>,
+        (source, view): (Source, &Arc<View>),
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, StartError> {
         let listeners = listen(&config.bind, live)?;
@@ -106,10 +110,9 @@ impl Server {
             .enable_all()
             .build()
             .map_err(StartError::System)?;
-        let rpc = Arc::new(Rpc::new(
-            NodeState::new(Arc::clone(live), Arc::clone(stop)),
-            config.whitelist.clone(),
-        ));
+        let (own, view) = (Arc::clone(live), Arc::clone(view));
+        let state = State::new(own, source, view, Arc::clone(stop));
+        let rpc = Arc::new(Rpc::new(state, config.whitelist.clone()));
         let app = Arc::new(App::new(config, credentials, Arc::clone(&rpc)));
         let (ended, stopped) = watch::channel(false);
         let routes = router(&app, page::routes(live, stopped.clone()));

@@ -2,81 +2,45 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_node::progress::{Phase, Progress};
-use apus_node::{Observer, Unobserved};
+use apus_node::view::View;
+use apus_node::{Observer, Options, Unobserved};
+use apus_query::Source;
 use apus_wire::{Chain, Network};
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::BodyExt;
-use tower::ServiceExt;
 
-use super::connections::Connections;
-use super::control::NodeState;
 use super::live::About;
-use super::router::{App, Client, router};
-use super::rpc::Rpc;
+use super::offline::Offline;
 use super::{Config, Credential, Live, Server};
 
-const HOME: &str = "127.0.0.1:5";
+const HOME: &str = "127.0.0.1";
 
-fn about(directory: &std::path::Path) -> About {
-    About {
-        network: Network::new(Chain::Regtest),
-        directory: directory.to_path_buf(),
-        version: "1".to_string(),
-        is_at_rest: false,
-        log: None,
+/// Sends a request of this machine, with the right password unless `password` is empty.
+async fn ask(
+    server: &Offline,
+    (method, path): (&str, &str),
+    password: &str,
+    body: &str,
+) -> (u16, String) {
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    if !password.is_empty() {
+        request = request.header(header::AUTHORIZATION, basic(password));
     }
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    text(send(server, HOME, request).await).await
 }
 
-/// A server without sockets.
-struct Routes {
-    routes: Router,
-    live: Arc<Live>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Routes {
-    fn new(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::new(Vec::new());
-        config.credentials = vec![Credential::new("me", "secret").unwrap()];
-        change(&mut config);
-        let live = Live::new(about(std::path::Path::new("/d")));
-        let stop = Arc::new(AtomicBool::new(false));
-        let node = NodeState::new(Arc::clone(&live), Arc::clone(&stop));
-        let rpc = Arc::new(Rpc::new(node, config.whitelist.clone()));
-        let credentials = config.credentials.clone();
-        let app = Arc::new(App::new(&config, credentials, rpc));
-        let page = Router::new().route("/", axum::routing::get(async || "page"));
-        Self { routes: router(&app, page), live, stop }
-    }
-
-    async fn send(&self, from: &str, mut request: Request<Body>) -> Response {
-        let place = Connections::new(1).enter().unwrap();
-        let address = from.parse::<SocketAddr>().unwrap().ip();
-        let client = Client { address, connection: Arc::clone(&place.connection) };
-        request.extensions_mut().insert(client);
-        self.routes.clone().oneshot(request).await.unwrap()
-    }
-
-    /// Sends a request of this machine, with the right password unless `password` is empty.
-    async fn ask(&self, method: &str, path: &str, password: &str, body: &str) -> (u16, String) {
-        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
-        if !password.is_empty() {
-            request = request.header(header::AUTHORIZATION, basic(password));
-        }
-        let request = request.body(Body::from(body.to_string())).unwrap();
-        text(self.send(HOME, request).await).await
-    }
+async fn send(server: &Offline, from: &str, request: Request<Body>) -> Response {
+    server.send(from.parse().unwrap(), request).await
 }
 
 fn basic(pair: &str) -> String {
@@ -93,15 +57,15 @@ const UPTIME: &str = r#"{"method":"uptime","id":1}"#;
 
 #[tokio::test]
 async fn a_password_opens_what_is_not_open_to_all() {
-    let routes = Routes::new(|_| {});
+    let server = Offline::new(|_| {});
     let answer = "{\"result\":0,\"error\":null,\"id\":1}\n".to_string();
-    assert_eq!(routes.ask("POST", "/", "me:secret", UPTIME).await, (200, answer));
+    assert_eq!(ask(&server, ("POST", "/"), "me:secret", UPTIME).await, (200, answer));
     for path in ["/", "/metrics"] {
-        assert_eq!(routes.ask("GET", path, "", "").await.0, 401, "{path}");
-        assert_eq!(routes.ask("GET", path, "me:secret", "").await.0, 200, "{path}");
+        assert_eq!(ask(&server, ("GET", path), "", "").await.0, 401, "{path}");
+        assert_eq!(ask(&server, ("GET", path), "me:secret", "").await.0, 200, "{path}");
     }
-    assert_eq!(routes.ask("POST", "/", "", UPTIME).await, (401, String::new()));
-    assert_eq!(routes.ask("GET", "/healthz", "", "").await, (200, "ok\n".to_string()));
+    assert_eq!(ask(&server, ("POST", "/"), "", UPTIME).await, (401, String::new()));
+    assert_eq!(ask(&server, ("GET", "/healthz"), "", "").await, (200, "ok\n".to_string()));
     for (method, path, status) in [
         ("POST", "/wallet/", 404),
         ("GET", "/none", 404),
@@ -111,16 +75,20 @@ async fn a_password_opens_what_is_not_open_to_all() {
         ("PUT", "/", 405),
         ("DELETE", "/", 405),
     ] {
-        assert_eq!(routes.ask(method, path, "me:secret", "").await.0, status, "{method} {path}");
+        assert_eq!(
+            ask(&server, (method, path), "me:secret", "").await.0,
+            status,
+            "{method} {path}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_answered_late() {
-    let routes = Routes::new(|_| {});
+    let server = Offline::new(|_| {});
     let began = tokio::time::Instant::now();
     let request = Request::post("/").header(header::AUTHORIZATION, basic("me:wrong"));
-    let response = routes.send(HOME, request.body(Body::empty()).unwrap()).await;
+    let response = send(&server, HOME, request.body(Body::empty()).unwrap()).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(response.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"jsonrpc\"");
     assert_eq!(began.elapsed(), Duration::from_millis(250));
@@ -128,34 +96,34 @@ async fn a_wrong_password_is_answered_late() {
 
 #[tokio::test]
 async fn other_networks_and_other_sites_are_refused() {
-    let routes = Routes::new(|config| {
+    let server = Offline::new(|config| {
         config.allow = vec!["10.0.0.0/8".parse().unwrap()];
         config.page_is_public = true;
     });
     let post = || Request::post("/").header(header::AUTHORIZATION, basic("me:secret"));
-    for (from, status) in [("10.1.2.3:1", 200), ("[::1]:1", 200), ("11.0.0.1:1", 403)] {
-        let response = routes.send(from, post().body(Body::from(UPTIME)).unwrap()).await;
+    for (from, status) in [("10.1.2.3", 200), ("::1", 200), ("11.0.0.1", 403)] {
+        let response = send(&server, from, post().body(Body::from(UPTIME)).unwrap()).await;
         assert_eq!(response.status().as_u16(), status, "{from}");
     }
     let evil = post().header("host", "127.0.0.1").header("origin", "http://evil.example");
-    assert_eq!(routes.send(HOME, evil.body(Body::from(UPTIME)).unwrap()).await.status(), 403);
+    assert_eq!(send(&server, HOME, evil.body(Body::from(UPTIME)).unwrap()).await.status(), 403);
     // The page is public to this machine alone, under its own names.
     let page = |host: &str| Request::get("/").header("host", host).body(Body::empty()).unwrap();
-    assert_eq!(routes.send(HOME, page("localhost:8332")).await.status(), 200);
-    assert_eq!(routes.send("10.1.2.3:1", page("10.0.0.1")).await.status(), 401);
-    assert_eq!(routes.send(HOME, page("rebound.example")).await.status(), 403);
+    assert_eq!(send(&server, HOME, page("localhost:8332")).await.status(), 200);
+    assert_eq!(send(&server, "10.1.2.3", page("10.0.0.1")).await.status(), 401);
+    assert_eq!(send(&server, HOME, page("rebound.example")).await.status(), 403);
 }
 
 #[tokio::test]
 async fn a_body_is_bounded() {
-    let routes = Routes::new(|_| {});
+    let server = Offline::new(|_| {});
     let large = " ".repeat((32 << 20) + 1);
-    assert_eq!(routes.ask("POST", "/", "me:secret", &large).await.0, 413);
+    assert_eq!(ask(&server, ("POST", "/"), "me:secret", &large).await.0, 413);
     // It is not even read without a password.
-    assert_eq!(routes.ask("POST", "/", "", &large).await.0, 401);
+    assert_eq!(ask(&server, ("POST", "/"), "", &large).await.0, 401);
     let pieces = Body::new(http_body_util::StreamBody::new(Endless));
     let request = Request::post("/").header(header::AUTHORIZATION, basic("me:secret"));
-    assert_eq!(routes.send(HOME, request.body(pieces).unwrap()).await.status(), 413);
+    assert_eq!(send(&server, HOME, request.body(pieces).unwrap()).await.status(), 413);
 }
 
 /// A body that never ends.
@@ -175,19 +143,19 @@ impl futures_core::Stream for Endless {
 
 #[tokio::test]
 async fn stop_ends_the_work() {
-    let routes = Routes::new(|_| {});
-    let (status, reply) = routes.ask("POST", "/", "me:secret", r#"{"method":"stop"}"#).await;
+    let server = Offline::new(|_| {});
+    let (status, reply) = ask(&server, ("POST", "/"), "me:secret", r#"{"method":"stop"}"#).await;
     assert_eq!((status, reply.contains("stopping")), (200, true));
-    assert!(routes.stop.load(Relaxed));
+    assert!(server.is_stopped());
 }
 
 #[tokio::test]
 async fn metrics_tell_what_is_known() {
-    let routes = Routes::new(|_| {});
-    let observer = routes.live.observer(&Unobserved);
+    let server = Offline::new(|_| {});
+    let observer = server.live().observer(&Unobserved);
     observer.observe(&Progress { height: 7, coins: 9, ..Progress::of(Phase::Connecting) });
     observer.note("Warning: it rains");
-    let (status, text) = routes.ask("GET", "/metrics", "me:secret", "").await;
+    let (status, text) = ask(&server, ("GET", "/metrics"), "me:secret", "").await;
     assert_eq!(status, 200);
     for line in [
         "bitcoin_warnings_total 1.0",
@@ -205,8 +173,10 @@ fn server(change: impl FnOnce(&mut Config)) -> (Server, Arc<Live>) {
     let mut config = Config::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
     config.credentials = vec![Credential::new("me", "secret").unwrap()];
     change(&mut config);
-    let live = Live::new(about(std::path::Path::new("/d")));
-    let server = Server::start(&config, &live, &Arc::default()).unwrap();
+    let options = Options::new(PathBuf::from("/d"), Network::new(Chain::Regtest));
+    let (live, view) = (Live::new(About::new(&options, "1", false)), Arc::<View>::default());
+    let source = Source::of_sync(Arc::clone(&view), &options, || None);
+    let server = Server::start(&config, &live, (source, &view), &Arc::default()).unwrap();
     (server, live)
 }
 

@@ -1,0 +1,196 @@
+//! The methods about transactions that no block holds, answered as by a node whose mempool is
+//! empty, so that clients carry on. Apus relays no transactions.
+
+use apus_query::RpcError;
+use apus_query::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER};
+use apus_query::json::{Amount, Json, from_hex, json};
+use apus_query::params::{array, boolean, hash, integer, text};
+use bitcoin::Transaction;
+use bitcoin::consensus::encode::deserialize;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::network::RELAY_FEE;
+use super::state::Call;
+
+/// The bytes of a transaction cannot be decoded (Core's `RPC_DESERIALIZATION_ERROR`).
+const DESERIALIZATION_ERROR: i32 = -22;
+/// There are no connections for this (Core's `RPC_CLIENT_P2P_DISABLED`).
+const P2P_DISABLED: i32 = -31;
+/// Core's `MAX_PACKAGE_COUNT`.
+const PACKAGE_MAX: usize = 25;
+/// The most blocks for which Core estimates a fee.
+const TARGET_MAX: i64 = 1008;
+
+/// Returns the state of a mempool that is empty.
+pub(crate) fn getmempoolinfo(_: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct Info {
+        loaded: bool,
+        size: u64,
+        bytes: u64,
+        usage: u64,
+        total_fee: Amount,
+        maxmempool: u64,
+        mempoolminfee: Amount,
+        minrelaytxfee: Amount,
+        incrementalrelayfee: Amount,
+        unbroadcastcount: u64,
+        permitbaremultisig: bool,
+        maxdatacarriersize: u64,
+        limitclustercount: u64,
+        limitclustersize: u64,
+        optimal: bool,
+    }
+    Ok(json(&Info {
+        loaded: true,
+        size: 0,
+        bytes: 0,
+        usage: 0,
+        total_fee: Amount(0),
+        maxmempool: 300_000_000,
+        mempoolminfee: RELAY_FEE,
+        minrelaytxfee: RELAY_FEE,
+        incrementalrelayfee: RELAY_FEE,
+        unbroadcastcount: 0,
+        permitbaremultisig: true,
+        maxdatacarriersize: 100_000,
+        limitclustercount: 64,
+        limitclustersize: 101_000,
+        optimal: true,
+    }))
+}
+
+/// Returns the txids of the mempool: none.
+pub(crate) fn getrawmempool(call: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct WithSequence {
+        txids: [(); 0],
+        mempool_sequence: u64,
+    }
+    let flag = |index| match call.param(index) {
+        Value::Null => Ok(false),
+        flag => boolean(flag),
+    };
+    match (flag(0)?, flag(1)?) {
+        (true, true) => Err(RpcError::new(
+            RPC_INVALID_PARAMETER,
+            "Verbose results cannot contain mempool sequence values.",
+        )),
+        (true, false) => Ok(json(&Map::new())),
+        (false, true) => Ok(json(&WithSequence { txids: [], mempool_sequence: 1 })),
+        (false, false) => Ok(json(&[(); 0])),
+    }
+}
+
+/// Refuses a transaction that is not in the mempool, as all are.
+pub(crate) fn not_there(call: &Call) -> Result<Json, RpcError> {
+    hash(call.param(0), "txid")?;
+    Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Transaction not in mempool"))
+}
+
+/// Returns which transactions of the mempool spend outputs: none.
+pub(crate) fn gettxspendingprevout(call: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct Prevout {
+        txid: String,
+        vout: u32,
+    }
+    let wrong = |what: &str| RpcError::new(RPC_INVALID_PARAMETER, what);
+    let outputs = array(call.param(0))?;
+    if outputs.is_empty() {
+        return Err(wrong("Invalid parameter, outputs are missing"));
+    }
+    let prevout = |output: &Value| -> Result<Prevout, RpcError> {
+        let vout = integer::<i32>(&output["vout"])?;
+        let vout =
+            u32::try_from(vout).map_err(|_| wrong("Invalid parameter, vout cannot be negative"))?;
+        Ok(Prevout { txid: hash(&output["txid"], "txid")?.to_string(), vout })
+    };
+    let prevouts = outputs.iter().map(prevout).collect::<Result<Vec<_>, _>>()?;
+    Ok(json(&prevouts))
+}
+
+/// Decodes a transaction; `shown` is what the error repeats of it.
+fn decode(value: &Value, shown: &str) -> Result<Transaction, RpcError> {
+    let bytes = from_hex(text(value)?).filter(|bytes| !bytes.is_empty());
+    let decoded = bytes.and_then(|bytes| deserialize(&bytes).ok());
+    decoded.filter(|tx: &Transaction| !tx.input.is_empty()).ok_or_else(|| {
+        let what = format!("TX decode failed{shown} Make sure the tx has at least one input.");
+        RpcError::new(DESERIALIZATION_ERROR, what)
+    })
+}
+
+/// Decodes between one and 25 transactions.
+fn package(value: &Value) -> Result<Vec<Transaction>, RpcError> {
+    let all = array(value)?;
+    if all.is_empty() || all.len() > PACKAGE_MAX {
+        let what = format!("Array must contain between 1 and {PACKAGE_MAX} transactions.");
+        return Err(RpcError::new(RPC_INVALID_PARAMETER, what));
+    }
+    let decode = |tx: &Value| decode(tx, &format!(": {}", tx.as_str().unwrap_or_default()));
+    all.iter().map(decode).collect()
+}
+
+fn not_relayed() -> RpcError {
+    RpcError::new(P2P_DISABLED, "Apus relays no transactions: send it through another node")
+}
+
+/// Refuses to send a transaction.
+pub(crate) fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
+    decode(call.param(0), ".")?;
+    Err(not_relayed())
+}
+
+/// Refuses to send transactions.
+pub(crate) fn submitpackage(call: &Call) -> Result<Json, RpcError> {
+    package(call.param(0))?;
+    Err(not_relayed())
+}
+
+/// Returns that no transaction would be accepted.
+pub(crate) fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct Tested {
+        txid: String,
+        wtxid: String,
+        allowed: bool,
+        #[serde(rename = "reject-reason")]
+        reject_reason: &'static str,
+    }
+    let test = |tx: Transaction| Tested {
+        txid: tx.compute_txid().to_string(),
+        wtxid: tx.compute_wtxid().to_string(),
+        allowed: false,
+        reject_reason: "no-mempool",
+    };
+    Ok(json(&package(call.param(0))?.into_iter().map(test).collect::<Vec<_>>()))
+}
+
+/// Returns that no fee can be estimated.
+pub(crate) fn estimatesmartfee(call: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct Estimate {
+        errors: [&'static str; 1],
+        blocks: u32,
+    }
+    let wrong = |what: String| Err(RpcError::new(RPC_INVALID_PARAMETER, what));
+    let target = integer::<i64>(call.param(0))?;
+    if !(1..=TARGET_MAX).contains(&target) {
+        return wrong(format!("Invalid conf_target, must be between 1 and {TARGET_MAX}"));
+    }
+    let mode = call.param(1).as_str().unwrap_or("unset").to_lowercase();
+    if !["unset", "economical", "conservative"].contains(&mode.as_str()) {
+        return wrong(
+            "Invalid estimate_mode parameter, must be one of: \"unset\", \"economical\", \
+             \"conservative\""
+                .to_string(),
+        );
+    }
+    Ok(json(&Estimate { errors: ["Insufficient data or no feerate found"], blocks: 0 }))
+}
+
+/// Returns the transactions that are preferred: none.
+pub(crate) fn getprioritisedtransactions(_: &Call) -> Result<Json, RpcError> {
+    Ok(json(&Map::new()))
+}

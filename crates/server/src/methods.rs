@@ -1,0 +1,235 @@
+//! The list of all methods: those here, and those of `apus-query` about blocks and coins.
+
+use std::fmt::Write;
+use std::sync::atomic::AtomicBool;
+
+use apus_query::RpcError;
+use apus_query::json::{Json, json};
+use apus_query::params::{Arg, Kind, check_args, usage};
+use serde_json::Value;
+
+use super::state::{Call, State};
+use super::{control, mempool, mining, network};
+
+/// A method of this crate.
+pub(crate) struct Own {
+    name: &'static str,
+    category: &'static str,
+    args: &'static [Arg],
+    description: &'static str,
+    run: fn(&Call) -> Result<Json, RpcError>,
+}
+
+/// A method.
+#[derive(Clone, Copy)]
+pub(crate) enum Method {
+    /// One of this crate.
+    Own(&'static Own),
+    /// One about blocks and coins.
+    Query(&'static apus_query::Method),
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Own(own) => own.name,
+            Self::Query(method) => method.name,
+        }
+    }
+
+    fn category(self) -> &'static str {
+        match self {
+            Self::Own(own) => own.category,
+            Self::Query(method) => method.category,
+        }
+    }
+
+    /// Returns the parameters.
+    pub fn args(self) -> &'static [Arg] {
+        match self {
+            Self::Own(own) => own.args,
+            Self::Query(method) => method.args,
+        }
+    }
+
+    fn help(self) -> String {
+        match self {
+            Self::Own(own) => format!("{}\n\n{}\n", usage(own.name, own.args), own.description),
+            Self::Query(method) => method.help(),
+        }
+    }
+
+    /// Answers a call, which may take long, and ends early once `stop` is true.
+    pub fn call(
+        self,
+        state: &State,
+        params: &[Value],
+        stop: &AtomicBool,
+    ) -> Result<Json, RpcError> {
+        match self {
+            Self::Own(own) => {
+                check_args(&self.help(), own.args, params)?;
+                (own.run)(&Call { state, params })
+            }
+            Self::Query(method) => apus_query::call(&state.source, method, params, stop),
+        }
+    }
+}
+
+/// Returns the method of this name.
+pub(crate) fn find(name: &str) -> Option<Method> {
+    let own = OWN.iter().find(|method| method.name == name).map(Method::Own);
+    own.or_else(|| apus_query::find(name).map(Method::Query))
+}
+
+/// Returns the help of one method, or a line about each, by category.
+fn help(call: &Call) -> Result<Json, RpcError> {
+    let name = call.param(0).as_str().unwrap_or_default();
+    if !name.is_empty() {
+        let help = find(name).map(Method::help);
+        let help = help.unwrap_or_else(|| format!("help: unknown command: {name}\n"));
+        return Ok(json(&help.strip_suffix('\n').unwrap_or(&help)));
+    }
+    let mut all: Vec<Method> = OWN
+        .iter()
+        .map(Method::Own)
+        .chain(apus_query::methods().iter().map(Method::Query))
+        .collect();
+    all.retain(|method| method.category() != HIDDEN);
+    all.sort_by_key(|method| (method.category(), method.name()));
+    let (mut text, mut category) = (String::new(), "");
+    for method in all {
+        if method.category() != category {
+            category = method.category();
+            let between = if text.is_empty() { "" } else { "\n" };
+            let (first, rest) = category.split_at(1);
+            let _ = writeln!(text, "{between}== {}{rest} ==", first.to_uppercase());
+        }
+        let _ = writeln!(text, "{}", usage(method.name(), method.args()));
+    }
+    Ok(json(&text.trim_end()))
+}
+
+/// Returns the parameters.
+fn echo(call: &Call) -> Result<Json, RpcError> {
+    Ok(json(&call.params))
+}
+
+macro_rules! methods {
+    ($($category:ident $name:literal $run:path, [$($arg:expr),*] $description:literal;)*) => {
+        &[$(Own {
+            name: $name,
+            category: $category,
+            args: &[$($arg),*],
+            description: $description,
+            run: $run,
+        }),*]
+    };
+}
+
+const CHAIN: &str = "blockchain";
+const CONTROL: &str = "control";
+const HIDDEN: &str = "hidden";
+const MINING: &str = "mining";
+const NETWORK: &str = "network";
+const RAW: &str = "rawtransactions";
+const UTIL: &str = "util";
+
+const TXID: Arg = Arg::needed("txid", Kind::Text);
+const VERBOSE: Arg = Arg::optional("verbose", Kind::Bool);
+const ANY: Kind = Kind::Any;
+
+const OWN: &[Own] = methods![
+    CONTROL "getmemoryinfo" control::getmemoryinfo, [Arg::optional("mode", Kind::Text)]
+        "Returns the locked memory in use: none, since Apus keeps no keys.";
+    CONTROL "getrpcinfo" control::getrpcinfo, []
+        "Returns the calls that are being answered, and where the log is.";
+    CONTROL "help" help, [Arg::optional("command", Kind::Text)]
+        "Lists all methods, or describes one.";
+    CONTROL "logging" control::logging,
+        [Arg::optional("include", Kind::Array), Arg::optional("exclude", Kind::Array)]
+        "Returns which categories of the log are on. They are chosen at the start, with --debug.";
+    CONTROL "stop" control::stop, [Arg::optional("wait", Kind::Number)]
+        "Saves what is done, and ends Apus.";
+    CONTROL "uptime" control::uptime, []
+        "Returns the seconds since the start.";
+    HIDDEN "echo" echo,
+        [
+            Arg::optional("arg0", ANY), Arg::optional("arg1", ANY), Arg::optional("arg2", ANY),
+            Arg::optional("arg3", ANY), Arg::optional("arg4", ANY), Arg::optional("arg5", ANY),
+            Arg::optional("arg6", ANY), Arg::optional("arg7", ANY), Arg::optional("arg8", ANY),
+            Arg::optional("arg9", ANY)
+        ]
+        "Returns its parameters, to test clients.";
+    NETWORK "getaddednodeinfo" network::none, [Arg::optional("node", Kind::Text)]
+        "Returns an empty list: no peer is added while Apus runs.";
+    NETWORK "getconnectioncount" network::getconnectioncount, []
+        "Returns the number of peers.";
+    NETWORK "getnettotals" network::getnettotals, []
+        "Returns the bytes received from peers and sent to them.";
+    NETWORK "getnetworkinfo" network::getnetworkinfo, []
+        "Returns the version, the services, the networks and the number of peers.";
+    NETWORK "getnodeaddresses" network::none,
+        [Arg::optional("count", Kind::Number), Arg::optional("network", Kind::Text)]
+        "Returns an empty list: the addresses are those of a sync, which it does not share.";
+    NETWORK "getpeerinfo" network::getpeerinfo, []
+        "Returns all peers, as they were about a second ago. What Apus does not know is 0.";
+    NETWORK "listbanned" network::none, []
+        "Returns an empty list: Apus bans no peers.";
+    CHAIN "getmempoolancestors" mempool::not_there, [TXID, VERBOSE]
+        "Fails: Apus has no mempool.";
+    CHAIN "getmempoolcluster" mempool::not_there, [TXID]
+        "Fails: Apus has no mempool.";
+    CHAIN "getmempooldescendants" mempool::not_there, [TXID, VERBOSE]
+        "Fails: Apus has no mempool.";
+    CHAIN "getmempoolentry" mempool::not_there, [TXID]
+        "Fails: Apus has no mempool.";
+    CHAIN "getmempoolinfo" mempool::getmempoolinfo, []
+        "Returns the state of a mempool that is empty: Apus has none.";
+    CHAIN "getrawmempool" mempool::getrawmempool,
+        [VERBOSE, Arg::optional("mempool_sequence", Kind::Bool)]
+        "Returns an empty list: Apus has no mempool.";
+    CHAIN "gettxspendingprevout" mempool::gettxspendingprevout,
+        [Arg::needed("outputs", Kind::Array), Arg::optional("options", Kind::Object)]
+        "Returns that no transaction of the mempool spends these outputs: Apus has none.";
+    RAW "sendrawtransaction" mempool::sendrawtransaction,
+        [
+            Arg::needed("hexstring", Kind::Text), Arg::optional("maxfeerate", ANY),
+            Arg::optional("maxburnamount", ANY)
+        ]
+        "Fails: Apus relays no transactions.";
+    RAW "submitpackage" mempool::submitpackage,
+        [
+            Arg::needed("package", Kind::Array), Arg::optional("maxfeerate", ANY),
+            Arg::optional("maxburnamount", ANY)
+        ]
+        "Fails: Apus relays no transactions.";
+    RAW "testmempoolaccept" mempool::testmempoolaccept,
+        [Arg::needed("rawtxs", Kind::Array), Arg::optional("maxfeerate", ANY)]
+        "Returns that no transaction is accepted: Apus has no mempool.";
+    MINING "getnetworkhashps" mining::getnetworkhashps,
+        [Arg::optional("nblocks", Kind::Number), Arg::optional("height", Kind::Number)]
+        "Returns the hashes a second that the last `nblocks` took (default 120; -1: since the \
+         difficulty changed), up to a height.";
+    MINING "getprioritisedtransactions" mempool::getprioritisedtransactions, []
+        "Returns an empty object: Apus has no mempool.";
+    UTIL "estimatesmartfee" mempool::estimatesmartfee,
+        [Arg::needed("conf_target", Kind::Number), Arg::optional("estimate_mode", Kind::Text)]
+        "Returns that no fee can be estimated: Apus has no mempool.";
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_described_once() {
+        for own in OWN {
+            assert!(apus_query::find(own.name).is_none(), "{}", own.name);
+            assert!(own.description.ends_with('.'), "{}", own.name);
+            assert_eq!(OWN.iter().filter(|other| other.name == own.name).count(), 1);
+            assert_eq!(find(own.name).unwrap().name(), own.name);
+        }
+        assert!(find("getblock").is_some() && find("getwalletinfo").is_none());
+    }
+}
