@@ -36,6 +36,7 @@ mod reorganisation;
 mod repairs;
 mod resources;
 mod script_engines;
+mod server;
 mod serving;
 mod shard;
 mod side_branches;

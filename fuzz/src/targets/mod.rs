@@ -11,6 +11,7 @@ mod input;
 mod join;
 mod options;
 mod peers;
+mod requests;
 mod script;
 mod signatures;
 mod snapshot;
@@ -20,7 +21,7 @@ mod undo;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
     ("snapshot", snapshot::run),
@@ -36,6 +37,7 @@ pub const TARGETS: [Target; 18] = [
     ("options", options::run),
     ("messages", peers::messages),
     ("peers", peers::peers),
+    ("requests", requests::run),
     ("script", script::run),
     ("der", signatures::der),
     ("batch", signatures::batch),

@@ -1,6 +1,7 @@
 //! A bitcoind on regtest, started, asked and stopped. Or a btcd.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -82,6 +83,11 @@ impl Daemon {
         let output = self.cli().args(arguments).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
         output.status.success().then_some(text)
+    }
+
+    /// The address of its RPC.
+    pub fn rpc(&self) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.rpcport)
     }
 
     fn cli(&self) -> Command {

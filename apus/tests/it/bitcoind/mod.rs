@@ -5,6 +5,7 @@ mod daemon;
 mod debug_log;
 mod indexes;
 mod pruning;
+mod rpc_frame;
 mod serving;
 mod snapshot;
 mod snapshot_state;

@@ -25,7 +25,10 @@ pub struct Serving {
 impl Serving {
     /// Serves the directory of `place` on a port of this machine.
     pub fn start(place: &Place, args: &[&str]) -> Self {
-        let args = [&["serve", "--bind=127.0.0.1", "--port=0", "--json", "--debug=net"], args];
+        let args = [
+            &["serve", "--bind=127.0.0.1", "--port=0", "--json", "--debug=net", "--server=0"],
+            args,
+        ];
         let mut command = program_on(place, &args.concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -1,0 +1,120 @@
+//! `--server`: a program that answers while it works, and what it tells systemd.
+
+pub mod client;
+
+use std::os::unix::net::UnixDatagram;
+
+use apus_wire::Chain;
+use rustix::process::Signal;
+use serde_json::json;
+
+use self::client::{Running, authorization, post, request};
+use crate::peers::world::{tip, world};
+use crate::serving::client::Serving;
+use crate::support::Place;
+use crate::support::program::{apus, assert_ends, program_on, stderr};
+use crate::support::waiting::{LIMIT, wait_until};
+
+const SERVE: [&str; 3] = ["serve", "--bind=127.0.0.1", "--port=0"];
+const COUNT: &str = r#"{"method":"getblockcount","id":1}"#;
+
+#[test]
+fn a_directory_at_rest_is_asked_with_its_cookie() {
+    let place = world().in_order();
+    let running = Running::start(&place, &SERVE);
+    let height = world().height();
+    let reply = format!("{{\"result\":{height},\"error\":null,\"id\":1}}\n");
+    assert_eq!(running.post(COUNT), (200, reply));
+    assert_eq!(running.ask("getbestblockhash", json!([])), json!(tip().to_string()));
+    assert_eq!(running.ask("getpeerinfo", json!([])), json!([]));
+    assert_eq!(running.ask("getwalletinfo", json!([]))["code"], -32601);
+    let (status, _) = post(running.address, &authorization("me:wrong"), COUNT);
+    assert_eq!(status, 401);
+    assert_eq!(request(running.address, "GET /readyz", "", "").0, 200);
+    assert_eq!(request(running.address, "GET /rest/chaininfo.json", "", "").0, 404);
+    let cookie = running.cookie.clone();
+    assert!(cookie.exists());
+    assert_eq!(running.ask("stop", json!([])), json!("Apus stopping"));
+    assert_ends(&running.wait(), 0, &[]);
+    assert!(!cookie.exists());
+}
+
+/// A sync follows its only peer, and is asked meanwhile.
+#[test]
+fn a_sync_is_asked_and_ends_well_by_a_signal() {
+    let served = world().in_order();
+    let server = Serving::start(&served, &["--server=0"]);
+    let place = Place::new(Chain::Regtest);
+    let socket = place.root().join("notify");
+    let systemd = UnixDatagram::bind(&socket).unwrap();
+    systemd.set_read_timeout(Some(LIMIT)).unwrap();
+    let connect = format!("--connect={}", server.address);
+    let args = ["sync", "--follow", &connect, "--lan=0"];
+    let running = Running::start_with(&place, &args, Some(&socket));
+    wait_until("the sync is at the tip", || {
+        running.ask("getblockcount", json!([])) == json!(world().height())
+    });
+    wait_until("the peer is shown", || running.ask("getconnectioncount", json!([])) == json!(1));
+    let peers = running.ask("getpeerinfo", json!([]));
+    assert_eq!(peers[0]["addr"], json!(server.address.to_string()));
+    assert_eq!(
+        (&peers[0]["inbound"], &peers[0]["subver"]),
+        (&json!(false), &json!("/Apus:0.1.0/"))
+    );
+    assert!(peers[0]["bytesrecv"].as_u64().unwrap() > 0, "{peers}");
+    let info = running.ask("getnetworkinfo", json!([]));
+    assert_eq!(
+        (&info["connections_out"], &info["localservices"]),
+        (&json!(1), &json!("0000000000000000"))
+    );
+    let text = running.metrics();
+    for line in [format!("bitcoin_blocks {}.0", world().height()), "bitcoin_peers 1.0".to_string()]
+    {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert_ends(&running.end(Signal::TERM), 0, &[]);
+    let mut told = String::new();
+    let mut buffer = [0; 1000];
+    while !told.contains("STOPPING=1") {
+        let read = systemd.recv(&mut buffer).unwrap();
+        told += std::str::from_utf8(&buffer[..read]).unwrap();
+    }
+    assert!(told.starts_with("READY=1"), "{told}");
+    assert!(told.contains("WATCHDOG=1\nSTATUS="), "{told}");
+}
+
+#[test]
+fn passwords_come_from_files_and_are_not_shown() {
+    let place = world().in_order();
+    let conf = "regtest=1\n[regtest]\nrpcuser=me\nrpcpassword=hidden\nrpcport=1\n";
+    std::fs::write(place.datadir().join("bitcoin.conf"), conf).unwrap();
+    let running = Running::start(&place, &SERVE);
+    assert!(!running.cookie.exists());
+    let (status, _) = post(running.address, &authorization("me:hidden"), COUNT);
+    assert_eq!(status, 200);
+    drop(running);
+    let mut command = program_on(&place, &SERVE);
+    let child = command.args(["--server=0"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    crate::support::program::signal(&child, Signal::TERM);
+    let output = child.wait_with_output().unwrap();
+    assert!(!stderr(&output).contains("hidden"), "{}", stderr(&output));
+}
+
+#[test]
+fn wrong_options_of_the_server_are_refused() {
+    let place = world().in_order();
+    for (option, words) in [
+        ("--rpcallowip=host", "--rpcallowip: 'host' is no address"),
+        ("--rpcauth=me:x", "--rpcauth must have the form USER:SALT$HASH"),
+        ("--rpccookieperms=none", "use owner, group or all"),
+    ] {
+        let output = apus(&place, &[&SERVE[..], &[option]].concat());
+        assert_ends(&output, 2, &[words]);
+        assert!(!stderr(&output).contains("me:x"), "{}", stderr(&output));
+    }
+    // The port is taken.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--rpcport={}", taken.local_addr().unwrap().port());
+    let output = apus(&place, &["reindex", "--server", &port]);
+    assert_ends(&output, 1, &["cannot listen for RPC on", "--rpcport"]);
+}
