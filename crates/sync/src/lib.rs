@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`run`] | the entry points, and what all methods have in common |
+//! | [`run`], [`reindex`](mod@reindex) | the entry points, and what all methods have in common |
 //! | [`method`] | which method is chosen, why, and how long it will take |
 //! | [`connect_all`] | runs the chosen method, and connects the blocks after it in order |
 //! | [`in_order`] | the method in order: blocks by height, coins from the cache and the tables |
@@ -67,6 +67,7 @@ pub mod index_files;
 pub mod join;
 pub mod loadtxoutset;
 pub mod method;
+mod reindex;
 pub mod run;
 pub mod saved_work;
 pub mod saving;
@@ -84,7 +85,8 @@ pub use above_tip::AboveTip;
 pub use hints_file::HintsFile;
 pub use join::rewrite_join_progress;
 pub use method::ChosenMethod;
-pub use run::{reindex, reindex_files, reindex_files_on, reindex_on, sync, sync_on};
+pub use reindex::{reindex, reindex_files, reindex_files_on, reindex_on};
+pub use run::{sync, sync_on};
 pub use saved_work::{JoinPass, SavedBlocks, SavedJoin};
 pub use summary::Summary;
 pub use swift::directory::DIRECTORY as SWIFTSYNC_DIRECTORY;

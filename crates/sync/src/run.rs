@@ -1,4 +1,4 @@
-//! Sync and reindex: the entry points, and the work that both have in common.
+//! Sync: the entry point, and the work that it has in common with a reindex.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::in_order::side::store_side_branches;
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::{index_files, join, loadtxoutset, shrink, swift};
+use super::{join, loadtxoutset, shrink, swift};
 
 /// Checks the blocks of all sources, of peers and of the data directory, and connects the best
 /// valid chain by the method that [`choose`](super::method::choose) returns.
@@ -375,7 +375,7 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
 }
 
 /// Adds to the error about a refused block that this block has shown a fault in Apus.
-fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
+pub(crate) fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
     match (&error, node.scripts.difference()) {
         (SyncError::Refused(_), Some(difference)) => error.with_note(&format!(". {difference}")),
         _ => error,
@@ -412,74 +412,12 @@ fn nothing_to_sync(options: &Options) -> SyncError {
     ))
 }
 
-/// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
-///
-/// The present chainstate stays in use until the new one is complete and replaces it in one step.
-/// After an interruption, the next call continues.
-///
-/// # Errors
-/// As for [`sync`]; and if there are no blocks, or too few to reach the height of the present
-/// chainstate.
-pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-    reindex_on(&Disk::new(), options, watch)
-}
-
-/// Does what [`reindex`] does, on the caller's disk, which may lose power in tests.
-pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-    remedy::naming_uncommitted(options, || {
-        let started = Instant::now();
-        let claim = Claim::open(options)?;
-        let rebuild = Rebuild::begin(disk, options)?;
-        let mut node = open_node(options, disk, Coins::New(&rebuild))?;
-        if let Err(error) = shrink::check_reach(&node) {
-            let Node { chainstate, dir, .. } = node;
-            let has_begun = !chainstate.is_empty();
-            drop(chainstate);
-            if !has_begun {
-                rebuild.remove()?;
-            }
-            drop(dir);
-            return Err(error);
-        }
-        watch.observer.meters(&node.meters());
-        bound_cache(&mut node);
-        let summary = run(&mut node, claim.as_ref(), started, watch)
-            .map_err(|error| with_script_difference(error, &node))?;
-        end(node, Some(rebuild), summary)
-    })
-}
-
-/// Rebuilds the block index from the block files, and then the chainstate (Core's -reindex), for a
-/// directory whose block index is damaged or lost.
-///
-/// The present index, if it can be opened at all, is kept until the new one is complete; the
-/// present chainstate is kept as in [`reindex`]. Undo data is written again. If the rebuild of the
-/// chainstate is interrupted, the next call continues it.
-///
-/// # Errors
-/// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
-/// changed.
-pub fn reindex_files(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-    reindex_files_on(&Disk::new(), options, watch)
-}
-
-/// Does what [`reindex_files`] does, on the caller's disk, which may lose power in tests.
-pub fn reindex_files_on(
-    disk: &Disk,
-    options: &Options,
-    watch: Watch,
-) -> Result<Summary, SyncError> {
-    let refusals = remedy::naming(options, || index_files::rebuild(disk, options, watch))?;
-    let mut summary = reindex_on(disk, options, watch)?;
-    summary.refusals.splice(0..0, refusals);
-    if !summary.interrupted {
-        index_files::finish(disk, options)?;
-    }
-    Ok(summary)
-}
-
 /// Closes the data directory. If a rebuilt chainstate is complete, it replaces the present one.
-fn end(mut node: Node, rebuild: Option<Rebuild>, summary: Summary) -> Result<Summary, SyncError> {
+pub(crate) fn end(
+    mut node: Node,
+    rebuild: Option<Rebuild>,
+    summary: Summary,
+) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
         leave_snapshot(&mut node)?;
@@ -505,7 +443,7 @@ fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
 }
 
 /// Connects the best chain and merges the tables, after the blocks of the sources were found.
-fn run(
+pub(crate) fn run(
     node: &mut Node,
     claim: Option<&Claim>,
     started: Instant,

@@ -1,0 +1,83 @@
+//! Reindex: builds the UTXO set again from the blocks in the data directory.
+
+use std::time::Instant;
+
+use apus_disk::Disk;
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::Options;
+use apus_node::progress::Watch;
+use apus_node::rebuild::Rebuild;
+use apus_node::remedy;
+
+use super::claim::Claim;
+use super::run::{bound_cache, end, run, with_script_difference};
+use super::summary::Summary;
+use super::unfinished::open_node;
+use super::{index_files, shrink};
+
+/// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
+///
+/// The present chainstate stays in use until the new one is complete and replaces it in one step.
+/// After an interruption, the next call continues.
+///
+/// # Errors
+/// As for [`sync`]; and if there are no blocks, or too few to reach the height of the present
+/// chainstate.
+pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+    reindex_on(&Disk::new(), options, watch)
+}
+
+/// Does what [`reindex`] does, on the caller's disk, which may lose power in tests.
+pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+    remedy::naming_uncommitted(options, || {
+        let started = Instant::now();
+        let claim = Claim::open(options)?;
+        let rebuild = Rebuild::begin(disk, options)?;
+        let mut node = open_node(options, disk, Coins::New(&rebuild))?;
+        if let Err(error) = shrink::check_reach(&node) {
+            let Node { chainstate, dir, .. } = node;
+            let has_begun = !chainstate.is_empty();
+            drop(chainstate);
+            if !has_begun {
+                rebuild.remove()?;
+            }
+            drop(dir);
+            return Err(error);
+        }
+        watch.observer.meters(&node.meters());
+        bound_cache(&mut node);
+        let summary = run(&mut node, claim.as_ref(), started, watch)
+            .map_err(|error| with_script_difference(error, &node))?;
+        end(node, Some(rebuild), summary)
+    })
+}
+
+/// Rebuilds the block index from the block files, and then the chainstate (Core's -reindex), for a
+/// directory whose block index is damaged or lost.
+///
+/// The present index, if it can be opened at all, is kept until the new one is complete; the
+/// present chainstate is kept as in [`reindex`]. Undo data is written again. If the rebuild of the
+/// chainstate is interrupted, the next call continues it.
+///
+/// # Errors
+/// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
+/// changed.
+pub fn reindex_files(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+    reindex_files_on(&Disk::new(), options, watch)
+}
+
+/// Does what [`reindex_files`] does, on the caller's disk, which may lose power in tests.
+pub fn reindex_files_on(
+    disk: &Disk,
+    options: &Options,
+    watch: Watch,
+) -> Result<Summary, SyncError> {
+    let refusals = remedy::naming(options, || index_files::rebuild(disk, options, watch))?;
+    let mut summary = reindex_on(disk, options, watch)?;
+    summary.refusals.splice(0..0, refusals);
+    if !summary.interrupted {
+        index_files::finish(disk, options)?;
+    }
+    Ok(summary)
+}
