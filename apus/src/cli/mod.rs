@@ -11,7 +11,6 @@ mod differences_json;
 mod failure;
 mod service;
 mod interrupt;
-mod recent;
 mod progress;
 mod reporting;
 mod report_peers;

@@ -5,11 +5,14 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_node::{MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use, words};
+use apus_node::estimate::estimator::Estimator;
+use apus_node::estimate::plan::Plan;
+use apus_node::{
+    Estimate, Left, MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use, words,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
-use super::recent::{Recent, Speeds};
 use super::{log, output};
 
 /// Time between two lines if standard error is not a terminal.
@@ -39,21 +42,16 @@ struct State {
     memory: MemoryInUse,
     /// The last line that was shown.
     shown: Option<Shown>,
-    /// The progress that the rates of the current phase are counted from.
-    base: Option<Base>,
-    recent: Recent,
+    /// Estimates the phases of work that does not estimate itself.
+    estimator: Estimator,
+    /// The first estimate of the whole run, and when it was made.
+    expected: Option<(Duration, Left)>,
 }
 
 /// A line that was shown.
 struct Shown {
     at: Instant,
     phase: Phase,
-}
-
-/// The first progress of a phase.
-struct Base {
-    at: Instant,
-    progress: Progress,
 }
 
 impl Reporter {
@@ -66,8 +64,8 @@ impl Reporter {
         });
         let now = Instant::now();
         let memory = MemoryInUse::default();
-        let (shown, base, recent) = (None, None, Recent::default());
-        let state = Mutex::new(State { looked: now, memory, shown, base, recent });
+        let (shown, estimator, expected) = (None, Estimator::default(), None);
+        let state = Mutex::new(State { looked: now, memory, shown, estimator, expected });
         Self { started: now, bar, quiet, state }
     }
 
@@ -81,6 +79,13 @@ impl Reporter {
     /// Returns the largest memory use that was read while progress was reported.
     pub fn most_memory(&self) -> MemoryInUse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).memory
+    }
+
+    /// Returns the time that the whole work was expected to take when its stages became known, as a
+    /// range.
+    pub fn expected(&self) -> Option<(Duration, Duration)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.expected.map(|(at, left)| (at + left.low, at + left.high))
     }
 
     /// Prints to standard error how long the work took, for a command whose standard output has a
@@ -113,12 +118,6 @@ impl State {
         };
         now - shown.at >= every
     }
-
-    /// Returns the progress that the rates of this phase are counted from.
-    fn base(&mut self, now: Instant, progress: &Progress) -> &Base {
-        let base = self.base.take().filter(|base| base.progress.phase == progress.phase);
-        self.base.insert(base.unwrap_or_else(|| Base { at: now, progress: progress.clone() }))
-    }
 }
 
 impl Observer for Reporter {
@@ -129,14 +128,22 @@ impl Observer for Reporter {
         let Ok(mut state) = self.state.try_lock() else { return };
         state.look_at_memory(now);
         let elapsed = now - self.started;
-        let due = || state.is_due(now, progress.phase, self.bar.is_some());
-        if self.quiet || elapsed < QUIET || !due() {
+        if self.quiet {
+            return;
+        }
+        let estimate = match &progress.estimate {
+            Some(estimate) => estimate.clone(),
+            None => state.estimator.add(elapsed.as_secs_f64(), progress),
+        };
+        if let Some(left) = estimate.left {
+            state.expected.get_or_insert((elapsed, left));
+        }
+        if elapsed < QUIET || !state.is_due(now, progress.phase, self.bar.is_some()) {
             return;
         }
         state.shown = Some(Shown { at: now, phase: progress.phase });
-        let speeds = state.recent.add(now, progress);
-        let Base { at, progress: base } = state.base(now, progress);
-        let view = View { progress, base, since: now - *at, elapsed, speeds };
+        let has_bar = self.bar.is_some();
+        let view = View { progress, estimate: &estimate, elapsed, has_bar };
         let columns = self.bar.as_ref().and_then(|_| columns());
         let line = view.line(columns.map(|columns| columns.saturating_sub(SPINNER_COLUMNS)));
         match &self.bar {
@@ -146,6 +153,11 @@ impl Observer for Reporter {
             }
             None => output::note(line),
         }
+    }
+
+    fn plan(&self, plan: &Plan) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.estimator.plan(plan);
     }
 
     fn wants_tips(&self) -> bool {
@@ -182,22 +194,29 @@ struct Part {
     text: String,
 }
 
-/// What a line is made of: the progress, and the first progress of the phase, from which rates are
-/// counted.
+/// Columns of the bar between its brackets.
+const BAR_COLUMNS: usize = 20;
+
+/// Returns a bar that is filled up to this share.
+fn bar(share: f64) -> String {
+    let filled = (share * BAR_COLUMNS as f64) as usize;
+    let head = if filled < BAR_COLUMNS { ">" } else { "" };
+    format!("[{:<BAR_COLUMNS$}]", "=".repeat(filled) + head)
+}
+
+/// What a line is made of.
 struct View<'a> {
     progress: &'a Progress,
-    base: &'a Progress,
-    /// The time since `base`.
-    since: Duration,
+    estimate: &'a Estimate,
     /// The time of all phases.
     elapsed: Duration,
-    speeds: Speeds,
+    has_bar: bool,
 }
 
 impl View<'_> {
-    /// Returns the progress line in at most `columns`, if its first parts fit: the share done and
-    /// the time left, so that they fit a terminal of 40 columns. What is known besides is left out
-    /// where it does not fit, the less important first.
+    /// Returns the progress line in at most `columns`, if its first parts fit: the share done of
+    /// the run, the time left, and the phase, so that they fit a terminal of 40 columns. What is
+    /// known besides is left out where it does not fit, the less important first.
     fn line(&self, columns: Option<usize>) -> String {
         let mut parts: Vec<Part> = self.parts().into_iter().flatten().collect();
         let text = |parts: &[Part]| -> String {
@@ -207,7 +226,7 @@ impl View<'_> {
             });
             texts.collect()
         };
-        while columns.is_some_and(|columns| text(&parts).len() > columns)
+        while columns.is_some_and(|columns| text(&parts).chars().count() > columns)
             && let Some(least) = (0..parts.len()).max_by_key(|at| parts[*at].rank)
             && parts[least].rank > 0
         {
@@ -217,34 +236,37 @@ impl View<'_> {
     }
 
     /// Returns the parts of the line in their order; those of a lower rank are more important.
-    fn parts(&self) -> [Option<Part>; 13] {
+    fn parts(&self) -> [Option<Part>; 15] {
         let part = |rank, before| move |text| Part { rank, before, text };
-        let (done, time) = (self.progress.fraction, i64::from(self.progress.time));
-        let speeds = &self.speeds;
-        let download = speeds.download.map(|speed| format!("download {}", words::speed(speed)));
+        let Estimate { fraction, passes, left, left_of_phase, bottleneck, .. } = self.estimate;
+        let time = i64::from(self.progress.time);
+        let speed =
+            |what, speed: Option<f64>| speed.map(|speed| format!("{what}{}", words::speed(speed)));
+        // Without a plan, only the phase can be measured.
+        let is_of_run = !passes.is_empty();
+        let of_phase = (!is_of_run && self.progress.fraction > 0.0)
+            .then(|| format!("{:.1} %", 100.0 * self.progress.fraction));
+        let validates = if self.progress.download.is_some() { "validation " } else { "" };
         [
-            (done > 0.0).then(|| format!("{:.1} %", 100.0 * done)).map(part(0, ", ")),
-            self.left().map(|left| format!("{} left", duration(left))).map(part(0, ", ")),
+            (is_of_run && self.has_bar).then(|| bar(*fraction)).map(part(2, " ")),
+            is_of_run.then(|| format!("{:.1} %", 100.0 * fraction)).map(part(0, " ")),
+            left.filter(|_| is_of_run).map(|left| left.words() + " left").map(part(0, ", ")),
             Some(self.progress.phase.words().to_string()).map(part(0, ", ")),
-            self.position().map(part(2, ": ")),
+            of_phase.map(part(0, ": ")),
+            left_of_phase
+                .filter(|_| !is_of_run)
+                .map(|left| left.words() + " left")
+                .map(part(0, ", ")),
+            self.position().map(part(3, ": ")),
             (time > 0).then(|| format!("({})", date(time))).map(part(7, " ")),
-            download.map(part(1, ", ")),
-            self.left_to_download().map(part(3, ", ")),
+            speed("download ", self.estimate.download).map(part(1, ", ")),
             self.peers().map(part(5, ", ")),
-            speeds.bottleneck.map(|what| format!("bottleneck: {what}")).map(part(4, ", ")),
+            speed(validates, self.estimate.speed).map(part(3, ", ")),
+            bottleneck.map(|what| format!("bottleneck: {}", what.word())).map(part(4, ", ")),
             Some(format!("{} so far", duration(self.elapsed))).map(part(8, ", ")),
-            self.rates().map(part(6, ", ")),
             self.upload().map(part(5, ", ")),
             self.coins().map(part(9, ", ")),
         ]
-    }
-
-    /// Returns the time that the work of this phase will still take.
-    fn left(&self) -> Option<Duration> {
-        let (seconds, done) = (self.since.as_secs_f64(), self.progress.fraction);
-        let gained = done - self.base.fraction;
-        let left = Duration::try_from_secs_f64((1.0 - done) / gained * seconds);
-        left.ok().filter(|_| gained > 0.0 && seconds > 0.5)
     }
 
     /// Returns how far the phase is, in blocks.
@@ -260,29 +282,10 @@ impl View<'_> {
         }
     }
 
-    /// Returns the time that the rest of the download will take.
-    fn left_to_download(&self) -> Option<String> {
-        let left = self.progress.download?.left;
-        let time = Duration::try_from_secs_f64(left as f64 / self.speeds.download?).ok()?;
-        (left > 0).then(|| format!("{} to download", duration(time)))
-    }
-
     fn peers(&self) -> Option<String> {
         let peers = self.progress.download?.peers;
         let s = if peers == 1 { "" } else { "s" };
         Some(format!("{peers} peer{s}"))
-    }
-
-    /// Returns how fast blocks are processed.
-    fn rates(&self) -> Option<String> {
-        let seconds = self.since.as_secs_f64();
-        let blocks = self.progress.blocks.saturating_sub(self.base.blocks);
-        let bytes = self.progress.bytes.saturating_sub(self.base.bytes);
-        let (rate, megabytes) = (blocks as f64 / seconds, bytes as f64 / seconds / 1e6);
-        // With peers there are two speeds.
-        let what = if self.progress.download.is_some() { "validation " } else { "" };
-        (seconds > 0.5 && blocks > 0)
-            .then(|| format!("{what}{rate:.0} blocks/s, {megabytes:.1} MB/s"))
     }
 
     /// Returns what is sent to the peers that are served.
@@ -302,8 +305,9 @@ impl View<'_> {
 
 #[cfg(test)]
 mod tests {
-    use apus_node::Download;
+    use apus_node::estimate::left::Pass;
     use apus_node::progress::Upload;
+    use apus_node::{Bottleneck, Download};
 
     use super::*;
 
@@ -311,8 +315,8 @@ mod tests {
     fn a_log_gets_a_line_every_few_seconds_and_at_a_new_phase() {
         let shown = Instant::now();
         let memory = MemoryInUse::default();
-        let (base, recent) = (None, Recent::default());
-        let mut state = State { looked: shown, memory, shown: None, base, recent };
+        let (estimator, expected) = (Estimator::default(), None);
+        let mut state = State { looked: shown, memory, shown: None, estimator, expected };
         let due = |state: &State, ms, phase, terminal| {
             state.is_due(shown + Duration::from_millis(ms), phase, terminal)
         };
@@ -330,115 +334,104 @@ mod tests {
         }
     }
 
-    fn line(
-        progress: &Progress,
-        base: &Progress,
-        (since, elapsed): (u64, u64),
-        speeds: Speeds,
-        columns: Option<usize>,
-    ) -> String {
-        let (since, elapsed) = (Duration::from_secs(since), Duration::from_secs(elapsed));
-        View { progress, base, since, elapsed, speeds }.line(columns)
+    fn line(progress: &Progress, estimate: &Estimate, columns: Option<usize>) -> String {
+        let elapsed = Duration::from_secs(1_100);
+        View { progress, estimate, elapsed, has_bar: columns.is_some() }.line(columns)
+    }
+
+    fn left(low: u64, high: u64) -> Option<Left> {
+        let seconds = Duration::from_secs;
+        Some(Left { low: seconds(low), median: seconds(low), high: seconds(high) })
     }
 
     #[test]
-    fn a_line_says_what_is_known() {
-        let base = Progress::of(Phase::WritingCoins);
-        let line = |progress: &Progress, since, elapsed| {
-            line(progress, &base, (since, elapsed), Speeds::default(), None)
-        };
-        assert_eq!(line(&base, 0, 61), "Writing coins, 1 min 1 s so far");
-        let progress = Progress { height: 7, fraction: 0.25, ..base.clone() };
-        assert_eq!(line(&progress, 3, 5), "25.0 %, 9 s left, Writing coins: height 7, 5 s so far");
-        let some = Progress { phase: Phase::JoinReading, blocks_all: 1_000, ..progress.clone() };
+    fn without_a_plan_a_line_is_about_the_phase() {
+        let progress = Progress::of(Phase::Verifying);
+        let none = Estimate::default();
+        assert_eq!(line(&progress, &none, None), "Verifying blocks, 18 min 20 s so far");
+        let progress = Progress { height: 7, fraction: 0.25, coins: 1_000, ..progress };
+        let estimate = Estimate { left_of_phase: left(8, 12), ..none.clone() };
         assert_eq!(
-            line(&Progress { blocks: 30, ..some }, 0, 5),
-            "25.0 %, Join 1/3: reading blocks: 30 of 1,000 blocks, 5 s so far"
-        );
-        let progress = Progress { blocks: 30, bytes: 6_000_000, coins: 1_000, ..progress };
-        assert_eq!(
-            line(&progress, 3, 5),
-            "25.0 %, 9 s left, Writing coins: height 7, 5 s so far, 10 blocks/s, 2.0 MB/s, \
-             1,000 coins cached"
+            line(&progress, &estimate, None),
+            "Verifying blocks: 25.0 %, 8–12 s left: height 7, 18 min 20 s so far, 1,000 coins cached"
         );
         let upload = Upload { peers: 2, blocks: 3, bytes: 5_000_000, bytes_per_second: 1_500_000 };
         let serving = Progress::of(Phase::Serving);
         let serving = Progress { height: 7, upload: Some(upload), ..serving };
         assert_eq!(
-            line(&serving, 0, 5),
-            "Serving blocks: height 7, 5 s so far, 2 peers served, 1.5 MB/s, 5.0 MB in all"
+            line(&serving, &none, None),
+            "Serving blocks: height 7, 18 min 20 s so far, 2 peers served, 1.5 MB/s, 5.0 MB in all"
         );
     }
 
-    /// A sync from peers: 36 GB are to be downloaded.
-    fn from_peers() -> (Progress, Progress) {
-        let base = Progress::of(Phase::Connecting);
-        let download = Download { peers: 8, left: 36_000_000_000, ..Download::default() };
+    /// A sync from peers, a quarter of which is done.
+    fn from_peers() -> (Progress, Estimate) {
         let progress = Progress {
             height: 812_345,
             time: 1_697_500_000,
-            blocks: 6_000,
-            bytes: 12_000_000_000,
-            fraction: 0.25,
+            fraction: 0.5,
             coins: 1_000_000,
-            download: Some(download),
-            ..base.clone()
+            download: Some(Download { peers: 8, ..Download::default() }),
+            ..Progress::of(Phase::Connecting)
         };
-        (base, progress)
+        let estimate = Estimate {
+            fraction: 0.25,
+            left: left(2_900, 3_900),
+            left_of_phase: left(2_000, 2_900),
+            passes: [Pass { phase: Phase::Connecting, share: 1.0 }].into(),
+            bottleneck: Some(Bottleneck::Peers),
+            download: Some(10e6),
+            speed: Some(12e6),
+            ..Estimate::default()
+        };
+        (progress, estimate)
     }
 
     #[test]
-    fn the_download_has_a_speed_and_a_time_of_its_own() {
-        let (base, mut progress) = from_peers();
-        let speeds = Speeds { download: Some(10_000_000.0), bottleneck: Some("peers") };
+    fn a_line_tells_how_far_the_whole_run_is() {
+        let (progress, estimate) = from_peers();
         assert_eq!(
-            line(&progress, &base, (1_000, 1_100), speeds, None),
-            "25.0 %, 50 min 0 s left, Connecting blocks: height 812345 (2023-10-16), \
-             download 10.0 MB/s, 1 h 0 min to download, 8 peers, bottleneck: peers, \
-             18 min 20 s so far, validation 6 blocks/s, 12.0 MB/s, 1,000,000 coins cached"
+            line(&progress, &estimate, None),
+            "25.0 %, 48–65 min left, Connecting blocks: height 812345 (2023-10-16), \
+             download 10.0 MB/s, 8 peers, validation 12.0 MB/s, bottleneck: peers, \
+             18 min 20 s so far, 1,000,000 coins cached"
         );
-        // Nothing has come yet, and how much is to come is unknown.
-        progress.download = Some(Download { peers: 1, ..Download::default() });
+        let some = Progress { phase: Phase::JoinReading, blocks_all: 1_000, ..progress };
+        let some = Progress { blocks: 30, time: 0, coins: 0, download: None, ..some };
+        let waits = Estimate { left: None, bottleneck: None, download: None, ..estimate };
         assert_eq!(
-            line(&progress, &base, (0, 2), Speeds::default(), None),
-            "25.0 %, Connecting blocks: height 812345 (2023-10-16), 1 peer, 2 s so far, \
-             1,000,000 coins cached"
+            line(&some, &waits, None),
+            "25.0 %, Join 1/3: reading blocks: 30 of 1,000 blocks, 12.0 MB/s, 18 min 20 s so far"
         );
     }
 
     #[test]
     fn what_matters_less_gives_way_on_a_terminal() {
-        let (base, progress) = from_peers();
-        let speeds = Speeds { download: Some(10_000_000.0), bottleneck: Some("disk") };
-        let shown = |columns| line(&progress, &base, (1_000, 1_100), speeds, Some(columns));
-        let first = "25.0 %, 50 min 0 s left, Connecting blocks: height 812345";
+        let (progress, estimate) = from_peers();
+        let shown = |columns| line(&progress, &estimate, Some(columns));
+        let bar = "[=====>              ] 25.0 %, 48–65 min left, Connecting blocks";
         let download = ", download 10.0 MB/s";
-        for (columns, rest) in [
-            (138, ", 1 h 0 min to download, 8 peers, bottleneck: disk"),
-            (118, ", 1 h 0 min to download, bottleneck: disk"),
-            (100, ", 1 h 0 min to download"),
-            (78, ""),
-        ] {
-            assert_eq!(shown(columns), format!("{first}{download}{rest}"), "{columns}");
-        }
-        let short = "25.0 %, 50 min 0 s left, Connecting blocks";
-        assert_eq!(shown(62), format!("{short}{download}"));
-        // The end is cut off.
-        assert_eq!(shown(38), short);
-        let wide = shown(178);
-        assert!(wide.contains("(2023-10-16), download 10.0 MB/s, "), "{wide}");
-        assert!(wide.ends_with(", validation 6 blocks/s, 12.0 MB/s"), "{wide}");
+        assert_eq!(shown(90), format!("{bar}{download}"));
+        assert!(
+            shown(130).starts_with(&format!("{bar}: height 812345{download}")),
+            "{}",
+            shown(130)
+        );
+        let wide = shown(220);
+        assert!(wide.contains("(2023-10-16), download 10.0 MB/s, 8 peers, "), "{wide}");
+        // A narrow terminal shows how much is done and left, and the phase.
+        assert_eq!(shown(66), "25.0 %, 48–65 min left, Connecting blocks, download 10.0 MB/s");
+        assert_eq!(shown(41), "25.0 %, 48–65 min left, Connecting blocks");
+        let long = Progress { phase: Phase::WaitingForHeaders, ..progress };
+        let narrow = line(&long, &estimate, Some(40 - SPINNER_COLUMNS));
+        assert!(narrow.starts_with("25.0 %, 48–65 min left, Waiting for h"), "{narrow}");
     }
 
     #[test]
-    fn a_narrow_terminal_shows_how_much_is_done_and_left() {
-        let base = Progress::of(Phase::WaitingForHeaders);
-        // A hundred hours are left, of the phase with the longest name.
-        let progress = Progress { height: 900_000, time: 1, fraction: 0.009_9, ..base.clone() };
-        let columns = 40 - SPINNER_COLUMNS;
-        let line = line(&progress, &base, (3_600, 9), Speeds::default(), Some(columns));
-        let shown: String = line.chars().take(columns).collect();
-        assert!(shown.starts_with("1.0 %, 100 h 0 min left, "), "{shown}");
-        assert!(shown.ends_with("Waiting for h"), "{shown}");
+    fn the_bar_fills_up() {
+        assert_eq!(bar(0.0), "[>                   ]");
+        assert_eq!(bar(0.5), "[==========>         ]");
+        assert_eq!(bar(0.999), "[===================>]");
+        assert_eq!(bar(1.0), "[====================]");
     }
 }

@@ -9,6 +9,8 @@ use super::outcome::ThreadStates;
 pub enum Bottleneck {
     /// The download from peers.
     Peers,
+    /// The limit that the user sets to it (`--maxdownload`).
+    DownloadLimit,
     /// The disk.
     Disk,
     /// The processor.
@@ -32,6 +34,7 @@ impl Bottleneck {
     pub fn word(self) -> &'static str {
         match self {
             Self::Peers => "peers",
+            Self::DownloadLimit => "--maxdownload",
             Self::Disk => "disk",
             Self::Processor => "processor",
         }

@@ -30,8 +30,9 @@
 //! | [`waiting`], [`stored_sizes`], [`expected_sizes`] | blocks to be connected, and their sizes |
 //! | [`growth`], [`space`] | the disk space that blocks will take, and whether it is free |
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
-//! | [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`peer_info`] | what is known about a connected peer |
+//! | [`estimate`] | how far the whole run is, and how long it will take |
+//! | [`phase`], [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`clock`], [`states`], [`meters`] | the time that each stage takes, and what threads wait for |
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
@@ -51,6 +52,7 @@ pub mod commit;
 pub mod commit_job;
 pub mod coin_differences;
 pub mod error;
+pub mod estimate;
 pub mod expected_sizes;
 pub mod fault;
 mod fault_error;
@@ -62,6 +64,7 @@ pub mod opened;
 pub mod options;
 pub mod outcome;
 pub mod peer_info;
+pub mod phase;
 pub mod progress;
 pub mod block_file_deletion;
 pub mod pruning;
@@ -92,6 +95,7 @@ pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use coin_differences::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
+pub use estimate::left::{Estimate, Left};
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use meters::Meters;
 pub use options::{

@@ -24,6 +24,7 @@ use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
 use super::error::SyncError;
+use super::estimate::weigher::Weigher;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
 use super::meters::Meters;
@@ -71,6 +72,8 @@ pub struct Node {
     stored_sizes: OnceLock<StoredSizes>,
     /// An estimate of what blocks yet to be connected leave on the disk.
     pub growth: Growth,
+    /// What each phase costs for blocks, by what they hold.
+    pub weigher: Weigher,
     /// The times of the stages.
     pub clock: Arc<Clock>,
     /// What the threads are seen doing, once blocks are connected.
@@ -143,6 +146,7 @@ impl Node {
             sizes: Sizes::default(),
             stored_sizes: OnceLock::new(),
             growth: Growth::default(),
+            weigher: Weigher::new(&options),
             clock: Arc::default(),
             states: None,
             scripts,
@@ -236,6 +240,7 @@ impl Node {
             peers: self.peers.as_deref(),
             scripts: &self.scripts,
             view: self.view.as_deref(),
+            weigher: &self.weigher,
         };
         (shared, &mut self.ledger)
     }

@@ -6,118 +6,12 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 
+use super::estimate::left::Estimate;
+use super::estimate::plan::Plan;
 use super::meters::Meters;
 use super::outcome::ThreadStates;
 use super::peer_info::PeerInfo;
-
-/// A phase of the work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Finding the blocks in the sources and checking their headers.
-    Headers,
-    /// Checking the blocks in the block files, to build an index of them.
-    Indexing,
-    /// Checking and connecting blocks.
-    Connecting,
-    /// Disconnecting blocks of a chain that is no longer the best.
-    Disconnecting,
-    /// Copying blocks to the block files.
-    StoringBlocks,
-    /// Storing blocks of side branches, and those after a missing block.
-    StoringBranches,
-    /// SwiftSync: processing blocks in any order.
-    SwiftSync,
-    /// First pass of a join: reading blocks in any order, and writing their outputs and spends to
-    /// partitions.
-    JoinReading,
-    /// Second pass of a join: matching spends with outputs, partition by partition.
-    JoinMatching,
-    /// Third pass of a join: checking each block's spends and writing its undo data.
-    JoinChecking,
-    /// Writing changed coins to the tables.
-    WritingCoins,
-    /// Merging the tables into one level.
-    Merging,
-    /// Reading the whole UTXO set.
-    ReadingCoins,
-    /// Reading the coins that blocks have spent, from their undo data.
-    ReadingUndo,
-    /// Checking the stored blocks of the active chain again, from the tip down.
-    Verifying,
-    /// Reading blocks to note which of their outputs are unspent.
-    MakingHints,
-    /// Reading a whole hints file.
-    ReadingHints,
-    /// Reading blocks for the outputs that hints say are unspent.
-    ReadingBlocks,
-    /// Reading all coins of a snapshot.
-    ReadingSnapshot,
-    /// Reading all blocks again to name the coins that hints or a snapshot are wrong about.
-    NamingCoins,
-    /// Writing coins to a snapshot.
-    WritingSnapshot,
-    /// Reading blocks and undo data for Core's optional indexes.
-    ReadingForIndexes,
-    /// Sorting the entries of an index, and writing them to tables.
-    WritingIndexes,
-    /// Writing a table of coins, or of blocks and their contents, to a file.
-    Exporting,
-    /// Connecting to peers, while there is none yet.
-    FindingPeers,
-    /// Asking peers for headers.
-    DownloadingHeaders,
-    /// Downloading blocks that are stored before a SwiftSync or an estimate begins.
-    DownloadingBlocks,
-    /// Waiting for headers with the minimum chain work.
-    WaitingForWork,
-    /// Waiting for headers up to the height of the hints or the snapshot.
-    WaitingForHeaders,
-    /// Waiting for new blocks at the tip.
-    Following,
-    /// Serving blocks to peers.
-    Serving,
-}
-
-impl Phase {
-    /// Returns the phase in words, for a progress line.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Headers => "Reading headers",
-            Self::Indexing => "Checking stored blocks",
-            Self::Connecting => "Connecting blocks",
-            Self::Disconnecting => "Disconnecting blocks",
-            Self::StoringBlocks => "Storing blocks",
-            Self::StoringBranches => "Storing blocks of side branches",
-            Self::SwiftSync => "SwiftSync",
-            Self::JoinReading => "Join 1/3: reading blocks",
-            Self::JoinMatching => "Join 2/3: matching spends",
-            Self::JoinChecking => "Join 3/3: checking spends",
-            Self::WritingCoins => "Writing coins",
-            Self::Merging => "Merging tables",
-            Self::ReadingCoins => "Reading the UTXO set",
-            Self::ReadingUndo => "Reading undo data",
-            Self::Verifying => "Verifying blocks",
-            Self::MakingHints => "Making hints",
-            Self::ReadingHints => "Reading hints",
-            Self::ReadingBlocks => "Reading blocks",
-            Self::ReadingSnapshot => "Reading the snapshot",
-            Self::NamingCoins => "Looking for wrong coins",
-            Self::WritingSnapshot => "Writing the snapshot",
-            Self::ReadingForIndexes => "Reading blocks for indexes",
-            Self::WritingIndexes => "Writing indexes",
-            Self::Exporting => "Exporting",
-            Self::FindingPeers => "Looking for peers",
-            Self::DownloadingHeaders => "Downloading headers",
-            Self::DownloadingBlocks => "Downloading the blocks that come first",
-            Self::WaitingForWork => "Waiting for a chain with the minimum work",
-            Self::WaitingForHeaders => {
-                "Waiting for headers up to the height of the hints or the snapshot"
-            }
-            Self::Following => "Waiting for new blocks",
-            Self::Serving => "Serving blocks",
-        }
-    }
-}
+pub use super::phase::Phase;
 
 /// The state of the work at one moment.
 #[derive(Clone, Debug)]
@@ -137,8 +31,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Number of coins in the cache.
     pub coins: u64,
-    /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by their
-    /// bytes, since their time is about proportional to these.
+    /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by the time
+    /// that they take ([`Weigher`](super::estimate::weigher::Weigher)).
     pub fraction: f64,
     /// The download from peers; `None` without peers.
     pub download: Option<Download>,
@@ -147,6 +41,8 @@ pub struct Progress {
     pub states: Option<ThreadStates>,
     /// Peers that are served, and the bytes sent to them; `None` if none are.
     pub upload: Option<Upload>,
+    /// How far the whole run is, and how long it will take; `None` if nothing estimates it.
+    pub estimate: Option<Estimate>,
 }
 
 /// The number of peers that are served, and what was sent to them.
@@ -214,7 +110,7 @@ impl Progress {
     /// Returns the progress at the start of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
         let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
-        let (download, states, upload) = (None, None, None);
+        let (download, states, upload, estimate) = (None, None, None, None);
         Self {
             phase,
             height,
@@ -227,6 +123,7 @@ impl Progress {
             download,
             states,
             upload,
+            estimate,
         }
     }
 
@@ -241,6 +138,9 @@ impl Progress {
 pub trait Observer: Sync {
     /// Receives the state of the work.
     fn observe(&self, progress: &Progress);
+
+    /// Receives the stages of the run, once they are known, and again whenever they change.
+    fn plan(&self, _: &Plan) {}
 
     /// Receives a line for the user, such as the method that was chosen.
     fn note(&self, _: &str) {}
@@ -291,6 +191,10 @@ impl<F: Fn(&mut Progress) + Sync> Observer for Adding<'_, F> {
         let mut progress = progress.clone();
         (self.add)(&mut progress);
         self.inner.observe(&progress);
+    }
+
+    fn plan(&self, plan: &Plan) {
+        self.inner.plan(plan);
     }
 
     fn note(&self, text: &str) {

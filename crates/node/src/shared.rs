@@ -15,7 +15,9 @@ use super::block::scripts::{ScriptChecker, ScriptChecks};
 use super::block::step::Step;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::clock::{Clock, Stage};
+use crate::estimate::weigher::Weigher;
 use crate::fault::Fault;
+use crate::phase::Phase;
 use crate::progress::Observer;
 use crate::sources::{BlockBytes, Place, Sources};
 use crate::view::View;
@@ -47,9 +49,21 @@ pub struct Shared<'a> {
     pub scripts: &'a ScriptChecker,
     /// Where the directory's content is shown to readers, if it is.
     pub view: Option<&'a View>,
+    /// What each phase costs for blocks.
+    pub weigher: &'a Weigher,
 }
 
 impl Shared<'_> {
+    /// Returns the time that `phase` takes for each of these blocks, in nanoseconds of the machine
+    /// of docs/budget.md. Scripts are checked from the block at index `scripts_from` on.
+    pub fn weights(&self, phase: Phase, steps: &[Step], scripts_from: usize) -> Vec<u64> {
+        let weight = |(index, step): (usize, &Step)| {
+            let height = self.tree.node(step.id).height;
+            self.weigher.block(phase, height, step.weight, index >= scripts_from)
+        };
+        steps.iter().enumerate().map(weight).collect()
+    }
+
     /// Returns how to check the scripts of a block that are not assumed valid.
     pub fn script_checks(&self, id: BlockId) -> ScriptChecks {
         self.scripts.checks(self.network, self.tree, id)

@@ -8,16 +8,17 @@ use apus_wire::BlockView;
 
 use super::assumevalid::Assumed;
 use super::block::step::Step;
+use super::estimate::amounts::{Amounts, Density, Profile};
 use super::growth::{Growth, Sample};
 use super::opened::{Node, step};
-use super::sources::Place;
+use super::sources::{BlockBytes, Place};
 
 /// About how many blocks are read to estimate what all of them leave on the disk. It takes a hard
 /// disk a second or two, and more of them would tell little more.
 const SAMPLES: u64 = 64;
 
 /// Blocks of one branch that are to be connected, none of which is part of the active chain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Waiting {
     /// Height of the first block.
     pub first: u32,
@@ -36,6 +37,10 @@ pub struct Waiting {
     pub copied: u64,
     /// The part of `copied` that peers have; an estimate.
     pub from_peers: u64,
+    /// What these blocks hold; an estimate.
+    pub amounts: Amounts,
+    /// Signatures of all these blocks, checked or not; an estimate.
+    pub signatures: f64,
 }
 
 impl Waiting {
@@ -63,6 +68,8 @@ impl Waiting {
         let assumed = Assumed::new(node.options.assumevalid, &node.tree);
         let (mut bytes, mut with_scripts, mut without_undo) = (0, 0, 0);
         let (mut copied, mut from_peers) = (0, 0);
+        let (mut amounts, mut signatures) = (Amounts::default(), 0.0);
+        let profile = &node.weigher.profile;
         // All ancestors of a covered block are covered.
         let mut is_covered = false;
         let branch = node.tree.ancestors(target);
@@ -71,13 +78,27 @@ impl Waiting {
             bytes += step.weight;
             is_covered = is_covered || assumed.covers(&node.tree, id);
             with_scripts += if is_covered { 0 } else { step.weight };
+            let height = node.tree.node(id).height;
+            amounts += profile.amounts(height, step.weight, !is_covered);
+            signatures += profile.amounts(height, step.weight, true).signatures;
             without_undo += if node.record(id).undo_pos().is_none() { step.weight } else { 0 };
             let record = step.weight + u64::from(STORAGE_HEADER_BYTES);
             copied += if matches!(step.place, Place::Stored(_)) { 0 } else { record };
             from_peers += if step.place == Place::Peers { record } else { 0 };
         }
         let last = node.tree.node(target).height;
-        Self { first, target, last, bytes, with_scripts, without_undo, copied, from_peers }
+        Self {
+            first,
+            target,
+            last,
+            bytes,
+            with_scripts,
+            without_undo,
+            copied,
+            from_peers,
+            amounts,
+            signatures,
+        }
     }
 
     /// Returns the blocks that can be read without peers, the last one first.
@@ -88,30 +109,36 @@ impl Waiting {
     }
 }
 
-/// Estimates what the blocks that wait leave on the disk, from samples at equal distances in bytes.
-/// A block that cannot be read or parsed is left out; connecting it will report that.
-pub fn learn_growth(node: &mut Node) {
+/// Estimates what the blocks that wait hold, and what they leave on the disk, from samples at equal
+/// distances in bytes. A block that cannot be read or parsed is left out; connecting it will report
+/// that.
+pub fn learn_from_samples(node: &mut Node) {
     let Some(waiting) = Waiting::of(node) else { return };
     let bytes: u64 = waiting.readable(node).map(|step| step.weight).sum();
     let every = (bytes / SAMPLES).max(1);
-    let (mut before, mut samples) = (0, Vec::new());
+    let (mut before, mut samples, mut densities) = (0, Vec::new(), Vec::new());
     for step in waiting.readable(node) {
         let marks = (before + step.weight) / every - before / every;
         before += step.weight;
-        if marks > 0 {
-            let sample = sample(node, &step);
-            samples.extend(sample.into_iter().flat_map(|of| repeat_n(of, marks as usize)));
+        if marks > 0
+            && let Some(view) = view(node, &step)
+        {
+            let height = node.tree.node(step.id).height;
+            samples.extend(repeat_n(Sample::of(&view, height), marks as usize));
+            densities.push((height, Density::of(&view)));
         }
     }
     node.growth = Growth::of(&samples);
+    if let Some(profile) = Profile::of_samples(densities) {
+        node.weigher.profile = profile;
+    }
 }
 
-fn sample(node: &Node, step: &Step) -> Option<Sample> {
+fn view(node: &Node, step: &Step) -> Option<BlockView<BlockBytes>> {
     let bytes = match step.place {
         Place::Stored(pos) => node.files.read_block(pos).ok()?,
         Place::Source(place) => node.sources.read(place).ok()?,
         Place::Peers => return None,
     };
-    let view = BlockView::parse(bytes).ok()?;
-    Some(Sample::of(&view, node.tree.node(step.id).height))
+    BlockView::parse(bytes).ok()
 }

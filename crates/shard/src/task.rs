@@ -12,6 +12,7 @@ use apus_node::block::scripts::ScriptChecker;
 use apus_node::block::step::Step;
 use apus_node::clock::Clock;
 use apus_node::error::SyncError;
+use apus_node::estimate::weigher::Weigher;
 use apus_node::fault::Fault;
 use apus_node::options::{Options, ScriptEngine};
 use apus_node::shared::Shared;
@@ -41,6 +42,7 @@ pub struct Task<'a> {
     clock: Clock,
     pool: rayon::ThreadPool,
     scripts: ScriptChecker,
+    weigher: Weigher,
 }
 
 impl<'a> Task<'a> {
@@ -69,6 +71,7 @@ impl<'a> Task<'a> {
             clock: Clock::default(),
             pool: threads::pool(1)?,
             scripts: ScriptChecker::new(&options, &disk)?,
+            weigher: Weigher::new(&options),
             scratch,
             disk,
         })
@@ -98,6 +101,7 @@ impl<'a> Task<'a> {
             pool: &self.pool,
             peers: Some(&blocks),
             scripts: &self.scripts,
+            weigher: &self.weigher,
         };
         let manifest = &self.job.manifest;
         let (layout, memory) = (&manifest.layout, manifest.memory);

@@ -127,8 +127,9 @@ fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
 fn next_join(node: &Node, observer: &dyn Observer) -> Result<Option<BlockId>, SyncError> {
     let choice = choose(node, None)?;
     let target = choice.join_target();
-    if target.is_some() {
-        announce(&choice, observer);
+    match target {
+        Some(_) => announce(&choice, observer),
+        None => observer.plan(choice.plan()),
     }
     Ok(target)
 }
@@ -151,8 +152,9 @@ fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
     ));
 }
 
-/// Tells the user which method was chosen, unless no block waits.
+/// Tells the user which method was chosen, and the observer the stages, unless no block waits.
 fn announce(choice: &ChosenMethod, observer: &dyn Observer) {
+    observer.plan(choice.plan());
     if let Some(line) = choice.line() {
         observer.note(&line);
     }

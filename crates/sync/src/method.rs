@@ -3,27 +3,27 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
+use apus_node::estimate::estimator::expected;
+use apus_node::estimate::plan::Plan;
 use apus_node::opened::Node;
-use apus_node::options::{AssumeValid, Method, Options, ScriptEngine};
+use apus_node::options::Method;
 use apus_node::space;
 use apus_node::waiting::Waiting;
-use apus_node::words::{about, size};
-use secp_lanes::Kernel;
+use apus_node::words::size;
 
 use super::above_tip::above_tip;
 use super::claim::Claim;
 use super::join::workspace::{SavedTarget, blocks_lacking, saved_target};
+use super::stages::stages;
 use super::swift;
 
-/// When a join is chosen that the user did not ask for, and the time that each method takes.
+/// When a join is chosen that the user did not ask for.
 ///
 /// A join reads every block and writes about half as many bytes as it reads, whatever the blocks
 /// spend. A sync in order looks up coins in the tables, which takes longer the larger the tables
-/// are. Times are in seconds of one core for each GB (10^9 bytes) of blocks.
+/// are.
 struct Figures {
     /// Minimum bytes of blocks for a join: a sync in order of fewer is done before a join's three
     /// passes have begun and ended.
@@ -31,30 +31,9 @@ struct Figures {
     /// The minimum for a join is also the bytes of the tables divided by this: the coins of fewer
     /// blocks are soon looked up, while a join may have to read all tables.
     join_tables_share: u64,
-    /// A sync in order, without scripts.
-    in_order: f64,
-    /// A join, without scripts.
-    join: f64,
-    /// A SwiftSync, without scripts.
-    swiftsync: f64,
-    /// Script checks, in Bitcoin Core's engine.
-    scripts_core: f64,
-    /// Script checks, with signatures verified in lanes of AVX-512 IFMA.
-    scripts_avx512: f64,
-    /// Script checks, with signatures verified in lanes of AVX2.
-    scripts_avx2: f64,
 }
 
-const FIGURES: Figures = Figures {
-    join_bytes_min: 64_000_000,
-    join_tables_share: 4,
-    in_order: 30.0,
-    join: 10.0,
-    swiftsync: 4.0,
-    scripts_core: 160.0,
-    scripts_avx512: 30.0,
-    scripts_avx2: 70.0,
-};
+const FIGURES: Figures = Figures { join_bytes_min: 64_000_000, join_tables_share: 4 };
 
 /// The method chosen for the blocks above the tip.
 #[derive(Clone, Debug)]
@@ -63,13 +42,15 @@ pub struct ChosenMethod {
     pub method: Method,
     /// The reason for the method, as a clause: `no hints, and ...`.
     pub why: String,
-    /// The expected time; `None` if no block waits.
-    pub estimate: Option<Duration>,
     /// The last block of the join: the best candidate for the tip, or an ancestor of it. `None`
     /// with another method.
     target: Option<BlockId>,
     /// The blocks to sync by this method; `None` if no block waits.
     blocks: Option<Waiting>,
+    /// The stages of the run; empty if no block waits.
+    plan: Plan,
+    /// The share of the work that an interrupted run has done.
+    done: f64,
     /// Whether Apus chose the method, so that the user can be told of another one.
     is_automatic: bool,
 }
@@ -204,13 +185,13 @@ fn too_few(bytes: u64, tables: u64) -> Option<String> {
 impl ChosenMethod {
     /// Returns a method without blocks to sync.
     pub fn new(method: Method, why: impl Into<String>) -> Self {
-        let (estimate, target, blocks) = (None, None, None);
-        Self { method, why: why.into(), estimate, target, blocks, is_automatic: false }
+        let (target, blocks, plan, done) = (None, None, Plan::default(), 0.0);
+        Self { method, why: why.into(), target, blocks, plan, done, is_automatic: false }
     }
 
     fn of_blocks(node: &Node, method: Method, blocks: Waiting, why: String) -> Self {
         Self {
-            estimate: Some(estimate(node, method, &blocks)),
+            plan: stages(node, method, &blocks, rest(node, &blocks)),
             blocks: Some(blocks),
             is_automatic: node.options.method.is_none(),
             ..Self::new(method, why)
@@ -248,8 +229,7 @@ impl ChosenMethod {
         let first = node.tree.node(node.tip()).height + 1;
         let blocks = Waiting::between(node, first, saved.target);
         let join = Self::join(node, blocks, "an interrupted join is continued".to_string());
-        let estimate = join.estimate.map(|all| all.mul_f64(1.0 - saved.done));
-        Self { estimate, target: Some(saved.target), is_automatic: false, ..join }
+        Self { done: saved.done, target: Some(saved.target), is_automatic: false, ..join }
     }
 
     /// Returns the last block of the join; `None` with another method.
@@ -257,10 +237,15 @@ impl ChosenMethod {
         self.target
     }
 
+    /// Returns the stages of the run, as far as they are known; none if no block waits.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Returns a line for the user that names the method, the reason for it and the expected time;
     /// `None` if no block waits.
     pub fn line(&self) -> Option<String> {
-        let (blocks, estimate) = (self.blocks?, self.estimate?);
+        let (blocks, left) = (self.blocks?, expected(&self.plan, 1.0 - self.done)?);
         let range = format!("{} to {} (about {})", blocks.first, blocks.last, size(blocks.bytes));
         let what = match self.method {
             Method::InOrder => format!("Connecting blocks {range} in order"),
@@ -271,39 +256,12 @@ impl ChosenMethod {
             Method::Join if self.is_automatic => ". --method=order syncs in order instead.",
             _ => "",
         };
-        Some(format!("{what}: {}; about {}{otherwise}", self.why, about(estimate)))
+        Some(format!("{what}: {}; {}{otherwise}", self.why, left.words()))
     }
 }
 
-/// Returns the seconds that one core needs to check the scripts of one GB of blocks. Blocks that
-/// are not buried deep enough for the fast engine are few, and count like the others.
-fn scripts_rate(options: &Options) -> f64 {
-    let Figures { scripts_core, scripts_avx512, scripts_avx2, .. } = FIGURES;
-    let fast = match options.scripts.kernel.unwrap_or_else(Kernel::best) {
-        Kernel::Avx512 => scripts_avx512,
-        Kernel::Avx2 => scripts_avx2,
-        Kernel::Library | Kernel::Portable => scripts_core,
-    };
-    match options.scripts.engine {
-        ScriptEngine::Core => scripts_core,
-        ScriptEngine::Fast => fast,
-        ScriptEngine::Both => scripts_core + fast,
-    }
-}
-
-/// Returns the time to sync these blocks by this method, with the threads and cores available.
-fn estimate(node: &Node, method: Method, blocks: &Waiting) -> Duration {
-    let checks_all = node.options.assumevalid == AssumeValid::Nothing;
-    let (rate, with_scripts) = match method {
-        Method::InOrder => (FIGURES.in_order, blocks.with_scripts),
-        Method::Join => (FIGURES.join, blocks.with_scripts),
-        // Every script is checked, or none if blocks are assumed valid, however deep they are
-        // buried.
-        Method::SwiftSync => (FIGURES.swiftsync, if checks_all { blocks.bytes } else { 0 }),
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let cores = node.options.threads.clamp(1, cores);
-    let scripts_rate = if with_scripts > 0 { scripts_rate(&node.options) } else { 0.0 };
-    let seconds = blocks.bytes as f64 * rate + with_scripts as f64 * scripts_rate;
-    Duration::from_secs_f64(seconds / 1e9 / cores as f64)
+/// Returns the blocks of the best chain after these; `None` if there are none.
+fn rest(node: &Node, blocks: &Waiting) -> Option<Waiting> {
+    let all = Waiting::of(node)?;
+    (all.last > blocks.last).then(|| Waiting::between(node, blocks.last + 1, all.target))
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use apus_disk::Disk;
 use apus_node::error::SyncError;
+use apus_node::estimate::estimating::Estimating;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::progress::Watch;
@@ -30,6 +31,12 @@ pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
 
 /// Does what [`reindex`] does, on the caller's disk, which may lose power in tests.
 pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+    let observer = Estimating::new(watch.observer);
+    let watch = Watch::new(&observer, watch.stop);
+    rebuild(disk, options, watch)
+}
+
+fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
@@ -73,8 +80,10 @@ pub fn reindex_files_on(
     options: &Options,
     watch: Watch,
 ) -> Result<Summary, SyncError> {
+    let observer = Estimating::new(watch.observer);
+    let watch = Watch::new(&observer, watch.stop);
     let refusals = remedy::naming(options, || index_files::rebuild(disk, options, watch))?;
-    let mut summary = reindex_on(disk, options, watch)?;
+    let mut summary = rebuild(disk, options, watch)?;
     summary.refusals.splice(0..0, refusals);
     if !summary.interrupted {
         index_files::finish(disk, options)?;

@@ -8,6 +8,7 @@ use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_node::block_peers::BlockPeers;
 use apus_node::clock::Stage;
 use apus_node::error::SyncError;
+use apus_node::estimate::estimating::Estimating;
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::{Method, Options, Prune};
 use apus_node::outcome::ThreadStates;
@@ -16,7 +17,7 @@ use apus_node::rebuild::Rebuild;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
 use apus_node::states::StatesWatch;
-use apus_node::waiting::learn_growth;
+use apus_node::waiting::learn_from_samples;
 use apus_node::{mend, rebuild, remedy, resources};
 use apus_peers::{
     LanSearch, Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news,
@@ -53,6 +54,8 @@ pub fn sync_on(
     sources: &[PathBuf],
     watch: Watch,
 ) -> Result<Summary, SyncError> {
+    let observer = Estimating::new(watch.observer);
+    let watch = Watch::new(&observer, watch.stop);
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
@@ -488,7 +491,7 @@ fn connect_and_merge(
     ledger.prune(&shared)?;
     let observer = node.states.get_or_insert_with(StatesWatch::begin).observer(watch.observer);
     let watch = Watch::new(&observer, watch.stop);
-    learn_growth(node);
+    learn_from_samples(node);
     connect_all(node, claim, course, watch)?;
     store_side_branches(node, watch)?;
     if watch.is_stopped() {

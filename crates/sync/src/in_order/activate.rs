@@ -18,6 +18,7 @@ use apus_peers::store_left;
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;
 use super::pipeline::with_workers;
+use crate::stages::weights_in_order;
 
 /// The block to connect up to.
 #[derive(Clone, Copy, Debug)]
@@ -261,6 +262,8 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
     let last = steps.last().map_or(node.tip(), |step| step.id);
     node.times.follow(&node.tree, last);
     let times = node.times.clone();
+    let scripts_from = steps.partition_point(|step| assumed.covers(&node.tree, step.id));
+    let weights = weights_in_order(node, steps, scripts_from);
     let (shared, ledger) = node.split();
     let connect = || {
         with_workers(&shared, steps, threads, watch.stop, |workers| {
@@ -272,8 +275,9 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
                 times,
                 watch,
                 save_every,
-                weight_total: steps.iter().map(|step| step.weight).sum(),
+                weight_all: weights.iter().sum(),
                 weight_done: 0,
+                weights,
                 in_flight: VecDeque::new(),
                 connected: 0,
                 retired: 0,

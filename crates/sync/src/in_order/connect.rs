@@ -38,7 +38,9 @@ pub(super) struct Connector<'a> {
     /// The time after which blocks from peers are written to the block index, so that they need not
     /// be downloaded again after a crash.
     pub save_every: Duration,
-    pub weight_total: u64,
+    /// The time that each step takes, for progress.
+    pub weights: Vec<u64>,
+    pub weight_all: u64,
     pub weight_done: u64,
     /// Blocks whose coins are spent and added, but whose checks may be unfinished.
     pub in_flight: VecDeque<Arc<Validation>>,
@@ -376,8 +378,8 @@ impl<'a> Connector<'a> {
                 return Err(self.give_up(error));
             }
             self.ledger.show_tip(self.shared, self.watch.observer);
+            self.weight_done += self.weights[self.retired];
             self.retired += 1;
-            self.weight_done += step.weight;
         }
         Ok(())
     }
@@ -427,7 +429,7 @@ impl<'a> Connector<'a> {
             blocks,
             bytes,
             coins: self.shared.cache.len() as u64,
-            fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+            fraction: self.weight_done as f64 / self.weight_all.max(1) as f64,
             ..Progress::of(Phase::Connecting)
         });
     }

@@ -27,8 +27,8 @@ pub(super) struct Checking<'a> {
 }
 
 impl Checking<'_> {
-    /// Runs a worker: checks blocks until none is left, and reports the weight of each.
-    pub fn work(&self, crew: &Crew<u64>) -> Result<(), Fault> {
+    /// Runs a worker: checks blocks until none is left, and reports the index of each.
+    pub fn work(&self, crew: &Crew<usize>) -> Result<(), Fault> {
         while let Some((index, bucket)) = self.queue.take(crew.halt())? {
             match self.context.check(index, &bucket) {
                 Ok(payload) => {
@@ -42,7 +42,7 @@ impl Checking<'_> {
                     }
                     let _timer = self.context.shared.clock.start(Stage::Undo);
                     self.sequencer.finish(index, undo)?;
-                    crew.report(self.context.plan.steps[index].weight);
+                    crew.report(index);
                 }
                 Err(Fault::Unjudged(height)) => self.context.refuse(height),
                 Err(fault) => return Err(fault),

@@ -131,7 +131,7 @@ impl<'a> Coordinator<'a> {
         let spans: VecDeque<usize> =
             (0..state.spans.len()).filter(|i| state.spans[*i].next < state.spans[*i].end).collect();
         let read = state.spans.iter().flat_map(|span| span.first..span.next);
-        let mut progress = Tracked::new(watch.observer, Phase::JoinReading, plan, read);
+        let mut progress = Tracked::new(watch.observer, shared, Phase::JoinReading, plan, read);
         let queue = Mutex::new((spans, &mut state.spans));
         let take = || {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl<'a> Coordinator<'a> {
                 if let Some(pos) = block.stored {
                     ledger.records.note_stored(shared.tree, id, pos, block.tx_count);
                 }
-                progress.add(plan.steps[block.index].weight, block.bytes);
+                progress.add(block.index, block.bytes);
             }
             progress.report();
             shared.clock.set_spilled(parts.bytes_written());
@@ -224,14 +224,14 @@ impl<'a> Coordinator<'a> {
             sequencer: Sequencer::new(shared.files, state.checked),
             has_undo: plan.steps.iter().map(has_undo).collect(),
         };
-        let mut progress =
-            Tracked::new(watch.observer, Phase::JoinChecking, plan, 0..state.checked);
+        let checked = 0..state.checked;
+        let mut progress = Tracked::new(watch.observer, shared, Phase::JoinChecking, plan, checked);
         let mut until = Deadline::new(*save_every, || watch.is_stopped());
-        let run = |crew: &Crew<u64>| checking.work(crew);
+        let run = |crew: &Crew<usize>| checking.work(crew);
         let results = threads::work_until_halt("check", memory.workers, run, |step| {
             let is_done = step.is_some();
-            if let Some(weight) = step {
-                progress.add(weight, weight);
+            if let Some(index) = step {
+                progress.add(index, plan.steps[index].weight);
             }
             progress.report();
             until.is_due(is_done)
@@ -295,6 +295,8 @@ struct Tracked<'a> {
     phase: Phase,
     height: u32,
     blocks_all: u64,
+    /// The time that each block takes.
+    weights: Vec<u64>,
     weight_all: u64,
     weight: u64,
     blocks: u64,
@@ -306,26 +308,29 @@ impl<'a> Tracked<'a> {
     /// done already, by index among the steps.
     fn new(
         observer: &'a dyn Observer,
+        shared: &Shared,
         phase: Phase,
         plan: &Plan,
         done: impl Iterator<Item = usize>,
     ) -> Self {
+        let weights = shared.weights(phase, &plan.steps, plan.assumed_blocks(shared.tree));
         let mut progress = Self {
             observer,
             phase,
             height: plan.end_height() - 1,
             blocks_all: plan.steps.len() as u64,
-            weight_all: plan.steps.iter().map(|step| step.weight).sum(),
+            weight_all: weights.iter().sum(),
+            weights,
             weight: 0,
             blocks: 0,
             bytes: 0,
         };
-        done.for_each(|index| progress.add(plan.steps[index].weight, 0));
+        done.for_each(|index| progress.add(index, 0));
         progress
     }
 
-    fn add(&mut self, weight: u64, bytes: u64) {
-        self.weight += weight;
+    fn add(&mut self, index: usize, bytes: u64) {
+        self.weight += self.weights[index];
         self.blocks += 1;
         self.bytes += bytes;
     }

@@ -77,7 +77,7 @@ impl Plan {
 
     /// Returns the number of blocks that are assumed valid, from the first on.
     pub fn assumed_blocks(&self, tree: &Tree) -> usize {
-        self.steps.iter().take_while(|step| self.assumed.covers(tree, step.id)).count()
+        self.steps.partition_point(|step| self.assumed.covers(tree, step.id))
     }
 
     /// Returns what the block at `height` may do to a transaction that exists already.

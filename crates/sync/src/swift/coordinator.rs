@@ -23,6 +23,7 @@ use apus_node::threads;
 use apus_node::threads::Crew;
 
 use super::context::{Context, FinishedBlock};
+use super::plan::Mode;
 use super::recent::Recent;
 use super::resume::{State, Workspace};
 use super::saved::{Saved, SavedUndo};
@@ -49,7 +50,9 @@ pub(super) struct Coordinator<'a> {
     observer: &'a dyn Observer,
     /// `None` if nothing is saved.
     saving: Option<Saving<'a>>,
-    weight_total: u64,
+    /// The time that each step takes, for progress.
+    weights: Vec<u64>,
+    weight_all: u64,
     weight_done: u64,
     bytes: u64,
 }
@@ -63,10 +66,17 @@ impl<'a> Coordinator<'a> {
         observer: &'a dyn Observer,
         saving: Option<Saving<'a>>,
     ) -> Self {
-        let weight = |index: &usize| context.plan.steps[*index].weight;
-        let weight_total = context.plan.steps.iter().map(|step| step.weight).sum();
-        let weight_done = weight_total - context.todo().iter().map(weight).sum::<u64>();
-        Self { context, ledger, state, observer, saving, weight_total, weight_done, bytes: 0 }
+        let steps = &context.plan.steps;
+        let scripts_from = match context.plan.mode {
+            Mode::Full => 0,
+            Mode::AssumeValid => steps.len(),
+        };
+        let weights = context.shared.weights(Phase::SwiftSync, steps, scripts_from);
+        let weight_all: u64 = weights.iter().sum();
+        let left: u64 = context.todo().iter().map(|index| weights[*index]).sum();
+        let weight_done = weight_all - left;
+        let bytes = 0;
+        Self { context, ledger, state, observer, saving, weights, weight_all, weight_done, bytes }
     }
 
     /// Runs `threads` workers until every block is finished, or until `stops` returns true. Saves
@@ -128,7 +138,7 @@ impl<'a> Coordinator<'a> {
             self.state.stripped_below = self.state.stripped_below.max(height + 1);
         }
         self.state.done.insert(height);
-        self.weight_done += step.weight;
+        self.weight_done += self.weights[block.step];
         self.bytes += block.bytes;
     }
 
@@ -167,7 +177,7 @@ impl<'a> Coordinator<'a> {
             blocks: self.state.done.len() as u64,
             blocks_all: self.context.plan.chain.height().unwrap_or(0).into(),
             bytes: self.bytes,
-            fraction: self.weight_done as f64 / self.weight_total.max(1) as f64,
+            fraction: self.weight_done as f64 / self.weight_all.max(1) as f64,
             ..Progress::of(Phase::SwiftSync)
         });
     }
@@ -201,7 +211,7 @@ mod tests {
     use super::*;
     use crate::hints_file::HintsFile;
     use crate::swift::opened_claim::Unspent;
-    use crate::swift::plan::{Mode, Plan};
+    use crate::swift::plan::Plan;
     use crate::unfinished::open_node;
 
     #[test]

@@ -1,0 +1,143 @@
+//! The stages of a run by each method, and what each is expected to cost.
+
+use apus_node::block::step::Step;
+use apus_node::estimate::amounts::Amounts;
+use apus_node::estimate::plan::{Plan, Stage};
+use apus_node::estimate::weigher::crowding;
+use apus_node::growth::COIN_BYTES;
+use apus_node::opened::Node;
+use apus_node::options::{AssumeValid, Method};
+use apus_node::phase::Phase;
+use apus_node::waiting::Waiting;
+
+/// Bytes of a coin in the cache (docs/budget.md).
+const CACHED_COIN_BYTES: usize = 106;
+/// Points at which the growth of the UTXO set is looked at.
+const POINTS: u32 = 16;
+/// The part of a block's bytes that a join usually writes to temporary files, and that it writes
+/// as undo data.
+const SPILLED: f64 = 0.5;
+const UNDO: f64 = 0.125;
+/// A run of new tables with at most this share (one in ...) of the coins of all is left as it is.
+const MERGED_ALONE_SHARE: f64 = 8.0;
+
+/// Returns the stages of a run that connects these blocks by `method`, and then the other blocks of
+/// the best chain, `rest`, in order.
+pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option<Waiting>) -> Plan {
+    let coins =
+        |blocks: &Waiting| node.growth.tables(blocks.bytes).likely as f64 / COIN_BYTES as f64;
+    let before = node.chainstate.disk_bytes() as f64 / COIN_BYTES as f64;
+    let mut stages = match method {
+        Method::InOrder => Vec::new(),
+        Method::Join => joined(node, blocks),
+        Method::SwiftSync => swift(node, blocks, coins(blocks)),
+    };
+    let (in_order, before) = match method {
+        Method::InOrder => (Some(*blocks), before),
+        _ => (rest, before + coins(blocks)),
+    };
+    if let Some(blocks) = in_order {
+        stages.extend(connected(node, &blocks, coins(&blocks), before));
+    }
+    Plan { stages }
+}
+
+/// Estimates how many coins are left of blocks of this size.
+fn coins(node: &Node, bytes: u64) -> f64 {
+    node.growth.tables(bytes).likely as f64 / COIN_BYTES as f64
+}
+
+fn coins_before(node: &Node) -> f64 {
+    node.chainstate.disk_bytes() as f64 / COIN_BYTES as f64
+}
+
+/// Returns how many coins the cache holds.
+fn cached(node: &Node) -> f64 {
+    (node.ledger.cache_bytes_max / CACHED_COIN_BYTES) as f64
+}
+
+/// Returns the time that each of these steps takes to be connected in order
+/// ([`Weigher::block`](apus_node::estimate::weigher::Weigher::block)), while the UTXO set grows.
+/// Scripts are checked from the step at index `scripts_from` on.
+pub(super) fn weights_in_order(node: &mut Node, steps: &[Step], scripts_from: usize) -> Vec<u64> {
+    let bytes: u64 = steps.iter().map(|step| step.weight).sum();
+    let (before, new, cached) = (coins_before(node), coins(node, bytes), cached(node));
+    let mut weights = node.split().0.weights(Phase::Connecting, steps, scripts_from);
+    let mut done = 0;
+    for (weight, step) in weights.iter_mut().zip(steps) {
+        done += step.weight;
+        let coins = before + new * done as f64 / bytes.max(1) as f64;
+        *weight = (*weight as f64 * crowding(coins, cached)) as u64;
+    }
+    weights
+}
+
+/// Returns the bytes that a pass over these blocks reads and stores.
+fn stored(blocks: &Waiting) -> f64 {
+    (blocks.bytes + blocks.copied) as f64
+}
+
+fn connected(node: &Node, blocks: &Waiting, new: f64, before: f64) -> Vec<Stage> {
+    let cached = cached(node);
+    let written = new.min(cached);
+    let share = |point: u32| (f64::from(point) + 0.5) / f64::from(POINTS);
+    let crowding = (0..POINTS).map(|point| crowding(before + new * share(point), cached));
+    let crowding = crowding.sum::<f64>() / f64::from(POINTS);
+    let weigher = &node.weigher;
+    let undo = UNDO * blocks.without_undo as f64;
+    let connecting = Stage {
+        downloads: true,
+        ..Stage::new(
+            Phase::Connecting,
+            weigher.seconds(Phase::Connecting, &blocks.amounts) * crowding,
+            stored(blocks) + undo,
+        )
+    };
+    // Coins that were written more than once, or next to others, are merged.
+    let merged = match () {
+        () if new > before / MERGED_ALONE_SHARE && before > 0.0 => new + before,
+        () if new > cached => new,
+        () => 0.0,
+    };
+    let bytes = |coins: f64| coins * COIN_BYTES as f64;
+    vec![
+        connecting,
+        Stage::new(Phase::WritingCoins, weigher.writing(written), bytes(written)),
+        Stage::new(Phase::Merging, weigher.merging(merged), 2.0 * bytes(merged)),
+    ]
+}
+
+fn joined(node: &Node, blocks: &Waiting) -> Vec<Stage> {
+    let (weigher, amounts) = (&node.weigher, &blocks.amounts);
+    let seconds = |phase| weigher.seconds(phase, amounts);
+    let spilled = SPILLED * blocks.bytes as f64;
+    let checked = amounts.script_bytes + UNDO * blocks.without_undo as f64 + spilled / 2.0;
+    vec![
+        Stage {
+            downloads: true,
+            ..Stage::new(Phase::JoinReading, seconds(Phase::JoinReading), stored(blocks) + spilled)
+        },
+        Stage::new(Phase::JoinMatching, seconds(Phase::JoinMatching), spilled),
+        Stage::new(Phase::JoinChecking, seconds(Phase::JoinChecking), checked),
+    ]
+}
+
+fn swift(node: &Node, blocks: &Waiting, coins: f64) -> Vec<Stage> {
+    // Every script is checked, or none if blocks are assumed valid, however deep they are buried.
+    let checks_all = node.options.assumevalid == AssumeValid::Nothing;
+    let signatures = if checks_all { blocks.signatures } else { 0.0 };
+    let undo = if checks_all { 2.0 * UNDO * blocks.bytes as f64 } else { 0.0 };
+    let amounts = Amounts { signatures, ..blocks.amounts };
+    let weigher = &node.weigher;
+    vec![
+        Stage {
+            downloads: true,
+            ..Stage::new(
+                Phase::SwiftSync,
+                weigher.seconds(Phase::SwiftSync, &amounts),
+                stored(blocks) + undo,
+            )
+        },
+        Stage::new(Phase::WritingCoins, weigher.writing(coins), 2.0 * coins * COIN_BYTES as f64),
+    ]
+}
