@@ -338,7 +338,8 @@ fn summary_text(summary: &HintsSummary, path: &Path, memory: MemoryInUse) -> Str
     let block = summary.best_block.map_or(String::new(), |hash| format!(", block {hash}"));
     let of = summary.outputs.map_or(String::new(), |all| format!(" of {}", thousands(all)));
     format!(
-        "Hints for height {}{block}\n{}{of} outputs unspent, {} bytes in {}, made in {}\n{}",
+        "Hints for height {}{block}\n{}{of} outputs unspent, {} bytes in {}, made in {}\n\
+         peak memory {}",
         summary.height,
         thousands(summary.unspent),
         thousands(summary.bytes),

@@ -26,9 +26,10 @@ pub fn reader_has_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::BrokenPipe
 }
 
-/// Prints `text` and a newline to standard output.
+/// Prints `text` and a newline to standard output. Codes for colours are left out if that is no
+/// terminal that shows them, or if `NO_COLOR` is set.
 pub fn line(text: impl Display) -> Result<(), StdoutError> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = anstream::AutoStream::auto(io::stdout()).lock();
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(StdoutError)
 }
 

@@ -353,7 +353,8 @@ mod tests {
         let estimate = Estimate { left_of_phase: left(8, 12), ..none.clone() };
         assert_eq!(
             line(&progress, &estimate, None),
-            "Verifying blocks: 25.0 %, 8–12 s left: height 7, 18 min 20 s so far, 1,000 coins cached"
+            "Verifying blocks: 25.0 %, 8–12 s left: height 7, 18 min 20 s so far, \
+             1,000 coins cached"
         );
         let upload = Upload { peers: 2, blocks: 3, bytes: 5_000_000, bytes_per_second: 1_500_000 };
         let serving = Progress::of(Phase::Serving);

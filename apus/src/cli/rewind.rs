@@ -40,7 +40,7 @@ pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let height = command.height;
-    run_and_report(reporting, None, |reporter, stop| {
+    run_and_report(&chosen.options, reporting, None, |reporter, stop| {
         tools::rewind(&chosen.options, height, Watch::new(reporter, stop))
     })
 }

@@ -13,11 +13,14 @@ use super::connect_args::ConnectArgs;
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
+use super::next_step::next_step;
 use super::peers::{PeerArgs, Sources};
+use super::report::Seen;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
 use super::serving::{Serving, serve_while};
 use super::settings::Settings;
+use super::table::stdout_columns;
 use super::{exit, log, report};
 
 /// Check blocks from peers or from files, and connect them.
@@ -84,7 +87,7 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     chosen.announce(&from, reporting);
     let serving = server.map(|config| Serving::new(config, &mut chosen.options, false));
     let follows = chosen.options.peers.as_ref().is_some_and(|peers| peers.follow);
-    let ended = run_and_report(reporting, serving, |observer, stop| {
+    let ended = run_and_report(&chosen.options, reporting, serving, |observer, stop| {
         sync::sync(&chosen.options, &from, Watch::new(observer, stop))
     })?;
     // An interrupt is how a sync ends that follows the chain.
@@ -128,7 +131,7 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
     let serving = server.map(|config| Serving::new(config, &mut chosen.options, false));
-    run_and_report(reporting, serving, |observer, stop| {
+    run_and_report(&chosen.options, reporting, serving, |observer, stop| {
         command.reindex(&chosen.options, Watch::new(observer, stop))
     })
 }
@@ -160,6 +163,7 @@ impl ReindexCommand {
 /// Runs `work` while showing progress, serving if there is a server, and handling interrupts, and
 /// reports at the end.
 pub fn run_and_report(
+    options: &Options,
     reporting: Reporting,
     serving: Option<Serving>,
     work: impl FnOnce(&dyn Observer, &AtomicBool) -> Result<Summary, SyncError>,
@@ -169,9 +173,10 @@ pub fn run_and_report(
     let result = serve_while(serving, &reporter, &stop, |observer| work(observer, &stop));
     reporter.finish();
     let (summary, memory) = (result?, reporter.most_memory());
-    log::last_line(report::outcome(&summary).trim_end());
-    let reported = reporting
-        .report(|| summary_json(&summary, memory), || report::summary_text(&summary, memory));
+    log::last_line(report::outcome(&summary));
+    let seen = Seen { memory, expected: reporter.expected(), columns: stdout_columns() };
+    let text = || report::summary_text(&summary, &seen, &next_step(options, &summary));
+    let reported = reporting.report(|| summary_json(&summary, memory), text);
     report::print_refusals(&summary);
     reported.map_err(|error| Failure::from(error).and("The work itself is done, and was saved"))?;
     Ok(exit_code(&summary))

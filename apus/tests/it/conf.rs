@@ -225,7 +225,7 @@ fn settings_of_bitcoind_start_nothing_here() {
         assert!(text.contains(words), "'{words}' is not in: {text}");
     }
     assert!(!text.contains("rpcuser") && !text.contains("txindex") && !text.contains("connect"));
-    assert!(stdout(&output).contains("0 blocks, 0 transactions"));
+    assert!(stdout(&output).contains("0, 0 transactions"));
     assert!(home.path("datadir/regtest/blocks/blk00000.dat").is_file());
     assert_eq!(home.place.muhash(), before);
 }

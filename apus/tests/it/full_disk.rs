@@ -56,7 +56,7 @@ fn a_sync_in_order_asks_for_the_room_of_its_coins_first() {
         0,
         &["disk/regtest/blocks", "the disk is too small", "MiB of coins", "--prune", "--spilldir"],
     );
-    assert!(stdout(&output).contains("method order: "), "{}", stdout(&output));
+    assert!(stdout(&output).contains(" order: "), "{}", stdout(&output));
 }
 
 #[test]

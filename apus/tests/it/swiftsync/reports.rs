@@ -66,11 +66,11 @@ fn the_program_says_it_in_text_and_as_json() {
     let first_recent = world.height() - 287;
     let text = run("text", false);
     for words in [
-        format!("not checked, in blocks 1 to {}: scripts, amounts", first_recent - 1),
+        format!("taken as valid in blocks 1 to {}: scripts, amounts", first_recent - 1),
         "coinbase claims, the order of spends, maturity of coinbases".to_string(),
         "relative lock times (BIP68), P2SH signature operations".to_string(),
-        format!("not checked, in blocks {first_recent} to {}: scripts\n", world.height()),
-        format!("undo data is complete from height {first_recent} on"),
+        format!("taken as valid in blocks {first_recent} to {}: scripts\n", world.height()),
+        format!("complete from height {first_recent} on"),
         "`apus reindex` writes it".to_string(),
     ] {
         assert!(text.contains(&words), "'{words}' is not in: {text}");
