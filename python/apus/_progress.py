@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Tuple, Union
 
 __all__ = ["Progress", "ProgressOption"]
 
@@ -34,6 +34,13 @@ class Progress:
     """The number of peers; None without peers."""
     downloaded: Optional[int]
     """Bytes that were received from peers; None without peers."""
+    run_fraction: Optional[float]
+    """The share of the whole run that is done, by time; None while its stages are not known."""
+    left: Optional[Tuple[float, float]]
+    """The seconds that the whole run still takes: in eight cases of ten it ends between these two;
+    None while that is not known."""
+    left_words: Optional[str]
+    """The same in words, such as ``12–15 min``."""
 
 
 ProgressOption = Union[None, bool, Callable[[Progress], object]]
@@ -67,6 +74,8 @@ def _tqdm() -> Any:
 
 
 def _show(bar: Any, progress: Progress) -> None:
-    bar.n = 100 * progress.fraction
+    whole = progress.run_fraction
+    bar.n = 100 * (progress.fraction if whole is None else whole)
     bar.set_description_str(progress.phase, refresh=False)
-    bar.set_postfix_str(f"height {progress.height:,}")
+    left = f"{progress.left_words} left, " if progress.left_words else ""
+    bar.set_postfix_str(f"{left}height {progress.height:,}")
