@@ -108,13 +108,12 @@ impl Phase {
         }
     }
 
-    /// Returns whether nothing is done in this phase but to wait for peers or for their headers, so
-    /// that nothing says how long it takes.
+    /// Returns whether nothing is done in this phase but to wait for peers: nothing says how long
+    /// that takes.
     pub fn waits(self) -> bool {
         matches!(
             self,
             Self::FindingPeers
-                | Self::DownloadingHeaders
                 | Self::WaitingForWork
                 | Self::WaitingForHeaders
                 | Self::Following

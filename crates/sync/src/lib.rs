@@ -8,7 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`run`], [`reindex`](mod@reindex) | the entry points, and what all methods have in common |
-//! | [`method`], `stages` | which method is chosen, why, and how long it will take |
+//! | [`method`], [`stages`] | which method is chosen, why, and how long it will take |
 //! | [`connect_all`] | runs the chosen method, and connects the blocks after it in order |
 //! | [`in_order`] | the method in order: blocks by height, coins from the cache and the tables |
 //! | [`join`] | the join: blocks in any order, three passes, one commit |
@@ -73,7 +73,7 @@ pub mod saved_work;
 pub mod saving;
 pub mod sealed;
 pub mod shrink;
-mod stages;
+pub mod stages;
 pub mod start_check;
 pub mod summary;
 pub mod swift;

@@ -256,7 +256,7 @@ impl ChosenMethod {
             Method::Join if self.is_automatic => ". --method=order syncs in order instead.",
             _ => "",
         };
-        Some(format!("{what}: {}; {}{otherwise}", self.why, left.words()))
+        Some(format!("{what}: {}; it should take {}{otherwise}", self.why, left.words()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_node::block_peers::BlockPeers;
-use apus_node::clock::Stage;
+use apus_node::clock::{Stage, unix_time};
 use apus_node::error::SyncError;
 use apus_node::estimate::estimating::Estimating;
 use apus_node::opened::{Coins, Node, observe, share_of};
@@ -31,7 +31,7 @@ use super::in_order::side::store_side_branches;
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::{join, loadtxoutset, shrink, swift};
+use super::{join, loadtxoutset, shrink, stages, swift};
 
 /// Checks the blocks of all sources, of peers and of the data directory, and connects the best
 /// valid chain by the method that [`choose`](super::method::choose) returns.
@@ -259,6 +259,9 @@ fn run_with_peers(
     started: Instant,
     watch: Watch,
 ) -> Result<Summary, SyncError> {
+    if let Some(plan) = stages::before_headers(node, unix_time()) {
+        watch.observer.plan(&plan);
+    }
     let mut first = None;
     let ended = match follow_peers(node, peers, (opened, claim), started, &mut first, watch) {
         Err(SyncError::Stopped) => false,

@@ -1,7 +1,8 @@
 //! The stages of a run by each method, and what each is expected to cost.
 
+use apus_chain::BlockId;
 use apus_node::block::step::Step;
-use apus_node::estimate::amounts::Amounts;
+use apus_node::estimate::amounts::{Amounts, mainnet_height, of_mainnet};
 use apus_node::estimate::plan::{Plan, Stage};
 use apus_node::estimate::weigher::crowding;
 use apus_node::growth::COIN_BYTES;
@@ -9,9 +10,13 @@ use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Method};
 use apus_node::phase::Phase;
 use apus_node::waiting::Waiting;
+use apus_wire::Chain;
 
 /// Bytes of a coin in the cache (docs/budget.md).
 const CACHED_COIN_BYTES: usize = 106;
+/// Blocks of half a year: fewer are not worth an estimate before headers are known, and the scripts
+/// of about as many are not assumed valid by a program of today.
+const MANY_BLOCKS: u32 = 26_000;
 /// Points at which the growth of the UTXO set is looked at.
 const POINTS: u32 = 16;
 /// The part of a block's bytes that a join usually writes to temporary files, and that it writes
@@ -38,6 +43,54 @@ pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option
     };
     if let Some(blocks) = in_order {
         stages.extend(connected(node, &blocks, coins(&blocks), before));
+    }
+    Plan { stages }
+}
+
+/// Returns the stages that a sync of mainnet from peers will probably have, while its headers are
+/// not known yet; `None` for another network, or if few blocks are missing.
+pub(super) fn before_headers(node: &Node, now: i64) -> Option<Plan> {
+    let options = &node.options;
+    let first = node.tree.node(node.tip()).height + 1;
+    let last = mainnet_height(now).min(options.stop_at_height.unwrap_or(u32::MAX));
+    if options.network.chain != Chain::Main || last < first.saturating_add(MANY_BLOCKS) {
+        return None;
+    }
+    let scripts_from = match options.assumevalid {
+        AssumeValid::Nothing => 0,
+        _ => last - MANY_BLOCKS,
+    };
+    let method = match options.method {
+        _ if options.swiftsync.has_claim() => Method::SwiftSync,
+        Some(method) => method,
+        None if node.ledger.pruning.target().is_some() => Method::InOrder,
+        None => Method::Join,
+    };
+    let (amounts, all) = (of_mainnet(first, last, scripts_from), of_mainnet(first, last, 0));
+    let bytes = amounts.bytes as u64;
+    let blocks = Waiting {
+        first,
+        target: node.tree.best_header(),
+        last,
+        bytes,
+        with_scripts: amounts.script_bytes as u64,
+        without_undo: bytes,
+        copied: bytes,
+        from_peers: bytes,
+        amounts,
+        signatures: all.signatures,
+    };
+    Some(stages(node, method, &blocks, None))
+}
+
+/// Returns the stages of a proof of the blocks up to `target`: the sums alone or, with `by_join`,
+/// the sums of outpoints and then every rule by a join.
+pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> Plan {
+    let blocks = Waiting { copied: 0, ..Waiting::between(node, 1, target) };
+    let checks_all = node.options.assumevalid == AssumeValid::Nothing && !by_join;
+    let mut stages = vec![summed(node, &blocks, checks_all)];
+    if by_join {
+        stages.extend(joined(node, &blocks));
     }
     Plan { stages }
 }
@@ -125,19 +178,16 @@ fn joined(node: &Node, blocks: &Waiting) -> Vec<Stage> {
 fn swift(node: &Node, blocks: &Waiting, coins: f64) -> Vec<Stage> {
     // Every script is checked, or none if blocks are assumed valid, however deep they are buried.
     let checks_all = node.options.assumevalid == AssumeValid::Nothing;
+    let seconds = node.weigher.writing(coins);
+    let writing = Stage::new(Phase::WritingCoins, seconds, 2.0 * coins * COIN_BYTES as f64);
+    vec![summed(node, blocks, checks_all), writing]
+}
+
+/// Returns the pass of a SwiftSync over all blocks.
+fn summed(node: &Node, blocks: &Waiting, checks_all: bool) -> Stage {
     let signatures = if checks_all { blocks.signatures } else { 0.0 };
     let undo = if checks_all { 2.0 * UNDO * blocks.bytes as f64 } else { 0.0 };
     let amounts = Amounts { signatures, ..blocks.amounts };
-    let weigher = &node.weigher;
-    vec![
-        Stage {
-            downloads: true,
-            ..Stage::new(
-                Phase::SwiftSync,
-                weigher.seconds(Phase::SwiftSync, &amounts),
-                stored(blocks) + undo,
-            )
-        },
-        Stage::new(Phase::WritingCoins, weigher.writing(coins), 2.0 * coins * COIN_BYTES as f64),
-    ]
+    let seconds = node.weigher.seconds(Phase::SwiftSync, &amounts);
+    Stage { downloads: true, ..Stage::new(Phase::SwiftSync, seconds, stored(blocks) + undo) }
 }

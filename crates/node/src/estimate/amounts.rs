@@ -183,6 +183,13 @@ impl Profile {
     }
 }
 
+/// Returns the height that mainnet has about at this time, in seconds since 1970.
+pub fn mainnet_height(time: i64) -> u32 {
+    /// The time of block 900,000.
+    const LATE: (i64, i64) = (900_000, 1_749_190_000);
+    u32::try_from(LATE.0 + (time - LATE.1) / 600).unwrap_or(0)
+}
+
 /// Returns what the blocks of mainnet hold from height `first` to `last`, by its eras. Scripts are
 /// checked from height `scripts_from` on. After the last era, blocks are like its own.
 pub fn of_mainnet(first: u32, last: u32, scripts_from: u32) -> Amounts {
@@ -229,6 +236,9 @@ mod tests {
         let more = of_mainnet(950_000, 959_999, 0);
         assert!((16e9..18e9).contains(&more.bytes), "blocks go on as in the last era: {more:?}");
         assert_eq!(of_mainnet(7, 6, 0), Amounts::default());
+        // Of the last block in docs/budget.md's year, about.
+        assert!((920_000..990_000).contains(&mainnet_height(1_780_000_000)));
+        assert_eq!(mainnet_height(0), 0);
     }
 
     #[test]

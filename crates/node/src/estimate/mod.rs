@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`amounts`] | inputs, outputs and signatures of blocks: sampled, or by mainnet's eras |
 //! | `pace` | how fast a stage gets on, and how sure that is |
-//! | [`left`] | [`left::Estimate`]: what is told of a run; [`left::Left`]: the time left, as a range |
+//! | [`left`] | what is told of a run, and the time left, as a range |
 //! | [`plan`] | the stages of a run |
 //! | [`weigher`] | what each phase costs for a block |
 //! | `recent` | the last minute: speeds, and the bottleneck |

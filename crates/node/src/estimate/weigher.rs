@@ -65,8 +65,8 @@ const READ_AGAIN_BYTE: f64 = 0.5;
 const WRITE_COIN: f64 = 350.0;
 const MERGE_COIN: f64 = 250.0;
 
-/// By how much a sync in order is slower, at most, with far more coins than the cache holds: they are
-/// looked up, and written to tables again and again.
+/// By how much a sync in order is slower, at most, with far more coins than the cache holds: they
+/// are looked up, and written to tables again and again.
 const CROWDED: f64 = 1.2;
 
 /// Returns how many times as long it takes to connect a block in order, with this many coins in the

@@ -17,6 +17,7 @@ use apus_wire::{Chain, Network};
 
 use super::*;
 use crate::hints_file::HintsFile;
+use crate::stages::before_headers;
 use crate::unfinished::open_node;
 
 /// Height of the last block in the source of every node here.
@@ -85,12 +86,13 @@ fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
     assert_eq!(blocks.copied, blocks.bytes + 8 * u64::from(HEIGHT));
     let line = choice.line().unwrap();
     assert!(line.starts_with("Connecting blocks 1 to 206 ("), "{line}");
-    assert!(line.contains("in order: a join is faster from 64 MB on; up to "), "{line}");
+    let why = "in order: a join is faster from 64 MB on; it should take up to ";
+    assert!(line.contains(why), "{line}");
     node.options.method = Some(Method::Join);
     let choice = assert_joins(&node, 1, TARGET);
     let line = choice.line().unwrap();
     assert!(line.starts_with("Joining blocks 1 to 62 ("), "{line}");
-    assert!(line.contains("--method=join asks for it; up to "), "{line}");
+    assert!(line.contains("--method=join asks for it; it should take up to "), "{line}");
     let why = choice.why.clone();
     assert_eq!((choice.method, choice.why), (Method::Join, why));
     node.options.method = Some(Method::InOrder);
@@ -340,4 +342,24 @@ fn the_plan_has_every_stage_and_grows_with_the_work() {
     node.options.assumevalid = AssumeValid::Nothing;
     let with = seconds(&node, Method::SwiftSync, &none);
     assert!(with > without, "{with} {without}");
+}
+
+#[test]
+fn mainnet_has_a_plan_before_its_headers_are_known() {
+    let place = tempfile::tempdir().unwrap();
+    let of = |chain, change: fn(&mut Options)| {
+        let mut options = Options::new(place.path().join("data"), Network::new(chain));
+        change(&mut options);
+        let node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        before_headers(&node, 1_780_000_000)
+    };
+    assert_eq!(of(Chain::Regtest, |_| {}), None);
+    let seconds = |plan: Plan| plan.stages.iter().map(|stage| stage.seconds).sum::<f64>();
+    std::fs::remove_dir_all(place.path().join("data")).unwrap();
+    let joined = of(Chain::Main, |_| {}).unwrap();
+    assert_eq!(joined.stages[0].phase, Phase::JoinReading);
+    let every_script = of(Chain::Main, |options| options.assumevalid = AssumeValid::Nothing);
+    assert!(seconds(every_script.unwrap()) > 2.0 * seconds(joined));
+    let few = of(Chain::Main, |options| options.stop_at_height = Some(20_000));
+    assert_eq!(few, None);
 }

@@ -26,6 +26,7 @@ use apus_store::{BlockSource, DataDir};
 use apus_sync::connect_all::{Course, join_towards};
 use apus_sync::in_order::activate::{Goal, activate};
 use apus_sync::run::{bound_cache, summary};
+use apus_sync::stages::of_proof;
 use apus_sync::summary::Summary;
 use apus_sync::swift::fault::into_error;
 use apus_sync::swift::plan::{Mode, Plan};
@@ -52,6 +53,7 @@ pub(super) fn prove_by_join(
     begin(proof, &node, target, lacking, place)?;
     let plan = Plan::new(&node, target, Mode::AssumeValid);
     let plan = plan.map_err(|fault| into_error(fault, &node, proof.claim))?;
+    proof.watch.observer.plan(&of_proof(&node, target, true));
     let sums = match proof.sums(&mut node, &plan) {
         Ok(tally) => Ok(tally),
         Err(Unproved { error: SyncError::Stopped, .. }) => {

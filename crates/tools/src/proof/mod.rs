@@ -15,6 +15,7 @@ use apus_chain::BlockId;
 use apus_disk::Disk;
 use apus_node::checked::Checked;
 use apus_node::error::SyncError;
+use apus_node::estimate::estimating::Estimating;
 use apus_node::fault::Fault;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Options};
@@ -24,6 +25,7 @@ use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::temporary::TemporaryDir;
 use apus_sync::claim::Claim;
 use apus_sync::run::summary;
+use apus_sync::stages::of_proof;
 use apus_sync::summary::Summary;
 use apus_sync::swift::fault::into_error;
 use apus_sync::swift::plan::{Mode, Plan};
@@ -56,6 +58,8 @@ pub fn prove(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
+    let observer = Estimating::new(watch.observer);
+    let watch = Watch::new(&observer, watch.stop);
     let opened = || Claim::of_file(file, &options.network);
     let claim = &remedy::naming_wrong_hints(options, opened)?;
     let proof = Proof { claim, started, watch };
@@ -90,6 +94,7 @@ fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
         Err(Fault::NoUndo(height, _)) => return prove_by_join(proof, node, target, height),
         plan => plan.map_err(|fault| into_error(fault, &node, proof.claim))?,
     };
+    proof.watch.observer.plan(&of_proof(&node, target, false));
     let tally = match proof.sums(&mut node, &plan) {
         Ok(tally) => tally,
         Err(Unproved { error: SyncError::Stopped, .. }) => {
