@@ -31,7 +31,7 @@ MARKS = (0.1, 0.5, 0.9)
 UNITS = {"s": 1, "min": 60, "h": 3600, "days": 86400}
 RANGE = r"(?:up to (\d+)|(\d+)(?:–(\d+))?) (s|min|h|days)"
 LEFT = re.compile(RANGE + " left")
-AT_FIRST = re.compile("; " + RANGE + r"(?:\. --method|\s*$)", re.M)
+AT_FIRST = re.compile("; it should take " + RANGE + r"(?:\. --method|\s*$)", re.M)
 SHARE = re.compile(r"([\d.]+) %")
 PHASE = re.compile(r"left, ([A-Z][^:,]*(?:: [a-z ]+)?)")
 
