@@ -364,17 +364,30 @@ impl Ledger {
     /// Shows readers in `view`, from now on, what each commit has made durable; first, what the
     /// directory holds, which must be all committed.
     pub fn publish_in(&mut self, shared: &Shared, view: Arc<View>) {
-        let entries = shared.tree.ids().zip(self.records.all.iter().copied()).collect();
-        self.publication = Some(Publication { view, entries });
-        self.publish(shared, self.active.tip(), self.coins);
+        let records = shared.tree.ids().zip(self.records.all.iter().copied()).collect();
+        let commit = self.new_commit(shared, self.active.tip(), self.coins, records);
+        view.open(shared.network, shared.files, commit);
+        self.publication = Some(Publication { view, entries: Vec::new() });
     }
 
     /// Shows readers the chain that ends in `tip`, which is committed with this number of coins.
     fn publish(&mut self, shared: &Shared, tip: Option<BlockId>, coins: Option<i64>) {
-        let Some(Publication { view, entries }) = &mut self.publication else { return };
-        view.follow(NewCommit {
+        let Some(publication) = &mut self.publication else { return };
+        let records = std::mem::take(&mut publication.entries);
+        let view = Arc::clone(&publication.view);
+        view.follow(self.new_commit(shared, tip, coins, records));
+    }
+
+    fn new_commit<'a>(
+        &self,
+        shared: &Shared<'a>,
+        tip: Option<BlockId>,
+        coins: Option<i64>,
+        records: Vec<(BlockId, IndexRecord)>,
+    ) -> NewCommit<'a> {
+        NewCommit {
             tree: shared.tree,
-            records: std::mem::take(entries),
+            records,
             tip: tip.unwrap_or(shared.tree.genesis()),
             coins: shared.chainstate.view(),
             coin_count: coins.map(|coins| coins as u64),
@@ -382,7 +395,7 @@ impl Ledger {
             is_pruned: self.pruning.is_pruned,
             may_prune: self.pruning.mode.is_some(),
             prune_target: self.pruning.target(),
-        });
+        }
     }
 
     /// Tells readers that the data of these blocks is about to be deleted.

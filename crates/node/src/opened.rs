@@ -201,9 +201,14 @@ impl Node {
     /// Shows readers what the directory holds.
     fn begin_view(&mut self) {
         let Some(view) = self.view.clone() else { return };
-        view.open(&self.options.network, &self.files, self.chainstate.view());
         let (shared, ledger) = self.split();
         ledger.publish_in(&shared, view);
+    }
+
+    /// Returns the number of headers in memory: twice as many as there are if readers are shown
+    /// them, too.
+    pub fn headers_held(&self) -> usize {
+        self.tree.len() * if self.view.is_some() { 2 } else { 1 }
     }
 
     /// Shows readers all headers that are known by now.

@@ -19,6 +19,9 @@ use apus_wire::{BlockView, Network, genesis_block};
 
 use super::block_records::record_of_header;
 
+/// The number of headers that are taken over while readers wait: a millisecond or two.
+const HEADERS_AT_A_TIME: usize = 5_000;
+
 /// Shows readers what a directory holds; empty until the directory is open.
 #[derive(Default)]
 pub struct View {
@@ -100,15 +103,15 @@ impl View {
         !tip.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Begins to show a directory that holds `files`, instead of the one before; a commit must
-    /// follow.
-    pub(super) fn open(&self, network: &Network, files: &BlockFiles, coins: CoinsView) {
+    /// Shows a directory with these files, as of a commit, instead of the one before.
+    pub(super) fn open(&self, network: &Network, files: &BlockFiles, commit: NewCommit) {
         let genesis = BlockView::parse(genesis_block(network)).expect("a built-in block parses");
-        let committed = Committed {
+        let hash = commit.tree.node(commit.tip).hash;
+        let mut committed = Committed {
             tree: Tree::new(network.clone(), *genesis.header()),
             active: ActiveChain::default(),
             blocks: Arc::clone(files.reader()),
-            coins,
+            coins: commit.coins.clone(),
             coin_count: None,
             files_bytes: 0,
             is_pruned: false,
@@ -118,7 +121,10 @@ impl View {
             transactions: Vec::new(),
             services: Services::default(),
         };
+        committed.follow_headers(commit.tree, usize::MAX);
+        committed.follow(commit);
         *self.committed.write().unwrap_or_else(PoisonError::into_inner) = Some(committed);
+        self.set_tip(hash);
     }
 
     fn change(&self, change: impl FnOnce(&mut Committed)) {
@@ -132,17 +138,24 @@ impl View {
         self.tip.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows what a commit has made durable.
-    pub(super) fn follow(&self, commit: NewCommit) {
-        let hash = commit.tree.node(commit.tip).hash;
-        self.change(|committed| committed.follow(commit));
+    fn set_tip(&self, hash: Hash) {
         *self.tip() = hash;
         self.tip_changed.notify_all();
     }
 
-    /// Shows the headers that are known by now.
+    /// Shows what a commit has made durable.
+    pub(super) fn follow(&self, commit: NewCommit) {
+        let hash = commit.tree.node(commit.tip).hash;
+        self.follow_headers(commit.tree);
+        self.change(|committed| committed.follow(commit));
+        self.set_tip(hash);
+    }
+
+    /// Shows the headers that are known by now, so many at a time that readers hardly wait.
     pub(super) fn follow_headers(&self, tree: &Tree) {
-        self.change(|committed| committed.follow_headers(tree));
+        while self.look(|committed| committed.tree.len() < tree.len()) == Some(true) {
+            self.change(|committed| committed.follow_headers(tree, HEADERS_AT_A_TIME));
+        }
     }
 
     /// Shows the blocks as pruned.
@@ -193,8 +206,8 @@ impl Committed {
         self.services
     }
 
+    /// Takes over what a commit has made durable, whose headers are known here.
     fn follow(&mut self, commit: NewCommit) {
-        self.follow_headers(commit.tree);
         for (id, record) in commit.records {
             self.records[id.index()] = record;
             if record.status.is_failed() && !self.tree.node(id).failed {
@@ -210,8 +223,8 @@ impl Committed {
         self.services = self.services_now();
     }
 
-    fn follow_headers(&mut self, tree: &Tree) {
-        for id in tree.ids_after(self.tree.len()) {
+    fn follow_headers(&mut self, tree: &Tree, most: usize) {
+        for id in tree.ids_after(self.tree.len()).take(most) {
             let block = tree.node(id);
             // The same headers in the same order have the same ids.
             self.tree.restore(block.hash, &tree.header(id), block.failed);
@@ -291,13 +304,17 @@ mod tests {
                 vec![],
                 apus_store::BlockFilesOptions::default(),
             );
+            let tree = Tree::new(network.clone(), genesis);
+            let root = tree.genesis();
             let view = View::default();
-            view.open(&network, &files, coins.clone());
-            Self { tree: Tree::new(network, genesis), view, coins, _directory: directory }
+            let world = Self { tree, view, coins, _directory: directory };
+            let records = vec![(root, with_transactions(1))];
+            world.view.open(&network, &files, world.new_commit(root, records));
+            world
         }
 
-        fn commit(&self, tip: BlockId, records: Vec<(BlockId, IndexRecord)>) {
-            self.view.follow(NewCommit {
+        fn new_commit(&self, tip: BlockId, records: Vec<(BlockId, IndexRecord)>) -> NewCommit<'_> {
+            NewCommit {
                 tree: &self.tree,
                 records,
                 tip,
@@ -307,7 +324,11 @@ mod tests {
                 is_pruned: false,
                 may_prune: false,
                 prune_target: None,
-            });
+            }
+        }
+
+        fn commit(&self, tip: BlockId, records: Vec<(BlockId, IndexRecord)>) {
+            self.view.follow(self.new_commit(tip, records));
         }
     }
 
@@ -323,7 +344,7 @@ mod tests {
         let a = add(&mut world.tree, root, 1);
         let b = add(&mut world.tree, a, 2);
         let other = add(&mut world.tree, a, 3);
-        let counts = [(root, 1), (a, 10), (b, 100), (other, 1000)];
+        let counts = [(a, 10), (b, 100), (other, 1000)];
         world.commit(b, counts.map(|(id, count)| (id, with_transactions(count))).to_vec());
         let counted = || world.view.look(|it| [0, 1, 2, 3].map(|at| it.transactions(at))).unwrap();
         assert_eq!(counted(), [1, 11, 111, 0]);

@@ -361,7 +361,7 @@ fn continued(first: Summary, now: Summary) -> Summary {
 /// Sets the size limit of the coins cache, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
     node.ledger.cache_bytes_max =
-        resources::cache_bytes(node.options.dbcache_bytes, node.tree.len());
+        resources::cache_bytes(node.options.dbcache_bytes, node.headers_held());
 }
 
 /// Adds the first refusal to an error about something that is missing: the refused block may be
