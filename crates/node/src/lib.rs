@@ -33,7 +33,7 @@
 //! | [`peer_info`] | what is known about a connected peer |
 //! | [`estimate`] | how far the whole run is, and how long it will take |
 //! | [`phase`], [`progress`], [`tips`], [`words`] | what the user sees during the work |
-//! | [`clock`], [`states`], [`meters`] | the time that each stage takes, and what threads wait for |
+//! | [`clock`], [`states`], [`meters`] | the times of the stages, and what threads wait for |
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
