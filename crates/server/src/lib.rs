@@ -13,7 +13,7 @@
 //! | `control`, `network`, `mempool`, `mining` | the methods about each |
 //! | `methods` | the list of all methods, with those of `apus-query` |
 //! | `rpc` | the calls that are being answered |
-//! | `workers`, `connections` | limits on threads, queues, memory and connections |
+//! | `throttle`, `workers`, `connections` | limits on time, threads, memory and connections |
 //! | `metrics` | what Prometheus reads |
 //! | `page` | the web page |
 //! | `router` | the routes, and who may take each |
@@ -35,6 +35,7 @@ mod mempool;
 mod mining;
 mod methods;
 mod rpc;
+mod throttle;
 mod workers;
 mod connections;
 mod metrics;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_net::PeerOptions;
 use apus_node::clock::unix_time;
-use apus_node::{Meters, Observer, Options, PeerInfo, Progress, Tip};
+use apus_node::{Meters, Observer, Options, PeerInfo, Phase, Progress, Tip};
 use apus_wire::Network;
 
 /// The most lines that are kept.
@@ -138,6 +138,26 @@ impl Live {
     /// Returns the time since the process began.
     pub fn uptime(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// Returns whether a sync works, and does not wait for peers.
+    pub(crate) fn is_busy(&self) -> bool {
+        let is_idle = |phase: Phase| {
+            use Phase::{
+                DownloadingHeaders, FindingPeers, Following, Serving, WaitingForHeaders,
+                WaitingForWork,
+            };
+            matches!(
+                phase,
+                DownloadingHeaders
+                    | FindingPeers
+                    | Following
+                    | Serving
+                    | WaitingForHeaders
+                    | WaitingForWork
+            )
+        };
+        self.now().progress.as_ref().is_some_and(|seen| !is_idle(seen.progress.phase))
     }
 
     /// Returns the last progress; `None` before the first.

@@ -29,6 +29,7 @@ use super::metrics;
 use super::origin;
 use super::rpc::{Calls, Rpc};
 use super::subnet::Subnet;
+use super::throttle::Throttle;
 use super::workers::{Budget, Done, NotDone, Workers};
 
 /// The most bytes of a request's body (Core's `MAX_BODY_SIZE`).
@@ -36,11 +37,11 @@ const BODY_BYTES_MAX: usize = 32 << 20;
 /// The most bytes of the bodies of all requests.
 const BODIES_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// The most bytes of all answers that are being sent. A larger one is sent alone.
-const ANSWERS_BYTES_MAX: usize = 256 << 20;
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
 /// The time in which the body of a request must come.
 const BODY_TIME: Duration = Duration::from_secs(120);
-/// How long a wrong password is not answered, as in Core.
-const WRONG_PASSWORD_DELAY: Duration = Duration::from_millis(250);
+/// How long a wrong password is not answered, as in Core, and a call for which the queue is full.
+const DELAY: Duration = Duration::from_millis(250);
 /// What a client needs to be allowed, as Core says it.
 const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
 
@@ -52,6 +53,7 @@ pub(crate) struct App {
     page_is_public: bool,
     rest: bool,
     workers: Workers,
+    throttle: Throttle,
     bodies: Budget,
     answers: Budget,
 }
@@ -74,6 +76,7 @@ impl App {
             page_is_public: config.page_is_public,
             rest: config.rest,
             workers: Workers::new(config.threads, config.work_queue),
+            throttle: Throttle::new(std::thread::available_parallelism().map_or(1, usize::from)),
             bodies: Budget::new(BODIES_BYTES_MAX),
             answers: Budget::new(ANSWERS_BYTES_MAX),
         }
@@ -87,8 +90,15 @@ impl App {
     ) -> Response {
         // If the client leaves, the work ends.
         let _leaves = RaiseOnDrop(stop);
-        match self.workers.run(work).await {
+        let is_busy = self.rpc.state.live.is_busy();
+        let ready = async {
+            if is_busy {
+                self.throttle.wait().await;
+            }
+        };
+        match self.workers.run(ready, work).await {
             Err(NotDone::QueueFull) => {
+                sleep(DELAY).await;
                 tracing::warn!(
                     "a request was refused because the work queue is full: --rpcworkqueue makes \
                      it longer"
@@ -96,7 +106,8 @@ impl App {
                 (StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded").into_response()
             }
             Err(NotDone::Panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-            Ok(Done { result, permit }) => {
+            Ok(Done { result, took, permit }) => {
+                self.throttle.took(took);
                 let room = self.answers.take(result.body().len()).await;
                 drop(permit);
                 result.map(|bytes| Body::new(Held { body: Body::from(bytes), _held: room }))
@@ -165,7 +176,7 @@ async fn named(Extension(identity): Extension<Identity>, request: Request, next:
         Identity::Unnamed => {}
         Identity::Wrong => {
             tracing::warn!("a client gave a wrong password");
-            sleep(WRONG_PASSWORD_DELAY).await;
+            sleep(DELAY).await;
         }
     }
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, REALM)]).into_response()

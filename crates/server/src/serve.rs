@@ -42,8 +42,6 @@ const STOP_TIME: Duration = Duration::from_secs(2);
 const BACKLOG: i32 = 1024;
 /// Time from an accept that failed to the next.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// The priority of the threads (`nice`): a sync goes first.
-const NICENESS: i32 = 10;
 
 /// Why the server did not start.
 #[derive(Error, Debug)]
@@ -90,9 +88,9 @@ impl Server {
         (source, view): (Source, &Arc<View>),
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, StartError> {
-        let listeners = listen(&config.bind, live)?;
+        let listeners = listen(&config.bind)?;
         let cookie = match &config.cookie {
-            Some(file) => create_cookie(file, live)?,
+            Some(file) => create_cookie(file)?,
             None => None,
         };
         let mut credentials = config.credentials.clone();
@@ -104,9 +102,6 @@ impl Server {
             .worker_threads(TALKING_THREADS)
             .max_blocking_threads(config.threads)
             .thread_name("apus-http")
-            .on_thread_start(|| {
-                let _ = rustix::process::setpriority_process(None, NICENESS);
-            })
             .enable_all()
             .build()
             .map_err(StartError::System)?;
@@ -157,7 +152,7 @@ impl Drop for Server {
 }
 
 /// Writes the cookie; `None` if that fails and it is not needed.
-fn create_cookie(file: &CookieFile, live: &Live) -> Result<Option<Cookie>, StartError> {
+fn create_cookie(file: &CookieFile) -> Result<Option<Cookie>, StartError> {
     match Cookie::create(&file.path, file.mode) {
         Ok(cookie) => Ok(Some(cookie)),
         Err(error) if file.is_needed => {
@@ -165,7 +160,6 @@ fn create_cookie(file: &CookieFile, live: &Live) -> Result<Option<Cookie>, Start
         }
         Err(error) => {
             let path = file.path.display();
-            live.say(&format!("Warning: no cookie is written to {path}: {error}"));
             tracing::warn!(
                 "cannot write the cookie {path}: {error}; --rpccookiefile names another file, and \
                  --rpcauth gives a password"
@@ -176,22 +170,19 @@ fn create_cookie(file: &CookieFile, live: &Live) -> Result<Option<Cookie>, Start
 }
 
 /// Opens the listening sockets: those of all addresses that can be listened on, and at least one.
-fn listen(addresses: &[SocketAddr], live: &Live) -> Result<Vec<TcpListener>, StartError> {
-    let (mut listeners, mut first_error) = (Vec::new(), None);
+fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
+    let (mut listeners, mut errors) = (Vec::new(), Vec::new());
     for address in addresses {
         match open(*address) {
             Ok(listener) => listeners.push(listener),
-            Err(error) => {
-                live.say(&format!("Warning: cannot listen for RPC on {address}: {error}"));
-                tracing::debug!(target: "http", %address, %error, "cannot listen");
-                first_error = first_error.or(Some(StartError::Listen(*address, error)));
-            }
+            Err(error) => errors.push(StartError::Listen(*address, error)),
         }
     }
-    match first_error {
-        Some(error) if listeners.is_empty() => Err(error),
-        _ => Ok(listeners),
+    if listeners.is_empty() && !errors.is_empty() {
+        return Err(errors.swap_remove(0));
     }
+    errors.iter().for_each(|error| tracing::warn!("{error}"));
+    Ok(listeners)
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpListener> {

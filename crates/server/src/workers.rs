@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -28,6 +29,8 @@ pub(crate) enum NotDone {
 /// A result, and the worker's permit: no other work begins in its place until it is dropped.
 pub(crate) struct Done<T> {
     pub result: T,
+    /// The processor time that the work took.
+    pub took: Duration,
     pub permit: OwnedSemaphorePermit,
 }
 
@@ -38,12 +41,13 @@ impl Workers {
         Self { threads, waiting: AtomicUsize::new(0), queue_max }
     }
 
-    /// Runs `work` on a thread once one is free.
+    /// Runs `work` on a thread once one is free and `ready` is done.
     ///
     /// # Errors
     /// As much work waits as may wait, or `work` panics.
     pub async fn run<T: Send + 'static>(
         &self,
+        ready: impl Future<Output = ()>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Done<T>, NotDone> {
         let permit = match Arc::clone(&self.threads).try_acquire_owned() {
@@ -53,9 +57,20 @@ impl Workers {
                 Arc::clone(&self.threads).acquire_owned().await.expect("it is never closed")
             }
         };
-        let done = tokio::task::spawn_blocking(move || Done { result: work(), permit });
+        ready.await;
+        let done = tokio::task::spawn_blocking(move || {
+            let began = thread_time();
+            let result = work();
+            Done { result, took: thread_time().saturating_sub(began), permit }
+        });
         done.await.map_err(|_| NotDone::Panicked)
     }
+}
+
+/// Returns the processor time of this thread.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// A place in the queue.
