@@ -11,10 +11,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use apus_node::Tip;
+use apus_server::Live;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
@@ -33,6 +34,14 @@ static LOG: OnceLock<Log> = OnceLock::new();
 
 /// The categories that are logged.
 static CATEGORIES: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Receives the warnings, besides standard error.
+static HEARD: Mutex<Option<Weak<Live>>> = Mutex::new(None);
+
+/// Shows warnings from now on to those who look at `live`, too.
+pub fn show_to(live: &Arc<Live>) {
+    *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(live));
+}
 
 /// Notes which categories are logged. Only the first call has an effect.
 pub fn note_categories(names: Vec<String>) {
@@ -217,7 +226,13 @@ pub struct Warnings;
 impl<S: Subscriber> Layer<S> for Warnings {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         if *event.metadata().level() <= Level::WARN {
-            output::note(format_args!("Warning: {}", Fields::of(event)));
+            let warning = format!("Warning: {}", Fields::of(event));
+            let heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(live) = heard.as_ref().and_then(Weak::upgrade) {
+                live.say(&warning);
+            }
+            drop(heard);
+            output::note(warning);
         }
     }
 }

@@ -69,7 +69,12 @@ where
         service::ready();
         return work(&service::observer(observer)).map_err(Failure::from);
     };
+    if !serving.about.is_at_rest {
+        // The cookie is there before the work begins. If this fails, the error names the cookie.
+        let _ = std::fs::create_dir_all(&serving.about.directory);
+    }
     let live = Live::new(serving.about.clone());
+    log::show_to(&live);
     let shown = (serving.source(&live), &serving.view);
     let server = match Server::start(&serving.config, &live, shown, stop) {
         Ok(server) => Some(server),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::Place;
 use crate::support::program::{program_on, signal};
-use crate::support::waiting::LIMIT;
+use crate::support::waiting::{LIMIT, wait_until};
 
 /// Sends the body of a request, with the lines of `headers`, and returns status and body.
 pub fn post(address: SocketAddr, headers: &str, body: &str) -> (u16, String) {
@@ -71,6 +71,7 @@ impl Running {
         // The rest is read, so that it need not wait.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.unwrap_or_else(|| panic!("no server: {seen}"));
+        wait_until("the directory is open", || request(address, "GET /readyz", "", "").0 == 200);
         let cookie = place.network_dir().join(".cookie");
         let password = std::fs::read_to_string(&cookie).unwrap_or_default();
         Self { child: Some(child), address, cookie, password }

@@ -86,7 +86,7 @@ fn a_sync_is_asked_and_ends_well_by_a_signal() {
 #[test]
 fn passwords_come_from_files_and_are_not_shown() {
     let place = world().in_order();
-    let conf = "regtest=1\n[regtest]\nrpcuser=me\nrpcpassword=hidden\nrpcport=1\n";
+    let conf = "[regtest]\nrpcuser=me\nrpcpassword=hidden\nrpcport=1\n";
     std::fs::write(place.datadir().join("bitcoin.conf"), conf).unwrap();
     let running = Running::start(&place, &SERVE);
     assert!(!running.cookie.exists());
@@ -114,7 +114,7 @@ fn wrong_options_of_the_server_are_refused() {
     }
     // The port is taken.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = format!("--rpcport={}", taken.local_addr().unwrap().port());
-    let output = apus(&place, &["reindex", "--server", &port]);
+    let bind = format!("--rpcbind={}", taken.local_addr().unwrap());
+    let output = apus(&place, &["reindex", "--server", &bind, "--rpcallowip=127.0.0.1"]);
     assert_ends(&output, 1, &["cannot listen for RPC on", "--rpcport"]);
 }
