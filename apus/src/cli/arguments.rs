@@ -188,18 +188,22 @@ enum OptionalValue {
 fn values_of(name: &str) -> Option<OptionalValue> {
     match name {
         "debug" => Some(OptionalValue::Category),
-        "testnet"
-        | "testnet4"
-        | "signet"
-        | "regtest"
+        "blockfilterindex"
+        | "coinstatsindex"
         | "dnsseed"
         | "fixedseeds"
         | "lan"
         | "listen"
         | "pagepublic"
+        | "regtest"
         | "rest"
         | "rpcwhitelistdefault"
         | "server"
+        | "signet"
+        | "testnet"
+        | "testnet4"
+        | "txindex"
+        | "txospenderindex"
         | "v2transport"
         | "witness" => Some(OptionalValue::Flag),
         _ => None,

@@ -28,6 +28,7 @@ mod upload_target;
 mod peers;
 mod prune;
 mod next_step;
+mod index_args;
 mod sync;
 mod prove;
 mod rewind;

@@ -12,6 +12,7 @@ use clap::Args;
 use super::connect_args::ConnectArgs;
 use super::failure::Failure;
 use super::home::expand_home;
+use super::index_args::IndexArgs;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::next_step::next_step;
 use super::peers::{PeerArgs, Sources};
@@ -59,6 +60,8 @@ pub struct SyncCommand {
     #[arg(long, value_name = "N", hide_short_help = true,
         value_parser = clap::value_parser!(u8).range(0..=4))]
     pub checklevel: Option<u8>,
+    #[command(flatten)]
+    pub indexes: IndexArgs,
     #[command(flatten)]
     pub engine: ConnectArgs,
 }
@@ -108,7 +111,7 @@ impl SyncCommand {
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
     pub fn choose(&self) -> Result<(Settings, Vec<PathBuf>), String> {
-        let Self { from, peers, prune, fastprune, checkblocks, checklevel, engine } = self;
+        let Self { from, peers, prune, fastprune, checkblocks, checklevel, indexes, engine } = self;
         let given = from;
         let mut chosen = engine.to_options()?;
         let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect());
@@ -117,6 +120,7 @@ impl SyncCommand {
         chosen.take_start_check(*checkblocks, *checklevel)?;
         chosen.options.fast_prune = *fastprune;
         chosen.options.check_method()?;
+        indexes.choose(&mut chosen)?;
         peers.choose(&mut chosen, Sources::of(given, &from))?;
         chosen.options.check_witness()?;
         Ok((chosen, from))

@@ -204,7 +204,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     assert_done(&home.sync(&[]));
     home.set_conf(
         "regtest=1\ndatadir=ROOT/datadir\nreindex=1\nreindex-chainstate=1\nrpcuser=x\nserver=1\n\
-         txindex=1\nloadblock=ROOT/none\nstopatheight=3\nconnect=10.0.0.1\n",
+         loadblock=ROOT/none\nstopatheight=3\nconnect=10.0.0.1\n",
     );
     std::fs::write(home.path("datadir/regtest/settings.json"), r#"{"prune": 550}"#).unwrap();
     let before = home.place.muhash();
@@ -224,7 +224,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     ] {
         assert!(text.contains(words), "'{words}' is not in: {text}");
     }
-    assert!(!text.contains("rpcuser") && !text.contains("txindex") && !text.contains("connect"));
+    assert!(!text.contains("rpcuser") && !text.contains("connect"));
     assert!(stdout(&output).contains("0, 0 transactions"));
     assert!(home.path("datadir/regtest/blocks/blk00000.dat").is_file());
     assert_eq!(home.place.muhash(), before);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use apus_hash::{Hash, hex, sha256d};
 use apus_net::PeerOptions;
+use apus_store::IndexKind;
 use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 use secp_lanes::Kernel;
@@ -75,6 +76,8 @@ pub struct Options {
     pub swiftsync: SwiftSyncOptions,
     /// How blocks are downloaded from peers; `None` to use no peers.
     pub peers: Option<PeerOptions>,
+    /// Core's optional indexes that a sync builds, or continues (Core's `-txindex` and others).
+    pub indexes: Vec<IndexKind>,
     /// Which block files are pruned (Core's `-prune`); `None` keeps all, and is refused for a
     /// directory that was pruned before.
     pub prune: Option<Prune>,
@@ -255,6 +258,7 @@ impl Options {
             join: JoinOptions::default(),
             swiftsync: SwiftSyncOptions::default(),
             peers: None,
+            indexes: Vec::new(),
             prune: None,
             fast_prune: false,
             view: None,

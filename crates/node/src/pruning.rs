@@ -3,8 +3,8 @@
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_store::{
-    FileInfo, STORAGE_HEADER_BYTES, files_above_target, indexes_that_need_blocks, prunable_height,
-    stored_from,
+    FileInfo, STORAGE_HEADER_BYTES, files_above_target, find_index, indexes_that_need_blocks,
+    prunable_height, stored_from,
 };
 
 use super::options::{Options, Prune};
@@ -76,7 +76,16 @@ impl Pruning {
         options: &Options,
         tree: &Tree,
     ) -> Result<(), StoreError> {
-        for index in indexes_that_need_blocks(disk, &options.network_dir())? {
+        self.lock = None;
+        let dir = options.network_dir();
+        // An index that this run is to build has all blocks before it.
+        for kind in options.indexes.iter().filter(|kind| kind.needs_undo()) {
+            let found = find_index(disk, kind.database(&dir))?;
+            if found.and_then(|index| index.best).is_none() {
+                self.lock = Some(0);
+            }
+        }
+        for index in indexes_that_need_blocks(disk, &dir)? {
             // An index that has not begun holds nothing back, as in Core. An index whose best block
             // is not known here holds back everything.
             let Some(best) = index.best else { continue };

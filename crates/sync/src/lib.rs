@@ -15,6 +15,7 @@
 //! | [`swift`] | SwiftSync: blocks in any order, one pass, by a claim and an aggregate |
 //! | [`claim`], [`hints_file`] | the claim, and a hints file that is opened for it |
 //! | [`unspent`] | unspent outputs, sorted by the blocks that created them |
+//! | [`indexing`] | Core's optional indexes at the end of a sync, and at each new tip |
 //! | [`index_files`] | rebuilds the block index from the block files |
 //! | [`loadtxoutset`] | loads a snapshot, unproved, as a UTXO set for bitcoind |
 //! | [`start_check`] | checks the last blocks before work continues on a UTXO set |
@@ -64,6 +65,7 @@ pub mod claim;
 pub mod hints_file;
 pub mod in_order;
 pub mod index_files;
+pub mod indexing;
 pub mod join;
 pub mod loadtxoutset;
 pub mod method;

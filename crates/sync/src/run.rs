@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, ShareWatch, StoreError};
+use apus_indexes::Upkeep;
 use apus_node::block_peers::BlockPeers;
 use apus_node::clock::{Stage, unix_time};
 use apus_node::error::SyncError;
 use apus_node::estimate::estimating::Estimating;
 use apus_node::opened::{Coins, Node, observe, share_of};
-use apus_node::options::{Method, Options, Prune};
+use apus_node::options::{Method, Options};
 use apus_node::outcome::ThreadStates;
 use apus_node::progress::{Observer, Phase, Unobserved, Watch};
 use apus_node::rebuild::Rebuild;
@@ -28,6 +29,7 @@ use super::above_tip::above_tip;
 use super::claim::Claim;
 use super::connect_all::{Course, connect_all};
 use super::in_order::side::store_side_branches;
+use super::indexing::{end_in_place, index};
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
@@ -108,9 +110,9 @@ pub fn sync_on(
         })?;
         let replaces = rebuild.is_some();
         let summary = end(node, rebuild, summary)?;
-        match options.prune {
-            Some(Prune::Target(_)) if replaces => prune_at_end(disk, options, summary),
-            _ => Ok(summary),
+        match replaces && !summary.interrupted {
+            true => end_in_place(disk, options, summary, watch),
+            false => Ok(summary),
         }
     })
 }
@@ -128,18 +130,6 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
          passes the snapshot's block, the other one is removed",
         snapshot.base
     ));
-}
-
-/// Deletes the blocks that were kept for the UTXO set that has been replaced, unless the sync was
-/// interrupted.
-fn prune_at_end(disk: &Disk, options: &Options, summary: Summary) -> Result<Summary, SyncError> {
-    if summary.interrupted {
-        return Ok(summary);
-    }
-    let mut node = open_node(options, disk, Coins::InPlace)?;
-    let (shared, ledger) = node.split();
-    ledger.prune(&shared)?;
-    Ok(Summary { pruned: node.ledger.pruned(&node.files), ..summary })
 }
 
 /// Returns an error if blocks are pruned, since a new UTXO set needs all of them.
@@ -274,7 +264,7 @@ fn run_with_peers(
     // With --follow a sync does not end: it reaches the tip and waits.
     let interrupted = !(ended || follows && is_complete(node));
     let summary = match first {
-        Some(first) if !first.interrupted => continued(first, summary(node, started, interrupted)),
+        Some(first) if !first.interrupted => first.continued(summary(node, started, interrupted)),
         Some(first) => first,
         None => summary(node, started, true),
     };
@@ -338,6 +328,7 @@ fn follow_peers(
                 connect_all(node, None, &mut Course::default(), quietly)?;
                 let (shared, _) = node.split();
                 while shared.merge(ShareWatch::until(watch.stop))? {}
+                index(node, Upkeep::Follow, quietly)?;
                 if node.tip() != before {
                     let tip = node.tree.node(node.tip());
                     watch.observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
@@ -347,15 +338,6 @@ fn follow_peers(
         is_last = !follows;
         searches = !follows || lags(node);
     }
-}
-
-/// Returns the summary of all runs: method and spilled bytes of the first run, refusals and repairs
-/// of all, and everything else as it is now.
-fn continued(first: Summary, now: Summary) -> Summary {
-    let refusals = [first.refusals, now.refusals].concat();
-    let repaired = [first.repaired, now.repaired].concat();
-    let Summary { chosen, spilled_bytes, .. } = first;
-    Summary { chosen, spilled_bytes, refusals, repaired, ..now }
 }
 
 /// Sets the size limit of the coins cache, as far as memory is available.
@@ -503,11 +485,10 @@ fn connect_and_merge(
     observe(watch.observer, Phase::Merging, node);
     let report = share_of(watch.observer, Phase::Merging, node);
     let (shared, _) = node.split();
-    let _timer = shared.clock.start(Stage::Merge);
-    match shared.settle(ShareWatch { report: &report, stop: watch.stop })? {
-        true => Ok(()),
-        false => Err(SyncError::Stopped),
-    }
+    let timer = shared.clock.start(Stage::Merge);
+    let is_settled = shared.settle(ShareWatch { report: &report, stop: watch.stop })?;
+    drop(timer);
+    if is_settled { index(node, Upkeep::Settle, watch) } else { Err(SyncError::Stopped) }
 }
 
 /// Returns the summary of the work on `node` since `started`, and takes the refusals from `node`.

@@ -77,6 +77,15 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Returns the summary of this run and later ones: method and spilled bytes of this run,
+    /// refusals and repairs of all, and everything else as it is `now`.
+    pub fn continued(self, now: Self) -> Self {
+        let refusals = [self.refusals, now.refusals].concat();
+        let repaired = [self.repaired, now.repaired].concat();
+        let Self { chosen, spilled_bytes, .. } = self;
+        Self { chosen, spilled_bytes, refusals, repaired, ..now }
+    }
+
     /// Returns words for what would have to be faster for the run to end earlier; `None` if too
     /// little was measured to tell.
     pub fn bottleneck(&self) -> Option<&'static str> {

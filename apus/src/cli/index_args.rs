@@ -1,0 +1,120 @@
+//! The options of a sync for Core's optional indexes.
+
+use apus_node::{Options, Prune};
+use apus_tools::IndexKind;
+use clap::Args;
+
+use super::settings::Settings;
+
+/// Core's options for its optional indexes.
+#[derive(Args)]
+pub struct IndexArgs {
+    /// Build or continue bitcoind's index of transactions, and with --follow keep it at the tip;
+    /// `apus index --help` says more about indexes [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    txindex: Option<u8>,
+    /// The same for the index of the transactions that spend outputs [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    txospenderindex: Option<u8>,
+    /// The same for the index of basic filters; `basic` is another word for 1 [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    blockfilterindex: Option<String>,
+    /// The same for the index of statistics of the UTXO set [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1", hide_short_help = true)]
+    coinstatsindex: Option<u8>,
+}
+
+impl IndexArgs {
+    /// Sets which indexes are built, from the command line or else from a settings file.
+    ///
+    /// # Errors
+    /// A value is wrong, or an index cannot be built in this way of syncing. What a settings file
+    /// asks for and a SwiftSync cannot build is a warning.
+    pub fn choose(&self, chosen: &mut Settings) -> Result<(), String> {
+        for kind in IndexKind::ALL {
+            let given = self.given(kind)?;
+            let is_on = match given {
+                Some(is_on) => is_on,
+                None => match chosen.config.take(kind.name())? {
+                    // Core takes a word for the type of filters.
+                    Some(found) if kind == IndexKind::BlockFilterIndex => is_basic(&found.text)?,
+                    Some(_) => chosen.config.is_on(kind.name(), false),
+                    None => false,
+                },
+            };
+            if !is_on {
+                continue;
+            }
+            match (lack_of(kind, &chosen.options), given) {
+                (None, _) => chosen.options.indexes.push(kind),
+                (Some(Lack::Prune), _) => {
+                    return Err(format!(
+                        "--prune deletes blocks, and {} names places in them: leave one of them \
+                         out",
+                        kind.name()
+                    ));
+                }
+                (Some(Lack::Undo), Some(_)) => {
+                    return Err(format!(
+                        "--{} needs undo data, and a SwiftSync leaves that of most blocks out: \
+                         leave one of them out, or run `apus reindex` and `apus index {0}` later",
+                        kind.name()
+                    ));
+                }
+                (Some(Lack::Undo), None) => chosen.config.loaded.warnings.push(format!(
+                    "{}=1 is ignored: it needs undo data, which a SwiftSync leaves out; \
+                     `apus reindex` writes it, and then `apus index {0}` builds the index",
+                    kind.name()
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what the command line says of an index.
+    fn given(&self, kind: IndexKind) -> Result<Option<bool>, String> {
+        let flag = match kind {
+            IndexKind::TxIndex => self.txindex,
+            IndexKind::TxoSpenderIndex => self.txospenderindex,
+            IndexKind::CoinStatsIndex => self.coinstatsindex,
+            IndexKind::BlockFilterIndex => {
+                return self.blockfilterindex.as_deref().map(is_basic).transpose();
+            }
+        };
+        Ok(flag.map(|flag| flag != 0))
+    }
+}
+
+/// Why an index cannot be built.
+enum Lack {
+    /// Block files are deleted.
+    Prune,
+    /// Undo data of most blocks is not written.
+    Undo,
+}
+
+fn lack_of(kind: IndexKind, options: &Options) -> Option<Lack> {
+    match () {
+        () if matches!(options.prune, Some(Prune::Target(_))) && !kind.survives_pruning() => {
+            Some(Lack::Prune)
+        }
+        () if options.swiftsync.has_claim() && kind.needs_undo() => Some(Lack::Undo),
+        () => None,
+    }
+}
+
+/// Returns whether a value of `blockfilterindex` asks for basic filters, as Core reads it.
+fn is_basic(value: &str) -> Result<bool, String> {
+    match value {
+        "0" => Ok(false),
+        "" | "1" | "basic" => Ok(true),
+        other => Err(format!(
+            "blockfilterindex={other}: there are filters of the type basic alone: write basic, 1 \
+             or 0"
+        )),
+    }
+}

@@ -1,0 +1,64 @@
+//! Core's optional indexes at the end of a sync, and after each new tip that it follows.
+
+use apus_coins::CoinsCache;
+use apus_disk::Disk;
+use apus_indexes::{Upkeep, update};
+use apus_node::error::SyncError;
+use apus_node::opened::{Coins, Node};
+use apus_node::options::{Options, Prune};
+use apus_node::progress::Watch;
+
+use super::summary::Summary;
+use super::unfinished::open_node;
+
+/// Builds the indexes that the options name, or continues them, so that they end at the tip. Then
+/// deletes the block files that they have held back. Does nothing while the UTXO set that is built
+/// is not the one in use.
+///
+/// # Errors
+/// Those of [`update()`], or somebody asks to stop.
+pub fn index(node: &mut Node, upkeep: Upkeep, watch: Watch) -> Result<(), SyncError> {
+    if node.options.indexes.is_empty() || node.ledger.writes.new_set {
+        return Ok(());
+    }
+    if upkeep == Upkeep::Settle {
+        // All coins are committed. Their memory serves the sorting of entries.
+        node.cache = CoinsCache::new();
+    }
+    let height = node.tree.node(node.tip()).height;
+    let updated = update(node, &node.options.indexes, upkeep, watch).map_err(|error| {
+        let note = format!(". The blocks are connected: the UTXO set is that of height {height}");
+        error.with_note(&note)
+    })?;
+    if updated.interrupted {
+        return Err(SyncError::Stopped);
+    }
+    let disk = node.dir.disk().clone();
+    node.ledger.pruning.find_lock(&disk, &node.options, &node.tree)?;
+    let (shared, ledger) = node.split();
+    Ok(ledger.prune(&shared)?)
+}
+
+/// Builds the indexes that the options name after a rebuilt UTXO set has replaced the old one, and
+/// deletes the blocks that were kept for that.
+///
+/// # Errors
+/// As for [`index`].
+pub fn end_in_place(
+    disk: &Disk,
+    options: &Options,
+    summary: Summary,
+    watch: Watch,
+) -> Result<Summary, SyncError> {
+    if options.indexes.is_empty() && !matches!(options.prune, Some(Prune::Target(_))) {
+        return Ok(summary);
+    }
+    let mut node = open_node(options, disk, Coins::InPlace)?;
+    let interrupted = match index(&mut node, Upkeep::Settle, watch) {
+        Err(SyncError::Stopped) => true,
+        ended => ended.map(|()| false)?,
+    };
+    let (shared, ledger) = node.split();
+    ledger.prune(&shared)?;
+    Ok(Summary { pruned: node.ledger.pruned(&node.files), interrupted, ..summary })
+}
