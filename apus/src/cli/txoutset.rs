@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use apus_node::Watch;
 use apus_tools as tools;
-use apus_tools::{UtxoHash, UtxoStats};
+use apus_tools::{StatisticsAt, Totals, UtxoHash, UtxoStats};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::directory::Directory;
@@ -22,9 +22,12 @@ pub enum TxOutSetCommand {
 
 #[derive(Args)]
 pub struct Info {
-    /// Which hash of the UTXO set to compute.
-    #[arg(long, value_enum, default_value_t = HashType::HashSerialized3, value_name = "TYPE")]
-    pub hash: HashType,
+    /// Which hash of the UTXO set to compute [default: hash_serialized_3; with --height: muhash].
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub hash: Option<HashType>,
+    /// Print the statistics of this height, which need the index coinstatsindex (`apus index`).
+    #[arg(long, value_name = "N")]
+    pub height: Option<u32>,
     #[command(flatten)]
     pub directory: Directory,
     /// Show no progress; the result is JSON in any case.
@@ -32,7 +35,7 @@ pub struct Info {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HashType {
     /// MuHash3072, which does not depend on the order of coins and is computed on all cores.
     Muhash,
@@ -64,10 +67,20 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let chosen = info.directory.to_options().map_err(Failure::usage)?;
     let reporting = Reporting { quiet, json: info.json };
     chosen.announce(&[], reporting);
+    if let Some(height) = info.height {
+        if info.hash == Some(HashType::HashSerialized3) {
+            let what = "hash_serialized_3 is known of the tip alone: leave out --height, or ask \
+                        for --hash muhash";
+            return Err(Failure::usage(what.to_string()));
+        }
+        let stats = tools::txoutset_info_at(&chosen.options, height)?;
+        output::line(json_at(&stats, info.hash != Some(HashType::None)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let hash = info.hash.unwrap_or(HashType::HashSerialized3);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let stats =
-        tools::txoutset_info(&chosen.options, info.hash.into(), Watch::new(&reporter, &stop));
+    let stats = tools::txoutset_info(&chosen.options, hash.into(), Watch::new(&reporter, &stop));
     reporter.finish();
     let Some(stats) = stats? else { return Ok(exit::status(true)) };
     output::line(json(&stats))?;
@@ -94,6 +107,42 @@ fn json(stats: &UtxoStats) -> String {
          \"total_amount\": {total_amount},\n  \"transactions\": {transactions},\n  \
          \"disk_size\": {disk_size}\n}}"
     )
+}
+
+/// Returns the statistics of a height as `bitcoin-cli gettxoutsetinfo` prints them with
+/// `-coinstatsindex`.
+fn json_at(stats: &StatisticsAt, with_hash: bool) -> String {
+    let StatisticsAt { height, best_block, muhash, totals, before } = stats;
+    let hash = if with_hash { format!("  \"muhash\": \"{muhash}\",\n") } else { String::new() };
+    let more = |of: fn(&Totals) -> i64| bitcoins((of(totals) - of(before)).into());
+    let of_block = |of: fn(&Totals) -> u128| bitcoins(of(totals).wrapping_sub(of(before)) as i128);
+    format!(
+        "{{\n  \"height\": {height},\n  \"bestblock\": \"{best_block}\",\n  \
+         \"txouts\": {},\n  \"bogosize\": {},\n{hash}  \"total_amount\": {},\n  \
+         \"total_unspendable_amount\": {},\n  \"block_info\": {{\n    \
+         \"prevout_spent\": {},\n    \"coinbase\": {},\n    \
+         \"new_outputs_ex_coinbase\": {},\n    \"unspendable\": {},\n    \
+         \"unspendables\": {{\n      \"genesis_block\": {},\n      \"bip30\": {},\n      \
+         \"scripts\": {},\n      \"unclaimed_rewards\": {}\n    }}\n  }}\n}}",
+        totals.txouts,
+        totals.bogosize,
+        bitcoins(totals.amount.into()),
+        bitcoins(totals.unspendable().into()),
+        of_block(|of| of.prevouts_spent),
+        of_block(|of| of.coinbase),
+        of_block(|of| of.new_outputs),
+        more(Totals::unspendable),
+        more(|of| of.unspendable_genesis),
+        more(|of| of.unspendable_bip30),
+        more(|of| of.unspendable_scripts),
+        more(|of| of.unclaimed_rewards),
+    )
+}
+
+/// Returns an amount in bitcoins with eight decimals, as Core prints it.
+fn bitcoins(satoshi: i128) -> String {
+    let (sign, amount) = (if satoshi < 0 { "-" } else { "" }, satoshi.unsigned_abs());
+    format!("{sign}{}.{:08}", amount / 100_000_000, amount % 100_000_000)
 }
 
 #[cfg(test)]

@@ -94,6 +94,7 @@ macro_rules! targets {
 }
 
 targets! {
-    block_view undo snapshot hints_bip456 hints_bitmap hints_compressed table manifest log
-    framed_files join_records join_progress options messages peers requests script der batch
+    block_view undo index_records snapshot hints_bip456 hints_bitmap hints_compressed table
+    manifest log framed_files join_records join_progress options messages peers requests script
+    der batch
 }

@@ -10,7 +10,7 @@ use apus_wire::Chain as Network;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::chains::{small, small_fork};
-use crate::support::indexes::{Indexes, indexed, try_index};
+use crate::support::indexes::{Indexes, entries, indexed, try_index};
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;
@@ -207,4 +207,82 @@ fn the_report_names_what_was_indexed() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["indexes"][0]["name"], "blockfilterindex");
     assert_eq!((&json["height"], &json["interrupted"]), (&206.into(), &false.into()));
+}
+
+#[test]
+fn a_sync_builds_the_indexes_that_its_options_name() {
+    let blocks = with_genesis(small(5));
+    let expected = Place::new(Network::Regtest);
+    expected.sync_blocks("blocks", &blocks);
+    let expected = of_active_chain(indexed(&expected));
+    for method in [Method::InOrder, Method::Join] {
+        let place = Place::new(Network::Regtest);
+        let base = Options { method: Some(method), ..place.options() };
+        let options = Options { indexes: IndexKind::ALL.to_vec(), ..base.with_join_depth(0) };
+        // Half of the chain, and then the rest.
+        for blocks in [&blocks[..160], &blocks] {
+            let source = place.write("blocks", blocks);
+            apus_sync::sync(&options, &[source], Watch::default()).unwrap();
+        }
+        of_active_chain(Indexes::read(&place.network_dir())).assert_equal(&expected);
+        assert!(try_index(&place, &IndexKind::ALL).unwrap().lacked.is_empty());
+    }
+}
+
+#[test]
+fn indexes_are_named_by_options_and_settings() {
+    let place = Place::new(Network::Regtest);
+    let blocks = place.write("blocks", &regtest_chain());
+    std::fs::create_dir_all(place.datadir()).unwrap();
+    let conf = "[regtest]\ntxindex=1\nblockfilterindex=basic\ncoinstatsindex=1\n";
+    std::fs::write(place.datadir().join("bitcoin.conf"), conf).unwrap();
+    let sync = |more: &[&str]| {
+        let from = blocks.to_str().unwrap();
+        apus(&place, &[&["sync", "--from", from][..], more].concat())
+    };
+    assert_ends(&sync(&["--txospenderindex", "--coinstatsindex=0"]), 0, &["txindex=1"]);
+    let there = |kind: IndexKind| kind.database(&place.network_dir()).exists();
+    assert_eq!(IndexKind::ALL.map(there), [true, true, true, false]);
+    assert_ends(&sync(&["--blockfilterindex=extended"]), 2, &["blockfilterindex=extended"]);
+    assert_ends(&sync(&["--prune=550"]), 2, &["--prune deletes blocks, and txindex names"]);
+    let hints = ["--hints=x", "--assumevalid=0", "--coinstatsindex"];
+    assert_ends(&sync(&hints), 2, &["--coinstatsindex needs undo data, and a SwiftSync"]);
+}
+
+/// Pruning waits for an index that has not read the blocks, and begins when it has.
+#[test]
+fn pruning_waits_for_the_indexes_of_a_sync() {
+    let world = long_world();
+    let place = world.place();
+    let indexes = vec![IndexKind::BlockFilterIndex, IndexKind::CoinStatsIndex];
+    let options = Options { indexes, ..options(&place, Some(Prune::Target(SPARE))) };
+    let summary = sync_with(&place, &options, &world.blocks);
+    assert!(summary.pruned.is_some_and(|pruned| pruned.freed_bytes > 0), "{:?}", summary.pruned);
+    let whole = world.place();
+    sync_with(&whole, &crate::pruned::options(&whole, None), &world.blocks);
+    let kinds = [IndexKind::BlockFilterIndex, IndexKind::CoinStatsIndex];
+    apus_tools::index(&whole.options(), &kinds, Watch::default()).unwrap();
+    let heights = |place: &Place, kind| entries(&place.network_dir(), kind);
+    for kind in kinds {
+        assert!(heights(&place, kind) == heights(&whole, kind), "{}", kind.name());
+    }
+}
+
+#[test]
+fn statistics_of_a_height_need_the_index() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &regtest_chain());
+    let ask = |more: &[&str]| apus(&place, &[&["txoutset", "info"][..], more].concat());
+    assert_ends(&ask(&["--height=9"]), 1, &["`apus index coinstatsindex` builds it"]);
+    assert_ends(&ask(&["--height=207"]), 1, &["above the tip, which is at height 206"]);
+    assert_ends(&ask(&["--height=9", "--hash=hash_serialized_3"]), 2, &["of the tip alone"]);
+    try_index(&place, &[IndexKind::CoinStatsIndex]).unwrap();
+    let json = |output| serde_json::from_str::<serde_json::Value>(&stdout(&output)).unwrap();
+    let (tip, at_tip) = (json(ask(&["--hash=muhash"])), json(ask(&["--height=206"])));
+    for name in ["height", "bestblock", "txouts", "bogosize", "muhash", "total_amount"] {
+        assert_eq!(tip[name], at_tip[name], "{name}");
+    }
+    let genesis = json(ask(&["--height=0", "--hash=none"]));
+    assert_eq!(genesis["block_info"]["unspendables"]["genesis_block"], 50.0);
+    assert_eq!((&genesis["txouts"], genesis.get("muhash")), (&0.into(), None));
 }

@@ -47,10 +47,11 @@ impl FilterEntry {
         }
     }
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.hash.0);
-        out.extend_from_slice(&self.header.0);
-        put_pos(out, self.pos);
+    /// Returns the value without the block's hash.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = [self.hash.0, self.header.0].concat();
+        put_pos(&mut out, self.pos);
+        out
     }
 }
 
@@ -124,9 +125,8 @@ impl<'a> Filters<'a> {
         both[32..].copy_from_slice(&self.header.0);
         self.header = sha256d_64(&both);
         let pos = self.files.append(&block.hash, filter)?;
-        let mut value = block.hash.0.to_vec();
-        FilterEntry { hash, header: self.header, pos }.put(&mut value);
-        self.writer.put(&height_key(block.height), &value)
+        let entry = FilterEntry { hash, header: self.header, pos }.to_bytes();
+        self.writer.put(&height_key(block.height), &[&block.hash.0[..], &entry].concat())
     }
 
     /// Writes the filters that were appended, so that they no longer take memory.

@@ -18,6 +18,7 @@
 //! | `heights` | entries by height and by hash, which these two have |
 //! | `golomb`, `statistics` | the filter of a block (BIP158); what it changes in the statistics |
 //! | `sorting` | an external sort that ends in tables |
+//! | `reading` | answers from an index that exists |
 //! | `block` | a stored block, read together with the coins that it spends |
 
 mod block;
@@ -34,6 +35,7 @@ mod opened;
 mod space;
 mod pass;
 mod by_height;
+mod reading;
 pub mod update;
 
 /// The keys and constants of the indexes that docs/format.md lists.
@@ -46,5 +48,9 @@ pub mod layout {
     pub use super::totals::DB_MUHASH;
 }
 
+pub use filters::FilterEntry;
 pub use opened::Upkeep;
+pub use positions::SipKeys;
+pub use reading::{StatisticsAt, statistics_at};
+pub use statistics::Totals;
 pub use update::{Indexed, update};

@@ -11,6 +11,11 @@ use super::block::Block;
 /// Length in bytes of the value of an entry, after the block's hash.
 pub const VALUE_BYTES: usize = 192;
 
+/// Numbers of this many bits are more than any chain can have, and their sums do not overflow.
+const NUMBER_BITS: u32 = 60;
+/// The same for sums of amounts, which may be spent again and again.
+const SUM_BITS: u32 = 120;
+
 /// What a block changes.
 pub struct Change {
     /// The coins that it creates and spends.
@@ -23,27 +28,36 @@ pub struct Change {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Totals {
     /// Number of coins.
-    txouts: i64,
+    pub txouts: i64,
     /// Their size, which does not depend on the database.
-    bogosize: i64,
+    pub bogosize: i64,
     /// Their amount.
-    amount: i64,
+    pub amount: i64,
     /// All subsidies.
-    subsidy: i64,
+    pub subsidy: i64,
     /// Amount of all coins that were spent.
-    prevouts_spent: u128,
+    pub prevouts_spent: u128,
     /// Amount of all coins that were created, but for those of coinbases.
-    new_outputs: u128,
+    pub new_outputs: u128,
     /// Amount of all coins that coinbases created.
-    coinbase: u128,
+    pub coinbase: u128,
     /// Subsidy of the genesis block, which cannot be spent.
-    unspendable_genesis: i64,
+    pub unspendable_genesis: i64,
     /// Subsidies of coinbases that were overwritten (BIP30).
-    unspendable_bip30: i64,
+    pub unspendable_bip30: i64,
     /// Amount of outputs whose script cannot be satisfied.
-    unspendable_scripts: i64,
+    pub unspendable_scripts: i64,
     /// Rewards that miners have not claimed.
-    unclaimed_rewards: i64,
+    pub unclaimed_rewards: i64,
+}
+
+/// Reads a number of which four can be added.
+fn read_number(cursor: &mut Cursor) -> Result<i64, ParseError> {
+    let number = cursor.u64()? as i64;
+    match number.unsigned_abs() < 1 << NUMBER_BITS {
+        true => Ok(number),
+        false => Err(cursor.error("a number is larger than any chain can have")),
+    }
 }
 
 impl Change {
@@ -97,7 +111,7 @@ impl Change {
                     put_hashed_coin(to, input.outpoint_bytes(), code, coin.amount, script);
                 });
                 totals.prevouts_spent += u128::from(coin.amount);
-                totals.add_coin(-1, -(coin.amount as i64), script.len());
+                totals.add_coin(-1, (coin.amount as i64).wrapping_neg(), script.len());
             }
         }
         self.coins.insert_many(created.len(), |i| created.get(i));
@@ -109,7 +123,16 @@ impl Totals {
     fn add_coin(&mut self, count: i64, amount: i64, script_bytes: usize) {
         self.txouts += count;
         self.bogosize += count * bogosize(script_bytes) as i64;
-        self.amount += amount;
+        // Undo data is not validated: it may hold any amount.
+        self.amount = self.amount.wrapping_add(amount);
+    }
+
+    /// Returns the amount that cannot be spent.
+    pub fn unspendable(&self) -> i64 {
+        self.unspendable_genesis
+            + self.unspendable_bip30
+            + self.unspendable_scripts
+            + self.unclaimed_rewards
     }
 
     /// Adds what the next block changes, and counts as unclaimed what it could have claimed and did
@@ -121,7 +144,7 @@ impl Totals {
         let more = &change.totals;
         self.txouts += more.txouts;
         self.bogosize += more.bogosize;
-        self.amount += more.amount;
+        self.amount = self.amount.wrapping_add(more.amount);
         self.subsidy += more.subsidy;
         self.prevouts_spent += more.prevouts_spent;
         self.new_outputs += more.new_outputs;
@@ -129,10 +152,7 @@ impl Totals {
         self.unspendable_genesis += more.unspendable_genesis;
         self.unspendable_bip30 += more.unspendable_bip30;
         self.unspendable_scripts += more.unspendable_scripts;
-        let unspendable = self.unspendable_genesis
-            + self.unspendable_bip30
-            + self.unspendable_scripts
-            + self.unclaimed_rewards;
+        let unspendable = self.unspendable();
         let came = self.prevouts_spent as i128 + i128::from(self.subsidy);
         let went = (self.new_outputs + self.coinbase) as i128 + i128::from(unspendable);
         let unclaimed = i64::try_from(came - went).ok().filter(|unclaimed| *unclaimed >= 0);
@@ -165,24 +185,24 @@ impl Totals {
     /// Reads the value that [`Totals::to_bytes`] wrote: the hash of the UTXO set, and the totals.
     ///
     /// # Errors
-    /// The value has another length, or a sum of amounts has more than 128 bits.
+    /// The value has another length, or a number is larger than any chain can have.
     pub fn read(bytes: &[u8]) -> Result<(Hash, Self), ParseError> {
         let mut cursor = Cursor::new(bytes);
         let muhash = Hash(cursor.array()?);
         let mut numbers = [0; 4];
         for number in &mut numbers {
-            *number = cursor.u64()? as i64;
+            *number = read_number(&mut cursor)?;
         }
         let mut sums = [0; 3];
         for sum in &mut sums {
             *sum = u128::from_le_bytes(cursor.array()?);
-            if cursor.array::<16>()? != [0; 16] {
-                return Err(cursor.error("a sum of amounts has more than 128 bits"));
+            if cursor.array::<16>()? != [0; 16] || *sum >= 1 << SUM_BITS {
+                return Err(cursor.error("a sum of amounts is larger than any chain can have"));
             }
         }
         let mut unspendable = [0; 4];
         for number in &mut unspendable {
-            *number = cursor.u64()? as i64;
+            *number = read_number(&mut cursor)?;
         }
         if cursor.remaining() > 0 {
             return Err(cursor.error("bytes follow after the statistics"));
@@ -219,7 +239,7 @@ mod tests {
             bogosize: 2,
             amount: 3,
             subsidy: 4,
-            prevouts_spent: u128::MAX,
+            prevouts_spent: (1 << SUM_BITS) - 1,
             new_outputs: 6,
             coinbase: 7,
             unspendable_genesis: 8,
@@ -231,9 +251,11 @@ mod tests {
         assert_eq!(Totals::read(&bytes), Ok((Hash([5; 32]), totals)));
         assert!(Totals::read(&bytes[1..]).is_err());
         assert!(Totals::read(&[&bytes[..], &[0]].concat()).is_err());
-        let mut large = bytes;
-        large[64 + 31] = 1;
-        assert!(Totals::read(&large).is_err(), "more than 128 bits");
+        for at in [32 + 7, 64 + 15, 64 + 31, 160 + 7] {
+            let mut large = bytes;
+            large[at] |= 0x40;
+            assert!(Totals::read(&large).is_err(), "a large number at {at}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use apus_coins::{HashType, UtxoStats};
 use apus_disk::{Disk, ShareWatch};
+use apus_indexes::{StatisticsAt, statistics_at};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, no_coins, observe, share_of};
 use apus_node::options::Options;
@@ -32,5 +33,28 @@ pub fn txoutset_info(
         let coins = node.chainstate.view();
         let stats = || UtxoStats::compute_watched(&coins, height, hash, watch);
         Ok(node.pool.install(stats)?)
+    })
+}
+
+/// Returns statistics of the UTXO set as it was at `height`, from Core's `coinstatsindex`.
+///
+/// # Errors
+/// There is no such block, the index does not exist or does not reach it; the directory is missing
+/// or in use, or a file in it is damaged.
+pub fn txoutset_info_at(options: &Options, height: u32) -> Result<StatisticsAt, SyncError> {
+    remedy::naming(options, || {
+        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+        let tip = node.tree.node(node.tip()).height;
+        if height > tip {
+            return Err(SyncError::Input(format!(
+                "--height {height} is above the tip, which is at height {tip}"
+            )));
+        }
+        statistics_at(&node, height)?.ok_or_else(|| {
+            SyncError::Input(format!(
+                "the UTXO set at height {height} is known from coinstatsindex alone, which is \
+                 missing here or does not reach that height: `apus index coinstatsindex` builds it"
+            ))
+        })
     })
 }

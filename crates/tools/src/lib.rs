@@ -34,7 +34,7 @@ pub mod stored;
 pub mod verify;
 
 pub use apus_coins::{HashType as UtxoHash, UtxoStats};
-pub use apus_indexes::Indexed;
+pub use apus_indexes::{Indexed, StatisticsAt, Totals};
 pub use apus_store::IndexKind;
 #[cfg(feature = "arrow")]
 pub use export::{ArrowRows, RecordBatches};
@@ -48,7 +48,7 @@ pub use hints::{
     create_hints_of_snapshot,
 };
 pub use index::{index, index_on};
-pub use info::txoutset_info;
+pub use info::{txoutset_info, txoutset_info_at};
 pub use proof::prove;
 pub use prune::prune;
 #[cfg(feature = "export")]

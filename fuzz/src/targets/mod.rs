@@ -7,6 +7,7 @@ mod block_view;
 mod database;
 mod framed_files;
 mod hints;
+mod index_records;
 mod input;
 mod join;
 mod options;
@@ -21,9 +22,10 @@ mod undo;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     ("block_view", block_view::run),
     ("undo", undo::run),
+    ("index_records", index_records::run),
     ("snapshot", snapshot::run),
     ("hints_bip456", hints::bip456),
     ("hints_bitmap", hints::bitmap),

@@ -1,14 +1,17 @@
 //! The indexes that Apus builds are those that bitcoind builds, and bitcoind continues them.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use apus_store::IndexKind;
 use apus_testchain::{Chain, Spec};
 use apus_wire::{BlockView, Chain as Network};
+use rustix::process::Signal;
 
 use super::daemon::{Daemon, program_in};
 use crate::support::chains::{small, small_fork};
 use crate::support::indexes::{Indexes, indexed, try_index};
+use crate::support::program::{Lines, apus, assert_ends, program_on, signal};
 use crate::support::waiting::wait_until;
 use crate::support::{Place, regtest_chain, with_genesis};
 
@@ -29,11 +32,23 @@ fn index_by_bitcoind(bitcoind: &Path, place: &Place, height: u64) {
     daemon.stop();
 }
 
+/// Panics unless Apus answers from the index of statistics as bitcoind does.
+fn assert_statistics(place: &Place, expected: &[serde_json::Value]) {
+    for expected in expected {
+        let height = expected["height"].to_string();
+        let output = apus(place, &["txoutset", "info", "--height", &height]);
+        assert_ends(&output, 0, &[]);
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(&found, expected);
+    }
+}
+
 /// Panics unless bitcoind finds the indexes of a place complete, and answers from them.
 fn assert_answers(bitcoind: &Path, place: &Place, blocks: &[Vec<u8>]) {
     let daemon = Daemon::start(bitcoind, place, &ALL);
     let height = blocks.len() - 1;
     assert!(is_indexed(&daemon, height as u64), "{}", daemon.ask(&["getindexinfo"]));
+    let mut statistics = vec![daemon.ask_json(&["gettxoutsetinfo", "muhash", "0"])];
     for (height, block) in blocks.iter().enumerate().skip(1).step_by(blocks.len().div_ceil(15)) {
         let view = BlockView::parse(&block[..]).unwrap();
         let hash = view.hash().to_string();
@@ -53,6 +68,7 @@ fn assert_answers(bitcoind: &Path, place: &Place, blocks: &[Vec<u8>]) {
         assert!(!filter["filter"].as_str().unwrap().is_empty());
         let of_index = daemon.ask_json(&["gettxoutsetinfo", "muhash", &height.to_string()]);
         assert_eq!(of_index["bestblock"], hash.as_str());
+        statistics.push(of_index);
     }
     let tip = daemon.ask_json(&["gettxoutsetinfo", "muhash"]);
     let walked = daemon.ask_json(&["gettxoutsetinfo", "muhash", "null", "false"]);
@@ -60,6 +76,7 @@ fn assert_answers(bitcoind: &Path, place: &Place, blocks: &[Vec<u8>]) {
         assert_eq!(tip[name], walked[name], "{name}");
     }
     daemon.stop();
+    assert_statistics(place, &statistics);
 }
 
 /// Removes the indexes of a place.
@@ -122,4 +139,38 @@ fn one_begins_indexes_and_the_other_continues_them() {
     by_apus.sync_blocks("fork", &fork[151..]);
     index_by_bitcoind(&bitcoind, &by_apus, 210);
     Indexes::read(&by_apus.network_dir()).assert_equal(&of_fork);
+}
+
+#[test]
+fn a_sync_that_follows_keeps_the_indexes_at_the_tip() {
+    let test = "a_sync_that_follows_keeps_the_indexes_at_the_tip";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let server_place = Place::new(Network::Regtest);
+    server_place.sync_blocks("main", &with_genesis(small(5)));
+    let server = Daemon::start(&bitcoind, &server_place, &[]);
+    let place = Place::new(Network::Regtest);
+    let connect = format!("--connect={}", server.address());
+    let args = [&["sync", "--follow", "--assumevalid=0", &connect][..], &ALL].concat();
+    let mut child =
+        program_on(&place, &args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = Lines::of(child.stderr.take().unwrap());
+    assert!(lines.wait_for(&["Waiting for new blocks"]));
+    for (turn, blocks) in [3, 1, 5].into_iter().enumerate() {
+        // Two blocks of the last branch are undone.
+        let height: u32 = server.ask(&["getblockcount"]).parse().unwrap();
+        let fork = server.ask(&["getblockhash", &(height - 1).to_string()]);
+        server.ask(&["invalidateblock", &fork]);
+        server.mine(blocks + 2, char::from_digit(turn as u32 + 1, 10).unwrap());
+        assert!(lines.wait_for(&["New tip", &server.ask(&["getbestblockhash"])]));
+    }
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let height = server.ask(&["getblockcount"]).parse().unwrap();
+    server.stop();
+    let daemon = Daemon::start(&bitcoind, &place, &ALL);
+    assert!(is_indexed(&daemon, height), "{}", daemon.ask(&["getindexinfo"]));
+    let tip = daemon.ask_json(&["gettxoutsetinfo", "muhash"]);
+    let walked = daemon.ask_json(&["gettxoutsetinfo", "muhash", "null", "false"]);
+    assert_eq!(tip["muhash"], walked["muhash"]);
+    daemon.stop();
 }

@@ -77,7 +77,8 @@ impl Indexes {
     }
 }
 
-fn entries(dir: &Path, kind: IndexKind) -> Entries {
+/// Reads the entries of an index in the network's directory `dir`.
+pub fn entries(dir: &Path, kind: IndexKind) -> Entries {
     let options = Options { read_only: true, ..Options::default() };
     let db = Db::open(Disk::new(), &kind.database(dir), options).unwrap();
     let (mut all, mut cursor) = (Entries::new(), db.scan(&[], None).unwrap());

@@ -1,0 +1,23 @@
+//! Values of the records of Core's optional indexes.
+
+use apus_hash::Hash;
+use apus_indexes::{FilterEntry, SipKeys, Totals};
+use apus_store::{locator_bytes, read_locator};
+
+/// Reads `data` as a value of each kind. What is accepted is the same bytes once written again.
+pub fn run(data: &[u8]) {
+    if let Ok((muhash, totals)) = Totals::read(data) {
+        assert_eq!(totals.to_bytes(&muhash), data);
+        // Sums of numbers that were accepted do not overflow.
+        let _ = totals.unspendable();
+    }
+    if let Ok(entry) = FilterEntry::read(data) {
+        assert_eq!(entry.to_bytes(), data);
+    }
+    if let Some(keys) = SipKeys::from_bytes(data) {
+        assert_eq!(keys.to_bytes(), data);
+    }
+    if let Ok(Some(best)) = read_locator(data) {
+        assert_eq!(read_locator(&locator_bytes(&[best, Hash::ZERO])), Ok(Some(best)));
+    }
+}
