@@ -25,6 +25,7 @@ use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::growth::COIN_BYTES;
+use super::marks::Mark;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
@@ -232,6 +233,8 @@ impl Ledger {
         }
         let with_scripts = block.scripts.is_some();
         self.done.checked.note_connected(block.prepared.height, with_scripts);
+        let mark = if with_scripts { Mark::Scripts } else { Mark::Assumed };
+        shared.marks.set(block.prepared.height, mark);
         let scripts = if with_scripts { block.input_count() as u64 } else { 0 };
         self.done.counts = Counts {
             blocks: self.done.counts.blocks + 1,

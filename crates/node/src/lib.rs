@@ -34,6 +34,7 @@
 //! | [`estimate`] | how far the whole run is, and how long it will take |
 //! | [`phase`], [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`clock`], [`states`], [`meters`] | the times of the stages, and what threads wait for |
+//! | [`marks`] | what the run has done with each block, for a picture of it |
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
@@ -58,6 +59,7 @@ pub mod fault;
 mod fault_error;
 pub mod gathered;
 pub mod growth;
+pub mod marks;
 pub mod mend;
 pub mod meters;
 pub mod opened;

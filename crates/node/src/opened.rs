@@ -244,6 +244,7 @@ impl Node {
             pool: &self.pool,
             peers: self.peers.as_deref(),
             scripts: &self.scripts,
+            marks: &self.options.marks,
             view: self.view.as_deref(),
             weigher: &self.weigher,
         };

@@ -13,6 +13,7 @@ use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 use secp_lanes::Kernel;
 
+use super::marks::Marks;
 use super::view::View;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
@@ -83,6 +84,8 @@ pub struct Options {
     pub prune: Option<Prune>,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
+    /// Where the run marks what it has done with each block.
+    pub marks: Arc<Marks>,
     /// Where the directory's content is shown to readers, from its opening on; `None` shows it
     /// nowhere, at no cost.
     pub view: Option<Arc<View>>,
@@ -261,6 +264,7 @@ impl Options {
             indexes: Vec::new(),
             prune: None,
             fast_prune: false,
+            marks: Arc::default(),
             view: None,
         }
     }

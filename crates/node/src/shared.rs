@@ -13,6 +13,7 @@ use super::block::check::{History, check_bytes};
 use super::block::prepare::Prepared;
 use super::block::scripts::{ScriptChecker, ScriptChecks};
 use super::block::step::Step;
+use super::marks::Marks;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::clock::{Clock, Stage};
 use crate::estimate::weigher::Weigher;
@@ -47,6 +48,8 @@ pub struct Shared<'a> {
     pub peers: Option<&'a dyn BlockPeers>,
     /// How scripts are checked.
     pub scripts: &'a ScriptChecker,
+    /// What the run has done with each block, for those who watch it.
+    pub marks: &'a Marks,
     /// Where the directory's content is shown to readers, if it is.
     pub view: Option<&'a View>,
     /// What each phase costs for blocks.

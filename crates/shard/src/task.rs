@@ -14,6 +14,7 @@ use apus_node::clock::Clock;
 use apus_node::error::SyncError;
 use apus_node::estimate::weigher::Weigher;
 use apus_node::fault::Fault;
+use apus_node::marks::Marks;
 use apus_node::options::{Options, ScriptEngine};
 use apus_node::shared::Shared;
 use apus_node::sources::{Place, Sources};
@@ -88,7 +89,7 @@ impl<'a> Task<'a> {
         parts: &Parts,
         work: impl FnOnce(&Context, &JobBlocks) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let blocks = JobBlocks::new(self.job, heights)?;
+        let (blocks, marks) = (JobBlocks::new(self.job, heights)?, Marks::default());
         let shared = Shared {
             view: None,
             network: &self.job.manifest.network,
@@ -102,6 +103,7 @@ impl<'a> Task<'a> {
             peers: Some(&blocks),
             scripts: &self.scripts,
             weigher: &self.weigher,
+            marks: &marks,
         };
         let manifest = &self.job.manifest;
         let (layout, memory) = (&manifest.layout, manifest.memory);

@@ -16,6 +16,7 @@ use super::context::{Context, refused_at};
 use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use apus_node::fault::Fault;
+use apus_node::marks::Mark;
 
 /// What the workers of the last pass share.
 pub(super) struct Checking<'a> {
@@ -42,6 +43,9 @@ impl Checking<'_> {
                     }
                     let _timer = self.context.shared.clock.start(Stage::Undo);
                     self.sequencer.finish(index, undo)?;
+                    let is_assumed = bucket.block(height).is_some_and(|it| it.digest.is_none());
+                    let mark = if is_assumed { Mark::Assumed } else { Mark::Scripts };
+                    self.context.shared.marks.set(height, mark);
                     crew.report(index);
                 }
                 Err(Fault::Unjudged(height)) => self.context.refuse(height),

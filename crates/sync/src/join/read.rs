@@ -23,6 +23,7 @@ use super::context::{Context, refused_at};
 use super::notes::NoteTaker;
 use super::state::{ReadCounts, SpanState};
 use apus_node::fault::Fault;
+use apus_node::marks::Mark;
 
 /// How many inputs ahead memory is prefetched: the table 3 × `AHEAD` inputs ahead, the transaction
 /// 2 × `AHEAD`, and the output `AHEAD`.
@@ -98,6 +99,7 @@ impl<'a> Reader<'a> {
             }
             match self.block(span.next, &mut span.read, halt) {
                 Ok(block) => {
+                    self.context.shared.marks.set(height, Mark::Read);
                     report(block);
                     span.next += 1;
                 }

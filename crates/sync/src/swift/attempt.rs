@@ -9,6 +9,7 @@ use apus_node::coin_count::CoinsAt;
 use apus_node::coin_tables::{Tables, WRITERS_PER_CORE, Writing};
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
+use apus_node::marks::Mark;
 use apus_node::opened::Node;
 use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
@@ -186,6 +187,7 @@ fn complete(
         // Blocks before segwit have no witnesses.
         let stripped = shared.network.segwit_height.max(1)..*stripped_below;
         ledger.done.checked = Checked::outpoints_alone(height, UNDO_BLOCKS_MIN, stripped);
+        (1..=height).for_each(|height| shared.marks.set(height, Mark::Proved));
     }
     tracing::debug!(target: "validation", "committed");
     Ok(())

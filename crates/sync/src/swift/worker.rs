@@ -11,6 +11,7 @@ use apus_node::block::step::Step;
 use apus_node::block::validate::{Validation, check_spends};
 use apus_node::clock::Stage;
 use apus_node::fault::Fault;
+use apus_node::marks::Mark;
 use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
 use apus_rules::CheckedBlock;
@@ -69,10 +70,13 @@ impl<'a> Worker<'a> {
 
     /// Checks and sums the block of a step, given by its index in the plan.
     pub fn work_on(&mut self, step: usize) -> Result<FinishedBlock, Fault> {
-        match self.context.plan.mode {
-            Mode::AssumeValid => self.sum_outpoints(step),
-            Mode::Full => self.check_everything(step),
-        }
+        let (finished, mark) = match self.context.plan.mode {
+            Mode::AssumeValid => (self.sum_outpoints(step)?, Mark::Read),
+            Mode::Full => (self.check_everything(step)?, Mark::Scripts),
+        };
+        let shared = self.context.shared;
+        shared.marks.set(shared.tree.node(self.context.plan.steps[step].id).height, mark);
+        Ok(finished)
     }
 
     /// Writes out the survivors that are still in memory, and returns the sums.
