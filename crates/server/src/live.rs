@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_net::PeerOptions;
 use apus_node::clock::unix_time;
+use apus_node::marks::Marks;
 use apus_node::{Meters, Observer, Options, PeerInfo, Phase, Progress, Tip};
 use apus_wire::Network;
 
@@ -29,6 +30,12 @@ pub struct About {
     pub version: String,
     /// Whether the directory is at rest and only served (`apus serve`).
     pub is_at_rest: bool,
+    /// What the work has done with each block.
+    pub marks: Arc<Marks>,
+    /// The directory of the blocks, if it is another one (`-blocksdir`).
+    pub blocks_dir: Option<PathBuf>,
+    /// The most bytes of the coins cache (`-dbcache`).
+    pub cache_bytes: u64,
     /// The peers that a sync asks for blocks; `None` if it asks none.
     pub peers: Option<PeerOptions>,
     /// The most bytes to send in 24 hours; 0 for no limit.
@@ -48,6 +55,9 @@ impl About {
             directory: options.network_dir(),
             version: version.to_string(),
             is_at_rest,
+            marks: Arc::clone(&options.marks),
+            blocks_dir: options.blocks_dir.clone(),
+            cache_bytes: options.dbcache_bytes as u64,
             peers: options.peers.clone(),
             upload_target: upload_target.unwrap_or(0),
             log: None,

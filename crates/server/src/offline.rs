@@ -48,12 +48,12 @@ impl Offline {
         let source = Source::of_sync(Arc::clone(&view), &options, || None);
         let live = Live::new(About::new(&options, "1", false));
         let stop = Arc::new(AtomicBool::new(false));
-        let state = State::new(Arc::clone(&live), source, view, Arc::clone(&stop));
+        let state = State::new(Arc::clone(&live), source, Arc::clone(&view), Arc::clone(&stop));
         let rpc = Arc::new(Rpc::new(state, config.whitelist.clone()));
         let credentials = config.credentials.clone();
         let app = Arc::new(App::new(&config, credentials, rpc));
         let (_, stopped) = tokio::sync::watch::channel(false);
-        let routes = router(&app, page::routes(&live, stopped));
+        let routes = router(&app, page::routes(&live, &view, &stop, stopped));
         Self { routes, live, stop }
     }
 

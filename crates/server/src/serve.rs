@@ -105,12 +105,11 @@ impl Server {
             .enable_all()
             .build()
             .map_err(StartError::System)?;
-        let (own, view) = (Arc::clone(live), Arc::clone(view));
-        let state = State::new(own, source, view, Arc::clone(stop));
+        let state = State::new(Arc::clone(live), source, Arc::clone(view), Arc::clone(stop));
         let rpc = Arc::new(Rpc::new(state, config.whitelist.clone()));
         let app = Arc::new(App::new(config, credentials, Arc::clone(&rpc)));
         let (ended, stopped) = watch::channel(false);
-        let routes = router(&app, page::routes(live, stopped.clone()));
+        let routes = router(&app, page::routes(live, view, stop, stopped.clone()));
         let connections = Connections::new(CONNECTIONS_MAX);
         let mut addresses = Vec::new();
         for listener in listeners {

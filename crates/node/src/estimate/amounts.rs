@@ -208,6 +208,12 @@ pub fn of_mainnet(first: u32, last: u32, scripts_from: u32) -> Amounts {
     sum
 }
 
+/// Returns the bytes of an average block of mainnet at a height.
+pub fn block_bytes(height: u32) -> u64 {
+    let next = height.saturating_add(1);
+    ((gigabytes_below(next) - gigabytes_below(height)).max(0.0) * 1e9) as u64
+}
+
 /// Returns the gigabytes of mainnet's blocks below `height`.
 fn gigabytes_below(height: u32) -> f64 {
     let after = MAINNET.partition_point(|era| era.height <= height).clamp(1, MAINNET.len() - 1);

@@ -1,0 +1,178 @@
+//! The top of the page: the words in large type, and what belongs to them.
+
+use std::time::Duration;
+
+use apus_node::Phase;
+
+use super::state::{Stage, State};
+use super::words::{date, duration, escape, percent, thousands};
+
+/// The words in large type.
+pub struct Headline {
+    /// The line above them.
+    label: String,
+    /// The words, as text.
+    words: String,
+    /// What stands beside them, as text; empty for nothing.
+    beside: String,
+    /// The lines below, as HTML.
+    below: String,
+}
+
+impl Headline {
+    /// Makes the headline of a state.
+    pub fn of(state: &State) -> Self {
+        let plain = |label: &str, words: &str, below: String| Self {
+            label: label.to_string(),
+            words: words.to_string(),
+            beside: String::new(),
+            below,
+        };
+        let elapsed = duration(seconds(state.now - state.started));
+        let save = "What is done is kept: the same command carries on.";
+        let tip_date = date(state.tip.time);
+        let phase = state.phase.map_or("", Phase::words);
+        match &state.stage {
+            Stage::Starting => plain(
+                "Starting",
+                "Opening the directory",
+                "<p>Apus reads the block index and looks for unfinished work.</p>".to_string(),
+            ),
+            Stage::Headers => plain(
+                phase,
+                &format!("{} headers", thousands(state.headers.into())),
+                "<p>Blocks follow as soon as the chain with the most work is known.</p>"
+                    .to_string(),
+            ),
+            Stage::Syncing => Self::of_run(state, phase, &elapsed),
+            Stage::Stalled(time) => {
+                let label = format!("No block for {}", duration(*time));
+                let run = Self::of_run(state, &label, &elapsed);
+                let begun = state.run.fraction.filter(|done| *done > 0.0);
+                let beside = begun.map(|_| format!("{} done", run.words));
+                let (words, beside) = ("Waiting for peers".to_string(), beside.unwrap_or_default());
+                Self { words, beside, ..run }
+            }
+            Stage::Failed(error) => {
+                let words = if is_full(error) { "The disk is full" } else { "Apus has stopped" };
+                let error = escape(error);
+                let below = format!("<p class=\"alarm\" role=\"alert\">{error}</p><p>{save}</p>");
+                plain(&format!("After {elapsed}"), words, below)
+            }
+            Stage::Stopping => {
+                plain("Asked to stop", "Saving what is done", format!("<p>{save}</p>"))
+            }
+            Stage::Stopped => plain("Stopped as asked", "Saved", format!("<p>{save}</p>")),
+            Stage::Finished => plain(
+                &format!("Done in {elapsed}"),
+                "The UTXO set is ready",
+                format!("<p>As of block {}, {tip_date}.</p>", thousands(state.tip.height.into())),
+            ),
+            Stage::Following => plain(
+                phase,
+                "At the tip",
+                format!(
+                    "<p>Block {} is {} old. New blocks are connected as they come.</p>",
+                    thousands(state.tip.height.into()),
+                    duration(seconds(state.now - state.tip.time)),
+                ),
+            ),
+            Stage::Serving => plain(
+                "At rest",
+                &format!("Block {}", thousands(state.tip.height.into())),
+                format!("<p>Of {tip_date}. This directory is served, and does not change.</p>"),
+            ),
+        }
+    }
+
+    /// The headline of a run that is under way: the share done and the time left.
+    fn of_run(state: &State, label: &str, elapsed: &str) -> Self {
+        let label = match state.run.parts.len() {
+            0 | 1 => label.to_string(),
+            parts => format!("Part {} of {parts} · {label}", state.run.part + 1),
+        };
+        let words = state.run.fraction.map(|done| format!("{}\u{a0}%", percent(done)));
+        let beside = match &state.run.left {
+            Some(left) => format!("{} left", left.words()),
+            None => String::new(),
+        };
+        let below = match &state.run.left {
+            Some(_) => format!(
+                "<p>{elapsed} so far. In eight of ten cases the time left lies in \
+                                this range.</p>"
+            ),
+            None => format!("<p>{elapsed} so far. The time left is not known yet.</p>"),
+        };
+        Self { label, words: words.unwrap_or_else(|| "…".to_string()), beside, below }
+    }
+
+    /// Returns the title of the window.
+    pub fn title(&self) -> String {
+        match self.beside.as_str() {
+            "" => format!("{} · Apus", self.words),
+            beside => format!("{}, {beside} · Apus", self.words),
+        }
+    }
+
+    /// Returns what a screen reader is told.
+    pub fn said(&self) -> String {
+        let beside =
+            if self.beside.is_empty() { String::new() } else { format!(", {}", self.beside) };
+        format!("{}{beside}. {}.", self.words, self.label)
+    }
+
+    /// Returns the top of the page: headline, bar, and what is wrong.
+    pub fn html(&self, state: &State) -> String {
+        let Self { label, words, beside, below } = self;
+        let (label, words, beside) = (escape(label), escape(words), escape(beside));
+        let beside = match beside.as_str() {
+            "" => String::new(),
+            beside => format!(" <span class=\"left\">{beside}</span>"),
+        };
+        let bar = bar(state);
+        let stall = match &state.stage {
+            Stage::Stalled(_) => STALL_HELP,
+            _ => "",
+        };
+        format!("<p class=\"label\">{label}</p><h1>{words}{beside}</h1>{bar}{stall}{below}")
+    }
+}
+
+/// What to do about missing peers.
+const STALL_HELP: &str = "<div class=\"alarm\" role=\"alert\"><p>No peer sends blocks. Apus keeps looking, and carries \
+     on by itself.</p><ul><li>Is this machine online, and can it reach other nodes?\
+     </li><li>If a proxy or Tor is set: is it running?</li><li>A node that you know can be named: \
+     <code>--connect=HOST</code> or <code>--addnode=HOST</code>.</li></ul></div>";
+
+/// Returns the bar of the whole run, with a tick where each of its parts begins.
+fn bar(state: &State) -> String {
+    let Some(done) = state.run.fraction.filter(|_| state.stage.is_run()) else {
+        return String::new();
+    };
+    let (value, words) = (100.0 * done.clamp(0.0, 1.0), percent(done));
+    let begins = state.run.parts.iter().scan(0.0, |end, share| {
+        *end += share;
+        Some(100.0 * *end)
+    });
+    let ticks = begins
+        .filter(|at| (0.5..99.5).contains(at))
+        .map(|at| format!("<line x1=\"{at:.1}%\" x2=\"{at:.1}%\" y1=\"0\" y2=\"100%\"/>"));
+    let ticks: String = ticks.collect();
+    format!(
+        "<div class=\"bar\" role=\"progressbar\" aria-label=\"The whole run\" aria-valuemin=\"0\" \
+         aria-valuemax=\"100\" aria-valuenow=\"{value:.1}\" aria-valuetext=\"{words} %\">\
+         <svg aria-hidden=\"true\"><rect class=\"track\" width=\"100%\" height=\"100%\"/>\
+         <rect class=\"done\" width=\"{value:.2}%\" height=\"100%\"/>{ticks}</svg></div>"
+    )
+}
+
+/// Returns whether an error says that the disk is full: in the words of the system, of the standard
+/// library, or of the checks before a run.
+fn is_full(error: &str) -> bool {
+    let words = ["No space left on device", "no storage space", "the disk is too small"];
+    words.iter().any(|words| error.contains(words))
+}
+
+fn seconds(difference: i64) -> Duration {
+    Duration::from_secs(difference.try_into().unwrap_or(0))
+}
