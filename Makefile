@@ -16,7 +16,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist test-cloud test-spark judge lint deny check bench build dist fuzz wheel \
+.PHONY: demo documented test test-dist test-cloud test-spark test-page judge lint deny check bench build dist fuzz wheel \
 	test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -54,6 +54,18 @@ test-spark: setup ## Spark reads the ranges of `apus shard export` (needs Java a
 	$(TARGET)/spark/bin/pip install --quiet 'pyspark==4.*'
 	$(TARGET)/spark/bin/python scripts/spark.py \
 		$(TARGET)/documented/release/apus $(TARGET)/documented/release/apus-testchain
+
+# The examples are written by a test of apus-server.
+test-page: setup ## the web page of a running sync in a browser (needs chromium, and playwright from PyPI)
+	rm -rf $(TARGET)/page && mkdir -p $(TARGET)/page/examples
+	env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/documented \
+		$(CARGO) $(BUILD) --bin apus-testchain --features apus/export --release
+	env APUS_PAGE_EXAMPLES=$(abspath $(TARGET))/page/examples $(APART) $(CARGO) test $(RELEASE) \
+		--workspace $(CHECKED) --lib -p apus-server -- page::
+	python3 -m venv $(TARGET)/page-venv
+	$(TARGET)/page-venv/bin/pip install --quiet --retries 1 --timeout 20 'playwright==1.*'
+	$(TARGET)/page-venv/bin/python scripts/page.py $(TARGET)/documented/release/apus \
+		$(TARGET)/documented/release/apus-testchain $(TARGET)/page/examples $(TARGET)/page/shots
 
 lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 	$(CARGO) fmt --all --check
