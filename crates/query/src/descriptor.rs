@@ -10,11 +10,22 @@ const GENERATOR: [u64; 5] =
 /// Number of characters of a checksum.
 const CHECKSUM_CHARS: usize = 8;
 
+/// The values of characters, by their bytes.
+const VALUES: [u8; 256] = {
+    let mut values = [0; 256];
+    let mut index = 0;
+    while index < INPUT.len() {
+        values[INPUT[index] as usize] = index as u8;
+        index += 1;
+    }
+    values
+};
+
 /// Returns a descriptor with its checksum.
 pub fn with_checksum(descriptor: String) -> String {
     let (mut sum, mut class, mut count) = (1, 0, 0);
     for byte in descriptor.bytes() {
-        let value = INPUT.iter().position(|known| *known == byte).unwrap_or(0) as u64;
+        let value = u64::from(VALUES[usize::from(byte)]);
         sum = step(sum, value & 31);
         class = class * 3 + (value >> 5);
         count += 1;
