@@ -43,8 +43,13 @@ fn tell(states: &[NotifyState]) {
 
 /// Returns the progress in a few words.
 fn status(progress: &Progress) -> String {
-    let Progress { phase, height, fraction, .. } = progress;
-    let done = if *fraction > 0.0 { format!("{:.1} %, ", 100.0 * fraction) } else { String::new() };
+    let Progress { phase, height, estimate, .. } = progress;
+    let estimate = estimate.as_ref();
+    let done = estimate.map_or_else(String::new, |estimate| {
+        let left = estimate.left.as_ref();
+        let left = left.map_or_else(String::new, |left| format!("{} left, ", left.words()));
+        format!("{:.1} %, {left}", 100.0 * estimate.fraction)
+    });
     let height = if *height > 0 { format!(": height {height}") } else { String::new() };
     format!("{done}{}{height}", phase.words())
 }

@@ -45,7 +45,7 @@ impl Serving {
             true => Source::at_rest(view, &self.options),
             false => {
                 let live = Arc::clone(live);
-                let done = move || Some(live.progress()?.progress.fraction);
+                let done = move || Some(live.progress()?.progress.estimate?.fraction);
                 Source::of_sync(view, &self.options, done)
             }
         }

@@ -216,6 +216,21 @@ impl Metrics {
         self.gauge("apus_phase_bytes", "Bytes of the phase so far", *bytes as f64);
         self.gauge("apus_phase_done", "Share of the phase that is done, from 0 to 1", *fraction);
         self.gauge("apus_coins_cached", "Coins in the cache", *coins as f64);
+        if let Some(estimate) = &progress.estimate {
+            self.gauge(
+                "apus_done",
+                "Share of the run that is done, from 0 to 1",
+                estimate.fraction,
+            );
+            let times =
+                estimate.left.as_ref().into_iter().flat_map(|left| {
+                    [("low", left.low), ("median", left.median), ("high", left.high)]
+                });
+            let times =
+                times.map(|(at, time)| (vec![("bound", at.to_string())], time.as_secs_f64()));
+            let help = "Time left of the run, and its range";
+            self.many("apus_left_seconds", help, MetricType::Gauge, times);
+        }
         if let Some(download) = download {
             self.counter("apus_download_bytes", "Bytes received from peers", download.bytes as f64);
             let help = "Bytes of wanted blocks that have not arrived";
