@@ -16,8 +16,8 @@ const TX_TABLE_BYTES: u64 = 52;
 const INPUTS_PER_TX: u64 = 3;
 /// Bytes of a table for each entry of `txospenderindex`.
 const SPEND_TABLE_BYTES: u64 = 28;
-/// Bytes of filters for each transaction: about three scripts of 20 bits each, with some to spare.
-const FILTER_BYTES_PER_TX: u64 = 12;
+/// Bytes of filters for each transaction: five or six scripts of 21 bits each.
+const FILTER_BYTES_PER_TX: u64 = 16;
 /// Bytes of an entry by height.
 const HEIGHT_ENTRY_BYTES: u64 = 260;
 
