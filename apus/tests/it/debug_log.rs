@@ -221,8 +221,8 @@ fn categories_choose_what_is_logged() {
     let blocks = place.write("blocks", &world.blocks);
     let sync = ["sync", "--method=order", "--from", blocks.to_str().unwrap()];
     let run = |debug: &[&str]| apus(&place, &[&sync[..], debug].concat());
-    let unknown = run(&["-debug=rpc"]);
-    assert_ends(&unknown, 2, &["Unsupported logging category -debug=rpc", "bench"]);
+    let unknown = run(&["-debug=qt"]);
+    assert_ends(&unknown, 2, &["Unsupported logging category -debug=qt", "bench"]);
     let some = run(&["--debug=bench", "-debug=coindb"]);
     let words =
         ["bench: stages, over all threads: ", "waited for blocks ", "writing changed coins"];
