@@ -151,15 +151,14 @@ fn middle() -> State {
     }
 }
 
-/// Every stage with its name, some of them with hostile text.
-fn states() -> Vec<(&'static str, State)> {
-    let coins = Coins { count: 174_913_220, transactions: Some(1_412_300_518) };
-    let hash = "00000000000000000001b2505c11119fcf29be733ec379f686518bf1090a522a";
-    let tip = Tip { height: HEADERS, hash: hash.to_string(), time: NOW - 240 };
-    let missing = mainnet(|_| [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
-    let in_order = State {
+/// The best block of the examples.
+const HASH: &str = "00000000000000000001b2505c11119fcf29be733ec379f686518bf1090a522a";
+
+/// A sync in order, at a third of the chain.
+fn in_order() -> State {
+    State {
         phase: Some(Phase::Connecting),
-        tip: Tip { height: 412_511, hash: hash.to_string(), time: 1_463_700_000 },
+        tip: Tip { height: 412_511, hash: HASH.to_string(), time: 1_463_700_000 },
         bottleneck: Some(Bottleneck::Peers),
         chain: mainnet(|height| match height {
             ..412_511.0 => [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
@@ -169,14 +168,12 @@ fn states() -> Vec<(&'static str, State)> {
         run: Run { fraction: Some(0.213), ..Run::default() },
         cache: Some(Cache { coins: 21_402_118, bytes: 1_910_000_000, limit: 4_000_000_000 }),
         ..middle()
-    };
-    let stalled = State {
-        stage: Stage::Stalled(Duration::from_secs(252)),
-        peers: Some(Vec::new()),
-        speed: Speed { download: Some(0.0), ..Speed::default() },
-        ..in_order.clone()
-    };
-    let full = State {
+    }
+}
+
+/// The same, once its disk is full.
+fn full_disk() -> State {
+    State {
         stage: Stage::Failed(
             "/home/ann/.bitcoin/blocks/blk03211.dat: No space left on device (os error 28); free \
              21 GB on this disk, or sync with --prune=550"
@@ -184,12 +181,16 @@ fn states() -> Vec<(&'static str, State)> {
         ),
         disk: Disk { used: 791_000_000_000, temporary: 0, free: Some(1_048_576) },
         peers: None,
-        ..in_order.clone()
-    };
-    let finished = State {
+        ..in_order()
+    }
+}
+
+/// A join that has ended.
+fn finished() -> State {
+    State {
         stage: Stage::Finished,
-        tip: tip.clone(),
-        coins: Some(coins),
+        tip: Tip { height: HEADERS, hash: HASH.to_string(), time: NOW - 240 },
+        coins: Some(Coins { count: 174_913_220, transactions: Some(1_412_300_518) }),
         peers: None,
         chain: mainnet(|height| match height {
             ..905_000.0 => [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
@@ -197,6 +198,30 @@ fn states() -> Vec<(&'static str, State)> {
         }),
         disk: Disk { used: 903_000_000_000, temporary: 0, free: Some(448_000_000_000) },
         ..middle()
+    }
+}
+
+/// A SwiftSync.
+fn swiftsync() -> State {
+    State {
+        phase: Some(Phase::SwiftSync),
+        chain: mainnet(|height| match height {
+            ..700_000.0 => [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+            700_000.0..780_000.0 => [0.0, 0.0, 0.0, 0.0, 0.5, 0.3, 0.2],
+            _ => [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+        }),
+        ..middle()
+    }
+}
+
+/// Every stage with its name, some of them with hostile text.
+fn states() -> Vec<(&'static str, State)> {
+    let missing = mainnet(|_| [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    let stalled = State {
+        stage: Stage::Stalled(Duration::from_secs(252)),
+        peers: Some(Vec::new()),
+        speed: Speed { download: Some(0.0), ..Speed::default() },
+        ..in_order()
     };
     let following = State {
         stage: Stage::Following,
@@ -205,22 +230,13 @@ fn states() -> Vec<(&'static str, State)> {
         blocks_dir: Some("/hdd".to_string()),
         prune: Some(550),
         peers: Some(some_peers()),
-        ..finished.clone()
+        ..finished()
     };
     let serving = State {
         stage: Stage::Serving,
         network: "signet",
         chain: mainnet(|_| [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]),
-        ..finished.clone()
-    };
-    let swift = State {
-        phase: Some(Phase::SwiftSync),
-        chain: mainnet(|height| match height {
-            ..700_000.0 => [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
-            700_000.0..780_000.0 => [0.0, 0.0, 0.0, 0.0, 0.5, 0.3, 0.2],
-            _ => [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
-        }),
-        ..middle()
+        ..finished()
     };
     let mut hostile = middle();
     hostile.datadir.push_str(HOSTILE);
@@ -252,14 +268,14 @@ fn states() -> Vec<(&'static str, State)> {
             },
         ),
         ("middle", middle()),
-        ("in-order", State { stage: Stage::Syncing, ..in_order }),
-        ("swiftsync", swift),
+        ("in-order", State { stage: Stage::Syncing, ..in_order() }),
+        ("swiftsync", swiftsync()),
         ("stalled", stalled),
-        ("full-disk", full),
+        ("full-disk", full_disk()),
         ("failed-hostile", State { stage: Stage::Failed(HOSTILE.to_string()), ..middle() }),
         ("stopping", State { stage: Stage::Stopping, ..middle() }),
         ("stopped", State { stage: Stage::Stopped, ..middle() }),
-        ("finished", finished),
+        ("finished", finished()),
         ("following", following),
         ("serving", serving),
         ("hostile", hostile),

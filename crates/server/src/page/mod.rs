@@ -35,8 +35,8 @@ use super::live::Live;
 use events::Page;
 use gather::Gatherer;
 
-/// Returns the routes of the page of a process: `/`, its files, and `/events`. `stop` is raised when
-/// the work is asked to stop; once `stopped` is true, each stream of updates ends with a last one.
+/// Returns the routes of the page of a process: `/`, its files, and `/events`. `stop` is raised
+/// when the work is asked to stop; once `stopped` is true, each stream of updates ends with a last one.
 pub(crate) fn routes(
     live: &Arc<Live>,
     view: &Arc<View>,

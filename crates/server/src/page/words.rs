@@ -77,7 +77,8 @@ pub fn speed(bytes_a_second: f64) -> String {
     size(bytes_a_second.max(0.0) as u64) + "/s"
 }
 
-/// Returns a number that is not negative, with about three figures: `0.42`, `3.14`, `38.2`, `1,234`.
+/// Returns a number that is not negative, with about three figures: `0.42`, `3.14`, `38.2`,
+/// `1,234`.
 pub fn figures(value: f64) -> String {
     match value {
         0.0 => "0".to_string(),
