@@ -24,7 +24,7 @@ pub struct Change {
 }
 
 /// Totals of all blocks up to one, as in Core's `CoinStatsIndex`, in satoshis unless the unit is
-/// another. In a [`Change`], those of one block.
+/// another. In a `Change`, those of one block.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Totals {
     /// Number of coins.

@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`run`], [`reindex`](mod@reindex) | the entry points, and what all methods have in common |
+//! | [`run`], `reindex` | the entry points, and what all methods have in common |
 //! | [`method`], [`stages`] | which method is chosen, why, and how long it will take |
 //! | [`connect_all`] | runs the chosen method, and connects the blocks after it in order |
 //! | [`in_order`] | the method in order: blocks by height, coins from the cache and the tables |

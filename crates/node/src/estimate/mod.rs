@@ -2,7 +2,7 @@
 //!
 //! A run publishes its stages ([`plan`]) once it knows what is to be done. How long each takes is
 //! expected from what its blocks hold ([`amounts`]) and what that costs on a known machine
-//! ([`weigher`]). As soon as a stage has begun, its own pace counts ([`pace`]), and says how much
+//! ([`weigher`]). As soon as a stage has begun, its own pace counts (`pace`), and says how much
 //! slower or faster this machine is, for the stages to come ([`estimator`]).
 //!
 //! | module | contents |
