@@ -209,7 +209,7 @@ query() {
 # if its first line is one, and else shows output or a picture.
 block() {
 	local language=$1 lines=$2 line
-	local is_command='^(apus|make|duckdb|install|pip) '
+	local is_command='^(apus|bitcoin-cli|make|duckdb|install|pip) '
 	case $language in
 	python)
 		case $document in
@@ -236,7 +236,8 @@ block() {
 			fi
 		done 3<"$lines"
 		;;
-	hex*) ;;
+	# Bytes, and settings of other programs.
+	hex* | yaml) ;;
 	*) fail "a code block in a language that this script does not know: $language" ;;
 	esac
 }
