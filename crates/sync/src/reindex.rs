@@ -23,8 +23,8 @@ use super::{index_files, shrink};
 /// After an interruption, the next call continues.
 ///
 /// # Errors
-/// As for [`sync`](fn@super::sync); and if there are no blocks, or too few to reach the height of the present
-/// chainstate.
+/// As for [`sync`](fn@super::sync); and if there are no blocks, or too few to reach the height of
+/// the present chainstate.
 pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     reindex_on(&Disk::new(), options, watch)
 }

@@ -36,7 +36,8 @@ use events::Page;
 use gather::Gatherer;
 
 /// Returns the routes of the page of a process: `/`, its files, and `/events`. `stop` is raised
-/// when the work is asked to stop; once `stopped` is true, each stream of updates ends with a last one.
+/// when the work is asked to stop; once `stopped` is true, each stream of updates ends with a last
+/// one.
 pub(crate) fn routes(
     live: &Arc<Live>,
     view: &Arc<View>,
