@@ -141,8 +141,8 @@ impl Headline {
 /// What to do about missing peers.
 const STALL_HELP: &str = "<div class=\"alarm\" role=\"alert\"><p>No peer sends blocks. Apus keeps \
      looking, and carries on by itself.</p><ul><li>Is this machine online, and can it reach \
-     other nodes?</li><li>If a proxy or Tor is set: is it running?</li><li>A node that you know can be named: \
-     <code>--connect=HOST</code> or <code>--addnode=HOST</code>.</li></ul></div>";
+     other nodes?</li><li>If a proxy or Tor is set: is it running?</li><li>A node that you know \
+     can be named: <code>--connect=HOST</code> or <code>--addnode=HOST</code>.</li></ul></div>";
 
 /// Returns the bar of the whole run, with a tick where each of its parts begins.
 fn bar(state: &State) -> String {
