@@ -127,6 +127,14 @@ class SyncOptions(ConnectOptions, total=False):
     """Whether peers are asked for witnesses."""
     v2transport: bool
     """Whether connections are encrypted (BIP 324)."""
+    txindex: bool
+    """Build or continue the index of transactions by txid."""
+    txospenderindex: bool
+    """Build or continue the index of spenders by the outputs that they spend."""
+    blockfilterindex: bool
+    """Build or continue the index of block filters (BIP 158)."""
+    coinstatsindex: bool
+    """Build or continue the index of UTXO set statistics by height."""
     prune: int
     """Delete old blocks beyond this many MiB, at least 550; 0: keep all; 1: by `apus prune` alone."""
     checkblocks: int
@@ -181,6 +189,8 @@ class HintsOptions(DirectoryOptions, total=False):
 
 # Options of which False is said aloud, since a settings file may have turned them on.
 _SWITCHES = {
+    "blockfilterindex",
+    "coinstatsindex",
     "dnsseed",
     "fixedseeds",
     "lan",
@@ -189,6 +199,8 @@ _SWITCHES = {
     "signet",
     "testnet",
     "testnet4",
+    "txindex",
+    "txospenderindex",
     "v2transport",
     "witness",
 }

@@ -147,7 +147,7 @@ fn headers(request: &Request) -> Answer {
     request.look(|it| {
         let first = it.tree.find(&first).filter(|id| it.active.contains(&it.tree, *id));
         let from = first.map_or(u32::MAX, |id| it.tree.node(id).height);
-        let ids = (from..).map_while(|height| it.active.at(height)).take(count);
+        let ids = (from..=u32::MAX).map_while(|height| it.active.at(height)).take(count);
         match format {
             Format::Json => {
                 let answers: Vec<_> = ids.map(|id| HeaderAnswer::new(it, id)).collect();
