@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use apus_node::words::shell_word;
 use apus_node::{Options, Prune};
 use apus_sync::Summary;
 use apus_wire::Chain;
@@ -46,12 +47,7 @@ fn chain(chain: Chain) -> Option<String> {
 
 /// Returns an option with a path, for a shell.
 fn option(name: &str, path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%~".contains(c);
-    match path.chars().all(is_plain) {
-        true => format!("-{name}={path}"),
-        false => format!("-{name}='{}'", path.replace('\'', r"'\''")),
-    }
+    format!("-{name}={}", shell_word(&path.display().to_string()))
 }
 
 #[cfg(test)]

@@ -2,18 +2,8 @@
 
 use std::time::Duration;
 
-/// Formats `1234567` as `1,234,567`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+use apus_node::words::civil;
+pub use apus_node::words::thousands;
 
 /// Formats a duration as `3 h 25 min`, `4 min 10 s` or `12 s`.
 pub fn duration(duration: Duration) -> String {
@@ -42,17 +32,7 @@ pub fn time_stamp(time: i64) -> String {
 
 /// Returns the UTC date of a Unix time, `2009-01-03`.
 pub fn date(time: i64) -> String {
-    // Days since 0000-03-01 split into eras of 400 years (Howard Hinnant's civil_from_days).
-    let days = time.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = civil(time);
     format!("{year:04}-{month:02}-{day:02}")
 }
 

@@ -139,31 +139,57 @@ pub trait Observer: Sync {
     /// Receives the state of the work.
     fn observe(&self, progress: &Progress);
 
+    /// Returns the observer behind this one, if there is one: it gets everything but progress that
+    /// this one does not receive itself.
+    fn inner(&self) -> Option<&dyn Observer> {
+        None
+    }
+
     /// Receives the stages of the run, once they are known, and again whenever they change.
-    fn plan(&self, _: &Plan) {}
+    fn plan(&self, plan: &Plan) {
+        if let Some(inner) = self.inner() {
+            inner.plan(plan);
+        }
+    }
 
     /// Receives a line for the user, such as the method that was chosen.
-    fn note(&self, _: &str) {}
+    fn note(&self, text: &str) {
+        if let Some(inner) = self.inner() {
+            inner.note(text);
+        }
+    }
 
     /// Returns whether [`Observer::tip`] is to be called.
     fn wants_tips(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.wants_tips())
     }
 
     /// Receives a new tip: each one while blocks connect or disconnect in order, only the last one
     /// when many become part of the chain at once.
-    fn tip(&self, _: &Tip) {}
+    fn tip(&self, tip: &Tip) {
+        if let Some(inner) = self.inner() {
+            inner.tip(tip);
+        }
+    }
 
     /// Receives what the work on a directory measures, when it begins.
-    fn meters(&self, _: &Meters) {}
+    fn meters(&self, meters: &Meters) {
+        if let Some(inner) = self.inner() {
+            inner.meters(meters);
+        }
+    }
 
     /// Returns whether [`Observer::peers`] is to be called.
     fn wants_peers(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.wants_peers())
     }
 
     /// Receives all connected peers, about once a second.
-    fn peers(&self, _: Vec<PeerInfo>) {}
+    fn peers(&self, peers: Vec<PeerInfo>) {
+        if let Some(inner) = self.inner() {
+            inner.peers(peers);
+        }
+    }
 }
 
 /// An observer that ignores all progress.
@@ -193,32 +219,8 @@ impl<F: Fn(&mut Progress) + Sync> Observer for Adding<'_, F> {
         self.inner.observe(&progress);
     }
 
-    fn plan(&self, plan: &Plan) {
-        self.inner.plan(plan);
-    }
-
-    fn note(&self, text: &str) {
-        self.inner.note(text);
-    }
-
-    fn wants_tips(&self) -> bool {
-        self.inner.wants_tips()
-    }
-
-    fn tip(&self, tip: &Tip) {
-        self.inner.tip(tip);
-    }
-
-    fn meters(&self, meters: &Meters) {
-        self.inner.meters(meters);
-    }
-
-    fn wants_peers(&self) -> bool {
-        self.inner.wants_peers()
-    }
-
-    fn peers(&self, peers: Vec<PeerInfo>) {
-        self.inner.peers(peers);
+    fn inner(&self) -> Option<&dyn Observer> {
+        Some(self.inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sizes and times in words, for messages.
+//! Numbers, sizes and times in words, for messages and reports.
 
 use std::time::Duration;
 
@@ -31,9 +31,55 @@ pub fn about(time: Duration) -> String {
     }
 }
 
+/// Returns `1234567` as `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Returns the year, month and day of a time in seconds since 1970, in UTC.
+pub fn civil(time: i64) -> (i64, u32, u32) {
+    // Days since 0000-03-01 split into eras of 400 years (Howard Hinnant's civil_from_days).
+    let days = time.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month as u32, day as u32)
+}
+
+/// Quotes text as the value of an option (`-datadir=…`) in a shell, where that is needed.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%~".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_string(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        assert_eq!(shell_word("/home/ann/.bitcoin"), "/home/ann/.bitcoin");
+        assert_eq!(shell_word("/a b"), "'/a b'");
+        assert_eq!(shell_word("it's; rm"), r"'it'\''s; rm'");
+        assert_eq!(shell_word("$HOME"), "'$HOME'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn sizes_and_times_have_the_unit_that_fits() {

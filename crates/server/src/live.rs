@@ -278,6 +278,10 @@ impl Observer for Keeping<'_> {
         self.inner.observe(progress);
     }
 
+    fn inner(&self) -> Option<&dyn Observer> {
+        Some(self.inner)
+    }
+
     fn note(&self, text: &str) {
         self.live.say(text);
         self.inner.note(text);

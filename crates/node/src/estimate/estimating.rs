@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use super::estimator::Estimator;
 use super::plan::Plan;
-use crate::meters::Meters;
-use crate::peer_info::PeerInfo;
-use crate::progress::{Observer, Progress, Tip};
+use crate::progress::{Observer, Progress};
 
 /// Passes everything to another observer, and adds to each progress report how far the whole run
 /// is. The run begins when this is made.
@@ -39,27 +37,7 @@ impl Observer for Estimating<'_> {
         self.inner.plan(plan);
     }
 
-    fn note(&self, text: &str) {
-        self.inner.note(text);
-    }
-
-    fn wants_tips(&self) -> bool {
-        self.inner.wants_tips()
-    }
-
-    fn tip(&self, tip: &Tip) {
-        self.inner.tip(tip);
-    }
-
-    fn meters(&self, meters: &Meters) {
-        self.inner.meters(meters);
-    }
-
-    fn wants_peers(&self) -> bool {
-        self.inner.wants_peers()
-    }
-
-    fn peers(&self, peers: Vec<PeerInfo>) {
-        self.inner.peers(peers);
+    fn inner(&self) -> Option<&dyn Observer> {
+        Some(self.inner)
     }
 }
