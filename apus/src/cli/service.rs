@@ -8,7 +8,7 @@ use apus_node::progress::Adding;
 use apus_node::{Observer, Progress};
 use sd_notify::NotifyState;
 
-/// Time from one status to the next. systemd's watchdog is told as often that the work goes on.
+/// Time from one status to the next. systemd's watchdog hears as often that the work goes on.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Tells systemd that the work has begun.

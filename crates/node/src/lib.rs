@@ -32,6 +32,7 @@
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`peer_info`] | what is known about a connected peer |
 //! | [`estimate`] | how far the whole run is, and how long it will take |
+//! | [`next_command`] | the command to run on a directory after a run |
 //! | [`phase`], [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`clock`], [`states`], [`meters`] | the times of the stages, and what threads wait for |
 //! | [`marks`] | what the run has done with each block, for a picture of it |
@@ -62,6 +63,7 @@ pub mod growth;
 pub mod marks;
 pub mod mend;
 pub mod meters;
+pub mod next_command;
 pub mod opened;
 pub mod options;
 pub mod outcome;

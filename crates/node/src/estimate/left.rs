@@ -1,4 +1,4 @@
-//! What is told of a run: how far it is, and the time that is left, as a range.
+//! An estimate of a run: how far it is, and the time that is left, as a range.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const TENTH: f64 = 1.2816;
 /// stage reports.
 const WIDER_SECONDS: f64 = 0.5;
 const WIDER: f64 = 0.05;
-/// The longest time that is told: a hundred years.
+/// The longest time that is shown, in seconds: a hundred years.
 const LONGEST: f64 = 3.2e9;
 
 /// How far a whole run is, and how long it will take.

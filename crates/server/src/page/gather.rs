@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_disk::FileSystem;
 use apus_node::clock::unix_time;
+use apus_node::next_command::prune_mib;
 use apus_node::view::View;
 use apus_node::{Bottleneck, Phase, Progress, memory_in_use};
 use apus_wire::Chain as Network;
@@ -22,8 +23,6 @@ use crate::live::{Live, Seen};
 
 /// Without a block for this long, a run that waits for blocks from peers is stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// The smallest target of pruning in MiB that bitcoind accepts.
-const PRUNE_MIB_MIN: u64 = 550;
 /// The time over which blocks a second are counted.
 const PACE_WINDOW: Duration = Duration::from_secs(60);
 /// Time between two looks at the disk.
@@ -83,7 +82,7 @@ impl Gatherer {
             };
             let headers = it.tree.node(it.tree.best_header()).height;
             let coins = Some(coins).filter(|_| it.coin_count.is_some());
-            let mib = it.prune_target.map_or(1, |bytes| (bytes >> 20).max(PRUNE_MIB_MIN));
+            let mib = prune_mib(it.prune_target);
             (tip, headers, coins, Some(mib).filter(|_| it.is_pruned))
         });
         let tip = found.map(|(tip, ..)| Tip {

@@ -4,14 +4,13 @@
 
 use std::fmt::Write;
 
+use apus_node::next_command::NextCommand;
 use apus_node::{Bottleneck, Phase};
 
 use super::headline::Headline;
 use super::picture::figure;
 use super::state::{Coins, Peer, Stage, State};
-use super::words::{
-    clock, count, date, escape, figures, shell_word, shorten, size, speed, thousands,
-};
+use super::words::{clock, count, date, escape, figures, shorten, size, speed, thousands};
 
 /// The most peers that are listed.
 const PEERS_MAX: usize = 16;
@@ -182,18 +181,14 @@ fn utxo_set(state: &State, coins: &Coins) -> String {
 
 /// Returns the command that starts Bitcoin Core in the directory.
 fn bitcoind(state: &State) -> String {
-    let mut command = "bitcoind".to_string();
-    if state.network != "main" {
-        let _ = write!(command, " -chain={}", state.network);
-    }
-    let _ = write!(command, " -datadir={}", shell_word(&state.datadir));
-    if let Some(blocks_dir) = &state.blocks_dir {
-        let _ = write!(command, " -blocksdir={}", shell_word(blocks_dir));
-    }
-    if let Some(prune) = state.prune {
-        let _ = write!(command, " -prune={prune}");
-    }
-    command
+    let command = NextCommand {
+        program: "bitcoind",
+        chain: state.network,
+        datadir: Some(&state.datadir),
+        blocks_dir: state.blocks_dir.as_deref(),
+        prune: state.prune,
+    };
+    command.line()
 }
 
 /// Returns what the run takes of the machine.
