@@ -29,20 +29,18 @@ const MERGED_ALONE_SHARE: f64 = 8.0;
 /// Returns the stages of a run that connects these blocks by `method`, and then the other blocks of
 /// the best chain, `rest`, in order.
 pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option<Waiting>) -> Plan {
-    let coins =
-        |blocks: &Waiting| node.growth.tables(blocks.bytes).likely as f64 / COIN_BYTES as f64;
-    let before = node.chainstate.disk_bytes() as f64 / COIN_BYTES as f64;
     let mut stages = match method {
         Method::InOrder => Vec::new(),
         Method::Join => joined(node, blocks),
-        Method::SwiftSync => swift(node, blocks, coins(blocks)),
+        Method::SwiftSync => swift(node, blocks, coins(node, blocks.bytes)),
     };
+    let before = coins_before(node);
     let (in_order, before) = match method {
         Method::InOrder => (Some(*blocks), before),
-        _ => (rest, before + coins(blocks)),
+        _ => (rest, before + coins(node, blocks.bytes)),
     };
     if let Some(blocks) = in_order {
-        stages.extend(connected(node, &blocks, coins(&blocks), before));
+        stages.extend(connected(node, &blocks, coins(node, blocks.bytes), before));
     }
     Plan { stages }
 }
@@ -100,6 +98,7 @@ fn coins(node: &Node, bytes: u64) -> f64 {
     node.growth.tables(bytes).likely as f64 / COIN_BYTES as f64
 }
 
+/// Estimates how many coins the UTXO set has before the run.
 fn coins_before(node: &Node) -> f64 {
     node.chainstate.disk_bytes() as f64 / COIN_BYTES as f64
 }
