@@ -54,7 +54,8 @@ fn what_is_left_and_the_wait_for_it_are_reported() {
         let (place, told) = (world().place(), Told::default());
         let gate = told.when_seen(|progress| {
             let download = progress.download.unwrap_or_default();
-            (download.peers, download.outbound) == (1, 1) && download.left > 0
+            let is_waited_for = download.left > 0 && download.waited > Duration::ZERO;
+            (download.peers, download.outbound) == (1, 1) && is_waited_for
         });
         let server = Server::start(place.network.magic, true, move || {
             let (honest, gate) = (Honest::new(chain()), gate.clone());
