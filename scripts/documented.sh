@@ -27,6 +27,7 @@ not_run=(
 	"apus sync --maxdownload 20@08:00-23:00|needs peers"
 	"apus serve|does not end"
 	"bitcoin-cli getblockchaininfo|needs Bitcoin Core"
+	"apus sync --then 'bitcoind -daemon'|needs peers and Bitcoin Core"
 	"apus sync --server --rpcbind=0.0.0.0 --rpcallowip=192.168.1.0/24 --rpcauth='me:…\$…'|its password is left out"
 	"apus serve --datadir /old/node|does not end"
 	"apus serve --datadir /old/node --bind 192.0.2.7|does not end"

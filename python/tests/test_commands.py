@@ -125,6 +125,8 @@ def test_options_are_those_of_the_command_line(program, command, options):
     named = set(re.findall(r"^ {2,6}(?:-\w, )?--([a-z0-9-]+)", text, re.MULTILINE))
     # Arguments of the functions, and options of the program's output.
     named -= {"from", "output", "json", "quiet", "debug", "debuglogfile", "nodebuglogfile", "help"}
+    # Only a program can be replaced by another one.
+    named -= {"then"}
     # Only the program has a server.
     servers = {name for name in named if re.match("(no)?rpc|(server|rest|pagepublic)$", name)}
     assert named - servers == {name.replace("_", "-") for name in options.__optional_keys__}

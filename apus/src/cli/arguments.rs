@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use super::categories::Categories;
+use super::doctor::DoctorCommand;
 use super::export::ExportCommand;
 use super::hints::HintsCommand;
 use super::index::IndexCommand;
+use super::init::InitCommand;
 use super::manual::{CompletionsCommand, ManCommand};
 use super::prove::ProveCommand;
 use super::prune::PruneCommand;
@@ -45,6 +47,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  apus init                                    what Apus would do on this machine
   apus demo                                    the first 14,132 mainnet blocks, in seconds
   apus sync --from bootstrap.dat               into Bitcoin Core's own data directory
   apus sync --from /old/node --datadir new     from the block files of another node
@@ -79,6 +82,8 @@ fn after_help() -> String {
 
 #[derive(Subcommand)]
 pub enum Command {
+    Init(Box<InitCommand>),
+    Doctor(Box<DoctorCommand>),
     Sync(Box<SyncCommand>),
     Reindex(ReindexCommand),
     Rewind(RewindCommand),

@@ -29,6 +29,7 @@ mod peers;
 mod prune;
 mod next_step;
 mod index_args;
+mod then;
 mod sync;
 mod prove;
 mod rewind;
@@ -36,6 +37,8 @@ mod index;
 mod server_args;
 mod serving;
 mod serve;
+mod init;
+mod doctor;
 mod status;
 mod verify;
 mod txoutset;
@@ -73,7 +76,10 @@ pub use numbers::thousands;
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
-    let args = arguments::core_spelling(std::env::args_os());
+    let mut args = arguments::core_spelling(std::env::args_os());
+    if args.len() == 1 {
+        args.push(OsString::from("init"));
+    }
     let json = wants_json(&args);
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -131,6 +137,8 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Rewind(command) => rewind::run(&command, quiet),
         Command::Index(command) => index::run(&command, quiet),
         Command::Serve(command) => serve::run(&command, quiet),
+        Command::Init(command) => init::run(&command, quiet),
+        Command::Doctor(command) => doctor::run(&command, quiet),
         Command::Status(command) => status::run(&command, quiet),
         Command::Verify(command) => verify::run(&command, quiet),
         Command::Prove(command) => prove::run(&command, quiet),

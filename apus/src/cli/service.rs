@@ -21,6 +21,11 @@ pub fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
+/// Tells systemd that another program goes on in this process, from which it will hear nothing.
+pub fn handing_over() {
+    tell(&[NotifyState::WatchdogUsec(0), NotifyState::Status("synced, and handed over")]);
+}
+
 /// Returns an observer that tells systemd about the progress, and passes everything to `inner`.
 pub fn observer<'a>(inner: &'a dyn Observer) -> impl Observer + 'a {
     let told = Mutex::new(None::<Instant>);

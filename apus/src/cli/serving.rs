@@ -22,6 +22,8 @@ pub struct Serving {
     view: Arc<View>,
     /// Whether the command goes on without it if it cannot be started.
     is_optional: bool,
+    /// Whether another program takes the place of this one after the work.
+    hands_over: bool,
 }
 
 impl Serving {
@@ -31,12 +33,24 @@ impl Serving {
         let view = Arc::clone(options.view.get_or_insert_default());
         let about = About::new(options, env!("APUS_VERSION"), is_at_rest);
         let about = About { log: log::path(), logs: log::categories(), ..about };
-        Self { config, about, options: options.clone(), view, is_optional: false }
+        Self {
+            config,
+            about,
+            options: options.clone(),
+            view,
+            is_optional: false,
+            hands_over: false,
+        }
     }
 
     /// Lets the command go on without the server if `is_optional` and it cannot be started.
     pub fn optional(self, is_optional: bool) -> Self {
         Self { is_optional, ..self }
+    }
+
+    /// Tells systemd that the service goes on after the work if `hands_over`.
+    pub fn hands_over(self, hands_over: bool) -> Self {
+        Self { hands_over, ..self }
     }
 
     fn source(&self, live: &Arc<Live>) -> Source {
@@ -91,7 +105,9 @@ where
     service::ready();
     let result = work(&service::observer(&keeping)).map_err(Failure::from);
     live.set_end(End { error: result.as_ref().err().map(Failure::text) });
-    service::stopping();
+    if !serving.hands_over {
+        service::stopping();
+    }
     drop(server);
     result
 }

@@ -1,5 +1,6 @@
 //! `apus sync` and `apus reindex`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +23,7 @@ use super::reporting::Reporting;
 use super::serving::{Serving, serve_while};
 use super::settings::Settings;
 use super::table::stdout_columns;
-use super::{exit, log, report};
+use super::{exit, log, report, then};
 
 /// Check blocks from peers or from files, and connect them.
 ///
@@ -60,6 +61,13 @@ pub struct SyncCommand {
     #[arg(long, value_name = "N", hide_short_help = true,
         value_parser = clap::value_parser!(u8).range(0..=4))]
     pub checklevel: Option<u8>,
+    /// Run this command with /bin/sh once the sync is done and has left the data directory, in the
+    /// place of this process: --then 'bitcoind -datadir=DIR'.
+    ///
+    /// It is not run after an error, an interrupt, or refused input. The exit status is that of the
+    /// command.
+    #[arg(long, value_name = "COMMAND")]
+    pub then: Option<OsString>,
     #[command(flatten)]
     pub indexes: IndexArgs,
     #[command(flatten)]
@@ -84,17 +92,24 @@ pub struct ReindexCommand {
 pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let engine = &command.engine;
     let (mut chosen, from) = command.choose().map_err(Failure::usage)?;
+    let follows = chosen.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    then::check(command.then.as_ref(), follows)?;
     let server = engine.server.choose(&mut chosen, false).map_err(Failure::usage)?;
     engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
-    let serving = server.map(|config| Serving::new(config, &mut chosen.options, false));
-    let follows = chosen.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let serving = server.map(|config| {
+        Serving::new(config, &mut chosen.options, false).hands_over(command.then.is_some())
+    });
     let ended = run_and_report(&chosen.options, reporting, serving, |observer, stop| {
         sync::sync(&chosen.options, &from, Watch::new(observer, stop))
     })?;
-    // An interrupt is how a sync ends that follows the chain.
-    Ok(if follows && ended == exit::status(true) { ExitCode::SUCCESS } else { ended })
+    match &command.then {
+        Some(next) => then::hand_over(next, ended, quiet || engine.json),
+        // An interrupt is how a sync ends that follows the chain.
+        None if follows && ended == exit::status(true) => Ok(ExitCode::SUCCESS),
+        None => Ok(ended),
+    }
 }
 
 impl SyncCommand {
@@ -111,7 +126,8 @@ impl SyncCommand {
     /// # Errors
     /// An option or a setting is wrong, or contradicts another one.
     pub fn choose(&self) -> Result<(Settings, Vec<PathBuf>), String> {
-        let Self { from, peers, prune, fastprune, checkblocks, checklevel, indexes, engine } = self;
+        let Self { from, peers, prune, fastprune, checkblocks, checklevel, .. } = self;
+        let Self { indexes, engine, .. } = self;
         let given = from;
         let mut chosen = engine.to_options()?;
         let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect());

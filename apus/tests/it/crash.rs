@@ -80,11 +80,13 @@ fn long_chain(place: &Place) -> (PathBuf, u64) {
     (place.write("long", &with_genesis(long())), long().totals().unspent)
 }
 
-/// The program, and the lines of its log, which has one for each new tip.
+/// The program, which leaves the file `then` if it ends with success, and the lines of its log,
+/// which has one for each new tip.
 fn start_sync(place: &Place, source: &Path) -> (Child, Lines) {
     let log = "--debuglogfile=/dev/stderr";
     let mut command = program_on(place, &["sync", "--assumevalid=0", "--json", log]);
     command.arg("--from").arg(source).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("--then").arg(format!("echo > '{}'", place.root().join("then").display()));
     let mut child = command.spawn().unwrap();
     let lines = Lines::of(child.stderr.take().unwrap());
     (child, lines)
@@ -104,6 +106,7 @@ fn interrupted_it_saves_and_carries_on() {
     signal(&child, Signal::INT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(!place.root().join("then").exists(), "the command is run after an interrupt");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["interrupted"], true);
     let height = json["height"].as_u64().unwrap();

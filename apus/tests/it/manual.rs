@@ -8,8 +8,10 @@ use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
 
 /// The commands, by the words after `apus`.
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 37] = [
     "",
+    "init",
+    "doctor",
     "sync",
     "reindex",
     "rewind",

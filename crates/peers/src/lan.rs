@@ -40,19 +40,21 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// A node on the local network, by what it says about itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct LanNode {
-    address: SocketAddr,
-    height: Option<u32>,
+pub struct LanNode {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The height of its tip.
+    pub height: Option<u32>,
 }
 
 impl LanNode {
     /// Returns where to connect to.
-    pub fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         Target::from((Host::from(self.address.ip()), self.address.port()))
     }
 
     /// Tells the user that the node was found.
-    pub fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         let height = self.height.map(|height| format!(" (height {height})")).unwrap_or_default();
         format!(
             "Found node {}{height} on the local network; its blocks are verified like all others \
@@ -102,6 +104,15 @@ impl LanSearch {
             found = self.0.changed.wait(found).unwrap_or_else(PoisonError::into_inner);
         }
         !found.nodes.is_empty()
+    }
+
+    /// Waits until the search is over, and returns the nodes that it has found.
+    pub fn all(self) -> Vec<LanNode> {
+        let mut found = self.0.lock();
+        while !found.is_over {
+            found = self.0.changed.wait(found).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::take(&mut found.nodes)
     }
 
     /// Returns the nodes that were found since the last call.
@@ -416,5 +427,6 @@ mod tests {
         assert!(search.finds_any());
         assert_eq!(search.take().len(), 1);
         assert!(search.take().is_empty() && !search.finds_any());
+        assert_eq!(LanSearch::over(&["10.0.0.1:8333", "10.0.0.2:8333"]).all().len(), 2);
     }
 }

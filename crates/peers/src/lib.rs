@@ -81,7 +81,7 @@ use crossbeam_channel::{Sender, bounded};
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left, store_left_from};
 pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
-pub use self::lan::LanSearch;
+pub use self::lan::{LanNode, LanSearch};
 pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;
 pub use self::server::{ServeOptions, ServeReport, serve};

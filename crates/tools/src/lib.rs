@@ -12,6 +12,7 @@
 //! | [`index`](mod@index) | builds Core's optional indexes |
 //! | [`info`] | computes statistics of the UTXO set (Core's `gettxoutsetinfo`) |
 //! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
+//! | [`machine`] | looks at the machine: what to do on it, and what makes a sync slow or unsafe |
 //! | [`status`](mod@status) | reads the state of a directory |
 //! | [`rewind`](mod@rewind) | takes the UTXO set back to a lower height |
 //! | [`serve`](mod@serve) | serves blocks to peers |
@@ -24,6 +25,7 @@ pub mod reader;
 pub mod hints;
 pub mod index;
 pub mod info;
+pub mod machine;
 pub mod proof;
 pub mod prune;
 pub mod rewind;

@@ -1,0 +1,432 @@
+//! What makes a sync slow or unsafe on a machine, each with a remedy.
+
+use apus_node::options::Options;
+use apus_node::words::{size, speed, thousands};
+use apus_wire::Chain;
+use secp_lanes::Kernel;
+
+use super::look::{Held, Look};
+use super::needs::Needs;
+use super::volume::Medium;
+
+const GB: u64 = 1_000_000_000;
+/// Memory below which a sync works with less than it likes.
+const MEMORY_MIN: u64 = GB;
+/// Bytes a second below which writing holds a sync up.
+const WRITTEN_MIN: f64 = 50e6;
+/// Random reads a second below which a sync in order, which looks coins up, is slow.
+const READS_MIN: f64 = 2_000.0;
+/// Open files below which tables and peers get in each other's way.
+const OPEN_FILES_MIN: u64 = 1_024;
+/// Seconds by which the clock may be behind the last block: blocks may be two hours early.
+const BEHIND_MAX: i64 = 2 * 60 * 60;
+
+/// How good or bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Nothing is to be done.
+    Good,
+    /// It makes a sync slow.
+    Slow,
+    /// It makes a sync fail, or puts its result at risk.
+    Unsafe,
+}
+
+impl Level {
+    /// Returns the level in one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Slow => "slow",
+            Self::Unsafe => "unsafe",
+        }
+    }
+}
+
+/// One thing about the machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// How good or bad it is.
+    pub level: Level,
+    /// What it is about, in one or two words.
+    pub about: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; empty if it is good.
+    pub remedy: &'static str,
+}
+
+impl Finding {
+    fn good(about: &'static str, found: String) -> Self {
+        Self { level: Level::Good, about, found, remedy: "" }
+    }
+
+    fn slow(about: &'static str, found: String, remedy: &'static str) -> Self {
+        Self { level: Level::Slow, about, found, remedy }
+    }
+
+    fn is_unsafe(about: &'static str, found: String, remedy: &'static str) -> Self {
+        Self { level: Level::Unsafe, about, found, remedy }
+    }
+}
+
+/// Returns what there is to say about a machine, in a fixed order.
+pub fn findings(look: &Look, options: &Options) -> Vec<Finding> {
+    let mut all = vec![disk(look), file_system(look)];
+    all.extend(space(look, options));
+    all.extend([memory(look), swap(look), clock(look), processor(look)]);
+    all.extend(look.processor.slowed.iter().map(|what| {
+        let remedy = "use a power supply that the maker names, cool the processor, and choose the \
+                      governor ondemand or performance";
+        Finding::slow("throttling", format!("the processor is slowed down: {what}"), remedy)
+    }));
+    all.extend([open_files(look), owner(look)]);
+    all
+}
+
+fn disk(look: &Look) -> Finding {
+    const ABOUT: &str = "disk";
+    let Some(measured) = look.speed else {
+        return Finding::good(ABOUT, format!("not measured: {}", look.volume.words()));
+    };
+    let found = format!(
+        "{} written, {} random reads a second, in {}",
+        speed(measured.written),
+        thousands(measured.reads as u64),
+        look.volume.path.display()
+    );
+    match () {
+        () if measured.reads < READS_MIN => Finding::slow(
+            ABOUT,
+            found,
+            "leave the method to Apus, since a join reads in order; for bitcoind move chainstate \
+             to a solid-state disk",
+        ),
+        () if measured.written < WRITTEN_MIN => {
+            Finding::slow(ABOUT, found, "use a disk on USB 3, SATA or NVMe, and not a memory card")
+        }
+        () => Finding::good(ABOUT, found),
+    }
+}
+
+fn file_system(look: &Look) -> Finding {
+    const ABOUT: &str = "file system";
+    let found = look.volume.words();
+    let Some(mount) = &look.volume.mount else { return Finding::good(ABOUT, found) };
+    let is = |kinds: &[&str]| kinds.contains(&&mount.kind[..]);
+    match () {
+        () if mount.has("ro") => Finding::is_unsafe(
+            ABOUT,
+            format!("{found}, mounted read-only"),
+            "mount it for writing; after an error of the disk, check it first (fsck)",
+        ),
+        () if look.volume.medium == Medium::Memory => Finding::is_unsafe(
+            ABOUT,
+            found,
+            "choose a directory on a disk: this one is empty after a restart",
+        ),
+        () if is(&["vfat", "exfat", "msdos"]) => Finding::is_unsafe(
+            ABOUT,
+            found,
+            "use ext4 or xfs: this file system loses data at a power failure, and has no owners",
+        ),
+        () if look.volume.medium == Medium::Network => Finding::is_unsafe(
+            ABOUT,
+            found,
+            "keep chainstate and the block index on a local disk, and only blocks there \
+             (--blocksdir)",
+        ),
+        () if is(&["ntfs", "ntfs3", "fuseblk"]) => Finding::slow(ABOUT, found, "use ext4 or xfs"),
+        () if look.volume.medium == Medium::Card => Finding::slow(
+            ABOUT,
+            found,
+            "use a disk: memory cards are slow, and wear out under a node",
+        ),
+        () if mount.has("sync") => Finding::slow(
+            ABOUT,
+            format!("{found}, mounted with sync"),
+            "mount it without sync: Apus makes durable what has to be",
+        ),
+        () => Finding::good(ABOUT, found),
+    }
+}
+
+fn space(look: &Look, options: &Options) -> Option<Finding> {
+    const ABOUT: &str = "free space";
+    if options.network.chain != Chain::Main {
+        return None;
+    }
+    let needs = Needs::new(look.height() + 1, look.now, options);
+    let (free, now, later) = (look.volume.free, needs.space.all(), needs.a_year.all());
+    let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
+    let year = free.saturating_sub(now).saturating_sub(later);
+    let found = format!(
+        "{} now; the chain takes {} more, and {} in the year after",
+        size(free),
+        size(now),
+        size(later)
+    );
+    Some(match () {
+        () if is_pruned => {
+            Finding::good(ABOUT, format!("{} now, and block files are pruned", size(free)))
+        }
+        () if free < now => Finding::is_unsafe(
+            ABOUT,
+            found,
+            "use a larger disk, or keep the newest blocks alone with --prune=550",
+        ),
+        () if year == 0 => Finding::slow(
+            ABOUT,
+            format!("{found}: it is full within a year"),
+            "plan a larger disk, or prune",
+        ),
+        () => Finding::good(ABOUT, format!("{found}, so that {} are left", size(year))),
+    })
+}
+
+fn memory(look: &Look) -> Finding {
+    let memory = &look.memory;
+    let found = format!("{}, of which {} are free", size(memory.total), size(memory.available));
+    match memory.available < MEMORY_MIN {
+        true => Finding::slow(
+            "memory",
+            found,
+            "stop other services during the sync, or give the container more",
+        ),
+        false => Finding::good("memory", found),
+    }
+}
+
+fn swap(look: &Look) -> Finding {
+    const ABOUT: &str = "swap";
+    let memory = &look.memory;
+    let used = memory.swap.saturating_sub(memory.swap_free);
+    match (memory.swap, memory.total) {
+        (0, total) if total < 4 * GB => Finding::is_unsafe(
+            ABOUT,
+            "none, with little memory: the system ends programs when it runs short".to_string(),
+            "add 1 to 2 GB of swap on a disk, or zram",
+        ),
+        (0, _) => Finding::good(ABOUT, "none".to_string()),
+        (all, _) if used > all / 2 => Finding::slow(
+            ABOUT,
+            format!("{} of {} are used", size(used), size(all)),
+            "other programs need more memory than there is: stop some of them",
+        ),
+        (all, _) => Finding::good(ABOUT, size(all)),
+    }
+}
+
+fn clock(look: &Look) -> Finding {
+    const ABOUT: &str = "clock";
+    let last = look.known.iter().filter_map(|known| match known.held {
+        Held::Chain { time, .. } => Some(i64::from(time)),
+        Held::Closed(_) => None,
+    });
+    let behind = last.max().unwrap_or(0) - look.now;
+    match () {
+        () if behind > BEHIND_MAX => Finding::is_unsafe(
+            ABOUT,
+            format!("{} h behind the last block", behind / 3600),
+            "set it: blocks of the future are refused (timedatectl set-ntp true)",
+        ),
+        () if !look.clock_is_kept => Finding::slow(
+            ABOUT,
+            "no program here is known to keep it right".to_string(),
+            "install systemd-timesyncd or chrony, unless the machine's host does it",
+        ),
+        () => Finding::good(ABOUT, "kept right".to_string()),
+    }
+}
+
+fn processor(look: &Look) -> Finding {
+    const ABOUT: &str = "processor";
+    let of = &look.processor;
+    let sha = if of.has_sha { "SHA-256 in hardware" } else { "SHA-256 in software" };
+    let cores = if of.cores == 1 { "core" } else { "cores" };
+    let found = format!("{} {cores}, {sha}, signatures {}", of.cores, of.kernel.words());
+    match of.kernel {
+        Kernel::Avx512 | Kernel::Avx2 => Finding::good(ABOUT, found),
+        _ if of.is_virtual => Finding::slow(
+            ABOUT,
+            found,
+            "give the virtual machine the processor of its host (its type is called host)",
+        ),
+        _ => Finding::slow(
+            ABOUT,
+            found,
+            "leave --assumevalid at its default, or sync on another machine: the directory can be \
+             moved",
+        ),
+    }
+}
+
+fn open_files(look: &Look) -> Finding {
+    let found = format!("{} may be open", thousands(look.open_files));
+    match look.open_files < OPEN_FILES_MIN {
+        true => Finding::slow(
+            "files",
+            found,
+            "raise the limit (ulimit -n 4096, or LimitNOFILE= of the service)",
+        ),
+        false => Finding::good("files", found),
+    }
+}
+
+fn owner(look: &Look) -> Finding {
+    const ABOUT: &str = "directory";
+    let path = look.datadir.display();
+    let running = look.running.first();
+    match (look.held(), running) {
+        (None, _) => Finding::good(ABOUT, format!("{path} holds no blocks yet")),
+        (Some(Held::Chain { height, .. }), _) => {
+            Finding::good(ABOUT, format!("{path} is at height {}", thousands(u64::from(*height))))
+        }
+        (Some(Held::Closed(_)), Some(running)) => Finding::is_unsafe(
+            ABOUT,
+            format!("{path} is in use by {} (process {})", running.name, running.pid),
+            "stop it before a sync (bitcoin-cli stop): a directory has one owner at a time",
+        ),
+        (Some(Held::Closed(why)), None) => Finding::is_unsafe(
+            ABOUT,
+            format!("{path} cannot be read: {why}"),
+            "run Apus as the user who owns it, or repair it (apus verify, apus reindex --index)",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::Network;
+
+    use super::*;
+    use crate::machine::look::Known;
+    use crate::machine::measure::Speed;
+    use crate::machine::memory::Memory;
+    use crate::machine::mounts::Mount;
+    use crate::machine::nodes::{Place, Running};
+    use crate::machine::processor::Processor;
+    use crate::machine::volume::Volume;
+
+    fn options() -> Options {
+        Options::new("/data".into(), Network::new(Chain::Main))
+    }
+
+    /// A machine about which nothing is wrong.
+    fn good() -> Look {
+        let mount = Mount {
+            point: "/".into(),
+            kind: "ext4".into(),
+            source: "/dev/sda1".into(),
+            options: vec!["rw".into()],
+        };
+        Look {
+            now: 1_779_190_000,
+            clock_is_kept: true,
+            processor: Processor {
+                cores: 4,
+                kernel: Kernel::Avx2,
+                has_sha: true,
+                is_virtual: false,
+                slowed: Vec::new(),
+            },
+            memory: Memory { total: 16 * GB, available: 8 * GB, swap: 2 * GB, swap_free: 2 * GB },
+            datadir: "/data".into(),
+            volume: Volume {
+                path: "/data".into(),
+                mount: Some(mount),
+                medium: Medium::Solid,
+                free: 2_000 * GB,
+            },
+            speed: Some(Speed { written: 400e6, reads: 10_000.0 }),
+            candidates: Vec::new(),
+            running: Vec::new(),
+            known: Vec::new(),
+            open_files: 1 << 20,
+        }
+    }
+
+    /// The one finding that is not good.
+    fn bad(change: impl FnOnce(&mut Look)) -> (Level, &'static str, String) {
+        let mut look = good();
+        change(&mut look);
+        let mut bad = findings(&look, &options());
+        bad.retain(|finding| finding.level != Level::Good);
+        assert_eq!(bad.len(), 1, "{bad:?}");
+        let Finding { level, about, found, remedy } = bad.remove(0);
+        assert!(!remedy.is_empty(), "{about}");
+        (level, about, found)
+    }
+
+    #[test]
+    fn a_good_machine_has_no_remedies() {
+        for finding in findings(&good(), &options()) {
+            assert_eq!((finding.level, finding.remedy), (Level::Good, ""), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn each_flaw_is_found_and_has_a_remedy() {
+        let kind = |kind: &'static str| {
+            move |look: &mut Look| look.volume.mount.as_mut().unwrap().kind = kind.into()
+        };
+        let option = |option: &'static str| {
+            move |look: &mut Look| look.volume.mount.as_mut().unwrap().options = vec![option.into()]
+        };
+        let medium = |medium: Medium| move |look: &mut Look| look.volume.medium = medium;
+        let free = |gigabytes: u64| move |look: &mut Look| look.volume.free = gigabytes * GB;
+        type Flaw = (Level, &'static str, Box<dyn FnOnce(&mut Look)>);
+        let flaws: [Flaw; 18] = [
+            (Level::Slow, "disk", Box::new(|look| look.speed.as_mut().unwrap().reads = 90.0)),
+            (Level::Slow, "disk", Box::new(|look| look.speed.as_mut().unwrap().written = 9e6)),
+            (Level::Unsafe, "file system", Box::new(kind("exfat"))),
+            (Level::Slow, "file system", Box::new(kind("fuseblk"))),
+            (Level::Unsafe, "file system", Box::new(option("ro"))),
+            (Level::Slow, "file system", Box::new(option("sync"))),
+            (Level::Unsafe, "file system", Box::new(medium(Medium::Network))),
+            (Level::Unsafe, "file system", Box::new(medium(Medium::Memory))),
+            (Level::Slow, "file system", Box::new(medium(Medium::Card))),
+            (Level::Unsafe, "free space", Box::new(free(500))),
+            (Level::Slow, "free space", Box::new(free(920))),
+            (Level::Slow, "memory", Box::new(|look| look.memory.available = GB / 2)),
+            (Level::Slow, "swap", Box::new(|look| look.memory.swap_free = GB / 2)),
+            (Level::Slow, "clock", Box::new(|look| look.clock_is_kept = false)),
+            (Level::Slow, "processor", Box::new(|look| look.processor.kernel = Kernel::Library)),
+            (Level::Slow, "throttling", Box::new(|look| look.processor.slowed = vec!["x".into()])),
+            (Level::Slow, "files", Box::new(|look| look.open_files = 256)),
+            (
+                Level::Unsafe,
+                "swap",
+                Box::new(|look| {
+                    look.memory = Memory { total: 2 * GB, available: 2 * GB, ..Memory::default() };
+                }),
+            ),
+        ];
+        for (level, about, change) in flaws {
+            let (found_level, found_about, found) = bad(change);
+            assert_eq!((found_level, found_about), (level, about), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_directory_in_use_and_a_wrong_clock_are_unsafe() {
+        let known =
+            |held| Known { place: Place { of: "Umbrel", path: "/data".into(), owner: 0 }, held };
+        let (level, about, found) = bad(|look| {
+            look.known = vec![known(Held::Closed("locked".into()))];
+            look.running = vec![Running { name: "bitcoind".into(), pid: 7, datadir: None }];
+        });
+        assert_eq!((level, about), (Level::Unsafe, "directory"));
+        assert!(found.contains("in use by bitcoind (process 7)"), "{found}");
+        let (.., found) = bad(|look| look.known = vec![known(Held::Closed("damaged".into()))]);
+        assert!(found.ends_with("cannot be read: damaged"), "{found}");
+        let (level, about, found) = bad(|look| {
+            let time = look.now as u32 + 10 * 3600;
+            look.known = vec![known(Held::Chain { height: 1, time, pruned: false })];
+        });
+        assert_eq!(
+            (level, about, &found[..]),
+            (Level::Unsafe, "clock", "10 h behind the last block")
+        );
+    }
+}

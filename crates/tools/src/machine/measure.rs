@@ -1,0 +1,88 @@
+//! The speed of a disk, measured with a file that has no name and is gone afterwards.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use apus_disk::{Caching, Disk, StoreError};
+
+/// Bytes of a write.
+const PIECE: usize = 4 << 20;
+/// The most bytes that are written.
+const BYTES_MAX: u64 = 512 << 20;
+/// How long is written and how long is read, at most.
+const TIME: Duration = Duration::from_millis(1500);
+
+/// The speed of a disk.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Speed {
+    /// Bytes a second written in order, until they are on the disk.
+    pub written: f64,
+    /// Reads a second of 4 KiB at random places, one after the other.
+    pub reads: f64,
+}
+
+/// Memory for direct reads and writes, which must be aligned.
+struct Aligned {
+    bytes: Vec<u8>,
+    from: usize,
+    len: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        let bytes: Vec<u8> = (0..len + Disk::DIRECT_BYTES).map(|n| ((n * 31) >> 3) as u8).collect();
+        let from = bytes.as_ptr().align_offset(Disk::DIRECT_BYTES);
+        Self { bytes, from, len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.from..self.from + self.len]
+    }
+}
+
+/// Measures the disk of a directory, which must exist, for about three seconds. Up to 512 MB are
+/// written to a file whose name is removed before the first of them.
+///
+/// # Errors
+/// The directory cannot be written to, or the disk fails.
+pub fn measure(directory: &Path) -> Result<Speed, StoreError> {
+    let disk = Disk::new();
+    let path = directory.join(format!(".apus-doctor-{}.tmp", std::process::id()));
+    let file = disk.create_cached(&path, Caching::Direct)?;
+    disk.remove(&path)?;
+    let mut piece = Aligned::new(PIECE);
+    let began = Instant::now();
+    let mut len = 0;
+    while len < BYTES_MAX && began.elapsed() < TIME {
+        file.write_all_at(piece.bytes(), len)?;
+        len += PIECE as u64;
+    }
+    file.sync()?;
+    let written = len as f64 / began.elapsed().as_secs_f64();
+    let (mut read, mut place) = (0u64, 1u64);
+    let mut buffer = Aligned::new(Disk::DIRECT_BYTES);
+    let began = Instant::now();
+    while began.elapsed() < TIME {
+        // A linear congruence visits the pages in an order that no disk foresees.
+        place =
+            place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let page = (place >> 33) % (len / Disk::DIRECT_BYTES as u64);
+        file.read_exact_at(buffer.bytes(), page * Disk::DIRECT_BYTES as u64)?;
+        read += 1;
+    }
+    Ok(Speed { written, reads: read as f64 / began.elapsed().as_secs_f64() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let speed = measure(dir.path()).unwrap();
+        assert!(speed.written > 0.0 && speed.reads > 0.0, "{speed:?}");
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+        assert!(measure(&dir.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! The space and the time that a sync of mainnet takes, estimated by its eras before any header is
+//! known.
+
+use apus_node::estimate::amounts::{Amounts, mainnet_height, of_mainnet};
+use apus_node::estimate::estimator::expected;
+use apus_node::estimate::left::Left;
+use apus_node::estimate::plan::{Plan, Stage};
+use apus_node::estimate::weigher::{Weigher, crowding};
+use apus_node::growth::{COIN_BYTES, Growth};
+use apus_node::options::{AssumeValid, Method, Options};
+use apus_node::phase::Phase;
+use apus_node::space::{spill_bytes, usual_spill_bytes};
+
+/// Blocks of a year.
+const BLOCKS_A_YEAR: u32 = 365 * 144;
+/// Blocks of half a year: the scripts of about as many are not assumed valid.
+const NOT_ASSUMED_VALID: u32 = BLOCKS_A_YEAR / 2;
+/// Bytes of a coin in the cache (docs/budget.md).
+const CACHED_COIN_BYTES: usize = 106;
+
+/// Bytes on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    /// Blocks.
+    pub blocks: u64,
+    /// Undo data.
+    pub undo: u64,
+    /// The UTXO set.
+    pub coins: u64,
+}
+
+impl Space {
+    /// Returns what the blocks of mainnet from height `first` to `last` leave.
+    fn of(first: u32, last: u32) -> Self {
+        let blocks = of_mainnet(first, last, 0).bytes as u64;
+        let growth = Growth::default();
+        Self { blocks, undo: growth.undo(blocks).likely, coins: growth.tables(blocks).likely }
+    }
+
+    /// Returns all of it.
+    pub fn all(&self) -> u64 {
+        self.blocks + self.undo + self.coins
+    }
+}
+
+/// What a sync of mainnet takes, from one height to the present tip.
+#[derive(Clone, Debug)]
+pub struct Needs {
+    /// The height of the present tip, by the clock.
+    pub last: u32,
+    /// The blocks above `first`.
+    amounts: Amounts,
+    /// What they leave on the disk.
+    pub space: Space,
+    /// What the blocks of a year leave.
+    pub a_year: Space,
+}
+
+impl Needs {
+    /// Estimates what is needed for the blocks from height `first` on, at this time in seconds
+    /// since 1970.
+    pub fn new(first: u32, now: i64, options: &Options) -> Self {
+        let last = mainnet_height(now).max(first);
+        let scripts_from = match options.assumevalid {
+            AssumeValid::Nothing => 0,
+            _ => last.saturating_sub(NOT_ASSUMED_VALID),
+        };
+        Self {
+            last,
+            amounts: of_mainnet(first, last, scripts_from),
+            space: Space::of(first, last),
+            a_year: Space::of(last + 1, last + BLOCKS_A_YEAR),
+        }
+    }
+
+    /// Returns the usual size of a join's temporary files, and the largest.
+    pub fn temporary(&self) -> (u64, u64) {
+        (usual_spill_bytes(self.space.blocks), spill_bytes(self.space.blocks))
+    }
+
+    /// Returns how long a machine takes with these options, without the download; `None` if there
+    /// is nothing to do.
+    pub fn time(&self, method: Method, options: &Options) -> Option<Left> {
+        let weigher = Weigher::new(options);
+        let Space { blocks, undo, coins } = self.space;
+        let (blocks, undo) = (blocks as f64, undo as f64);
+        let seconds = |phase| weigher.seconds(phase, &self.amounts);
+        let stage = |phase, bytes| Stage::new(phase, seconds(phase), bytes);
+        let new = coins as f64 / COIN_BYTES as f64;
+        let cached = (options.dbcache_bytes / CACHED_COIN_BYTES) as f64;
+        let spilled = self.temporary().0 as f64;
+        let stages = match method {
+            Method::InOrder => {
+                let crowded = crowding(new / 2.0, cached);
+                let connecting = seconds(Phase::Connecting) * crowded;
+                vec![
+                    Stage::new(Phase::Connecting, connecting, blocks + undo),
+                    Stage::new(Phase::Merging, weigher.merging(new), 2.0 * coins as f64),
+                ]
+            }
+            Method::Join => vec![
+                stage(Phase::JoinReading, blocks + spilled),
+                stage(Phase::JoinMatching, spilled),
+                stage(Phase::JoinChecking, self.amounts.script_bytes + undo + spilled / 2.0),
+            ],
+            Method::SwiftSync => vec![
+                stage(Phase::SwiftSync, blocks),
+                Stage::new(Phase::WritingCoins, weigher.writing(new), 2.0 * coins as f64),
+            ],
+        };
+        expected(&Plan { stages }, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::{Chain, Network};
+
+    use super::*;
+
+    #[test]
+    fn mainnet_needs_what_the_budget_says() {
+        let options = Options::new("/x".into(), Network::new(Chain::Main));
+        // Block 950,000, about.
+        let needs = Needs::new(1, 1_749_190_000 + 50_000 * 600, &options);
+        assert_eq!(needs.last, 950_000);
+        let gigabytes = |bytes: u64| bytes / 1_000_000_000;
+        let Space { blocks, undo, coins } = needs.space;
+        assert_eq!((gigabytes(blocks), gigabytes(undo), gigabytes(coins)), (770, 96, 12));
+        assert!((95..110).contains(&gigabytes(needs.a_year.all())), "{:?}", needs.a_year);
+        let (usual, most) = needs.temporary();
+        assert_eq!((gigabytes(usual), gigabytes(most)), (384, 1154));
+        for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
+            let left = needs.time(method, &options).unwrap();
+            assert!(left.low <= left.high && left.high.as_secs() > 60, "{method:?}: {left:?}");
+        }
+        // At the tip there is nothing to store.
+        let needs = Needs::new(960_000, 1_749_190_000 + 50_000 * 600, &options);
+        assert!(needs.space.blocks < 5_000_000, "{:?}", needs.space);
+    }
+}

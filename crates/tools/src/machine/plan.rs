@@ -1,0 +1,294 @@
+//! What to do on a machine: the command that leaves a synced data directory for bitcoind.
+
+use std::path::{Path, PathBuf};
+
+use apus_node::next_command::NextCommand;
+use apus_node::options::{Method, Options};
+use apus_node::words::{shell_word, size};
+use apus_wire::Chain;
+
+use super::look::{Held, Known, Look};
+use super::needs::Needs;
+
+/// Bytes that stay free for the system, and for the chain to grow for some weeks.
+const RESERVE: u64 = 20_000_000_000;
+/// The lowest target of pruning, in MiB (Core's minimum).
+const PRUNE_MIB: u64 = 550;
+/// Blocks that a directory may be behind the present tip and still be synced: two days.
+const NEARLY: u32 = 288;
+/// The speed of a download by which its time is told, in bytes a second.
+const DOWNLOAD: f64 = 10e6;
+
+/// What to do on a machine, in sentences without a full stop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// What would be done.
+    pub what: String,
+    /// The space that it needs; empty if that is not known.
+    pub needs: String,
+    /// How long it takes; empty if that is not known.
+    pub time: String,
+    /// The command that does it, or that shows more; empty if there is none.
+    pub command: String,
+}
+
+/// The part of a plan that says where and how.
+struct Chosen {
+    datadir: PathBuf,
+    method: Method,
+    prunes: bool,
+    is_enough: bool,
+}
+
+/// Returns what to do. `has_bitcoind` says whether bitcoind is installed; `default` is Bitcoin
+/// Core's own data directory.
+pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) -> Plan {
+    let first = look.height() + 1;
+    let needs = Needs::new(first, look.now, options);
+    let is_main = options.network.chain == Chain::Main;
+    let chosen = choose(look, &needs, is_main);
+    let command = command(look, options, &chosen, default, has_bitcoind);
+    let then = if has_bitcoind { ", then start bitcoind" } else { "" };
+    if let Some(known) = busy(look) {
+        let owner = match &look.running[..] {
+            [] => "it cannot be read now".to_string(),
+            [running, ..] => format!("{} (process {}) has it open", running.name, running.pid),
+        };
+        return Plan {
+            what: format!(
+                "leave {} as it is while {owner}; if its sync is not done, stop it (bitcoin-cli \
+                 stop), and Apus continues there",
+                known.place.path.display()
+            ),
+            needs: String::new(),
+            time: String::new(),
+            command,
+        };
+    }
+    if !is_main {
+        let what = format!("sync {} into {}{then}", options.network.chain.name(), shown(&chosen));
+        return Plan { what, needs: String::new(), time: String::new(), command };
+    }
+    let behind = needs.last + 1 - first;
+    if look.held().is_some() && behind <= NEARLY {
+        return Plan {
+            what: format!("connect the newest blocks in {}{then}", shown(&chosen)),
+            needs: format!("little now, and {} a year", size(needs.a_year.all())),
+            time: "minutes".to_string(),
+            command,
+        };
+    }
+    if !chosen.is_enough {
+        return Plan {
+            what: "attach a disk: none here has room for the UTXO set".to_string(),
+            needs: words_of_needs(&needs, &chosen),
+            time: String::new(),
+            command: String::new(),
+        };
+    }
+    let from = if first > 1 { format!(" from height {first} on") } else { String::new() };
+    let how = match (chosen.prunes, chosen.method) {
+        (true, _) => "in order, keeping the newest blocks alone",
+        (false, Method::Join) => "by a join",
+        (false, _) => "in order, since a join may need more space",
+    };
+    Plan {
+        what: format!("sync mainnet{from} into {}, {how}{then}", shown(&chosen)),
+        needs: words_of_needs(&needs, &chosen),
+        time: words_of_time(&needs, &chosen, options),
+        command,
+    }
+}
+
+/// Returns the data directory of the options if it cannot be read, and so is probably in use.
+fn busy(look: &Look) -> Option<&Known> {
+    look.known
+        .iter()
+        .find(|known| known.place.path == look.datadir && matches!(known.held, Held::Closed(_)))
+}
+
+/// Chooses the directory, the method and whether to prune, by the space that there is.
+fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
+    let here = look.datadir.clone();
+    let all = needs.space.all() + RESERVE;
+    let (_, temporary) = needs.temporary();
+    let largest = look.candidates.first().filter(|_| look.held().is_none());
+    let other = largest.filter(|volume| {
+        look.volume.free < all && volume.free > look.volume.free && volume.path != Path::new("/")
+    });
+    let (datadir, free) = match other.filter(|_| is_main) {
+        Some(volume) => (volume.path.join("bitcoin"), volume.free),
+        None => (here, look.volume.free),
+    };
+    let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
+    let prunes = is_main && (free < all || is_pruned);
+    let method = match free >= all + temporary && !prunes {
+        true => Method::Join,
+        false => Method::InOrder,
+    };
+    let is_enough = !is_main || free >= needs.space.coins + RESERVE / 4;
+    Chosen { datadir, method, prunes, is_enough }
+}
+
+/// Returns the command line.
+fn command(
+    look: &Look,
+    options: &Options,
+    chosen: &Chosen,
+    default: &Path,
+    has_bitcoind: bool,
+) -> String {
+    let datadir = chosen.datadir.display().to_string();
+    let of = |program| {
+        let prune = chosen.prunes.then_some(PRUNE_MIB);
+        let chain = options.network.chain.name();
+        let datadir = Some(&*datadir).filter(|_| chosen.datadir != default);
+        NextCommand { program, chain, datadir, blocks_dir: None, prune }.line()
+    };
+    // What another user's directory gets must be that user's, or bitcoind cannot write it.
+    let owner = look.known.iter().find(|known| known.place.path == chosen.datadir);
+    let owner = owner.map(|known| known.place.owner).filter(|owner| *owner != user());
+    let sudo = owner.map(|owner| format!("sudo -u '#{owner}' ")).unwrap_or_default();
+    let then = match has_bitcoind {
+        true => format!(" --then {}", shell_word(&of("bitcoind"))),
+        false => String::new(),
+    };
+    format!("{sudo}{}{then}", of("apus sync"))
+}
+
+/// Returns the number of the user who runs this process.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn shown(chosen: &Chosen) -> String {
+    chosen.datadir.display().to_string()
+}
+
+fn words_of_needs(needs: &Needs, chosen: &Chosen) -> String {
+    let space = &needs.space;
+    let (usual, most) = needs.temporary();
+    match chosen.prunes {
+        true => format!(
+            "{} ({} of UTXO set, {PRUNE_MIB} MiB of blocks); all blocks would take {}",
+            size(space.coins + (PRUNE_MIB << 20)),
+            size(space.coins),
+            size(space.all())
+        ),
+        false => {
+            let temporary = match chosen.method {
+                Method::Join => {
+                    format!(", and {} to {} of temporary files", size(usual), size(most))
+                }
+                _ => String::new(),
+            };
+            format!(
+                "{} ({} of blocks, {} of undo data, {} of UTXO set){temporary}; {} more a year",
+                size(space.all()),
+                size(space.blocks),
+                size(space.undo),
+                size(space.coins),
+                size(needs.a_year.all())
+            )
+        }
+    }
+}
+
+fn words_of_time(needs: &Needs, chosen: &Chosen, options: &Options) -> String {
+    let work =
+        needs.time(chosen.method, options).map_or("a while".to_string(), |left| left.words());
+    let hours = needs.space.blocks as f64 / DOWNLOAD / 3600.0;
+    format!("{work} for processor and disk; the download takes {hours:.0} h at 10 MB/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::Network;
+
+    use super::*;
+    use crate::machine::memory::Memory;
+    use crate::machine::nodes::{Place, Running};
+    use crate::machine::processor::Processor;
+    use crate::machine::root::Root;
+    use crate::machine::volume::{Medium, Volume};
+
+    const GB: u64 = 1_000_000_000;
+    /// Block 950,000, about.
+    const NOW: i64 = 1_749_190_000 + 50_000 * 600;
+
+    fn volume(path: &str, free: u64) -> Volume {
+        Volume { path: path.into(), mount: None, medium: Medium::Solid, free: free * GB }
+    }
+
+    fn look(free: u64, options: &Options) -> Look {
+        Look {
+            now: NOW,
+            clock_is_kept: true,
+            processor: Processor::of(&Root::new("/nowhere"), options),
+            memory: Memory::default(),
+            datadir: options.datadir.clone(),
+            volume: volume("/home/x/.bitcoin", free),
+            speed: None,
+            candidates: Vec::new(),
+            running: Vec::new(),
+            known: Vec::new(),
+            open_files: 1024,
+        }
+    }
+
+    fn options() -> Options {
+        Options::new("/home/x/.bitcoin".into(), Network::new(Chain::Main))
+    }
+
+    fn planned(look: &Look, has_bitcoind: bool) -> Plan {
+        plan(look, &options(), Path::new("/home/x/.bitcoin"), has_bitcoind)
+    }
+
+    #[test]
+    fn the_space_decides_what_is_done() {
+        for (free, how, command) in [
+            (3000, "by a join", "apus sync"),
+            (1000, "in order, since a join may need more space", "apus sync"),
+            (100, "keeping the newest blocks alone", "apus sync -prune=550"),
+        ] {
+            let plan = planned(&look(free, &options()), false);
+            assert!(plan.what.contains(how), "{free}: {plan:?}");
+            assert_eq!(plan.command, command, "{plan:?}");
+            assert!(plan.time.contains("the download takes 21 h at 10 MB/s"), "{plan:?}");
+        }
+        let none = planned(&look(10, &options()), true);
+        assert!(none.what.starts_with("attach a disk") && none.command.is_empty(), "{none:?}");
+        let mut two = look(10, &options());
+        two.candidates = vec![volume("/mnt/big disk", 2500)];
+        let plan = planned(&two, true);
+        assert_eq!(
+            plan.command,
+            "apus sync -datadir='/mnt/big disk/bitcoin' \
+             --then 'bitcoind -datadir='\\''/mnt/big disk/bitcoin'\\'''"
+        );
+        assert!(plan.what.ends_with("then start bitcoind"), "{plan:?}");
+    }
+
+    #[test]
+    fn a_directory_in_use_is_left_alone() {
+        let mut used = look(3000, &options());
+        let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() };
+        let closed = Held::Closed("locked".to_string());
+        used.known = vec![Known { place: place.clone(), held: closed }];
+        used.running = vec![Running { name: "bitcoind".into(), pid: 7, datadir: None }];
+        let plan = planned(&used, false);
+        assert!(plan.what.starts_with("leave /home/x/.bitcoin as it is"), "{plan:?}");
+        assert!(plan.what.contains("bitcoind (process 7) has it open"), "{plan:?}");
+        // At the tip, little is left to do; another user's directory needs that user.
+        let place = Place { owner: user() + 1, ..place };
+        let held = Held::Chain { height: 949_900, time: 1, pruned: false };
+        used.known = vec![Known { place: place.clone(), held }];
+        let plan = planned(&used, false);
+        assert!(plan.what.starts_with("connect the newest blocks"), "{plan:?}");
+        assert_eq!(plan.command, format!("sudo -u '#{}' apus sync", user() + 1));
+        let held = Held::Chain { height: 500_000, time: 1, pruned: true };
+        used.known = vec![Known { place, held }];
+        let plan = planned(&used, false);
+        assert!(plan.what.contains("from height 500001 on") && plan.command.contains("-prune=550"));
+    }
+}

@@ -1,0 +1,187 @@
+//! The file system of a directory, and what it is on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use apus_disk::FileSystem;
+
+use super::mounts::{Mount, holding};
+use super::root::Root;
+
+/// What a file system is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    /// A disk without moving parts.
+    Solid,
+    /// A disk that turns.
+    Rotating,
+    /// A memory card.
+    Card,
+    /// Another machine.
+    Network,
+    /// Memory, which is empty after a restart.
+    Memory,
+    /// The system does not report it.
+    Unknown,
+}
+
+impl Medium {
+    /// Returns the medium in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Solid => "solid-state disk",
+            Self::Rotating => "hard disk",
+            Self::Card => "memory card",
+            Self::Network => "network",
+            Self::Memory => "memory",
+            Self::Unknown => "disk of an unknown kind",
+        }
+    }
+
+    fn of(root: &Root, mount: &Mount) -> Self {
+        const NETWORK: [&str; 9] = [
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "9p",
+            "fuse.sshfs",
+            "fuse.rclone",
+            "fuse.glusterfs",
+        ];
+        match &mount.kind[..] {
+            kind if NETWORK.contains(&kind) => return Self::Network,
+            "tmpfs" | "ramfs" => return Self::Memory,
+            _ => {}
+        }
+        // The device by its own name, not by one of those below /dev/mapper or /dev/disk.
+        let device = fs::canonicalize(root.below(&mount.source)).ok();
+        let device = device.as_deref().unwrap_or(Path::new(&mount.source));
+        let Some(name) = device.file_name().and_then(|name| name.to_str()) else {
+            return Self::Unknown;
+        };
+        if name.starts_with("mmcblk") {
+            return Self::Card;
+        }
+        // Of a partition, the disk is the directory above.
+        let class = format!("/sys/class/block/{name}");
+        let rotates = ["queue/rotational", "../queue/rotational"];
+        match rotates.iter().find_map(|file| root.read(format!("{class}/{file}"))).as_deref() {
+            Some("0") => Self::Solid,
+            Some("1") => Self::Rotating,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The file system of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Volume {
+    /// The directory that was asked for; it need not exist.
+    pub path: PathBuf,
+    /// The mounted file system; `None` if the system does not report it.
+    pub mount: Option<Mount>,
+    /// What it is on.
+    pub medium: Medium,
+    /// Free bytes that this user may use.
+    pub free: u64,
+}
+
+impl Volume {
+    /// Looks at the file system of `path` or, if that does not exist, of the nearest directory
+    /// above it.
+    pub fn of(root: &Root, mounts: &[Mount], path: &Path) -> Self {
+        let there = path.ancestors().find(|path| root.below(path).exists()).unwrap_or(path);
+        let there = fs::canonicalize(there).unwrap_or(there.to_path_buf());
+        let mount = holding(mounts, &there).cloned();
+        let medium = mount.as_ref().map_or(Medium::Unknown, |mount| Medium::of(root, mount));
+        let free = FileSystem::of(&root.below(path)).map_or(0, |system| system.free);
+        Self { path: path.to_path_buf(), mount, medium, free }
+    }
+
+    /// Returns the file system in words: `ext4 on a solid-state disk`.
+    pub fn words(&self) -> String {
+        let kind = self.mount.as_ref().map_or("a file system", |mount| &mount.kind);
+        match self.medium {
+            Medium::Network | Medium::Memory => format!("{kind} in {}", self.medium.words()),
+            medium => format!("{kind} on a {}", medium.words()),
+        }
+    }
+}
+
+/// Returns the volumes on which a data directory could be: local disks that can be written to, the
+/// one with the most free space first.
+pub fn candidates(root: &Root, mounts: &[Mount]) -> Vec<Volume> {
+    const KINDS: [&str; 6] = ["ext4", "xfs", "btrfs", "f2fs", "zfs", "ext3"];
+    let is_small =
+        |point: &Path| ["/boot", "/etc", "/var/lib/docker"].iter().any(|at| point.starts_with(at));
+    let local = mounts.iter().filter(|mount| {
+        KINDS.contains(&&mount.kind[..]) && !mount.has("ro") && !is_small(&mount.point)
+    });
+    let mut volumes: Vec<Volume> =
+        local.map(|mount| Volume::of(root, mounts, &mount.point)).collect();
+    volumes.sort_by_key(|volume| std::cmp::Reverse(volume.free));
+    let mut seen = Vec::new();
+    volumes.retain(|volume| {
+        let source = volume.mount.as_ref().map(|mount| mount.source.clone());
+        let is_new = !seen.contains(&source);
+        seen.push(source);
+        is_new
+    });
+    volumes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(point: &str, kind: &str, source: &str) -> Mount {
+        let options = vec!["rw".to_string()];
+        Mount { point: point.into(), kind: kind.into(), source: source.into(), options }
+    }
+
+    #[test]
+    fn a_partition_is_on_what_its_disk_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("sys/devices/sda/queue/rotational", "1\n");
+        write("sys/devices/sda/sda1/start", "2048\n");
+        write("sys/devices/nvme0n1/queue/rotational", "0\n");
+        let class = dir.path().join("sys/class/block");
+        std::fs::create_dir_all(&class).unwrap();
+        for (name, to) in [("sda1", "sda/sda1"), ("nvme0n1", "nvme0n1")] {
+            std::os::unix::fs::symlink(dir.path().join("sys/devices").join(to), class.join(name))
+                .unwrap();
+        }
+        let root = Root::new(dir.path());
+        for (kind, source, medium) in [
+            ("ext4", "/dev/sda1", Medium::Rotating),
+            ("xfs", "/dev/nvme0n1", Medium::Solid),
+            ("ext4", "/dev/mmcblk0p2", Medium::Card),
+            ("nfs4", "nas:/volume", Medium::Network),
+            ("tmpfs", "tmpfs", Medium::Memory),
+            ("overlay", "overlay", Medium::Unknown),
+        ] {
+            assert_eq!(Medium::of(&root, &mount("/", kind, source)), medium, "{source}");
+        }
+    }
+
+    #[test]
+    fn only_local_disks_are_candidates() {
+        let root = Root::new("/");
+        let mounts = [
+            mount("/", "ext4", "/dev/sda1"),
+            mount("/boot/efi", "ext4", "/dev/sda2"),
+            mount("/tmp", "tmpfs", "tmpfs"),
+            mount("/home", "ext4", "/dev/sda1"),
+        ];
+        let found = candidates(&root, &mounts);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].words().starts_with("ext4 on a "), "{}", found[0].words());
+    }
+}
