@@ -13,7 +13,8 @@
 //! | `control`, `network`, `mempool`, `mining` | the methods about each |
 //! | `methods` | the list of all methods, with those of `apus-query` |
 //! | `rpc` | the calls that are being answered |
-//! | `throttle`, `workers`, `connections` | limits on time, threads, memory and connections |
+//! | `lanes`, `throttle`, `workers` | limits on time, threads and memory |
+//! | `connections` | a limit on connections |
 //! | `metrics` | what Prometheus reads |
 //! | `page` | the web page |
 //! | `router` | the routes, and who may take each |
@@ -37,6 +38,7 @@ mod methods;
 mod rpc;
 mod throttle;
 mod workers;
+mod lanes;
 mod connections;
 mod metrics;
 mod page;

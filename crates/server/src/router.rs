@@ -25,12 +25,12 @@ use tokio::time::{sleep, timeout};
 use super::auth::{Credential, Identity, identify};
 use super::connections::{Busy, Connection};
 use super::jsonrpc::{Answer, answer};
+use super::lanes::{Lanes, kind_of_call, kind_of_rest};
 use super::metrics;
 use super::origin;
 use super::rpc::{Calls, Rpc};
 use super::subnet::Subnet;
-use super::throttle::Throttle;
-use super::workers::{Budget, Done, NotDone, Workers};
+use super::workers::{Budget, Done, NotDone};
 
 /// The most bytes of a request's body (Core's `MAX_BODY_SIZE`).
 const BODY_BYTES_MAX: usize = 32 << 20;
@@ -52,8 +52,7 @@ pub(crate) struct App {
     credentials: Vec<Credential>,
     page_is_public: bool,
     rest: bool,
-    workers: Workers,
-    throttle: Throttle,
+    lanes: Lanes,
     bodies: Budget,
     answers: Budget,
 }
@@ -75,39 +74,28 @@ impl App {
             credentials,
             page_is_public: config.page_is_public,
             rest: config.rest,
-            workers: Workers::new(config.threads, config.work_queue),
-            throttle: Throttle::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            lanes: Lanes::new(config.threads, config.work_queue),
             bodies: Budget::new(BODIES_BYTES_MAX),
             answers: Budget::new(ANSWERS_BYTES_MAX),
         }
     }
 
-    /// Runs `work`, and returns its answer once there is room for it.
+    /// Runs `work` of this kind, and returns its answer once there is room for it.
     async fn work(
         &self,
+        kind: String,
         stop: Arc<AtomicBool>,
         work: impl FnOnce() -> Response<Bytes> + Send + 'static,
     ) -> Response {
         // If the client leaves, the work ends.
         let _leaves = RaiseOnDrop(stop);
-        let is_busy = self.rpc.state.live.is_busy();
-        let ready = async {
-            if is_busy {
-                self.throttle.wait().await;
-            }
-        };
-        match self.workers.run(ready, work).await {
+        match self.lanes.run(kind, self.rpc.state.live.is_busy(), work).await {
             Err(NotDone::QueueFull) => {
                 sleep(DELAY).await;
-                tracing::warn!(
-                    "a request was refused because the work queue is full: --rpcworkqueue makes \
-                     it longer"
-                );
                 (StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded").into_response()
             }
             Err(NotDone::Panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-            Ok(Done { result, took, permit }) => {
-                self.throttle.took(took);
+            Ok(Done { result, permit, .. }) => {
                 let room = self.answers.take(result.body().len()).await;
                 drop(permit);
                 result.map(|bytes| Body::new(Held { body: Body::from(bytes), _held: room }))
@@ -207,7 +195,7 @@ async fn rpc(
     };
     let stop = Arc::new(AtomicBool::new(false));
     let calls = Calls { rpc: Arc::clone(&app.rpc), user, stop: Arc::clone(&stop) };
-    app.work(stop, move || {
+    app.work(kind_of_call(&body), stop, move || {
         let Answer { status, body } = answer(&body, &calls);
         drop((calls, room));
         let mut response = Response::new(Bytes::from(body.unwrap_or_default()));
@@ -242,7 +230,7 @@ async fn read(
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let rpc = Arc::clone(&app.rpc);
-    app.work(Arc::default(), move || {
+    app.work("metrics".into(), Arc::default(), move || {
         let text = metrics::text(&rpc.state.live, |method, params| rpc.ask(method, params));
         let mut response = Response::new(Bytes::from(text));
         let kind = HeaderValue::from_static(CONTENT_TYPE);
@@ -271,7 +259,7 @@ async fn rest(State(app): State<Arc<App>>, request: Request) -> Response {
     };
     let (stop, rpc) = (Arc::new(AtomicBool::new(false)), Arc::clone(&app.rpc));
     let raised = Arc::clone(&stop);
-    app.work(stop, move || {
+    app.work(kind_of_rest(uri.path()), stop, move || {
         let _listed = rpc.list("rest", &raised);
         let path = uri.path().strip_prefix("/rest/").unwrap_or_default();
         let source = &rpc.state.source;

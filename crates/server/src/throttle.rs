@@ -6,15 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The share of all cores that answers may take.
-const SHARE: f64 = 0.02;
 /// The most processor seconds that are saved up for many calls at once.
 const SAVED_MAX: f64 = 0.5;
 /// The most processor seconds that one call may take from those after it.
 const DEBT_MAX: f64 = 0.5;
-/// The time that a call takes besides that of its own thread, for HTTP and JSON.
-const OVERHEAD: Duration = Duration::from_micros(40);
-
 /// Counts the processor time that answers may take.
 pub(crate) struct Throttle {
     /// Processor seconds that are added each second.
@@ -29,10 +24,10 @@ struct Left {
 }
 
 impl Throttle {
-    /// Creates the bound for a machine with this many cores.
-    pub fn new(cores: usize) -> Self {
+    /// Creates a bound of `share` processor seconds each second.
+    pub fn new(share: f64) -> Self {
         let left = Left { seconds: SAVED_MAX, at: Instant::now() };
-        Self { share: SHARE * cores as f64, left: Mutex::new(left) }
+        Self { share, left: Mutex::new(left) }
     }
 
     /// Waits until a call may begin.
@@ -49,7 +44,7 @@ impl Throttle {
     /// Records that a call has taken this much time of a processor.
     pub fn took(&self, time: Duration) {
         let mut left = self.refilled();
-        left.seconds = (left.seconds - (time + OVERHEAD).as_secs_f64()).max(-DEBT_MAX);
+        left.seconds = (left.seconds - time.as_secs_f64()).max(-DEBT_MAX);
     }
 
     fn refilled(&self) -> MutexGuard<'_, Left> {
@@ -68,7 +63,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_calls_take_their_share_and_few_do_not_wait() {
-        let throttle = Throttle::new(2);
+        let throttle = Throttle::new(0.04);
         let began = Instant::now();
         for _ in 0..100 {
             throttle.wait().await;

@@ -1,6 +1,7 @@
 //! The threads that answer calls: at most a few at once, with a queue of a bounded length before
 //! them (Core's `-rpcthreads` and `-rpcworkqueue`), and a bound on the bytes of all answers.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(crate) struct Done<T> {
     pub result: T,
     /// The processor time that the work took.
     pub took: Duration,
+    /// The processor time of its thread since the work before, which waking it takes as well.
+    pub uncharged: Duration,
     pub permit: OwnedSemaphorePermit,
 }
 
@@ -61,10 +64,22 @@ impl Workers {
         let done = tokio::task::spawn_blocking(move || {
             let began = thread_time();
             let result = work();
-            Done { result, took: thread_time().saturating_sub(began), permit }
+            let took = thread_time().saturating_sub(began);
+            Done { result, took, uncharged: uncharged(), permit }
         });
         done.await.map_err(|_| NotDone::Panicked)
     }
+}
+
+thread_local! {
+    /// The processor time of this thread when it was last charged for.
+    static CHARGED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Returns the processor time of this thread since this was last asked for.
+pub(crate) fn uncharged() -> Duration {
+    let now = thread_time();
+    now.saturating_sub(CHARGED.replace(now))
 }
 
 /// Returns the processor time of this thread.
