@@ -16,7 +16,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist test-cloud test-spark test-page judge lint deny check bench build dist fuzz wheel \
+.PHONY: demo documented test test-dist test-cloud test-spark test-page judge lint deny check bench build dist release test-release test-deb test-container fuzz wheel \
 	test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -100,6 +100,18 @@ build: setup ## the program, target/release/apus (FEATURES=export: with `apus ex
 dist: setup ## the program as it is installed, target/dist/apus: smaller, slow to build; with manual pages
 	$(CARGO) $(BUILD) --profile dist
 	$(TARGET)/dist/apus man --dir $(TARGET)/dist/man
+
+release: setup ## everything that is released, in dist/, with the same bytes on every machine
+	@CARGO="$(CARGO)" scripts/release.sh
+
+test-release: setup ## make release in two directories: the same sums, signed, and programs that run
+	@CARGO="$(CARGO)" scripts/release-test.sh
+
+test-deb: build ## the Debian package in a fresh Debian: installed, used, upgraded, purged (needs root)
+	@CARGO="$(CARGO)" scripts/deb-test.sh $(TARGET)/release/apus
+
+test-container: build ## the container image, built and run (needs buildah and debootstrap)
+	@scripts/container-test.sh $(TARGET)/release/apus
 
 wheel: setup ## the Python package, target/wheels/apus-*.whl (takes maturin from PyPI)
 	@CARGO="$(CARGO)" sh scripts/python.sh wheel

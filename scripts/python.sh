@@ -23,7 +23,7 @@ tools() {
 # Features and profile are those of the program, so that the C++ is not built again.
 wheel() {
 	rm -rf "$target/wheels"
-	"$venv/bin/maturin" build --release --locked --manifest-path python/Cargo.toml \
+	"$venv/bin/maturin" build --profile "${WHEEL_PROFILE:-release}" --locked --manifest-path python/Cargo.toml \
 		--target-dir "$target" --out "$target/wheels"
 	wheel=$(ls "$target"/wheels/apus-*.whl)
 }

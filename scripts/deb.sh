@@ -1,0 +1,15 @@
+#!/bin/sh
+# Makes the Debian package of what scripts/stage.sh has laid out (needs cargo-deb).
+#
+#   scripts/deb.sh DIRECTORY [VERSION]     the package is put there
+set -eu
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH
+umask 022
+set -- "$(realpath "$1")" ${2:+--deb-version "$2"}
+directory=$1
+shift
+$cargo deb --quiet --no-build --no-strip --locked --manifest-path apus/Cargo.toml \
+	--output "$directory/" "$@"
