@@ -22,7 +22,7 @@ install -D -m 755 "$program" "$root/bin/apus"
 for shell in bash zsh fish; do
 	case $shell in
 	bash) to=bash-completion/completions/apus ;;
-	zsh) to=zsh/vendor-completions/_apus ;;
+	zsh) to=zsh/site-functions/_apus ;;
 	fish) to=fish/vendor_completions.d/apus.fish ;;
 	esac
 	mkdir -p "$(dirname "$root/share/$to")"
