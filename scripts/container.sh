@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the container image apus (needs buildah and debootstrap, or BASE=DIRECTORY with a Debian).
+# Builds the container image apus (needs root, buildah and debootstrap).
 #
 #   scripts/container.sh PROGRAM [ARCHIVE]
 #
@@ -13,12 +13,10 @@ program=$1
 version=${VERSION:-$(sed -n '/^\[workspace.package\]/,/^version/s/^version = "\(.*\)"/\1/p' Cargo.toml)}
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-base=${BASE:-$root/base}
+base=$(scripts/debian.sh bookworm)
 # vfs needs neither overlays nor a user namespace, so that it works inside a container too.
 storage="--storage-driver vfs"
 
-[ -d "$base" ] || debootstrap --variant=minbase --include=libstdc++6,ca-certificates bookworm "$base" \
-	>"$root/log" 2>&1 || { tail -n 20 "$root/log" && exit 1; }
 image=$root/image
 mkdir "$image"
 # What a program needs: the libraries, the loader, names, certificates, and a shell for --then.

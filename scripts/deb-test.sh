@@ -4,8 +4,7 @@
 #
 #   scripts/deb-test.sh PROGRAM
 #
-# The package is made of PROGRAM, whose symbols are left out. CHROOT=DIRECTORY is a fresh Debian made
-# before, of which a copy is used.
+# The package is made of PROGRAM, whose symbols are left out.
 set -eu
 cd "$(dirname "$0")/.."
 program=$(realpath "$1")
@@ -43,11 +42,7 @@ else
 	echo "skipped: lintian (apt-get install lintian)"
 fi
 
-if [ -n "${CHROOT:-}" ]; then
-	cp -a "$CHROOT" "$chroot"
-else
-	check "a fresh Debian ($suite)" debootstrap --variant=minbase "$suite" "$chroot"
-fi
+cp -a "$(scripts/debian.sh "$suite")" "$chroot"
 mount -t proc proc "$chroot/proc"
 mkdir "$chroot/packages"
 cp "$root"/*/apus_*.deb apus/data/regtest-1-206.dat "$chroot/packages"
