@@ -16,8 +16,8 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist test-cloud test-spark test-page judge lint deny check bench build dist release test-release test-deb test-container fuzz wheel \
-	test-python bench-python setup help
+.PHONY: demo documented test test-dist test-cloud test-spark test-page judge lint deny check bench build dist \
+	release test-release test-deb test-container crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -112,6 +112,10 @@ test-deb: build ## the Debian package in a fresh Debian: installed, used, upgrad
 
 test-container: build ## the container image, built and run (needs buildah and debootstrap)
 	@scripts/container-test.sh $(TARGET)/release/apus
+
+crates: ## the packages of all crates for a registry, in target/package-crates (needs crates.io)
+	$(CARGO) package --locked --workspace --no-verify --target-dir $(TARGET)/package-crates \
+		$(foreach own,bench python testchain testdata testpeer,--exclude apus-$(own))
 
 wheel: setup ## the Python package, target/wheels/apus-*.whl (takes maturin from PyPI)
 	@CARGO="$(CARGO)" sh scripts/python.sh wheel

@@ -2,7 +2,7 @@
 //! Bitcoin Core's engine), for `apus --version`; and that the program starts without the engine's
 //! random generator (`random_init` in `crates/rules`).
 
-#[path = "../crates/testdata/build.rs"]
+#[path = "shared_data.rs"]
 mod shared_data;
 
 use std::path::{Path, PathBuf};
