@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian package in a fresh Debian, uses it, upgrades it and purges it (needs root,
-# debootstrap, cargo-deb and Debian's archive).
+# debootstrap, gpg, cargo-deb and Debian's archive).
 #
 #   scripts/deb-test.sh PROGRAM
 #
@@ -11,7 +11,8 @@ program=$(realpath "$1")
 suite=${SUITE:-bookworm}
 root=$(mktemp -d)
 chroot=$root/chroot
-trap 'umount "$chroot/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+trap 'gpgconf --homedir "$root/keys" --kill all 2>/dev/null || true
+	umount "$chroot/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
 passed=0
 # check WORDS COMMAND: says whether the command succeeds.
 check() {
@@ -46,9 +47,14 @@ cp -a "$(scripts/debian.sh "$suite")" "$chroot"
 mount -t proc proc "$chroot/proc"
 mkdir "$chroot/packages"
 cp "$root"/*/apus_*.deb apus/data/regtest-1-206.dat "$chroot/packages"
+export GNUPGHOME="$root/keys" GPG_KEY=release@apus
+mkdir -m 700 "$GNUPGHOME"
+gpg --batch --quiet --pinentry-mode loopback --passphrase '' --quick-gen-key "$GPG_KEY" ed25519 sign
 scripts/apt-repository.sh "$root/0.1.0-1" >/dev/null
 cp -r "$root/0.1.0-1/apt" "$chroot/repository"
-echo "deb [trusted=yes] file:/repository stable main" >"$chroot/etc/apt/sources.list.d/apus.list"
+gpg --batch --export "$GPG_KEY" >"$chroot/repository/apus.gpg"
+echo "deb [signed-by=/repository/apus.gpg] file:/repository stable main" \
+	>"$chroot/etc/apt/sources.list.d/apus.list"
 # No service is started in a chroot.
 printf '#!/bin/sh\nexit 101\n' >"$chroot/usr/sbin/policy-rc.d"
 chmod +x "$chroot/usr/sbin/policy-rc.d"

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
 missing=""
-for tool in debootstrap buildah lintian apt-ftparchive:apt-utils; do
+for tool in debootstrap buildah lintian gpg apt-ftparchive:apt-utils; do
 	command -v "${tool%:*}" >/dev/null || missing="$missing ${tool#*:}"
 done
 if [ -n "$missing" ]; then
