@@ -19,11 +19,12 @@ for architecture in amd64 arm64; do
 	apt-ftparchive --arch "$architecture" packages pool >"$packages/Packages"
 	gzip -9nk "$packages/Packages"
 done
-release() { echo "-o APT::FTPArchive::Release::$1"; }
-# shellcheck disable=SC2046
-apt-ftparchive $(release Origin=Apus) $(release Label=Apus) $(release Suite=stable) \
-	$(release Codename=stable) $(release Components=main) $(release "Architectures=amd64") \
-	release dists/stable | sed "s/^Date: .*/Date: $(date -Ru -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" | sed 's/+0000/UTC/')/" >Release
+# The time of the last commit, so that the same packages give the same file.
+date="Date: $(date -Ru -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" | sed 's/+0000/UTC/')"
+of=APT::FTPArchive::Release
+apt-ftparchive -o $of::Origin=Apus -o $of::Label=Apus -o $of::Suite=stable -o $of::Codename=stable \
+	-o $of::Components=main -o "$of::Architectures=amd64 arm64" release dists/stable |
+	sed "s/^Date: .*/$date/" >Release
 mv Release dists/stable/Release
 if [ -n "${GPG_KEY:-}" ]; then
 	gpg --batch --yes --local-user "$GPG_KEY" --clearsign -o dists/stable/InRelease dists/stable/Release

@@ -48,20 +48,41 @@ tarball() {
 		-C target/package -cf - . | gzip -9n >"dist/$name.tar.gz"
 }
 
+# released TARGET PROGRAM: the tarball and the Debian package of a program, whose manual pages and
+# completions the program of this machine writes.
+released() {
+	RELEASE_TARGET=$1 scripts/stage.sh "$2" "$target/dist/apus"
+	tarball "$1"
+	if has deb; then
+		scripts/deb.sh dist "" "$1"
+	else
+		skip "the Debian package for $1 (cargo-deb)"
+	fi
+}
+
 rm -rf dist
 mkdir -p dist
 auditable=""
 if has auditable; then auditable=auditable; else skip "the list of dependencies in the program (cargo-auditable)"; fi
 # shellcheck disable=SC2046
-$cargo $auditable build --profile dist --locked --workspace --bin apus $(features)
-scripts/stage.sh "$target/dist/apus"
-tarball "$host"
+set -- $auditable build --profile dist --locked --workspace --bin apus $(features)
+$cargo "$@"
+released "$host" "$target/dist/apus"
 
-if has deb; then
-	scripts/deb.sh dist
-	scripts/apt-repository.sh dist
+# The processor of node boxes, if this machine can build for it (make arm64).
+arm=aarch64-unknown-linux-gnu
+if [ "$host" = "$arm" ]; then
+	:
+elif [ ! -e scripts/arm64.sh ] || ! sh scripts/arm64.sh ready; then
+	skip "the program for $arm (scripts/arm64.sh tools)"
+elif env CMAKE_TOOLCHAIN_FILE="$PWD/scripts/arm64.cmake" \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc $cargo "$@" --target "$arm"; then
+	released "$arm" "$target/$arm/dist/apus"
 else
-	skip "the Debian package and its repository (cargo-deb)"
+	skip "the program for $arm (it does not build here)"
+fi
+if [ -n "$(find dist -name 'apus_*.deb')" ]; then
+	scripts/apt-repository.sh dist
 fi
 
 if has cyclonedx; then
