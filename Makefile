@@ -16,7 +16,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist test-cloud test-spark test-page judge lint deny check bench build dist \
+.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint deny check bench build dist \
 	release test-release test-deb test-container crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -35,6 +35,9 @@ test: setup ## every test, with debug assertions and overflow checks
 
 test-dist: setup ## the tests of signatures and scripts, compiled as `make dist` compiles the program
 	@CARGO="$(CARGO)" sh scripts/dist-tests.sh
+
+arm64: ## the program and its tests for ARM of 64 bits, built here and run in qemu (Debian on x86-64)
+	@CARGO="$(CARGO)" sh scripts/arm64.sh tools build test
 
 judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
 	@CARGO="$(APART) $(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh

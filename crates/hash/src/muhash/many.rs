@@ -26,6 +26,10 @@ impl Engine {
 
     /// Multiplies `product` by the numbers of `count` elements; `element` returns an element by its
     /// index.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused, reason = "only x86-64 has lanes for these products")
+    )]
     pub fn multiply<'a>(
         self,
         product: &mut Num3072,

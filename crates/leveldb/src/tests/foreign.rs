@@ -105,6 +105,7 @@ fn a_log_with_a_sequence_number_beyond_the_highest_is_refused() {
 
 /// Both engines take turns writing one database.
 #[test]
+#[cfg_attr(target_arch = "aarch64", ignore = "there rusty-leveldb's cache frees itself endlessly")]
 fn rusty_leveldb_and_we_read_and_write_the_same_database() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random(8);
