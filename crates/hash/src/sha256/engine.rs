@@ -1,8 +1,15 @@
 use sha2::compress256;
 use sha2::digest::generic_array::GenericArray;
 
+#[cfg(target_arch = "aarch64")]
+use super::arm::Armv8 as Two;
+#[cfg(not(target_arch = "x86_64"))]
+use super::none::Sixteen;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+use super::none::Two;
 use super::state::{K, LANES, State};
-use super::x86::{Avx512, ShaNi};
+#[cfg(target_arch = "x86_64")]
+use super::x86::{Avx512 as Sixteen, ShaNi as Two};
 
 /// Number of lanes up to which hashing pair by pair is faster than sixteen lanes at once.
 const PAIRED_LANES_MAX: usize = 8;
@@ -10,15 +17,15 @@ const PAIRED_LANES_MAX: usize = 8;
 /// The processor instructions that SHA-256 can use.
 #[derive(Clone, Copy)]
 pub struct Engine {
-    sixteen: Option<Avx512>,
-    pair: Option<ShaNi>,
+    sixteen: Option<Sixteen>,
+    pair: Option<Two>,
 }
 
 impl Engine {
     /// Returns the fastest engine that this processor runs.
     #[inline]
     pub fn best() -> Self {
-        Self { sixteen: Avx512::detect(), pair: ShaNi::detect() }
+        Self { sixteen: Sixteen::detect(), pair: Two::detect() }
     }
 
     /// Returns every engine that this processor runs, including the one without special

@@ -4,16 +4,17 @@
 //! hashes, outpoints. One message keeps only a third of the processor busy, so several are hashed
 //! in parallel, each in a lane; a lane whose message ends takes the next one.
 
+#[cfg(target_arch = "aarch64")]
+mod arm;
 mod engine;
 mod lanes;
 mod many;
+#[cfg(not(target_arch = "x86_64"))]
+mod none;
 mod one;
 mod state;
 #[cfg(test)]
 mod tests;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "none.rs"]
-mod x86;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -1,16 +1,12 @@
-//! The stand-in for `x86.rs` on other processors, which never have its instructions.
+//! The stand-ins for instructions that a processor's family never has.
 
 use super::state::{LANES, State};
 
-/// Proof of AVX-512, which these processors do not have.
+/// Proof of instructions for sixteen messages at once, which only x86-64 has.
 #[derive(Clone, Copy)]
-pub enum Avx512 {}
+pub enum Sixteen {}
 
-/// Proof of SHA-NI, which these processors do not have.
-#[derive(Clone, Copy)]
-pub enum ShaNi {}
-
-impl Avx512 {
+impl Sixteen {
     pub fn detect() -> Option<Self> {
         None
     }
@@ -24,7 +20,13 @@ impl Avx512 {
     }
 }
 
-impl ShaNi {
+/// Proof of instructions for two messages at once, which only x86-64 and ARMv8 have.
+#[cfg(not(target_arch = "aarch64"))]
+#[derive(Clone, Copy)]
+pub enum Two {}
+
+#[cfg(not(target_arch = "aarch64"))]
+impl Two {
     pub fn detect() -> Option<Self> {
         None
     }
