@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 
 use crate::known;
+#[cfg(target_arch = "aarch64")]
+use crate::vector::neon;
 use crate::vector::{Op, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::vector::{avx2, avx512};
@@ -14,6 +16,8 @@ pub enum Kernel {
     Avx512,
     /// Eight lanes with AVX2, and products of 52 bits by multiplications in double precision (FMA).
     Avx2,
+    /// Eight lanes with NEON of ARM, and products by multiplications in double precision (FMA).
+    Neon,
     /// Eight lanes in plain Rust. Slow: a reference for testing the others.
     Portable,
     /// libsecp256k1, one signature after another.
@@ -22,13 +26,15 @@ pub enum Kernel {
 
 impl Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Library, Self::Portable];
+    pub const ALL: [Self; 5] =
+        [Self::Avx512, Self::Avx2, Self::Neon, Self::Library, Self::Portable];
 
     /// Returns a name of one word, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
+            Self::Neon => "neon",
             Self::Portable => "portable",
             Self::Library => "library",
         }
@@ -39,6 +45,7 @@ impl Kernel {
         match self {
             Self::Avx512 => "in lanes of AVX-512 IFMA",
             Self::Avx2 => "in lanes of AVX2",
+            Self::Neon => "in lanes of NEON",
             Self::Portable => "in lanes of plain Rust",
             Self::Library => "by libsecp256k1",
         }
@@ -55,7 +62,7 @@ impl Kernel {
     /// # Errors
     /// The reason why it cannot be used.
     pub fn check(self) -> Result<(), Unusable> {
-        static CHECKED: [OnceLock<Result<(), Unusable>>; 4] = [const { OnceLock::new() }; 4];
+        static CHECKED: [OnceLock<Result<(), Unusable>>; 5] = [const { OnceLock::new() }; 5];
         if !self.is_supported() {
             return Err(Unusable::NotSupported);
         }
@@ -72,6 +79,7 @@ impl Kernel {
             Self::Avx2 => avx2::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx512 | Self::Avx2 => false,
+            Self::Neon => cfg!(target_arch = "aarch64"),
             Self::Portable | Self::Library => true,
         }
     }
@@ -86,6 +94,10 @@ impl Kernel {
                 (Self::Avx2, _, Some(proof)) => return avx2::dispatch(proof, op),
                 _ => {}
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if self == Self::Neon {
+            return neon::dispatch(op);
         }
         portable::dispatch(op)
     }

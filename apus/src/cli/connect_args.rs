@@ -87,7 +87,7 @@ pub struct ConnectArgs {
     /// All engines have the same result. fast leaves to Bitcoin Core's engine: scripts that it does
     /// not know, blocks with less than two weeks of work or fewer than 2,016 blocks on top, and one
     /// input in 4,096, which both check. It leaves everything to Core's engine on a processor with
-    /// neither AVX-512 IFMA nor AVX2, where it is not faster, and in a directory with a file
+    /// none of AVX-512 IFMA, AVX2 and NEON, where it is not faster, and in a directory with a file
     /// script-difference-….json, which shows that the two have disagreed there.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
@@ -102,7 +102,7 @@ pub struct ConnectArgs {
     dbcache: Option<usize>,
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of
     /// blocks below the best header at which a join ends), aggregate=muhash (the hash of
-    /// SwiftSync's sums), kernel=avx512|avx2|portable|library (the code that verifies signatures
+    /// SwiftSync's sums), kernel=avx512|avx2|neon|portable|library (the code that verifies signatures
     /// together), cachesync=emptied (each commit empties the cache, as in Bitcoin Core before its
     /// pull request 28280).
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
@@ -223,6 +223,7 @@ fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String
             let kernel = match name {
                 "avx512" => Kernel::Avx512,
                 "avx2" => Kernel::Avx2,
+                "neon" => Kernel::Neon,
                 "portable" => Kernel::Portable,
                 "library" => Kernel::Library,
                 _ => return Err(wrong()),

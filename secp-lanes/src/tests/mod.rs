@@ -11,7 +11,7 @@ use crate::vector::{LANES, Op, Words, portable};
 
 /// The kernels with lanes that this processor has.
 fn kernels() -> Vec<Kernel> {
-    let all = [Kernel::Avx512, Kernel::Avx2, Kernel::Portable];
+    let all = [Kernel::Avx512, Kernel::Avx2, Kernel::Neon, Kernel::Portable];
     all.into_iter().filter(|kernel| kernel.is_supported()).collect()
 }
 
@@ -19,7 +19,7 @@ fn kernels() -> Vec<Kernel> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Vectors {
     Of(Kernel),
-    /// Portable vectors with the products of AVX2.
+    /// Portable vectors with the products of AVX2 and NEON.
     Rounding,
 }
 

@@ -15,7 +15,7 @@ pub fn dispatch<O: Op>(op: O) -> O::Output {
     op.run::<Portable<false>>()
 }
 
-/// Runs a computation on [`Portable`] vectors, with products like those of AVX2.
+/// Runs a computation on [`Portable`] vectors, with products like those of AVX2 and NEON.
 #[cfg(test)]
 pub fn dispatch_rounding<O: Op>(op: O) -> O::Output {
     op.run::<Portable<true>>()

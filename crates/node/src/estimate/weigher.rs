@@ -81,6 +81,8 @@ fn signature(options: &Options) -> f64 {
     let fast = match options.scripts.kernel.unwrap_or_else(Kernel::best) {
         Kernel::Avx512 => 3_000.0,
         Kernel::Avx2 => 10_000.0,
+        // By the cycles of its products on a Cortex-A76, next to those of libsecp256k1.
+        Kernel::Neon => 15_000.0,
         Kernel::Library | Kernel::Portable => CORE,
     };
     match options.scripts.engine {
