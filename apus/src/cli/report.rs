@@ -5,6 +5,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use apus_node::{Left, MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts, Waits};
 use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
+use secp_lanes::Kernel;
 
 use super::numbers::{precise, thousands};
 use super::output;
@@ -174,7 +175,8 @@ fn work(summary: &Summary, table: &mut Table) {
     );
     table.row(
         "scripts",
-        format!("{} checked", thousands(counts.scripts)) + &scripts(&summary.scripts),
+        format!("{} checked", thousands(counts.scripts))
+            + &scripts(&summary.scripts, Kernel::best()),
     );
 }
 
@@ -205,10 +207,14 @@ fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// Says which engines have checked scripts.
-fn scripts(counts: &ScriptCounts) -> String {
+/// Says which engines have checked scripts on a processor whose best kernel is `best`.
+fn scripts(counts: &ScriptCounts, best: Kernel) -> String {
     let ScriptCounts { fast, core, rechecked, signatures, kernel } = *counts;
-    let Some(kernel) = kernel else { return String::new() };
+    let Some(kernel) = kernel else {
+        let why = ": by Bitcoin Core's engine, since this processor has neither AVX2 nor AVX-512 \
+                   IFMA for Apus's";
+        return if core > 0 && best == Kernel::Library { why.to_string() } else { String::new() };
+    };
     format!(
         ": {} by Apus, with {} signatures verified {}; {} of these also by Bitcoin Core's engine; \
          {} by that engine alone",
@@ -407,7 +413,7 @@ mod tests {
             core: 12,
             rechecked: 301,
             signatures: 1_300_000,
-            kernel: Some(secp_lanes::Kernel::Library),
+            kernel: Some(Kernel::Library),
         };
         let expected = "scripts      0 checked: 1,234,567 by Apus, with 1,300,000 signatures \
                         verified by libsecp256k1; 301 of these also by Bitcoin Core's engine; 12 \
@@ -420,6 +426,16 @@ mod tests {
             "kernel": "library",
         });
         assert_eq!(json["script_checks"], expected);
+    }
+
+    #[test]
+    fn it_says_that_the_processor_is_too_old_for_lanes() {
+        let counts = ScriptCounts { core: 12, ..ScriptCounts::default() };
+        let expected = ": by Bitcoin Core's engine, since this processor has neither AVX2 nor \
+                        AVX-512 IFMA for Apus's";
+        assert_eq!(scripts(&counts, Kernel::Library), expected);
+        assert_eq!(scripts(&counts, Kernel::Avx2), "");
+        assert_eq!(scripts(&ScriptCounts::default(), Kernel::Library), "");
     }
 
     #[test]
