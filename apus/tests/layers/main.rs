@@ -26,9 +26,10 @@ const FUNCTION_LINES_MAX: usize = 75;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Files that contain `unsafe`, as paths from the workspace's root.
-const UNSAFE_FILES: [&str; 10] = [
+const UNSAFE_FILES: [&str; 12] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "crates/hash/src/sha256/x86.rs",
+    "crates/hash/src/sha256/arm.rs",
     // Vector instructions of the processor, for RIPEMD-160 of many hashes side by side.
     "crates/hash/src/ripemd160/x86.rs",
     // Vector instructions of the processor, for the MuHash of many elements side by side.
@@ -46,6 +47,7 @@ const UNSAFE_FILES: [&str; 10] = [
     // Vector instructions of the processor, for signatures side by side.
     "secp-lanes/src/vector/avx2.rs",
     "secp-lanes/src/vector/avx512.rs",
+    "secp-lanes/src/vector/neon.rs",
 ];
 
 /// Returns the crates below `crates/` in the order of the workspace's manifest, from low to high.
