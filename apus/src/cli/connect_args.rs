@@ -102,9 +102,9 @@ pub struct ConnectArgs {
     dbcache: Option<usize>,
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of
     /// blocks below the best header at which a join ends), aggregate=muhash (the hash of
-    /// SwiftSync's sums), kernel=avx512|avx2|neon|portable|library (the code that verifies signatures
-    /// together), cachesync=emptied (each commit empties the cache, as in Bitcoin Core before its
-    /// pull request 28280).
+    /// SwiftSync's sums), kernel=avx512|avx2|neon|portable|library (the code that verifies
+    /// signatures together), cachesync=emptied (each commit empties the cache, as in Bitcoin Core
+    /// before its pull request 28280).
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
     testing: Vec<String>,
     #[command(flatten)]

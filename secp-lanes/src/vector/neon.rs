@@ -28,7 +28,7 @@ const BITS_104: u64 = 0x467 << 52;
 const BITS_52_AND_HALF: u64 = 0x433 << 52 | 1 << 51;
 const LOW52: u64 = (1 << 52) - 1;
 
-/// Runs instructions, which the compiler takes for unsafe as it does not know all of NEON to be there.
+/// Runs instructions, which the compiler takes for unsafe although every processor has them.
 macro_rules! neon {
     ($($expression:tt)*) => {{
         // SAFETY: every processor that runs programs for this target has NEON.
@@ -167,9 +167,9 @@ impl Numbers for Pair {
         self.and(Self::splat(LOW52))
     }
 
-    /// Adds up the columns, row by row. By itself the compiler computes all halves first, and stores
-    /// them until it adds them up. So a row's factor is made to depend on the columns after the row
-    /// before.
+    /// Adds up the columns, row by row. By itself the compiler computes all halves first, and keeps
+    /// them in memory until it adds them up. So a row's factor is made to depend on the columns
+    /// after the row before.
     #[inline(always)]
     fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
         macro_rules! row {

@@ -246,7 +246,7 @@ fn processor(look: &Look) -> Finding {
     let cores = if of.cores == 1 { "core" } else { "cores" };
     let found = format!("{} {cores}, {sha}, signatures {}", of.cores, of.kernel.words());
     match of.kernel {
-        Kernel::Avx512 | Kernel::Avx2 => Finding::good(ABOUT, found),
+        Kernel::Avx512 | Kernel::Avx2 | Kernel::Neon => Finding::good(ABOUT, found),
         _ if of.is_virtual => Finding::slow(
             ABOUT,
             found,
