@@ -4,21 +4,24 @@
 #
 #   scripts/container-test.sh PROGRAM
 set -eu
+# shellcheck disable=SC2086
 cd "$(dirname "$0")/.."
 root=$(mktemp -d)
-trap 'rm -rf "$root"; buildah --storage-driver vfs rm "${container:-}" >/dev/null 2>&1 || true' EXIT
+trap 'rm -rf "$root"' EXIT
+# Everything is gone afterwards.
+export BUILDAH_STORAGE="--root $root/storage --runroot $root/run --storage-driver vfs"
 strip -o "$root/apus" "$1"
 tag=$(scripts/container.sh "$root/apus" "$root/image.tar" | tail -n 1)
 echo "built $tag, $(($(stat -c %s "$root/image.tar") / 1000000)) MB"
-inspected=$(buildah --storage-driver vfs inspect --type image "$tag")
+inspected=$(buildah $BUILDAH_STORAGE inspect --type image "$tag")
 for words in '"User": "1000:1000"' '"StopSignal": "SIGTERM"' apus-healthcheck '"/data": {}'; do
 	echo "$inspected" | grep -qF "$words" || { echo "FAILED: the image has no $words" && exit 1; }
 done
-container=$(buildah --storage-driver vfs from --pull-never "$tag")
+container=$(buildah $BUILDAH_STORAGE from --pull-never "$tag")
 mkdir "$root/data"
 chown 1000:1000 "$root/data"
 inside() {
-	buildah --storage-driver vfs run --isolation chroot --user 1000:1000 -v "$root/data:/data:rw" \
+	buildah $BUILDAH_STORAGE run --isolation chroot --user 1000:1000 -v "$root/data:/data:rw" \
 		-v "$PWD/apus/data:/blocks:ro" "$container" -- "$@"
 }
 [ "$(inside id -u)" = 1000 ]

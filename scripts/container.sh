@@ -6,6 +6,7 @@
 # The image is Debian's base with libstdc++, the program and nothing else; it runs as the user
 # 1000:1000, like the images of node boxes, and keeps its directory in the volume /data. ARCHIVE is
 # written as `docker load` and `podman load` read it. VERSION names the tag.
+# BUILDAH_STORAGE are other options of buildah for its storage.
 set -eu
 cd "$(dirname "$0")/.."
 program=$1
@@ -15,7 +16,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 base=$(scripts/debian.sh bookworm)
 # vfs needs neither overlays nor a user namespace, so that it works inside a container too.
-storage="--storage-driver vfs"
+storage=${BUILDAH_STORAGE:---storage-driver vfs}
 
 image=$root/image
 mkdir "$image"
