@@ -18,7 +18,7 @@
 //! | `heights` | entries by height and by hash, which these two have |
 //! | `golomb`, `statistics` | the filter of a block (BIP158); what it changes in the statistics |
 //! | `sorting` | an external sort that ends in tables |
-//! | `reading` | answers from an index that exists |
+//! | `reading` | answers from indexes that exist, also while they are written |
 //! | `block` | a stored block, read together with the coins that it spends |
 
 mod block;
@@ -51,6 +51,6 @@ pub mod layout {
 pub use filters::FilterEntry;
 pub use opened::Upkeep;
 pub use positions::SipKeys;
-pub use reading::{StatisticsAt, statistics_at};
+pub use reading::{Filter, IndexReader, StatisticsAt, TxPlace, statistics_at};
 pub use statistics::Totals;
 pub use update::{Indexed, update};

@@ -1,13 +1,255 @@
 //! Answers from indexes that exist.
 
-use apus_disk::{Result, StoreError};
-use apus_hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use apus_disk::{Disk, Result, StoreError};
+use apus_hash::{Hash, sha256d};
 use apus_leveldb::{Db, Options};
 use apus_node::opened::Node;
-use apus_store::{IndexKind, find_index};
+use apus_store::{FlatFilePos, IndexKind, OptionalIndex, best_block};
+use apus_wire::{Cursor, OutPoint, ParseError};
 
+use super::filter_files::MAX_FLTR_FILE_SIZE;
+use super::filters::FilterEntry;
 use super::heights::look_up;
+use super::positions::{DB_TXINDEX, SIPHASH_KEY, SipKeys, spend_prefix};
 use super::statistics::Totals;
+
+/// How often an index is opened again because its tables were merged in the meantime.
+const TRIES: usize = 8;
+
+/// Reads the indexes of a directory, each as of its last commit, also while this process writes
+/// them. Any number of threads may share it.
+pub struct IndexReader {
+    disk: Disk,
+    /// The network's directory.
+    dir: PathBuf,
+    /// By [`IndexKind`], what was opened last.
+    opened: [Mutex<Option<Arc<Opened>>>; IndexKind::ALL.len()],
+}
+
+/// The place of a transaction (Core's `CDiskTxPos`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxPlace {
+    /// The place of its block.
+    pub block: FlatFilePos,
+    /// Number of bytes between the header of the block and the transaction.
+    pub offset: u32,
+}
+
+/// A filter, with the chain of filter headers (BIP157).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Filter {
+    /// The serialised filter (BIP158).
+    pub bytes: Vec<u8>,
+    /// The filter header.
+    pub header: Hash,
+}
+
+/// An index as of one commit.
+struct Opened {
+    stamp: Stamp,
+    path: PathBuf,
+    db: Db,
+}
+
+/// What changes with each commit to a database.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    /// The content of the file CURRENT, which names the manifest.
+    current: Vec<u8>,
+    manifest_bytes: u64,
+}
+
+impl IndexReader {
+    /// Returns the reader of the indexes in the network's directory `dir`.
+    pub fn new(disk: &Disk, dir: &Path) -> Self {
+        Self { disk: disk.clone(), dir: dir.to_path_buf(), opened: Default::default() }
+    }
+
+    /// Returns an index with its best block; `None` if there is no such index.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn find(&self, kind: IndexKind) -> Result<Option<OptionalIndex>> {
+        self.read(kind, |Opened { db, path, .. }| {
+            Ok(OptionalIndex { best: best_block(db, path)?, path: path.clone() })
+        })
+    }
+
+    /// Returns the place of the transaction with a txid, from `txindex`. Its block may have been
+    /// disconnected, as in Core.
+    ///
+    /// # Errors
+    /// The index cannot be read or is damaged.
+    pub fn transaction(&self, txid: &Hash) -> Result<Option<TxPlace>> {
+        let found = self.read(IndexKind::TxIndex, |opened| {
+            let value = opened.db.get(&[&[DB_TXINDEX], &txid.0[..]].concat())?;
+            value.map(|value| opened.parsed(TxPlace::read(&value))).transpose()
+        })?;
+        Ok(found.flatten())
+    }
+
+    /// Returns the places of the transactions that may spend an output, from `txospenderindex`:
+    /// those that spend an output with the same hash of 64 bits.
+    ///
+    /// # Errors
+    /// The index cannot be read or is damaged.
+    pub fn spenders(&self, outpoint: &OutPoint) -> Result<Vec<TxPlace>> {
+        let found = self.read(IndexKind::TxoSpenderIndex, |opened| {
+            let keys = opened.db.get(SIPHASH_KEY)?.as_deref().and_then(SipKeys::from_bytes);
+            let Some(keys) = keys else { return Ok(Vec::new()) };
+            let prefix = spend_prefix(keys, outpoint);
+            let mut cursor = opened.db.scan(&prefix, None)?;
+            let mut places = Vec::new();
+            while let Some((key, _)) = cursor.next_entry()? {
+                let Some(place) = key.strip_prefix(&prefix[..]) else { break };
+                places.push(opened.parsed(TxPlace::read(place))?);
+            }
+            Ok(places)
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Returns the filter of a block, from `blockfilterindex`.
+    ///
+    /// # Errors
+    /// The index or the file of the filter cannot be read, or is damaged.
+    pub fn filter(&self, height: u32, block: &Hash) -> Result<Option<Filter>> {
+        let found = self.read(IndexKind::BlockFilterIndex, |opened| {
+            let Some(entry) = opened.filter_entry(height, block)? else { return Ok(None) };
+            let directory = opened.path.parent().unwrap_or(&opened.path);
+            let bytes = read_filter(&self.disk, directory, block, &entry)?;
+            Ok(Some(Filter { bytes, header: entry.header }))
+        })?;
+        Ok(found.flatten())
+    }
+
+    /// Returns the filter header of a block, from `blockfilterindex`.
+    ///
+    /// # Errors
+    /// The index cannot be read or is damaged.
+    pub fn filter_header(&self, height: u32, block: &Hash) -> Result<Option<Hash>> {
+        let found = self.read(IndexKind::BlockFilterIndex, |opened| {
+            Ok(opened.filter_entry(height, block)?.map(|entry| entry.header))
+        })?;
+        Ok(found.flatten())
+    }
+
+    /// Returns the MuHash of the UTXO set after a block, and the totals of all blocks up to it,
+    /// from `coinstatsindex`.
+    ///
+    /// # Errors
+    /// The index cannot be read or is damaged.
+    pub fn statistics(&self, height: u32, block: &Hash) -> Result<Option<(Hash, Totals)>> {
+        let found = self.read(IndexKind::CoinStatsIndex, |opened| {
+            let value = look_up(&opened.db, height, block)?;
+            value.map(|value| opened.parsed(Totals::read(&value))).transpose()
+        })?;
+        Ok(found.flatten())
+    }
+
+    /// Returns the result of `read` for an index; `None` if there is none. If the index is
+    /// committed and its tables are merged in the meantime, it is read again.
+    fn read<T>(&self, kind: IndexKind, read: impl Fn(&Opened) -> Result<T>) -> Result<Option<T>> {
+        for _ in 1..TRIES {
+            let stamp = self.stamp(kind);
+            match self.open(kind).and_then(|opened| opened.as_deref().map(&read).transpose()) {
+                Err(_) if self.stamp(kind).ok() != stamp.ok() => {}
+                done => return done,
+            }
+        }
+        self.open(kind)?.as_deref().map(read).transpose()
+    }
+
+    /// Returns an index as of its last commit; `None` if there is none.
+    fn open(&self, kind: IndexKind) -> Result<Option<Arc<Opened>>> {
+        let Some(stamp) = self.stamp(kind)? else { return Ok(None) };
+        let last = self.last(kind).clone();
+        if let Some(opened) = last.filter(|opened| opened.stamp == stamp) {
+            return Ok(Some(opened));
+        }
+        let path = kind.database(&self.dir);
+        // A sync has it locked while it writes.
+        let options = Options { read_only: true, lock: false, ..Options::default() };
+        let db = Db::open(self.disk.clone(), &path, options)?;
+        let opened = Arc::new(Opened { stamp, path, db });
+        *self.last(kind) = Some(Arc::clone(&opened));
+        Ok(Some(opened))
+    }
+
+    fn last(&self, kind: IndexKind) -> MutexGuard<'_, Option<Arc<Opened>>> {
+        self.opened[kind as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stamp(&self, kind: IndexKind) -> Result<Option<Stamp>> {
+        let path = kind.database(&self.dir);
+        let Some(current) = self.disk.read(path.join("CURRENT"))? else { return Ok(None) };
+        let name = String::from_utf8_lossy(&current);
+        let manifest_bytes = self.disk.len(path.join(name.trim_end()))?;
+        Ok(Some(Stamp { current, manifest_bytes }))
+    }
+}
+
+impl Opened {
+    fn filter_entry(&self, height: u32, block: &Hash) -> Result<Option<FilterEntry>> {
+        let value = look_up(&self.db, height, block)?;
+        value.map(|value| self.parsed(FilterEntry::read(&value))).transpose()
+    }
+
+    fn parsed<T>(&self, entry: std::result::Result<T, ParseError>) -> Result<T> {
+        entry.map_err(|error| {
+            StoreError::new(&self.path, format!("an entry of this index cannot be read: {error}"))
+        })
+    }
+}
+
+impl TxPlace {
+    fn read(bytes: &[u8]) -> std::result::Result<Self, ParseError> {
+        let mut cursor = Cursor::new(bytes);
+        let mut number = || {
+            let number = cursor.varint()?;
+            u32::try_from(number).map_err(|_| cursor.error("a number has more than 32 bits"))
+        };
+        let block = FlatFilePos { file: number()?, pos: number()? };
+        let place = Self { block, offset: number()? };
+        match cursor.remaining() {
+            0 => Ok(place),
+            _ => Err(cursor.error("bytes follow after the place of a transaction")),
+        }
+    }
+}
+
+/// Reads the filter of a block from the file in `directory` that its entry names (Core's
+/// `ReadFilterFromDisk`).
+fn read_filter(
+    disk: &Disk,
+    directory: &Path,
+    block: &Hash,
+    entry: &FilterEntry,
+) -> Result<Vec<u8>> {
+    let FlatFilePos { file, pos } = entry.pos;
+    let file = disk.open_read(directory.join(format!("fltr{file:05}.dat")))?;
+    let damaged = |what: &str| StoreError::corrupt(file.path(), u64::from(pos), what);
+    // The block's hash, and the length of the filter.
+    let mut head = [0; 32 + 9];
+    let left = file.len()?.saturating_sub(pos.into()).min(MAX_FLTR_FILE_SIZE.into()) as usize;
+    let head = &mut head[..left.min(32 + 9)];
+    file.read_exact_at(head, pos.into())?;
+    let mut cursor = Cursor::new(head);
+    let found = Hash(cursor.array().map_err(|_| damaged("the file ends before the filter"))?);
+    let len = cursor.compact_size().map_err(|_| damaged("the length of the filter is invalid"))?;
+    if found != *block || len > left - cursor.position() {
+        return Err(damaged("this is not the filter of the block that the database names"));
+    }
+    let mut bytes = Vec::new();
+    file.append_to(&mut bytes, len, u64::from(pos) + cursor.position() as u64)?;
+    match sha256d(&bytes) == entry.hash {
+        true => Ok(bytes),
+        false => Err(damaged("the filter does not have the hash that the database names")),
+    }
+}
 
 /// The statistics of the UTXO set after a block (Core's `gettxoutsetinfo` with `coinstatsindex`).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,21 +272,12 @@ pub struct StatisticsAt {
 /// # Errors
 /// The index cannot be read or is damaged.
 pub fn statistics_at(node: &Node, height: u32) -> Result<Option<StatisticsAt>> {
-    let path = IndexKind::CoinStatsIndex.database(node.dir.path());
-    if find_index(node.dir.disk(), path.clone())?.is_none() {
-        return Ok(None);
-    }
-    let options = Options { read_only: true, ..Options::default() };
-    let db = Db::open(node.dir.disk().clone(), &path, options)?;
+    let reader = IndexReader::new(node.dir.disk(), node.dir.path());
     let read = |height: u32| {
         let Some(id) = node.ledger.active.at(height) else { return Ok(None) };
         let hash = node.tree.node(id).hash;
-        let Some(value) = look_up(&db, height, &hash)? else { return Ok(None) };
-        let (muhash, totals) = Totals::read(&value).map_err(|error| {
-            let what = format!("the entry of block {height} cannot be read: {error}");
-            StoreError::new(&path, what)
-        })?;
-        Ok(Some((hash, muhash, totals)))
+        let found = reader.statistics(height, &hash)?;
+        Ok(found.map(|(muhash, totals)| (hash, muhash, totals)))
     };
     let before = match height.checked_sub(1) {
         None => Some(Totals::default()),
@@ -58,4 +291,35 @@ pub fn statistics_at(node: &Node, height: u32) -> Result<Option<StatisticsAt>> {
         totals,
         before,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_read_as_of_its_last_commit() {
+        let (directory, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+        let reader = IndexReader::new(&disk, directory.path());
+        let txid = Hash([7; 32]);
+        assert_eq!(reader.find(IndexKind::TxIndex).unwrap(), None);
+        assert_eq!(reader.transaction(&txid).unwrap(), None);
+        let path = IndexKind::TxIndex.database(directory.path());
+        let options = Options { create_if_missing: true, ..Options::default() };
+        let db = Db::open(disk.clone(), &path, options.clone()).unwrap();
+        let found = reader.find(IndexKind::TxIndex).unwrap().unwrap();
+        assert_eq!(found, OptionalIndex { path: path.clone(), best: None });
+        let key = [&[DB_TXINDEX], &txid.0[..]].concat();
+        let place = |offset| TxPlace { block: FlatFilePos { file: 1, pos: 2 }, offset };
+        for offset in 3..9 {
+            db.apply([(&key, Some(&[1, 2, offset]))]).unwrap();
+            // Tables that were opened before are deleted.
+            db.merge_all().unwrap();
+            assert_eq!(reader.transaction(&txid).unwrap(), Some(place(offset.into())));
+        }
+        drop(db);
+        let db = Db::open(disk, &path, options).unwrap();
+        db.apply([(&key, Some(&[1, 2]))]).unwrap();
+        assert!(reader.transaction(&txid).is_err(), "the entry is cut short");
+    }
 }
