@@ -45,12 +45,25 @@ pub fn with_checksum(descriptor: String) -> String {
     text
 }
 
+/// What the top five bits of a checksum add to the next.
+const TAPS: [u64; 32] = {
+    let (mut taps, mut top) = ([0; 32], 0);
+    while top < 32 {
+        let mut bit = 0;
+        while bit < 5 {
+            if top >> bit & 1 == 1 {
+                taps[top] ^= GENERATOR[bit];
+            }
+            bit += 1;
+        }
+        top += 1;
+    }
+    taps
+};
+
 /// Takes five more bits into a checksum.
 fn step(sum: u64, value: u64) -> u64 {
-    let top = sum >> 35;
-    let shifted = (sum & 0x7_ffff_ffff) << 5 ^ value;
-    let taps = GENERATOR.iter().enumerate().filter(|(bit, _)| top >> bit & 1 == 1);
-    taps.fold(shifted, |sum, (_, tap)| sum ^ tap)
+    ((sum & 0x7_ffff_ffff) << 5 ^ value) ^ TAPS[(sum >> 35) as usize & 31]
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! JSON as Bitcoin Core prints it: amounts with eight decimals, other fractions with 16 digits.
 
+use apus_hash::Hash;
 use apus_rules::COIN;
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -55,15 +56,39 @@ fn general(value: f64) -> String {
     format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
 }
 
+/// The two hex digits of each byte.
+const DIGITS: [[u8; 2]; 256] = {
+    let (digits, mut all, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
+    while byte < 256 {
+        all[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    all
+};
+
 /// Returns bytes as hex digits.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    let mut digits = vec![0; 2 * bytes.len()];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&DIGITS[usize::from(*byte)]);
     }
-    text
+    String::from_utf8(digits).expect("digits")
+}
+
+/// Returns a hash as Core shows it, the last byte first.
+pub fn id(hash: &Hash) -> String {
+    let mut bytes = hash.0;
+    bytes.reverse();
+    hex(&bytes)
+}
+
+/// A list whose elements are made while it is printed, so that all of them never are in memory.
+pub struct Each<F>(pub F);
+
+impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for Each<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
 }
 
 /// Returns the bytes of hex digits; `None` if they are not an even number of hex digits (Core's
@@ -108,6 +133,8 @@ mod tests {
     #[test]
     fn hex_both_ways() {
         assert_eq!(hex(&[0, 0x9f, 0xff]), "009fff");
+        let hash = Hash(std::array::from_fn(|at| 7 * at as u8));
+        assert_eq!(id(&hash), hash.to_string());
         assert_eq!(from_hex("009fFF"), Some(vec![0, 0x9f, 0xff]));
         assert_eq!((from_hex(""), from_hex("0"), from_hex("0g")), (Some(vec![]), None, None));
     }
