@@ -1,18 +1,19 @@
 //! Blocks and their transactions.
 
 use apus_coins::Coin;
-use apus_wire::{BlockView, Chain, TxView, genesis_block};
+use apus_wire::{BlockView, Chain, TxView};
 use serde::Serialize;
 
-use super::error::{RPC_INTERNAL_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_MISC_ERROR, RpcError};
+use super::error::{RPC_INTERNAL_ERROR, RpcError};
 use super::header::HeaderAnswer;
-use super::json::{Json, hex, json};
+use super::json::{Json, hex, id, json};
 use super::params;
-use super::source::{Call, Source, find};
+use super::source::{Call, find};
 use super::stored::{StoredBlock, parse};
 use super::transaction::{Spent, Transaction};
 
-const NO_UNDO: &str = "Undo data expected but can't be read. This could be due to disk corruption \
+/// Core's message for undo data that is missing.
+pub const NO_UNDO: &str = "Undo data expected but can't be read. This could be due to disk corruption \
                        or a conflict with a pruning event.";
 
 /// A block (Core's `blockToJSON`).
@@ -24,7 +25,7 @@ struct Block<'a> {
     size: usize,
     weight: usize,
     coinbase_tx: Coinbase,
-    tx: Transactions,
+    tx: Transactions<'a>,
 }
 
 #[derive(Serialize)]
@@ -39,9 +40,9 @@ struct Coinbase {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Transactions {
+enum Transactions<'a> {
     Txids(Vec<String>),
-    Whole(Vec<Transaction>),
+    Whole(Vec<Transaction<'a>>),
 }
 
 impl Coinbase {
@@ -80,13 +81,12 @@ pub fn block_json(
     chain: Chain,
 ) -> Result<Json, RpcError> {
     let view = parse(bytes)?;
+    let spent;
     let tx = match detail {
-        Detail::Txids => {
-            Transactions::Txids(view.txids().iter().map(ToString::to_string).collect())
-        }
+        Detail::Txids => Transactions::Txids(view.txids().iter().map(id).collect()),
         _ => {
-            let spent = stored.spent(&view);
-            let spent = spent.map_err(|_| RpcError::new(RPC_INTERNAL_ERROR, NO_UNDO))?;
+            let read = stored.spent(&view);
+            spent = read.map_err(|_| RpcError::new(RPC_INTERNAL_ERROR, NO_UNDO))?;
             Transactions::Whole(transactions(&view, spent.as_deref(), detail, chain))
         }
     };
@@ -102,13 +102,14 @@ pub fn block_json(
     }))
 }
 
-fn transactions(
-    view: &BlockView<&[u8]>,
-    spent: Option<&[Vec<Coin>]>,
+fn transactions<'a>(
+    view: &'a BlockView<&[u8]>,
+    spent: Option<&'a [Vec<Coin>]>,
     detail: Detail,
     chain: Chain,
-) -> Vec<Transaction> {
-    let of = |(index, tx): (usize, TxView)| {
+) -> Vec<Transaction<'a>> {
+    let (txids, wtxids) = (view.txids(), view.wtxids());
+    let of = |(index, tx): (usize, TxView<'a>)| {
         // The coinbase spends nothing.
         let coins = spent.zip(index.checked_sub(1)).map(|(spent, index)| &spent[index][..]);
         let spent = match coins {
@@ -116,7 +117,7 @@ fn transactions(
             Some(coins) if detail == Detail::Prevouts => Spent::Shown(coins),
             Some(coins) => Spent::ForFee(coins),
         };
-        Transaction::new(tx, spent, chain)
+        Transaction::with_ids(tx, (txids[index], wtxids[index]), spent, chain)
     };
     view.txs().enumerate().map(of).collect()
 }
@@ -137,85 +138,4 @@ pub fn getblock(call: &Call) -> Result<Json, RpcError> {
         3.. => Detail::Prevouts,
     };
     block_json(&header, &stored, &bytes, detail, call.source.chain())
-}
-
-/// A transaction, and the block that it is in (Core's `TxToJSON`).
-#[derive(Serialize)]
-struct RawTransaction {
-    in_active_chain: bool,
-    #[serde(flatten)]
-    transaction: Transaction,
-    blockhash: String,
-    confirmations: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    blocktime: Option<u32>,
-}
-
-/// `getrawtransaction`: without a mempool and an index of transactions, of a given block alone.
-pub fn getrawtransaction(call: &Call) -> Result<Json, RpcError> {
-    let txid = params::hash(call.param(0), "parameter 1")?;
-    let not_found = |message: &str| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, message);
-    if txid == genesis_coinbase(call.source)? {
-        return Err(not_found(
-            "The genesis block coinbase is not considered an ordinary transaction and cannot be \
-             retrieved",
-        ));
-    }
-    let verbosity = params::verbosity(call.param(1), 0)?;
-    if call.param(2).is_null() {
-        return Err(not_found(
-            "No such mempool transaction. Use -txindex or provide a block hash to enable \
-             blockchain transaction queries. Use gettransaction for wallet transactions.",
-        ));
-    }
-    let hash = params::hash(call.param(2), "parameter 3")?;
-    let (stored, depth, time) = call.source.try_look(|committed| {
-        let id = committed.tree.find(&hash).ok_or_else(|| not_found("Block hash not found"))?;
-        let block = committed.tree.node(id);
-        let is_active = committed.active.contains(&committed.tree, id);
-        let depth = is_active.then(|| committed.tip().height - block.height + 1);
-        Ok((StoredBlock::new(committed, id), depth, block.time))
-    })?;
-    if stored.pos.is_none() {
-        return Err(RpcError::new(RPC_MISC_ERROR, "Block not available"));
-    }
-    let missing = || {
-        not_found(
-            "No such transaction found in the provided block. Use gettransaction for wallet \
-             transactions.",
-        )
-    };
-    let bytes = stored.read().map_err(|_| missing())?;
-    let view = parse(&bytes)?;
-    let index = view.txids().iter().position(|id| *id == txid).ok_or_else(missing)?;
-    let tx = view.tx(index);
-    if verbosity <= 0 {
-        return Ok(json(&hex(tx.bytes())));
-    }
-    let coins;
-    let spent = match index.checked_sub(1).filter(|_| verbosity > 1) {
-        None => Spent::Unknown,
-        Some(index) => {
-            let read = stored.spent(&view).ok().flatten();
-            let mut read = read.ok_or_else(|| RpcError::new(RPC_INTERNAL_ERROR, NO_UNDO))?;
-            coins = read.swap_remove(index);
-            Spent::Shown(&coins)
-        }
-    };
-    let time = depth.map(|_| time);
-    Ok(json(&RawTransaction {
-        in_active_chain: depth.is_some(),
-        transaction: Transaction::new(tx, spent, call.source.chain()),
-        blockhash: hash.to_string(),
-        confirmations: depth.unwrap_or(0),
-        time,
-        blocktime: time,
-    }))
-}
-
-fn genesis_coinbase(source: &Source) -> Result<apus_hash::Hash, RpcError> {
-    let bytes = genesis_block(&source.network);
-    Ok(parse(&bytes)?.header().merkle_root)
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::chain::hash_or_height;
-use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
+use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
 use super::json::{Json, json};
 use super::params;
-use super::source::{Call, internal};
+use super::source::Call;
 use super::stored::{StoredBlock, parse};
 use super::transaction::{fee, script_bytes};
 

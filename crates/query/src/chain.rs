@@ -10,7 +10,7 @@ use apus_store::BlockStatus;
 use apus_wire::Chain;
 use serde::Serialize;
 
-use super::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
+use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
 use super::header::{bits, difficulty, target};
 use super::json::{Fraction, Json, hex, json};
 use super::params;
@@ -311,19 +311,4 @@ pub fn hash_or_height(
     let tip = committed.tip().height;
     let id = committed.active.at(at);
     id.ok_or_else(|| invalid(format!("Target block height {height} after current tip {tip}")))
-}
-
-/// `getblockfilter`, of which Apus has no index.
-pub fn getblockfilter(call: &Call) -> Result<Json, RpcError> {
-    params::hash(call.param(0), "blockhash")?;
-    let name = if call.param(1).is_null() { "basic" } else { params::text(call.param(1))? };
-    Err(match name {
-        "basic" => RpcError::new(RPC_MISC_ERROR, "Index is not enabled for filtertype basic"),
-        _ => RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Unknown filtertype"),
-    })
-}
-
-/// `getindexinfo`: Apus has no indexes.
-pub fn getindexinfo(_: &Call) -> Result<Json, RpcError> {
-    Ok(json(&BTreeMap::<String, ()>::new()))
 }

@@ -1,8 +1,6 @@
-//! Coins: single ones, statistics of all, and snapshots.
+//! Coins: single ones, and snapshots.
 
 use apus_chain::BlockId;
-use apus_coins::{HashType, UtxoStats};
-use apus_disk::ShareWatch;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::progress::{Unobserved, Watch};
@@ -13,11 +11,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chain::hash_or_height;
-use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
+use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
 use super::json::{Amount, Json, json};
 use super::params;
 use super::script::ScriptPubKey;
-use super::source::{Call, internal};
+use super::source::Call;
 use super::transaction::script_of;
 
 #[derive(Serialize)]
@@ -43,57 +41,6 @@ pub fn gettxout(call: &Call) -> Result<Json, RpcError> {
         script: script_of(&coin, call.source.chain()),
         coinbase: coin.is_coinbase,
     })))
-}
-
-#[derive(Serialize)]
-struct TxOutSetInfo {
-    height: u32,
-    bestblock: String,
-    txouts: u64,
-    bogosize: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hash_serialized_3: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    muhash: Option<String>,
-    total_amount: Amount,
-    transactions: u64,
-    disk_size: u64,
-}
-
-/// `gettxoutsetinfo`, of the tip alone.
-pub fn gettxoutsetinfo(call: &Call) -> Result<Json, RpcError> {
-    let invalid = |message: String| RpcError::new(RPC_INVALID_PARAMETER, message);
-    let name =
-        if call.param(0).is_null() { "hash_serialized_3" } else { params::text(call.param(0))? };
-    let hash_type = match name {
-        "hash_serialized_3" => HashType::HashSerialized3,
-        "muhash" => HashType::MuHash,
-        "none" => HashType::None,
-        _ => return Err(invalid(format!("'{name}' is not a valid hash_type"))),
-    };
-    if !call.param(1).is_null() {
-        let message = "Querying specific block heights requires coinstatsindex";
-        return Err(invalid(message.to_string()));
-    }
-    let (coins, height) = call.source.look(|it| (it.coins.clone(), it.tip().height))?;
-    let watch = ShareWatch::until(call.stop);
-    let count = || UtxoStats::compute_watched(&coins, height, hash_type, watch);
-    let stats = call.source.pool()?.install(count).map_err(internal)?;
-    let stats = stats.ok_or_else(RpcError::stopped)?;
-    let hash = |of: HashType| {
-        stats.hash.filter(|(hash_type, _)| *hash_type == of).map(|(_, hash)| hash.to_string())
-    };
-    Ok(json(&TxOutSetInfo {
-        height,
-        bestblock: stats.best_block.to_string(),
-        txouts: stats.txouts,
-        bogosize: stats.bogosize,
-        hash_serialized_3: hash(HashType::HashSerialized3),
-        muhash: hash(HashType::MuHash),
-        total_amount: Amount(stats.total_amount as i64),
-        transactions: stats.transactions,
-        disk_size: stats.disk_size,
-    }))
 }
 
 #[derive(Serialize)]

@@ -18,6 +18,8 @@ pub const RPC_MISC_ERROR: i32 = -1;
 pub const RPC_TYPE_ERROR: i32 = -3;
 /// There is no such block, transaction or address.
 pub const RPC_INVALID_ADDRESS_OR_KEY: i32 = -5;
+/// Bytes cannot be decoded.
+pub const RPC_DESERIALIZATION_ERROR: i32 = -22;
 /// A parameter is missing or out of range.
 pub const RPC_INVALID_PARAMETER: i32 = -8;
 /// The program is about to stop.
@@ -26,6 +28,11 @@ pub const RPC_CLIENT_NOT_CONNECTED: i32 = -9;
 pub const RPC_IN_WARMUP: i32 = -28;
 /// The directory is damaged, or there is a bug in Apus.
 pub const RPC_INTERNAL_ERROR: i32 = -32603;
+
+/// Returns the error for a directory that is damaged, or that cannot be read.
+pub(super) fn internal(error: impl Display) -> RpcError {
+    RpcError::new(RPC_INTERNAL_ERROR, error)
+}
 
 impl RpcError {
     /// Returns an error with this code.

@@ -11,10 +11,12 @@
 //! | [`error`] | an error with Core's code |
 //! | [`json`] | JSON text, with numbers as Core prints them |
 //! | [`params`] | the parameters of calls |
+//! | `indexes` | Core's optional indexes |
 //! | `source` | what answers are made of |
 //! | `opcodes`, `descriptor`, `script` | scripts |
 //! | `transaction`, `stored`, `header` | transactions, stored blocks, headers |
-//! | `chain`, `block`, `block_stats`, `deployments`, `coins` | calls about each |
+//! | `chain`, `block`, `block_stats`, `deployments`, `coins`, `coin_stats` | calls about each |
+//! | `raw_transaction`, `filters`, `spenders` | calls that indexes answer |
 //! | `proof`, `verify`, `wait` | calls that prove, verify, wait |
 //! | `methods` | the list of all calls |
 //! | `rest_answer`, `rest` | the REST interface |
@@ -22,6 +24,7 @@
 pub mod error;
 pub mod json;
 pub mod params;
+mod indexes;
 mod source;
 mod opcodes;
 mod descriptor;
@@ -31,8 +34,12 @@ mod stored;
 mod header;
 mod chain;
 mod block;
+mod raw_transaction;
 mod block_stats;
 mod coins;
+mod coin_stats;
+mod filters;
+mod spenders;
 mod deployments;
 mod proof;
 mod verify;

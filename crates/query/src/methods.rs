@@ -8,7 +8,10 @@ use super::error::RpcError;
 use super::json::Json;
 use super::params::{Arg, Kind, check_args, usage};
 use super::source::{Call, Source};
-use super::{block, block_stats, chain, coins, deployments, header, proof, verify, wait};
+use super::{
+    block, block_stats, chain, coin_stats, coins, deployments, filters, header, proof,
+    raw_transaction, spenders, verify, wait,
+};
 
 /// A remote procedure call.
 #[derive(Clone, Copy)]
@@ -91,8 +94,9 @@ static METHODS: &[Method] = methods![
          While a sync runs, it is that of the last commit, but for the headers and the progress.";
     BLOCKCHAIN chain::getblockcount []
         "Returns the height of the last block of the active chain.";
-    BLOCKCHAIN chain::getblockfilter [HASH, Arg::optional("filtertype", Kind::Text)]
-        "Fails: Apus has no index of block filters.";
+    BLOCKCHAIN filters::getblockfilter [HASH, Arg::optional("filtertype", Kind::Text)]
+        "Returns the basic filter of a block (BIP158) and its filter header (BIP157), from \
+         blockfilterindex.";
     BLOCKCHAIN chain::getblockhash [Arg::needed("height", Kind::Number)]
         "Returns the hash of the block at a height of the active chain.";
     BLOCKCHAIN header::getblockheader [HASH, Arg::optional("verbose", Kind::Bool)]
@@ -123,13 +127,21 @@ static METHODS: &[Method] = methods![
         Arg::needed("txids", Kind::Array), Arg::optional("blockhash", Kind::Text)
     ]
         "Returns a proof in hex that a block has these transactions. Without a block, one of them \
-         must have an unspent output.";
-    BLOCKCHAIN coins::gettxoutsetinfo [
+         must have an unspent output, or txindex names its block.";
+    BLOCKCHAIN coin_stats::gettxoutsetinfo [
         Arg::optional("hash_type", Kind::Text), Arg::optional("hash_or_height", Kind::Any),
         Arg::optional("use_index", Kind::Bool)
     ]
         "Returns statistics of the UTXO set, with a hash: hash_serialized_3 (default), muhash or \
-         none. All coins are read, which takes minutes on mainnet.";
+         none. With coinstatsindex, the last two are known after any block; otherwise all coins \
+         are read, which takes minutes on mainnet.";
+    BLOCKCHAIN spenders::gettxspendingprevout [
+        Arg::needed("outputs", Kind::Array),
+        Arg::optional("options", Kind::Object)
+            .with_fields(&["mempool_only", "return_spending_tx"])
+    ]
+        "Returns the transactions that spend outputs, from txospenderindex: Apus has no mempool. \
+         Option `return_spending_tx`: with their bytes in hex.";
     BLOCKCHAIN chain::pruneblockchain [Arg::needed("height", Kind::Number)]
         "Fails: the directory is in use. `apus prune` prunes a directory at rest.";
     BLOCKCHAIN coins::dumptxoutset [
@@ -154,14 +166,13 @@ static METHODS: &[Method] = methods![
     BLOCKCHAIN wait::waitfornewblock [TIMEOUT, Arg::optional("current_tip", Kind::Text)]
         "Waits until the last block is not `current_tip` (default: the present one). Otherwise as \
          waitforblock.";
-    RAW block::getrawtransaction [
+    RAW raw_transaction::getrawtransaction [
         Arg::needed("txid", Kind::Text), VERBOSITY, Arg::optional("blockhash", Kind::Text)
     ]
-        "Returns a transaction of a block, which must be named, since Apus has no index of \
-         transactions and no mempool. Verbosity 0 (default): its bytes in hex; 1: described; 2: \
-         with its fee and the coins that it spends.";
-    UTIL chain::getindexinfo [Arg::optional("index_name", Kind::Text)]
-        "Returns the state of the optional indexes, of which Apus has none.";
+        "Returns a transaction of a block, or with txindex of any block. Verbosity 0 (default): its \
+         bytes in hex; 1: described; 2: with its fee and the coins that it spends.";
+    UTIL filters::getindexinfo [Arg::optional("index_name", Kind::Text)]
+        "Returns how far the optional indexes of the directory reach.";
 ];
 
 #[cfg(test)]

@@ -35,6 +35,20 @@ pub enum Kind {
     Any,
 }
 
+impl Kind {
+    /// Returns the name of the type; `None` for any.
+    fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Text => "string",
+            Self::Number => "number",
+            Self::Bool => "bool",
+            Self::Array => "array",
+            Self::Object => "object",
+            Self::Any => return None,
+        })
+    }
+}
+
 impl Arg {
     /// Returns a parameter that must be given.
     pub const fn needed(names: &'static str, kind: Kind) -> Self {
@@ -88,14 +102,7 @@ pub fn check_args(help: &str, args: &[Arg], params: &[Value]) -> Result<(), RpcE
     let mut wrong = Vec::new();
     for (index, arg) in args.iter().enumerate() {
         let value = params.get(index).unwrap_or(&Value::Null);
-        let expected = match arg.kind {
-            Kind::Text => "string",
-            Kind::Number => "number",
-            Kind::Bool => "bool",
-            Kind::Array => "array",
-            Kind::Object => "object",
-            Kind::Any => continue,
-        };
+        let Some(expected) = arg.kind.name() else { continue };
         if type_name(value) != expected && !(arg.optional && value.is_null()) {
             let at = format!("Position {} ({})", index + 1, arg.names);
             wrong.push(format!("    \"{at}\": \"{}\"", mismatch(value, expected)));
@@ -128,6 +135,37 @@ fn mismatch(value: &Value, expected: &str) -> String {
 
 fn wrong_type(value: &Value, expected: &str) -> RpcError {
     RpcError::new(RPC_TYPE_ERROR, mismatch(value, expected))
+}
+
+/// A field of an object: its name, and the type of its value.
+pub type Field = (&'static str, Kind);
+
+/// Checks the names and the types of an object's fields (Core's `RPCTypeCheckObj`). The expected
+/// fields are in alphabetical order.
+///
+/// # Errors
+/// It is no object, a field has another type or is not expected, or, unless `may_lack`, is missing.
+pub fn check_fields(value: &Value, expected: &[Field], may_lack: bool) -> Result<(), RpcError> {
+    let fields = value.as_object().ok_or_else(|| wrong_type(value, "object"))?;
+    let wrong = |what: String| Err(RpcError::new(RPC_TYPE_ERROR, what));
+    for (name, kind) in expected {
+        let found = fields.get(*name).unwrap_or(&Value::Null);
+        match (found.is_null(), kind.name()) {
+            (true, _) if may_lack => {}
+            (true, _) => return wrong(format!("Missing {name}")),
+            (false, Some(expected)) if type_name(found) != expected => {
+                let found = type_name(found);
+                return wrong(format!(
+                    "JSON value of type {found} for field {name} is not of expected type {expected}"
+                ));
+            }
+            _ => {}
+        }
+    }
+    match fields.keys().find(|name| expected.iter().all(|(known, _)| known != name)) {
+        Some(name) => wrong(format!("Unexpected key {name}")),
+        None => Ok(()),
+    }
 }
 
 /// Reads a string (Core's `get_str`).

@@ -6,10 +6,12 @@ use apus_hash::Hash;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{MerkleBlock, Txid};
 
-use super::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
+use super::error::{
+    RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal,
+};
 use super::json::{Json, from_hex, hex, json};
 use super::params;
-use super::source::{Call, find, internal};
+use super::source::{Call, find};
 use super::stored::{StoredBlock, parse};
 
 /// `gettxoutproof`.
@@ -29,7 +31,11 @@ pub fn gettxoutproof(call: &Call) -> Result<Json, RpcError> {
     }
     let stored = match call.param(1) {
         hash if hash.is_null() => {
-            unspent_in(call, &txids)?.ok_or_else(|| not_found("Transaction not yet in block"))?
+            let found = match unspent_in(call, &txids)? {
+                Some(found) => Some(found),
+                None => indexed(call, &txids)?,
+            };
+            found.ok_or_else(|| not_found("Transaction not yet in block"))?
         }
         hash => {
             let hash = params::hash(hash, "blockhash")?;
@@ -62,6 +68,14 @@ fn unspent_in(call: &Call, txids: &BTreeSet<Hash>) -> Result<Option<StoredBlock>
         }
     }
     Ok(None)
+}
+
+/// Returns the block of the first of the transactions, from `txindex`.
+fn indexed(call: &Call, txids: &BTreeSet<Hash>) -> Result<Option<StoredBlock>, RpcError> {
+    let Some(txid) = txids.first() else { return Ok(None) };
+    let found = call.source.indexes.transaction(&call.source.view, txid)?;
+    let Some(found) = found else { return Ok(None) };
+    call.source.look(|it| it.tree.find(&found.block).map(|id| StoredBlock::new(it, id)))
 }
 
 /// `verifytxoutproof`.

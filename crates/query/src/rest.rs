@@ -6,19 +6,22 @@ use apus_chain::BlockId;
 use apus_coins::Coin;
 use apus_hash::Hash;
 use apus_node::view::Committed;
+use apus_store::IndexKind;
 use apus_wire::{Cursor, OutPoint, put_compact_size};
 use serde::Serialize;
 
 use super::block::{Detail, block_json};
 use super::error::{RPC_IN_WARMUP, RPC_MISC_ERROR, RpcError};
+use super::filters::{BASIC, Block, filter, missing};
 use super::header::HeaderAnswer;
-use super::json::{Amount, Json, from_hex, json};
+use super::indexes::State;
+use super::json::{Amount, Json, from_hex, hex, json};
 use super::methods::{call, find};
 use super::rest_answer::{Format, Path, RestAnswer};
 use super::script::ScriptPubKey;
 use super::source::Source;
 use super::stored::{StoredBlock, parse};
-use super::transaction::{script_bytes, script_of};
+use super::transaction::{Spent, Transaction, script_bytes, script_of};
 
 /// The most headers of an answer (Core's `MAX_REST_HEADERS_RESULTS`).
 const HEADERS_MAX: usize = 2000;
@@ -145,9 +148,7 @@ fn headers(request: &Request) -> Answer {
     let first = hash(text)?;
     let format = request.path.format;
     request.look(|it| {
-        let first = it.tree.find(&first).filter(|id| it.active.contains(&it.tree, *id));
-        let from = first.map_or(u32::MAX, |id| it.tree.node(id).height);
-        let ids = (from..=u32::MAX).map_while(|height| it.active.at(height)).take(count);
+        let ids = from_active(it, &first).take(count);
         match format {
             Format::Json => {
                 let answers: Vec<_> = ids.map(|id| HeaderAnswer::new(it, id)).collect();
@@ -159,6 +160,13 @@ fn headers(request: &Request) -> Answer {
             ),
         }
     })?
+}
+
+/// Returns the blocks of the active chain from the one with this hash on; none if it is not in it.
+fn from_active<'a>(it: &'a Committed, first: &Hash) -> impl Iterator<Item = BlockId> + 'a {
+    let first = it.tree.find(first).filter(|id| it.active.contains(&it.tree, *id));
+    let from = first.map_or(u32::MAX, |id| it.tree.node(id).height);
+    (from..=u32::MAX).map_while(|height| it.active.at(height))
 }
 
 fn block(request: &Request, detail: Option<Detail>, part: Option<(u64, u64)>) -> Answer {
@@ -298,11 +306,20 @@ fn mempool(request: &Request) -> Answer {
     })
 }
 
-/// Answers as a node without an index of transactions and without a mempool.
 fn tx(request: &Request) -> Answer {
-    let text = request.path.whole;
-    hash(text)?;
-    Err(RestAnswer::not_found(format!("{text} not found")))
+    let (text, source) = (request.path.whole, request.source);
+    let txid = hash(text)?;
+    request.look(|_| ())?;
+    let found = source.indexes.transaction(&source.view, &txid);
+    let found = found.map_err(|error| failed(&error))?;
+    let found = found.ok_or_else(|| RestAnswer::not_found(format!("{text} not found")))?;
+    match request.path.format {
+        Format::Json => {
+            let tx = Transaction::new(found.tx(), Spent::Unknown, source.chain());
+            Ok(RestAnswer::json(&json(&tx.in_block(found.block))))
+        }
+        format => RestAnswer::bytes(format, found.tx().bytes().to_vec()),
+    }
 }
 
 fn block_filter(request: &Request) -> Answer {
@@ -311,8 +328,26 @@ fn block_filter(request: &Request) -> Answer {
             "Invalid URI format. Expected /rest/blockfilter/<filtertype>/<blockhash>",
         ));
     };
-    hash(text)?;
-    Err(no_filters(kind))
+    let hash = hash(text)?;
+    let state = filter_index(request, kind)?;
+    let found = request.look(|it| Block::find(it, &hash))?;
+    let block = found.map_err(|_| RestAnswer::not_found(format!("{text} not found")))?;
+    let filter = filter(request.source, (&block, &hash), state);
+    let bytes = filter.map_err(|error| RestAnswer::not_found(error.message))?.bytes;
+    match request.path.format {
+        Format::Json => {
+            let answer = std::collections::BTreeMap::from([("filter", hex(&bytes))]);
+            Ok(RestAnswer::json(&json(&answer)))
+        }
+        format => {
+            // The type of the filter, 0 for basic, and the hash of the block.
+            let mut whole = vec![0];
+            whole.extend_from_slice(&hash.0);
+            put_compact_size(&mut whole, bytes.len() as u64);
+            whole.extend_from_slice(&bytes);
+            RestAnswer::bytes(format, whole)
+        }
+    }
 }
 
 fn block_filter_headers(request: &Request) -> Answer {
@@ -326,16 +361,40 @@ fn block_filter_headers(request: &Request) -> Answer {
             ));
         }
     };
-    header_count(count)?;
-    hash(text)?;
-    Err(no_filters(kind))
+    let count = header_count(count)?;
+    let first = hash(text)?;
+    let state = filter_index(request, kind)?;
+    let blocks: Vec<(u32, Hash)> = request.look(|it| {
+        let ids = from_active(it, &first).take(count);
+        ids.map(|id| it.tree.node(id)).map(|block| (block.height, block.hash)).collect()
+    })?;
+    let reader = &request.source.indexes.reader;
+    let mut headers = Vec::with_capacity(blocks.len());
+    for (height, hash) in blocks {
+        let found = reader.filter_header(height, &hash);
+        let found = found.map_err(|error| failed(&RpcError::new(RPC_MISC_ERROR, error)))?;
+        let missing = || RestAnswer::not_found(missing(true, state).message);
+        headers.push(found.ok_or_else(missing)?);
+    }
+    match request.path.format {
+        Format::Json => {
+            let texts: Vec<String> = headers.iter().map(Hash::to_string).collect();
+            Ok(RestAnswer::json(&json(&texts)))
+        }
+        format => RestAnswer::bytes(format, headers.iter().flat_map(|header| header.0).collect()),
+    }
 }
 
-fn no_filters(kind: &str) -> RestAnswer {
-    RestAnswer::bad(match kind {
-        "basic" => "Index is not enabled for filtertype basic".to_string(),
-        _ => format!("Unknown filtertype {kind}"),
-    })
+/// Returns the state of the index of filters of a type.
+fn filter_index(request: &Request, kind: &str) -> Result<State, RestAnswer> {
+    request.look(|_| ())?;
+    if kind != BASIC {
+        return Err(RestAnswer::bad(format!("Unknown filtertype {kind}")));
+    }
+    let source = request.source;
+    let state = source.indexes.state(&source.view, IndexKind::BlockFilterIndex);
+    let state = state.map_err(|error| failed(&error))?;
+    state.ok_or_else(|| RestAnswer::bad("Index is not enabled for filtertype basic"))
 }
 
 fn block_hash_by_height(request: &Request) -> Answer {

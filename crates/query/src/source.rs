@@ -14,7 +14,8 @@ use apus_wire::{Chain, Network};
 use rayon::ThreadPool;
 use serde_json::Value;
 
-use super::error::{RPC_IN_WARMUP, RPC_INTERNAL_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RpcError};
+use super::error::{RPC_IN_WARMUP, RPC_INVALID_ADDRESS_OR_KEY, RpcError, internal};
+use super::indexes::Indexes;
 
 /// What the answers are made of.
 pub struct Source {
@@ -26,6 +27,8 @@ pub struct Source {
     pub(super) at_rest: Option<Options>,
     /// The network's own directory.
     pub(super) directory: PathBuf,
+    /// Core's optional indexes of the directory.
+    pub(super) indexes: Indexes,
     progress: Box<dyn Fn() -> Option<f64> + Send + Sync>,
     threads: usize,
     pool: OnceLock<ThreadPool>,
@@ -45,6 +48,7 @@ impl Source {
             at_rest: None,
             // On mainnet, whose directory has no name of its own, without a slash at the end.
             directory: options.network_dir().components().collect(),
+            indexes: Indexes::new(options),
             progress: Box::new(progress),
             // The cores are the sync's.
             threads: 1,
@@ -126,11 +130,6 @@ impl Call<'_> {
 pub(super) fn find(committed: &Committed, hash: &Hash) -> Result<BlockId, RpcError> {
     let found = committed.tree.find(hash);
     found.ok_or_else(|| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Block not found"))
-}
-
-/// Returns the error for a directory that is damaged, or that cannot be read.
-pub(super) fn internal(error: impl std::fmt::Display) -> RpcError {
-    RpcError::new(RPC_INTERNAL_ERROR, error)
 }
 
 /// Returns the time in seconds since 1970.

@@ -10,8 +10,7 @@ use apus_node::view::Committed;
 use apus_store::{BlockReader, BlockStatus, FlatFilePos};
 use apus_wire::BlockView;
 
-use super::error::{RPC_MISC_ERROR, RpcError};
-use super::source::internal;
+use super::error::{RPC_MISC_ERROR, RpcError, internal};
 
 /// Where a block is stored.
 pub struct StoredBlock {

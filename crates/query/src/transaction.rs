@@ -1,27 +1,26 @@
 //! Transactions as Bitcoin Core shows them (`TxToUniv`).
 
 use apus_coins::Coin;
+use apus_hash::{Hash, sha256d};
 use apus_wire::{Chain, InputView, OutputView, TxView};
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
-use super::json::{Amount, hex};
+use super::json::{Amount, Each, hex, id};
 use super::script::{ScriptPubKey, asm};
 
-/// A transaction.
-#[derive(Serialize)]
-pub struct Transaction {
-    txid: String,
-    hash: String,
-    version: u32,
-    size: usize,
-    vsize: usize,
-    weight: usize,
-    locktime: u32,
-    vin: Vec<Input>,
-    vout: Vec<Output>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fee: Option<Amount>,
-    hex: String,
+/// A transaction. Most of it is made while it is printed.
+#[derive(Clone, Copy)]
+pub struct Transaction<'a> {
+    tx: TxView<'a>,
+    txid: Hash,
+    wtxid: Hash,
+    spent: Spent<'a>,
+    chain: Chain,
+    block: Option<Hash>,
+    has_hex: bool,
+    /// The length in bytes, if the input is not there.
+    bytes_without_inputs: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -84,11 +83,50 @@ impl<'a> Spent<'a> {
     }
 }
 
-impl Transaction {
+impl<'a> Transaction<'a> {
     /// Describes a transaction of a network.
-    pub fn new(tx: TxView, spent: Spent, chain: Chain) -> Self {
-        let weight = 3 * tx.base_size() + tx.bytes().len();
+    pub fn new(tx: TxView<'a>, spent: Spent<'a>, chain: Chain) -> Self {
+        Self::with_ids(tx, (tx.txid(), sha256d(tx.bytes())), spent, chain)
+    }
+
+    /// Like [`Transaction::new`], with the known txid and wtxid.
+    pub fn with_ids(
+        tx: TxView<'a>,
+        (txid, wtxid): (Hash, Hash),
+        spent: Spent<'a>,
+        chain: Chain,
+    ) -> Self {
+        let (block, bytes_without_inputs) = (None, None);
+        Self { tx, txid, wtxid, spent, chain, block, has_hex: true, bytes_without_inputs }
+    }
+
+    /// Returns the same, without its bytes.
+    pub fn without_hex(self) -> Self {
+        Self { has_hex: false, ..self }
+    }
+
+    /// Returns the same, without the input, so that it has `bytes` bytes.
+    pub fn without_inputs(self, bytes: usize) -> Self {
+        Self { bytes_without_inputs: Some(bytes), ..self }
+    }
+
+    /// Returns the same, with the hash of the block that the transaction is in.
+    pub fn in_block(self, block: Hash) -> Self {
+        Self { block: Some(block), ..self }
+    }
+}
+
+impl Serialize for Transaction<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { tx, spent, chain, .. } = *self;
         let is_coinbase = tx.is_coinbase();
+        let (base_size, size) = match self.bytes_without_inputs {
+            None => (tx.base_size(), tx.bytes().len()),
+            Some(bytes) => (bytes, bytes),
+        };
+        let weight = 3 * base_size + size;
+        let has_inputs = self.bytes_without_inputs.is_none();
+        let inputs = || tx.inputs().enumerate().filter(|_| has_inputs);
         let input = |(index, input): (usize, InputView)| {
             let coin = match spent {
                 Spent::Shown(coins) => coins.get(index),
@@ -96,23 +134,27 @@ impl Transaction {
             };
             Input::new(&input, is_coinbase, coin, chain)
         };
-        Self {
-            txid: tx.txid().to_string(),
-            hash: apus_hash::sha256d(tx.bytes()).to_string(),
-            version: tx.version(),
-            size: tx.bytes().len(),
-            vsize: weight.div_ceil(4),
-            weight,
-            locktime: tx.lock_time(),
-            vin: tx.inputs().enumerate().map(input).collect(),
-            vout: tx
-                .outputs()
-                .enumerate()
-                .map(|(n, output)| Output::new(n, &output, chain))
-                .collect(),
-            fee: spent.coins().map(|coins| Amount(fee(tx, coins))),
-            hex: hex(tx.bytes()),
+        let output = |(n, output): (usize, OutputView)| Output::new(n, &output, chain);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("txid", &id(&self.txid))?;
+        map.serialize_entry("hash", &id(&self.wtxid))?;
+        map.serialize_entry("version", &tx.version())?;
+        map.serialize_entry("size", &size)?;
+        map.serialize_entry("vsize", &weight.div_ceil(4))?;
+        map.serialize_entry("weight", &weight)?;
+        map.serialize_entry("locktime", &tx.lock_time())?;
+        map.serialize_entry("vin", &Each(|| inputs().map(input)))?;
+        map.serialize_entry("vout", &Each(|| tx.outputs().enumerate().map(output)))?;
+        if let Some(coins) = spent.coins() {
+            map.serialize_entry("fee", &Amount(fee(tx, coins)))?;
         }
+        if let Some(block) = &self.block {
+            map.serialize_entry("blockhash", &id(block))?;
+        }
+        if self.has_hex {
+            map.serialize_entry("hex", &hex(tx.bytes()))?;
+        }
+        map.end()
     }
 }
 
@@ -127,7 +169,7 @@ impl Input {
         let (outpoint, script) = (input.outpoint(), input.script_sig());
         Self {
             coinbase: is_coinbase.then(|| hex(script)),
-            txid: (!is_coinbase).then(|| outpoint.txid.to_string()),
+            txid: (!is_coinbase).then(|| id(&outpoint.txid)),
             vout: (!is_coinbase).then_some(outpoint.vout),
             script_sig: (!is_coinbase)
                 .then(|| ScriptSig { asm: asm(script, true), hex: hex(script) }),

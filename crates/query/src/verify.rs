@@ -8,10 +8,10 @@ use apus_node::progress::{Unobserved, Watch};
 use apus_rules::check_block;
 use apus_sync::verify::Verify;
 
-use super::error::RpcError;
+use super::error::{RpcError, internal};
 use super::json::{Json, json};
 use super::params;
-use super::source::{Call, internal};
+use super::source::Call;
 use super::stored::{StoredBlock, parse};
 
 /// `verifychain`. While a sync runs, blocks and undo data are checked, but not coins: a level above

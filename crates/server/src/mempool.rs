@@ -89,28 +89,6 @@ pub(crate) fn not_there(call: &Call) -> Result<Json, RpcError> {
     Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Transaction not in mempool"))
 }
 
-/// Returns which transactions of the mempool spend outputs: none.
-pub(crate) fn gettxspendingprevout(call: &Call) -> Result<Json, RpcError> {
-    #[derive(Serialize)]
-    struct Prevout {
-        txid: String,
-        vout: u32,
-    }
-    let wrong = |what: &str| RpcError::new(RPC_INVALID_PARAMETER, what);
-    let outputs = array(call.param(0))?;
-    if outputs.is_empty() {
-        return Err(wrong("Invalid parameter, outputs are missing"));
-    }
-    let prevout = |output: &Value| -> Result<Prevout, RpcError> {
-        let vout = integer::<i32>(&output["vout"])?;
-        let vout =
-            u32::try_from(vout).map_err(|_| wrong("Invalid parameter, vout cannot be negative"))?;
-        Ok(Prevout { txid: hash(&output["txid"], "txid")?.to_string(), vout })
-    };
-    let prevouts = outputs.iter().map(prevout).collect::<Result<Vec<_>, _>>()?;
-    Ok(json(&prevouts))
-}
-
 /// Decodes a transaction; `shown` is what the error repeats of it.
 fn decode(value: &Value, shown: &str) -> Result<Transaction, RpcError> {
     let bytes = from_hex(text(value)?).filter(|bytes| !bytes.is_empty());

@@ -189,9 +189,6 @@ const OWN: &[Own] = methods![
     CHAIN "getrawmempool" mempool::getrawmempool,
         [VERBOSE, Arg::optional("mempool_sequence", Kind::Bool)]
         "Returns an empty list: Apus has no mempool.";
-    CHAIN "gettxspendingprevout" mempool::gettxspendingprevout,
-        [Arg::needed("outputs", Kind::Array), Arg::optional("options", Kind::Object)]
-        "Returns that no transaction of the mempool spends these outputs: Apus has none.";
     RAW "sendrawtransaction" mempool::sendrawtransaction,
         [
             Arg::needed("hexstring", Kind::Text), Arg::optional("maxfeerate", ANY),

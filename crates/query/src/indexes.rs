@@ -1,0 +1,142 @@
+//! Core's optional indexes of the directory: which there are, how far each reaches, and the
+//! transactions whose places they name.
+
+use std::sync::Arc;
+
+use apus_chain::BlockId;
+use apus_disk::Disk;
+use apus_hash::{Hash, sha256d};
+use apus_indexes::{IndexReader, TxPlace};
+use apus_node::options::Options;
+use apus_node::view::{Committed, View};
+use apus_store::{BlockReader, IndexKind};
+use apus_wire::{BlockView, HEADER_BYTES, OutPoint, TxView};
+use serde::Serialize;
+
+use super::error::{RPC_MISC_ERROR, RpcError, internal};
+
+/// Bytes that are read of a transaction at first.
+const TX_BYTES: usize = 4096;
+
+/// The indexes of a directory.
+pub struct Indexes {
+    /// Reads those that exist.
+    pub reader: IndexReader,
+    /// Those that the running sync builds.
+    wanted: Vec<IndexKind>,
+}
+
+/// How far an index reaches (Core's `IndexSummary`).
+#[derive(Clone, Copy, Serialize)]
+pub struct State {
+    /// Whether that is the last block of the active chain.
+    pub synced: bool,
+    /// The height of its best block; 0 if it has none yet.
+    pub best_block_height: u32,
+}
+
+/// A transaction that an index has found.
+pub struct Found {
+    /// The hash of its block, which may have been disconnected.
+    pub block: Hash,
+    /// The header of the block, with the transaction as its only one.
+    view: BlockView<Vec<u8>>,
+}
+
+impl Indexes {
+    /// Returns the indexes of the directory of `options`.
+    pub fn new(options: &Options) -> Self {
+        let reader = IndexReader::new(&Disk::new(), &options.network_dir());
+        Self { reader, wanted: options.indexes.clone() }
+    }
+
+    /// Returns how far an index reaches; `None` if there is no such index, nor will be at the end
+    /// of the running sync.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn state(&self, view: &View, kind: IndexKind) -> Result<Option<State>, RpcError> {
+        let found = self.reader.find(kind).map_err(internal)?;
+        if found.is_none() && !self.wanted.contains(&kind) {
+            return Ok(None);
+        }
+        let best = found.and_then(|index| index.best);
+        let state = |it: &Committed| {
+            let best = best.and_then(|hash| it.tree.find(&hash));
+            let height = best.map_or(0, |id| it.tree.node(id).height);
+            State { synced: best.is_some_and(|id| is_synced(it, id)), best_block_height: height }
+        };
+        Ok(view.look(state))
+    }
+
+    /// Returns the transaction with a txid (Core's `FindTx`); `None` if `txindex` does not have it,
+    /// or its block cannot be read.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn transaction(&self, view: &View, txid: &Hash) -> Result<Option<Found>, RpcError> {
+        let place = self.reader.transaction(txid).map_err(internal)?;
+        let Some(place) = place else { return Ok(None) };
+        let found = blocks(view).and_then(|blocks| read(&blocks, place));
+        Ok(found.filter(|found| found.tx().txid() == *txid))
+    }
+
+    /// Returns the transaction of the active chain that spends an output (Core's `FindSpender`);
+    /// `None` if `txospenderindex` has none.
+    ///
+    /// # Errors
+    /// The index or the block of a transaction cannot be read.
+    pub fn spender(&self, view: &View, outpoint: &OutPoint) -> Result<Option<Found>, RpcError> {
+        for place in self.reader.spenders(outpoint).map_err(internal)? {
+            let found = blocks(view).and_then(|blocks| read(&blocks, place)).ok_or_else(|| {
+                let OutPoint { txid, vout } = outpoint;
+                let what = format!("IO error finding spending tx for outpoint {txid}:{vout}.");
+                RpcError::new(RPC_MISC_ERROR, what)
+            })?;
+            let is_active = |it: &Committed| {
+                let id = it.tree.find(&found.block);
+                id.is_some_and(|id| it.active.contains(&it.tree, id))
+            };
+            let spends = found.tx().inputs().any(|input| input.outpoint() == *outpoint);
+            if spends && view.look(is_active) == Some(true) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns whether the tip is `best` or below it.
+fn is_synced(committed: &Committed, best: BlockId) -> bool {
+    let tip = committed.tip();
+    committed.tree.ancestor(best, tip.height) == Some(committed.tip_id())
+}
+
+/// Returns what reads the block files; `None` until the directory is open.
+fn blocks(view: &View) -> Option<Arc<BlockReader>> {
+    view.look(|committed| Arc::clone(&committed.blocks))
+}
+
+/// Reads a transaction and the header of its block; `None` if they cannot be read.
+fn read(blocks: &BlockReader, place: TxPlace) -> Option<Found> {
+    let end = blocks.block_len(place.block).ok()? as usize;
+    let start = HEADER_BYTES + place.offset as usize;
+    let (mut header, mut tx) = (Vec::new(), Vec::new());
+    blocks.read_piece_into(place.block, 0..HEADER_BYTES, &mut header).ok()?;
+    for end in [end.min(start + TX_BYTES), end] {
+        blocks.read_piece_into(place.block, start..end.max(start), &mut tx).ok()?;
+        // One transaction follows.
+        let bytes = [&header[..], &[1], &tx].concat();
+        if let Ok(view) = BlockView::parse(bytes) {
+            return Some(Found { block: sha256d(&header), view });
+        }
+    }
+    None
+}
+
+impl Found {
+    /// Returns the transaction.
+    pub fn tx(&self) -> TxView<'_> {
+        self.view.tx(0)
+    }
+}
