@@ -17,6 +17,7 @@
 //! | `transaction`, `stored`, `header` | transactions, stored blocks, headers |
 //! | `chain`, `block`, `block_stats`, `deployments`, `coins`, `coin_stats` | calls about each |
 //! | `raw_transaction`, `filters`, `spenders` | calls that indexes answer |
+//! | `mining`, `address`, `decode` | calls about the next block, addresses, raw transactions |
 //! | `proof`, `verify`, `wait` | calls that prove, verify, wait |
 //! | `methods` | the list of all calls |
 //! | `rest_answer`, `rest` | the REST interface |
@@ -42,6 +43,9 @@ mod filters;
 mod spenders;
 mod deployments;
 mod proof;
+mod mining;
+mod address;
+mod decode;
 mod verify;
 mod wait;
 mod methods;

@@ -9,8 +9,8 @@ use super::json::Json;
 use super::params::{Arg, Kind, check_args, usage};
 use super::source::{Call, Source};
 use super::{
-    block, block_stats, chain, coin_stats, coins, deployments, filters, header, proof,
-    raw_transaction, spenders, verify, wait,
+    address, block, block_stats, chain, coin_stats, coins, decode, deployments, filters, header,
+    mining, proof, raw_transaction, spenders, verify, wait,
 };
 
 /// A remote procedure call.
@@ -80,6 +80,7 @@ macro_rules! methods {
     };
 }
 
+const MINING: &str = "mining";
 const RAW: &str = "rawtransactions";
 const UTIL: &str = "util";
 
@@ -166,11 +167,25 @@ static METHODS: &[Method] = methods![
     BLOCKCHAIN wait::waitfornewblock [TIMEOUT, Arg::optional("current_tip", Kind::Text)]
         "Waits until the last block is not `current_tip` (default: the present one). Otherwise as \
          waitforblock.";
+    MINING mining::getmininginfo []
+        "Returns the difficulty, the hash rate, and the target of the next block.";
+    MINING mining::getnetworkhashps [
+        Arg::optional("nblocks", Kind::Number), Arg::optional("height", Kind::Number)
+    ]
+        "Returns the hashes a second that the last `nblocks` took (default 120; -1: since the \
+         difficulty changed), up to a height.";
+    RAW decode::decoderawtransaction [
+        Arg::needed("hexstring", Kind::Text), Arg::optional("iswitness", Kind::Bool)
+    ]
+        "Describes a transaction. `iswitness` says whether it is serialised with witnesses; if it \
+         is not given, what is likely is taken.";
     RAW raw_transaction::getrawtransaction [
         Arg::needed("txid", Kind::Text), VERBOSITY, Arg::optional("blockhash", Kind::Text)
     ]
         "Returns a transaction of a block, or with txindex of any block. Verbosity 0 (default): its \
          bytes in hex; 1: described; 2: with its fee and the coins that it spends.";
+    UTIL address::validateaddress [Arg::needed("address", Kind::Text)]
+        "Returns whether an address is valid, its output script, or which characters are wrong.";
     UTIL filters::getindexinfo [Arg::optional("index_name", Kind::Text)]
         "Returns how far the optional indexes of the directory reach.";
 ];

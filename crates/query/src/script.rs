@@ -155,7 +155,8 @@ fn multisig(script: &[u8]) -> Option<ScriptKind<'_>> {
     fits.then_some(ScriptKind::Multisig { required, keys })
 }
 
-fn address(script: &[u8], chain: Chain) -> Option<String> {
+/// Returns the address of a script; `None` if it has none.
+pub fn address(script: &[u8], chain: Chain) -> Option<String> {
     let network = match chain {
         Chain::Main => bitcoin::Network::Bitcoin,
         Chain::Test => bitcoin::Network::Testnet,

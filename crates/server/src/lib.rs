@@ -10,7 +10,7 @@
 //! | [`live`] | what the running process reports about itself |
 //! | `jsonrpc`, `named` | the frame of JSON-RPC around calls |
 //! | `state` | what calls are answered from |
-//! | `control`, `network`, `mempool`, `mining` | the methods about each |
+//! | `control`, `network`, `mempool` | the methods about each |
 //! | `methods` | the list of all methods, with those of `apus-query` |
 //! | `rpc` | the calls that are being answered |
 //! | `lanes`, `throttle`, `workers` | limits on time, threads and memory |
@@ -33,7 +33,6 @@ mod state;
 mod control;
 mod network;
 mod mempool;
-mod mining;
 mod methods;
 mod rpc;
 mod throttle;

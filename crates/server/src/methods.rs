@@ -9,7 +9,7 @@ use apus_query::params::{Arg, Kind, check_args, usage};
 use serde_json::Value;
 
 use super::state::{Call, State};
-use super::{control, mempool, mining, network};
+use super::{control, mempool, network};
 
 /// A method of this crate.
 pub(crate) struct Own {
@@ -204,10 +204,6 @@ const OWN: &[Own] = methods![
     RAW "testmempoolaccept" mempool::testmempoolaccept,
         [Arg::needed("rawtxs", Kind::Array), Arg::optional("maxfeerate", ANY)]
         "Returns that no transaction is accepted: Apus has no mempool.";
-    MINING "getnetworkhashps" mining::getnetworkhashps,
-        [Arg::optional("nblocks", Kind::Number), Arg::optional("height", Kind::Number)]
-        "Returns the hashes a second that the last `nblocks` took (default 120; -1: since the \
-         difficulty changed), up to a height.";
     MINING "getprioritisedtransactions" mempool::getprioritisedtransactions, []
         "Returns an empty object: Apus has no mempool.";
     UTIL "estimatesmartfee" mempool::estimatesmartfee,
