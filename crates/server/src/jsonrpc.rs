@@ -8,7 +8,7 @@ use apus_query::error::RPC_INTERNAL_ERROR;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// The request is no call (Core's `RPC_INVALID_REQUEST`).
 const INVALID_REQUEST: i32 = -32600;
@@ -17,6 +17,8 @@ pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 /// The request is not JSON (Core's `RPC_PARSE_ERROR`).
 const PARSE_ERROR: i32 = -32700;
 
+/// The deepest that arrays and objects of a request may be nested (Core's `MAX_JSON_DEPTH`).
+const DEPTH_MAX: usize = 512;
 /// The most bytes of the replies to a batch. A larger one is refused as a whole.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
@@ -51,17 +53,58 @@ pub(crate) trait Execute {
 pub(crate) fn answer(body: &[u8], calls: &impl Execute) -> Answer {
     let mut state = State { id: Some(RawValue::NULL.to_owned()), version: Version::V1 };
     let refuse = |state: &State, error| state.refuse(&error);
-    match serde_json::from_slice::<Request>(body) {
-        Err(_) => refuse(&state, RpcError::new(PARSE_ERROR, "Parse error")),
-        Ok(Request::Other) => {
+    match parse(body) {
+        None => refuse(&state, RpcError::new(PARSE_ERROR, "Parse error")),
+        Some(Request::Other) => {
             refuse(&state, RpcError::new(PARSE_ERROR, "Top-level object parse error"))
         }
-        Ok(Request::One(fields)) => match state.take(*fields) {
+        Some(Request::One(fields)) => match state.take(*fields) {
             Err(error) => state.refuse(&error),
             Ok(call) if !calls.allows(&call.method) => Answer { status: 403, body: None },
             Ok(call) => state.answer_one(call, calls),
         },
-        Ok(Request::Batch(all)) => state.answer_batch(all, calls),
+        Some(Request::Batch(all)) => state.answer_batch(all, calls),
+    }
+}
+
+/// Parses a body; `None` if it is no JSON, or nested too deep. serde_json allows less by itself.
+fn parse(body: &[u8]) -> Option<Request> {
+    if depth(body) > DEPTH_MAX {
+        return None;
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    deserializer.disable_recursion_limit();
+    let request = Request::deserialize(&mut deserializer).ok()?;
+    deserializer.end().ok().map(|()| request)
+}
+
+/// Returns how deep arrays and objects are nested in JSON text.
+fn depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut is_escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Returns an id as Core shows it: numbers as they were written, strings and others rewritten.
+fn rewritten(id: Box<RawValue>) -> Box<RawValue> {
+    match id.get().as_bytes().first() {
+        Some(b'"' | b'[' | b'{') => {
+            let value = serde_json::from_str::<Value>(id.get());
+            value.and_then(|value| to_raw_value(&value)).unwrap_or(id)
+        }
+        _ => id,
     }
 }
 
@@ -90,7 +133,7 @@ impl State {
     /// Takes version and id of a request, and returns its call (Core's `JSONRPCRequest::parse`).
     fn take(&mut self, fields: Fields) -> Result<Call, RpcError> {
         let Fields { id, jsonrpc, method, params } = fields;
-        (self.id, self.version) = (id, Version::V1);
+        (self.id, self.version) = (id.map(rewritten), Version::V1);
         let wrong = |what: &str| Err(RpcError::new(INVALID_REQUEST, what));
         self.version = match jsonrpc {
             Value::Null => Version::V1,
@@ -400,7 +443,6 @@ impl<'de> Deserialize<'de> for Given {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use serde_json::value::to_raw_value;
 
     use super::*;
 
