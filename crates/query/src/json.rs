@@ -76,14 +76,14 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns a hash as Core shows it, the last byte first.
-pub fn id(hash: &Hash) -> String {
+pub(super) fn id(hash: &Hash) -> String {
     let mut bytes = hash.0;
     bytes.reverse();
     hex(&bytes)
 }
 
 /// A list whose elements are made while it is printed, so that all of them never are in memory.
-pub struct Each<F>(pub F);
+pub(super) struct Each<F>(pub F);
 
 impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for Each<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -138,14 +138,18 @@ fn wrong_type(value: &Value, expected: &str) -> RpcError {
 }
 
 /// A field of an object: its name, and the type of its value.
-pub type Field = (&'static str, Kind);
+pub(super) type Field = (&'static str, Kind);
 
 /// Checks the names and the types of an object's fields (Core's `RPCTypeCheckObj`). The expected
 /// fields are in alphabetical order.
 ///
 /// # Errors
 /// It is no object, a field has another type or is not expected, or, unless `may_lack`, is missing.
-pub fn check_fields(value: &Value, expected: &[Field], may_lack: bool) -> Result<(), RpcError> {
+pub(super) fn check_fields(
+    value: &Value,
+    expected: &[Field],
+    may_lack: bool,
+) -> Result<(), RpcError> {
     let fields = value.as_object().ok_or_else(|| wrong_type(value, "object"))?;
     let wrong = |what: String| Err(RpcError::new(RPC_TYPE_ERROR, what));
     for (name, kind) in expected {

@@ -2,7 +2,9 @@
 //! empty, so that clients carry on. Apus relays no transactions.
 
 use apus_query::RpcError;
-use apus_query::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER};
+use apus_query::error::{
+    RPC_DESERIALIZATION_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER,
+};
 use apus_query::json::{Amount, Json, from_hex, json};
 use apus_query::params::{array, boolean, hash, integer, text};
 use bitcoin::Transaction;
@@ -13,8 +15,6 @@ use serde_json::{Map, Value};
 use super::network::RELAY_FEE;
 use super::state::Call;
 
-/// The bytes of a transaction cannot be decoded (Core's `RPC_DESERIALIZATION_ERROR`).
-const DESERIALIZATION_ERROR: i32 = -22;
 /// There are no connections for this (Core's `RPC_CLIENT_P2P_DISABLED`).
 const P2P_DISABLED: i32 = -31;
 /// Core's `MAX_PACKAGE_COUNT`.
@@ -95,7 +95,7 @@ fn decode(value: &Value, shown: &str) -> Result<Transaction, RpcError> {
     let decoded = bytes.and_then(|bytes| deserialize(&bytes).ok());
     decoded.filter(|tx: &Transaction| !tx.input.is_empty()).ok_or_else(|| {
         let what = format!("TX decode failed{shown} Make sure the tx has at least one input.");
-        RpcError::new(DESERIALIZATION_ERROR, what)
+        RpcError::new(RPC_DESERIALIZATION_ERROR, what)
     })
 }
 
