@@ -39,6 +39,8 @@ pub fn requests(world: &World, sample: &[usize]) -> Vec<Rest> {
             format!("blockfilterheaders/basic/5/{tip}"),
             format!("blockfilterheaders/basic/0/{tip}"),
             format!("blockfilterheaders/other/5/{tip}"),
+            format!("blockfilter/basic/{NONE}"),
+            format!("blockfilterheaders/basic/5/{NONE}"),
             "blockfilterheaders/basic".to_string(),
             format!("tx/{NONE}"),
             "tx/abc".to_string(),
@@ -68,7 +70,16 @@ fn of_blocks(world: &World, sample: &[usize]) -> Vec<String> {
     let sampled = sample.iter().map(|height| world.hash(*height));
     for hash in sampled.clone().chain(others) {
         for format in FORMATS {
-            for start in ["block", "block/notxdetails", "spenttxouts", "headers/3", "headers"] {
+            for start in [
+                "block",
+                "block/notxdetails",
+                "spenttxouts",
+                "headers/3",
+                "headers",
+                "blockfilter/basic",
+                "blockfilterheaders/basic",
+                "blockfilterheaders/basic/3",
+            ] {
                 paths.push(format!("{start}/{hash}{format}"));
             }
             for query in [
@@ -88,11 +99,14 @@ fn of_blocks(world: &World, sample: &[usize]) -> Vec<String> {
             paths.push(format!("headers/{hash}{format}?count=2"));
             paths.push(format!("headers/{hash}{format}?count=0"));
             paths.push(format!("headers/{hash}{format}?count="));
+            paths.push(format!("blockfilterheaders/basic/{hash}{format}?count=2000"));
         }
     }
     for height in sample {
         for format in FORMATS {
             paths.push(format!("blockhashbyheight/{height}{format}"));
+            let txids = world.view(*height).txids();
+            paths.extend(txids.iter().take(5).map(|txid| format!("tx/{txid}{format}")));
         }
     }
     paths
@@ -120,7 +134,7 @@ fn utxos(world: &World, sample: &[usize]) -> Vec<Rest> {
             requests.push((format!("getutxos/{joined}{format}"), vec![]));
             requests.push((format!("getutxos/checkmempool/{joined}{format}"), vec![]));
             requests.push((format!("getutxos{format}"), body.clone()));
-            requests.push((format!("getutxos{format}"), super::compare::hex(&body).into_bytes()));
+            requests.push((format!("getutxos{format}"), super::http::hex(&body).into_bytes()));
             requests.push((format!("getutxos/{joined}{format}"), body.clone()));
             requests.push((format!("getutxos{format}"), body[..body.len() - 1].to_vec()));
         }

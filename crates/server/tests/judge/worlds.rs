@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use apus_hash::{Hash, sha256d};
 use apus_node::options::{AssumeValid, Method, Options, Prune};
 use apus_node::progress::Watch;
+use apus_store::IndexKind;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Chain, Spec};
 use apus_wire::{BlockView, Network, genesis_block};
@@ -18,11 +19,15 @@ pub struct World {
     pub blocks: Vec<Vec<u8>>,
     /// Headers of the last blocks of other branches.
     pub others: Vec<[u8; 80]>,
+    /// Blocks that were disconnected.
+    pub disconnected: Vec<Vec<u8>>,
     /// A next block, of which the directory has nothing.
     pub stray: Option<Vec<u8>>,
     /// Options of bitcoind for this directory.
-    pub options: &'static [&'static str],
+    pub options: Vec<String>,
     pub fast_prune: bool,
+    /// The indexes that Apus builds.
+    indexes: Vec<IndexKind>,
 }
 
 impl World {
@@ -36,6 +41,7 @@ impl World {
         let mut options = Options::new(self.datadir(), self.network.clone());
         options.threads = 2;
         options.fast_prune = self.fast_prune;
+        options.indexes = self.indexes.clone();
         options.assumevalid = AssumeValid::Nothing;
         options
     }
@@ -43,6 +49,13 @@ impl World {
     /// Returns the hash of the block at a height.
     pub fn hash(&self, height: usize) -> Hash {
         hash_of(&self.blocks[height])
+    }
+
+    /// Lets Apus build indexes, and bitcoind use them.
+    fn with_indexes(mut self, indexes: &[IndexKind]) -> Self {
+        self.indexes = indexes.to_vec();
+        self.options.extend(indexes.iter().map(|kind| format!("-{}", kind.name())));
+        self
     }
 
     pub fn tip(&self) -> Hash {
@@ -81,9 +94,11 @@ fn new(chain: apus_wire::Chain, blocks: Vec<Vec<u8>>) -> World {
         network: Network::new(chain),
         blocks,
         others: Vec::new(),
+        disconnected: Vec::new(),
         stray: None,
-        options: &[],
+        options: Vec::new(),
         fast_prune: false,
+        indexes: Vec::new(),
     }
 }
 
@@ -94,9 +109,10 @@ fn with_genesis(chain: &Chain) -> Vec<Vec<u8>> {
 }
 
 /// A chain that a sync by `method` connects, with a side branch and a block that breaks a rule.
-pub fn branches(spec: Spec, method: Method) -> World {
+pub fn branches(spec: Spec, method: Method, indexes: &[IndexKind]) -> World {
     let chain = Chain::new(spec);
-    let mut world = new(apus_wire::Chain::Regtest, with_genesis(&chain));
+    let world = new(apus_wire::Chain::Regtest, with_genesis(&chain));
+    let mut world = world.with_indexes(indexes);
     let height = chain.height();
     let fork = with_genesis(&chain.fork(height - 9, 4, 7));
     let side = &fork[height as usize - 8..];
@@ -112,11 +128,25 @@ pub fn branches(spec: Spec, method: Method) -> World {
     world
 }
 
+/// A chain with indexes whose last blocks were disconnected for a longer branch.
+pub fn reorganised(spec: Spec) -> World {
+    let chain = Chain::new(spec);
+    let (height, old) = (chain.height(), with_genesis(&chain));
+    let world = new(apus_wire::Chain::Regtest, with_genesis(&chain.fork(height - 5, 7, 11)));
+    let mut world = world.with_indexes(&IndexKind::ALL);
+    let options = Options { method: Some(Method::InOrder), ..world.at_rest() };
+    world.sync(&options, &old);
+    world.sync(&options, &world.blocks);
+    world.others = old[height as usize - 4..].iter().map(|block| header_of(block)).collect();
+    world.disconnected = old[height as usize - 4..].to_vec();
+    world
+}
+
 /// The first blocks of mainnet.
 pub fn mainnet() -> World {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apus/data/mainnet-0-14131.dat");
     let blocks = apus_testdata::blocks_of(&data);
-    let world = new(apus_wire::Chain::Main, blocks);
+    let world = new(apus_wire::Chain::Main, blocks).with_indexes(&IndexKind::ALL);
     world.sync(&world.at_rest(), &world.blocks);
     world
 }
@@ -124,8 +154,9 @@ pub fn mainnet() -> World {
 /// A directory whose block files are pruned.
 pub fn pruned() -> World {
     let spec = Spec { busy_bytes: 6_000, busy_blocks: 590, quiet_blocks: 110, ..Spec::small(41) };
-    let mut world = new(apus_wire::Chain::Regtest, with_genesis(&Chain::new(spec)));
-    world.options = &["-fastprune", "-prune=1"];
+    let world = new(apus_wire::Chain::Regtest, with_genesis(&Chain::new(spec)));
+    let mut world = world.with_indexes(&[IndexKind::BlockFilterIndex, IndexKind::CoinStatsIndex]);
+    world.options.extend(["-fastprune", "-prune=1"].map(str::to_string));
     world.fast_prune = true;
     let prune = Some(Prune::Target(17 << 20));
     let options = Options { prune, method: Some(Method::InOrder), ..world.at_rest() };

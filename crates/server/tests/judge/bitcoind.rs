@@ -1,6 +1,7 @@
 //! The comparisons.
 
 use apus_node::options::Method;
+use apus_store::IndexKind;
 use apus_testchain::Spec;
 
 use super::compare::compare;
@@ -15,14 +16,14 @@ fn busy() -> Vec<usize> {
 #[test]
 fn answers_about_every_kind_of_script_are_cores() {
     let Some(program) = bitcoind("answers_about_every_kind_of_script_are_cores") else { return };
-    let world = worlds::branches(Spec::small(5), Method::InOrder);
+    let world = worlds::branches(Spec::small(5), Method::InOrder, &IndexKind::ALL);
     compare(&program, &world, "regtest", &busy());
 }
 
 #[test]
 fn answers_about_odd_scripts_are_cores() {
     let Some(program) = bitcoind("answers_about_odd_scripts_are_cores") else { return };
-    let world = worlds::branches(Spec::odd(6), Method::Join);
+    let world = worlds::branches(Spec::odd(6), Method::Join, &[]);
     compare(&program, &world, "regtest", &busy());
 }
 
@@ -31,8 +32,15 @@ fn answers_about_odd_scripts_are_cores() {
 fn answers_about_large_blocks_are_cores() {
     let Some(program) = bitcoind("answers_about_large_blocks_are_cores") else { return };
     let spec = Spec { quiet_blocks: 600, busy_blocks: 2, busy_bytes: 3_000_000, ..Spec::small(8) };
-    let world = worlds::branches(spec, Method::Join);
+    let world = worlds::branches(spec, Method::Join, &[IndexKind::TxIndex]);
     compare(&program, &world, "regtest", &[0, 1, 600, 601, 602]);
+}
+
+#[test]
+fn answers_about_disconnected_blocks_are_cores() {
+    let Some(program) = bitcoind("answers_about_disconnected_blocks_are_cores") else { return };
+    let world = worlds::reorganised(Spec::small(12));
+    compare(&program, &world, "regtest", &[0, 1, 150, 194, 195, 196, 200, 201, 202]);
 }
 
 #[test]

@@ -1,0 +1,158 @@
+//! Replies of bitcoind and of Apus to the same requests, compared byte by byte.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::calls::calls;
+use super::daemon::{Daemon, serve};
+use super::frames::frames;
+use super::http::{Answer, Client, Reply, Request, hex};
+use super::rest_calls::requests;
+use super::worlds::World;
+
+/// What bitcoind has answered.
+type Recorded = Vec<(Request, Reply)>;
+
+/// Asks a running bitcoind everything.
+fn record(client: &Client, world: &World, sample: &[usize]) -> Recorded {
+    let calls = calls(world, sample).into_iter();
+    let calls = calls.map(|(method, params)| Request::call(method, &params));
+    let mut recorded: Recorded = calls.chain(frames()).map(|it| ask(client, it)).collect();
+    // What bitcoind proves, and parts of it.
+    let is_proof = |request: &Request| request.method().as_deref() == Some("gettxoutproof");
+    let proofs = recorded.iter().filter(|(request, _)| is_proof(request));
+    let proofs = proofs.filter_map(|(_, reply)| reply.answer()?.ok());
+    let proofs: Vec<String> = proofs.map(|text| serde_json::from_str(&text).unwrap()).collect();
+    for proof in proofs.iter().step_by(7) {
+        for proof in [&proof[..], &proof[..proof.len() - 2], &format!("{proof}00")] {
+            recorded.push(ask(client, Request::call("verifytxoutproof", &json!([proof]))));
+        }
+    }
+    let rest = requests(world, sample).into_iter();
+    recorded.extend(rest.map(|(path, body)| ask(client, Request::rest(&path, &body))));
+    recorded
+}
+
+fn ask(client: &Client, request: Request) -> (Request, Reply) {
+    let reply = client.send(&request);
+    remove_dumped(&reply);
+    (request, reply)
+}
+
+/// Removes the file that `dumptxoutset` has made.
+fn remove_dumped(reply: &Reply) {
+    let Some(Ok(answer)) = reply.answer() else { return };
+    if answer.starts_with("{\"coins_written\"") {
+        let made: Value = serde_json::from_str(&answer).unwrap();
+        std::fs::remove_file(made["path"].as_str().unwrap()).unwrap();
+    }
+}
+
+/// Panics unless Apus answers as bitcoind, but for the differences named in [`is_known`].
+fn assert_same(client: &Client, recorded: &Recorded) {
+    let mut wrong = Vec::new();
+    for (request, theirs) in recorded {
+        let (_, ours) = ask(client, request.clone());
+        if ours != *theirs && !is_known(request, &ours, theirs) {
+            wrong.push(format!("{request}\n  Core: {theirs}\n  Apus: {ours}"));
+        }
+    }
+    eprintln!("{} replies compared, {} differ", recorded.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong[..wrong.len().min(40)].join("\n"));
+}
+
+/// Whether a difference is one of those that docs/guide/server.md names.
+fn is_known(request: &Request, ours: &Reply, theirs: &Reply) -> bool {
+    // Core names a type of content where there is none.
+    if ours.body.is_empty() && theirs.body.is_empty() {
+        return ours.status == theirs.status;
+    }
+    match request.path.strip_prefix("/rest/") {
+        Some(path) => is_known_of_rest(path, ours, theirs),
+        None => {
+            let answers = ours.answer().zip(theirs.answer());
+            let known = request.method().zip(answers);
+            known.is_some_and(|(method, (ours, theirs))| is_known_of_call(&method, &ours, &theirs))
+        }
+    }
+}
+
+fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
+    let help = |answer: &Answer| matches!(answer, Err((-1, text)) if text.starts_with(name));
+    // The text of the help.
+    if help(ours) && help(theirs) {
+        return true;
+    }
+    let (Ok(ours), Ok(theirs)) = (ours, theirs) else {
+        let is_misc = |answer: &Answer| matches!(answer, Err((-1, _)));
+        return match name {
+            // The bytes cannot be parsed; Core shows the words of its library.
+            "verifytxoutproof" => is_misc(ours) && is_misc(theirs),
+            // Apus does not prune on request.
+            "pruneblockchain" => is_misc(ours) && theirs.is_ok(),
+            _ => false,
+        };
+    };
+    let [mut ours, mut theirs] = [ours, theirs].map(|text| serde_json::from_str(text).unwrap());
+    match name {
+        "getblockchaininfo" => is_same_info(&mut ours, &mut theirs),
+        "getmininginfo" => are_same_without(&["warnings"], &mut ours, &mut theirs),
+        // The tables are others; Core's figure is an estimate.
+        "gettxoutsetinfo" => are_same_without(&["disk_size"], &mut ours, &mut theirs),
+        // Core shows tips of equal height in any order.
+        "getchaintips" => {
+            let sorted = |tips: &mut Value| {
+                let tips = tips.as_array_mut().unwrap();
+                tips.sort_by_key(|tip| tip["hash"].to_string());
+            };
+            sorted(&mut ours);
+            sorted(&mut theirs);
+            ours == theirs
+        }
+        _ => false,
+    }
+}
+
+/// Compares two answers of `getblockchaininfo`: the progress depends on the time of the question,
+/// and a bitcoind that is not released warns of that.
+fn is_same_info(ours: &mut Value, theirs: &mut Value) -> bool {
+    let progress = |info: &Value| info["verificationprogress"].as_f64().unwrap();
+    (progress(ours) - progress(theirs)).abs() <= 1e-3 * progress(theirs)
+        && are_same_without(&["verificationprogress", "warnings"], ours, theirs)
+}
+
+/// Compares two objects without some of their fields, which they both must have.
+fn are_same_without(fields: &[&str], ours: &mut Value, theirs: &mut Value) -> bool {
+    let mut take = |field: &&str| {
+        let ours = ours.as_object_mut().unwrap().shift_remove(*field);
+        ours.is_some() && theirs.as_object_mut().unwrap().shift_remove(*field).is_some()
+    };
+    fields.iter().all(&mut take) && ours == theirs
+}
+
+fn is_known_of_rest(path: &str, ours: &Reply, theirs: &Reply) -> bool {
+    // Core has a mempool, even if it is empty.
+    if path.starts_with("mempool/") {
+        return ours.status == 404;
+    }
+    if path.starts_with("chaininfo") && ours.status == 200 && theirs.status == 200 {
+        let parse = |reply: &Reply| serde_json::from_slice::<Value>(&reply.body).unwrap();
+        return is_same_info(&mut parse(ours), &mut parse(theirs));
+    }
+    false
+}
+
+/// Records what bitcoind answers about the directory of `world`, stops it, and compares.
+pub fn compare(program: &Path, world: &World, chain: &str, sample: &[usize]) {
+    let daemon = Daemon::start(program, &world.datadir(), chain, &world.options);
+    let tip = daemon.client.must("getbestblockhash", &json!([]));
+    assert_eq!(tip, world.tip().to_string());
+    if let Some(stray) = &world.stray {
+        daemon.client.must("submitheader", &json!([hex(&stray[..80])]));
+    }
+    let recorded = record(&daemon.client, world, sample);
+    daemon.stop();
+    let (_server, client) = serve(&world.at_rest());
+    assert_same(&client, &recorded);
+}

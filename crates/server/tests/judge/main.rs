@@ -1,0 +1,12 @@
+//! Every call, with right and wrong parameters, over HTTP to a bitcoind and to Apus on the same
+//! directory: the same replies, but for a short list of differences. `make judge` builds bitcoind
+//! and sets BITCOIND; without that, these tests say that they are skipped.
+
+mod bitcoind;
+mod calls;
+mod compare;
+mod daemon;
+mod frames;
+mod http;
+mod rest_calls;
+mod worlds;
