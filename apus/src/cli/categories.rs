@@ -1,7 +1,5 @@
 //! The categories of `--debug`, by Core's names.
 
-use tracing::{Level, Metadata};
-
 /// The categories that events of Apus have; Core has more.
 pub const CATEGORIES: [&str; 10] = [
     "bench",
@@ -51,21 +49,10 @@ impl Categories {
         Ok(categories)
     }
 
-    /// Returns whether no category is logged.
-    pub fn is_none(&self) -> bool {
-        !self.all && self.named.is_empty()
-    }
-
-    /// Returns the categories that are logged.
-    pub fn names(&self) -> Vec<String> {
-        let all = CATEGORIES.iter().map(|name| name.to_string());
-        all.filter(|name| self.all || self.named.contains(name)).collect()
-    }
-
-    /// Returns whether an event is logged. Warnings always are.
-    pub fn holds(&self, event: &Metadata<'_>) -> bool {
-        let is_named = || self.named.iter().any(|name| name == event.target());
-        *event.level() <= Level::WARN || *event.level() <= Level::DEBUG && (self.all || is_named())
+    /// Returns the categories that are logged; `all` for all of them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let all = self.all.then_some("all");
+        all.into_iter().chain(self.named.iter().map(String::as_str))
     }
 }
 
@@ -78,11 +65,11 @@ mod tests {
         let of = |values: &[&str]| {
             Categories::of(&values.iter().map(|value| value.to_string()).collect::<Vec<_>>())
         };
-        assert!(of(&[]).unwrap().is_none());
-        assert!(of(&["net", "0"]).unwrap().is_none());
-        assert!(of(&["none", "all"]).unwrap().all);
+        assert!(of(&[]).unwrap() == Categories::default());
+        assert!(of(&["net", "0"]).unwrap() == Categories::default());
+        assert!(of(&["none", "all"]).unwrap().names().eq(["all"]));
         let both = of(&["net", "bench"]).unwrap();
-        assert!(!both.all && both.named == ["net", "bench"]);
+        assert!(both.names().eq(["net", "bench"]));
         let error = of(&["net", "qt"]).unwrap_err();
         assert!(error.starts_with("Unsupported logging category -debug=qt"), "{error}");
     }

@@ -11,13 +11,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use apus_node::Tip;
-use apus_server::Live;
+use apus_server::{Live, Logs};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
@@ -33,7 +33,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 static LOG: OnceLock<Log> = OnceLock::new();
 
 /// The categories that are logged.
-static CATEGORIES: OnceLock<Vec<String>> = OnceLock::new();
+static CATEGORIES: LazyLock<Arc<Logs>> =
+    LazyLock::new(|| Arc::new(Logs::new(tracing::callsite::rebuild_interest_cache)));
 
 /// Receives the warnings, besides standard error.
 static HEARD: Mutex<Option<Weak<Live>>> = Mutex::new(None);
@@ -43,14 +44,16 @@ pub fn show_to(live: &Arc<Live>) {
     *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(live));
 }
 
-/// Notes which categories are logged. Only the first call has an effect.
-pub fn note_categories(names: Vec<String>) {
-    let _ = CATEGORIES.set(names);
+/// Returns the categories that are logged.
+pub fn categories() -> &'static Arc<Logs> {
+    &CATEGORIES
 }
 
-/// Returns the categories that are logged.
-pub fn categories() -> Vec<String> {
-    CATEGORIES.get().cloned().unwrap_or_default()
+/// Returns whether an event is logged: warnings always, others if their category is on. All
+/// categories must be on for those that have none.
+pub fn is_wanted(event: &Metadata<'_>) -> bool {
+    let is_on = || CATEGORIES.is_on(event.target()) || CATEGORIES.is_on("all");
+    *event.level() <= Level::WARN || *event.level() <= Level::DEBUG && is_on()
 }
 
 /// Starts the log of this process in the file `path`, with the lines of `header` first. Only the

@@ -63,8 +63,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use tracing::{Level, Metadata};
-use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing::Level;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 use arguments::{Cli, Command};
@@ -160,21 +160,17 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
 /// A category does not exist.
 pub fn start_log(debug: &[String]) -> Result<(), String> {
     let categories = Categories::of(debug)?;
-    log::note_categories(categories.names());
-    let most = if categories.is_none() { LevelFilter::WARN } else { LevelFilter::DEBUG };
+    for name in categories.names() {
+        log::categories().switch(name, true);
+    }
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // By default, internal errors are printed with eprintln!, which panics if standard error
         // cannot be written.
         .log_internal_errors(false)
-        .with_filter(filter_fn({
-            let categories = categories.clone();
-            move |event| *event.level() > Level::WARN && categories.holds(event)
-        }));
-    let is_wanted = move |event: &Metadata<'_>| categories.holds(event);
-    let filter = filter_fn(is_wanted).with_max_level_hint(most);
-    let others = log::Warnings.and_then(log::ToFile).with_filter(filter);
+        .with_filter(filter_fn(|event| *event.level() > Level::WARN && log::is_wanted(event)));
+    let others = log::Warnings.and_then(log::ToFile).with_filter(filter_fn(log::is_wanted));
     tracing_subscriber::registry().with(stderr).with(others).init();
     Ok(())
 }

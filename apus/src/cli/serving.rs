@@ -32,7 +32,7 @@ impl Serving {
     pub fn new(config: Config, options: &mut Options, is_at_rest: bool) -> Self {
         let view = Arc::clone(options.view.get_or_insert_default());
         let about = About::new(options, env!("APUS_VERSION"), is_at_rest);
-        let about = About { log: log::path(), logs: log::categories(), ..about };
+        let about = About { log: log::path(), logs: Arc::clone(log::categories()), ..about };
         Self {
             config,
             about,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_query::RpcError;
-use apus_query::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR};
+use apus_query::error::RPC_INVALID_PARAMETER;
 use apus_query::json::{Json, json};
 use apus_query::params::text;
 use serde::Serialize;
@@ -15,39 +15,6 @@ use super::state::{Active, Call};
 
 /// The longest time that `stop` waits before it is answered.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// The categories of Core's log, in order.
-const CATEGORIES: [&str; 29] = [
-    "addrman",
-    "bench",
-    "blockstorage",
-    "cmpctblock",
-    "coindb",
-    "estimatefee",
-    "http",
-    "i2p",
-    "ipc",
-    "kernel",
-    "leveldb",
-    "mempool",
-    "mempoolrej",
-    "net",
-    "privatebroadcast",
-    "proxy",
-    "prune",
-    "qt",
-    "rand",
-    "reindex",
-    "rpc",
-    "scan",
-    "selectcoins",
-    "tor",
-    "txpackages",
-    "txreconciliation",
-    "validation",
-    "walletdb",
-    "zmq",
-];
 
 /// Returns the seconds since the start.
 pub(crate) fn uptime(call: &Call) -> Result<Json, RpcError> {
@@ -111,20 +78,20 @@ pub(crate) fn getmemoryinfo(call: &Call) -> Result<Json, RpcError> {
     }
 }
 
-/// Returns which categories of the log are on. They are chosen at the start.
+/// Switches categories of the log, first those to include, then those to exclude, and returns which
+/// are on.
 pub(crate) fn logging(call: &Call) -> Result<Json, RpcError> {
-    if let Some(name) = call.params.iter().filter_map(Value::as_array).flatten().next() {
-        let name = text(name)?;
-        let is_known = CATEGORIES.contains(&name) || ["all", "1", "none", "0", ""].contains(&name);
-        if !is_known {
-            let what = format!("unknown logging category {name}");
-            return Err(RpcError::new(RPC_INVALID_PARAMETER, what));
+    let logs = &call.state.live.about().logs;
+    for (index, on) in [(0, true), (1, false)] {
+        for name in call.param(index).as_array().into_iter().flatten() {
+            let name = text(name)?;
+            if !logs.switch(name, on) {
+                let what = format!("unknown logging category {name}");
+                return Err(RpcError::new(RPC_INVALID_PARAMETER, what));
+            }
         }
-        let what = "Apus chooses the categories of its log at the start: use --debug=CATEGORY";
-        return Err(RpcError::new(RPC_MISC_ERROR, what));
     }
-    let on = |name: &&str| call.state.live.about().logs.iter().any(|on| on == name);
     let all: serde_json::Map<String, Value> =
-        CATEGORIES.iter().map(|name| (name.to_string(), Value::Bool(on(name)))).collect();
+        logs.list().map(|(name, on)| (name.to_string(), Value::Bool(on))).collect();
     Ok(json(&all))
 }

@@ -7,6 +7,7 @@
 //! | `subnet`, `origin` | which addresses and which sites may ask |
 //! | `auth`, `cookie` | names and passwords |
 //! | [`config`] | how the server is reached, and by whom |
+//! | `logs` | the categories of the log |
 //! | [`live`] | what the running process reports about itself |
 //! | `jsonrpc`, `named` | the frame of JSON-RPC around calls |
 //! | `state` | what calls are answered from |
@@ -26,6 +27,7 @@ mod origin;
 mod auth;
 mod cookie;
 pub mod config;
+mod logs;
 pub mod live;
 mod jsonrpc;
 mod named;
@@ -51,5 +53,6 @@ pub use auth::{Credential, Whitelist};
 pub use config::Config;
 pub use cookie::COOKIE_FILE;
 pub use live::Live;
+pub use logs::Logs;
 pub use serve::{Server, StartError};
 pub use subnet::Subnet;

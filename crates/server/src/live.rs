@@ -14,6 +14,8 @@ use apus_node::marks::Marks;
 use apus_node::{Meters, Observer, Options, PeerInfo, Phase, Progress, Tip};
 use apus_wire::Network;
 
+use super::logs::Logs;
+
 /// The most lines that are kept.
 const LINES_MAX: usize = 200;
 /// The most characters of a line that are kept.
@@ -42,8 +44,8 @@ pub struct About {
     pub upload_target: u64,
     /// Where the log file is; `None` if there is none.
     pub log: Option<PathBuf>,
-    /// The categories of the log that are on.
-    pub logs: Vec<String>,
+    /// The categories of the log.
+    pub logs: Arc<Logs>,
 }
 
 impl About {
@@ -61,7 +63,7 @@ impl About {
             peers: options.peers.clone(),
             upload_target: upload_target.unwrap_or(0),
             log: None,
-            logs: Vec::new(),
+            logs: Arc::new(Logs::new(|| ())),
         }
     }
 }

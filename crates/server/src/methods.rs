@@ -148,7 +148,7 @@ const OWN: &[Own] = methods![
         "Lists all methods, or describes one.";
     CONTROL "logging" control::logging,
         [Arg::optional("include", Kind::Array), Arg::optional("exclude", Kind::Array)]
-        "Returns which categories of the log are on. They are chosen at the start, with --debug.";
+        "Switches categories of the log on and then off, and returns which are on.";
     CONTROL "stop" control::stop, [Arg::optional("wait", Kind::Number)]
         "Saves what is done, and ends Apus.";
     CONTROL "uptime" control::uptime, []
