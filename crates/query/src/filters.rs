@@ -78,7 +78,7 @@ pub fn getblockfilter(call: &Call) -> Result<Json, RpcError> {
         header: String,
     }
     let hash = params::hash(call.param(0), "blockhash")?;
-    let state = index(call.source, call.param(1))?;
+    let state = index(call, call.param(1))?;
     let block = call.source.try_look(|it| Block::find(it, &hash))?;
     let Filter { bytes, header } = filter(call.source, (&block, &hash), state)?;
     Ok(json(&Answer { filter: hex(&bytes), header: header.to_string() }))
@@ -88,12 +88,13 @@ pub fn getblockfilter(call: &Call) -> Result<Json, RpcError> {
 ///
 /// # Errors
 /// There is no such type, or no index.
-fn index(source: &Source, kind: &serde_json::Value) -> Result<State, RpcError> {
+fn index(call: &Call, kind: &serde_json::Value) -> Result<State, RpcError> {
     let name = if kind.is_null() { BASIC } else { params::text(kind)? };
     if name != BASIC {
         return Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Unknown filtertype"));
     }
-    let state = source.indexes.state(&source.view, IndexKind::BlockFilterIndex)?;
+    let Call { source, stop, .. } = call;
+    let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, stop)?;
     state.ok_or_else(|| {
         RpcError::new(RPC_MISC_ERROR, format!("Index is not enabled for filtertype {name}"))
     })

@@ -2,6 +2,9 @@
 //! transactions whose places they name.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
 use apus_disk::Disk;
@@ -18,11 +21,18 @@ use super::error::{RPC_MISC_ERROR, RpcError, internal};
 /// Bytes that are read of a transaction at first.
 const TX_BYTES: usize = 4096;
 
+/// The most blocks that an index which follows the chain is waited for.
+const BLOCKS_BEHIND_MAX: u32 = 6;
+/// The longest time that it is waited for.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// The time between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// The indexes of a directory.
 pub struct Indexes {
     /// Reads those that exist.
     pub reader: IndexReader,
-    /// Those that the running sync builds.
+    /// Those that the running sync builds, or keeps at the tip.
     wanted: Vec<IndexKind>,
 }
 
@@ -44,10 +54,15 @@ pub struct Found {
 }
 
 impl Indexes {
-    /// Returns the indexes of the directory of `options`.
-    pub fn new(options: &Options) -> Self {
+    /// Returns the indexes of the directory of `options`, while a sync with these options runs.
+    pub fn of_sync(options: &Options) -> Self {
         let reader = IndexReader::new(&Disk::new(), &options.network_dir());
         Self { reader, wanted: options.indexes.clone() }
+    }
+
+    /// Returns the indexes of the directory of `options`, which no program writes to.
+    pub fn at_rest(options: &Options) -> Self {
+        Self { wanted: Vec::new(), ..Self::of_sync(options) }
     }
 
     /// Returns how far an index reaches; `None` if there is no such index, nor will be at the end
@@ -67,6 +82,33 @@ impl Indexes {
             State { synced: best.is_some_and(|id| is_synced(it, id)), best_block_height: height }
         };
         Ok(view.look(state))
+    }
+
+    /// Like [`Indexes::state`], but waits a moment for an index that the running sync keeps at the
+    /// tip and that lacks only the last blocks (Core's `BlockUntilSyncedToCurrentChain`).
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn caught_up(
+        &self,
+        view: &View,
+        kind: IndexKind,
+        stop: &AtomicBool,
+    ) -> Result<Option<State>, RpcError> {
+        let until = Instant::now() + WAIT_MAX;
+        loop {
+            let state = self.state(view, kind)?;
+            let tip = view.look(Committed::tip);
+            let Some((tip, behind)) = tip.zip(state.filter(|state| !state.synced)) else {
+                return Ok(state);
+            };
+            let is_near = behind.best_block_height + BLOCKS_BEHIND_MAX >= tip.height;
+            let is_followed = self.wanted.contains(&kind) && is_near;
+            if !is_followed || stop.load(Relaxed) || Instant::now() > until {
+                return Ok(state);
+            }
+            view.wait_for_tip(&tip.hash, LOOK_EVERY);
+        }
     }
 
     /// Returns the transaction with a txid (Core's `FindTx`); `None` if `txindex` does not have it,

@@ -392,7 +392,7 @@ fn filter_index(request: &Request, kind: &str) -> Result<State, RestAnswer> {
         return Err(RestAnswer::bad(format!("Unknown filtertype {kind}")));
     }
     let source = request.source;
-    let state = source.indexes.state(&source.view, IndexKind::BlockFilterIndex);
+    let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, request.stop);
     let state = state.map_err(|error| failed(&error))?;
     state.ok_or_else(|| RestAnswer::bad("Index is not enabled for filtertype basic"))
 }

@@ -48,7 +48,7 @@ impl Source {
             at_rest: None,
             // On mainnet, whose directory has no name of its own, without a slash at the end.
             directory: options.network_dir().components().collect(),
-            indexes: Indexes::new(options),
+            indexes: Indexes::of_sync(options),
             progress: Box::new(progress),
             // The cores are the sync's.
             threads: 1,
@@ -61,7 +61,8 @@ impl Source {
     pub fn at_rest(view: Arc<View>, options: &Options) -> Self {
         let other = Options { view: None, ..options.clone() };
         let threads = options.threads;
-        Self { at_rest: Some(other), threads, ..Self::of_sync(view, options, || None) }
+        let indexes = Indexes::at_rest(options);
+        Self { at_rest: Some(other), indexes, threads, ..Self::of_sync(view, options, || None) }
     }
 
     /// Returns the result of `look` for what was last committed.

@@ -42,7 +42,7 @@ pub fn gettxspendingprevout(call: &Call) -> Result<Json, RpcError> {
         check_fields(options, &OPTIONS, true)?;
     }
     let source = call.source;
-    let state = source.indexes.state(&source.view, IndexKind::TxoSpenderIndex)?;
+    let state = source.indexes.caught_up(&source.view, IndexKind::TxoSpenderIndex, call.stop)?;
     let option = |name: &str| options.get(name).map(params::boolean).transpose();
     let mempool_only = option("mempool_only")?.unwrap_or(state.is_none());
     let with_tx = option("return_spending_tx")?.unwrap_or(false);
