@@ -13,8 +13,8 @@ use super::stored::{StoredBlock, parse};
 use super::transaction::{Spent, Transaction};
 
 /// Core's message for undo data that is missing.
-pub const NO_UNDO: &str = "Undo data expected but can't be read. This could be due to disk corruption \
-                       or a conflict with a pruning event.";
+pub const NO_UNDO: &str = "Undo data expected but can't be read. This could be due to disk \
+                           corruption or a conflict with a pruning event.";
 
 /// A block (Core's `blockToJSON`).
 #[derive(Serialize)]

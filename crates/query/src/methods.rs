@@ -182,8 +182,8 @@ static METHODS: &[Method] = methods![
     RAW raw_transaction::getrawtransaction [
         Arg::needed("txid", Kind::Text), VERBOSITY, Arg::optional("blockhash", Kind::Text)
     ]
-        "Returns a transaction of a block, or with txindex of any block. Verbosity 0 (default): its \
-         bytes in hex; 1: described; 2: with its fee and the coins that it spends.";
+        "Returns a transaction of a block, or with txindex of any block. Verbosity 0 (default): \
+         its bytes in hex; 1: described; 2: with its fee and the coins that it spends.";
     UTIL address::validateaddress [Arg::needed("address", Kind::Text)]
         "Returns whether an address is valid, its output script, or which characters are wrong.";
     UTIL filters::getindexinfo [Arg::optional("index_name", Kind::Text)]

@@ -209,6 +209,15 @@ fn wrong(block: &BlockView<&[u8]>, calls: &mut Vec<Rpc>) {
     for kind in ["", "first", "rollback"] {
         calls.push(("dumptxoutset", json!(["/nowhere/at/all", kind])));
     }
+    wrong_outputs(&txid, calls);
+    calls.push(("getrawtransaction", json!([txid, 0, NONE])));
+    calls.push(("getrawtransaction", json!([NONE])));
+    calls.push(("getrawtransaction", json!([NONE, 1])));
+    calls.push(("getrawtransaction", json!([block.header().merkle_root.to_string()])));
+}
+
+/// Calls about outputs that are wrong in some way, with options.
+fn wrong_outputs(txid: &str, calls: &mut Vec<Rpc>) {
     let output = json!({ "txid": txid, "vout": 0 });
     for outputs in [
         json!([]),
@@ -239,10 +248,6 @@ fn wrong(block: &BlockView<&[u8]>, calls: &mut Vec<Rpc>) {
     ] {
         calls.push(("gettxspendingprevout", json!([[output], options])));
     }
-    calls.push(("getrawtransaction", json!([txid, 0, NONE])));
-    calls.push(("getrawtransaction", json!([NONE])));
-    calls.push(("getrawtransaction", json!([NONE, 1])));
-    calls.push(("getrawtransaction", json!([block.header().merkle_root.to_string()])));
 }
 
 /// Transactions that are decoded, whole and in part.

@@ -65,7 +65,7 @@ const BODIES: &[&str] = &[
     r#"[{"jsonrpc":"2.0","method":"getblockcount"},{"jsonrpc":"2.0","method":"nothing"}]"#,
     r#"[{"jsonrpc":"2.0","method":"getblockcount"},1,{"method":"getblockcount","id":4}]"#,
     r#"[{"jsonrpc":"3.0","method":"getblockcount","id":1},{"params":[]},{"method":[],"id":3}]"#,
-    r#"[{"method":"getblockhash","params":{"height":-5},"id":1},{"method":"getblockcount","id": [1, "\u0041"] }]"#,
+    r#"[{"method":"getblockhash","params":{"height":-5},"id":1},{"id": [1, "\u0041"] }]"#,
     // What is no call, or no JSON.
     "",
     " ",
