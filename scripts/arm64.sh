@@ -6,7 +6,7 @@
 #
 #   tools   installs what the others need: compilers, Rust's standard library, qemu
 #   build   builds target/aarch64-unknown-linux-gnu/release/apus
-#   test    runs in qemu: the tests of all libraries, some with the program, and the demo
+#   test    runs in qemu: the tests of all libraries, some integration tests, and the demo
 #   ready   succeeds if all tools are there, and is used alone
 #
 # The program runs with the C library of the Debian that builds it and with later ones: 2.36 on
@@ -18,11 +18,10 @@ arm=aarch64-unknown-linux-gnu
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # The kernel's list of programs that run other processors' programs.
 formats=/proc/sys/fs/binfmt_misc
-# Tests with the program: power cuts, kills, interruptions, damage, the format, methods, moved
-# directories.
-of_the_program='crash:: crash_join:: interrupts:: lost_work:: faults:: format:: format_ join::
-	swiftsync:: kernel:: real_chains:: script_engines:: reorganisation:: pruned:: small_cache::
-	rewind:: tie_breaks:: bip30:: missing_blocks:: start_check:: verify::'
+# Of the integration tests: power cuts, kills, interruptions, the format, mainnet's blocks, the
+# engines of scripts, and signatures in lanes.
+chosen='crash:: lost_work:: interrupts:: format:: kernel:: real_chains:: script_engines::
+	reorganisation:: bip30:: differential:: exceptional:: vectors::'
 # Left out: those that measure memory, which in qemu is the emulator's.
 of_memory='memory'
 
@@ -74,7 +73,7 @@ test_all() {
 	timed "building the tests" run_tests --lib --test it --no-run
 	timed "tests of all libraries" run_tests --lib -- --skip $of_memory
 	# shellcheck disable=SC2086
-	timed "tests with the program" run_tests --test it -- --skip $of_memory $of_the_program
+	timed "integration tests" run_tests --test it -- --skip $of_memory $chosen
 	timed "the demo" "$target/$arm/release/apus" demo
 }
 
