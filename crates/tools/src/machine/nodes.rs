@@ -58,7 +58,10 @@ pub fn running(root: &Root) -> Vec<Running> {
             PROGRAMS.contains(&&name[..]).then_some(())?;
             let args = root.read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let datadir = args.split('\0').find_map(|arg| {
-                arg.trim_start_matches('-').strip_prefix("datadir=").map(PathBuf::from)
+                let named = arg.trim_start_matches('-').strip_prefix("datadir=")?;
+                // A relative path is one from the directory that the process is in.
+                let from = fs::read_link(root.below(format!("/proc/{pid}/cwd")));
+                Some(from.unwrap_or_default().join(named))
             });
             Some(Running { name, pid, datadir })
         })
@@ -150,10 +153,13 @@ mod tests {
         };
         process(7, "bitcoind", "bitcoind\0-server\0-datadir=/mnt/a b\0");
         process(11, "bitcoin-qt", "bitcoin-qt\0");
+        process(13, "bitcoind", "bitcoind\0--datadir=nodes/a\0");
+        std::os::unix::fs::symlink("/home/x", root.below("/proc/13/cwd")).unwrap();
         process(12, "bitcoin-cli", "bitcoin-cli\0-datadir=/x\0");
         let found = running(&root);
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
         assert_eq!((found[0].pid, found[0].datadir.clone()), (7, Some("/mnt/a b".into())));
         assert_eq!((&found[1].name[..], found[1].datadir.clone()), ("bitcoin-qt", None));
+        assert_eq!(found[2].datadir, Some("/home/x/nodes/a".into()));
     }
 }
