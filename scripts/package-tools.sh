@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what make test-deb and make test-container need: as root from Debian's archive, and
-# cargo-deb into target/tools.
+# cargo-deb into target/tools. With the word `ready` it only succeeds if all of it is there.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
@@ -8,6 +8,10 @@ missing=""
 for tool in debootstrap buildah lintian gpg apt-ftparchive:apt-utils; do
 	command -v "${tool%:*}" >/dev/null || missing="$missing ${tool#*:}"
 done
+if [ "${1:-}" = ready ]; then
+	[ -z "$missing" ] && { cargo deb --version >/dev/null 2>&1 || [ -x target/tools/bin/cargo-deb ]; }
+	exit
+fi
 if [ -n "$missing" ]; then
 	echo "installing:$missing"
 	apt-get update -qq
