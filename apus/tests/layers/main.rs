@@ -26,12 +26,14 @@ const FUNCTION_LINES_MAX: usize = 75;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Files that contain `unsafe`, as paths from the workspace's root.
-const UNSAFE_FILES: [&str; 12] = [
+const UNSAFE_FILES: [&str; 13] = [
     // Vector instructions of the processor, for SHA-256 of many messages side by side.
     "crates/hash/src/sha256/x86.rs",
     "crates/hash/src/sha256/arm.rs",
     // Vector instructions of the processor, for RIPEMD-160 of many hashes side by side.
     "crates/hash/src/ripemd160/x86.rs",
+    // Vector registers of the processor, for SipHash of many messages side by side.
+    "crates/hash/src/siphash/x86.rs",
     // Vector instructions of the processor, for the MuHash of many elements side by side.
     "crates/hash/src/muhash/x86/mod.rs",
     // The processor's prefetch instruction and advice to use huge pages, for large tables.

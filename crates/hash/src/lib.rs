@@ -1,5 +1,5 @@
 //! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes used by
-//! scripts, a keyed hash, and MuHash3072. This crate knows neither files nor what is hashed.
+//! scripts, keyed hashes, and MuHash3072. This crate knows neither files nor what is hashed.
 
 mod elements;
 mod keyed;
@@ -7,6 +7,7 @@ mod muhash;
 mod script_hashes;
 mod ripemd160;
 mod sha256;
+mod siphash;
 mod value;
 
 pub use elements::Elements;
@@ -18,4 +19,5 @@ pub use sha256::{
     Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
     sha256d_pairs,
 };
+pub use siphash::SipKey;
 pub use value::{Hash, ParseHashError, hex};
