@@ -38,6 +38,7 @@
 //! | [`marks`] | what the run has done with each block, for a picture of it |
 //! | [`bottleneck`] | what limits the speed of the work |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
+//! | [`sealed`] | the file format of saved work |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
 //! | [`resources`], [`threads`], [`workers`] | memory, threads, and work spread over them |
 //! | [`temporary`] | temporary directories |
@@ -76,6 +77,7 @@ pub mod rebuild;
 pub mod remedy;
 pub mod resources;
 pub mod scan;
+pub mod sealed;
 pub mod served;
 pub mod shared;
 pub mod snapshot_chainstate;

@@ -11,9 +11,9 @@ use apus_hash::{Hash, HashKey, sha256d};
 use apus_join::{Layout, Memory};
 use apus_node::error::SyncError;
 use apus_node::options::{AssumeValid, ScriptEngine};
+use apus_node::sealed::{bytes, put_bytes, put_numbers};
 use apus_objects::{Objects, Pack, PackWriter};
 use apus_store::Obfuscation;
-use apus_sync::sealed::{bytes, put_bytes, put_numbers};
 use apus_wire::{
     BlockView, Chain, Cursor, HEADER_BYTES, Header, Network, ParseError, genesis_block,
 };

@@ -7,9 +7,9 @@ use apus_disk::{PartBuffer, Parts, StoreError};
 use apus_join::{NoBatch, for_each_batch};
 use apus_node::block::script_difference::ScriptDifference;
 use apus_node::outcome::Counts;
+use apus_node::sealed::{counts, put_counts, put_numbers};
 use apus_objects::{Pack, PackWriter};
 use apus_sync::join::{PairCounts, ReadCounts};
-use apus_sync::sealed::{counts, put_counts, put_numbers};
 use apus_wire::{Cursor, ParseError};
 
 use super::job::Job;

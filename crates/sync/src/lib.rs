@@ -21,7 +21,7 @@
 //! | [`start_check`] | checks the last blocks before work continues on a UTXO set |
 //! | [`verify`] | checks blocks, undo data and UTXO set against each other (`verifychain`) |
 //! | [`saving`] | the loop of work that is saved now and then |
-//! | [`saved_work`], [`sealed`] | how much work is saved; the file format of saved work |
+//! | [`saved_work`] | how much work is saved |
 //! | [`unfinished`] | keeps the saved work of interrupted runs from other work |
 //! | [`summary`], [`above_tip`] | the summary of a run, and the blocks that it left unconnected |
 //! | [`shrink`] | refuses a rebuilt UTXO set that is lower than the one it replaces |
@@ -73,7 +73,6 @@ mod reindex;
 pub mod run;
 pub mod saved_work;
 pub mod saving;
-pub mod sealed;
 pub mod shrink;
 pub mod stages;
 pub mod start_check;

@@ -22,7 +22,7 @@ use super::commit::{balance, commit};
 use super::coordinator::Coordinator;
 use super::plan::Plan;
 use super::workspace::Workspace;
-use crate::sealed::begun_again;
+use apus_node::sealed::begun_again;
 
 /// How a join ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

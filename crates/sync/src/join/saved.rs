@@ -13,7 +13,7 @@ use apus_store::FlatFilePos;
 use apus_wire::{Cursor, ParseError};
 
 use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
-use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
+use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last byte is the version.
 const MAGIC: &[u8; 8] = b"apusjn\x00\x04";

@@ -20,7 +20,7 @@ use super::directory::{self, progress_path, spill_file};
 use super::plan::Plan;
 use super::saved::{Key, Saved, ToSave};
 use super::state::{State, UndoAt};
-use crate::sealed::{begun_again, unreadable};
+use apus_node::sealed::{begun_again, unreadable};
 
 /// The spill file goes through the page cache: most of it is read again soon, and all of it is
 /// deleted, so what fits in memory need never reach the disk.

@@ -20,7 +20,7 @@ use super::plan;
 use super::plan::{Mode, Plan};
 use crate::claim::Claim;
 use crate::saved_work::SavedBlocks;
-use crate::sealed::begun_again;
+use apus_node::sealed::begun_again;
 
 /// Builds the chainstate of `node`, which has no coins yet, up to the height of `claim`, and makes
 /// the block there the tip. If it is interrupted, the next call continues.

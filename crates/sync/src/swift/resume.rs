@@ -21,7 +21,7 @@ use super::saved::{Key, Saved, SavedUndo};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
 use crate::claim::Claim;
-use crate::sealed::{begun_again, unreadable};
+use apus_node::sealed::{begun_again, unreadable};
 
 /// Share of the memory for cached coins, in per cent, that coins to be written may take. The rest
 /// is for blocks in progress and for writing tables.

@@ -8,7 +8,7 @@ use apus_store::FlatFilePos;
 use apus_wire::{Cursor, ParseError};
 
 use super::tally::Tally;
-use crate::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
+use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last of them is the version.
 const MAGIC: &[u8; 8] = b"apusss\x00\x06";
