@@ -11,8 +11,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, FileSystem, StoreError};
-use apus_store::{BLOCKFILE_CHUNK_SIZE, MIN_DISK_SPACE_BYTES, UNDOFILE_CHUNK_SIZE};
+use apus_store::{BLOCKFILE_CHUNK_SIZE, IndexKind, MIN_DISK_SPACE_BYTES, UNDOFILE_CHUNK_SIZE};
 
+use super::estimate::amounts::Amounts;
 use super::growth::{Bytes, Growth};
 use super::opened::Node;
 use super::options::AssumeValid;
@@ -29,6 +30,14 @@ const PEERS_SHARE: u64 = 5;
 /// New tables are merged without the present ones if they have at most this share (one in ...) of
 /// their bytes.
 const MERGED_ALONE_SHARE: u64 = 8;
+/// Bytes in the tables of indexes for a transaction, a spend, and a block.
+const TX_ENTRY_BYTES: f64 = 51.0;
+const SPEND_ENTRY_BYTES: f64 = 26.0;
+const HEIGHT_ENTRY_BYTES: f64 = 260.0;
+/// Bytes of a script in a filter: 21 bits.
+const FILTER_BYTES: f64 = 2.7;
+/// The usual number of outputs of a transaction.
+const OUTPUTS_PER_TX: f64 = 2.6;
 /// The name of a join's temporary files in messages.
 const SPILL: &str = "temporary files";
 
@@ -40,6 +49,8 @@ struct Estimate {
     undo: Bytes,
     /// Tables of coins, and the space needed while they are merged.
     coins: Bytes,
+    /// Core's indexes that the options name.
+    indexes: Bytes,
 }
 
 /// A directory to write to, and the file system that it is on.
@@ -72,7 +83,7 @@ struct Demand<'a> {
 /// # Errors
 /// It does not fit. Nothing was written yet.
 pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
-    let Estimate { blocks, undo, coins } = estimate(node, in_order);
+    let Estimate { blocks, undo, coins, indexes } = estimate(node, in_order);
     let volumes = (Volume::of(node.dir.blocks_path())?, Volume::of(node.chainstate.dir())?);
     let parts = [
         Part { bytes: blocks.least, name: "blocks" },
@@ -85,7 +96,9 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
                 false => "coins",
             },
         },
+        Part { bytes: indexes.least, name: "indexes" },
     ];
+    let coins = Bytes { least: coins.least + indexes.least, likely: coins.likely + indexes.likely };
     let allocated = allocated(node);
     let demand = |volume, [blocks, undo, coins]: [Bytes; 3], parts| Demand {
         volume,
@@ -321,7 +334,21 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     }
     let coins = coins(node, node.growth.tables(waiting.bytes));
     let merged = |new| if in_order { merged(node.chainstate.disk_bytes(), new) } else { 0 };
-    Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)) }
+    let indexes = indexes(&node.options.indexes, &waiting.amounts);
+    Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)), indexes }
+}
+
+/// Estimates the bytes of these indexes for blocks that hold this.
+fn indexes(kinds: &[IndexKind], amounts: &Amounts) -> Bytes {
+    let Amounts { blocks, inputs, outputs, .. } = *amounts;
+    let bytes = |kind: &IndexKind| match kind {
+        IndexKind::TxIndex => TX_ENTRY_BYTES * outputs / OUTPUTS_PER_TX,
+        IndexKind::TxoSpenderIndex => SPEND_ENTRY_BYTES * inputs,
+        IndexKind::BlockFilterIndex => FILTER_BYTES * (inputs + outputs),
+        IndexKind::CoinStatsIndex => HEIGHT_ENTRY_BYTES * blocks,
+    };
+    let likely = kinds.iter().map(bytes).sum::<f64>() as u64;
+    Bytes { least: likely / 2, likely }
 }
 
 /// Estimates the bytes of tables of coins if blocks add `new` bytes.
@@ -374,6 +401,14 @@ fn needed(blocks: u64, undo: u64, coins: u64, allocated: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn space_is_asked_for_the_indexes_that_are_named() {
+        let amounts = Amounts { blocks: 1e6, inputs: 3e9, outputs: 3.4e9, ..Amounts::default() };
+        assert_eq!(indexes(&[], &amounts), Bytes::default());
+        let Bytes { least, likely } = indexes(&IndexKind::ALL, &amounts);
+        assert!(least < likely && (100..250).contains(&(likely / 1_000_000_000)), "{likely}");
+    }
 
     #[test]
     fn only_bytes_beyond_the_allocated_room_must_be_free() {

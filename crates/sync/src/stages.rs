@@ -10,6 +10,7 @@ use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Method};
 use apus_node::phase::Phase;
 use apus_node::waiting::Waiting;
+use apus_store::{IndexKind, find_index};
 use apus_wire::Chain;
 
 /// Bytes of a coin in the cache (docs/budget.md).
@@ -23,6 +24,8 @@ const POINTS: u32 = 16;
 /// as undo data.
 const SPILLED: f64 = 0.5;
 const UNDO: f64 = 0.125;
+/// The part of a block's bytes that the tables of indexes take.
+const INDEX_SHARE: f64 = 0.2;
 /// A run of new tables with at most this share (one in ...) of the coins of all is left as it is.
 const MERGED_ALONE_SHARE: f64 = 8.0;
 
@@ -42,6 +45,8 @@ pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option
     if let Some(blocks) = in_order {
         stages.extend(connected(node, &blocks, coins(node, blocks.bytes), before));
     }
+    let rest = rest.filter(|_| method != Method::InOrder);
+    stages.extend(indexed(node, &[Some(*blocks), rest]));
     Plan { stages }
 }
 
@@ -172,6 +177,35 @@ fn joined(node: &Node, blocks: &Waiting) -> Vec<Stage> {
         Stage::new(Phase::JoinMatching, seconds(Phase::JoinMatching), spilled),
         Stage::new(Phase::JoinChecking, seconds(Phase::JoinChecking), checked),
     ]
+}
+
+/// Returns the stages of the indexes that the options name, after these blocks.
+fn indexed(node: &Node, blocks: &[Option<Waiting>]) -> Vec<Stage> {
+    let kinds = &node.options.indexes;
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    let is_new = |kind: &IndexKind| {
+        let found = find_index(node.dir.disk(), kind.database(node.dir.path()));
+        !found.is_ok_and(|index| index.is_some_and(|index| index.best.is_some()))
+    };
+    let mut amounts = Amounts::default();
+    blocks.iter().flatten().for_each(|blocks| amounts += blocks.amounts);
+    if node.ledger.active.height() > Some(0) && kinds.iter().any(is_new) {
+        amounts += Waiting::between(node, 1, node.tip()).amounts;
+    }
+    let (mut reading, mut writing) = (node.weigher.reading(&amounts), 0.0);
+    for kind in kinds {
+        let (more, written) = node.weigher.index(*kind, &amounts);
+        (reading, writing) = (reading + more, writing + written);
+    }
+    let undo = if kinds.iter().any(|kind| kind.needs_undo()) { UNDO } else { 0.0 };
+    let stage = Stage::new(Phase::ReadingForIndexes, reading, (1.0 + undo) * amounts.bytes);
+    let mut stages = vec![stage];
+    if writing > 0.0 {
+        stages.push(Stage::new(Phase::WritingIndexes, writing, INDEX_SHARE * amounts.bytes));
+    }
+    stages
 }
 
 fn swift(node: &Node, blocks: &Waiting, coins: f64) -> Vec<Stage> {

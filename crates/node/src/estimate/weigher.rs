@@ -2,6 +2,7 @@
 
 use std::thread::available_parallelism;
 
+use apus_store::IndexKind;
 use apus_wire::Chain;
 use secp_lanes::Kernel;
 
@@ -64,6 +65,17 @@ const READ_AGAIN_BYTE: f64 = 0.5;
 /// Nanoseconds of one core to write a coin to the tables, and to merge it into one level.
 const WRITE_COIN: f64 = 350.0;
 const MERGE_COIN: f64 = 250.0;
+
+/// Nanoseconds of one core to hash a transaction for an index, and to write its entry, for each
+/// output.
+const INDEX_TX: f64 = 40.0;
+const WRITE_TX: f64 = 40.0;
+/// The same for each input, for an index of spends.
+const INDEX_SPEND: f64 = 20.0;
+const WRITE_SPEND: f64 = 60.0;
+/// Nanoseconds of one core for a script in a filter, and for a coin in the hash of a UTXO set.
+const FILTER_SCRIPT: f64 = 45.0;
+const HASH_COIN: f64 = 230.0;
 
 /// By how much a sync in order is slower, at most, with far more coins than the cache holds: they
 /// are looked up, and written to tables again and again.
@@ -134,6 +146,26 @@ impl Weigher {
             all += script_bytes * READ_AGAIN_BYTE;
         }
         (all / self.cores).max(cost.alone * (inputs + outputs)) / 1e9
+    }
+
+    /// Returns the seconds that it takes to read blocks that hold this for an index of Core, and to
+    /// write its sorted entries, as [`Weigher::block`] does. The blocks are read once for all
+    /// indexes: [`Weigher::reading`].
+    pub fn index(&self, kind: IndexKind, amounts: &Amounts) -> (f64, f64) {
+        let Amounts { inputs, outputs, .. } = *amounts;
+        let (reading, writing) = match kind {
+            IndexKind::TxIndex => (INDEX_TX * outputs, WRITE_TX * outputs),
+            IndexKind::TxoSpenderIndex => (INDEX_SPEND * inputs, WRITE_SPEND * inputs),
+            IndexKind::BlockFilterIndex => (FILTER_SCRIPT * (inputs + outputs), 0.0),
+            IndexKind::CoinStatsIndex => (HASH_COIN * (inputs + outputs), 0.0),
+        };
+        (reading / 1e9 / self.cores, writing / 1e9 / self.cores)
+    }
+
+    /// Returns the seconds that it takes to read blocks that hold this, and to parse them, as
+    /// [`Weigher::block`] does.
+    pub fn reading(&self, amounts: &Amounts) -> f64 {
+        amounts.bytes * READ_AGAIN_BYTE / 1e9 / self.cores
     }
 
     /// Returns the seconds that it takes to write this many coins to tables, as

@@ -10,7 +10,7 @@ use apus_node::phase::Phase;
 use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::shared::NEVER;
-use apus_store::BlockStatus;
+use apus_store::{BlockStatus, IndexKind};
 use apus_swiftsync::hints::{Format, encoder};
 use apus_testdata::data;
 use apus_wire::{Chain, Network};
@@ -325,6 +325,12 @@ fn the_plan_has_every_stage_and_grows_with_the_work() {
     assert_eq!(phases(&node), join);
     node.options.method = Some(Method::InOrder);
     assert_eq!(phases(&node), in_order);
+    node.options.indexes = IndexKind::ALL.to_vec();
+    let indexes = [Phase::ReadingForIndexes, Phase::WritingIndexes];
+    assert_eq!(phases(&node), [&in_order[..], &indexes].concat());
+    node.options.indexes = vec![IndexKind::BlockFilterIndex];
+    assert_eq!(phases(&node), [&in_order[..], &indexes[..1]].concat());
+    node.options.indexes.clear();
     let waiting = Waiting::of(&node).unwrap();
     let seconds = |node: &Node, method, waiting: &Waiting| {
         let stages = stages(node, method, waiting, None).stages;
