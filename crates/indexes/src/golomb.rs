@@ -1,9 +1,10 @@
 //! Basic filters of blocks (BIP158): Golomb-coded sets of scripts.
 
-use apus_hash::Hash;
+use apus_hash::{Hash, SipKey};
 use apus_wire::opcodes::OP_RETURN;
 use apus_wire::put_compact_size;
-use bitcoin::hashes::siphash24;
+
+use super::uniform::sort_uniform;
 
 /// The number of low bits of each difference that are written as they are (Core's
 /// `BASIC_FILTER_P`).
@@ -14,9 +15,9 @@ pub const BASIC_FILTER_M: u64 = 784_931;
 /// Collects the scripts of a block, and encodes them as its basic filter. The hashes are keyed by
 /// the block's hash.
 pub struct BasicFilter<'a> {
-    keys: (u64, u64),
-    /// The scripts, with their hashes. Scripts that occur many times are here many times.
-    scripts: Vec<(u64, &'a [u8])>,
+    key: SipKey,
+    /// The scripts. Those that occur many times are here many times.
+    scripts: Vec<&'a [u8]>,
 }
 
 impl<'a> BasicFilter<'a> {
@@ -27,7 +28,7 @@ impl<'a> BasicFilter<'a> {
             let bytes: [u8; 8] = block.0[at..at + 8].try_into().expect("8 bytes");
             u64::from_le_bytes(bytes)
         };
-        Self { keys: (word(0), word(8)), scripts: Vec::with_capacity(scripts) }
+        Self { key: SipKey(word(0), word(8)), scripts: Vec::with_capacity(scripts) }
     }
 
     /// Adds the script of an output that the block creates.
@@ -40,24 +41,32 @@ impl<'a> BasicFilter<'a> {
     /// Adds the script of a coin that the block spends.
     pub fn add_spent(&mut self, script: &'a [u8]) {
         if !script.is_empty() {
-            let hash = siphash24::Hash::hash_to_u64_with_keys(self.keys.0, self.keys.1, script);
-            self.scripts.push((hash, script));
+            self.scripts.push(script);
         }
     }
 
     /// Returns the serialised filter: the number of different scripts, and the Golomb-Rice codes of
     /// the differences of their hashes in ascending order.
-    pub fn encode(self) -> Vec<u8> {
-        let mut scripts = self.scripts;
+    pub fn encode(&self) -> Vec<u8> {
+        let script = |index: u32| self.scripts[index as usize];
+        // Each hash with the index of its script.
+        let (mut hashes, mut sorted) = (vec![(0, 0); self.scripts.len()], Vec::new());
+        self.key.hash_many(
+            self.scripts.len(),
+            |index| self.scripts[index],
+            |index, hash| hashes[index] = (hash, index as u32),
+        );
         // Scripts with one hash are told apart by their bytes.
-        scripts.sort_unstable();
-        scripts.dedup();
-        let count = scripts.len() as u64;
-        let mut bits = Bits::default();
-        put_compact_size(&mut bits.bytes, count);
+        let compare = |a: &(u64, u32), b: &(u64, u32)| {
+            a.0.cmp(&b.0).then_with(|| script(a.1).cmp(script(b.1)))
+        };
+        sort_uniform(&mut hashes, &mut sorted, |(hash, _)| *hash, compare);
+        hashes.dedup_by(|a, b| a.0 == b.0 && script(a.1) == script(b.1));
+        let count = hashes.len() as u64;
+        let mut bits = Bits::new(hashes.len());
         let range = count * BASIC_FILTER_M;
         let mut last = 0;
-        for (hash, _) in scripts {
+        for (hash, _) in hashes {
             // This keeps the order of the hashes (Core's `FastRange64`).
             let value = ((u128::from(hash) * u128::from(range)) >> 64) as u64;
             bits.put_golomb_rice(value - last);
@@ -68,17 +77,25 @@ impl<'a> BasicFilter<'a> {
 }
 
 /// Bytes that are written bit by bit, the highest bit of each byte first.
-#[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
-    /// The bits that do not fill a byte yet, in the low bits.
+    /// The bits that are not written yet, in the low bits.
     partial: u64,
-    /// Their number, below 8.
+    /// Their number, below 32.
     len: u32,
 }
 
 impl Bits {
+    /// Returns the start of a filter with `count` codes.
+    fn new(count: usize) -> Self {
+        // A code takes 21 bits on average.
+        let mut bytes = Vec::with_capacity(9 + count * 22 / 8);
+        put_compact_size(&mut bytes, count as u64);
+        Self { bytes, partial: 0, len: 0 }
+    }
+
     /// Writes the quotient by 2^[`BASIC_FILTER_P`] as ones and a zero, and the remainder.
+    #[inline]
     fn put_golomb_rice(&mut self, value: u64) {
         let mut quotient = value >> BASIC_FILTER_P;
         while quotient > 0 {
@@ -86,25 +103,25 @@ impl Bits {
             self.put((1 << ones) - 1, ones);
             quotient -= u64::from(ones);
         }
-        self.put(0, 1);
-        self.put(value & ((1 << BASIC_FILTER_P) - 1), BASIC_FILTER_P);
+        // The zero that ends the quotient is the highest bit.
+        self.put(value & ((1 << BASIC_FILTER_P) - 1), 1 + BASIC_FILTER_P);
     }
 
-    /// Writes the low `count` bits of `value`, at most 32.
+    /// Writes the low `count` bits of `value`, at most 32; its other bits are zero.
+    #[inline]
     fn put(&mut self, value: u64, count: u32) {
         self.partial = self.partial << count | value;
         self.len += count;
-        while self.len >= 8 {
-            self.len -= 8;
-            self.bytes.push((self.partial >> self.len) as u8);
+        if self.len >= 32 {
+            self.len -= 32;
+            self.bytes.extend_from_slice(&((self.partial >> self.len) as u32).to_be_bytes());
         }
-        self.partial &= (1 << self.len) - 1;
     }
 
     fn finish(mut self) -> Vec<u8> {
-        if self.len > 0 {
-            self.put(0, 8 - self.len);
-        }
+        // Zeros fill the last byte.
+        let bytes = ((self.partial << (32 - self.len)) as u32).to_be_bytes();
+        self.bytes.extend_from_slice(&bytes[..self.len.div_ceil(8) as usize]);
         self.bytes
     }
 }
@@ -156,9 +173,9 @@ mod tests {
 
     #[test]
     fn large_quotients_are_written_in_pieces() {
-        let mut bits = Bits::default();
+        let mut bits = Bits::new(1);
         bits.put_golomb_rice(70 << BASIC_FILTER_P | 5);
-        let mut expected = vec![0xff; 8];
+        let mut expected = [&[1][..], &[0xff; 8]].concat();
         // 6 more ones, a zero, 19 bits that end in 101, and zeros up to a whole byte.
         expected.extend([0b1111_1100, 0, 0b0000_0001, 0b0100_0000]);
         assert_eq!(bits.finish(), expected);

@@ -17,12 +17,16 @@
 //! | `totals` | the index of statistics |
 //! | `heights` | entries by height and by hash, which these two have |
 //! | `golomb`, `statistics` | the filter of a block (BIP158); what it changes in the statistics |
+//! | `own_coins` | the coins that a block both creates and spends |
 //! | `sorting` | an external sort that ends in tables |
 //! | `reading` | answers from indexes that exist, also while they are written |
+//! | `uniform` | a sort for keys that are hashes |
 //! | `block` | a stored block, read together with the coins that it spends |
 
+mod uniform;
 mod block;
 mod golomb;
+mod own_coins;
 mod statistics;
 mod sorting;
 mod heights;

@@ -6,9 +6,9 @@
 
 use std::cmp::Ordering;
 
+use apus_hash::SipKey;
 use apus_store::FlatFilePos;
 use apus_wire::{OutPoint, compact_size_len, put_varint};
-use bitcoin::hashes::siphash24;
 
 use super::block::Block;
 use super::sorting::{Entry, SortBuffer};
@@ -46,7 +46,7 @@ impl SipKeys {
     }
 
     fn hash(self, outpoint: &[u8; 36]) -> [u8; 8] {
-        siphash24::Hash::hash_to_u64_with_keys(self.0, self.1, outpoint).to_le_bytes()
+        SipKey(self.0, self.1).hash(outpoint).to_le_bytes()
     }
 }
 
@@ -76,18 +76,24 @@ pub fn add_txs(block: &Block, to: &mut SortBuffer<'_, TX_BYTES>) {
 
 /// Adds the entries of a block to those of `txospenderindex`.
 pub fn add_spends(block: &Block, keys: SipKeys, to: &mut SortBuffer<'_, SPEND_BYTES>) {
+    let mut spends = Vec::with_capacity(block.view.input_count());
     for_each_offset(block, |index, offset| {
-        if index == 0 {
-            return;
-        }
-        for input in block.view.tx(index).inputs() {
-            let mut entry = [0; SPEND_BYTES];
-            entry[..8].copy_from_slice(&keys.hash(input.outpoint_bytes()));
-            entry[8..12].copy_from_slice(&block.stored.height.to_be_bytes());
-            entry[12..].copy_from_slice(&offset.to_be_bytes());
-            to.push(&entry);
+        if index > 0 {
+            let inputs = block.view.tx(index).inputs();
+            spends.extend(inputs.map(|input| (&input.outpoint_bytes()[..], offset)));
         }
     });
+    let mut entry = [0; SPEND_BYTES];
+    entry[8..12].copy_from_slice(&block.stored.height.to_be_bytes());
+    SipKey(keys.0, keys.1).hash_many(
+        spends.len(),
+        |index| spends[index].0,
+        |index, hash| {
+            entry[..8].copy_from_slice(&hash.to_le_bytes());
+            entry[12..].copy_from_slice(&spends[index].1.to_be_bytes());
+            to.push(&entry);
+        },
+    );
 }
 
 /// Returns the keys that `txospenderindex` has for a block.

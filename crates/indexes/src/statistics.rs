@@ -7,6 +7,7 @@ use apus_rules::{is_bip30_unspendable, subsidy};
 use apus_wire::{Cursor, Network, ParseError, is_unspendable};
 
 use super::block::Block;
+use super::own_coins::OwnCoins;
 
 /// Length in bytes of the value of an entry, after the block's hash.
 pub const VALUE_BYTES: usize = 192;
@@ -18,7 +19,7 @@ const SUM_BITS: u32 = 120;
 
 /// What a block changes.
 pub struct Change {
-    /// The coins that it creates and spends.
+    /// The coins that it creates and spends, but for those that it does both with.
     pub coins: MuHash,
     totals: Totals,
 }
@@ -75,8 +76,11 @@ impl Change {
     fn count(&mut self, block: &Block) {
         let (mut created, mut spent) = (Elements::default(), Elements::default());
         let totals = &mut self.totals;
-        let (height, mut coins) = (block.stored.height, 0);
+        let (height, mut coins, mut outputs) = (block.stored.height, 0, 0);
+        let own = OwnCoins::of(block);
         for (position, tx) in block.view.txs().enumerate() {
+            let first_output = outputs;
+            outputs += tx.output_count();
             let is_coinbase = position == 0;
             if is_coinbase && is_bip30_unspendable(height, &block.stored.hash) {
                 totals.unspendable_bip30 += totals.subsidy;
@@ -91,10 +95,12 @@ impl Change {
                     totals.unspendable_scripts += amount;
                     continue;
                 }
-                outpoint[32..].copy_from_slice(&(vout as u32).to_le_bytes());
-                created.push_with(|to| {
-                    put_hashed_coin(to, &outpoint, code, amount as u64, script);
-                });
+                if !own.has_output(first_output + vout) {
+                    outpoint[32..].copy_from_slice(&(vout as u32).to_le_bytes());
+                    created.push_with(|to| {
+                        put_hashed_coin(to, &outpoint, code, amount as u64, script);
+                    });
+                }
                 let of_kind =
                     if is_coinbase { &mut totals.coinbase } else { &mut totals.new_outputs };
                 *of_kind += amount as u128;
@@ -105,11 +111,13 @@ impl Change {
             }
             for input in tx.inputs() {
                 let (coin, script) = (&block.spent[coins], block.spent_scripts.get(coins));
+                if !own.has_spent(coins) {
+                    let code = coin.parts().code;
+                    spent.push_with(|to| {
+                        put_hashed_coin(to, input.outpoint_bytes(), code, coin.amount, script);
+                    });
+                }
                 coins += 1;
-                let code = coin.parts().code;
-                spent.push_with(|to| {
-                    put_hashed_coin(to, input.outpoint_bytes(), code, coin.amount, script);
-                });
                 totals.prevouts_spent += u128::from(coin.amount);
                 totals.add_coin(-1, (coin.amount as i64).wrapping_neg(), script.len());
             }
