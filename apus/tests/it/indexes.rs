@@ -1,6 +1,8 @@
 //! `apus index`: what it leaves after reorganisations, interruptions, power cuts and damage.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Duration;
 
 use apus_disk::{Call, Disk};
 use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SwiftSyncOptions, Watch};
@@ -60,6 +62,19 @@ fn indexes_follow_twenty_reorganisations() {
     low.assert_equal(&of_active_chain(indexed(&alone)));
 }
 
+/// Blocks stay where they are, so that indexes stay right.
+#[test]
+fn a_reindex_leaves_indexes_as_they_are() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &with_genesis(small(5)));
+    let before = indexed(&place);
+    for how in ["--method=order", "--method=join", "--index"] {
+        assert_ends(&apus(&place, &["reindex", how, "--assumevalid=0"]), 0, &[]);
+        assert!(try_index(&place, &IndexKind::ALL).unwrap().lacked.is_empty(), "{how}");
+        Indexes::read(&place.network_dir()).assert_equal(&before);
+    }
+}
+
 #[test]
 fn a_little_memory_gives_the_same_indexes() {
     let blocks = with_genesis(small(5));
@@ -73,32 +88,109 @@ fn a_little_memory_gives_the_same_indexes() {
     found.assert_equal(&indexed(&place).without_hashes());
 }
 
+/// Returns options with so little memory that a batch has few blocks, and with a save after each.
+fn many_saves(place: &Place) -> Options {
+    Options { dbcache_bytes: 4 << 10, save_every: Duration::ZERO, ..place.options() }
+}
+
+/// Returns options with a save after each of some batches.
+fn some_saves(place: &Place) -> Options {
+    Options { dbcache_bytes: 64 << 10, ..many_saves(place) }
+}
+
+/// Indexes until `is_there` says so; returns the result, and the lowest height that was read.
+fn index_until(
+    options: &Options,
+    is_there: impl Fn(&Progress) -> bool + Sync,
+) -> (Indexed, Option<u32>) {
+    let (stop, lowest) = (AtomicBool::new(false), AtomicU32::new(u32::MAX));
+    let observer = StopWhen(&stop, |progress: &Progress| {
+        if progress.phase == Phase::ReadingForIndexes {
+            lowest.fetch_min(progress.height, Relaxed);
+        }
+        is_there(progress)
+    });
+    let indexed = apus_tools::index(options, &IndexKind::ALL, Watch::new(&observer, &stop));
+    let lowest = lowest.into_inner();
+    (indexed.unwrap(), (lowest < u32::MAX).then_some(lowest))
+}
+
+/// Whether the blocks up to this height were read.
+fn read(height: u32) -> impl Fn(&Progress) -> bool + Sync {
+    move |progress| progress.phase == Phase::ReadingForIndexes && progress.height >= height
+}
+
+/// Returns the number of indexes whose unfinished work is saved.
+fn saved(place: &Place) -> usize {
+    unfinished(place).iter().filter(|name| name.ends_with(".saved")).count()
+}
+
+/// Returns the names of the files for unfinished work.
+fn unfinished(place: &Place) -> Vec<String> {
+    let mut names = Disk::new().list(place.network_dir().join("indexes")).unwrap();
+    names.retain(|name| name.starts_with("apus-"));
+    names
+}
+
 #[test]
-fn an_interrupted_run_keeps_filters_and_statistics() {
-    let blocks = with_genesis(small(5));
+fn an_interrupted_run_is_continued() {
     let place = Place::new(Network::Regtest);
-    place.sync_blocks("blocks", &blocks);
-    let whole = place.copy();
-    let stop_in = |phase| {
-        let stop = AtomicBool::new(false);
-        let is_there = move |progress: &Progress| progress.phase == phase;
-        let observer = StopWhen(&stop, is_there);
-        let watch = Watch::new(&observer, &stop);
-        apus_tools::index(&place.options(), &IndexKind::ALL, watch).unwrap()
-    };
-    assert!(stop_in(Phase::ReadingForIndexes).interrupted);
-    let lacked = |indexed: Indexed| indexed.lacked.into_iter().map(|(kind, _)| kind);
-    let next = stop_in(Phase::WritingIndexes);
-    assert!(next.interrupted);
-    let unsorted = [IndexKind::TxIndex, IndexKind::TxoSpenderIndex];
-    assert!(lacked(next).eq(unsorted), "filters and statistics were complete");
-    // The first of them was written when the second was begun.
-    let last = try_index(&place, &IndexKind::ALL).unwrap();
-    assert!(lacked(last).eq([IndexKind::TxoSpenderIndex]));
-    let found = Indexes::read(&place.network_dir()).without_hashes();
-    found.assert_equal(&indexed(&whole).without_hashes());
-    let files = std::fs::read_dir(place.network_dir().join("indexes")).unwrap();
-    assert_eq!(files.count(), 4, "no temporary file is left");
+    place.sync_blocks("blocks", &with_genesis(small(5)));
+    let expected = indexed(&place.copy()).without_hashes();
+    for save_every in [Duration::ZERO, Duration::MAX] {
+        let place = place.copy();
+        let options = Options { save_every, ..many_saves(&place) };
+        let (first, lowest) = index_until(&options, read(60));
+        assert!(first.interrupted && lowest.is_some_and(|height| height < 60));
+        assert_eq!(saved(&place), 2);
+        let (second, lowest) = index_until(&options, read(120));
+        assert!(second.interrupted && lowest.is_some_and(|height| height > 60));
+        let written = |progress: &Progress| progress.phase == Phase::WritingIndexes;
+        let (third, lowest) = index_until(&options, written);
+        assert!(third.interrupted && lowest.is_some_and(|height| height > 120));
+        assert_eq!(saved(&place), 2);
+        // Filters and statistics are complete, and no block is read again.
+        let (last, lowest) = index_until(&options, |_| false);
+        let lacked = last.lacked.into_iter().map(|(kind, _)| kind);
+        assert!(lacked.eq([IndexKind::TxIndex, IndexKind::TxoSpenderIndex]));
+        assert_eq!((last.interrupted, lowest), (false, None));
+        assert_eq!(unfinished(&place), [""; 0]);
+        Indexes::read(&place.network_dir()).without_hashes().assert_equal(&expected);
+    }
+}
+
+#[test]
+fn what_was_saved_on_another_branch_is_not_used() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("main", &with_genesis(small(5)));
+    let (first, _) = index_until(&many_saves(&place), read(160));
+    assert!(first.interrupted);
+    place.sync_blocks("fork", &with_genesis(small_fork(5, 150, 60, 3)));
+    let other = place.copy();
+    for name in unfinished(&other) {
+        std::fs::remove_file(other.network_dir().join("indexes").join(name)).unwrap();
+    }
+    indexed(&place).without_hashes().assert_equal(&indexed(&other).without_hashes());
+}
+
+#[test]
+fn saved_entries_that_are_damaged_are_collected_again() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &with_genesis(small(5)));
+    let expected = indexed(&place.copy()).without_hashes();
+    for (name, at) in [("apus-txindex.saved", 20), ("apus-txindex.sort", 20)] {
+        let place = place.copy();
+        index_until(&many_saves(&place), read(100));
+        let path = place.network_dir().join("indexes").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        if name.ends_with("sort") {
+            let error = try_index(&place, &IndexKind::ALL).unwrap_err().to_string();
+            assert!(error.contains("apus-txindex.sort"), "{error}");
+        }
+        indexed(&place).without_hashes().assert_equal(&expected);
+    }
 }
 
 #[test]
@@ -111,16 +203,17 @@ fn power_may_fail_at_any_step_of_an_index() {
     indexed(&begun);
     begun.sync_blocks("blocks", &blocks);
     let expected = of_active_chain(indexed(&new.copy()));
-    for (base, every) in [(new, 11), (begun, 7)] {
-        base.shrink();
-        cut_power(&base, every, &expected);
-    }
+    new.shrink();
+    cut_power(&new, 97, some_saves, &expected);
+    cut_power(&new, 11, Place::options, &expected);
+    begun.shrink();
+    cut_power(&begun, 7, Place::options, &expected);
 }
 
 /// Cuts the power at every so many steps of an index, which another run then finishes.
-fn cut_power(base: &Place, every: u64, expected: &Indexes) {
+fn cut_power(base: &Place, every: u64, options: fn(&Place) -> Options, expected: &Indexes) {
     let run = |place: &Place, disk: &Disk| {
-        index_on(disk, &place.options(), &IndexKind::ALL, Watch::default())
+        index_on(disk, &options(place), &IndexKind::ALL, Watch::default())
     };
     let (disk, counter) = counted();
     run(&base.copy(), &disk).unwrap();
@@ -133,6 +226,7 @@ fn cut_power(base: &Place, every: u64, expected: &Indexes) {
         assert_eq!(place.muhash(), coins, "{power:?}");
         run(&place, &Disk::new()).unwrap();
         of_active_chain(Indexes::read(&place.network_dir())).assert_equal(expected);
+        assert_eq!(unfinished(&place), [""; 0], "{power:?}");
         cuts += 1;
     }
     println!("{cuts} power cuts, of {} steps", counter.steps());

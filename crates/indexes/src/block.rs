@@ -28,12 +28,21 @@ pub struct Block<'a> {
     pub stored: &'a StoredBlock,
     /// Its bytes.
     pub view: BlockView<&'a [u8]>,
-    /// The txids of its transactions.
+    /// The txids of its transactions, if they were asked for.
     pub txids: Vec<Hash>,
     /// The coins that it spends, in order, if they were asked for.
     pub spent: Vec<Coin>,
     /// The scripts of these coins, not compressed.
     pub spent_scripts: Elements,
+}
+
+/// What is wanted of a block beside its bytes.
+#[derive(Clone, Copy)]
+pub struct Wants {
+    /// The txids.
+    pub txids: bool,
+    /// The coins that it spends.
+    pub spent: bool,
 }
 
 /// Memory for the bytes of a block and of its undo data, used for one block after another.
@@ -44,15 +53,15 @@ pub struct Buffers {
 }
 
 impl StoredBlock {
-    /// Reads the block, and checks its hash and merkle root; reads the coins that it spends if
-    /// `wants_spent` is set.
+    /// Reads the block, and checks its hash, as Core does for its indexes. With the txids also the
+    /// merkle root is checked, which takes no time then.
     ///
     /// # Errors
     /// The block or its undo data is not stored, cannot be read, or is damaged.
     pub fn read<'a>(
         &'a self,
         files: &BlockFiles,
-        wants_spent: bool,
+        wants: Wants,
         buffers: &'a mut Buffers,
     ) -> Result<Block<'a>, SyncError> {
         let Buffers { block, undo } = buffers;
@@ -62,9 +71,9 @@ impl StoredBlock {
             StoreError::corrupt(files.block_path(pos.file), u64::from(pos.pos), what)
         };
         let view = BlockView::parse(&block[..]).map_err(|e| wrong(format!("not a block: {e}")))?;
-        let txids = view.txids();
-        let root = merkle_root(&mut txids.clone()).root;
-        if view.hash() != self.hash || root != view.header().merkle_root {
+        let txids = if wants.txids { view.txids() } else { Vec::new() };
+        let has_root = || merkle_root(&mut txids.clone()).root == view.header().merkle_root;
+        if view.hash() != self.hash || wants.txids && !has_root() {
             let what = format!("these bytes are not block {}, {}", self.height, self.hash);
             return Err(wrong(what).into());
         }
@@ -76,7 +85,7 @@ impl StoredBlock {
             spent_scripts: Elements::default(),
         };
         // Core connects no transaction of the genesis block.
-        if wants_spent && self.height > 0 && read.view.tx_count() > 1 {
+        if wants.spent && self.height > 0 && read.view.tx_count() > 1 {
             self.read_spent(files, undo, &mut read)?;
         }
         Ok(read)

@@ -6,7 +6,7 @@ use apus_hash::MuHash;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 
-use super::block::{Buffers, StoredBlock};
+use super::block::{Buffers, StoredBlock, Wants};
 use super::filters::Filters;
 use super::heights::entries_by_hash;
 use super::opened::OpenIndex;
@@ -21,8 +21,6 @@ use super::totals::Statistics;
 pub struct ByHeight<'a> {
     filters: Option<(Filters<'a>, Vec<Other>)>,
     statistics: Option<(Statistics<'a>, Vec<Other>)>,
-    /// Height of the last block.
-    reached: Option<u32>,
 }
 
 impl<'a> ByHeight<'a> {
@@ -57,7 +55,7 @@ impl<'a> ByHeight<'a> {
                 Some((statistics, by_hash(index)?))
             }
         };
-        Ok(Self { filters, statistics, reached: None })
+        Ok(Self { filters, statistics })
     }
 
     /// Appends what was made of the next blocks.
@@ -80,13 +78,7 @@ impl<'a> ByHeight<'a> {
         if let Some((statistics, _)) = &mut self.statistics {
             statistics.append(&changes)?;
         }
-        self.reached = blocks.last().map(|block| block.height).or(self.reached);
         Ok(())
-    }
-
-    /// Returns the height of the last block that was appended; `None` if none was.
-    pub fn reached(&self) -> Option<u32> {
-        self.reached
     }
 
     /// Ends the entries by height. Returns the other entries of filters and of statistics, except
@@ -95,7 +87,7 @@ impl<'a> ByHeight<'a> {
     /// # Errors
     /// The disk fails.
     pub fn finish(self) -> Result<[Option<Vec<Other>>; 2], StoreError> {
-        let Self { filters, statistics, .. } = self;
+        let Self { filters, statistics } = self;
         let with = |ended: Vec<Other>, by_hash: Vec<Other>| [ended, by_hash].concat();
         Ok([
             filters.map(|(f, by_hash)| Ok(with(f.finish()?, by_hash))).transpose()?,
@@ -107,8 +99,9 @@ impl<'a> ByHeight<'a> {
 /// Returns what the disconnected blocks of an index changed in the UTXO set.
 fn stale_coins(node: &Node, plan: &Plan) -> Result<MuHash, SyncError> {
     let (mut coins, mut buffers) = (MuHash::new(), Buffers::default());
+    let wants = Wants { txids: true, spent: true };
     for stale in &plan.stale {
-        let block = stale.read(&node.files, true, &mut buffers)?;
+        let block = stale.read(&node.files, wants, &mut buffers)?;
         coins.combine(&Change::of(&block, &node.options.network).coins);
     }
     Ok(coins)

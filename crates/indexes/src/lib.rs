@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`update`](mod@update) | [`update()`]: builds indexes, or continues them up to the tip |
 //! | `plan`, `opened` | what an index lacks; an index that is open for writing |
+//! | `saved`, `sorted` | entries that are sorted, over interruptions |
 //! | `space` | the disk space that indexes take |
 //! | `pass` | the pass over blocks and undo data, on all threads, that serves all indexes |
 //! | `positions` | entries that name places of transactions: `txindex`, `txospenderindex` |
@@ -35,8 +36,10 @@ mod filters;
 mod totals;
 mod positions;
 mod plan;
+mod saved;
 mod opened;
 mod space;
+mod sorted;
 mod pass;
 mod by_height;
 mod reading;
@@ -56,5 +59,6 @@ pub use filters::FilterEntry;
 pub use opened::Upkeep;
 pub use positions::SipKeys;
 pub use reading::{Filter, IndexReader, StatisticsAt, TxPlace, statistics_at};
+pub use saved::SavedSort;
 pub use statistics::Totals;
 pub use update::{Indexed, update};

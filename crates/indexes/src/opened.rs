@@ -8,7 +8,7 @@ use apus_node::opened::Node;
 use apus_store::layout::DB_BEST_BLOCK;
 use apus_store::locator_bytes;
 
-use super::block::Buffers;
+use super::block::{Buffers, Wants};
 use super::plan::Plan;
 use super::positions::{SIPHASH_KEY, SipKeys, spend_keys};
 use super::sorting::Other;
@@ -45,6 +45,14 @@ impl<'a> OpenIndex<'a> {
         Ok(Self { plan, db, run })
     }
 
+    /// Does the same as [`OpenIndex::new`], if there is a plan.
+    ///
+    /// # Errors
+    /// As for [`OpenIndex::new`].
+    pub fn of(plan: Option<&'a Plan>, node: &Node) -> Result<Option<Self>, SyncError> {
+        plan.map(|plan| Self::new(plan, node)).transpose()
+    }
+
     /// Returns the keys of the hashes of outputs: those of the index, or new ones.
     ///
     /// # Errors
@@ -72,9 +80,9 @@ impl<'a> OpenIndex<'a> {
     /// A disconnected block cannot be read.
     pub fn spender_records(&self, node: &Node, keys: SipKeys) -> Result<Vec<Other>, SyncError> {
         let mut records = vec![(SIPHASH_KEY.to_vec(), Some(keys.to_bytes().to_vec()))];
-        let mut buffers = Buffers::default();
+        let (mut buffers, wants) = (Buffers::default(), Wants { txids: false, spent: false });
         for stale in &self.plan.stale {
-            let block = stale.read(&node.files, false, &mut buffers)?;
+            let block = stale.read(&node.files, wants, &mut buffers)?;
             records.extend(spend_keys(&block, keys).into_iter().map(|key| (key, None)));
         }
         Ok(records)

@@ -1,27 +1,31 @@
 //! The pass over blocks and undo data that serves all indexes: in batches by height, and within a
 //! batch on all threads.
 
-use std::ops::Range;
+use std::iter;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
+use apus_disk::StoreError;
 use apus_node::error::SyncError;
 use apus_node::workers::for_each_on_pool;
 use apus_store::BlockFiles;
 use apus_wire::Network;
 use rayon::ThreadPool;
 
-use super::block::{Buffers, StoredBlock};
+use super::block::{Buffers, StoredBlock, Wants};
 use super::filters::filter_of;
 use super::positions::{SPEND_BYTES, SipKeys, TX_BYTES, add_spends, add_txs};
 use super::sorting::{SortBuffer, Sorter};
 use super::statistics::Change;
 
-/// Number of transactions in a batch. What a batch leaves in memory, 10 bytes of filters for each
-/// and some 900 bytes for each block, is written before the next one; and with 400 blocks of today
-/// the threads end at about the same time.
-const BATCH_TXS: u64 = 1_000_000;
+/// The most transactions in a batch: with 200 blocks of today the threads end at about the same
+/// time.
+const BATCH_TXS: usize = 500_000;
 /// The most blocks in a batch.
 const BATCH_BLOCKS: usize = 8192;
+/// Bytes of memory for each transaction of a batch: 10 of filters, of two batches, and less than a
+/// tenth of the memory.
+const BATCH_TX_BYTES: usize = 200;
 
 /// What is made of the blocks. Each index has the height from which on it needs them.
 pub struct Pass<'a> {
@@ -31,8 +35,6 @@ pub struct Pass<'a> {
     pub network: &'a Network,
     /// The threads.
     pub pool: &'a ThreadPool,
-    /// Ends the pass when it is set.
-    pub stop: &'a AtomicBool,
     /// Where the entries of `txindex` go.
     pub txs: Option<(u32, &'a Sorter<TX_BYTES>)>,
     /// Where the entries of `txospenderindex` go.
@@ -60,36 +62,50 @@ struct Worker<'a> {
     made: Vec<(usize, Made)>,
 }
 
-/// Returns the ranges of `blocks` that are processed together.
-pub fn batches(blocks: &[StoredBlock]) -> Vec<Range<usize>> {
-    let (mut ranges, mut start, mut txs) = (Vec::new(), 0, 0);
-    for (index, block) in blocks.iter().enumerate() {
+/// Returns the number of the first blocks of `blocks` that are processed together. What they leave
+/// in memory until it is written, and some 900 bytes for each block, is little of `memory`.
+pub fn batch_len(blocks: &[StoredBlock], memory: usize) -> usize {
+    let txs_max = (memory / BATCH_TX_BYTES).min(BATCH_TXS) as u64;
+    let mut txs = 0;
+    let is_full = |block: &StoredBlock| {
         txs += u64::from(block.tx_count);
-        let end = index + 1;
-        if txs >= BATCH_TXS || end - start >= BATCH_BLOCKS || end == blocks.len() {
-            ranges.push(start..end);
-            (start, txs) = (end, 0);
-        }
-    }
-    ranges
+        txs >= txs_max
+    };
+    let end = blocks.iter().position(is_full).map_or(blocks.len(), |last| last + 1);
+    end.min(BATCH_BLOCKS)
 }
 
 impl Pass<'_> {
-    /// Processes a batch of blocks, and returns what was made of each, in their order.
+    /// Processes a batch of blocks, and returns what was made of each, in their order. One of the
+    /// threads calls `first` before it processes blocks.
     ///
     /// # Errors
-    /// A block cannot be read, the disk fails, or somebody asks to stop.
-    pub fn batch(&self, blocks: &[StoredBlock]) -> Result<Vec<Made>, SyncError> {
+    /// A block cannot be read, the disk fails, or `first` fails.
+    pub fn batch(
+        &self,
+        blocks: &[StoredBlock],
+        first: impl FnOnce() -> Result<(), StoreError> + Send,
+    ) -> Result<Vec<Made>, SyncError> {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_unstable_by_key(|index| blocks[*index].block);
+        let first = Mutex::new(Some(first));
+        let items = iter::once(None).chain(order.into_iter().map(Some));
         let new = || Worker {
             buffers: Buffers::default(),
             txs: self.txs.map(|(_, sorter)| sorter.buffer()),
             spends: self.spends.map(|(_, _, sorter)| sorter.buffer()),
             made: Vec::new(),
         };
-        let work = |worker: &mut Worker, index: usize| self.block(worker, index, &blocks[index]);
-        let workers = for_each_on_pool(self.pool, order.into_iter(), self.stop, new, work)?;
+        let work = |worker: &mut Worker, item: Option<usize>| {
+            let first = || first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match item {
+                Some(index) => self.block(worker, index, &blocks[index]),
+                None => Ok(first().map_or(Ok(()), |first| first())?),
+            }
+        };
+        // A batch is short, and what is saved must end between two blocks.
+        let never = AtomicBool::new(false);
+        let workers = for_each_on_pool(self.pool, items, &never, new, work)?;
         let mut all = Vec::with_capacity(blocks.len());
         for worker in workers {
             worker.txs.map_or(Ok(()), SortBuffer::finish)?;
@@ -109,7 +125,11 @@ impl Pass<'_> {
         let is_wanted = |from: Option<u32>| from.is_some_and(|from| stored.height >= from);
         let (filters, statistics) = (is_wanted(self.filters), is_wanted(self.statistics));
         let Worker { buffers, txs, spends, made } = worker;
-        let block = stored.read(self.files, filters || statistics, buffers)?;
+        let wants = Wants {
+            txids: statistics || is_wanted(self.txs.map(|(from, _)| from)),
+            spent: filters || statistics,
+        };
+        let block = stored.read(self.files, wants, buffers)?;
         if let (Some((from, _)), Some(txs)) = (self.txs, txs)
             && stored.height >= from
         {

@@ -12,6 +12,7 @@ use apus_store::{IndexKind, find_index};
 use super::block::StoredBlock;
 
 /// What has to be done for one index.
+#[derive(Clone)]
 pub struct Plan {
     /// The index.
     pub kind: IndexKind,
@@ -66,6 +67,15 @@ impl Plan {
         }
         let last = stored(node, last);
         Ok(Some(Self { kind, path, last: Some(last), stale, from: last.height + 1 }))
+    }
+
+    /// Says that the index has been continued to `reached`. If that is below its first block to be
+    /// appended, its disconnected blocks alone have been taken back.
+    pub fn has_reached(&mut self, reached: StoredBlock) {
+        self.stale.clear();
+        if reached.height >= self.from {
+            (self.from, self.last) = (reached.height + 1, Some(reached));
+        }
     }
 
     /// Opens the index's database for writing, or creates it.

@@ -5,15 +5,22 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use apus_disk::{Caching, Disk, PartBuffer, Parts, Share, StoreError};
+use apus_disk::{Caching, Disk, PartBuffer, Parts, SavedParts, Share, StoreError};
 use apus_leveldb::{RunBuilder, RunWriter};
 use apus_node::error::SyncError;
 use apus_node::progress::Watch;
 use apus_node::workers::for_each_on_pool;
 use rayon::ThreadPool;
 
+use super::uniform::sort_uniform;
+
 /// The most partitions: each takes a buffer in each thread.
 const PARTITIONS_MAX: u64 = 4096;
+/// Number of partitions for each thread, unless they are smaller than [`PARTITION_BYTES_MIN`].
+const PARTITIONS_PER_THREAD: u64 = 8;
+/// Bytes of a partition above which more partitions are made for more threads: each has tables of
+/// its own.
+const PARTITION_BYTES_MIN: u64 = 4 << 20;
 /// Bytes that a thread gathers for a partition before it locks it.
 const BUCKET_BYTES: usize = 1024;
 
@@ -21,7 +28,8 @@ const BUCKET_BYTES: usize = 1024;
 pub trait Entry<const N: usize>: Sync {
     /// Returns the first byte of all keys.
     fn first_byte(&self) -> u8;
-    /// Returns the order of two entries. Of entries with the same key, the last one counts.
+    /// Returns the order of two entries: first by their first eight bytes, which are hashes. Of
+    /// entries with the same key, the last one counts.
     fn compare(&self, a: &[u8; N], b: &[u8; N]) -> Ordering;
     /// Appends the rest of the key, which begins with the first four bytes of the entry, and the
     /// value.
@@ -49,11 +57,39 @@ impl<const N: usize> Sorter<N> {
     /// take up to `memory` bytes, and as many while `threads` threads sort them; the rest is in a
     /// file at `path`.
     pub fn new(disk: &Disk, path: PathBuf, entries: u64, memory: usize, threads: usize) -> Self {
-        // Each thread holds a partition twice: as it was read, and as it is sorted.
-        let at_once = 2 * threads as u64 * entries * N as u64;
-        let partitions = (at_once / memory.max(1) as u64 + 1).min(PARTITIONS_MAX) as usize;
+        // Each thread holds a partition three times: as it was read, and before and after it is
+        // sorted.
+        let bytes = entries * N as u64;
+        let at_once = 3 * threads as u64 * bytes;
+        // The threads end at about the same time if each gets some partitions.
+        let some = (PARTITIONS_PER_THREAD * threads as u64).min(bytes / PARTITION_BYTES_MIN);
+        let partitions =
+            (at_once / memory.max(1) as u64 + 1).max(some).min(PARTITIONS_MAX) as usize;
         let part_bytes = memory / partitions;
         Self { parts: Parts::new(disk, path, partitions, part_bytes, Caching::PageCache) }
+    }
+
+    /// Returns the sorter whose entries [`Sorter::save`] has made durable in the file at `path`.
+    ///
+    /// # Errors
+    /// The file is not there, or shorter.
+    pub fn resume(
+        disk: &Disk,
+        path: PathBuf,
+        saved: &SavedParts,
+        memory: usize,
+    ) -> Result<Self, StoreError> {
+        let part_bytes = memory / saved.parts().max(1);
+        let parts = Parts::resume(disk, path, part_bytes, saved, Caching::PageCache)?;
+        Ok(Self { parts })
+    }
+
+    /// Makes all entries durable, and returns where they are.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn save(&self) -> Result<SavedParts, StoreError> {
+        self.parts.save()
     }
 
     /// Returns a buffer for the entries of one thread.
@@ -75,17 +111,18 @@ impl<const N: usize> Sorter<N> {
     }
 
     /// Sorts all entries on the threads of `pool`, and writes them and `others`, which ascend, to
-    /// `run`. The space of a partition is freed when it has been written. Returns the number of
-    /// entries.
+    /// `run`. Unless `keeps` is set, the space of a partition is freed when it has been written.
+    /// Returns the number of entries.
     ///
     /// # Errors
     /// The disk fails, or `watch` asks to stop. The run cannot be committed then.
     pub fn write(
-        self,
+        &self,
         entry: &impl Entry<N>,
         run: &RunBuilder,
         others: &[Other],
         pool: &ThreadPool,
+        keeps: bool,
         (watch, share): (Watch, &Share),
     ) -> Result<u64, SyncError> {
         let partitions = self.parts.parts();
@@ -94,31 +131,33 @@ impl<const N: usize> Sorter<N> {
             Ordering::Equal => self.partition(&key[1..]),
             Ordering::Greater => partitions - 1,
         };
-        let new = || (PartBuffer::new(), Vec::new(), 0);
+        let new = || (PartBuffer::new(), (Vec::new(), Vec::new()), 0);
         let counts = for_each_on_pool(pool, 0..partitions, watch.stop, new, |state, part| {
-            let (buffer, sorted, count) = state;
-            self.read_sorted(part, entry, buffer, sorted)?;
+            let (buffer, (sorted, scratch), count) = state;
+            self.read_sorted(part, entry, buffer, (sorted, scratch))?;
             let from = others.partition_point(|other| of_key(other) < part);
             let to = others.partition_point(|other| of_key(other) <= part);
             let mut writer = Writer { entries: run.writer(), others: &others[from..to] };
             *count += writer.put_all(entry, sorted)?;
             writer.finish()?;
-            self.parts.forget(part);
-            self.parts.release(self.parts.take_forgotten())?;
+            if !keeps {
+                self.parts.forget(part);
+                self.parts.release(self.parts.take_forgotten())?;
+            }
             share.add((sorted.len() * N) as u64);
             Ok(())
         })?;
-        self.parts.destroy()?;
         Ok(counts.into_iter().map(|(.., count)| count).sum())
     }
 
-    /// Replaces the content of `sorted` by the entries of a partition, in order.
+    /// Replaces the content of `sorted` by the entries of a partition, in order. The content of
+    /// `scratch` does not matter.
     fn read_sorted(
         &self,
         part: usize,
         entry: &impl Entry<N>,
         buffer: &mut PartBuffer,
-        sorted: &mut Vec<[u8; N]>,
+        (sorted, scratch): (&mut Vec<[u8; N]>, &mut Vec<[u8; N]>),
     ) -> Result<(), StoreError> {
         sorted.clear();
         self.parts.with_part(part, buffer, |bytes, pieces| {
@@ -126,11 +165,12 @@ impl<const N: usize> Sorter<N> {
                 sorted.extend_from_slice(bytes[piece.clone()].as_chunks::<N>().0);
             }
         })?;
-        sorted.sort_unstable_by(|a, b| entry.compare(a, b));
+        let first = |bytes: &[u8; N]| bytes.first_chunk().map_or(0, |key| u64::from_be_bytes(*key));
+        sort_uniform(sorted, scratch, first, |a, b| entry.compare(a, b));
         Ok(())
     }
 
-    /// Abandons all entries.
+    /// Removes all entries.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -312,8 +352,12 @@ mod tests {
             let never = AtomicBool::new(false);
             let watch = Watch::new(&Unobserved, &never);
             let share = Share::new(sorter.bytes(), &|_| {});
-            let written = sorter.write(&Six, &run, &others, &pool, (watch, &share)).unwrap();
+            let progress = (watch, &share);
+            let keeps = threads == 3;
+            let written = sorter.write(&Six, &run, &others, &pool, keeps, progress).unwrap();
             run.commit().unwrap();
+            assert_eq!(sorter.bytes() > 0, keeps);
+            sorter.discard().unwrap();
             assert_eq!(written, expected.len() as u64);
             assert!(!file.exists());
             for (key, value) in others.into_iter().filter(|(key, _)| key.len() != 7) {

@@ -8,6 +8,7 @@ use apus_store::IndexKind;
 use super::block::StoredBlock;
 use super::plan::Plan;
 use super::positions::{SPEND_BYTES, TX_BYTES};
+use super::saved::WorkFiles;
 
 /// Bytes of a table for each entry of `txindex`: a key of 41 bytes, a place of about 8, and 10 bits
 /// of a filter.
@@ -22,7 +23,7 @@ const FILTER_BYTES_PER_TX: u64 = 16;
 const HEIGHT_ENTRY_BYTES: u64 = 260;
 
 /// Returns the number of entries that an index probably gets for these transactions.
-pub fn entries(kind: IndexKind, txs: u64) -> u64 {
+fn entries_of(kind: IndexKind, txs: u64) -> u64 {
     match kind {
         IndexKind::TxIndex => txs,
         IndexKind::TxoSpenderIndex => INPUTS_PER_TX * txs,
@@ -30,16 +31,36 @@ pub fn entries(kind: IndexKind, txs: u64) -> u64 {
     }
 }
 
+/// Returns the number of entries that `plan` probably adds to its index for these blocks.
+pub fn entries(plan: &Plan, blocks: &[StoredBlock]) -> u64 {
+    entries_of(plan.kind, appended(plan, blocks).0)
+}
+
+/// Returns the bytes of the tables with this many sorted entries.
+pub fn table_bytes(kind: IndexKind, entries: u64) -> u64 {
+    match kind {
+        IndexKind::TxIndex => entries * TX_TABLE_BYTES,
+        IndexKind::TxoSpenderIndex => entries * SPEND_TABLE_BYTES,
+        IndexKind::BlockFilterIndex | IndexKind::CoinStatsIndex => 0,
+    }
+}
+
 /// Returns the bytes that will probably be written, temporary files included. The space of those is
 /// freed while tables are written, so the larger of the two counts.
 fn bytes(kind: IndexKind, txs: u64, blocks: u64) -> u64 {
-    let entries = entries(kind, txs);
+    let entries = entries_of(kind, txs);
     match kind {
-        IndexKind::TxIndex => entries * TX_TABLE_BYTES.max(TX_BYTES as u64),
-        IndexKind::TxoSpenderIndex => entries * SPEND_TABLE_BYTES.max(SPEND_BYTES as u64),
+        IndexKind::TxIndex => table_bytes(kind, entries).max(entries * TX_BYTES as u64),
+        IndexKind::TxoSpenderIndex => table_bytes(kind, entries).max(entries * SPEND_BYTES as u64),
         IndexKind::BlockFilterIndex => txs * FILTER_BYTES_PER_TX + blocks * HEIGHT_ENTRY_BYTES,
         IndexKind::CoinStatsIndex => blocks * HEIGHT_ENTRY_BYTES,
     }
+}
+
+/// Returns the numbers of transactions and blocks that `plan` appends.
+fn appended(plan: &Plan, blocks: &[StoredBlock]) -> (u64, u64) {
+    let appended = blocks.iter().filter(|block| block.height >= plan.from);
+    appended.fold((0, 0), |(txs, blocks), block| (txs + u64::from(block.tx_count), blocks + 1))
 }
 
 /// Checks that there is space for what `plans` will write.
@@ -51,12 +72,14 @@ pub fn check(node: &Node, plans: &[Plan], blocks: &[StoredBlock]) -> Result<(), 
     let needed: u64 = plans
         .iter()
         .map(|plan| {
-            let appended = blocks.iter().filter(|block| block.height >= plan.from);
-            let txs = appended.clone().map(|block| u64::from(block.tx_count)).sum();
-            bytes(plan.kind, txs, appended.count() as u64)
+            let (txs, blocks) = appended(plan, blocks);
+            bytes(plan.kind, txs, blocks)
         })
         .sum();
-    let free = FileSystem::of(&path)?.free;
+    // What an interrupted run has left is continued or removed.
+    let left = |plan: &Plan| node.dir.disk().len(WorkFiles::new(node, plan.kind).entries).ok();
+    let left: u64 = plans.iter().filter_map(left).sum();
+    let free = FileSystem::of(&path)?.free + left;
     if needed <= free {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Builds indexes, or continues them up to the tip.
 
-use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
-use apus_disk::Share;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
@@ -12,10 +12,10 @@ use apus_store::IndexKind;
 use super::block::StoredBlock;
 use super::by_height::ByHeight;
 use super::opened::{OpenIndex, Upkeep};
-use super::pass::{Pass, batches};
+use super::pass::{Made, Pass, batch_len};
 use super::plan::{Plan, check_stored, stored};
 use super::positions::{Places, SPEND_BYTES, Spends, TX_BYTES, Txs};
-use super::sorting::{Entry, Other, Sorter};
+use super::sorted::Sorted;
 use super::space;
 
 /// What [`update()`] has done.
@@ -28,7 +28,8 @@ pub struct Indexed {
     /// Each index that did not end at the tip, with the number of blocks that it lacked.
     pub lacked: Vec<(IndexKind, u32)>,
     /// Whether the work was asked to stop. Filters and statistics are then complete up to the block
-    /// reached, and the other indexes are as they were.
+    /// reached; the other indexes are as they were, and the next run continues with the entries
+    /// that were collected for them.
     pub interrupted: bool,
 }
 
@@ -82,61 +83,162 @@ struct Work<'a> {
     watch: Watch<'a>,
 }
 
-/// An index whose entries are sorted.
-struct Sorted<'a, const N: usize> {
-    index: OpenIndex<'a>,
-    sorter: Sorter<N>,
+/// The indexes whose entries are sorted, each if it is wanted.
+struct BySort<'a> {
+    txs: Option<Sorted<'a, TX_BYTES>>,
+    spends: Option<Sorted<'a, SPEND_BYTES>>,
+}
+
+/// What is left to do for the indexes by height, each if it is wanted.
+struct ByHeightPlans {
+    filters: Option<Plan>,
+    statistics: Option<Plan>,
+}
+
+/// How far the blocks were read.
+struct Read {
+    /// Index of the first block that was not read.
+    end: usize,
+    /// Whether somebody asks to stop.
+    is_stopped: bool,
 }
 
 impl Work<'_> {
     fn run(&self, plans: &[Plan]) -> Result<(), SyncError> {
         let of_kind = |kind| plans.iter().find(|plan| plan.kind == kind);
-        let open = |kind| of_kind(kind).map(|plan| OpenIndex::new(plan, self.node)).transpose();
         let (txs, spends) = (of_kind(IndexKind::TxIndex), of_kind(IndexKind::TxoSpenderIndex));
         let sorters = [txs, spends].iter().flatten().count();
-        let txs = txs.map(|plan| self.sorted::<TX_BYTES>(plan, sorters)).transpose()?;
-        let spends = spends.map(|plan| self.sorted::<SPEND_BYTES>(plan, sorters)).transpose()?;
-        let keys = spends.as_ref().map(|sorted| sorted.index.sip_keys()).transpose()?;
-        let filters = open(IndexKind::BlockFilterIndex)?;
-        let statistics = open(IndexKind::CoinStatsIndex)?;
+        let memory = self.node.options.dbcache_bytes / sorters.max(1);
+        let (node, blocks) = (self.node, self.blocks);
+        let by_sort = BySort {
+            txs: txs.map(|plan| Sorted::open(plan, node, blocks, memory)).transpose()?,
+            spends: spends.map(|plan| Sorted::open(plan, node, blocks, memory)).transpose()?,
+        };
+        let by_height = ByHeightPlans {
+            filters: of_kind(IndexKind::BlockFilterIndex).cloned(),
+            statistics: of_kind(IndexKind::CoinStatsIndex).cloned(),
+        };
+        self.read(&by_sort, by_height)?;
+        let places = self.places();
+        let BySort { txs, spends } = by_sort;
+        let how = (self.upkeep, self.watch);
+        let written = txs.map_or(Ok(()), |txs| txs.write(node, &Txs(&places), Vec::new(), how));
+        let Some(spends) = spends else { return written };
+        if matches!(written, Err(SyncError::Stopped)) {
+            blocks.last().map_or(Ok(()), |last| spends.save(last))?;
+        }
+        written?;
+        let others = spends.index.spender_records(node, spends.keys)?;
+        spends.write(node, &Spends(&places), others, how)
+    }
+
+    /// Reads all blocks, and saves what was made of them now and then.
+    fn read(&self, by_sort: &BySort, mut plans: ByHeightPlans) -> Result<(), SyncError> {
+        let BySort { txs, spends } = by_sort;
+        let froms = [
+            txs.as_ref().map(|txs| txs.from),
+            spends.as_ref().map(|spends| spends.from),
+            plans.filters.as_ref().map(|plan| plan.from),
+            plans.statistics.as_ref().map(|plan| plan.from),
+        ];
+        let from = froms.into_iter().flatten().min().unwrap_or(self.from);
+        let mut next = self.blocks.len().min((from - self.from) as usize);
+        let mut is_first = true;
+        loop {
+            let Read { end, is_stopped } = self.read_some(next, by_sort, &mut plans)?;
+            let is_last = end == self.blocks.len();
+            // What was read in one go is written without being saved.
+            if let Some(reached) = self.blocks[..end].last()
+                && (is_stopped || !is_last || !is_first)
+            {
+                txs.as_ref().map_or(Ok(()), |txs| txs.save(reached))?;
+                spends.as_ref().map_or(Ok(()), |spends| spends.save(reached))?;
+            }
+            match () {
+                () if is_stopped => return Err(SyncError::Stopped),
+                () if is_last => return Ok(()),
+                () => (next, is_first) = (end, false),
+            }
+        }
+    }
+
+    /// Reads blocks from the one with index `start` on, until it is time to save, and commits the
+    /// indexes by height up to the last one that was read.
+    fn read_some(
+        &self,
+        start: usize,
+        by_sort: &BySort,
+        plans: &mut ByHeightPlans,
+    ) -> Result<Read, SyncError> {
+        let BySort { txs, spends } = by_sort;
+        let filters = OpenIndex::of(plans.filters.as_ref(), self.node)?;
+        let statistics = OpenIndex::of(plans.statistics.as_ref(), self.node)?;
         let from = |index: &OpenIndex| index.plan.from;
         let pass = Pass {
             files: &self.node.files,
             network: &self.node.options.network,
             pool: &self.node.pool,
-            stop: self.watch.stop,
-            txs: txs.as_ref().map(|txs| (from(&txs.index), &txs.sorter)),
-            spends: spends
-                .as_ref()
-                .zip(keys)
-                .map(|(spends, keys)| (from(&spends.index), keys, &spends.sorter)),
+            txs: txs.as_ref().map(|txs| (txs.from, &txs.sorter)),
+            spends: spends.as_ref().map(|spends| (spends.from, spends.keys, &spends.sorter)),
             filters: filters.as_ref().map(from),
             statistics: statistics.as_ref().map(from),
         };
         let mut by_height = ByHeight::open(self.node, filters.as_ref(), statistics.as_ref())?;
-        let read = self.read(&pass, &mut by_height);
-        let is_stopped = matches!(read, Err(SyncError::Stopped));
-        let reached = if is_stopped { by_height.reached() } else { read.map(|()| self.tip())? };
+        let read = self.read_batches(start, &pass, &mut by_height)?;
         let [of_filters, of_statistics] = by_height.finish()?;
+        let reached = self.blocks[..read.end].last();
+        let is_whole = read.end == self.blocks.len() && !read.is_stopped;
+        let height = if is_whole { self.tip() } else { reached.map(|block| block.height) };
+        let upkeep = if is_whole { self.upkeep } else { Upkeep::Follow };
         for (index, others) in [(filters, of_filters), (statistics, of_statistics)] {
             if let Some((index, others)) = index.zip(others) {
-                index.commit_with(self.node, reached, others, self.upkeep)?;
+                index.commit_with(self.node, height, others, upkeep)?;
             }
         }
-        if is_stopped {
-            txs.map_or(Ok(()), |txs| txs.sorter.discard())?;
-            spends.map_or(Ok(()), |spends| spends.sorter.discard())?;
-            return Err(SyncError::Stopped);
+        for plan in [&mut plans.filters, &mut plans.statistics].into_iter().flatten() {
+            reached.into_iter().for_each(|reached| plan.has_reached(*reached));
         }
-        let places = self.places();
-        if let Some(txs) = txs {
-            self.write(txs, &Txs(&places), Vec::new())?;
+        Ok(read)
+    }
+
+    /// Reads batches of blocks from the one with index `start` on, until it is time to save, and
+    /// appends what is made of them to the indexes by height: that of one batch while the next one
+    /// is read.
+    fn read_batches(
+        &self,
+        start: usize,
+        pass: &Pass,
+        by_height: &mut ByHeight,
+    ) -> Result<Read, SyncError> {
+        let txs_of = |blocks: &[StoredBlock]| -> u64 {
+            blocks.iter().map(|block| u64::from(block.tx_count)).sum()
+        };
+        let (mut txs, all) = (txs_of(&self.blocks[..start]), txs_of(self.blocks));
+        let (began, options) = (Instant::now(), &self.node.options);
+        let (mut end, mut last, mut is_stopped) = (start, None, false);
+        let mut append = |last: &mut Option<(&[StoredBlock], Vec<Made>)>| {
+            last.take().map_or(Ok(()), |(batch, made)| by_height.append(batch, made))
+        };
+        while !is_stopped && end < self.blocks.len() {
+            let rest = &self.blocks[end..];
+            let batch = &rest[..batch_len(rest, options.dbcache_bytes)];
+            last = Some((batch, pass.batch(batch, || append(&mut last))?));
+            end += batch.len();
+            txs += txs_of(batch);
+            let height = batch.last().map_or(self.from, |block| block.height);
+            self.watch.observer.observe(&Progress {
+                height,
+                blocks: u64::from(height + 1 - self.from),
+                fraction: txs as f64 / all.max(1) as f64,
+                ..Progress::of(Phase::ReadingForIndexes)
+            });
+            is_stopped = self.watch.stop.load(Relaxed);
+            if began.elapsed() >= options.save_every {
+                break;
+            }
         }
-        if let Some((spends, keys)) = spends.zip(keys) {
-            let others = spends.index.spender_records(self.node, keys)?;
-            self.write(spends, &Spends(&places), others)?;
-        }
-        Ok(())
+        append(&mut last)?;
+        Ok(Read { end, is_stopped })
     }
 
     /// Returns the height of the last block.
@@ -144,72 +246,9 @@ impl Work<'_> {
         self.node.ledger.active.height()
     }
 
-    /// Opens an index whose entries are sorted, one of `sorters`.
-    fn sorted<'a, const N: usize>(
-        &self,
-        plan: &'a Plan,
-        sorters: usize,
-    ) -> Result<Sorted<'a, N>, SyncError> {
-        let index = OpenIndex::new(plan, self.node)?;
-        let appended = self.blocks.iter().filter(|block| block.height >= plan.from);
-        let txs = appended.map(|block| u64::from(block.tx_count)).sum();
-        let entries = space::entries(plan.kind, txs);
-        let options = &self.node.options;
-        let memory = options.dbcache_bytes / sorters;
-        let (disk, path) = (self.node.dir.disk(), self.sort_file(plan.kind));
-        if path.exists() {
-            disk.remove(&path)?;
-        }
-        let sorter = Sorter::new(disk, path, entries, memory, options.threads);
-        Ok(Sorted { index, sorter })
-    }
-
-    /// Returns the path of the temporary file for entries that do not fit in memory.
-    fn sort_file(&self, kind: IndexKind) -> PathBuf {
-        self.node.dir.path().join("indexes").join(format!("apus-{}.sort", kind.name()))
-    }
-
-    /// Reads all blocks, and appends what is made of them to the indexes by height.
-    fn read(&self, pass: &Pass, by_height: &mut ByHeight) -> Result<(), SyncError> {
-        let total: u64 = self.blocks.iter().map(|block| u64::from(block.tx_count)).sum();
-        let mut txs = 0;
-        for range in batches(self.blocks) {
-            let batch = &self.blocks[range];
-            by_height.append(batch, pass.batch(batch)?)?;
-            txs += batch.iter().map(|block| u64::from(block.tx_count)).sum::<u64>();
-            let height = batch.last().map_or(self.from, |block| block.height);
-            self.watch.observer.observe(&Progress {
-                height,
-                blocks: u64::from(height + 1 - self.from),
-                fraction: txs as f64 / total.max(1) as f64,
-                ..Progress::of(Phase::ReadingForIndexes)
-            });
-        }
-        Ok(())
-    }
-
     /// Returns the places of all blocks.
     fn places(&self) -> Places {
         let blocks = self.blocks.iter().map(StoredBlock::pos).collect();
         Places { from: self.from, blocks }
-    }
-
-    /// Sorts the entries of an index, writes them together with `others`, and commits them.
-    fn write<const N: usize>(
-        &self,
-        sorted: Sorted<'_, N>,
-        entry: &impl Entry<N>,
-        others: Vec<Other>,
-    ) -> Result<(), SyncError> {
-        let Sorted { index, sorter } = sorted;
-        let height = self.tip().unwrap_or(0);
-        let progress = Progress { height, ..Progress::of(Phase::WritingIndexes) };
-        let report = progress.share_to(self.watch.observer);
-        let share = Share::new(sorter.bytes(), &report);
-        let others = index.with_best_block(self.node, self.tip(), others);
-        let written =
-            sorter.write(entry, &index.run, &others, &self.node.pool, (self.watch, &share))?;
-        tracing::debug!(target: "blockstorage", "{}: {written} entries", index.plan.kind.name());
-        Ok(index.commit(self.node, self.upkeep)?)
     }
 }

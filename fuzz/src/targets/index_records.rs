@@ -1,10 +1,11 @@
-//! Values of the records of Core's optional indexes.
+//! Values of the records of Core's optional indexes, and the saved work of an index.
 
-use apus_hash::Hash;
-use apus_indexes::{FilterEntry, SipKeys, Totals};
+use apus_hash::{Hash, sha256d};
+use apus_indexes::{FilterEntry, SavedSort, SipKeys, Totals};
 use apus_store::{locator_bytes, read_locator};
 
-/// Reads `data` as a value of each kind. What is accepted is the same bytes once written again.
+/// Reads `data` as a value of each kind, and as saved work whose checksum is corrected. What is
+/// accepted is the same once written again.
 pub fn run(data: &[u8]) {
     if let Ok((muhash, totals)) = Totals::read(data) {
         assert_eq!(totals.to_bytes(&muhash), data);
@@ -16,6 +17,12 @@ pub fn run(data: &[u8]) {
     }
     if let Some(keys) = SipKeys::from_bytes(data) {
         assert_eq!(keys.to_bytes(), data);
+    }
+    if let Some((content, _)) = data.split_last_chunk::<32>() {
+        let file = [content, &sha256d(content).0].concat();
+        if let Some(saved) = SavedSort::parse(&file) {
+            assert_eq!(SavedSort::parse(&saved.to_bytes()), Some(saved));
+        }
     }
     if let Ok(Some(best)) = read_locator(data) {
         assert_eq!(read_locator(&locator_bytes(&[best, Hash::ZERO])), Ok(Some(best)));
