@@ -104,7 +104,7 @@ dist: setup ## the program as it is installed, target/dist/apus: smaller, slow t
 	$(CARGO) $(BUILD) --profile dist
 	$(TARGET)/dist/apus man --dir $(TARGET)/dist/man
 
-release: setup ## everything that is released, in dist/, with the same bytes on every machine
+release: setup ## everything that is released, in dist/, without paths and times of the build
 	@CARGO="$(CARGO)" scripts/release.sh
 
 test-release: setup ## make release in two directories: the same sums, signed, and programs that run

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds everything that is released, in dist/: tarballs, the Debian package and its repository, the
-# Python wheel, the SBOM and the sums. Two builds of one commit have the same bytes, in any directory.
+# Python wheel, the SBOM and the sums. Paths and times of the build are kept out of them.
 #
 #   scripts/release.sh
 #
