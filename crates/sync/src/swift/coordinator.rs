@@ -91,6 +91,11 @@ impl<'a> Coordinator<'a> {
         let done = work_and_save(self, |_| context.all_taken(), run, Self::save, &stops);
         // Also where an earlier run finished the last block, and none is left.
         self.report();
+        if done.is_ok() && stops() {
+            // Once unspent coins are written, only the work saved before is whole.
+            self.save()?;
+            return Err(Fault::Stopped);
+        }
         done
     }
 
