@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The most processor seconds that are saved up for many calls at once.
-const SAVED_MAX: f64 = 0.5;
+const SAVED_MAX: f64 = 0.2;
 /// The most processor seconds that one call may take from those after it.
 const DEBT_MAX: f64 = 0.5;
 /// Counts the processor time that answers may take.
@@ -65,7 +65,7 @@ mod tests {
     async fn many_calls_take_their_share_and_few_do_not_wait() {
         let throttle = Throttle::new(0.04);
         let began = Instant::now();
-        for _ in 0..100 {
+        for _ in 0..40 {
             throttle.wait().await;
             throttle.took(Duration::from_millis(4));
         }
@@ -74,7 +74,7 @@ mod tests {
             throttle.wait().await;
             throttle.took(Duration::from_millis(4));
         }
-        let share = 0.3 / began.elapsed().as_secs_f64();
+        let share = 0.36 / began.elapsed().as_secs_f64();
         assert!((0.03..0.05).contains(&share), "{share}");
         // A call of minutes does not hold the others up for hours.
         throttle.took(Duration::from_secs(600));
