@@ -17,7 +17,7 @@ use super::workers::{Done, NotDone, Workers, uncharged};
 /// The most processor time that a quick call takes on average.
 const QUICK_MAX: Duration = Duration::from_millis(2);
 /// The share of all cores that quick calls may take while a sync works, with HTTP and JSON of all.
-const QUICK_SHARE: f64 = 0.015;
+const QUICK_SHARE: f64 = 0.025;
 /// The share of all cores that long calls may take while a sync works.
 const LONG_SHARE: f64 = 0.005;
 /// The weight of the last call in the average of its kind.
