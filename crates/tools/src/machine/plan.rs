@@ -16,7 +16,7 @@ const RESERVE: u64 = 20_000_000_000;
 const PRUNE_MIB: u64 = 550;
 /// Blocks that a directory may be behind the present tip and still be synced: two days.
 const NEARLY: u32 = 288;
-/// The speed of a download by which its time is told, in bytes a second.
+/// The speed that the estimated time of a download assumes, in bytes a second.
 const DOWNLOAD: f64 = 10e6;
 
 /// What to do on a machine, in sentences without a full stop.
