@@ -351,29 +351,7 @@ impl Numbers for Avx2 {
         Self([self.0[0].factor(), self.0[1].factor()])
     }
 
-    /// Adds up the columns, row by row.
-    ///
-    /// By itself the compiler computes all halves first, and stores them until it adds them up. So
-    /// a row's factor is made to depend on the columns after the row before.
-    #[inline(always)]
-    fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
-        macro_rules! row {
-            ($j:literal: $($i:literal)*) => {
-                let last = [c[$j], c[$j + 1], c[$j + 2], c[$j + 3], c[$j + 4], c[$j + 5]];
-                let factor = b[$j].after_row(last);
-                $(
-                    c[$i + $j] = Self::mad_low(c[$i + $j], a[$i], factor);
-                    c[$i + $j + 1] = Self::mad_high(c[$i + $j + 1], a[$i], factor);
-                )*
-            };
-        }
-        row!(0: 0 1 2 3 4);
-        row!(1: 0 1 2 3 4);
-        row!(2: 0 1 2 3 4);
-        row!(3: 0 1 2 3 4);
-        row!(4: 0 1 2 3 4);
-        c
-    }
+    product_row_by_row!(0 1 2 3 4);
 
     #[inline(always)]
     fn mad_low(sum: Self, a: Self, b: Self) -> Self {

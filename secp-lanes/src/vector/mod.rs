@@ -3,6 +3,34 @@
 //! Algorithms are generic over [`Vector`]; each is an [`Op`], which a kernel runs with the
 //! processor's features enabled for everything that is inlined into it.
 
+/// Defines [`Numbers::product`] for numbers of several registers: the columns are added up row by
+/// row. By itself the compiler computes all parts of a number first, and keeps them in memory until
+/// it adds them up. So a row's factor is made to depend on the columns after the row before, by the
+/// type's `after_row`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! product_row_by_row {
+    ($($j:literal)*) => {
+        #[inline(always)]
+        fn product(mut c: [Self; 10], a: [Self; 5], b: [Self; 5]) -> [Self; 10] {
+            $(
+                let last = [c[$j], c[$j + 1], c[$j + 2], c[$j + 3], c[$j + 4], c[$j + 5]];
+                let factor = b[$j].after_row(last);
+                c[$j] = Self::mad_low(c[$j], a[0], factor);
+                c[$j + 1] = Self::mad_high(c[$j + 1], a[0], factor);
+                c[$j + 1] = Self::mad_low(c[$j + 1], a[1], factor);
+                c[$j + 2] = Self::mad_high(c[$j + 2], a[1], factor);
+                c[$j + 2] = Self::mad_low(c[$j + 2], a[2], factor);
+                c[$j + 3] = Self::mad_high(c[$j + 3], a[2], factor);
+                c[$j + 3] = Self::mad_low(c[$j + 3], a[3], factor);
+                c[$j + 4] = Self::mad_high(c[$j + 4], a[3], factor);
+                c[$j + 4] = Self::mad_low(c[$j + 4], a[4], factor);
+                c[$j + 5] = Self::mad_high(c[$j + 5], a[4], factor);
+            )*
+            c
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
