@@ -2,27 +2,38 @@
 //! so that a call of microseconds never waits behind those that read whole blocks.
 //!
 //! Which calls are long is measured: those of a kind that takes more than two milliseconds of the
-//! processor on average.
+//! processor on average, or has an answer of more than 64 KiB. All large answers that are being
+//! sent share a bound; a long call keeps its thread until there is room for its answer, so that
+//! clients that do not read hold up each other and no quick call.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
+use axum::http::Response;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::throttle::Throttle;
-use super::workers::{Done, NotDone, Workers, uncharged};
+use super::workers::{self, Budget, NotDone, Workers, uncharged};
 
 /// The most processor time that a quick call takes on average.
 const QUICK_MAX: Duration = Duration::from_millis(2);
+/// The most bytes of the answer to a quick call on average, and of an answer for which no room is
+/// asked: there are at most 512 connections.
+const QUICK_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of all larger answers that are being sent. One above it is sent alone.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
 /// The share of all cores that quick calls may take while a sync works, with HTTP and JSON of all.
 const QUICK_SHARE: f64 = 0.025;
 /// The share of all cores that long calls may take while a sync works.
 const LONG_SHARE: f64 = 0.005;
 /// The weight of the last call in the average of its kind.
 const WEIGHT: f64 = 0.125;
-/// The most kinds that are remembered.
+/// The most kinds that are remembered. All others are long.
 const KINDS_MAX: usize = 512;
 /// The most bytes of a request whose kind is looked for. Longer ones are batches or large calls.
 const LOOKED_AT_MAX: usize = 4 << 10;
@@ -33,9 +44,17 @@ const WARNS_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) struct Lanes {
     quick: Lane,
     long: Lane,
-    /// Processor seconds of each kind, on average.
-    seconds: Mutex<BTreeMap<String, f64>>,
+    answers: Budget,
+    kinds: Mutex<BTreeMap<String, Kind>>,
     warned: Mutex<Option<Instant>>,
+}
+
+/// What calls of one kind take on average.
+struct Kind {
+    /// Seconds of the processor.
+    seconds: f64,
+    /// Bytes of the answer.
+    bytes: f64,
 }
 
 struct Lane {
@@ -54,55 +73,82 @@ impl Lanes {
         Self {
             quick: lane(threads.div_ceil(2), QUICK_SHARE),
             long: lane(threads / 2, LONG_SHARE),
-            seconds: Mutex::default(),
+            answers: Budget::new(ANSWERS_BYTES_MAX),
+            kinds: Mutex::default(),
             warned: Mutex::new(None),
         }
     }
 
     /// Runs `work` of this kind once a thread is free and, while `is_busy`, its lane's share of the
-    /// processor allows it.
+    /// processor allows it. Returns the answer once there is room for it.
     ///
     /// # Errors
     /// As much work waits in its lane as may wait, or `work` panics.
-    pub async fn run<T: Send + 'static>(
+    pub async fn run(
         &self,
         kind: String,
         is_busy: bool,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Done<T>, NotDone> {
+        work: impl FnOnce() -> Response<Bytes> + Send + 'static,
+    ) -> Result<Response<Bytes>, NotDone> {
         // This thread reads and writes HTTP.
         self.quick.throttle.took(uncharged());
-        let lane = if self.is_long(&kind) { &self.long } else { &self.quick };
-        let ready = async {
-            if is_busy {
-                lane.throttle.wait().await;
-            }
-        };
-        let done = lane.workers.run(ready, work).await;
-        match &done {
-            Ok(done) => {
-                lane.throttle.took(done.uncharged);
-                self.note(kind, done.took);
-            }
-            Err(NotDone::QueueFull) => self.warn(),
-            Err(NotDone::Panicked) => {}
+        let mut lane = &self.quick;
+        let mut thread = None;
+        if !self.is_long(&kind) {
+            thread = Some(self.thread(lane).await?);
         }
-        done
+        // A call of the same kind may have turned out to be long in the meantime.
+        if self.is_long(&kind) {
+            drop(thread.take());
+            lane = &self.long;
+            thread = Some(self.thread(lane).await?);
+        }
+        if is_busy {
+            lane.throttle.wait().await;
+        }
+        let done = workers::run(work).await?;
+        lane.throttle.took(done.uncharged);
+        let (head, bytes) = done.result.into_parts();
+        self.note(kind, done.took, bytes.len());
+        if bytes.len() <= QUICK_BYTES_MAX {
+            return Ok(Response::from_parts(head, bytes));
+        }
+        if std::ptr::eq(lane, &self.quick) {
+            thread = None;
+        }
+        let bytes = self.answers.hold(bytes).await;
+        drop(thread);
+        Ok(Response::from_parts(head, bytes))
+    }
+
+    async fn thread(&self, lane: &Lane) -> Result<OwnedSemaphorePermit, NotDone> {
+        lane.workers.thread().await.inspect_err(|_| self.warn())
     }
 
     fn is_long(&self, kind: &str) -> bool {
-        let seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        seconds.get(kind).is_some_and(|seconds| *seconds > QUICK_MAX.as_secs_f64())
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        match kinds.get(kind) {
+            Some(Kind { seconds, bytes }) => {
+                *seconds > QUICK_MAX.as_secs_f64() || *bytes > QUICK_BYTES_MAX as f64
+            }
+            None => kinds.len() >= KINDS_MAX,
+        }
     }
 
-    fn note(&self, kind: String, took: Duration) {
-        let mut all = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= KINDS_MAX && !all.contains_key(&kind) {
+    fn note(&self, kind: String, took: Duration, bytes: usize) {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if kinds.len() >= KINDS_MAX && !kinds.contains_key(&kind) {
             return;
         }
-        let took = took.as_secs_f64();
-        let seconds = all.entry(kind).or_insert(took);
-        *seconds += WEIGHT * (took - *seconds);
+        let last = Kind { seconds: took.as_secs_f64(), bytes: bytes as f64 };
+        match kinds.entry(kind) {
+            Entry::Vacant(place) => drop(place.insert(last)),
+            Entry::Occupied(mut kind) => {
+                let Kind { seconds, bytes } = kind.get_mut();
+                *seconds += WEIGHT * (last.seconds - *seconds);
+                *bytes += WEIGHT * (last.bytes - *bytes);
+            }
+        }
     }
 
     fn warn(&self) {
@@ -162,11 +208,15 @@ mod tests {
         assert_eq!(kind_of_rest("/rest/chaininfo.json"), "rest/chaininfo.json");
     }
 
+    fn answer(bytes: usize) -> Response<Bytes> {
+        Response::new(vec![7; bytes].into())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn quick_calls_pass_long_ones_that_wait() {
         let lanes = Lanes::new(4, 8);
-        let run = |kind: &str| lanes.run(kind.to_string(), true, || ());
-        lanes.note("long".into(), Duration::from_millis(100));
+        let run = |kind: &str| lanes.run(kind.to_string(), true, || answer(0));
+        lanes.note("long".into(), Duration::from_millis(100), 0);
         lanes.long.throttle.took(Duration::from_secs(3));
         let long = run("long");
         let mut long = std::pin::pin!(long);
@@ -181,12 +231,71 @@ mod tests {
     #[tokio::test]
     async fn a_full_lane_does_not_fill_the_other() {
         let lanes = Lanes::new(2, 0);
-        lanes.note("long".into(), Duration::from_millis(100));
-        let held = lanes.run("long".into(), false, || ()).await.unwrap();
-        let refused = lanes.run("long".into(), false, || ()).await;
+        lanes.note("long".into(), Duration::from_millis(100), 0);
+        let held = lanes.long.workers.thread().await.unwrap();
+        let refused = lanes.run("long".into(), false, || answer(0)).await;
         assert_eq!(refused.err(), Some(NotDone::QueueFull));
-        assert!(lanes.run("quick".into(), false, || ()).await.is_ok());
+        assert!(lanes.run("quick".into(), false, || answer(0)).await.is_ok());
         drop(held);
-        assert!(lanes.run("long".into(), false, || ()).await.is_ok());
+        assert!(lanes.run("long".into(), false, || answer(0)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_not_read_hold_up_large_ones_alone() {
+        let lanes = Lanes::new(2, 8);
+        let run = |kind: &str, bytes| lanes.run(kind.to_string(), false, move || answer(bytes));
+        let unread = run("large", ANSWERS_BYTES_MAX).await.unwrap();
+        assert!(lanes.is_long("large") && !lanes.is_long("small"));
+        let more = run("large", ANSWERS_BYTES_MAX);
+        let mut more = std::pin::pin!(more);
+        tokio::select! {
+            biased;
+            _ = &mut more => panic!("there was no room"),
+            small = run("small", QUICK_BYTES_MAX) => assert!(small.is_ok()),
+        }
+        // The first of a new kind that is large takes no thread of quick calls while it waits.
+        let new = run("new", ANSWERS_BYTES_MAX);
+        let mut new = std::pin::pin!(new);
+        tokio::select! {
+            biased;
+            _ = &mut new => panic!("there was no room"),
+            small = run("small", 0) => assert!(small.is_ok()),
+        }
+        drop(unread);
+        // Each makes room for the other.
+        let sent = tokio::join!(async { more.await.is_ok() }, async { new.await.is_ok() });
+        assert_eq!(sent, (true, true));
+    }
+
+    #[tokio::test]
+    async fn a_call_found_to_be_long_while_it_waits_changes_lanes() {
+        let lanes = Lanes::new(2, 8);
+        let [quick, long] = [&lanes.quick, &lanes.long].map(|lane| lane.workers.thread());
+        let (quick, long) = (quick.await.unwrap(), long.await.unwrap());
+        let run = |kind: &str| lanes.run(kind.to_string(), false, || answer(0));
+        let waits = run("kind");
+        let mut waits = std::pin::pin!(waits);
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("no thread was free"),
+            () = std::future::ready(()) => lanes.note("kind".into(), Duration::from_secs(1), 0),
+        }
+        drop(quick);
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("no thread for long calls was free"),
+            other = run("other") => assert!(other.is_ok()),
+        }
+        drop(long);
+        assert!(waits.await.is_ok());
+    }
+
+    #[test]
+    fn kinds_above_the_most_are_long() {
+        let lanes = Lanes::new(2, 8);
+        for kind in 0..=KINDS_MAX {
+            lanes.note(kind.to_string(), Duration::ZERO, 0);
+        }
+        assert!(!lanes.is_long("0") && lanes.is_long("another"));
     }
 }

@@ -30,14 +30,12 @@ use super::metrics;
 use super::origin;
 use super::rpc::{Calls, Rpc};
 use super::subnet::Subnet;
-use super::workers::{Budget, Done, NotDone};
+use super::workers::{Budget, NotDone};
 
 /// The most bytes of a request's body (Core's `MAX_BODY_SIZE`).
 const BODY_BYTES_MAX: usize = 32 << 20;
 /// The most bytes of the bodies of all requests.
 const BODIES_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
-/// The most bytes of all answers that are being sent. A larger one is sent alone.
-const ANSWERS_BYTES_MAX: usize = 64 << 20;
 /// The time in which the body of a request must come.
 const BODY_TIME: Duration = Duration::from_secs(120);
 /// How long a wrong password is not answered, as in Core, and a call for which the queue is full.
@@ -54,7 +52,6 @@ pub(crate) struct App {
     rest: bool,
     lanes: Lanes,
     bodies: Budget,
-    answers: Budget,
 }
 
 /// Who is at the other end of a connection.
@@ -76,7 +73,6 @@ impl App {
             rest: config.rest,
             lanes: Lanes::new(config.threads, config.work_queue),
             bodies: Budget::new(BODIES_BYTES_MAX),
-            answers: Budget::new(ANSWERS_BYTES_MAX),
         }
     }
 
@@ -95,11 +91,7 @@ impl App {
                 (StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded").into_response()
             }
             Err(NotDone::Panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-            Ok(Done { result, permit, .. }) => {
-                let room = self.answers.take(result.body().len()).await;
-                drop(permit);
-                result.map(|bytes| Body::new(Held { body: Body::from(bytes), _held: room }))
-            }
+            Ok(answer) => answer.map(Body::from),
         }
     }
 }
@@ -150,7 +142,7 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     request.extensions_mut().insert(identity);
     let busy: Busy = client.connection.work();
     let response = next.run(request).await;
-    response.map(|body| Body::new(Held { body, _held: busy }))
+    response.map(|body| Body::new(Answering { body, _busy: busy }))
 }
 
 fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
@@ -289,13 +281,13 @@ impl Drop for RaiseOnDrop {
     }
 }
 
-/// A body that keeps something until it is sent.
-struct Held<T> {
+/// A body whose connection is busy until hyper has taken all of it.
+struct Answering {
     body: Body,
-    _held: T,
+    _busy: Busy,
 }
 
-impl<T: Unpin> HttpBody for Held<T> {
+impl HttpBody for Answering {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that one permit of a [`Budget`] stands for.
@@ -27,14 +28,13 @@ pub(crate) enum NotDone {
     Panicked,
 }
 
-/// A result, and the worker's permit: no other work begins in its place until it is dropped.
+/// A result, and what it took.
 pub(crate) struct Done<T> {
     pub result: T,
     /// The processor time that the work took.
     pub took: Duration,
     /// The processor time of its thread since the work before, which waking it takes as well.
     pub uncharged: Duration,
-    pub permit: OwnedSemaphorePermit,
 }
 
 impl Workers {
@@ -44,31 +44,33 @@ impl Workers {
         Self { threads, waiting: AtomicUsize::new(0), queue_max }
     }
 
-    /// Runs `work` on a thread once one is free and `ready` is done.
+    /// Waits until a thread is free, and takes it until the permit is dropped.
     ///
     /// # Errors
-    /// As much work waits as may wait, or `work` panics.
-    pub async fn run<T: Send + 'static>(
-        &self,
-        ready: impl Future<Output = ()>,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Done<T>, NotDone> {
-        let permit = match Arc::clone(&self.threads).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                let _place = Place::take(self).ok_or(NotDone::QueueFull)?;
-                Arc::clone(&self.threads).acquire_owned().await.expect("it is never closed")
-            }
-        };
-        ready.await;
-        let done = tokio::task::spawn_blocking(move || {
-            let began = thread_time();
-            let result = work();
-            let took = thread_time().saturating_sub(began);
-            Done { result, took, uncharged: uncharged(), permit }
-        });
-        done.await.map_err(|_| NotDone::Panicked)
+    /// As much work waits as may wait.
+    pub async fn thread(&self) -> Result<OwnedSemaphorePermit, NotDone> {
+        if let Ok(permit) = Arc::clone(&self.threads).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let _place = Place::take(self).ok_or(NotDone::QueueFull)?;
+        Ok(Arc::clone(&self.threads).acquire_owned().await.expect("it is never closed"))
     }
+}
+
+/// Runs `work` on a thread of the runtime.
+///
+/// # Errors
+/// `work` panics.
+pub(crate) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Done<T>, NotDone> {
+    let done = tokio::task::spawn_blocking(move || {
+        let began = thread_time();
+        let result = work();
+        let took = thread_time().saturating_sub(began);
+        Done { result, took, uncharged: uncharged() }
+    });
+    done.await.map_err(|_| NotDone::Panicked)
 }
 
 thread_local! {
@@ -123,5 +125,47 @@ impl Budget {
         let units = bytes.div_ceil(UNIT).min(self.units) as u32;
         let left = Arc::clone(&self.left);
         left.acquire_many_owned(units).await.expect("it is never closed")
+    }
+
+    /// Waits until there is room for `bytes`, and takes it until the result is dropped: hyper drops
+    /// a body before it has sent the bytes.
+    pub async fn hold(&self, bytes: Bytes) -> Bytes {
+        let room = self.take(bytes.len()).await;
+        Bytes::from_owner(Held { bytes, _room: room })
+    }
+}
+
+/// Bytes, and the room that they take.
+struct Held {
+    bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_take_room_until_the_last_of_them_is_sent() {
+        let budget = Budget::new(2 * UNIT);
+        let mut sent = budget.hold(Bytes::from(vec![7; 2 * UNIT])).await;
+        let first = sent.split_to(UNIT);
+        let more = budget.hold(Bytes::from_static(b"more"));
+        let mut more = std::pin::pin!(more);
+        for rest in [first, sent] {
+            tokio::select! {
+                biased;
+                _ = &mut more => panic!("the room was free before all was sent"),
+                () = std::future::ready(()) => {}
+            }
+            assert_eq!(rest, vec![7; UNIT]);
+        }
+        assert_eq!(more.await, "more");
     }
 }
