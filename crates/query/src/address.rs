@@ -98,7 +98,7 @@ impl Destination {
         };
         Valid {
             isvalid: true,
-            address: super::script::address(&script, chain).unwrap_or_default(),
+            address: apus_descriptors::address(&script, chain).unwrap_or_default(),
             script: hex(&script),
             isscript,
             iswitness: matches!(self, Self::Witness { .. }),

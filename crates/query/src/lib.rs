@@ -13,7 +13,7 @@
 //! | [`params`] | the parameters of calls |
 //! | `indexes` | Core's optional indexes |
 //! | `source` | what answers are made of |
-//! | `opcodes`, `descriptor`, `script` | scripts |
+//! | `opcodes`, `script` | scripts |
 //! | `transaction`, `stored`, `header` | transactions, stored blocks, headers |
 //! | `chain`, `block`, `block_stats`, `deployments`, `coins`, `coin_stats` | calls about each |
 //! | `raw_transaction`, `filters`, `spenders` | calls that indexes answer |
@@ -28,7 +28,6 @@ pub mod params;
 mod indexes;
 mod source;
 mod opcodes;
-mod descriptor;
 mod script;
 mod transaction;
 mod stored;

@@ -1,10 +1,10 @@
 //! Output scripts as Bitcoin Core describes them: type, address, descriptor and disassembly.
 
+use apus_descriptors::{address, with_checksum};
 use apus_wire::{Chain, Ops, is_unspendable};
-use bitcoin::{Address, Script, XOnlyPublicKey};
+use bitcoin::{Script, XOnlyPublicKey};
 use serde::Serialize;
 
-use super::descriptor::with_checksum;
 use super::json::hex;
 use super::opcodes::put_name;
 
@@ -153,18 +153,6 @@ fn multisig(script: &[u8]) -> Option<ScriptKind<'_>> {
     let is_whole = ops.next()?.code == OP_CHECKMULTISIG && ops.next().is_none();
     let fits = is_whole && count >= required && keys.len() == usize::from(count);
     fits.then_some(ScriptKind::Multisig { required, keys })
-}
-
-/// Returns the address of a script; `None` if it has none.
-pub fn address(script: &[u8], chain: Chain) -> Option<String> {
-    let network = match chain {
-        Chain::Main => bitcoin::Network::Bitcoin,
-        Chain::Test => bitcoin::Network::Testnet,
-        Chain::Testnet4 => bitcoin::Network::Testnet4,
-        Chain::Signet => bitcoin::Network::Signet,
-        Chain::Regtest => bitcoin::Network::Regtest,
-    };
-    Address::from_script(Script::from_bytes(script), network).ok().map(|it| it.to_string())
 }
 
 /// Returns the descriptor of a script, as far as the script alone tells (Core's `InferDescriptor`

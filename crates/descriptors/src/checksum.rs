@@ -10,9 +10,12 @@ const GENERATOR: [u64; 5] =
 /// Number of characters of a checksum.
 const CHECKSUM_CHARS: usize = 8;
 
+/// The value of a byte that no descriptor has.
+const NONE: u8 = u8::MAX;
+
 /// The values of characters, by their bytes.
 const VALUES: [u8; 256] = {
-    let mut values = [0; 256];
+    let mut values = [NONE; 256];
     let mut index = 0;
     while index < INPUT.len() {
         values[INPUT[index] as usize] = index as u8;
@@ -22,10 +25,22 @@ const VALUES: [u8; 256] = {
 };
 
 /// Returns a descriptor with its checksum.
+///
+/// # Panics
+/// It has characters that descriptors do not have.
 pub fn with_checksum(descriptor: String) -> String {
+    let checksum = checksum(&descriptor).expect("the characters of descriptors");
+    descriptor + "#" + &checksum
+}
+
+/// Returns the checksum of a descriptor; `None` if it has characters that descriptors do not have.
+pub fn checksum(descriptor: &str) -> Option<String> {
     let (mut sum, mut class, mut count) = (1, 0, 0);
     for byte in descriptor.bytes() {
-        let value = u64::from(VALUES[usize::from(byte)]);
+        let value = match VALUES[usize::from(byte)] {
+            NONE => return None,
+            value => u64::from(value),
+        };
         sum = step(sum, value & 31);
         class = class * 3 + (value >> 5);
         count += 1;
@@ -38,11 +53,8 @@ pub fn with_checksum(descriptor: String) -> String {
         sum = step(sum, class);
     }
     sum = (0..CHECKSUM_CHARS).fold(sum, |sum, _| step(sum, 0)) ^ 1;
-    let mut text = descriptor + "#";
-    for index in (0..CHECKSUM_CHARS).rev() {
-        text.push(char::from(CHECKSUM[(sum >> (5 * index)) as usize & 31]));
-    }
-    text
+    let character = |index: usize| char::from(CHECKSUM[(sum >> (5 * index)) as usize & 31]);
+    Some((0..CHECKSUM_CHARS).rev().map(character).collect())
 }
 
 /// What the top five bits of a checksum add to the next.
@@ -73,5 +85,6 @@ mod tests {
     #[test]
     fn checksums_of_bip_380() {
         assert_eq!(with_checksum("raw(deadbeef)".to_string()), "raw(deadbeef)#89f8spxm");
+        assert_eq!(checksum("raw(ä)"), None);
     }
 }

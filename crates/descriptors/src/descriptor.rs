@@ -1,0 +1,354 @@
+use std::str::FromStr;
+
+use apus_wire::Chain;
+use bitcoin::address::NetworkUnchecked;
+use bitcoin::hex::FromHex;
+use bitcoin::secp256k1::{Secp256k1, VerifyOnly};
+use bitcoin::{Address, NetworkKind};
+use miniscript::descriptor::{DescriptorPublicKey, SinglePubKey};
+use miniscript::{Descriptor as Miniscript, ForEachKey};
+
+use super::address::network;
+use super::checksum::checksum;
+use super::error::DescriptorError;
+
+/// Number of characters of a checksum.
+const CHECKSUM_CHARS: usize = 8;
+/// The most keys of a multisignature script outside P2SH (Core's limit for standard scripts).
+const BARE_KEYS_MAX: usize = 3;
+/// The opcode that begins the script of a taproot output.
+const OP_1: u8 = 0x51;
+
+/// An output descriptor, with public keys only.
+///
+/// The expressions are those of Bitcoin Core v31, but for `musig()` and `unused()`, which are
+/// refused; so are those few miniscripts that Core takes and the crate `miniscript` does not.
+#[derive(Clone)]
+pub struct Descriptor {
+    text: String,
+    /// Several for a key with several paths (BIP389), or for `combo()`.
+    forms: Vec<Form>,
+    is_range: bool,
+    curve: Secp256k1<VerifyOnly>,
+}
+
+/// An expression, by how its script is made.
+#[derive(Clone)]
+enum Form {
+    /// `addr()` and `raw()`: the script itself.
+    Script(Vec<u8>),
+    /// `rawtr()`: the key of a taproot output.
+    OutputKey(DescriptorPublicKey),
+    /// The output script.
+    Output(Miniscript<DescriptorPublicKey>),
+    /// `sortedmulti()` without P2SH around it: the script that P2SH would hash.
+    Inside(Miniscript<DescriptorPublicKey>),
+}
+
+impl Descriptor {
+    /// Parses a descriptor for a network, with or without its checksum.
+    ///
+    /// # Errors
+    /// It has a wrong checksum, a private key, an unknown expression, or a key or an address of
+    /// another network.
+    pub fn parse(text: &str, chain: Chain) -> Result<Self, DescriptorError> {
+        let payload = without_checksum(text)?;
+        let (name, argument) = call(payload).ok_or_else(|| unknown(payload))?;
+        if name != "raw" && has_private_key(argument) {
+            return Err(DescriptorError::PrivateKey);
+        }
+        let forms = match name {
+            "addr" => vec![Form::Script(script_of_address(argument, chain)?)],
+            "raw" => vec![Form::Script(script_of_hex(argument)?)],
+            "rawtr" => keys(argument)?.into_iter().map(Form::OutputKey).collect(),
+            "combo" => combo(argument)?,
+            "sortedmulti" => inside(argument)?,
+            "pk" | "pkh" | "wpkh" | "sh" | "wsh" | "tr" | "multi" => output(payload)?,
+            _ => return Err(unknown(payload)),
+        };
+        let curve = Secp256k1::verification_only();
+        let descriptor = Self { text: text.to_string(), is_range: false, forms, curve };
+        let mut is_range = false;
+        for key in descriptor.forms.iter().flat_map(Form::keys) {
+            check_network(&key, chain)?;
+            is_range |= key.has_wildcard();
+        }
+        Ok(Self { is_range, ..descriptor })
+    }
+
+    /// Returns whether the scripts depend on an index, since a key ends in `*`.
+    pub fn is_range(&self) -> bool {
+        self.is_range
+    }
+
+    /// Returns the output scripts at an index below 2^31, which makes no difference unless the
+    /// descriptor is a range.
+    ///
+    /// # Errors
+    /// A key is derived by a hardened step.
+    pub fn scripts_at(&self, index: u32) -> Result<Vec<Vec<u8>>, DescriptorError> {
+        let scripts = self.forms.iter().map(|form| form.script_at(index, &self.curve));
+        let hardened = || DescriptorError::Hardened(self.text.clone());
+        scripts.collect::<Option<Vec<_>>>().ok_or_else(hardened)
+    }
+}
+
+impl Form {
+    /// Returns the script at an index; `None` if a key is derived by a hardened step.
+    fn script_at(&self, index: u32, curve: &Secp256k1<VerifyOnly>) -> Option<Vec<u8>> {
+        match self {
+            Self::Script(script) => Some(script.clone()),
+            Self::OutputKey(key) => {
+                let key = key.clone().at_derivation_index(index).ok()?.derive_public_key(curve);
+                let (key, _) = key.inner.x_only_public_key();
+                Some([&[OP_1, 32][..], &key.serialize()].concat())
+            }
+            Self::Output(descriptor) => {
+                let derived = descriptor.derived_descriptor(curve, index).ok()?;
+                Some(derived.script_pubkey().into_bytes())
+            }
+            Self::Inside(descriptor) => {
+                let derived = descriptor.derived_descriptor(curve, index).ok()?;
+                Some(derived.explicit_script().ok()?.into_bytes())
+            }
+        }
+    }
+
+    fn keys(&self) -> Vec<DescriptorPublicKey> {
+        match self {
+            Self::Script(_) => Vec::new(),
+            Self::OutputKey(key) => vec![key.clone()],
+            Self::Output(descriptor) | Self::Inside(descriptor) => {
+                let mut keys = Vec::new();
+                descriptor.for_each_key(|key| {
+                    keys.push(key.clone());
+                    true
+                });
+                keys
+            }
+        }
+    }
+}
+
+/// Returns a descriptor without its checksum, if it has one (Core's `CheckChecksum`).
+fn without_checksum(text: &str) -> Result<&str, DescriptorError> {
+    let mut parts = text.split('#');
+    let (payload, given) = (parts.next().unwrap_or_default(), parts.next());
+    if parts.next().is_some() {
+        return Err(invalid("Multiple '#' symbols"));
+    }
+    if let Some(len) = given.map(str::len).filter(|len| *len != CHECKSUM_CHARS) {
+        let what = format!("Expected {CHECKSUM_CHARS} character checksum, not {len} characters");
+        return Err(invalid(what));
+    }
+    let computed = checksum(payload).ok_or_else(|| invalid("Invalid characters in payload"))?;
+    match given.filter(|given| **given != computed) {
+        Some(given) => Err(invalid(format!(
+            "Provided checksum '{given}' does not match computed checksum '{computed}'"
+        ))),
+        None => Ok(payload),
+    }
+}
+
+/// Splits `name(argument)`.
+fn call(expression: &str) -> Option<(&str, &str)> {
+    expression.strip_suffix(')')?.split_once('(')
+}
+
+/// Returns whether a key in these expressions is private, valid or not: an extended one, or one
+/// in the form for wallets (WIF).
+fn has_private_key(expressions: &str) -> bool {
+    let words = expressions.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_wif = |word: &str| {
+        let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        matches!(word.len(), 51 | 52) && word.starts_with(['5', 'K', 'L', '9', 'c']) && !is_hex
+    };
+    words
+        .into_iter()
+        .any(|word| word.starts_with("xprv") || word.starts_with("tprv") || is_wif(word))
+}
+
+fn script_of_address(address: &str, chain: Chain) -> Result<Vec<u8>, DescriptorError> {
+    let address = Address::<NetworkUnchecked>::from_str(address);
+    let known = address.map_err(|_| ()).and_then(|address| {
+        let checked = address.require_network(network(chain));
+        checked.map_err(|_: bitcoin::address::ParseError| ())
+    });
+    let address = known.map_err(|()| invalid("Address is not valid"))?;
+    Ok(address.script_pubkey().into_bytes())
+}
+
+fn script_of_hex(hex: &str) -> Result<Vec<u8>, DescriptorError> {
+    let script = Vec::from_hex(hex).ok().filter(|script| !script.is_empty());
+    script.ok_or_else(|| invalid("Raw script is not hex"))
+}
+
+/// Returns the keys of a key expression: one for each of its paths.
+fn keys(expression: &str) -> Result<Vec<DescriptorPublicKey>, DescriptorError> {
+    let key = DescriptorPublicKey::from_str(expression)
+        .map_err(|error| invalid(format!("key '{expression}' is not valid: {error}")))?;
+    Ok(key.into_single_keys())
+}
+
+/// Returns the forms of `combo()`: P2PK, P2PKH and, for a compressed key, P2WPKH and P2WPKH in
+/// P2SH.
+fn combo(expression: &str) -> Result<Vec<Form>, DescriptorError> {
+    let mut forms = Vec::new();
+    for key in keys(expression)? {
+        if let DescriptorPublicKey::Single(single) = &key
+            && matches!(single.key, SinglePubKey::XOnly(_))
+        {
+            return Err(invalid(format!("combo(): Pubkey '{expression}' is invalid")));
+        }
+        forms.push(Miniscript::new_pk(key.clone()));
+        forms.extend(Miniscript::new_pkh(key.clone()));
+        // Uncompressed keys are refused.
+        forms.extend(Miniscript::new_wpkh(key.clone()));
+        forms.extend(Miniscript::new_sh_wpkh(key));
+    }
+    Ok(forms.into_iter().map(Form::Output).collect())
+}
+
+/// Returns the forms of `sortedmulti()` without P2SH around it.
+fn inside(arguments: &str) -> Result<Vec<Form>, DescriptorError> {
+    let descriptors = parsed(&format!("sh(sortedmulti({arguments}))"))?;
+    if descriptors.iter().any(|descriptor| descriptor.iter_pk().count() > BARE_KEYS_MAX) {
+        return Err(invalid(format!(
+            "Cannot have more than {BARE_KEYS_MAX} pubkeys in bare multisig"
+        )));
+    }
+    Ok(descriptors.into_iter().map(Form::Inside).collect())
+}
+
+/// Returns the forms of an expression that `miniscript` knows.
+fn output(payload: &str) -> Result<Vec<Form>, DescriptorError> {
+    if let Some(("sh", argument)) = call(payload) {
+        let inner = call(argument).map(|(name, _)| name);
+        if !matches!(inner, Some("pk" | "pkh" | "wpkh" | "wsh" | "multi" | "sortedmulti")) {
+            return Err(invalid("A function is needed within P2SH"));
+        }
+    }
+    Ok(parsed(payload)?.into_iter().map(Form::Output).collect())
+}
+
+fn parsed(payload: &str) -> Result<Vec<Miniscript<DescriptorPublicKey>>, DescriptorError> {
+    let parsed = Miniscript::<DescriptorPublicKey>::from_str(payload);
+    let single = parsed.and_then(Miniscript::into_single_descriptors);
+    single.map_err(|error| invalid(error.to_string()))
+}
+
+/// Checks that an extended key belongs to the network.
+fn check_network(key: &DescriptorPublicKey, chain: Chain) -> Result<(), DescriptorError> {
+    match key.xkey_network() {
+        Some(found) if found != NetworkKind::from(network(chain)) => {
+            let what = format!("key '{key}' is not valid: it belongs to another network");
+            Err(invalid(what))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn invalid(what: impl Into<String>) -> DescriptorError {
+    DescriptorError::Invalid(what.into())
+}
+
+fn unknown(expression: &str) -> DescriptorError {
+    invalid(format!("'{expression}' is not a valid descriptor function"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::address;
+
+    /// The account keys of BIP84 and of BIP86.
+    const BIP84: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3\
+                        rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V";
+    const BIP86: &str = "xpub6BgBgsespWvERF3LHQu6CnqdvfEvtMcQjYrcRzx53QJjSxarj2afYWcLteoGVky7\
+                        D3UKDP9QyrLprQ3VCECoY49yfdDEHGCtMMj92pReUsQ";
+    const KEY: &str = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+    const UNCOMPRESSED: &str = "0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f\
+                               81798483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08f\
+                               fb10d4b8";
+
+    fn parse(text: &str) -> Result<Descriptor, DescriptorError> {
+        Descriptor::parse(text, Chain::Main)
+    }
+
+    fn addresses(text: &str, index: u32) -> Vec<String> {
+        let scripts = parse(text).unwrap().scripts_at(index).unwrap();
+        scripts.iter().map(|script| address(script, Chain::Main).unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_bips() {
+        let wpkh = format!("wpkh([73c5da0a/84h/0h/0h]{BIP84}/<0;1>/*)");
+        assert!(parse(&wpkh).unwrap().is_range());
+        let first = "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu";
+        let change = "bc1q8c6fshw2dlwun7ekn9qwf37cu2rn755upcp6el";
+        assert_eq!(addresses(&wpkh, 0), [first, change]);
+        let second = "bc1qnjg0jd8228aq7egyzacy8cys3knf9xvrerkf9g";
+        assert_eq!(addresses(&format!("wpkh({BIP84}/0/*)"), 1), [second]);
+        let tr = "bc1p5cyxnuxmeuwuvkwfem96lqzszd02n6xdcjrs20cac6yqjjwudpxqkedrcr";
+        assert_eq!(addresses(&format!("tr({BIP86}/0/*)"), 0), [tr]);
+        let addr = format!("addr({first})");
+        assert_eq!(addresses(&addr, 5), [first]);
+        assert!(!parse(&addr).unwrap().is_range());
+    }
+
+    #[test]
+    fn combo_has_a_script_for_each_way_to_use_the_key() {
+        let scripts = parse(&format!("combo({KEY})")).unwrap().scripts_at(0).unwrap();
+        let of =
+            |name: &str| parse(&name.replace("KEY", KEY)).unwrap().scripts_at(0).unwrap().remove(0);
+        assert_eq!(scripts, ["pk(KEY)", "pkh(KEY)", "wpkh(KEY)", "sh(wpkh(KEY))"].map(of));
+        let scripts = parse(&format!("combo({UNCOMPRESSED})")).unwrap().scripts_at(0).unwrap();
+        assert_eq!(scripts.len(), 2);
+    }
+
+    #[test]
+    fn sorted_keys_are_in_order_without_p2sh() {
+        let (low, high) = (KEY, format!("03{}", &KEY[2..]));
+        let sorted = parse(&format!("sortedmulti(1,{high},{low})")).unwrap();
+        let multi = parse(&format!("multi(1,{low},{high})")).unwrap();
+        assert_eq!(sorted.scripts_at(0), multi.scripts_at(0));
+    }
+
+    #[test]
+    fn what_is_no_public_descriptor_is_refused() {
+        let refused = |text: &str| parse(text).err().unwrap_or_else(|| panic!("{text}"));
+        let private = [
+            "wpkh(xprv9s21ZrQH143K31xYSDQpPDxsXRTUcvj2iNHm5NUtrGiGG5e2DtALGdso3pGz6ssrdK4PFmM8NSp)",
+            "pkh(L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1)",
+            "sh(multi(1,5KYZdUEo39z3FPrtuX2QbbwGnNP5zTd7yyr2SC1j299sBCnWjss))",
+            "combo(tprv8ZgxMBicQKsPd/*)",
+        ];
+        assert!(private.iter().all(|text| refused(text) == DescriptorError::PrivateKey));
+        let hex = "5".repeat(52);
+        assert_eq!(parse(&format!("raw({hex})")).unwrap().scripts_at(0).unwrap()[0].len(), 26);
+        for wrong in [
+            "",
+            "wpkh",
+            "wpkh()",
+            "wpkh(02)",
+            "sh(sh(51))",
+            "sh(and_v(v:pk(02),older(1)))",
+            "unused(02)",
+            "combo(zz)",
+            "rawtr()",
+            "addr(tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx)",
+            &format!("wpkh({UNCOMPRESSED})"),
+            &format!("combo({})", &KEY[2..]),
+            &format!("sortedmulti(1,{KEY},{KEY},{KEY},{KEY})"),
+        ] {
+            assert!(matches!(refused(wrong), DescriptorError::Invalid(_)), "{wrong}");
+        }
+        let main = format!("wpkh({BIP84}/*)");
+        assert!(Descriptor::parse(&main, Chain::Regtest).is_err());
+        for path in ["0h/*", "*h", "0'"] {
+            let text = format!("wpkh({BIP84}/{path})");
+            let hardened = parse(&text).and_then(|it| it.scripts_at(0));
+            assert_eq!(hardened, Err(DescriptorError::Hardened(text)));
+        }
+    }
+}
