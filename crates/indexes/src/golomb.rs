@@ -24,11 +24,7 @@ impl<'a> BasicFilter<'a> {
     /// Returns the filter, still empty, of the block with this hash; `scripts` is about the number
     /// of scripts that it will get.
     pub fn new(block: &Hash, scripts: usize) -> Self {
-        let word = |at: usize| {
-            let bytes: [u8; 8] = block.0[at..at + 8].try_into().expect("8 bytes");
-            u64::from_le_bytes(bytes)
-        };
-        Self { key: SipKey(word(0), word(8)), scripts: Vec::with_capacity(scripts) }
+        Self { key: siphash_key(block), scripts: Vec::with_capacity(scripts) }
     }
 
     /// Adds the script of an output that the block creates.
@@ -74,6 +70,15 @@ impl<'a> BasicFilter<'a> {
         }
         bits.finish()
     }
+}
+
+/// Returns the key of the hashes in the filter of a block.
+pub fn siphash_key(block: &Hash) -> SipKey {
+    let word = |at: usize| {
+        let bytes: [u8; 8] = block.0[at..at + 8].try_into().expect("8 bytes");
+        u64::from_le_bytes(bytes)
+    };
+    SipKey(word(0), word(8))
 }
 
 /// Bytes that are written bit by bit, the highest bit of each byte first.

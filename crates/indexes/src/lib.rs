@@ -18,6 +18,7 @@
 //! | `totals` | the index of statistics |
 //! | `heights` | entries by height and by hash, which these two have |
 //! | `golomb`, `statistics` | the filter of a block (BIP158); what it changes in the statistics |
+//! | `wanted_scripts` | whether a filter has some of many scripts |
 //! | `own_coins` | the coins that a block both creates and spends |
 //! | `sorting` | an external sort that ends in tables |
 //! | `reading` | answers from indexes that exist, also while they are written |
@@ -27,6 +28,7 @@
 mod uniform;
 mod block;
 mod golomb;
+mod wanted_scripts;
 mod own_coins;
 mod statistics;
 mod sorting;
@@ -62,3 +64,4 @@ pub use reading::{Filter, IndexReader, StatisticsAt, TxPlace, statistics_at};
 pub use saved::SavedSort;
 pub use statistics::Totals;
 pub use update::{Indexed, update};
+pub use wanted_scripts::WantedScripts;

@@ -15,6 +15,7 @@ use super::filters::FilterEntry;
 use super::heights::look_up;
 use super::positions::{DB_TXINDEX, SIPHASH_KEY, SipKeys, spend_prefix};
 use super::statistics::Totals;
+use super::wanted_scripts::WantedScripts;
 
 /// How often an index is opened again because its tables were merged in the meantime.
 const TRIES: usize = 8;
@@ -124,6 +125,26 @@ impl IndexReader {
             Ok(Some(Filter { bytes, header: entry.header }))
         })?;
         Ok(found.flatten())
+    }
+
+    /// Returns whether the filter of a block has one of some scripts, from `blockfilterindex`;
+    /// `None` if the index does not have the filter. Once in some 800,000 scripts it says so of a
+    /// block that does not have them.
+    ///
+    /// # Errors
+    /// The index or the file of the filter cannot be read, or is damaged.
+    pub fn has_any(
+        &self,
+        height: u32,
+        block: &Hash,
+        scripts: &WantedScripts,
+    ) -> Result<Option<bool>> {
+        let Some(filter) = self.filter(height, block)? else { return Ok(None) };
+        let found = scripts.any_in(block, &filter.bytes).ok_or_else(|| {
+            let path = IndexKind::BlockFilterIndex.database(&self.dir);
+            StoreError::new(path, format!("the filter of block {height} is damaged"))
+        })?;
+        Ok(Some(found))
     }
 
     /// Returns the filter header of a block, from `blockfilterindex`.

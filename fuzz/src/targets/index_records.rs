@@ -1,7 +1,7 @@
-//! Values of the records of Core's optional indexes, and the saved work of an index.
+//! Values of the records of Core's optional indexes, the saved work of an index, and filters.
 
 use apus_hash::{Hash, sha256d};
-use apus_indexes::{FilterEntry, SavedSort, SipKeys, Totals};
+use apus_indexes::{FilterEntry, SavedSort, SipKeys, Totals, WantedScripts};
 use apus_store::{locator_bytes, read_locator};
 
 /// Reads `data` as a value of each kind, and as saved work whose checksum is corrected. What is
@@ -24,6 +24,8 @@ pub fn run(data: &[u8]) {
             assert_eq!(SavedSort::parse(&saved.to_bytes()), Some(saved));
         }
     }
+    // A filter may hold anything.
+    let _ = WantedScripts::new([&[0x51][..], &data[..data.len() / 2]]).any_in(&Hash::ZERO, data);
     if let Ok(Some(best)) = read_locator(data) {
         assert_eq!(read_locator(&locator_bytes(&[best, Hash::ZERO])), Ok(Some(best)));
     }
