@@ -37,7 +37,7 @@ pub enum Kind {
     Hash,
     /// Any number of bytes.
     Bytes,
-    /// One of a few words of ASCII.
+    /// A word of ASCII.
     Word,
 }
 

@@ -7,23 +7,25 @@ use apus_export::{BytesForm, Format, Forms, HashForm};
 use apus_node::SyncError;
 use apus_node::Watch;
 use apus_tools as tools;
-use apus_tools::{Destination, Export, ExportTable, Exported};
+use apus_tools::{Destination, Export, ExportTable, Exported, HistoryAsked, HistoryExported};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::directory::Directory;
+use super::export_match::{self, HistoryJson, MatchArgs};
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
+use super::progress::Reporter;
 use super::reporting::Reporting;
 use super::{exit, output};
 
 /// The file name that stands for standard output.
 const STDOUT: &str = "-";
 
-/// Write the UTXO set, or the chain's blocks, transactions, inputs or outputs, to a file for
-/// analysis: Parquet, SQLite or CSV.
+/// Write the UTXO set, the chain's blocks, transactions, inputs or outputs, or with --match a
+/// wallet's history, to a file for analysis: Parquet, SQLite or CSV.
 ///
 /// Coins are in the order of Bitcoin Core's chainstate, everything else is in the order of heights.
 /// Each input has the coin that it spends, from undo data. Amounts are in satoshi, times in seconds
@@ -41,8 +43,10 @@ const STDOUT: &str = "-";
 #[command(after_help = EXAMPLES)]
 pub struct ExportCommand {
     /// The table to write.
-    #[arg(value_enum)]
-    table: TableName,
+    #[arg(value_enum, conflicts_with = "descriptors")]
+    table: Option<TableName>,
+    #[command(flatten)]
+    matching: MatchArgs,
     /// The format of the file [default: by the end of its name, .parquet, .sqlite, .db or .csv].
     #[arg(long, value_enum)]
     format: Option<FormatName>,
@@ -74,6 +78,8 @@ Examples:
   apus export coins -o utxos.sqlite                    as Core's utxo_to_sqlite.py makes it
   apus export inputs --start-height 840000 -o i.parquet --txid rawle --spk raw
                                                        half as large: bytes in place of hex digits
+  apus export --match 'wpkh(xpub6.../84h/0h/0h/0/*)' -o wallet.csv
+                                                       what a wallet has received and spent
   apus export transactions --format csv -o - | gzip > transactions.csv.gz
   duckdb -c \"SELECT height // 52500, sum(value) / 1e8 FROM 'utxos.parquet' GROUP BY 1\"";
 
@@ -141,7 +147,7 @@ struct ExportedJson {
 
 /// Runs `apus export`.
 pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let asked = command.asked()?;
+    let form = command.form()?;
     let to_stdout = command.is_to_stdout();
     let path = if to_stdout { PathBuf::from(STDOUT) } else { command.path()? };
     let chosen = command.directory.to_options().map_err(Failure::usage)?;
@@ -153,15 +159,21 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
         true => Destination::Stream("standard output", Box::new(std::io::stdout())),
         false => Destination::File(&path),
     };
-    let result = tools::export(&chosen.options, &asked, to, Watch::new(&reporter, &stop));
+    let watch = Watch::new(&reporter, &stop);
+    let failed = |error| if to_stdout { of_stdout(error) } else { error.into() };
+    let Some(table) = command.table else {
+        let result = tools::export_history(&chosen.options, &command.history(form), to, watch);
+        reporter.finish();
+        return command.end_history(&result.map_err(failed)?, &path, reporting, &reporter, form.0);
+    };
+    let result = tools::export(&chosen.options, &command.asked(table.into(), form), to, watch);
     reporter.finish();
-    let exported =
-        result.map_err(|error| if to_stdout { of_stdout(error) } else { error.into() })?;
+    let exported = result.map_err(failed)?;
     match to_stdout {
         true => reporter.took(format_args!("{} rows written", thousands(exported.rows))),
         false => reporting.report(
-            || command.json(&exported, &path, asked.format),
-            || command.text(&exported, &path),
+            || ExportCommand::json(&exported, table.into(), &path, form.0),
+            || ExportCommand::text(&exported, table.into(), &path),
         )?,
     }
     Ok(exit::status(exported.interrupted))
@@ -183,11 +195,64 @@ impl ExportCommand {
         self.output == Path::new(STDOUT)
     }
 
-    /// Returns what to export.
+    /// Returns what to export of a table.
+    fn asked(&self, table: ExportTable, (format, forms): (Format, Forms)) -> Export {
+        let (start_height, stop_height) = (self.start_height, self.stop_height);
+        Export { table, format, forms, start_height, stop_height }
+    }
+
+    /// Returns what history to export.
+    fn history(&self, (format, forms): (Format, Forms)) -> HistoryAsked<'_> {
+        HistoryAsked {
+            descriptors: &self.matching.descriptors,
+            range: self.matching.range.unwrap_or_default(),
+            format,
+            forms,
+            start_height: self.start_height,
+            stop_height: self.stop_height,
+        }
+    }
+
+    /// Reports a history, and what it may lack; that also under `--quiet`.
+    fn end_history(
+        &self,
+        history: &HistoryExported,
+        path: &Path,
+        reporting: Reporting,
+        reporter: &Reporter,
+        format: Format,
+    ) -> Result<ExitCode, Failure> {
+        let exported = &history.exported;
+        match self.is_to_stdout() {
+            true => reporter.took(format_args!("{} rows written", thousands(exported.rows))),
+            false => reporting.report(
+                || HistoryJson::new(history, path, format).to_text(),
+                || export_match::text(history, path),
+            )?,
+        }
+        export_match::warnings(history).iter().for_each(output::note);
+        Ok(match history.blocks_pruned.is_empty() {
+            true => exit::status(exported.interrupted),
+            false => ExitCode::from(exit::REFUSED),
+        })
+    }
+
+    /// Returns the format and the forms of values.
     ///
     /// # Errors
     /// The format is not known, or does not allow the other options.
-    fn asked(&self) -> Result<Export, Failure> {
+    fn form(&self) -> Result<(Format, Forms), Failure> {
+        if self.table.is_none() && self.matching.descriptors.is_empty() {
+            return Err(Failure::usage(
+                "there is nothing to export: name a table (coins, blocks, transactions, inputs, \
+                 outputs), or with --match a descriptor whose history is wanted",
+            ));
+        }
+        if self.table.is_some() && self.matching.range.is_some() {
+            return Err(Failure::usage(
+                "--range is for descriptors: give one with --match in place of a table",
+            ));
+        }
         let format = match self.format {
             Some(FormatName::Parquet) => Format::Parquet,
             Some(FormatName::Sqlite) => Format::Sqlite,
@@ -212,9 +277,7 @@ impl ExportCommand {
                 "--output - and --json would both write to standard output: leave one out",
             ));
         }
-        let table = self.table.into();
-        let (start_height, stop_height) = (self.start_height, self.stop_height);
-        Ok(Export { table, format, forms, start_height, stop_height })
+        Ok((format, forms))
     }
 
     fn format_of_name(&self) -> Result<Format, Failure> {
@@ -248,10 +311,10 @@ impl ExportCommand {
         Ok(path)
     }
 
-    fn json(&self, exported: &Exported, path: &Path, format: Format) -> String {
+    fn json(exported: &Exported, table: ExportTable, path: &Path, format: Format) -> String {
         let json = ExportedJson {
             file: path.display().to_string(),
-            table: ExportTable::from(self.table).name(),
+            table: table.name(),
             format: format!("{format:?}").to_lowercase(),
             start_height: exported.heights.0,
             stop_height: exported.heights.1,
@@ -265,14 +328,14 @@ impl ExportCommand {
         serde_json::to_string(&json).expect("plain data")
     }
 
-    fn text(&self, exported: &Exported, path: &Path) -> String {
+    fn text(exported: &Exported, table: ExportTable, path: &Path) -> String {
         if exported.interrupted {
             return format!("Interrupted: {} was not written", path.display());
         }
         let (start, stop) = exported.heights;
         format!(
             "{}: {} rows of heights {} to {}, tip {}\n{} bytes in {}, written in {}",
-            ExportTable::from(self.table).name(),
+            table.name(),
             thousands(exported.rows),
             thousands(start.into()),
             thousands(stop.into()),

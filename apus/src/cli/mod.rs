@@ -48,6 +48,8 @@ mod snapshot;
 mod shard_export;
 mod shard;
 #[cfg(feature = "export")]
+mod export_match;
+#[cfg(feature = "export")]
 mod export;
 #[cfg(not(feature = "export"))]
 #[path = "export_left_out.rs"]

@@ -7,14 +7,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus::tables;
+use apus_descriptors::Range;
 use apus_node as node;
 use apus_node::{AssumeValid, Method, Observer, Options, Phase, Progress, SyncError};
 use apus_node::{SwiftSyncOptions, Watch};
+use apus_store::IndexKind;
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::{Summary, Verify};
 use apus_tools as tools;
-use apus_tools::{Destination, Export, ExportTable, UtxoHash};
+use apus_tools::{Destination, Export, ExportTable, HistoryAsked, UtxoHash};
 use apus_wire::Chain as Network;
 
 use crate::support::chains::small;
@@ -24,8 +26,8 @@ use crate::support::swift::{Mode, World};
 use crate::support::{Place, data};
 use Phase::{
     Connecting, Disconnecting, Exporting, Headers, Indexing, JoinChecking, JoinMatching,
-    JoinReading, MakingHints, Merging, ReadingBlocks, ReadingCoins, ReadingSnapshot, ReadingUndo,
-    SwiftSync, Verifying, WritingCoins, WritingSnapshot,
+    JoinReading, MakingHints, Merging, ReadingBlocks, ReadingCoins, ReadingFilters,
+    ReadingSnapshot, ReadingUndo, SwiftSync, Verifying, WritingCoins, WritingSnapshot,
 };
 
 /// An observer that keeps all reports, and raises the flag at a chosen one: the n-th of a phase.
@@ -298,6 +300,34 @@ fn exports() {
             assert_ne!(exported.interrupted, out.exists());
             let _ = std::fs::remove_file(&out);
             exported.interrupted
+        });
+    }
+}
+
+#[test]
+fn exports_of_a_history() {
+    let it = Synced::new();
+    let (options, out) = (it.options(&it.place), it.place.root().join("history.csv"));
+    let index = &[IndexKind::BlockFilterIndex];
+    let descriptors = ["raw(51)".to_string()];
+    for (has_filters, phases) in [(false, &[Exporting][..]), (true, &[ReadingFilters])] {
+        if has_filters {
+            tools::index(&options, index, Watch::default()).unwrap();
+        }
+        assert_stops(&format!("filters: {has_filters}"), phases, |observer, stop| {
+            let asked = HistoryAsked {
+                descriptors: &descriptors,
+                range: Range::default(),
+                format: tables::Format::Csv,
+                forms: tables::Forms::default(),
+                start_height: None,
+                stop_height: None,
+            };
+            let (to, watch) = (Destination::File(&out), Watch::new(observer, stop));
+            let history = tools::export_history(&options, &asked, to, watch).unwrap();
+            assert_ne!(history.exported.interrupted, out.exists());
+            let _ = std::fs::remove_file(&out);
+            history.exported.interrupted
         });
     }
 }

@@ -48,6 +48,8 @@ pub enum Phase {
     WritingSnapshot,
     /// Reading blocks and undo data for Core's optional indexes.
     ReadingForIndexes,
+    /// Reading filters of blocks to find those with some scripts.
+    ReadingFilters,
     /// Sorting the entries of an index, and writing them to tables.
     WritingIndexes,
     /// Writing a table of coins, or of blocks and their contents, to a file.
@@ -93,6 +95,7 @@ impl Phase {
             Self::ReadingSnapshot => "Reading the snapshot",
             Self::NamingCoins => "Looking for wrong coins",
             Self::WritingSnapshot => "Writing the snapshot",
+            Self::ReadingFilters => "Reading filters",
             Self::ReadingForIndexes => "Reading blocks for indexes",
             Self::WritingIndexes => "Writing indexes",
             Self::Exporting => "Exporting",

@@ -42,8 +42,9 @@ pub use apus_store::IndexKind;
 pub use export::{ArrowRows, RecordBatches};
 #[cfg(feature = "export")]
 pub use export::{
-    Destination, Export, ExportTable, Exported, Ranges, RangesDone, export, export_ranges,
-    ranges_to_write, script_type, verify_ranges,
+    Destination, Export, ExportTable, Exported, HISTORY, HistoryAsked, HistoryExported, Ranges,
+    RangesDone, ScriptAtEnd, export, export_history, export_ranges, ranges_to_write, script_type,
+    verify_ranges,
 };
 pub use hints::{
     HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints,

@@ -3,6 +3,7 @@
 
 mod daemon;
 mod debug_log;
+mod history;
 mod indexes;
 mod pruning;
 mod rpc_frame;

@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod formats;
+pub mod history;
 mod ranges;
 mod readers;
 mod refused;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use apus::tables::Kind;
 use apus_testchain::Spec;
-use apus_tools::{ExportTable, UtxoHash};
+use apus_tools::{ExportTable, HISTORY, UtxoHash};
 use apus_wire::Chain;
 
 use super::by_hand::by_hand;
@@ -145,12 +145,12 @@ fn the_directory_is_not_changed() {
 #[test]
 fn the_document_lists_every_column() {
     let document = include_str!("../../../../docs/guide/data-columns.md");
-    for table in ExportTable::ALL {
-        let (_, section) = document.split_once(&format!("## {}\n", table.name())).unwrap();
+    let tables = ExportTable::ALL.iter().map(|table| (table.name(), table.layout()));
+    for (name, layout) in tables.chain([("history", &HISTORY)]) {
+        let (_, section) = document.split_once(&format!("## {name}\n")).unwrap();
         let section = section.split("\n## ").next().unwrap();
-        let layout = table.layout();
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words(section).contains(&words(layout.about)), "{}", table.name());
+        assert!(words(section).contains(&words(layout.about)), "{name}");
         let lines = section.lines().filter(|line| line.starts_with("| `"));
         let expected = layout.columns.iter().map(|column| {
             let kind = match column.kind {

@@ -154,6 +154,49 @@ static INPUTS: Table = Table {
     ],
 };
 
+/// The history of the scripts of descriptors.
+pub static HISTORY: Table = Table {
+    name: "history",
+    about: "The outputs that pay to the scripts of descriptors, and the inputs that spend them: \
+            by height and position of the transaction, inputs before outputs, by index. The value \
+            of all outputs less that of all inputs is the balance.",
+    columns: &[
+        Column::new("height", Kind::U32, "The height of the block."),
+        Column::new(
+            "time",
+            Kind::U32,
+            "The time in the block's header, in seconds since 1970, UTC.",
+        ),
+        Column::new("block", Kind::Hash, "The hash of the block."),
+        Column::new("txid", Kind::Hash, "The transaction that the output or the input is part of."),
+        Column::new("side", Kind::Word, "The word output or input."),
+        Column::new(
+            "index",
+            Kind::U32,
+            "The index of the output or the input in its transaction, from 0.",
+        ),
+        Column::new(
+            "value",
+            Kind::I64,
+            "The amount of the output, or of the coin that the input spends, in satoshi.",
+        ),
+        Column::new("coinbase", Kind::Bool, "Whether the transaction is a coinbase."),
+        Column::new("prev_txid", Kind::Hash, "The transaction that created the coin of an input.")
+            .nullable(),
+        Column::new("prev_vout", Kind::U32, "The index of that coin in its transaction, from 0.")
+            .nullable(),
+        Column::new("descriptor", Kind::U32, "The number of the descriptor, from 0."),
+        Column::new(
+            "derivation",
+            Kind::U32,
+            "The index of the script in the descriptor; none if the descriptor has no *.",
+        )
+        .nullable(),
+        Column::new("address", Kind::Word, "The address of the script, if it has one.").nullable(),
+        Column::new("scriptpubkey", Kind::Bytes, "The script."),
+    ],
+};
+
 static OUTPUTS: Table = Table {
     name: "outputs",
     about: "The outputs of the transactions of the active chain, by height, position of the \

@@ -54,13 +54,7 @@ impl<'a> Part<'a> {
 
     /// Returns what a file or a schema says about the part.
     pub fn facts(&self) -> [(&'static str, String); 4] {
-        let (start, stop) = self.heights.clone().into_inner();
-        [
-            ("chain", self.network.chain.name().to_string()),
-            ("best_block", self.tip().to_string()),
-            ("start_height", start.to_string()),
-            ("stop_height", stop.to_string()),
-        ]
+        facts(self.network, &self.tip(), &self.heights)
     }
 
     /// Returns the number of blocks whose fees are unknown; 0 if the table has no fees.
@@ -85,8 +79,25 @@ impl<'a> Part<'a> {
     }
 }
 
+/// Returns what a file or a schema says about a range of heights, read as of the best block `tip`.
+pub(super) fn facts(
+    network: &Network,
+    tip: &Hash,
+    heights: &RangeInclusive<u32>,
+) -> [(&'static str, String); 4] {
+    [
+        ("chain", network.chain.name().to_string()),
+        ("best_block", tip.to_string()),
+        ("start_height", heights.start().to_string()),
+        ("stop_height", heights.end().to_string()),
+    ]
+}
+
 /// Returns the heights that are asked for.
-fn range(
+///
+/// # Errors
+/// They are not in the chain whose tip has height `tip`, or in the wrong order.
+pub(super) fn range(
     start: Option<u32>,
     stop: Option<u32>,
     tip: u32,

@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 use super::columns::ExportTable;
 use super::output::{FileStream, Output};
 use super::part::Part;
-use super::run::{Export, Run};
+use super::run::Run;
 use crate::reader::open_chain;
 use crate::stored::StoredChain;
 
@@ -281,9 +281,16 @@ impl<'a> Work<'a> {
         let heights = (Some(due.start_height), Some(due.stop_height));
         let part = Part::new(&self.chain, &self.options.network, table, heights)?;
         let part = part.with_tip(due.stop_height);
-        let (start_height, stop_height) = heights;
-        let asked = Export { table, format: Format::Parquet, forms, start_height, stop_height };
-        let run = Run { asked: &asked, part, pool: &self.pool, watch: self.watch };
+        let source = part.source(self.watch.stop)?;
+        let run = Run {
+            table: table.layout(),
+            format: Format::Parquet,
+            forms,
+            facts: &part.facts(),
+            source: source.as_ref(),
+            pool: &self.pool,
+            watch: self.watch,
+        };
         let (mut hasher, mut bytes) = (Sha256::new(), 0);
         let hashing = Hashing { stream, hasher: &mut hasher, bytes: &mut bytes };
         let rows = run.write(Target::Stream(Box::new(hashing)), output)?;

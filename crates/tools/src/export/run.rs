@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, File, Share};
-use apus_export::{Encoder, Format, Forms, Target};
+use apus_export::{Encoder, Format, Forms, Table, Target};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
@@ -17,6 +17,7 @@ use super::line::Line;
 use super::output::{Counted, Destination, FileStream, Output};
 use super::part::Part;
 use super::sink::FileSink;
+use super::source::Source;
 use crate::reader::open_chain;
 
 /// What to export, and how.
@@ -88,35 +89,53 @@ pub fn export(
                  empty (`apus reindex` writes undo data)"
             ));
         }
-        let work = Run { asked, part, pool: &pool, watch };
-        let (rows, bytes, interrupted) = match work.write_to(to) {
-            Ok((rows, bytes)) => (rows, bytes, false),
-            Err(SyncError::Stopped) => (0, 0, true),
-            Err(error) => return Err(error),
+        let source = part.source(watch.stop)?;
+        let run = Run {
+            table: asked.table.layout(),
+            format: asked.format,
+            forms: asked.forms,
+            facts: &part.facts(),
+            source: source.as_ref(),
+            pool: &pool,
+            watch,
         };
+        let written = unless_stopped(run.write_to(to))?;
+        let (rows, bytes) = written.unwrap_or_default();
         Ok(Exported {
-            heights: work.part.heights.clone().into_inner(),
-            best_block: work.part.tip(),
+            heights: part.heights.clone().into_inner(),
+            best_block: part.tip(),
             rows,
             bytes,
             blocks_without_fees,
             elapsed: started.elapsed(),
-            interrupted,
+            interrupted: written.is_none(),
         })
     })
 }
 
+/// Returns the result of work; `None` if it was stopped.
+pub(super) fn unless_stopped<T>(result: Result<T, SyncError>) -> Result<Option<T>, SyncError> {
+    match result {
+        Err(SyncError::Stopped) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// An export that was checked and can begin.
 pub(super) struct Run<'a> {
-    pub asked: &'a Export,
-    pub part: Part<'a>,
+    pub table: &'static Table,
+    pub format: Format,
+    pub forms: Forms,
+    /// What the file says about the table.
+    pub facts: &'a [(&'static str, String)],
+    pub source: &'a dyn Source,
     pub pool: &'a ThreadPool,
     pub watch: Watch<'a>,
 }
 
 impl Run<'_> {
     /// Writes the table. Returns the numbers of rows and bytes.
-    fn write_to(&self, to: Destination) -> Result<(u64, u64), SyncError> {
+    pub fn write_to(&self, to: Destination) -> Result<(u64, u64), SyncError> {
         match to {
             Destination::File(path) => Disk::new().write_new(path, |file| self.write_file(file)),
             Destination::Stream(name, stream) => {
@@ -130,7 +149,7 @@ impl Run<'_> {
 
     fn write_file(&self, file: &File) -> Result<(u64, u64), SyncError> {
         let output = Output::new(file.path());
-        let target = match self.asked.format {
+        let target = match self.format {
             Format::Sqlite => Target::Path(file.path()),
             Format::Parquet | Format::Csv => {
                 Target::Stream(Box::new(FileStream { file, output: &output }))
@@ -143,17 +162,15 @@ impl Run<'_> {
     /// Writes the table to `target`, whose errors are noted in `output`. Returns the number of
     /// rows.
     pub fn write(&self, target: Target, output: &Output) -> Result<u64, SyncError> {
-        let Self { asked, part, pool, watch } = self;
-        let table = asked.table.layout();
+        let Self { table, source, pool, watch, .. } = *self;
         let blamed = |error| output.blamed(error);
-        let encoder = Encoder::new(table, asked.format, asked.forms, &part.facts());
+        let encoder = Encoder::new(table, self.format, self.forms, self.facts);
         let encoder = encoder.map_err(blamed)?;
         let writer = encoder.writer(target).map_err(blamed)?;
-        let source = part.source(watch.stop)?;
         let report = Progress::of(Phase::Exporting).share_to(watch.observer);
         let share = Share::new(source.items() as u64, &report);
         let sink = FileSink { encoder: &encoder, output };
-        let line = Line { source: source.as_ref(), table, sink: &sink, share, stop: watch.stop };
+        let line = Line { source, table, sink: &sink, share, stop: watch.stop };
         line.run(writer, pool)
     }
 }
