@@ -14,18 +14,10 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 venv=$target/python-package
 programs=$target/python-programs
 
-installs() {
-	[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 --disable-pip-version-check "$@"
-}
-
-maturin() {
-	installs 'maturin>=1.9.4,<2'
-}
-
 tools() {
-	maturin
-	installs -r python/requirements-test.txt
+	[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
+	"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 --disable-pip-version-check \
+		'maturin>=1.9.4,<2' -r python/requirements-test.txt
 }
 
 # Features and profile are those of the program, so that the C++ is not built again.
@@ -54,7 +46,7 @@ programs() {
 
 case ${1:-} in
 tools) tools ;;
-wheel) maturin && wheel ;;
+wheel) tools && wheel ;;
 test)
 	tools
 	installed

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::chain::hash_or_height;
-use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
+use super::error::{RPC_INVALID_PARAMETER, RpcError, internal};
 use super::json::{Json, json};
 use super::params;
 use super::source::Call;
@@ -70,21 +70,14 @@ pub fn getblockstats(call: &Call) -> Result<Json, RpcError> {
         }
     }
     let bytes = stored.read()?;
-    let misc = |message| RpcError::new(RPC_MISC_ERROR, message);
-    if block.height > 0 && !stored.has_undo() {
-        return Err(misc(match stored.is_pruned {
-            true => "Undo data not available (pruned data)",
-            false => "Undo data not available",
-        }));
-    }
     let view = parse(&bytes)?;
-    let spent = stored.spent(&view).map_err(|_| misc("Can't read undo data from disk"))?;
+    let spent = stored.checked_spent(&view)?;
     // The outputs of these blocks' coinbases are not coins, or are there already.
     let adds_no_coinbase = block.height == 0 || is_bip30_repeat(block.height, &block.hash);
     let mut sums = Sums::new(block.height == 0, adds_no_coinbase);
     for (index, tx) in view.txs().enumerate() {
-        let coins = index.checked_sub(1).zip(spent.as_deref()).map(|(index, all)| &all[index][..]);
-        sums.add(tx, coins.unwrap_or_default());
+        let coins = index.checked_sub(1).and_then(|index| spent.get(index));
+        sums.add(tx, coins.map_or(&[], Vec::as_slice));
     }
     let stats = json(&Stats {
         blockhash: block.hash.to_string(),

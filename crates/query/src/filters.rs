@@ -78,21 +78,28 @@ pub fn getblockfilter(call: &Call) -> Result<Json, RpcError> {
         header: String,
     }
     let hash = params::hash(call.param(0), "blockhash")?;
-    let state = index(call, call.param(1))?;
+    let state = index(call, filter_type(call.param(1))?)?;
     let block = call.source.try_look(|it| Block::find(it, &hash))?;
     let Filter { bytes, header } = filter(call.source, (&block, &hash), state)?;
     Ok(json(&Answer { filter: hex(&bytes), header: header.to_string() }))
 }
 
-/// Returns the state of the index of filters of the type that a parameter names.
+/// Returns the type of filters that a parameter names.
 ///
 /// # Errors
-/// There is no such type, or no index.
-fn index(call: &Call, kind: &serde_json::Value) -> Result<State, RpcError> {
-    let name = if kind.is_null() { BASIC } else { params::text(kind)? };
-    if name != BASIC {
-        return Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Unknown filtertype"));
+/// There is no such type.
+pub fn filter_type(kind: &serde_json::Value) -> Result<&str, RpcError> {
+    match if kind.is_null() { BASIC } else { params::text(kind)? } {
+        BASIC => Ok(BASIC),
+        _ => Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Unknown filtertype")),
     }
+}
+
+/// Returns the state of the index of filters of a type.
+///
+/// # Errors
+/// There is no such index.
+pub fn index(call: &Call, name: &str) -> Result<State, RpcError> {
     let Call { source, stop, .. } = call;
     let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, stop)?;
     state.ok_or_else(|| {

@@ -12,11 +12,12 @@
 //! | [`json`] | JSON text, with numbers as Core prints them |
 //! | [`params`] | the parameters of calls |
 //! | `indexes` | Core's optional indexes |
+//! | `scan_state` | the scan of blocks that runs |
 //! | `source` | what answers are made of |
 //! | `opcodes`, `script` | scripts |
 //! | `transaction`, `stored`, `header` | transactions, stored blocks, headers |
 //! | `chain`, `block`, `block_stats`, `deployments`, `coins`, `coin_stats` | calls about each |
-//! | `raw_transaction`, `filters`, `spenders` | calls that indexes answer |
+//! | `raw_transaction`, `filters`, `spenders`, `scan` | calls that indexes answer |
 //! | `mining`, `address`, `decode` | calls about the next block, addresses, raw transactions |
 //! | `proof`, `verify`, `wait` | calls that prove, verify, wait |
 //! | `methods` | the list of all calls |
@@ -26,6 +27,7 @@ pub mod error;
 pub mod json;
 pub mod params;
 mod indexes;
+mod scan_state;
 mod source;
 mod opcodes;
 mod script;
@@ -40,6 +42,7 @@ mod coins;
 mod coin_stats;
 mod filters;
 mod spenders;
+mod scan;
 mod deployments;
 mod proof;
 mod mining;

@@ -10,7 +10,7 @@ use super::params::{Arg, Kind, check_args, usage};
 use super::source::{Call, Source};
 use super::{
     address, block, block_stats, chain, coin_stats, coins, decode, deployments, filters, header,
-    mining, proof, raw_transaction, spenders, verify, wait,
+    mining, proof, raw_transaction, scan, spenders, verify, wait,
 };
 
 /// A remote procedure call.
@@ -152,6 +152,17 @@ static METHODS: &[Method] = methods![
         "Writes the UTXO set to a snapshot file, which must not exist; a relative path is in the \
          network's directory. Type \"latest\": after the last block; \"rollback\": after the block \
          that the option `rollback` names by height or hash, but not while a sync runs.";
+    BLOCKCHAIN scan::scanblocks [
+        Arg::needed("action", Kind::Text), Arg::optional("scanobjects", Kind::Array),
+        Arg::optional("start_height", Kind::Number), Arg::optional("stop_height", Kind::Number),
+        Arg::optional("filtertype", Kind::Text),
+        Arg::optional("options", Kind::Object).with_fields(&["filter_false_positives"])
+    ]
+        "Returns the blocks that have to do with the scripts of descriptors, from \
+         blockfilterindex. Action \"start\": scans, and answers at the end; \"status\": how far it \
+         is; \"abort\": ends it. A scan object is a descriptor, or an object with `desc` and \
+         `range`. Few blocks match by mistake, none with the option `filter_false_positives`, for \
+         which they must be stored. Descriptors with private keys are refused.";
     BLOCKCHAIN verify::verifychain [
         Arg::optional("checklevel", Kind::Number), Arg::optional("nblocks", Kind::Number)
     ]

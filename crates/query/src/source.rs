@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::error::{RPC_IN_WARMUP, RPC_INVALID_ADDRESS_OR_KEY, RpcError, internal};
 use super::indexes::Indexes;
+use super::scan_state::Scan;
 
 /// What the answers are made of.
 pub struct Source {
@@ -29,6 +30,8 @@ pub struct Source {
     pub(super) directory: PathBuf,
     /// Core's optional indexes of the directory.
     pub(super) indexes: Indexes,
+    /// The scan of blocks that runs, if one does.
+    pub(super) scan: Scan,
     progress: Box<dyn Fn() -> Option<f64> + Send + Sync>,
     threads: usize,
     pool: OnceLock<ThreadPool>,
@@ -49,6 +52,7 @@ impl Source {
             // On mainnet, whose directory has no name of its own, without a slash at the end.
             directory: options.network_dir().components().collect(),
             indexes: Indexes::of_sync(options),
+            scan: Scan::default(),
             progress: Box::new(progress),
             // The cores are the sync's.
             threads: 1,

@@ -106,6 +106,23 @@ impl StoredBlock {
         parsed.map_err(|error| error.to_string())?;
         Ok(Some(spent))
     }
+
+    /// Like [`StoredBlock::spent`], but undo data must be stored, unless this is the genesis block
+    /// (Core's `GetUndoChecked`).
+    ///
+    /// # Errors
+    /// The undo data is not stored or cannot be read, or does not belong to the block.
+    pub fn checked_spent(&self, block: &BlockView<&[u8]>) -> Result<Vec<Vec<Coin>>, RpcError> {
+        let misc = |message| RpcError::new(RPC_MISC_ERROR, message);
+        if self.height > 0 && !self.has_undo() {
+            return Err(misc(match self.is_pruned {
+                true => "Undo data not available (pruned data)",
+                false => "Undo data not available",
+            }));
+        }
+        let spent = self.spent(block).map_err(|_| misc("Can't read undo data from disk"))?;
+        Ok(spent.unwrap_or_default())
+    }
 }
 
 fn gone() -> RpcError {

@@ -163,8 +163,8 @@ impl Lanes {
     }
 }
 
-/// Returns the kind of a call: its method, and the second parameter if that is a number, such as
-/// the verbosity of `getblock`.
+/// Returns the kind of a call: its method, the action of a scan, and the second parameter if that
+/// is a number, such as the verbosity of `getblock`.
 pub(crate) fn kind_of_call(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Head {
@@ -176,6 +176,11 @@ pub(crate) fn kind_of_call(body: &[u8]) -> String {
         return "large".into();
     }
     let Ok(Head { method, params }) = serde_json::from_slice(body) else { return "other".into() };
+    if method.starts_with("scan") {
+        let action = params.get(0).or_else(|| params.get("action")).and_then(Value::as_str);
+        let is_start = if action == Some("start") { " start" } else { "" };
+        return method + is_start;
+    }
     let named = params.get("verbosity").or_else(|| params.get("verbose"));
     match params.get(1).or(named).and_then(Value::as_u64) {
         Some(number) => format!("{method} {}", number.min(3)),
@@ -202,6 +207,8 @@ mod tests {
         let named = r#"{"method":"getblock","params":{"blockhash":"00","verbosity":3}}"#;
         assert_eq!(call(named), "getblock 3");
         assert_eq!(call(r#"{"method":"getblockhash","params":[0,77]}"#), "getblockhash 3");
+        assert_eq!(call(r#"{"method":"scanblocks","params":["start",[]]}"#), "scanblocks start");
+        assert_eq!(call(r#"{"method":"scanblocks","params":["status"]}"#), "scanblocks");
         assert_eq!(call("[]"), "other");
         assert_eq!(call(&format!("{:5000}", "{}")), "large");
         assert_eq!(kind_of_rest("/rest/block/00.json"), "rest/block.json");

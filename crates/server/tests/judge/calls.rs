@@ -4,6 +4,7 @@ use apus_wire::BlockView;
 use serde_json::{Value, json};
 
 use super::http::hex;
+use super::scan_calls::scans;
 use super::worlds::{World, hash_of};
 
 /// A call.
@@ -32,6 +33,7 @@ pub fn calls(world: &World, sample: &[usize]) -> Vec<Rpc> {
     let whole = world.view(*sample.last().unwrap());
     wrong(&whole, &mut calls);
     decodes(&whole, &mut calls);
+    scans(world, sample, &mut calls);
     addresses(&mut calls);
     for blocks in [-1, 1, 2, 119, 120, 144, 1_000_000] {
         for height in [-1, 0, 1, 100, 143, 144, 199] {
@@ -379,6 +381,7 @@ fn right(hash: &str, txid: &str) -> Vec<(&'static str, Vec<Value>)> {
         ("gettxout", vec![json!(txid), json!(0), json!(true)]),
         ("gettxoutproof", vec![json!([txid]), json!(hash)]),
         ("gettxoutsetinfo", vec![json!("none"), json!(null), json!(true)]),
+        ("scanblocks", vec![json!("start"), json!(["raw(51)"]), json!(0), json!(1)]),
         ("gettxspendingprevout", vec![json!([{ "txid": txid, "vout": 0 }]), json!({})]),
         ("pruneblockchain", vec![json!(1)]),
         ("sendrawtransaction", vec![json!("00")]),

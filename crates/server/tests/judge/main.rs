@@ -9,4 +9,5 @@ mod daemon;
 mod frames;
 mod http;
 mod rest_calls;
+mod scan_calls;
 mod worlds;

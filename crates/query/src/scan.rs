@@ -1,0 +1,214 @@
+//! `scanblocks`: which blocks have to do with the scripts of descriptors.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use apus_descriptors::{Descriptor, Range};
+use apus_hash::Hash;
+use apus_indexes::WantedScripts;
+use apus_node::view::Committed;
+use apus_wire::Chain;
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::{
+    RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal,
+};
+use super::filters::{filter_type, index, missing};
+use super::indexes::State;
+use super::json::{Json, json};
+use super::params;
+use super::scan_state::Scan;
+use super::source::{Call, find};
+use super::stored::{StoredBlock, parse};
+
+/// Number of blocks whose filters are read before a scan looks whether it is to end.
+const CHUNK: usize = 1000;
+
+#[derive(Serialize)]
+struct Status {
+    progress: u32,
+    current_height: u32,
+}
+
+#[derive(Serialize)]
+struct Scanned {
+    from_height: u32,
+    to_height: u32,
+    relevant_blocks: Vec<String>,
+    completed: bool,
+}
+
+/// A block of the active chain.
+type At = (u32, Hash);
+
+/// `scanblocks`.
+pub fn scanblocks(call: &Call) -> Result<Json, RpcError> {
+    let scan = &call.source.scan;
+    match params::text(call.param(0))? {
+        "status" => Ok(json(
+            &scan.reached().map(|(progress, current_height)| Status { progress, current_height }),
+        )),
+        "abort" => Ok(json(&scan.abort())),
+        "start" => start(call),
+        action => Err(RpcError::new(RPC_INVALID_PARAMETER, format!("Invalid action '{action}'"))),
+    }
+}
+
+fn start(call: &Call) -> Result<Json, RpcError> {
+    let running = call.source.scan.begin().ok_or_else(|| {
+        let what = "Scan already in progress, use action \"abort\" or \"status\"";
+        RpcError::new(RPC_INVALID_PARAMETER, what)
+    })?;
+    let name = filter_type(call.param(4))?;
+    let is_checked = match call.param(5).get("filter_false_positives") {
+        Some(value) => params::boolean(value)?,
+        None => false,
+    };
+    let state = index(call, name)?;
+    let (first, last) = heights(call)?;
+    let mut scripts = HashSet::new();
+    for object in params::array(call.param(1))? {
+        scripts.extend(scripts_of(object, call.source.chain())?);
+    }
+    let blocks: Vec<At> = call.source.look(|it: &Committed| {
+        let hash = |height| it.active.at(height).map(|id| (height, it.tree.node(id).hash));
+        (first..=last).filter_map(hash).collect()
+    })?;
+    let work = Work { call, state, scripts: &scripts, is_checked, scan: running.0 };
+    work.run(&blocks, first)
+}
+
+/// A scan.
+struct Work<'a> {
+    call: &'a Call<'a>,
+    state: State,
+    scripts: &'a HashSet<Vec<u8>>,
+    /// Whether blocks that match by mistake are left out.
+    is_checked: bool,
+    scan: &'a Scan,
+}
+
+impl Work<'_> {
+    /// Scans the blocks, of which `first` is the height of the first.
+    fn run(&self, blocks: &[At], first: u32) -> Result<Json, RpcError> {
+        let scan = self.scan;
+        scan.start(first);
+        let wanted = WantedScripts::new(self.scripts.iter().map(Vec::as_slice));
+        let (mut relevant_blocks, mut to_height, mut completed) = (Vec::new(), first, true);
+        let total = (blocks.len() as u32).saturating_sub(1);
+        for chunk in blocks.chunks(CHUNK) {
+            if self.call.stop.load(Relaxed) {
+                return Err(RpcError::stopped());
+            }
+            if scan.is_aborted() {
+                completed = false;
+                break;
+            }
+            relevant_blocks.extend(self.matching(chunk, &wanted)?);
+            to_height = chunk.last().map_or(first, |(height, _)| *height);
+            let percent = (100 * u64::from(to_height - first)).checked_div(total.into());
+            scan.reach(percent.unwrap_or(100) as u32, to_height);
+        }
+        Ok(json(&Scanned { from_height: first, to_height, relevant_blocks, completed }))
+    }
+
+    /// Returns the hashes of the blocks that match.
+    fn matching(&self, blocks: &[At], wanted: &WantedScripts) -> Result<Vec<String>, RpcError> {
+        let source = self.call.source;
+        let has_any = |(height, hash): &At| {
+            let found = source.indexes.reader.has_any(*height, hash, wanted).map_err(internal)?;
+            let has_any = found.ok_or_else(|| missing(true, self.state))?;
+            Ok(has_any.then_some(*hash))
+        };
+        let matching: Vec<Option<Hash>> =
+            source.pool()?.install(|| blocks.par_iter().map(has_any).collect::<Result<_, _>>())?;
+        let mut hashes = Vec::new();
+        for hash in matching.into_iter().flatten() {
+            if !self.is_checked || self.is_relevant(&hash)? {
+                hashes.push(hash.to_string());
+            }
+        }
+        Ok(hashes)
+    }
+
+    /// Returns whether a block has one of the scripts (Core's `CheckBlockFilterMatches`).
+    fn is_relevant(&self, hash: &Hash) -> Result<bool, RpcError> {
+        let stored = |it: &Committed| Ok(StoredBlock::new(it, find(it, hash)?));
+        let stored = self.call.source.try_look(stored)?;
+        let bytes = stored.read()?;
+        let block = parse(&bytes)?;
+        let spent = stored.checked_spent(&block)?;
+        let has = |script: &[u8]| self.scripts.contains(script);
+        let pays = block.txs().any(|tx| tx.outputs().any(|output| has(output.script())));
+        let mut script = Vec::new();
+        Ok(pays
+            || spent.iter().flatten().any(|coin| {
+                script.clear();
+                coin.script.decompress_into(&mut script);
+                has(&script)
+            }))
+    }
+}
+
+/// Returns the first and the last height to scan.
+fn heights(call: &Call) -> Result<(u32, u32), RpcError> {
+    let tip = call.source.look(|it| it.tip().height)?;
+    let height = |index: usize, default: u32, name: &str| {
+        if call.param(index).is_null() {
+            return Ok(default);
+        }
+        let height: i32 = params::integer(call.param(index))?;
+        let known = u32::try_from(height).ok().filter(|height| *height <= tip);
+        known.ok_or_else(|| RpcError::new(RPC_MISC_ERROR, format!("Invalid {name}")))
+    };
+    let first = height(2, 0, "start_height")?;
+    let last = height(3, tip, "stop_height")?;
+    match last < first {
+        true => Err(RpcError::new(RPC_MISC_ERROR, "Invalid stop_height")),
+        false => Ok((first, last)),
+    }
+}
+
+/// Returns the scripts of a scan object: a descriptor, or an object with one and its range (Core's
+/// `EvalDescriptorStringOrObject`).
+fn scripts_of(object: &Value, chain: Chain) -> Result<Vec<Vec<u8>>, RpcError> {
+    let invalid = |what: &str| RpcError::new(RPC_INVALID_PARAMETER, what);
+    let (text, range) = match object {
+        Value::String(text) => (&text[..], Range::default()),
+        Value::Object(fields) => {
+            let text = fields.get("desc").filter(|text| !text.is_null());
+            let text =
+                text.ok_or_else(|| invalid("Descriptor needs to be provided in scan object"))?;
+            let range = fields.get("range").filter(|range| !range.is_null());
+            (params::text(text)?, range.map_or(Ok(Range::default()), range_of)?)
+        }
+        _ => return Err(invalid("Scan object needs to be either a string or an object")),
+    };
+    let refused = |error| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, error);
+    let descriptor = Descriptor::parse(text, chain).map_err(refused)?;
+    let indexes = if descriptor.is_range() { range.begin..=range.end } else { 0..=0 };
+    let mut scripts = Vec::new();
+    for index in indexes {
+        scripts.extend(descriptor.scripts_at(index).map_err(refused)?);
+    }
+    Ok(scripts)
+}
+
+/// Reads a range: its end, or both ends (Core's `ParseDescriptorRange`).
+fn range_of(value: &Value) -> Result<Range, RpcError> {
+    let invalid = |what: &dyn std::fmt::Display| RpcError::new(RPC_INVALID_PARAMETER, what);
+    let (begin, end) = match value {
+        Value::Number(_) => (0, params::integer(value)?),
+        Value::Array(ends) if ends.len() == 2 && ends.iter().all(Value::is_number) => {
+            (params::integer(&ends[0])?, params::integer(&ends[1])?)
+        }
+        _ => return Err(invalid(&"Range must be specified as end or as [begin,end]")),
+    };
+    // Core checks the order of two ends alone.
+    if value.is_number() && end < 0 {
+        return Err(invalid(&"End of range is too high"));
+    }
+    Range::new(begin, end).map_err(|error| invalid(&error))
+}

@@ -1,0 +1,140 @@
+//! Calls of `scanblocks`.
+
+use apus_descriptors::{address, with_checksum};
+use apus_wire::Chain;
+use serde_json::{Value, json};
+
+use super::calls::Rpc;
+use super::http::hex;
+use super::worlds::World;
+
+/// An extended key of test networks, from Core's tests.
+const TPUB: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8\
+                   ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
+/// An extended key of mainnet, from BIP86.
+const XPUB: &str = "xpub6BgBgsespWvERF3LHQu6CnqdvfEvtMcQjYrcRzx53QJjSxarj2afYWcLteoGVky7D3UKD\
+                   P9QyrLprQ3VCECoY49yfdDEHGCtMMj92pReUsQ";
+/// Public keys.
+const KEYS: [&str; 3] = [
+    "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798",
+    "02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5",
+    "02f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9",
+];
+
+/// Scans for the scripts of blocks, and for what is no descriptor.
+pub fn scans(world: &World, sample: &[usize], calls: &mut Vec<Rpc>) {
+    let mut all = Vec::new();
+    for height in sample {
+        let block = world.view(*height);
+        for tx in block.txs().step_by(3).take(10) {
+            for output in tx.outputs().take(2) {
+                all.extend(descriptors(output.script(), world));
+            }
+        }
+    }
+    for descriptor in all.iter().step_by(1 + all.len() / 150) {
+        calls.push(("scanblocks", json!(["start", [descriptor]])));
+    }
+    let (tip, middle) = (world.blocks.len() - 1, world.blocks.len() / 2);
+    for (start, stop) in [(0, tip), (middle, tip), (middle, middle), (1, middle), (tip, middle)] {
+        calls.push(("scanblocks", json!(["start", all, start, stop])));
+        let checked = json!({ "filter_false_positives": true });
+        calls.push(("scanblocks", json!(["start", all, start, stop, "basic", checked])));
+    }
+    calls.push(("scanblocks", json!(["start", all, tip + 1])));
+    calls.push(("scanblocks", json!(["start", all, 0, tip + 1])));
+    for action in ["status", "abort", "stop", ""] {
+        calls.push(("scanblocks", json!([action])));
+    }
+    for options in [json!({}), json!({ "filter_false_positives": 1 }), json!({ "other": 1 })] {
+        calls.push(("scanblocks", json!(["start", ["raw(51)"], 0, 1, "basic", options])));
+        calls.push(("scanblocks", json!(["start", ["raw(51)"], 0, 1, "other", options])));
+    }
+    objects(extended_key(world.network.chain), calls);
+}
+
+/// An extended key of a network, from Core's tests and from BIP86.
+fn extended_key(chain: Chain) -> &'static str {
+    match chain {
+        Chain::Main => XPUB,
+        _ => TPUB,
+    }
+}
+
+/// The descriptors of a script that need no key.
+fn descriptors(script: &[u8], world: &World) -> Vec<String> {
+    let raw = (!script.is_empty()).then(|| format!("raw({})", hex(script)));
+    let address =
+        address(script, world.network.chain).map(|it| with_checksum(format!("addr({it})")));
+    raw.into_iter().chain(address).collect()
+}
+
+/// Scan objects of every form.
+fn objects(key: &str, calls: &mut Vec<Rpc>) {
+    let [one, two, three] = KEYS;
+    let right = [
+        format!("pk({one})"),
+        format!("pkh({one})"),
+        format!("wpkh({one})"),
+        format!("sh(wpkh({one}))"),
+        format!("combo({one})"),
+        format!("multi(1,{one},{two})"),
+        format!("sortedmulti(2,{three},{one},{two})"),
+        format!("sh(multi(2,{one},{two},{three}))"),
+        format!("wsh(sortedmulti(2,{three},{one}))"),
+        format!("sh(wsh(multi(1,{one},{two})))"),
+        format!("wsh(and_v(v:pk({one}),older(10)))"),
+        format!("tr({one})"),
+        format!("tr({one},pk({two}))"),
+        format!("tr({one},{{pk({two}),and_v(v:pk({three}),after(9))}})"),
+        format!("rawtr({one})"),
+        format!("wpkh([d34db33f/84h/1'/0h]{key}/0/*)"),
+        format!("wpkh({key}/<0;1>/*)"),
+        format!("combo({key}/0/*)"),
+    ];
+    for descriptor in &right {
+        calls.push(("scanblocks", json!(["start", [descriptor]])));
+        let of_range = json!({ "desc": with_checksum(descriptor.clone()), "range": [3, 5] });
+        calls.push(("scanblocks", json!(["start", [of_range]])));
+    }
+    let ranges: [Value; 12] = [
+        json!(0),
+        json!(-1),
+        json!([0, -1]),
+        json!([-1, 3]),
+        json!([5, 3]),
+        json!([1]),
+        json!("5"),
+        json!(1.5),
+        json!(1_u64 << 31),
+        json!(1_000_000),
+        json!([0.5, 1]),
+        json!(null),
+    ];
+    for range in ranges {
+        let object = json!({ "desc": format!("wpkh({key}/*)"), "range": range });
+        calls.push(("scanblocks", json!(["start", [object]])));
+    }
+    for wrong in [
+        json!(1),
+        json!([]),
+        json!({}),
+        json!({ "desc": null }),
+        json!({ "desc": 1 }),
+        json!("raw()"),
+        json!("raw(5)"),
+        json!("raw(zz)"),
+        json!("raw(51)#"),
+        json!("raw(51)#aaaaaaaa"),
+        json!("raw(51)#a#a"),
+        json!("raw(\u{e9})"),
+        json!("addr()"),
+        json!("addr(bc1)"),
+        json!("addr(1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN3)"),
+        json!("nothing(51)"),
+        json!(format!("wpkh({key}/0h/*)")),
+        json!(format!("wpkh({key}/*h)")),
+    ] {
+        calls.push(("scanblocks", json!(["start", [wrong]])));
+    }
+}
