@@ -6,11 +6,11 @@
 
 CHAIN is a directory of regtest blocks, as `apus-testchain --split` writes it, and HASH its last
 block. A join with scripts assumed valid makes the directory DIR. Then each index alone and all
-together are built in it by bitcoind and by `apus index`, one after the other; and joins with all
-indexes and with none follow. Apus is measured from the start of the program to its end, bitcoind
-from the line of its log that says that the last index is open to the line that says that the last
-one is complete. Files are in the page cache, and all programs have the default -dbcache of 450 MiB.
-The best of N runs of Apus counts; bitcoind runs once.
+together are built in it by bitcoind and by `apus index`, one after the other; and syncs of each
+method follow, without indexes and with all that the method can add. Apus is measured from the start
+of the program to its end, bitcoind from the line of its log that says that the last index is open
+to the line that says that the last one is complete. Files are in the page cache, and all programs
+have the default -dbcache of 450 MiB. The best of N runs of Apus counts; bitcoind runs once.
 """
 
 import argparse
@@ -81,18 +81,35 @@ def by_bitcoind(options, names):
     return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def joined(options, more):
-    """Syncs by a join into a new directory."""
-    target = options.dir + "-joined"
+def synced(options, method, source, names):
+    """Syncs into a new directory."""
+    target = options.dir + "-synced"
     best = None
     for _ in range(options.runs):
         shutil.rmtree(target, ignore_errors=True)
         os.sync()
-        measured = run([options.apus, "sync", "--chain=regtest", "--from", options.chain,
-                        "--datadir", target, "--method=join", "--assumevalid", options.tip, *more])
+        measured = run([options.apus, "sync", "--chain=regtest", "--from", source,
+                        "--datadir", target, *method, *("--" + name for name in names)])
         best = min(best or measured, measured)
     shutil.rmtree(target)
     return best
+
+
+def methods(options):
+    """Returns each method's name, its options, its source, and the indexes that it can add: the
+    others need undo data, which SwiftSync leaves out if it assumes blocks valid."""
+    hints = options.dir + ".hints"
+    run([options.apus, "hints", "create", "--chain=regtest", "--datadir", options.dir, "-o", hints,
+         "--force"])
+    valid = ["--assumevalid", options.tip]
+    swift = ["--hints", hints]
+    stored = options.dir + "/regtest/blocks"
+    return [
+        ("join", ["--method=join", *valid], options.chain, NAMES),
+        ("in order", ["--method=order", *valid], options.chain, NAMES),
+        ("SwiftSync, assumed valid", [*swift, *valid], options.chain, NAMES[:2]),
+        ("SwiftSync, everything checked", [*swift, "--assumevalid=0"], stored, NAMES),
+    ]
 
 
 def main():
@@ -124,11 +141,14 @@ def main():
         cells = [f"{of[0]:.2f} s | {of[1]:.1f} s | {of[2]:.0f} MB" for of in (ours, theirs)]
         say(f"| {name} | {' | '.join(cells)} | {theirs[0] / ours[0]:.1f} | {bytes_of:.0f} MB |")
     say("")
-    alone, together = joined(options, []), joined(options, ["--" + name for name in NAMES])
-    added = together[0] - alone[0]
-    say(f"A join takes {alone[0]:.2f} s ({alone[1]:.1f} s CPU, {alone[2]:.0f} MB), with all four "
-        f"indexes {together[0]:.2f} s ({together[1]:.1f} s CPU, {together[2]:.0f} MB): they add "
-        f"{added:.2f} s, {added / alone[0]:.2f} times the join.")
+    say("| sync | alone | CPU | memory | with indexes | CPU | memory | they add | of the sync |")
+    say("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for name, method, source, names in methods(options):
+        both = [synced(options, method, source, which) for which in ([], names)]
+        cells = [f"{of[0]:.2f} s | {of[1]:.1f} s | {of[2]:.0f} MB" for of in both]
+        added = both[1][0] - both[0][0]
+        say(f"| {name}, {len(names)} indexes | {' | '.join(cells)} | {added:.2f} s | "
+            f"{added / both[0][0]:.2f} |")
     if options.out:
         with open(options.out, "w") as out:
             out.write("\n".join(lines) + "\n")
