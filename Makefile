@@ -16,7 +16,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint deny check bench build dist \
+.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint deny check msrv bench build dist \
 	release test-release test-deb test-container crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -85,6 +85,13 @@ deny:
 
 check: lint test ## what a change must pass
 
+# Core's engine does not depend on Rust's version: it is left out, and nothing is linked.
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+msrv: setup ## the oldest Rust that Cargo.toml names compiles it (rustup toolchain install --profile minimal 1.89)
+	$(CARGO) +$(MSRV) check --locked --workspace --target-dir $(TARGET)/msrv \
+		--config 'target.$(HOST)."libbitcoinkernel.a".rustc-link-lib=[]'
+
 bench: setup ## benchmarks; results under docs/bench/
 	$(CARGO) run $(RELEASE) -p apus-bench --features export
 
@@ -116,9 +123,9 @@ test-deb: build ## the Debian package in a fresh Debian: installed, used, upgrad
 test-container: build ## the container image, built and run (needs buildah and debootstrap)
 	@scripts/container-test.sh $(TARGET)/release/apus
 
-crates: ## the packages of all crates for a registry, in target/package-crates (needs crates.io)
-	$(CARGO) package --locked --workspace --no-verify --target-dir $(TARGET)/package-crates \
-		$(foreach own,bench python testchain testdata testpeer,--exclude apus-$(own))
+# Cargo leaves out the crates that are not published.
+crates: setup ## what a registry would take of each crate, packed and compiled; nothing is uploaded (needs crates.io)
+	$(CARGO) publish --locked --workspace --dry-run --target-dir $(TARGET)/package-crates
 
 wheel: setup ## the Python package, target/wheels/apus-*.whl (takes maturin from PyPI)
 	@CARGO="$(CARGO)" sh scripts/python.sh wheel

@@ -14,10 +14,18 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 venv=$target/python-package
 programs=$target/python-programs
 
-tools() {
+installs() {
 	[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 --disable-pip-version-check \
-		'maturin>=1.9.4,<2' -r python/requirements-test.txt
+	"$venv/bin/python" -m pip install --quiet --retries 1 --timeout 20 --disable-pip-version-check "$@"
+}
+
+maturin() {
+	installs 'maturin>=1.9.4,<2'
+}
+
+tools() {
+	maturin
+	installs -r python/requirements-test.txt
 }
 
 # Features and profile are those of the program, so that the C++ is not built again.
@@ -46,7 +54,7 @@ programs() {
 
 case ${1:-} in
 tools) tools ;;
-wheel) tools && wheel ;;
+wheel) maturin && wheel ;;
 test)
 	tools
 	installed

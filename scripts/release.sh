@@ -6,8 +6,9 @@
 #
 # What a tool that is missing would add is reported as skipped: cargo-auditable (the dependencies,
 # in the program), cargo-cyclonedx (the SBOM), cargo-deb, apt-ftparchive. SIGNING_KEY=FILE is an SSH
-# key that signs the sums (ssh-keygen -Y), GPG_KEY=NAME one that signs the repository. FEATURES and
-# WHEEL=0 are as for make. A tree with changes is refused (DIRTY=1 builds it all the same).
+# key that signs the sums (ssh-keygen -Y), GPG_KEY=NAME one that signs the repository. FEATURES are as
+# for make; ARM=0 leaves the other processor out, WHEEL=0 the wheel. A tree with changes is refused
+# (DIRTY=1 builds it all the same).
 set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -73,6 +74,8 @@ released "$host" "$target/dist/apus"
 arm=aarch64-unknown-linux-gnu
 if [ "$host" = "$arm" ]; then
 	:
+elif [ "${ARM:-1}" = 0 ]; then
+	skip "the program for $arm (ARM=0)"
 elif [ ! -e scripts/arm64.sh ] || ! sh scripts/arm64.sh ready; then
 	skip "the program for $arm (scripts/arm64.sh tools)"
 elif env CMAKE_TOOLCHAIN_FILE="$PWD/scripts/arm64.cmake" \

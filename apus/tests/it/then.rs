@@ -1,9 +1,11 @@
 //! `apus sync --then`: when the command is run, and that it owns the directory then. `crash.rs` has
 //! an interrupted sync with it.
 
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use crate::support::program::{assert_ends, program, stderr, stdout};
+use crate::support::waiting::LIMIT;
 use crate::support::{Place, data};
 use apus_wire::Chain;
 
@@ -29,6 +31,30 @@ fn the_command_owns_the_directory() {
     let output = child.wait_with_output().unwrap();
     assert_ends(&output, 0, &[]);
     assert!(stdout(&output).ends_with(&format!("owner {id}\n")), "{}", stdout(&output));
+}
+
+#[test]
+fn systemd_hears_from_the_sync_and_then_from_the_command() {
+    let place = Place::new(Chain::Regtest);
+    let socket = place.root().join("notify");
+    let systemd = UnixDatagram::bind(&socket).unwrap();
+    systemd.set_read_timeout(Some(LIMIT)).unwrap();
+    let apus = program().get_program().display().to_string();
+    let datadir = place.datadir().display().to_string();
+    let again = format!("exec '{apus}' sync --connect=0 --chain=regtest --datadir='{datadir}'");
+    let child = sync(&place, &again).env("NOTIFY_SOCKET", &socket).spawn().unwrap();
+    let mut told: Vec<String> = Vec::new();
+    let mut buffer = [0; 1000];
+    while told.iter().filter(|state| *state == "READY=1").count() < 2 {
+        let read = systemd.recv(&mut buffer).unwrap();
+        told.push(String::from_utf8_lossy(&buffer[..read]).trim_end().to_string());
+    }
+    assert_eq!(told[0], "READY=1");
+    // The last that the sync says: the unit goes on, and its watchdog hears nothing any more.
+    let last = &told[told.len() - 2];
+    assert_eq!(last, "WATCHDOG_USEC=0\nSTATUS=synced, and handed over", "{told:?}");
+    assert!(told.iter().all(|state| !state.contains("STOPPING")), "{told:?}");
+    assert_ends(&child.wait_with_output().unwrap(), 0, &[]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use apus_node::growth::COIN_BYTES;
 use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Method};
 use apus_node::phase::Phase;
+use apus_node::space::usual_spill_bytes;
 use apus_node::waiting::Waiting;
 use apus_store::{IndexKind, find_index};
 use apus_wire::Chain;
@@ -20,9 +21,7 @@ const CACHED_COIN_BYTES: usize = 106;
 const MANY_BLOCKS: u32 = 26_000;
 /// Points at which the growth of the UTXO set is looked at.
 const POINTS: u32 = 16;
-/// The part of a block's bytes that a join usually writes to temporary files, and that it writes
-/// as undo data.
-const SPILLED: f64 = 0.5;
+/// The part of a block's bytes that a join writes as undo data.
 const UNDO: f64 = 0.125;
 /// The part of a block's bytes that the tables of indexes take.
 const INDEX_SHARE: f64 = 0.2;
@@ -167,7 +166,7 @@ fn connected(node: &Node, blocks: &Waiting, new: f64, before: f64) -> Vec<Stage>
 fn joined(node: &Node, blocks: &Waiting) -> Vec<Stage> {
     let (weigher, amounts) = (&node.weigher, &blocks.amounts);
     let seconds = |phase| weigher.seconds(phase, amounts);
-    let spilled = SPILLED * blocks.bytes as f64;
+    let spilled = usual_spill_bytes(blocks.bytes) as f64;
     let checked = amounts.script_bytes + UNDO * blocks.without_undo as f64 + spilled / 2.0;
     vec![
         Stage {

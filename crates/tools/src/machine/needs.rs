@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((gigabytes(blocks), gigabytes(undo), gigabytes(coins)), (770, 96, 12));
         assert!((95..110).contains(&gigabytes(needs.a_year.all())), "{:?}", needs.a_year);
         let (usual, most) = needs.temporary();
-        assert_eq!((gigabytes(usual), gigabytes(most)), (385, 1155));
+        assert_eq!((gigabytes(usual), gigabytes(most)), (231, 1155));
         for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
             let left = needs.time(method, &options).unwrap();
             assert!(left.low <= left.high && left.high.as_secs() > 60, "{method:?}: {left:?}");

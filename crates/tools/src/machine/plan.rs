@@ -178,7 +178,11 @@ fn words_of_needs(needs: &Needs, chosen: &Chosen) -> String {
         false => {
             let temporary = match chosen.method {
                 Method::Join => {
-                    format!(", and {} to {} of temporary files", size(usual), size(most))
+                    format!(
+                        ", and usually {}, at most {} of temporary files",
+                        size(usual),
+                        size(most)
+                    )
                 }
                 _ => String::new(),
             };

@@ -129,7 +129,7 @@ impl Hashes<'_> {
 
     /// Returns an iterator over all hashes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Hash> + '_ {
-        (0..self.len()).map(|i| match self {
+        (0..self.len()).map(move |i| match self {
             Self::List(list) => list[i],
             Self::Bytes(bytes) => {
                 Hash(bytes[32 * i..32 * i + 32].try_into().expect("a hash has 32 bytes"))
