@@ -2,11 +2,12 @@
 # Apus for ARM of 64 bits (aarch64-unknown-linux-gnu, as on a Raspberry Pi), built and tested on an
 # x86-64 machine with Debian 12 or later.
 #
-#   scripts/arm64.sh [tools] [build] [test]
+#   scripts/arm64.sh [tools] [build] [test] [wheel]
 #
 #   tools   installs what the others need: compilers, Rust's standard library, qemu
 #   build   builds target/aarch64-unknown-linux-gnu/release/apus
 #   test    runs in qemu: the tests of all libraries, some integration tests, and the demo
+#   wheel   builds the Python package for such a machine, target/wheels/apus-*_aarch64.whl
 #   ready   succeeds if all tools are there, and is used alone
 #
 # The program runs with the C library of the Debian that builds it and with later ones: 2.36 on
@@ -77,10 +78,14 @@ test_all() {
 	timed "the demo" "$target/$arm/release/apus" demo
 }
 
+wheel() {
+	timed "building the Python package" env CARGO="$cargo" sh scripts/python.sh wheel $arm
+}
+
 [ $# -gt 0 ] || set -- help
 for step; do
 	case $step in
-	tools | ready | build) $step ;;
+	tools | ready | build | wheel) $step ;;
 	test) test_all ;;
 	*)
 		sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -72,6 +72,7 @@ released "$host" "$target/dist/apus"
 
 # The processor of node boxes, if this machine can build for it (make arm64).
 arm=aarch64-unknown-linux-gnu
+has_arm=""
 if [ "$host" = "$arm" ]; then
 	:
 elif [ "${ARM:-1}" = 0 ]; then
@@ -81,6 +82,7 @@ elif [ ! -e scripts/arm64.sh ] || ! sh scripts/arm64.sh ready; then
 elif env CMAKE_TOOLCHAIN_FILE="$PWD/scripts/arm64.cmake" \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc $cargo "$@" --target "$arm"; then
 	released "$arm" "$target/$arm/dist/apus"
+	has_arm=1
 else
 	skip "the program for $arm (it does not build here)"
 fi
@@ -103,6 +105,10 @@ if [ "${WHEEL:-1}" = 0 ]; then
 	skip "the Python wheel (WHEEL=0)"
 elif CARGO="$cargo" WHEEL_PROFILE=dist sh scripts/python.sh wheel; then
 	cp "$target"/wheels/apus-*.whl dist
+	if [ -n "$has_arm" ]; then
+		CARGO="$cargo" WHEEL_PROFILE=dist sh scripts/arm64.sh wheel
+		cp "$target"/wheels/apus-*.whl dist
+	fi
 else
 	skip "the Python wheel (maturin cannot be installed from PyPI)"
 fi
