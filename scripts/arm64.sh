@@ -19,9 +19,9 @@ arm=aarch64-unknown-linux-gnu
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # The kernel's list of programs that run other processors' programs.
 formats=/proc/sys/fs/binfmt_misc
-# Of the integration tests: power cuts, kills, interruptions, the format, mainnet's blocks, the
+# Of the integration tests: power cuts, kills, interruptions, the handover, the format, mainnet's blocks, the
 # engines of scripts, and signatures in lanes.
-chosen='crash:: lost_work:: interrupts:: format:: kernel:: real_chains:: script_engines::
+chosen='crash:: lost_work:: interrupts:: then:: format:: kernel:: real_chains:: script_engines::
 	reorganisation:: bip30:: differential:: exceptional:: vectors::'
 # Left out: those that measure memory, which in qemu is the emulator's.
 of_memory='memory'
