@@ -14,8 +14,8 @@ use super::coin_count::{CoinCount, CoinsAt};
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 
-/// Maximum number of entries that are written to the block index at once: 20 MB of them.
-const INDEX_BATCH: usize = 100_000;
+/// Maximum number of entries that are written to the block index at once: 12 MB of memory.
+const INDEX_BATCH: usize = 25_000;
 
 /// A commit that has begun. If it is dropped before it is written, nothing is committed, and the
 /// changed coins of the cache stay changed.

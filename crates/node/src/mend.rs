@@ -222,7 +222,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
         None => "that of a peer".to_string(),
         Some(place) => {
             let file = &node.sources.files()[place.file as usize];
-            format!("the one in {} at byte {}", file.path.display(), place.offset)
+            format!("the one in {} at byte {}", file.path.display(), { place.offset })
         }
     };
     let reason = format!("the copy stored here was damaged ({what}) and was replaced by {from}");

@@ -25,8 +25,9 @@ pub enum Place {
     Peers,
 }
 
-/// A block in a source.
+/// A block in a source. Packed, since there is one for each block of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(Rust, packed(4))]
 pub struct SourcePlace {
     /// Index of the file among all files of all sources.
     pub file: u32,
@@ -34,6 +35,13 @@ pub struct SourcePlace {
     pub offset: u64,
     /// Length of the block in bytes.
     pub len: u32,
+}
+
+const _: () = assert!(size_of::<SourcePlace>() == 16);
+
+impl SourcePlace {
+    /// No place: no block is without bytes.
+    const NONE: Self = Self { file: 0, offset: 0, len: 0 };
 }
 
 /// A directory whose blocks build on an unknown block: that of a pruned node.
@@ -63,8 +71,11 @@ pub struct Sources {
     files: Vec<SourceFile>,
     /// Where the last frame found in each file ends.
     ends: Vec<u64>,
-    /// The copies found of each block that is not stored, by [`BlockId::index`].
-    places: Vec<Vec<SourcePlace>>,
+    /// The first copy found of each block that is not stored, by [`BlockId::index`];
+    /// [`SourcePlace::NONE`] if there is none.
+    places: Vec<SourcePlace>,
+    /// The further copies of blocks that have several, by [`BlockId::index`].
+    further: HashMap<usize, Vec<SourcePlace>>,
     /// The copies found of each block that is stored without undo data, by [`BlockId::index`]: the
     /// rev file next to one of them may have the undo data.
     stored: HashMap<usize, Vec<SourcePlace>>,
@@ -105,9 +116,13 @@ impl Sources {
     /// Notes a copy of a block that is not stored.
     pub fn note(&mut self, id: BlockId, place: SourcePlace) {
         if self.places.len() <= id.index() {
-            self.places.resize_with(id.index() + 1, Vec::new);
+            self.places.resize(id.index() + 1, SourcePlace::NONE);
         }
-        self.places[id.index()].push(place);
+        let first = &mut self.places[id.index()];
+        match *first == SourcePlace::NONE {
+            true => *first = place,
+            false => self.further.entry(id.index()).or_default().push(place),
+        }
     }
 
     /// Notes a copy of a block that is stored without its undo data.
@@ -130,19 +145,27 @@ impl Sources {
     /// Returns the copies of a block that is not stored with undo data; the rev file next to one of
     /// them may have the undo data.
     pub fn copies(&self, id: BlockId) -> impl Iterator<Item = SourcePlace> + '_ {
-        let places = self.places.get(id.index()).into_iter();
-        places.chain(self.stored.get(&id.index())).flatten().copied()
+        let others = [&self.further, &self.stored].map(|copies| copies.get(&id.index()));
+        self.place(id).into_iter().chain(others.into_iter().flatten().flatten().copied())
     }
 
     /// Returns the first copy of a block that is not stored.
     pub fn place(&self, id: BlockId) -> Option<SourcePlace> {
-        self.places.get(id.index())?.first().copied()
+        self.places.get(id.index()).filter(|place| **place != SourcePlace::NONE).copied()
     }
 
     /// Forgets a copy that turned out bad, and returns the next one if there is one.
     pub fn forget(&mut self, id: BlockId, place: SourcePlace) -> Option<SourcePlace> {
-        if let Some(places) = self.places.get_mut(id.index()) {
-            places.retain(|known| *known != place);
+        let mut further = self.further.remove(&id.index()).unwrap_or_default();
+        further.retain(|known| *known != place);
+        if let Some(first) = self.places.get_mut(id.index()).filter(|first| **first == place) {
+            *first = SourcePlace::NONE;
+            if !further.is_empty() {
+                *first = further.remove(0);
+            }
+        }
+        if !further.is_empty() {
+            self.further.insert(id.index(), further);
         }
         self.place(id)
     }

@@ -14,8 +14,8 @@ impl StoredSizes {
     /// Returns the sizes of the blocks in these records; `infos` say where the files end.
     pub fn of(records: &[IndexRecord], infos: &[FileInfo]) -> Self {
         let places = records.iter().enumerate();
-        let places = places.filter_map(|(index, record)| Some((record.block_pos()?, index)));
-        let mut places: Vec<(FlatFilePos, usize)> = places.collect();
+        let places = places.filter_map(|(index, record)| Some((record.block_pos()?, index as u32)));
+        let mut places: Vec<(FlatFilePos, u32)> = places.collect();
         places.sort_unstable();
         let mut bytes = vec![0; records.len()];
         for (at, (place, index)) in places.iter().enumerate() {
@@ -28,7 +28,7 @@ impl StoredSizes {
             let len = end.checked_sub(place.pos).filter(|len| *len <= MAX_BLOCK_BYTES);
             // Magic and length come before each block.
             let is_place = place.pos >= STORAGE_HEADER_BYTES;
-            bytes[*index] = len.filter(|_| is_place).unwrap_or(0);
+            bytes[*index as usize] = len.filter(|_| is_place).unwrap_or(0);
         }
         Self { bytes }
     }

@@ -47,6 +47,9 @@ pub struct BlockIndex {
     pub reindexing: bool,
 }
 
+/// Number of records that are parsed together when the index is loaded: 1 MB of them.
+const LOADED_TOGETHER: usize = 4096;
+
 /// A key and its new value; `None` deletes the key.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
@@ -124,9 +127,7 @@ impl IndexDb {
     /// A record cannot be read, or its key is not the hash of its block; there are entries, but
     /// none for the genesis block of `network`.
     pub fn load(&self, network: &Network) -> Result<BlockIndex> {
-        let raw = self.raw_entries()?;
-        let parse = |(key, value): &(Vec<u8>, Vec<u8>)| self.parse_entry(key, value);
-        let entries = raw.par_iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let entries = self.load_entries()?;
         let known = entries.binary_search_by(|entry| entry.hash.cmp(&network.genesis_hash));
         if !entries.is_empty() && known.is_err() {
             let what = format!(
@@ -204,13 +205,24 @@ impl IndexDb {
         self.db.apply(batch)
     }
 
-    fn raw_entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut raw = Vec::new();
+    /// Reads all entries, some at a time: the records of 950,000 blocks would take 200 MB.
+    fn load_entries(&self) -> Result<Vec<IndexEntry>> {
+        let mut entries = Vec::new();
+        let mut raw: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(LOADED_TOGETHER);
         let mut cursor = self.db.scan(&[DB_BLOCK_INDEX], Some(&[DB_BLOCK_INDEX + 1]))?;
-        while let Some((key, value)) = cursor.next_entry()? {
-            raw.push((key.to_vec(), value.to_vec()));
+        loop {
+            raw.clear();
+            while raw.len() < LOADED_TOGETHER
+                && let Some((key, value)) = cursor.next_entry()?
+            {
+                raw.push((key.to_vec(), value.to_vec()));
+            }
+            if raw.is_empty() {
+                return Ok(entries);
+            }
+            let parsed = raw.par_iter().map(|(key, value)| self.parse_entry(key, value));
+            entries.extend(parsed.collect::<Result<Vec<_>>>()?);
         }
-        Ok(raw)
     }
 
     fn parse_entry(&self, key: &[u8], value: &[u8]) -> Result<IndexEntry> {

@@ -4,8 +4,10 @@ use apus_chain::BlockId;
 
 use crate::sources::Place;
 
-/// A block to work on, and the place of its bytes.
+/// A block to work on, and the place of its bytes. Packed, since there is one for each block of a
+/// chain.
 #[derive(Clone, Copy)]
+#[repr(Rust, packed(4))]
 pub struct Step {
     /// The block.
     pub id: BlockId,
@@ -14,3 +16,5 @@ pub struct Step {
     /// The expected amount of work, in bytes of block, for progress.
     pub weight: u64,
 }
+
+const _: () = assert!(size_of::<Step>() == 32);
