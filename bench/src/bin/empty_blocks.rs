@@ -1,10 +1,11 @@
 //! Writes a regtest chain of blocks a minute apart that contain only a coinbase, which pays
-//! nothing: for `bench/peers.sh`, with as many headers as mainnet has.
+//! nothing: for `bench/peers.sh` and `bench/memory.py`, with as many headers as mainnet has.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 
+use apus_bench::block_file::chain_in;
 use apus_hash::sha256d;
 use apus_rules::proof_of_work;
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
@@ -13,20 +14,31 @@ use clap::Parser;
 /// Write a regtest chain of blocks without transactions
 #[derive(Parser)]
 struct Options {
-    /// Number of blocks above the genesis block
+    /// Number of blocks above the genesis block, or above the last block of FILE
     blocks: u32,
+    /// Write the blocks that follow the chain in this file
+    #[arg(long, value_name = "FILE")]
+    above: Option<PathBuf>,
     /// The file to write
     #[arg(short, long)]
     output: PathBuf,
 }
 
-fn main() -> std::io::Result<()> {
+fn main() -> apus_bench::Result<()> {
     let options = Options::parse();
     let network = Network::new(Chain::Regtest);
-    let genesis = genesis_block(&network);
-    let mut prev = *BlockView::parse(&genesis[..]).expect("the genesis block parses").header();
+    let (mut prev, height) = match &options.above {
+        None => {
+            let genesis = genesis_block(&network);
+            (*BlockView::parse(&genesis[..]).expect("the genesis block parses").header(), 0)
+        }
+        Some(file) => {
+            let chain = chain_in(file, &network)?;
+            (*chain.header(chain.height()), chain.height() as u32)
+        }
+    };
     let mut file = BufWriter::new(File::create(&options.output)?);
-    for height in 1..=options.blocks {
+    for height in height + 1..=height + options.blocks {
         let coinbase = coinbase(height);
         let mut header = Header {
             version: 0x2000_0000,
@@ -45,8 +57,9 @@ fn main() -> std::io::Result<()> {
         file.write_all(&(block.len() as u32).to_le_bytes())?;
         file.write_all(&block)?;
     }
+    file.flush()?;
     println!("{}", prev.hash());
-    file.flush()
+    Ok(())
 }
 
 /// Returns a coinbase with its height (BIP34), whose output nobody can spend.
