@@ -91,13 +91,15 @@ pub struct ConnectArgs {
     /// script-difference-….json, which shows that the two have disagreed there.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t = Scripts::of_default())]
     script_engine: Scripts,
-    /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: 450].
+    /// MiB for cached coins, at least 16; more means fewer look-ups on disk [default: a quarter of
+    /// the free memory, from 16 to 450].
     ///
-    /// This limits only cached coins. A sync also uses about 150 MiB for blocks in progress, a
-    /// third of the cache while coins are written, and tables, which are mapped files that the
-    /// kernel drops when memory is short. If less memory is available, the cache is made smaller,
-    /// and a warning says so. SwiftSync uses at most 70 % of the cache for coins, and never more
-    /// than 200 MiB.
+    /// This limits only cached coins. A sync also uses about 200 bytes for each header, up to 150
+    /// MiB for blocks in progress, a third of the cache while coins are written, and tables, which
+    /// are mapped files that the kernel drops when memory is short. If less memory is free, cache
+    /// and blocks in progress are made smaller, and a warning says so if you gave the size. While
+    /// the system runs short of memory, both shrink further. SwiftSync uses at most 70 % of the
+    /// cache for coins, and never more than 200 MiB.
     #[arg(long, value_name = "MIB")]
     dbcache: Option<usize>,
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of

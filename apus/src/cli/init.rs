@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use apus_net::PeerOptions;
 use apus_node::Options;
+use apus_node::root::Root;
 use apus_node::words::{size, thousands};
 use apus_peers::LanSearch;
 use apus_tools::machine::look::{Held, Known, Look};
 use apus_tools::machine::plan::{Plan, plan};
-use apus_tools::machine::root::Root;
 use clap::Args;
 
 use super::directory::Directory;
@@ -40,7 +40,8 @@ pub struct InitCommand {
 
 /// Runs `apus init`.
 pub fn run(command: &InitCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.take_cache(None).map_err(Failure::usage)?;
     chosen.announce(&[], Reporting { quiet: true, json: false });
     let options = &chosen.options;
     let search = (command.lan != Some(0)).then(|| begin_search(options)).flatten();

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use apus_disk::Disk;
 use apus_node as node;
+use apus_node::memory::share::default_cache_bytes;
+use apus_node::root::Root;
 use apus_node::{Observer, Prune, ScriptDifference};
 use apus_store::PRUNE_TARGET_MIN;
 use apus_wire::{Chain, Network};
@@ -31,7 +33,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Sets the size of the coins cache, from `--dbcache` or else from a settings file.
+    /// Sets the size of the coins cache, from `--dbcache` or else from a settings file, or else by
+    /// the free memory.
     pub fn take_cache(&mut self, given: Option<usize>) -> Result<(), String> {
         let mib = match given {
             Some(mib) => Some(mib),
@@ -40,9 +43,10 @@ impl Settings {
                 self.config.take_number("dbcache")?.map(|mib| mib.max(0).unsigned_abs() as usize)
             }
         };
-        if let Some(mib) = mib {
-            self.options.dbcache_bytes = cache_bytes(mib);
-        }
+        self.options.dbcache_bytes = match mib {
+            Some(mib) => cache_bytes(mib),
+            None => default_cache_bytes(&Root::system()),
+        };
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use apus_chain::{BlockId, Tree};
 use apus_disk::StoreError;
 use apus_store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexRecord};
 
+/// The most changed records that wait for a commit, which copies them: 3 MB.
+const DIRTY_MAX: usize = 100_000;
+
 /// The records of all blocks, which the block index on disk holds by their hashes.
 pub struct BlockRecords {
     /// The block index on disk.
@@ -25,6 +28,11 @@ impl BlockRecords {
     pub fn new(index: IndexDb) -> Self {
         let (index, last_written) = (Arc::new(index), Instant::now());
         Self { index, all: Vec::new(), dirty: BTreeSet::new(), last_written }
+    }
+
+    /// Returns whether so many records have changed that they are not to wait for a commit.
+    pub fn are_many(&self) -> bool {
+        self.dirty.len() > DIRTY_MAX
     }
 
     /// Returns the record of a block.

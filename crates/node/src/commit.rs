@@ -26,6 +26,9 @@ use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::growth::COIN_BYTES;
 use super::marks::Mark;
+use super::memory::pressure::Squeeze;
+use super::memory::share::InOrderShare;
+use super::options::Options;
 use super::outcome::Counts;
 use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
@@ -68,8 +71,10 @@ pub struct Ledger {
     pub done: WorkDone,
     /// What is written, and where.
     pub writes: Writes,
-    /// Maximum size in bytes of the coins cache.
-    pub cache_bytes_max: usize,
+    /// The memory for the cache and for blocks in progress.
+    pub share: InOrderShare,
+    /// How far less of it is used while the system is short of memory.
+    squeeze: Arc<Squeeze>,
     /// Which block files are pruned.
     pub pruning: Pruning,
     /// What observers are shown of new tips.
@@ -145,14 +150,15 @@ struct Committing {
 
 impl Ledger {
     /// Returns a ledger without entries.
-    pub fn new(index: IndexDb, coin_count: CoinCount, cache_bytes_max: usize) -> Self {
+    pub fn new(index: IndexDb, coin_count: CoinCount, options: &Options) -> Self {
         Self {
             records: BlockRecords::new(index),
             active: ActiveChain::default(),
             coins: None,
             done: WorkDone::default(),
             writes: Writes::default(),
-            cache_bytes_max,
+            share: InOrderShare::full(options.dbcache_bytes),
+            squeeze: Arc::clone(&options.squeeze),
             pruning: Pruning::default(),
             tips: Tips::default(),
             snapshot: None,
@@ -165,6 +171,16 @@ impl Ledger {
                 height: 0,
             },
         }
+    }
+
+    /// Returns the memory for the cache and for blocks in progress now.
+    pub fn share_now(&self) -> InOrderShare {
+        self.share.squeezed(&self.squeeze)
+    }
+
+    /// Returns the maximum size in bytes of the coins cache now.
+    pub fn cache_bytes_max(&self) -> usize {
+        self.share_now().cache_bytes
     }
 
     /// Returns the record of a block.
@@ -263,7 +279,7 @@ impl Ledger {
     /// read.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
         let is_changed = || {
-            cache.bytes() > self.cache_bytes_max / 100 * BEGIN_PERCENT
+            cache.bytes() > self.cache_bytes_max() / 100 * BEGIN_PERCENT
                 && cache.changed() * 100 >= (cache.changed() + cache.clean()) * CHANGED_PERCENT
         };
         self.writes.any
@@ -293,18 +309,18 @@ impl Ledger {
     /// Drops clean coins if the cache is full. Returns whether there is space for another block; if
     /// not, the commit that is being written must end first.
     pub fn make_room(&self, cache: &CoinsCache) -> bool {
-        if cache.bytes() <= self.cache_bytes_max {
+        if cache.bytes() <= self.cache_bytes_max() {
             return true;
         }
         if cache.clean() * 100 >= cache.len() * CLEAN_PERCENT_MIN {
-            cache.shrink_to(self.cache_bytes_max / 100 * SHRUNK_PERCENT);
+            cache.shrink_to(self.cache_bytes_max() / 100 * SHRUNK_PERCENT);
         }
         !self.is_full(cache)
     }
 
     /// Returns whether the cache is over its limit while a commit is being written.
     pub fn is_full(&self, cache: &CoinsCache) -> bool {
-        self.is_committing() && cache.bytes() > self.cache_bytes_max
+        self.is_committing() && cache.bytes() > self.cache_bytes_max()
     }
 
     /// Sets the active chain, whose last block was committed with this number of coins, and the
@@ -435,7 +451,7 @@ impl Ledger {
         let unflushed = shared.files.begin_flush()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
         let kept_percent = if self.writes.empties_cache { 0 } else { KEPT_PERCENT };
-        let kept_bytes = self.cache_bytes_max / 100 * kept_percent;
+        let kept_bytes = self.cache_bytes_max() / 100 * kept_percent;
         let changes = shared.pool.install(|| shared.cache.begin_sync());
         let (blocks, changed, coins) = (self.done.counts.blocks, changes.len(), self.coins);
         let committing = Committing { blocks, height, tip, coins, changed, entries: dirty };
@@ -542,6 +558,15 @@ impl Ledger {
         shared: &Shared,
     ) -> Result<(), StoreError> {
         if self.records.last_written.elapsed() < every || self.is_committing() {
+            return Ok(());
+        }
+        let _timer = shared.clock.start(Stage::Store);
+        self.write_index(shared.files, shared.tree)
+    }
+
+    /// Calls [`Ledger::write_index`] if the next commit would copy the records of many blocks.
+    pub fn write_index_of_many(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        if !self.records.are_many() || !self.writes.any || self.is_committing() {
             return Ok(());
         }
         let _timer = shared.clock.start(Stage::Store);

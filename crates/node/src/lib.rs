@@ -40,7 +40,9 @@
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`sealed`] | the file format of saved work |
 //! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
-//! | [`resources`], [`threads`], [`workers`] | memory, threads, and work spread over them |
+//! | [`memory`] | the memory that a run may use, its parts, and when it is short |
+//! | [`resources`], [`threads`], [`workers`] | what is used, threads, and work spread over them |
+//! | [`root`] | where the system is looked at |
 //! | [`temporary`] | temporary directories |
 
 pub mod assumevalid;
@@ -63,6 +65,7 @@ pub mod gathered;
 pub mod growth;
 pub mod marks;
 pub mod mend;
+pub mod memory;
 pub mod meters;
 pub mod next_command;
 pub mod opened;
@@ -76,6 +79,7 @@ pub mod pruning;
 pub mod rebuild;
 pub mod remedy;
 pub mod resources;
+pub mod root;
 pub mod scan;
 pub mod sealed;
 pub mod served;

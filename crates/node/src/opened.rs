@@ -1,5 +1,6 @@
 //! An opened data directory, with everything that is kept in memory for it.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -27,6 +28,7 @@ use super::error::SyncError;
 use super::estimate::weigher::Weigher;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
+use super::memory::pressure::PressureWatch;
 use super::meters::Meters;
 use super::options::Options;
 use super::outcome::Refusal;
@@ -42,6 +44,10 @@ use super::view::View;
 
 /// Bytes of an average transaction, for the weight of stored blocks whose size is not known.
 const TX_BYTES: u64 = 500;
+
+/// Number of index entries after which those that are in the tree give up their memory: 9 MB of
+/// them.
+const LOADED_TOGETHER: usize = 1 << 16;
 
 /// An opened data directory.
 pub struct Node {
@@ -78,6 +84,8 @@ pub struct Node {
     pub clock: Arc<Clock>,
     /// What the threads are seen doing, once blocks are connected.
     pub states: Option<StatesWatch>,
+    /// Whether the system runs short of memory, once blocks are connected.
+    pub pressure: Option<PressureWatch>,
     /// How scripts are checked.
     pub scripts: ScriptChecker,
     /// The threads for loops over much data.
@@ -135,11 +143,7 @@ impl Node {
             chainstate,
             cache: CoinsCache::new(),
             tree: Tree::new(network.clone(), *genesis.header()),
-            ledger: Ledger::new(
-                index_db,
-                CoinCount::new(disk, &chainstate_path),
-                options.dbcache_bytes,
-            ),
+            ledger: Ledger::new(index_db, CoinCount::new(disk, &chainstate_path), &options),
             times: BranchTimes::default(),
             sources: Sources::default(),
             peers: None,
@@ -149,6 +153,7 @@ impl Node {
             weigher: Weigher::new(&options),
             clock: Arc::default(),
             states: None,
+            pressure: None,
             scripts,
             pool: super::threads::pool(options.threads)?,
             refusals: Vec::new(),
@@ -278,10 +283,14 @@ impl Node {
     }
 
     /// Loads the block index into the tree, parents first, since the index is sorted by hash.
+    /// Entries give up their memory as the tree grows, so that both take as much as one.
     fn load(&mut self, index: BlockIndex) -> Result<(), StoreError> {
         let mut entries = index.entries;
-        entries.sort_unstable_by_key(|entry| entry.height);
-        for entry in entries {
+        entries.sort_unstable_by_key(|entry| Reverse(entry.height));
+        while let Some(entry) = entries.pop() {
+            if entries.len().is_multiple_of(LOADED_TOGETHER) {
+                entries.shrink_to_fit();
+            }
             if !proof_of_work(&entry.hash, entry.header.bits, self.tree.network()) {
                 let what = format!("the entry of block {} has no valid proof of work", entry.hash);
                 return Err(StoreError::new(self.dir.index_path(), what));

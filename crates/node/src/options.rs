@@ -14,6 +14,7 @@ use apus_wire::Network;
 use secp_lanes::Kernel;
 
 use super::marks::Marks;
+use super::memory::pressure::Squeeze;
 use super::view::View;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
@@ -86,6 +87,8 @@ pub struct Options {
     pub fast_prune: bool,
     /// Where the run marks what it has done with each block.
     pub marks: Arc<Marks>,
+    /// How far the run makes itself smaller while the system is short of memory.
+    pub squeeze: Arc<Squeeze>,
     /// Where the directory's content is shown to readers, from its opening on; `None` shows it
     /// nowhere, at no cost.
     pub view: Option<Arc<View>>,
@@ -265,6 +268,7 @@ impl Options {
             prune: None,
             fast_prune: false,
             marks: Arc::default(),
+            squeeze: Arc::default(),
             view: None,
         }
     }

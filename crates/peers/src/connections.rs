@@ -23,7 +23,6 @@ use crossbeam_channel::{Receiver, select};
 
 use super::advice::Advice;
 use super::dialer::{Closing, Dialer, FailedManual};
-use super::early::MEMORY_BYTES_MAX;
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
 use super::peer_infos::peer_infos;
@@ -209,8 +208,8 @@ impl Connections {
                 self.manager.has_read(*id, now);
             }
         }
-        if self.feed.is_memory_alone() {
-            self.manager.schedule().set_bytes_max(MEMORY_BYTES_MAX);
+        if let Some(bytes_max) = self.feed.memory_alone() {
+            self.manager.schedule().set_bytes_max(bytes_max);
         }
         self.manager.tick(chain, now, random(), &mut actions);
         self.carry_out(actions, observer);

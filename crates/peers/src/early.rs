@@ -8,10 +8,8 @@ use std::sync::Arc;
 use apus_chain::BlockId;
 use apus_disk::{SpillFile, StoreError};
 use apus_net::PeerId;
+use apus_node::memory::pressure::Squeeze;
 use apus_node::sources::BlockBytes;
-
-/// The most bytes of these blocks that are kept in memory.
-pub(super) const MEMORY_BYTES_MAX: u64 = 128 << 20;
 
 /// The most bytes that are written to one file: holes are not freed on each file system, and not by
 /// the byte.
@@ -21,7 +19,9 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 pub(super) struct EarlyBlocks {
     blocks: HashMap<BlockId, (PeerId, Held)>,
     memory: u64,
+    /// The most bytes that are kept in memory, and how far less while memory is short.
     memory_max: u64,
+    squeeze: Arc<Squeeze>,
     file: Arc<SpillFile>,
     path: PathBuf,
     /// Whether the file could not be written, so that all later blocks stay in memory.
@@ -36,9 +36,10 @@ pub(super) enum Held {
 
 impl EarlyBlocks {
     /// Returns no blocks. The file is made next to `path` once it is needed.
-    pub fn new(path: PathBuf, memory_max: u64) -> Self {
+    pub fn new(path: PathBuf, memory_max: u64, squeeze: Arc<Squeeze>) -> Self {
         let file = Arc::new(SpillFile::unlinked(&path, ".tmp"));
-        Self { blocks: HashMap::new(), memory: 0, memory_max, file, path, has_failed: false }
+        let (blocks, memory, has_failed) = (HashMap::new(), 0, false);
+        Self { blocks, memory, memory_max, squeeze, file, path, has_failed }
     }
 
     /// Drops all blocks, and the file.
@@ -58,9 +59,14 @@ impl EarlyBlocks {
         self.has_failed
     }
 
+    /// Returns the most bytes of blocks that memory holds now.
+    pub fn memory_max(&self) -> u64 {
+        self.squeeze.of(self.memory_max as usize) as u64
+    }
+
     /// Returns the file to write a block of `len` bytes to; `None` if memory has room for it.
     pub fn file_for(&mut self, len: usize) -> Option<Arc<SpillFile>> {
-        let is_full = self.memory + len as u64 > self.memory_max;
+        let is_full = self.memory + len as u64 > self.memory_max();
         if is_full && self.file.bytes_written() >= FILE_BYTES_MAX {
             self.begin_file();
         }
@@ -157,7 +163,7 @@ mod tests {
     #[test]
     fn what_memory_has_no_room_for_is_in_the_file() {
         let dir = tempfile::tempdir().unwrap();
-        let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10);
+        let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10, Arc::default());
         add(&mut blocks, vec![1; 8]);
         let (_, held) = blocks.remove(id()).unwrap();
         assert!(matches!(held, Held::Memory(_)));
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn where_no_file_can_be_written_blocks_stay_in_memory() {
-        let mut blocks = EarlyBlocks::new(PathBuf::from("/proc/none/early"), 10);
+        let mut blocks = EarlyBlocks::new(PathBuf::from("/proc/none/early"), 10, Arc::default());
         add(&mut blocks, vec![1; 20]);
         assert!(blocks.has_failed());
         assert_eq!(blocks.pop().unwrap().1.read().unwrap(), [1; 20]);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
@@ -12,6 +12,7 @@ use apus_net::PeerId;
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::fault::Fault;
+use apus_node::memory::pressure::Squeeze;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
 
@@ -114,9 +115,10 @@ impl State {
 
 impl Feed {
     /// Creates a feed without blocks. A message to `wake` makes the thread that talks to peers read
-    /// the notes. More than `memory_max` bytes of blocks are kept in a file next to `path`.
-    pub fn new(wake: Sender<()>, path: PathBuf, memory_max: u64) -> Self {
-        let blocks = EarlyBlocks::new(path, memory_max);
+    /// the notes. More than `memory_max` bytes of blocks, or what `squeeze` leaves of them, are
+    /// kept in a file next to `path`.
+    pub fn new(wake: Sender<()>, path: PathBuf, memory_max: u64, squeeze: Arc<Squeeze>) -> Self {
+        let blocks = EarlyBlocks::new(path, memory_max, squeeze);
         let state = Mutex::new(State {
             wanted: Wanted::default(),
             blocks,
@@ -208,9 +210,11 @@ impl Feed {
         }
     }
 
-    /// Returns whether blocks that memory has no room for cannot be kept on disk.
-    pub(super) fn is_memory_alone(&self) -> bool {
-        self.state().blocks.has_failed()
+    /// Returns the most bytes of blocks that may wait if memory alone can hold them, since the file
+    /// cannot be written; `None` if it can.
+    pub(super) fn memory_alone(&self) -> Option<u64> {
+        let state = self.state();
+        state.blocks.has_failed().then(|| state.blocks.memory_max())
     }
 
     /// Returns the time in which at least one thread has waited for a block.
@@ -358,7 +362,7 @@ mod tests {
         let wanted = Wanted { blocks: Arc::new([id]), lanes, ..Wanted::default() };
         let (wake, wakes) = bounded(1);
         let dir = tempfile::tempdir().unwrap();
-        let feed = Feed::new(wake, dir.path().join("early"), 1 << 20);
+        let feed = Feed::new(wake, dir.path().join("early"), 1 << 20, Arc::default());
         let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
         feed.begin(wanted.clone());
         assert_eq!(feed.next(&halt), None);

@@ -72,6 +72,7 @@ use apus_node::block_peers::{BlockPeers, Wanted};
 use apus_node::clock::unix_time;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
+use apus_node::memory::share::early_bytes;
 use apus_node::options::Options;
 use apus_node::progress::{Adding, Observer};
 use apus_node::sources::BlockBytes;
@@ -89,7 +90,6 @@ pub use self::server::{ServeOptions, ServeReport, serve};
 use self::budget::{Budget, MESSAGES_BYTES_MAX};
 use self::connections::{Connections, Ears};
 use self::dialer::{Dialer, NEEDED};
-use self::early::MEMORY_BYTES_MAX;
 use self::feed::Feed;
 use self::limiter::Limiter;
 use self::link::Dialing;
@@ -97,8 +97,8 @@ use self::report::Traffic;
 use self::route::{Routes, system_resolver};
 
 /// The most bytes of blocks that have arrived and wait to be taken, together with those requested:
-/// what ten unequal peers need at 1 Gbit/s. Those beyond [`MEMORY_BYTES_MAX`] are on disk. Where
-/// old blocks are deleted, that is the bound: the disk may be small.
+/// what ten unequal peers need at 1 Gbit/s. Those beyond [`early_bytes`] are on disk. Where old
+/// blocks are deleted, that is the bound: the disk may be small.
 ///
 /// Besides these, [`EVENTS_MAX`] messages may wait to be handled, and one for each connection that
 /// we opened, of at most 4 MB each; and those of other connections that a [`Budget`] allows.
@@ -161,18 +161,19 @@ impl Peers {
                 SyncError::Input(format!("cannot listen on port {port}: {error}"))
             })?;
         }
+        let memory_max = early_bytes();
         let manager = PeerManager::new(Settings {
             needs: NEEDED,
             limits: Limits {
                 bytes_max: match options.prune {
                     None => WAITING_BYTES_MAX,
-                    Some(_) => MEMORY_BYTES_MAX,
+                    Some(_) => memory_max,
                 },
                 block_interval: Duration::from_secs(network.pow_target_spacing.into()),
             },
         });
         let early = options.network_dir().join(EARLY_FILE);
-        let feed = Arc::new(Feed::new(wake, early, MEMORY_BYTES_MAX));
+        let feed = Arc::new(Feed::new(wake, early, memory_max, Arc::clone(&options.squeeze)));
         let traffic = Arc::new(Traffic::new(limiter));
         let ears = Ears { events: heard, wakes };
         let height = Arc::new(AtomicU32::new(height));

@@ -10,11 +10,14 @@ use apus_node::block_peers::BlockPeers;
 use apus_node::clock::{Stage, unix_time};
 use apus_node::error::SyncError;
 use apus_node::estimate::estimating::Estimating;
+use apus_node::memory::pressure::PressureWatch;
+use apus_node::memory::share::InOrderShare;
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::{Method, Options};
 use apus_node::outcome::ThreadStates;
 use apus_node::progress::{Observer, Phase, Unobserved, Watch};
 use apus_node::rebuild::Rebuild;
+use apus_node::root::Root;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
 use apus_node::states::StatesWatch;
@@ -340,10 +343,9 @@ fn follow_peers(
     }
 }
 
-/// Sets the size limit of the coins cache, as far as memory is available.
+/// Sets the memory for the coins cache and for blocks in progress, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
-    node.ledger.cache_bytes_max =
-        resources::cache_bytes(node.options.dbcache_bytes, node.headers_held());
+    node.ledger.share = InOrderShare::new(node.options.dbcache_bytes, node.headers_held());
 }
 
 /// Adds the first refusal to an error about something that is missing: the refused block may be
@@ -476,6 +478,8 @@ fn connect_and_merge(
     ledger.prune(&shared)?;
     let observer = node.states.get_or_insert_with(StatesWatch::begin).observer(watch.observer);
     let watch = Watch::new(&observer, watch.stop);
+    let squeeze = Arc::clone(&node.options.squeeze);
+    node.pressure.get_or_insert_with(|| PressureWatch::begin(Root::system(), squeeze));
     learn_from_samples(node);
     connect_all(node, claim, course, watch)?;
     store_side_branches(node, watch)?;

@@ -109,7 +109,7 @@ fn coins_before(node: &Node) -> f64 {
 
 /// Returns how many coins the cache holds.
 fn cached(node: &Node) -> f64 {
-    (node.ledger.cache_bytes_max / CACHED_COIN_BYTES) as f64
+    (node.ledger.share.cache_bytes / CACHED_COIN_BYTES) as f64
 }
 
 /// Returns the time that each of these steps takes to be connected in order

@@ -206,7 +206,7 @@ fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), Syn
         }
         observe(watch.observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
-        if shared.cache.bytes() > ledger.cache_bytes_max {
+        if shared.cache.bytes() > ledger.cache_bytes_max() {
             ledger.commit(&shared, watch.observer)?;
         }
         match disconnect_tip(&shared, ledger) {

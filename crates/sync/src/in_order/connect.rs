@@ -100,9 +100,11 @@ impl<'a> Connector<'a> {
         loop {
             // Coins with long scripts take more memory than is expected of a coin, and coins that
             // blocks ahead spend cannot be dropped.
-            let most = self.ledger.cache_bytes_max;
+            let share = self.ledger.share_now();
+            let most = share.cache_bytes;
             let is_over = self.shared.cache.bytes() > most + most / 8;
-            workers.let_ahead(self.connected, if is_over { 0 } else { most });
+            let most = if is_over { 0 } else { most };
+            workers.let_ahead(self.connected, share.blocks_ahead, most);
             while halt.is_none() && self.has_room(workers) {
                 let Some(ready) = workers.take_ready(self.connected) else { break };
                 self.shared.clock.note_queues(workers.ready(), self.in_flight.len());
@@ -133,6 +135,7 @@ impl<'a> Connector<'a> {
             if self.shared.peers.is_some() {
                 self.ledger.write_index_every(self.save_every, self.shared)?;
             }
+            self.ledger.write_index_of_many(self.shared)?;
             self.ledger.prune_meanwhile(self.shared)?;
             self.report();
             self.shared.clock.log_every(BENCH_EVERY);
@@ -188,13 +191,18 @@ impl<'a> Connector<'a> {
     /// Returns whether another block may be connected: few blocks have unfinished checks, and the
     /// cache has room.
     fn has_room(&self, workers: &Workers) -> bool {
-        workers.has_room(self.in_flight.len()) && self.ledger.make_room(self.shared.cache)
+        self.may_fly(workers) && self.ledger.make_room(self.shared.cache)
+    }
+
+    /// Returns whether few blocks have unfinished checks.
+    fn may_fly(&self, workers: &Workers) -> bool {
+        workers.has_room(self.in_flight.len(), self.ledger.share_now().blocks_in_flight)
     }
 
     /// Returns what the connector waits for, if it has nothing to do.
     fn waits_for(&self, workers: &Workers, halted: bool) -> Wait {
         let next = self.steps.get(self.connected);
-        match next.filter(|_| !halted && workers.has_room(self.in_flight.len())) {
+        match next.filter(|_| !halted && self.may_fly(workers)) {
             None => Wait::Checks,
             Some(_) if self.ledger.is_full(self.shared.cache) => Wait::Commit,
             Some(step) if step.place == Place::Peers => Wait::Peers,

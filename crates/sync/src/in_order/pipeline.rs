@@ -160,11 +160,12 @@ pub fn with_workers<'a, T>(
 }
 
 impl<'a> Workers<'_, 'a> {
-    /// Lets workers prepare blocks beyond `connected`, as long as a cache of `cache_bytes` bytes
-    /// has room for the coins that they spend.
-    pub fn let_ahead(&mut self, connected: usize, cache_bytes: usize) {
+    /// Lets workers prepare at most this many `blocks` beyond `connected`, as long as a cache of
+    /// `cache_bytes` bytes has room for the coins that they spend.
+    pub fn let_ahead(&mut self, connected: usize, blocks: usize, cache_bytes: usize) {
         let coins_max = cache_bytes / CACHE_BYTES_AHEAD;
-        while self.next_ticket < self.steps.min(connected + AHEAD_MAX) {
+        let blocks = blocks.clamp(AHEAD_MIN, AHEAD_MAX);
+        while self.next_ticket < self.steps.min(connected + blocks) {
             let is_full = self.coins_ahead() + self.coins_expected > coins_max;
             // What blocks spend is unknown until one is ready.
             if self.next_ticket >= connected + AHEAD_MIN && (is_full || self.answered == 0) {
@@ -183,9 +184,9 @@ impl<'a> Workers<'_, 'a> {
         self.coins_ready + (self.next_ticket - self.answered) * self.coins_expected
     }
 
-    /// Returns whether another block may be in flight.
-    pub fn has_room(&self, in_flight: usize) -> bool {
-        in_flight < IN_FLIGHT_MAX
+    /// Returns whether another block may be in flight, if at most this many `blocks` may.
+    pub fn has_room(&self, in_flight: usize, blocks: usize) -> bool {
+        in_flight < blocks.min(IN_FLIGHT_MAX)
     }
 
     /// Takes the block of step `index`, if it is ready.
@@ -484,7 +485,7 @@ mod tests {
             let (shared, _) = node.split();
             with_workers(&shared, &steps, 2, &stop, |workers| {
                 for _ in 0..40 {
-                    workers.let_ahead(0, coins_max * CACHE_BYTES_AHEAD);
+                    workers.let_ahead(0, AHEAD_MAX, coins_max * CACHE_BYTES_AHEAD);
                     while workers.answered < workers.next_ticket {
                         workers.wait();
                     }
@@ -557,7 +558,7 @@ mod tests {
         let of_peers = Step { place: Place::Peers, ..stored };
         let (steps, stop) = ([of_peers; THREADS], AtomicBool::new(false));
         with_workers(&shared, &steps, THREADS, &stop, |workers| {
-            workers.let_ahead(0, 0);
+            workers.let_ahead(0, AHEAD_MAX, 0);
             while peers.waiting.load(Relaxed) < THREADS {
                 thread::yield_now();
             }
@@ -583,7 +584,7 @@ mod tests {
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         let (steps, stop) = ([Step { id, place: nowhere, weight: 0 }], AtomicBool::new(false));
         with_workers(&shared, &steps, 2, &stop, |workers| {
-            workers.let_ahead(0, 0);
+            workers.let_ahead(0, AHEAD_MAX, 0);
             (0..50).for_each(|_| workers.wait());
         });
     }

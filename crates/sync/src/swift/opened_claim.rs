@@ -11,9 +11,9 @@ use apus_coins::{
 use apus_disk::SpillFile;
 use apus_hash::Hash;
 use apus_node::fault::Fault;
+use apus_node::memory::limit::mapped_bytes;
 use apus_node::opened::Node;
 use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::resources::mapped_bytes;
 use apus_node::threads;
 use apus_rules::MONEY_MAX;
 use apus_swiftsync::hints::Numbering;

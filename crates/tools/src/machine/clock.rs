@@ -1,6 +1,6 @@
 //! Whether the clock is kept right.
 
-use super::root::Root;
+use apus_node::root::Root;
 
 /// Files and directories that exist while a program keeps the clock right: those of
 /// systemd-timesyncd, chrony, ntpd, and the tools of virtual machines.

@@ -186,7 +186,12 @@ fn space(look: &Look, options: &Options) -> Option<Finding> {
 
 fn memory(look: &Look) -> Finding {
     let memory = &look.memory;
-    let found = format!("{}, of which {} are free", size(memory.total), size(memory.available));
+    let found = format!(
+        "{}, of which {} are free: a sync caches coins in {}",
+        size(memory.total),
+        size(memory.available),
+        size(memory.cache)
+    );
     match memory.available < MEMORY_MIN {
         true => Finding::slow(
             "memory",
@@ -330,7 +335,13 @@ mod tests {
                 is_virtual: false,
                 slowed: Vec::new(),
             },
-            memory: Memory { total: 16 * GB, available: 8 * GB, swap: 2 * GB, swap_free: 2 * GB },
+            memory: Memory {
+                total: 16 * GB,
+                available: 8 * GB,
+                cache: GB / 2,
+                swap: 2 * GB,
+                swap_free: 2 * GB,
+            },
             datadir: "/data".into(),
             volume: Volume {
                 path: "/data".into(),

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use apus_node::options::Options;
 use apus_node::resources::allow_open_files;
+use apus_node::root::Root;
 
 use super::memory::Memory;
 use super::mounts::mounts;
 use super::nodes::{Place, Running, places, running};
 use super::processor::Processor;
-use super::root::Root;
 use super::volume::{Volume, candidates};
 use super::{clock, measure::Speed};
 use crate::status::status;

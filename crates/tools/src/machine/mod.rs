@@ -3,7 +3,6 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`root`] | where the system is looked at |
 //! | [`mounts`] | mounted file systems |
 //! | [`volume`] | the file system of a directory, and what it is on |
 //! | [`processor`] | cores, instructions, and what slows them down |
@@ -26,5 +25,4 @@ pub mod needs;
 pub mod nodes;
 pub mod plan;
 pub mod processor;
-pub mod root;
 pub mod volume;

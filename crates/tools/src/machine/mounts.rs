@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::root::Root;
+use apus_node::root::Root;
 
 /// A mounted file system.
 #[derive(Clone, PartialEq, Eq, Debug)]

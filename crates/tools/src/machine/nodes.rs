@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::root::Root;
+use apus_node::root::Root;
 
 /// The names of Bitcoin Core's processes, and of Knots', which are the same.
 const PROGRAMS: [&str; 4] = ["bitcoind", "bitcoin-qt", "bitcoin-node", "bitcoin-gui"];

@@ -213,8 +213,8 @@ mod tests {
     use crate::machine::memory::Memory;
     use crate::machine::nodes::{Place, Running};
     use crate::machine::processor::Processor;
-    use crate::machine::root::Root;
     use crate::machine::volume::{Medium, Volume};
+    use apus_node::root::Root;
 
     const GB: u64 = 1_000_000_000;
     /// Block 950,000, about.

@@ -1,9 +1,8 @@
 //! The processor: its cores and instructions, and what slows it down.
 
 use apus_node::options::Options;
+use apus_node::root::Root;
 use secp_lanes::Kernel;
-
-use super::root::Root;
 
 /// Degrees Celsius from which processors begin to slow down, or soon will.
 const HOT: f64 = 80.0;

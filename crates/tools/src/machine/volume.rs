@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use apus_disk::FileSystem;
+use apus_node::root::Root;
 
 use super::mounts::{Mount, holding};
-use super::root::Root;
 
 /// What a file system is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 pub struct Root(PathBuf);
 
 impl Root {
+    /// Looks at the system that this process runs on.
+    pub fn system() -> Self {
+        Self::new("/")
+    }
+
     /// Looks at the system whose root directory is `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())

@@ -1,0 +1,14 @@
+//! The memory that a run may use, and how its parts share it. Everything that chooses a size by the
+//! memory of the machine asks here: the commands, `apus init` and `apus doctor`.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`groups`] | the control groups of this process |
+//! | [`limit`] | the memory that this process may use |
+//! | [`share`] | what each method takes of it: cache, blocks in progress, workers, downloads |
+//! | [`pressure`] | whether the system runs short of memory meanwhile, and what is given up then |
+
+mod groups;
+pub mod limit;
+pub mod pressure;
+pub mod share;
