@@ -1,4 +1,4 @@
-//! A bitcoind on regtest, started, asked and stopped. Or a btcd.
+//! A bitcoind, started, asked and stopped. Or a btcd.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,6 +24,7 @@ pub fn program_in(variable: &str, test: &str) -> Option<PathBuf> {
 pub struct Daemon {
     child: Child,
     cli: PathBuf,
+    chain: String,
     datadir: PathBuf,
     rpcport: u16,
     pub port: u16,
@@ -39,7 +40,8 @@ impl Daemon {
         std::fs::create_dir_all(place.datadir()).unwrap();
         let mut daemon = Self {
             child: Command::new(program)
-                .args(["-regtest", "-listen=1", "-bind=127.0.0.1", "-connect=0", "-server=1"])
+                .args(["-listen=1", "-bind=127.0.0.1", "-connect=0", "-server=1"])
+                .arg(chain_option(place))
                 .arg(format!("-port={port}"))
                 .arg(format!("-rpcport={rpcport}"))
                 .arg(path_option("-datadir=", &place.datadir()))
@@ -49,6 +51,7 @@ impl Daemon {
                 .spawn()
                 .unwrap(),
             cli: program.with_file_name("bitcoin-cli"),
+            chain: chain_option(place),
             datadir: place.datadir(),
             rpcport,
             port,
@@ -92,7 +95,7 @@ impl Daemon {
 
     fn cli(&self) -> Command {
         let mut command = Command::new(&self.cli);
-        command.arg("-regtest").arg(path_option("-datadir=", &self.datadir));
+        command.arg(&self.chain).arg(path_option("-datadir=", &self.datadir));
         command.arg(format!("-rpcport={}", self.rpcport));
         command
     }
@@ -152,6 +155,10 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn chain_option(place: &Place) -> String {
+    format!("-chain={}", place.network.chain.name())
 }
 
 fn path_option(name: &str, path: &Path) -> OsString {

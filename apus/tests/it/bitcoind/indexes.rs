@@ -13,7 +13,7 @@ use crate::support::chains::{small, small_fork};
 use crate::support::indexes::{Indexes, indexed, try_index};
 use crate::support::program::{Lines, apus, assert_ends, program_on, signal};
 use crate::support::waiting::wait_until;
-use crate::support::{Place, regtest_chain, with_genesis};
+use crate::support::{Place, blocks_of, data, regtest_chain, shared, with_genesis};
 
 const ALL: [&str; 4] = ["-txindex", "-txospenderindex", "-blockfilterindex", "-coinstatsindex"];
 
@@ -87,29 +87,46 @@ fn without_indexes(place: &Place) {
     }
 }
 
-/// The chains: real blocks, every kind of script, and a block of 4 MB among empty ones.
-fn chains() -> Vec<Vec<Vec<u8>>> {
-    let spec = Spec { busy_bytes: 900_000, ..Spec::small(8) };
-    vec![regtest_chain(), with_genesis(small(5)), with_genesis(&Chain::new(spec))]
+/// Panics unless Apus and bitcoind build the same indexes of `blocks`, and answer the same from
+/// them.
+fn assert_same_indexes(bitcoind: &Path, chain: Network, blocks: &[Vec<u8>]) {
+    let place = Place::new(chain);
+    place.sync_blocks("chain", blocks);
+    index_by_bitcoind(bitcoind, &place, blocks.len() as u64 - 1);
+    let theirs = Indexes::read(&place.network_dir()).without_hashes();
+    // What is complete is left alone.
+    let nothing = try_index(&place, &IndexKind::ALL).unwrap();
+    assert!(nothing.lacked.is_empty());
+    without_indexes(&place);
+    indexed(&place).without_hashes().assert_equal(&theirs);
+    assert_answers(bitcoind, &place, blocks);
+    Indexes::read(&place.network_dir()).without_hashes().assert_equal(&theirs);
 }
 
+/// Of every kind of script, and with a block of 4 MB among empty ones.
 #[test]
 fn indexes_are_those_of_bitcoind() {
     let test = "indexes_are_those_of_bitcoind";
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
-    for blocks in chains() {
-        let place = Place::new(Network::Regtest);
-        place.sync_blocks("chain", &blocks);
-        index_by_bitcoind(&bitcoind, &place, blocks.len() as u64 - 1);
-        let theirs = Indexes::read(&place.network_dir()).without_hashes();
-        // What is complete is left alone.
-        let nothing = try_index(&place, &IndexKind::ALL).unwrap();
-        assert!(nothing.lacked.is_empty());
-        without_indexes(&place);
-        indexed(&place).without_hashes().assert_equal(&theirs);
-        assert_answers(&bitcoind, &place, &blocks);
-        Indexes::read(&place.network_dir()).without_hashes().assert_equal(&theirs);
+    let spec = Spec { busy_bytes: 900_000, ..Spec::small(8) };
+    for blocks in [regtest_chain(), with_genesis(small(5)), with_genesis(&Chain::new(spec))] {
+        assert_same_indexes(&bitcoind, Network::Regtest, &blocks);
     }
+}
+
+#[test]
+fn indexes_of_mainnet_are_those_of_bitcoind() {
+    let test = "indexes_of_mainnet_are_those_of_bitcoind";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    assert_same_indexes(&bitcoind, Network::Main, &blocks_of(&data("mainnet-0-14131.dat")));
+}
+
+#[test]
+#[cfg_attr(not(shared_data), ignore = "needs testnet3 blocks that may not be copied")]
+fn indexes_of_testnet3_are_those_of_bitcoind() {
+    let test = "indexes_of_testnet3_are_those_of_bitcoind";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    assert_same_indexes(&bitcoind, Network::Test, &blocks_of(&shared("testnet3-0-4000.dat")));
 }
 
 #[test]
