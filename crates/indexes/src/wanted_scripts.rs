@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn filters_are_asked_as_by_rust_bitcoin() {
-        let block = Hash(std::array::from_fn(|i| 11 * i as u8));
+        let block = Hash(std::array::from_fn(|i| (i as u8).wrapping_mul(11)));
         let their_block = bitcoin::BlockHash::from_byte_array(block.0);
         for count in [0, 1, 2, 17, 400] {
             let scripts: Vec<Vec<u8>> = (0..count).map(script).collect();
