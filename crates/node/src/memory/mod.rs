@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`groups`] | the control groups of this process |
+//! | `groups` | the control groups of this process |
 //! | [`limit`] | the memory that this process may use |
 //! | [`share`] | what each method takes of it: cache, blocks in progress, workers, downloads |
 //! | [`pressure`] | whether the system runs short of memory meanwhile, and what is given up then |

@@ -3,8 +3,8 @@
 //! Linux reports the share of time in which programs wait for memory (PSI, `memory.pressure` of a
 //! control group and `/proc/pressure/memory` of the system), and how often a control group was at
 //! one of its limits (`memory.events`). While there are such signs, the cache and what waits in
-//! memory are halved, up to [`HALVINGS_MAX`] times; once there are none for a while, they grow
-//! again by as much.
+//! memory are halved, up to three times; once there are none for a while, they grow again by as
+//! much.
 
 use std::path::PathBuf;
 use std::sync::Arc;
