@@ -8,7 +8,7 @@ const CHECKSUM: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 const GENERATOR: [u64; 5] =
     [0xf5_dee5_1989, 0xa9_fdca_3312, 0x1b_ab10_e32d, 0x37_06b1_677a, 0x64_4d62_6ffd];
 /// Number of characters of a checksum.
-const CHECKSUM_CHARS: usize = 8;
+pub(super) const CHECKSUM_CHARS: usize = 8;
 
 /// The value of a byte that no descriptor has.
 const NONE: u8 = u8::MAX;

@@ -9,11 +9,9 @@ use miniscript::descriptor::{DescriptorPublicKey, SinglePubKey};
 use miniscript::{Descriptor as Miniscript, ForEachKey};
 
 use super::address::network;
-use super::checksum::checksum;
+use super::checksum::{CHECKSUM_CHARS, checksum};
 use super::error::DescriptorError;
 
-/// Number of characters of a checksum.
-const CHECKSUM_CHARS: usize = 8;
 /// The most keys of a multisignature script outside P2SH (Core's limit for standard scripts).
 const BARE_KEYS_MAX: usize = 3;
 /// The opcode that begins the script of a taproot output.

@@ -30,7 +30,7 @@ impl BlockRecords {
         Self { index, all: Vec::new(), dirty: BTreeSet::new(), last_written }
     }
 
-    /// Returns whether so many records have changed that they are not to wait for a commit.
+    /// Returns whether more records have changed than may wait for a commit.
     pub fn are_many(&self) -> bool {
         self.dirty.len() > DIRTY_MAX
     }

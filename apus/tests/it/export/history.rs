@@ -229,7 +229,7 @@ fn a_pruned_directory_names_the_blocks_that_it_lacks() {
     let above = history(&place, &raw(&scripts), &[&start]);
     assert_eq!((above.status, &above.warnings[..]), (Some(0), ""));
     assert!(expected.ends_with(&above.rows));
-    // Without filters, nobody knows.
+    // Without filters it is unknown whether pruned blocks match.
     std::fs::remove_dir_all(place.network_dir().join("indexes")).unwrap();
     let out = place.root().join("none.csv");
     let args = ["export", "--match", &raw(&scripts)[0], "-o", out.to_str().unwrap()];

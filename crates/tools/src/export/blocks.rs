@@ -83,7 +83,7 @@ impl<'a> BlockSource<'a> {
         let ReadBlock { view, txids } = self.chain.read(height, block)?;
         let spent = match self.table {
             ExportTable::Outputs => None,
-            _ => self.spent(height, &view, undo)?,
+            _ => stored_coins(self.chain, height, &view, undo)?,
         };
         let joined = Joined { height, view, txids, spent };
         match self.table {
@@ -93,19 +93,6 @@ impl<'a> BlockSource<'a> {
             ExportTable::Outputs | ExportTable::Coins => joined.push_outputs(batch),
         }
         Ok(())
-    }
-
-    /// Returns the coins that a block spends; `None` if its undo data is not stored.
-    fn spent(
-        &self,
-        height: u32,
-        view: &BlockView<&[u8]>,
-        undo: &mut Vec<u8>,
-    ) -> Result<Option<Vec<Coin>>, SyncError> {
-        match lacks_undo(&self.chain.blocks[height as usize]) {
-            true => Ok(None),
-            false => self.chain.spent(height, view, undo).map(Some),
-        }
     }
 }
 
@@ -127,6 +114,19 @@ impl Source for BlockSource<'_> {
 /// Returns whether a block spends coins and its undo data is not stored.
 pub(super) fn lacks_undo(block: &StoredBlock) -> bool {
     block.undo_pos.is_none() && block.tx_count > 1
+}
+
+/// Returns the coins that a block spends; `None` if its undo data is not stored.
+pub(super) fn stored_coins(
+    chain: &StoredChain,
+    height: u32,
+    view: &BlockView<&[u8]>,
+    undo: &mut Vec<u8>,
+) -> Result<Option<Vec<Coin>>, SyncError> {
+    match lacks_undo(&chain.blocks[height as usize]) {
+        true => Ok(None),
+        false => chain.spent(height, view, undo).map(Some),
+    }
 }
 
 /// Cuts a range of heights into items of about equal work.

@@ -27,8 +27,8 @@ use super::run::{Exported, Run, unless_stopped};
 use crate::reader::open_chain;
 use crate::stored::StoredChain;
 
-/// Number of unused scripts at the end of a range by which wallets tell that no more are used (the
-/// gap limit of BIP44).
+/// Number of unused scripts in a row after which wallets look for no further ones (the gap limit
+/// of BIP44).
 const GAP: u32 = 20;
 /// Number of scripts that a thread derives at a time.
 const DERIVED_AT_ONCE: u32 = 256;

@@ -11,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::workers::check_stop;
 use apus_wire::{Chain, InputView, OutPoint, TxView};
 
-use super::blocks::lacks_undo;
+use super::blocks::stored_coins;
 use super::source::Source;
 use crate::stored::{ReadBlock, StoredChain};
 
@@ -135,10 +135,7 @@ impl HistoryRows<'_> {
     ) -> Result<(), SyncError> {
         let Buffers { block, undo, script } = buffers;
         let ReadBlock { view, txids } = self.chain.read(height, block)?;
-        let spent = match lacks_undo(&self.chain.blocks[height as usize]) {
-            true => None,
-            false => Some(self.chain.spent(height, &view, undo)?),
-        };
+        let spent = stored_coins(self.chain, height, &view, undo)?;
         let mut coins = spent.as_deref().map(<[Coin]>::iter);
         for (position, (tx, txid)) in view.txs().zip(&txids).enumerate() {
             let is_coinbase = position == 0;
