@@ -18,11 +18,11 @@ use super::source::Source;
 use crate::stored::{ReadBlock, StoredBlock, StoredChain};
 
 /// About how many bytes of blocks an item has.
-const ITEM_BYTES: u64 = 2 << 20;
+pub(super) const ITEM_BYTES: u64 = 2 << 20;
 /// The most blocks of an item.
-const ITEM_BLOCKS_MAX: u32 = 1_000;
+pub(super) const ITEM_BLOCKS_MAX: u32 = 1_000;
 /// The bytes of an average transaction, from which the bytes of a block are estimated.
-const TX_BYTES: u64 = 500;
+pub(super) const TX_BYTES: u64 = 500;
 
 /// The source of every table but that of coins, for a range of heights. Each block must be stored,
 /// and for the table of inputs its undo data.

@@ -11,16 +11,9 @@ use apus_node::error::SyncError;
 use apus_node::workers::check_stop;
 use apus_wire::{Chain, InputView, OutPoint, TxView};
 
-use super::blocks::stored_coins;
+use super::blocks::{ITEM_BLOCKS_MAX, ITEM_BYTES, TX_BYTES, stored_coins};
 use super::source::Source;
 use crate::stored::{ReadBlock, StoredChain};
-
-/// About how many bytes of blocks an item has.
-const ITEM_BYTES: u64 = 2 << 20;
-/// The bytes of an average transaction.
-const TX_BYTES: u64 = 500;
-/// The most blocks of an item.
-const ITEM_BLOCKS_MAX: usize = 1_000;
 
 /// An output that pays to a wanted script.
 #[derive(Clone)]
@@ -76,7 +69,7 @@ pub(super) fn items_of(chain: &StoredChain, heights: &[u32]) -> Vec<Vec<u32>> {
     for height in heights {
         item.push(*height);
         bytes += TX_BYTES * u64::from(chain.blocks[*height as usize].tx_count);
-        if bytes >= ITEM_BYTES || item.len() == ITEM_BLOCKS_MAX {
+        if bytes >= ITEM_BYTES || item.len() == ITEM_BLOCKS_MAX as usize {
             items.push(std::mem::take(&mut item));
             bytes = 0;
         }
