@@ -17,7 +17,7 @@ CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-c
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
 .PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint deny check msrv bench build dist \
-	release test-release test-deb test-container crates fuzz wheel test-python bench-python setup help
+	release test-release test-deb test-container test-contrib crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -122,6 +122,9 @@ test-deb: build ## the Debian package in a fresh Debian: installed, used, upgrad
 
 test-container: build ## the container image, built and run (needs buildah and debootstrap)
 	@scripts/container-test.sh $(TARGET)/release/apus
+
+test-contrib: ## compose files, the apps for Umbrel and StartOS, and workflows, by their linters (from PyPI, npm, Go)
+	@sh scripts/contrib-lint.sh
 
 # Cargo leaves out the crates that are not published.
 crates: setup ## what a registry would take of each crate, packed and compiled; nothing is uploaded (needs crates.io)
