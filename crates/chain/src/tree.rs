@@ -1,5 +1,8 @@
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
 
+use apus_disk::FileVec;
 use apus_hash::Hash;
 use apus_rules::{
     Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
@@ -7,6 +10,7 @@ use apus_rules::{
 };
 use apus_wire::{Header, Network};
 use hashbrown::HashTable;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A block in the tree: an index that never changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,10 +44,11 @@ pub struct BlockNode {
 
 /// A block as stored in the tree: it takes 112 bytes here, and some 8 in [`Tree::by_hash`]. The
 /// hash of its parent is stored with the parent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub(super) struct Stored {
-    hash: Hash,
-    merkle_root: Hash,
+    hash: [u8; 32],
+    merkle_root: [u8; 32],
     /// The lower and upper half of the chain's work.
     work: [u64; 2],
     version: i32,
@@ -62,8 +67,6 @@ pub(super) struct Stored {
     pub state: u32,
 }
 
-const _: () = assert!(size_of::<Stored>() <= 112);
-
 /// Whether the block or one of its ancestors breaks a rule.
 pub(super) const FAILED: u32 = 1 << 31;
 /// Whether the block's bytes are available, and not known to be damaged.
@@ -80,7 +83,7 @@ pub(super) const SEQUENCE_FIRST_NEW: u32 = 3;
 /// The tree of all known headers, from the genesis block on.
 pub struct Tree {
     network: Network,
-    blocks: Vec<Stored>,
+    blocks: FileVec<Stored>,
     by_hash: HashTable<u32>,
     /// Blocks without children.
     pub(super) ends: BTreeSet<BlockId>,
@@ -98,7 +101,7 @@ impl Tree {
         let mut tree = Self {
             by_hash: HashTable::new(),
             network,
-            blocks: Vec::new(),
+            blocks: FileVec::new(),
             ends: BTreeSet::new(),
             candidates: BTreeSet::new(),
             unlinked: HashMap::new(),
@@ -108,6 +111,28 @@ impl Tree {
         let work = block_work(genesis.bits);
         tree.push(tree.network.genesis_hash, &genesis, (0, 0, 0), work, 0);
         tree
+    }
+
+    /// Keeps all blocks in a file in `directory` that has no name, so that the system can take their
+    /// memory; if it cannot be made there, or later has no space, they are in memory.
+    pub fn keep_in_file(&mut self, directory: &Arc<Path>) {
+        self.blocks.keep_in_file(directory);
+    }
+
+    /// Returns a tree of the same network with only its genesis block, which is kept where this one
+    /// is.
+    pub fn with_genesis_alone(&self) -> Self {
+        let mut tree = Self::new(self.network.clone(), self.header(self.genesis()));
+        if let Some(directory) = self.blocks.directory() {
+            tree.keep_in_file(directory);
+        }
+        tree
+    }
+
+    /// Returns the bytes of memory that a block takes and the system cannot take.
+    pub fn bytes_per_block(&self) -> usize {
+        let of_hash = 11;
+        of_hash + if self.blocks.directory().is_some() { 0 } else { size_of::<Stored>() }
     }
 
     /// Returns the network that the headers belong to.
@@ -145,7 +170,7 @@ impl Tree {
     pub fn node(&self, id: BlockId) -> BlockNode {
         let block = self.block(id);
         BlockNode {
-            hash: block.hash,
+            hash: Hash(block.hash),
             height: block.height,
             prev: self.prev(id),
             time: block.time,
@@ -161,7 +186,7 @@ impl Tree {
         Header {
             version: block.version,
             prev: self.prev_hash(id),
-            merkle_root: block.merkle_root,
+            merkle_root: Hash(block.merkle_root),
             time: block.time,
             bits: block.bits,
             nonce: block.nonce,
@@ -170,7 +195,7 @@ impl Tree {
 
     /// Returns the hash of the parent of `id`; zeros for the genesis block.
     pub fn prev_hash(&self, id: BlockId) -> Hash {
-        self.prev(id).map_or(Hash::ZERO, |prev| self.block(prev).hash)
+        self.prev(id).map_or(Hash::ZERO, |prev| Hash(self.block(prev).hash))
     }
 
     #[inline]
@@ -216,7 +241,7 @@ impl Tree {
 
     /// Returns the block with this hash; `None` if its header is not known.
     pub fn find(&self, hash: &Hash) -> Option<BlockId> {
-        let is_it = |index: &u32| self.blocks[*index as usize].hash == *hash;
+        let is_it = |index: &u32| self.blocks[*index as usize].hash == hash.0;
         self.by_hash.find(key_of(hash), is_it).map(|index| BlockId(*index))
     }
 
@@ -344,8 +369,8 @@ impl Tree {
         let work = work.to_halves();
         let id = BlockId(self.blocks.len() as u32);
         let block = Stored {
-            hash,
-            merkle_root,
+            hash: hash.0,
+            merkle_root: merkle_root.0,
             work,
             version,
             time,
@@ -358,7 +383,7 @@ impl Tree {
         };
         self.blocks.push(block);
         let Self { by_hash, blocks, .. } = self;
-        let key = |index: &u32| key_of(&blocks[*index as usize].hash);
+        let key = |index: &u32| key_of(&Hash(blocks[*index as usize].hash));
         by_hash.insert_unique(key_of(&hash), id.0, key);
         self.ends.insert(id);
         id

@@ -7,6 +7,7 @@
 mod error;
 mod file;
 mod file_system;
+mod file_vec;
 mod hook;
 mod lock;
 mod parts;
@@ -18,6 +19,7 @@ mod spill;
 pub use error::{Result, StoreError};
 pub use file::{Caching, Disk, File, release};
 pub use file_system::FileSystem;
+pub use file_vec::FileVec;
 pub use hook::{Call, Hook};
 pub use lock::FileLock;
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};

@@ -385,7 +385,7 @@ impl Ledger {
     pub fn publish_in(&mut self, shared: &Shared, view: Arc<View>) {
         let records = shared.tree.ids().zip(self.records.all.iter().copied()).collect();
         let commit = self.new_commit(shared, self.active.tip(), self.coins, records);
-        view.open(shared.network, shared.files, commit);
+        view.open(shared.files, commit);
         self.publication = Some(Publication { view, entries: Vec::new() });
     }
 

@@ -28,7 +28,9 @@ use super::error::SyncError;
 use super::estimate::weigher::Weigher;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
+use super::memory::limit::is_little;
 use super::memory::pressure::PressureWatch;
+use super::memory::share::header_bytes;
 use super::meters::Meters;
 use super::options::Options;
 use super::outcome::Refusal;
@@ -174,6 +176,9 @@ impl Node {
         if !read_only {
             node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
         }
+        if !read_only && is_little() {
+            node.tree.keep_in_file(&node.dir.path().into());
+        }
         node.load(index)?;
         node.ledger.records.follow(&node.tree);
         if !read_only {
@@ -210,10 +215,9 @@ impl Node {
         ledger.publish_in(&shared, view);
     }
 
-    /// Returns the number of headers in memory: twice as many as there are if readers are shown
-    /// them, too.
-    pub fn headers_held(&self) -> usize {
-        self.tree.len() * if self.view.is_some() { 2 } else { 1 }
+    /// Returns the bytes of memory that all known headers take.
+    pub fn header_bytes(&self) -> u64 {
+        header_bytes(&self.tree, self.view.is_some())
     }
 
     /// Shows readers all headers that are known by now.

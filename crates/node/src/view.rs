@@ -15,7 +15,6 @@ use apus_hash::Hash;
 use apus_net::NODE_NETWORK_LIMITED_MIN_BLOCKS;
 use apus_store::{BlockFiles, BlockReader, IndexRecord};
 use apus_wire::message::Services;
-use apus_wire::{BlockView, Network, genesis_block};
 
 use super::block_records::record_of_header;
 
@@ -104,11 +103,10 @@ impl View {
     }
 
     /// Shows a directory with these files, as of a commit, instead of the one before.
-    pub(super) fn open(&self, network: &Network, files: &BlockFiles, commit: NewCommit) {
-        let genesis = BlockView::parse(genesis_block(network)).expect("a built-in block parses");
+    pub(super) fn open(&self, files: &BlockFiles, commit: NewCommit) {
         let hash = commit.tree.node(commit.tip).hash;
         let mut committed = Committed {
-            tree: Tree::new(network.clone(), *genesis.header()),
+            tree: commit.tree.with_genesis_alone(),
             active: ActiveChain::default(),
             blocks: Arc::clone(files.reader()),
             coins: commit.coins.clone(),
@@ -266,7 +264,7 @@ impl Committed {
 #[cfg(test)]
 mod tests {
     use apus_store::BlockStatus;
-    use apus_wire::{Chain, Header};
+    use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 
     use super::*;
 
@@ -309,7 +307,7 @@ mod tests {
             let view = View::default();
             let world = Self { tree, view, coins, _directory: directory };
             let records = vec![(root, with_transactions(1))];
-            world.view.open(&network, &files, world.new_commit(root, records));
+            world.view.open(&files, world.new_commit(root, records));
             world
         }
 

@@ -345,7 +345,7 @@ fn follow_peers(
 
 /// Sets the memory for the coins cache and for blocks in progress, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
-    node.ledger.share = InOrderShare::new(node.options.dbcache_bytes, node.headers_held());
+    node.ledger.share = InOrderShare::new(node.options.dbcache_bytes, node.header_bytes());
 }
 
 /// Adds the first refusal to an error about something that is missing: the refused block may be

@@ -1,5 +1,7 @@
 //! How the parts of a run share the memory.
 
+use apus_chain::Tree;
+
 use super::limit::{MemoryLimit, memory_limit};
 use super::pressure::Squeeze;
 use crate::root::Root;
@@ -16,9 +18,12 @@ const CACHE_SHARE: u64 = 4;
 const CACHE_BYTES_MIN: u64 = 16 * MIB;
 /// Bytes of the program, its threads, and small data; measured with small blocks.
 const PROGRAM_BYTES: u64 = 24 * MIB;
-/// Bytes of a known header while its block waits to be connected: 124 for its node in the tree, 20
-/// for the record of its block, 16 for its place in a file, 40 for its step, 9 for times and marks.
-const HEADER_BYTES: u64 = 210;
+/// Bytes of a known header outside the tree while its block waits to be connected: 20 for the record
+/// of its block, 16 for its place in a file, 40 for its step, 9 for times and marks.
+const HEADER_BYTES: usize = 85;
+/// Bytes of a known header in the copy for readers, outside the tree: 20 for the record, 8 for the
+/// number of transactions, 4 for the active chain.
+const READERS_HEADER_BYTES: usize = 32;
 /// Bytes of a block in progress, with its offsets and the coins that it spends.
 const BLOCK_BYTES: u64 = 2 * MIB;
 /// The most blocks in progress of a sync in order, and the fewest: two thirds are prepared ahead,
@@ -59,6 +64,14 @@ fn cache_by_default(limit: Option<&MemoryLimit>) -> usize {
     share.clamp(CACHE_BYTES_MIN, CACHE_BYTES_DEFAULT) as usize
 }
 
+/// Returns the bytes of memory that all known headers take while their blocks wait to be connected;
+/// readers who are shown them have copies.
+pub fn header_bytes(tree: &Tree, has_readers: bool) -> u64 {
+    let in_tree = tree.bytes_per_block();
+    let of_readers = if has_readers { in_tree + READERS_HEADER_BYTES } else { 0 };
+    (tree.len() * (in_tree + HEADER_BYTES + of_readers)) as u64
+}
+
 /// Returns the most bytes of downloaded blocks that wait in memory: a sixteenth of the free memory,
 /// from 8 to 128 MiB.
 pub fn early_bytes() -> u64 {
@@ -87,13 +100,14 @@ impl InOrderShare {
         Self::of(cache_bytes as u64, u64::MAX)
     }
 
-    /// Divides the memory for a cache of `dbcache_bytes`, next to this number of known `headers`.
+    /// Divides the memory for a cache of `dbcache_bytes`, next to all known headers, which take
+    /// `header_bytes`.
     /// The cache is smaller if memory is too short; the user is then warned, unless the size was
     /// not theirs.
-    pub fn new(dbcache_bytes: usize, headers: usize) -> Self {
+    pub fn new(dbcache_bytes: usize, header_bytes: u64) -> Self {
         let Some(limit) = memory_limit(&Root::system()) else { return Self::full(dbcache_bytes) };
         let wanted = dbcache_bytes as u64;
-        let held = PROGRAM_BYTES + headers as u64 * HEADER_BYTES;
+        let held = PROGRAM_BYTES + header_bytes;
         let share = Self::of(wanted, limit.bytes.saturating_sub(held));
         let fits = share.cache_bytes as u64;
         let least = held + share.bytes();
@@ -160,17 +174,13 @@ pub struct SwiftShare {
 
 impl SwiftShare {
     /// Divides the memory for a SwiftSync with at most `workers` workers and `survivors_bytes` of
-    /// coins, next to `headers` known headers and other `bytes` that it holds all the time.
+    /// coins, next to all known headers and whatever else is held all the time, which take
+    /// `held_bytes`.
     ///
     /// # Errors
     /// There is too little memory for one worker.
-    pub fn new(
-        workers: usize,
-        survivors_bytes: usize,
-        headers: usize,
-        bytes: u64,
-    ) -> Result<Self, String> {
-        let held = PROGRAM_BYTES + headers as u64 * HEADER_BYTES + bytes;
+    pub fn new(workers: usize, survivors_bytes: usize, held_bytes: u64) -> Result<Self, String> {
+        let held = PROGRAM_BYTES + held_bytes;
         let limit = memory_limit(&Root::system());
         let all = limit.as_ref().map_or(u64::MAX, |limit| limit.bytes);
         Self::of(workers, survivors_bytes, all.saturating_sub(held)).ok_or_else(|| {

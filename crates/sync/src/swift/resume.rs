@@ -129,7 +129,8 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
     let workers = threads::workers(node.options.threads);
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
-    SwiftShare::new(workers, survivors, node.headers_held(), recent.map_or(0, Recent::bytes))
+    let held = node.header_bytes() + recent.map_or(0, Recent::bytes);
+    SwiftShare::new(workers, survivors, held)
 }
 
 /// Restores the saved work; returns `None` if it is damaged or incomplete.

@@ -61,7 +61,7 @@ pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
 
 /// Runs levels 0 to 3, from the tip down.
 fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
-    let bytes_max = InOrderShare::new(node.options.dbcache_bytes, node.tree.len()).cache_bytes;
+    let bytes_max = InOrderShare::new(node.options.dbcache_bytes, node.header_bytes()).cache_bytes;
     let (shared, ledger) = node.split();
     let mut descent = Descent::new(&shared, ledger, found, watch);
     let mut disconnector = Disconnector::new(found.height, bytes_max);
