@@ -10,6 +10,7 @@ use apus_node::words::{size, thousands};
 use apus_peers::LanSearch;
 use apus_tools::machine::look::{Held, Known, Look};
 use apus_tools::machine::plan::{Plan, plan};
+use apus_wire::Chain;
 use clap::Args;
 
 use super::directory::Directory;
@@ -45,8 +46,12 @@ pub fn run(command: &InitCommand, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&[], Reporting { quiet: true, json: false });
     let options = &chosen.options;
     let search = (command.lan != Some(0)).then(|| begin_search(options)).flatten();
-    let look = Look::new(&Root::new(&command.root), options, output::now());
+    let root = Root::new(&command.root);
+    let mut look = Look::new(&root, options, output::now());
     let default = default_datadir(std::env::var_os("HOME")).unwrap_or_default();
+    if options.datadir == default && options.network.chain == Chain::Main {
+        look.prefer_known(&root);
+    }
     let plan = plan(&look, options, &default, is_installed("bitcoind"));
     if quiet {
         output::line(plan.command)?;
@@ -81,7 +86,13 @@ fn add_machine(table: &mut Table, look: &Look) {
         format!("{} {cores}, signatures {}", processor.cores, processor.kernel.words()),
     );
     let memory = &look.memory;
-    table.row("memory", format!("{}, {} free", size(memory.total), size(memory.available)));
+    table.row(
+        "memory",
+        match memory.total {
+            0 => "the system does not report it".to_string(),
+            total => format!("{}, {} free", size(total), size(memory.available)),
+        },
+    );
     let here = &look.volume;
     let mut disks =
         vec![format!("{} for {}, {}", size(here.free), here.path.display(), here.words())];

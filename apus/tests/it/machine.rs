@@ -72,9 +72,43 @@ fn directories_of_boxes_are_read_and_not_changed() {
     assert_ends(&output, 0, &[]);
     let text = stdout(&output);
     assert!(text.contains("/bitcoin/data/bitcoin of Umbrel, height 14,131"), "{text}");
+    // The plan is for the box's directory, unless the user names another.
+    let is_planned = |text: &str| {
+        let plan = text.lines().find(|line| line.starts_with("plan")).unwrap();
+        plan.contains(" /home/umbrel/umbrel/app-data/bitcoin/data/bitcoin")
+    };
+    assert!(is_planned(&text), "{text}");
+    let named = looking("init", place.root()).args(["--datadir", "new"]).output().unwrap();
+    assert!(!is_planned(&stdout(&named)), "{}", stdout(&named));
     let doctor = looking("doctor", place.root()).arg("--datadir").arg(&umbrel).output().unwrap();
     assert_ends(&doctor, 0, &[]);
     assert_eq!(files(&umbrel), before);
+}
+
+#[test]
+fn a_relative_directory_is_found_and_a_missing_disk_is_named() {
+    let place = Place::new(Chain::Main);
+    let ran = |command: &str, arguments: &[&str]| {
+        let mut ran = program();
+        ran.arg(command).args(arguments).current_dir(place.root()).env("HOME", place.root());
+        let output = ran.output().unwrap();
+        assert_ends(&output, 0, &[]);
+        stdout(&output)
+    };
+    let blocks = data("mainnet-0-14131.dat");
+    ran("sync", &["--quiet", "--datadir=here", "--from", blocks.to_str().unwrap()]);
+    let text = ran("init", &["--lan=0", "--datadir=here"]);
+    assert!(text.contains("/here of Bitcoin Core or Knots, height 14,131"), "{text}");
+    let text = ran("doctor", &["--read-only", "--datadir=here"]);
+    assert!(text.contains("/here is at height 14,131"), "{text}");
+    // On node boxes ~/.bitcoin is a link to a disk, which may not be mounted.
+    let link = place.root().join(".bitcoin");
+    std::os::unix::fs::symlink(place.root().join("unmounted"), link).unwrap();
+    for command in ["init", "doctor"] {
+        let arguments = if command == "init" { "--lan=0" } else { "--read-only" };
+        let text = ran(command, &[arguments]);
+        assert!(text.contains(".bitcoin is a link to "), "{text}");
+    }
 }
 
 #[test]

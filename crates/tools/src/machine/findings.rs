@@ -20,6 +20,7 @@ const READS_MIN: f64 = 2_000.0;
 const OPEN_FILES_MIN: u64 = 1_024;
 /// Seconds by which the clock may be behind the last block: blocks may be two hours early.
 const BEHIND_MAX: i64 = 2 * 60 * 60;
+const UNREPORTED: &str = "the system does not report it";
 
 /// How good or bad a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -186,6 +187,9 @@ fn space(look: &Look, options: &Options) -> Option<Finding> {
 
 fn memory(look: &Look) -> Finding {
     let memory = &look.memory;
+    if memory.total == 0 {
+        return Finding::good("memory", UNREPORTED.to_string());
+    }
     let found = format!(
         "{}, of which {} are free: a sync caches coins in {}",
         size(memory.total),
@@ -207,6 +211,7 @@ fn swap(look: &Look) -> Finding {
     let memory = &look.memory;
     let used = memory.swap.saturating_sub(memory.swap_free);
     match (memory.swap, memory.total) {
+        (0, 0) => Finding::good(ABOUT, UNREPORTED.to_string()),
         (0, total) if total < 4 * GB => Finding::is_unsafe(
             ABOUT,
             "none, with little memory: the system ends programs when it runs short".to_string(),
@@ -282,6 +287,13 @@ fn owner(look: &Look) -> Finding {
     const ABOUT: &str = "directory";
     let path = look.datadir.display();
     let running = look.running.first();
+    if let (None | Some(Held::Chain { .. }), Some(why)) = (look.held(), &look.volume.refused) {
+        return Finding::is_unsafe(
+            ABOUT,
+            format!("{path} cannot be written to: {why}"),
+            "mount its disk, run Apus as the user who owns it, or name another with --datadir",
+        );
+    }
     match (look.held(), running) {
         (None, _) => Finding::good(ABOUT, format!("{path} holds no blocks yet")),
         (Some(Held::Chain { height, .. }), _) => {
@@ -348,6 +360,7 @@ mod tests {
                 mount: Some(mount),
                 medium: Medium::Solid,
                 free: 2_000 * GB,
+                refused: None,
             },
             speed: Some(Speed { written: 400e6, reads: 10_000.0 }),
             candidates: Vec::new(),
@@ -373,6 +386,14 @@ mod tests {
     fn a_good_machine_has_no_remedies() {
         for finding in findings(&good(), &options()) {
             assert_eq!((finding.level, finding.remedy), (Level::Good, ""), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_system_does_not_report_is_no_flaw() {
+        let look = Look { memory: Memory::default(), ..good() };
+        for finding in findings(&look, &options()) {
+            assert_eq!(finding.level, Level::Good, "{finding:?}");
         }
     }
 
@@ -431,6 +452,10 @@ mod tests {
         assert!(found.contains("in use by bitcoind (process 7)"), "{found}");
         let (.., found) = bad(|look| look.known = vec![known(Held::Closed("damaged".into()))]);
         assert!(found.ends_with("cannot be read: damaged"), "{found}");
+        let (level, about, found) =
+            bad(|look| look.volume.refused = Some("/data is not a directory".into()));
+        assert_eq!((level, about), (Level::Unsafe, "directory"));
+        assert_eq!(found, "/data cannot be written to: /data is not a directory");
         let (level, about, found) = bad(|look| {
             let time = look.now as u32 + 10 * 3600;
             look.known = vec![known(Held::Chain { height: 1, time, pruned: false })];

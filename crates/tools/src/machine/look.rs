@@ -71,7 +71,10 @@ impl Look {
     /// and not changed, as by [`status`].
     pub fn new(root: &Root, options: &Options, now: i64) -> Self {
         let mounts = mounts(root);
-        let known = places(root, std::slice::from_ref(&options.datadir)).into_iter().map(|place| {
+        // A relative path says nothing below another root, nor to the programs in a plan.
+        let datadir =
+            std::path::absolute(&options.datadir).unwrap_or_else(|_| options.datadir.clone());
+        let known = places(root, std::slice::from_ref(&datadir)).into_iter().map(|place| {
             let there = Options { datadir: root.below(&place.path), ..options.clone() };
             let held = match status(&there) {
                 Ok(status) => {
@@ -86,13 +89,30 @@ impl Look {
             clock_is_kept: clock::is_kept(root),
             processor: Processor::of(root, options),
             memory: Memory::of(root),
-            datadir: options.datadir.clone(),
-            volume: Volume::of(root, &mounts, &options.datadir),
+            volume: Volume::of(root, &mounts, &datadir),
             speed: None,
             candidates: candidates(root, &mounts),
             running: running(root),
             known: known.collect(),
             open_files: allow_open_files(u64::MAX),
+            datadir,
+        }
+    }
+
+    /// Takes the directory of a node on this machine for that of the options, which the user did
+    /// not name, if that one holds no blocks: the one with the most blocks, or else one that is in
+    /// use by a running node.
+    pub fn prefer_known(&mut self, root: &Root) {
+        let is_running = !self.running.is_empty();
+        let height = |known: &Known| match known.held {
+            Held::Chain { height, .. } => Some(Some(height)),
+            Held::Closed(_) => is_running.then_some(None),
+        };
+        let best = self.known.iter().max_by_key(|known| height(known));
+        let best = best.filter(|known| height(known).is_some());
+        if let (None, Some(best)) = (self.held(), best) {
+            self.datadir.clone_from(&best.place.path);
+            self.volume = Volume::of(root, &mounts(root), &self.datadir);
         }
     }
 

@@ -83,18 +83,21 @@ pub fn places(root: &Root, first: &[PathBuf]) -> Vec<Place> {
     let mut found: Vec<Place> = Vec::new();
     let mut seen = Vec::new();
     for (of, path) in named.chain(usual) {
-        // The same directory may have several names.
         let Ok(real) = fs::canonicalize(root.below(&path)) else { continue };
+        let Ok(metadata) = fs::metadata(&real) else { continue };
+        // The same directory may have several names, by links and by mounts.
+        let is = (metadata.dev(), metadata.ino());
         let has_blocks = fs::read_dir(real.join("blocks"))
             .is_ok_and(|entries| entries.flatten().any(|entry| is_of_blocks(&entry.path())));
-        if !has_blocks || seen.contains(&real) {
+        if !has_blocks || seen.contains(&is) {
             continue;
         }
-        let owner = fs::metadata(&real).map_or(0, |metadata| metadata.uid());
         // The path of a box says more than the name that led there.
-        let of = PLACES.iter().find(|(_, place)| real == root.below(place)).map_or(of, |at| at.0);
-        seen.push(real);
-        found.push(Place { of, path, owner });
+        let is_at =
+            |place: &str| fs::canonicalize(root.below(place)).is_ok_and(|place| place == real);
+        let of = PLACES.iter().find(|(_, place)| is_at(place)).map_or(of, |at| at.0);
+        seen.push(is);
+        found.push(Place { of, path, owner: metadata.uid() });
     }
     found
 }

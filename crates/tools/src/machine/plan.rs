@@ -7,7 +7,7 @@ use apus_node::options::{Method, Options};
 use apus_node::words::{shell_word, size};
 use apus_wire::Chain;
 
-use super::look::{Held, Known, Look};
+use super::look::{Held, Look};
 use super::needs::Needs;
 
 /// Bytes that stay free for the system, and for the chain to grow for some weeks.
@@ -38,6 +38,8 @@ struct Chosen {
     method: Method,
     prunes: bool,
     is_enough: bool,
+    /// Whether this user may not make the directory, so that root has to.
+    is_made_by_root: bool,
 }
 
 /// Returns what to do. `has_bitcoind` says whether bitcoind is installed; `default` is Bitcoin
@@ -49,21 +51,12 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     let chosen = choose(look, &needs, is_main);
     let command = command(look, options, &chosen, default, has_bitcoind);
     let then = if has_bitcoind { ", then start bitcoind" } else { "" };
-    if let Some(known) = busy(look) {
-        let owner = match &look.running[..] {
-            [] => "it cannot be read now".to_string(),
-            [running, ..] => format!("{} (process {}) has it open", running.name, running.pid),
-        };
-        return Plan {
-            what: format!(
-                "leave {} as it is while {owner}; if its sync is not done, stop it (bitcoin-cli \
-                 stop), and Apus continues there",
-                known.place.path.display()
-            ),
-            needs: String::new(),
-            time: String::new(),
-            command,
-        };
+    if let Some(what) = busy(look) {
+        return Plan { what, needs: String::new(), time: String::new(), command };
+    }
+    if let Some(what) = obstacle(look, &chosen) {
+        let (needs, time, command) = Default::default();
+        return Plan { what, needs, time, command };
     }
     if !is_main {
         let what = format!("sync {} into {}{then}", options.network.chain.name(), shown(&chosen));
@@ -80,7 +73,13 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     }
     if !chosen.is_enough {
         return Plan {
-            what: "attach a disk: none here has room for the UTXO set".to_string(),
+            what: match keeps_blocks(look) {
+                true => format!(
+                    "attach a larger disk for {}; to prune would delete blocks that it holds",
+                    shown(&chosen)
+                ),
+                false => "attach a disk: none here has room for the UTXO set".to_string(),
+            },
             needs: words_of_needs(&needs, &chosen),
             time: String::new(),
             command: String::new(),
@@ -100,11 +99,45 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     }
 }
 
-/// Returns the data directory of the options if it cannot be read, and so is probably in use.
-fn busy(look: &Look) -> Option<&Known> {
-    look.known
-        .iter()
-        .find(|known| known.place.path == look.datadir && matches!(known.held, Held::Closed(_)))
+/// Says what to do with the data directory if a running node has it open.
+fn busy(look: &Look) -> Option<String> {
+    let (Some(Held::Closed(_)), [running, ..]) = (look.held(), &look.running[..]) else {
+        return None;
+    };
+    Some(format!(
+        "leave {} as it is while {} (process {}) has it open; if its sync is not done, stop it \
+         (bitcoin-cli stop), and Apus continues there",
+        look.datadir.display(),
+        running.name,
+        running.pid
+    ))
+}
+
+/// Says why there can be no sync in the data directory now.
+fn obstacle(look: &Look, chosen: &Chosen) -> Option<String> {
+    let path = look.datadir.display();
+    match (look.held(), &look.volume.refused) {
+        (Some(Held::Closed(why)), _) => {
+            Some(format!("nothing yet, since {path} cannot be read: {why}"))
+        }
+        // Another user's directory is written as that user.
+        (Some(_), Some(_)) if owner(look, chosen).is_some() => None,
+        (_, Some(why)) if chosen.datadir == look.datadir => Some(format!(
+            "name a directory with --datadir, since {path} cannot be written to: {why}"
+        )),
+        _ => None,
+    }
+}
+
+/// Returns the user who owns the directory that was chosen, if that is another one.
+fn owner(look: &Look, chosen: &Chosen) -> Option<u32> {
+    let known = look.known.iter().find(|known| known.place.path == chosen.datadir);
+    known.map(|known| known.place.owner).filter(|owner| *owner != user())
+}
+
+/// Returns whether the data directory holds all its blocks, which no plan deletes.
+fn keeps_blocks(look: &Look) -> bool {
+    matches!(look.held(), Some(Held::Chain { pruned: false, height: 1.., .. }))
 }
 
 /// Chooses the directory, the method and whether to prune, by the space that there is.
@@ -116,18 +149,19 @@ fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
     let other = largest.filter(|volume| {
         look.volume.free < all && volume.free > look.volume.free && volume.path != Path::new("/")
     });
-    let (datadir, free) = match other.filter(|_| is_main) {
-        Some(volume) => (volume.path.join("bitcoin"), volume.free),
-        None => (here, look.volume.free),
+    let (datadir, free, is_made_by_root) = match other.filter(|_| is_main) {
+        Some(volume) => (volume.path.join("bitcoin"), volume.free, volume.refused.is_some()),
+        None => (here, look.volume.free, false),
     };
     let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
-    let prunes = is_main && (free < all || is_pruned);
+    let prunes = is_main && (is_pruned || free < all && !keeps_blocks(look));
     let method = match free >= all + temporary && !prunes {
         true => Method::Join,
         false => Method::InOrder,
     };
-    let is_enough = !is_main || free >= needs.space.coins + RESERVE / 4;
-    Chosen { datadir, method, prunes, is_enough }
+    let space = if keeps_blocks(look) { needs.space.all() } else { needs.space.coins };
+    let is_enough = !is_main || free >= space + RESERVE / 4;
+    Chosen { datadir, method, prunes, is_enough, is_made_by_root }
 }
 
 /// Returns the command line.
@@ -146,9 +180,13 @@ fn command(
         NextCommand { program, chain, datadir, blocks_dir: None, prune }.line()
     };
     // What another user's directory gets must be that user's, or bitcoind cannot write it.
-    let owner = look.known.iter().find(|known| known.place.path == chosen.datadir);
-    let owner = owner.map(|known| known.place.owner).filter(|owner| *owner != user());
-    let sudo = owner.map(|owner| format!("sudo -u '#{owner}' ")).unwrap_or_default();
+    let sudo = match owner(look, chosen) {
+        Some(owner) => format!("sudo -u '#{owner}' "),
+        None if chosen.is_made_by_root => {
+            format!("sudo install -d -o {} {} && ", user(), shell_word(&datadir))
+        }
+        None => String::new(),
+    };
     let then = match has_bitcoind {
         true => format!(" --then {}", shell_word(&of("bitcoind"))),
         false => String::new(),
@@ -210,6 +248,7 @@ mod tests {
     use apus_wire::Network;
 
     use super::*;
+    use crate::machine::look::Known;
     use crate::machine::memory::Memory;
     use crate::machine::nodes::{Place, Running};
     use crate::machine::processor::Processor;
@@ -221,7 +260,8 @@ mod tests {
     const NOW: i64 = 1_749_190_000 + 50_000 * 600;
 
     fn volume(path: &str, free: u64) -> Volume {
-        Volume { path: path.into(), mount: None, medium: Medium::Solid, free: free * GB }
+        let medium = Medium::Solid;
+        Volume { path: path.into(), mount: None, medium, free: free * GB, refused: None }
     }
 
     fn look(free: u64, options: &Options) -> Look {
@@ -271,6 +311,67 @@ mod tests {
              --then 'bitcoind -datadir='\\''/mnt/big disk/bitcoin'\\'''"
         );
         assert!(plan.what.ends_with("then start bitcoind"), "{plan:?}");
+        two.candidates[0].refused = Some("/mnt/big disk: Permission denied".into());
+        let made = planned(&two, true).command;
+        let made_by = format!("sudo install -d -o {} '/mnt/big disk/bitcoin' && ", user());
+        assert_eq!(made, format!("{made_by}{}", plan.command));
+    }
+
+    #[test]
+    fn no_plan_deletes_blocks_that_a_directory_holds() {
+        let mut full = look(10, &options());
+        let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() };
+        for (height, what, command) in [
+            (949_900, "connect the newest blocks in /home/x/.bitcoin", "apus sync"),
+            (500_000, "attach a larger disk for /home/x/.bitcoin", ""),
+        ] {
+            let held = Held::Chain { height, time: 1, pruned: false };
+            full.known = vec![Known { place: place.clone(), held }];
+            let plan = planned(&full, false);
+            assert!(plan.what.starts_with(what), "{plan:?}");
+            assert_eq!(plan.command, command, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_to_is_no_plan() {
+        let mut refused = look(3000, &options());
+        refused.volume.refused = Some("/home/x/.bitcoin is a link to /mnt/hdd".into());
+        let plan = planned(&refused, false);
+        assert!(plan.what.starts_with("name a directory with --datadir"), "{plan:?}");
+        assert!(plan.what.ends_with("is a link to /mnt/hdd"), "{plan:?}");
+        assert!(plan.command.is_empty(), "{plan:?}");
+        let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() + 1 };
+        let held = Held::Chain { height: 500_000, time: 1, pruned: false };
+        refused.known = vec![Known { place: place.clone(), held }];
+        assert!(planned(&refused, false).command.starts_with("sudo -u"));
+        refused.known = vec![Known { place, held: Held::Closed("its blocks are damaged".into()) }];
+        let plan = planned(&refused, false);
+        assert!(plan.what.ends_with("cannot be read: its blocks are damaged"), "{plan:?}");
+        assert!(plan.command.is_empty(), "{plan:?}");
+    }
+
+    #[test]
+    fn the_directory_of_a_node_is_preferred_to_an_empty_one() {
+        let known = |path: &str, held| Known {
+            place: Place { of: "Umbrel", path: path.into(), owner: user() },
+            held,
+        };
+        let chain = |height| Held::Chain { height, time: 1, pruned: false };
+        let closed = || Held::Closed("locked".to_string());
+        let running = Running { name: "bitcoind".into(), pid: 7, datadir: None };
+        let usual = "/home/x/.bitcoin";
+        for (there, running, expected) in [
+            (vec![], vec![], usual),
+            (vec![known("/a", chain(5)), known("/b", chain(9))], vec![], "/b"),
+            (vec![known("/a", closed())], vec![], usual),
+            (vec![known("/a", closed())], vec![running], "/a"),
+            (vec![known(usual, chain(1)), known("/b", chain(9))], vec![], usual),
+        ] {
+            let mut look = Look { known: there, running, ..look(3000, &options()) };
+            look.prefer_known(&Root::new("/nowhere"));
+            assert_eq!(look.datadir, Path::new(expected), "{look:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use apus_disk::FileSystem;
 use apus_node::root::Root;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::mounts::{Mount, holding};
 
@@ -52,7 +53,7 @@ impl Medium {
         ];
         match &mount.kind[..] {
             kind if NETWORK.contains(&kind) => return Self::Network,
-            "tmpfs" | "ramfs" => return Self::Memory,
+            "tmpfs" | "ramfs" | "devtmpfs" => return Self::Memory,
             _ => {}
         }
         // The device by its own name, not by one of those below /dev/mapper or /dev/disk.
@@ -86,6 +87,8 @@ pub struct Volume {
     pub medium: Medium,
     /// Free bytes that this user may use.
     pub free: u64,
+    /// Why this user can neither write in the directory nor make it; `None` if they can.
+    pub refused: Option<String>,
 }
 
 impl Volume {
@@ -97,7 +100,7 @@ impl Volume {
         let mount = holding(mounts, &there).cloned();
         let medium = mount.as_ref().map_or(Medium::Unknown, |mount| Medium::of(root, mount));
         let free = FileSystem::of(&root.below(path)).map_or(0, |system| system.free);
-        Self { path: path.to_path_buf(), mount, medium, free }
+        Self { path: path.to_path_buf(), mount, medium, free, refused: refused(root, path) }
     }
 
     /// Returns the file system in words: `ext4 on a solid-state disk`.
@@ -108,6 +111,28 @@ impl Volume {
             medium => format!("{kind} on a {}", medium.words()),
         }
     }
+}
+
+/// Returns why this user can neither write in a directory nor make it.
+fn refused(root: &Root, path: &Path) -> Option<String> {
+    for above in path.ancestors() {
+        let (at, shown) = (root.below(above), above.display());
+        match fs::metadata(&at) {
+            Ok(found) if !found.is_dir() => return Some(format!("{shown} is not a directory")),
+            Ok(_) => {
+                let access = Access::WRITE_OK | Access::EXEC_OK;
+                let why = accessat(CWD, &at, access, AtFlags::EACCESS).err()?;
+                return Some(format!("{shown}: {}", std::io::Error::from(why)));
+            }
+            // A link whose disk is not mounted: what is written must not land elsewhere.
+            Err(why) => {
+                if let Ok(to) = fs::read_link(&at) {
+                    return Some(format!("{shown} is a link to {}: {why}", to.display()));
+                }
+            }
+        }
+    }
+    None
 }
 
 /// Returns the volumes on which a data directory could be: local disks that can be written to, the
@@ -169,6 +194,32 @@ mod tests {
         ] {
             assert_eq!(Medium::of(&root, &mount("/", kind, source)), medium, "{source}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink(at("unmounted/bitcoin"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), at("good")).unwrap();
+        let refused = |name: &str| Volume::of(&Root::new("/"), &[], &at(name)).refused;
+        for name in ["", "new", "new/deep", "good", "good/new"] {
+            assert_eq!(refused(name), None, "{name}");
+        }
+        for (name, why) in [
+            ("file", "file is not a directory"),
+            ("file/new", "file is not a directory"),
+            ("link", "unmounted/bitcoin: No such file"),
+            ("link/new", "unmounted/bitcoin: No such file"),
+            ("loop", "Too many levels of symbolic links"),
+        ] {
+            let refused = refused(name).unwrap();
+            assert!(refused.contains(why), "{name}: {refused}");
+        }
+        // Even root writes nothing there.
+        assert!(Volume::of(&Root::new("/"), &[], Path::new("/proc/1/apus")).refused.is_some());
     }
 
     #[test]
