@@ -25,8 +25,8 @@ use super::{exit, log};
 /// an interruption the same command starts it again, but filters and statistics continue. The UTXO
 /// set is not changed.
 ///
-/// Filters and statistics need undo data, which a SwiftSync leaves out. A pruned directory can have
-/// these two alone, if they were begun before blocks were deleted.
+/// Filters and statistics need undo data, which a SwiftSync of blocks that are assumed valid leaves
+/// out. A pruned directory can have these two alone, if they were begun before blocks were deleted.
 #[derive(Args)]
 pub struct IndexCommand {
     /// The indexes to build.

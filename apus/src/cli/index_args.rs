@@ -33,7 +33,8 @@ impl IndexArgs {
     ///
     /// # Errors
     /// A value is wrong, or an index cannot be built in this way of syncing. What a settings file
-    /// asks for and a SwiftSync cannot build is a warning.
+    /// asks for and a SwiftSync cannot build is a warning. [`Options::assumevalid`] and the hints
+    /// must be set before.
     pub fn choose(&self, chosen: &mut Settings) -> Result<(), String> {
         for kind in IndexKind::ALL {
             let given = self.given(kind)?;
@@ -60,14 +61,16 @@ impl IndexArgs {
                 }
                 (Some(Lack::Undo), Some(_)) => {
                     return Err(format!(
-                        "--{} needs undo data, and a SwiftSync leaves that of most blocks out: \
-                         leave one of them out, or run `apus reindex` and `apus index {0}` later",
+                        "--{} needs undo data, and a SwiftSync of blocks that are assumed valid \
+                         leaves that of most blocks out: leave one of them out, check everything \
+                         with --assumevalid=0, or run `apus reindex` and `apus index {0}` later",
                         kind.name()
                     ));
                 }
                 (Some(Lack::Undo), None) => chosen.config.loaded.warnings.push(format!(
-                    "{}=1 is ignored: it needs undo data, which a SwiftSync leaves out; \
-                     `apus reindex` writes it, and then `apus index {0}` builds the index",
+                    "{}=1 is ignored: it needs undo data, which a SwiftSync of blocks that are \
+                     assumed valid leaves out; `apus reindex` writes it, and then `apus index {0}` \
+                     builds the index",
                     kind.name()
                 )),
             }
@@ -102,7 +105,7 @@ fn lack_of(kind: IndexKind, options: &Options) -> Option<Lack> {
         () if matches!(options.prune, Some(Prune::Target(_))) && !kind.survives_pruning() => {
             Some(Lack::Prune)
         }
-        () if options.swiftsync.has_claim() && kind.needs_undo() => Some(Lack::Undo),
+        () if options.leaves_out_undo() && kind.needs_undo() => Some(Lack::Undo),
         () => None,
     }
 }

@@ -16,6 +16,7 @@ use crate::support::indexes::{Indexes, entries, indexed, try_index};
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;
+use crate::support::swift::{Mode, World};
 use crate::support::{Place, regtest_chain, with_genesis};
 
 /// What indexes say of the active chain, without disconnected blocks and hashes by random keys.
@@ -324,6 +325,25 @@ fn a_sync_builds_the_indexes_that_its_options_name() {
 }
 
 #[test]
+fn a_swiftsync_that_checks_all_builds_all_indexes() {
+    let world = World::new(Network::Regtest, with_genesis(small(5)));
+    let in_order = world.in_order();
+    let place = world.place();
+    let hints = world.write_hints(&place, 190);
+    let source = world.write_source(&place, "source", &world.shuffled(7));
+    let options =
+        Options { indexes: IndexKind::ALL.to_vec(), ..world.options(&place, Mode::Full, &hints) };
+    apus_sync::sync(&options, &[source], Watch::default()).unwrap();
+    assert!(place.undo() == in_order.undo(), "the undo data of every block is written");
+    let built = Indexes::read(&place.network_dir());
+    of_active_chain(indexed(&in_order)).assert_equal(&of_active_chain(built));
+    // The same places of transactions, which depend on where the blocks are, as without the sync.
+    let built = Indexes::read(&place.network_dir()).without_hashes();
+    std::fs::remove_dir_all(place.network_dir().join("indexes")).unwrap();
+    indexed(&place).without_hashes().assert_equal(&built);
+}
+
+#[test]
 fn indexes_are_named_by_options_and_settings() {
     let place = Place::new(Network::Regtest);
     let blocks = place.write("blocks", &regtest_chain());
@@ -339,8 +359,10 @@ fn indexes_are_named_by_options_and_settings() {
     assert_eq!(IndexKind::ALL.map(there), [true, true, true, false]);
     assert_ends(&sync(&["--blockfilterindex=extended"]), 2, &["blockfilterindex=extended"]);
     assert_ends(&sync(&["--prune=550"]), 2, &["--prune deletes blocks, and txindex names"]);
-    let hints = ["--hints=x", "--assumevalid=0", "--coinstatsindex"];
+    let hints = ["--hints=x", "--coinstatsindex"];
     assert_ends(&sync(&hints), 2, &["--coinstatsindex needs undo data, and a SwiftSync"]);
+    let checked = [&hints[..], &["--assumevalid=0", "--txindex=0"]].concat();
+    assert_ends(&sync(&checked), 1, &["x: "]);
 }
 
 /// Pruning waits for an index that has not read the blocks, and begins when it has.

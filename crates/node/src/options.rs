@@ -285,6 +285,12 @@ impl Options {
         self
     }
 
+    /// Returns whether the undo data of most blocks is not written: by a SwiftSync of blocks that
+    /// are assumed valid.
+    pub fn leaves_out_undo(&self) -> bool {
+        self.swiftsync.has_claim() && self.assumevalid != AssumeValid::Nothing
+    }
+
     /// Returns the network's own directory in the data directory.
     pub fn network_dir(&self) -> PathBuf {
         self.datadir.join(self.network.subdirectory)

@@ -51,9 +51,8 @@ impl Rebuild {
                 network_dir.display()
             )));
         }
-        // A SwiftSync of blocks that are assumed valid checks no amounts and no heights of coins.
-        let looks_at_coins =
-            !options.swiftsync.has_claim() || options.assumevalid == AssumeValid::Nothing;
+        // Without undo data, a SwiftSync checks no amounts and no heights of coins.
+        let looks_at_coins = !options.leaves_out_undo();
         // Checks by the fast engine do not count once it is known to be wrong.
         let is_core = options.scripts.engine != ScriptEngine::Fast
             || ScriptDifference::find(disk, &network_dir)?.is_some();

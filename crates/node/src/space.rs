@@ -16,7 +16,6 @@ use apus_store::{BLOCKFILE_CHUNK_SIZE, IndexKind, MIN_DISK_SPACE_BYTES, UNDOFILE
 use super::estimate::amounts::Amounts;
 use super::growth::{Bytes, Growth};
 use super::opened::Node;
-use super::options::AssumeValid;
 use super::snapshot_chainstate::DIRECTORY;
 use super::waiting::Waiting;
 use super::words::size;
@@ -323,15 +322,13 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     let Some(waiting) = Waiting::of(node) else { return Estimate::default() };
     let of_peers = waiting.from_peers / PEERS_SHARE;
     let mut blocks = Bytes { least: waiting.copied - of_peers, likely: waiting.copied };
-    let checks_all = node.options.assumevalid == AssumeValid::Nothing;
-    let has_claim = node.options.swiftsync.has_claim();
-    // A SwiftSync of blocks that are assumed valid writes the undo data of only the last ones.
-    let mut undo = match has_claim && !checks_all {
+    let leaves_out_undo = node.options.leaves_out_undo();
+    let mut undo = match leaves_out_undo {
         true => Bytes::default(),
         false => node.growth.undo(waiting.without_undo),
     };
     // A SwiftSync that checks everything prunes at its end.
-    let stores_all = has_claim && checks_all;
+    let stores_all = node.options.swiftsync.has_claim() && !leaves_out_undo;
     if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
         (blocks, undo) = (blocks.map(|of| of.min(target)), undo.map(|of| of.min(target)));
     }
