@@ -1,5 +1,7 @@
 //! `apus index`: what it leaves after reorganisations, interruptions, power cuts and damage.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
@@ -7,14 +9,16 @@ use std::time::Duration;
 use apus_disk::{Call, Disk};
 use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SwiftSyncOptions, Watch};
 use apus_store::IndexKind;
+use apus_testchain::Rng;
 use apus_tools::{Indexed, index_on};
-use apus_wire::Chain as Network;
+use apus_wire::{Chain as Network, Network as Parameters};
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
 use crate::support::chains::{small, small_fork};
 use crate::support::indexes::{Indexes, entries, indexed, try_index};
+use crate::support::killed::{Changes, NEVER, is_killed, killing_at};
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::{apus, assert_ends, stdout};
+use crate::support::program::{apus, assert_ends, other_process, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World};
 use crate::support::{Place, regtest_chain, with_genesis};
@@ -231,6 +235,63 @@ fn cut_power(base: &Place, every: u64, options: fn(&Place) -> Options, expected:
         cuts += 1;
     }
     println!("{cuts} power cuts, of {} steps", counter.steps());
+}
+
+/// Tells [`killed_child`] at which change to kill itself, and where the data directory is.
+const CHILD: &str = "APUS_TEST_INDEX_CHILD";
+
+/// Not a test, but the process that the next test starts, and that kills itself. It saves more often
+/// than the program does.
+#[test]
+#[ignore = "a process that another test starts, and that kills itself"]
+fn killed_child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let (number, datadir) = told.split_once('|').unwrap();
+    let network = Parameters::new(Network::Regtest);
+    let options = killed_options(Options::new(Path::new(datadir).to_path_buf(), network));
+    let disk = killing_at(number.parse().unwrap());
+    index_on(&disk, &options, &IndexKind::ALL, Watch::default()).unwrap();
+}
+
+fn killed_options(base: Options) -> Options {
+    Options { dbcache_bytes: 64 << 10, save_every: Duration::ZERO, threads: 2, ..base }
+}
+
+/// A process that indexes a place and kills itself at the change to files of this number.
+fn child_of(place: &Place, number: u64) -> Command {
+    let told = format!("{number}|{}", place.datadir().display());
+    other_process("indexes::killed_child", CHILD, &told)
+}
+
+/// Killed at any of its changes to files, again while it carries on, and then left alone.
+#[test]
+fn killed_at_any_moment_it_carries_on() {
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("blocks", &with_genesis(small(5)));
+    place.shrink();
+    let whole = place.copy();
+    let (disk, changes) = Changes::counted();
+    index_on(&disk, &killed_options(whole.options()), &IndexKind::ALL, Watch::default()).unwrap();
+    let expected = Indexes::read(&whole.network_dir()).without_hashes();
+    let (mut rng, mut carried_on, all) = (Rng::new(34, 1), 0, changes.count());
+    let coins = place.muhash();
+    let parts = 6;
+    for part in 0..parts {
+        let place = place.copy();
+        let number = all * part / parts + rng.between(1, all / parts);
+        assert!(is_killed(child_of(&place, number.min(all - all / 20))), "{number} of {all}");
+        carried_on += usize::from(saved(&place) > 0);
+        is_killed(child_of(&place, rng.between(1, all / 4)));
+        let names = IndexKind::ALL.map(IndexKind::name);
+        match part % 2 {
+            0 => assert!(!is_killed(child_of(&place, NEVER))),
+            _ => assert_ends(&apus(&place, &[&["index"], &names[..]].concat()), 0, &[]),
+        }
+        Indexes::read(&place.network_dir()).without_hashes().assert_equal(&expected);
+        assert_eq!(place.muhash(), coins, "{number} of {all}");
+        assert_eq!(unfinished(&place), [""; 0], "{number} of {all}");
+    }
+    assert!(carried_on > 0, "{carried_on} of {parts} had something to carry on from");
 }
 
 #[test]
