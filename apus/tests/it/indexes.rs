@@ -14,8 +14,8 @@ use apus_tools::{Indexed, index_on};
 use apus_wire::{Chain as Network, Network as Parameters};
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
-use crate::support::chains::{small, small_fork};
-use crate::support::indexes::{Indexes, entries, indexed, try_index};
+use crate::support::chains::{FIRST_TIP, branches, small, small_fork};
+use crate::support::indexes::{Indexes, entries, indexed, of_active_chain, try_index};
 use crate::support::killed::{Changes, NEVER, is_killed, killing_at};
 use crate::support::power::{counted, failing, power_cuts};
 use crate::support::program::{apus, assert_ends, other_process, stdout};
@@ -23,35 +23,18 @@ use crate::support::stop_when::StopWhen;
 use crate::support::swift::{Mode, World};
 use crate::support::{Place, regtest_chain, with_genesis};
 
-/// What indexes say of the active chain, without disconnected blocks and hashes by random keys.
-fn of_active_chain(mut indexes: Indexes) -> Indexes {
-    indexes.filters.retain(|key, _| key[0] == b't');
-    indexes.statistics.retain(|key, _| key[0] != b's');
-    // Where a filter is depends on those that were disconnected.
-    indexes.filters.values_mut().for_each(|value| value.truncate(96));
-    indexes.filter_files.clear();
-    // So do the places of blocks: only the number of spends is compared.
-    let is_spend = |key: &&Vec<u8>| key[0] == b's' && key[..] != b"siphash_key\0"[..];
-    let spends = indexes.txospenderindex.keys().filter(is_spend).count();
-    indexes.txospenderindex = [(b"spends".to_vec(), spends.to_le_bytes().to_vec())].into();
-    indexes.txindex.clear();
-    indexes
-}
-
 /// Twenty times, a branch that is one block longer takes over, and the indexes follow.
 #[test]
 fn indexes_follow_twenty_reorganisations() {
     let main = with_genesis(small(5));
     let place = Place::new(Network::Regtest);
-    place.sync_blocks("main", &main[..161]);
+    place.sync_blocks("main", &main[..=FIRST_TIP as usize]);
     indexed(&place);
-    for turn in 0..20 {
-        let (at, end) = (150 + turn % 7, 161 + turn);
-        let fork = with_genesis(small_fork(5, at, end - at, u64::from(turn)));
+    for (turn, fork) in (1..).zip(branches()) {
         let summary = place.sync_blocks("fork", &fork);
-        assert_eq!((summary.height, summary.disconnected > 0), (end, true));
+        assert_eq!((summary.height, summary.disconnected > 0), (FIRST_TIP + turn, true));
         let found = indexed(&place);
-        if turn % 6 == 5 {
+        if turn % 6 == 0 {
             let alone = Place::new(Network::Regtest);
             assert_eq!(alone.sync_blocks("all", &fork).best_block, summary.best_block);
             of_active_chain(found).assert_equal(&of_active_chain(indexed(&alone)));

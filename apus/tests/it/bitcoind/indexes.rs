@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Stdio;
 
 use apus_store::IndexKind;
-use apus_testchain::{Chain, Spec};
+use apus_testchain::{Chain, Rng, Spec};
 use apus_wire::{BlockView, Chain as Network};
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, program_in};
-use crate::support::chains::{small, small_fork};
-use crate::support::indexes::{Indexes, indexed, try_index};
+use crate::support::chains::{FIRST_TIP, branches, small, small_fork};
+use crate::support::indexes::{Indexes, indexed, of_active_chain, try_index};
 use crate::support::program::{Lines, apus, assert_ends, program_on, signal};
 use crate::support::waiting::wait_until;
 use crate::support::{Place, blocks_of, data, regtest_chain, shared, with_genesis};
@@ -158,6 +158,24 @@ fn one_begins_indexes_and_the_other_continues_them() {
     Indexes::read(&by_apus.network_dir()).assert_equal(&of_fork);
 }
 
+/// After each of twenty reorganisations, both continue the indexes that they built before it.
+#[test]
+fn both_follow_twenty_reorganisations() {
+    let test = "both_follow_twenty_reorganisations";
+    let Some(bitcoind) = program_in("BITCOIND", test) else { return };
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("main", &with_genesis(small(5))[..=FIRST_TIP as usize]);
+    index_by_bitcoind(&bitcoind, &place, FIRST_TIP.into());
+    let by_apus = place.copy();
+    for (height, branch) in (FIRST_TIP + 1..).zip(branches()) {
+        for place in [&place, &by_apus] {
+            assert!(place.sync_blocks("branch", &branch).disconnected > 0);
+        }
+        index_by_bitcoind(&bitcoind, &place, height.into());
+        indexed(&by_apus).assert_equal(&Indexes::read(&place.network_dir()));
+    }
+}
+
 #[test]
 fn a_sync_that_follows_keeps_the_indexes_at_the_tip() {
     let test = "a_sync_that_follows_keeps_the_indexes_at_the_tip";
@@ -172,12 +190,15 @@ fn a_sync_that_follows_keeps_the_indexes_at_the_tip() {
         program_on(&place, &args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = Lines::of(child.stderr.take().unwrap());
     assert!(lines.wait_for(&["Waiting for new blocks"]));
-    for (turn, blocks) in [3, 1, 5].into_iter().enumerate() {
-        // Two blocks of the last branch are undone.
+    let mut rng = Rng::new(34, 20);
+    for turn in 0..20 {
         let height: u32 = server.ask(&["getblockcount"]).parse().unwrap();
-        let fork = server.ask(&["getblockhash", &(height - 1).to_string()]);
+        let undone = rng.between(1, 12) as u32;
+        let fork = server.ask(&["getblockhash", &(height + 1 - undone).to_string()]);
         server.ask(&["invalidateblock", &fork]);
-        server.mine(blocks + 2, char::from_digit(turn as u32 + 1, 10).unwrap());
+        let blocks = undone + rng.between(1, 4) as u32;
+        // Blocks like those that were invalidated would be refused.
+        server.mine(blocks, char::from_digit(turn % 16, 16).unwrap());
         assert!(lines.wait_for(&["New tip", &server.ask(&["getbestblockhash"])]));
     }
     signal(&child, Signal::INT);
@@ -190,4 +211,8 @@ fn a_sync_that_follows_keeps_the_indexes_at_the_tip() {
     let walked = daemon.ask_json(&["gettxoutsetinfo", "muhash", "null", "false"]);
     assert_eq!(tip["muhash"], walked["muhash"]);
     daemon.stop();
+    let followed = of_active_chain(Indexes::read(&place.network_dir()));
+    without_indexes(&place);
+    index_by_bitcoind(&bitcoind, &place, height);
+    followed.assert_equal(&of_active_chain(Indexes::read(&place.network_dir())));
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use apus_testchain::{Chain, Spec};
+use apus_testchain::{Chain, Rng, Spec};
+
+use super::with_genesis;
 
 /// The recipe of a chain: its seed and, of a fork, the height of the last shared block, the number
 /// of blocks after it, and the fork's seed.
@@ -17,6 +19,21 @@ pub fn small(seed: u64) -> &'static Chain {
 /// Returns the blocks of [`small`] up to `height`, and then `blocks` others.
 pub fn small_fork(seed: u64, height: u32, blocks: u32, fork_seed: u64) -> &'static Chain {
     made_once((seed, Some((height, blocks, fork_seed))))
+}
+
+/// The height of the first tip of [`branches`].
+pub const FIRST_TIP: u32 = 160;
+
+/// Returns the chains, genesis first, to which twenty reorganisations lead from [`small`]`(5)` up to
+/// [`FIRST_TIP`]. Each is one block longer than the one before, and undoes a random number of its
+/// blocks, at least one.
+pub fn branches() -> impl Iterator<Item = Vec<Vec<u8>>> {
+    let mut rng = Rng::new(5, 20);
+    (1..=20).map(move |turn| {
+        let end = FIRST_TIP + turn;
+        let at = 150 + rng.below(u64::from(end - 151)) as u32;
+        with_genesis(small_fork(5, at, end - at, u64::from(turn)))
+    })
 }
 
 /// Returns a chain that takes some seconds to check.

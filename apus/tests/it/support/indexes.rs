@@ -77,6 +77,21 @@ impl Indexes {
     }
 }
 
+/// What indexes say of the active chain, without disconnected blocks and hashes by random keys.
+pub fn of_active_chain(mut indexes: Indexes) -> Indexes {
+    indexes.filters.retain(|key, _| key[0] == b't');
+    indexes.statistics.retain(|key, _| key[0] != b's');
+    // Where a filter is depends on those that were disconnected.
+    indexes.filters.values_mut().for_each(|value| value.truncate(96));
+    indexes.filter_files.clear();
+    // So do the places of blocks: only the number of spends is compared.
+    let is_spend = |key: &&Vec<u8>| key[0] == b's' && key[..] != b"siphash_key\0"[..];
+    let spends = indexes.txospenderindex.keys().filter(is_spend).count();
+    indexes.txospenderindex = [(b"spends".to_vec(), spends.to_le_bytes().to_vec())].into();
+    indexes.txindex.clear();
+    indexes
+}
+
 /// Reads the entries of an index in the network's directory `dir`.
 pub fn entries(dir: &Path, kind: IndexKind) -> Entries {
     let options = Options { read_only: true, ..Options::default() };
