@@ -238,7 +238,66 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
+    use apus_wire::{BlockView, Chain, genesis_block};
+
+    use crate::block::StoredBlock;
+
     use super::*;
+
+    /// Returns what a block with this height and hash changes, whose coinbase has one output of 50
+    /// bitcoins.
+    fn change_at(height: u32, hash: &str) -> Change {
+        let network = Network::new(Chain::Main);
+        let bytes = genesis_block(&network);
+        let view = BlockView::parse(&bytes[..]).unwrap();
+        let hash = hash.parse().unwrap();
+        let stored = StoredBlock { height, hash, block: None, undo: None, tx_count: 1 };
+        let txids = view.txids();
+        let (spent, spent_scripts) = (Vec::new(), Elements::default());
+        Change::of(&Block { stored: &stored, view, txids, spent, spent_scripts }, &network)
+    }
+
+    /// The two coinbases that mainnet has twice: as in Core, the subsidy of the first block of each
+    /// pair is unspendable, and the coin is that of the second.
+    #[test]
+    fn overwritten_coinbases_are_unspendable() {
+        const SUBSIDY: i64 = 50 * 100_000_000;
+        const FIRST: [(u32, &str); 2] = [
+            (91_722, "00000000000271a2dc26e7667f8419f2e15416dc6955e5a6c6cdf3f2574dd08e"),
+            (91_812, "00000000000af0aed4792b1acee3d966af36cf5def14935db8de83d6f9306f2f"),
+        ];
+        const SECOND: [(u32, &str); 2] = [
+            (91_842, "00000000000a4d0a398161ffc163c503763b1f4360639393e0e4c8e300e0caec"),
+            (91_880, "00000000000743f190a18c5577a3c2d2a1f610ae9601ac046a38084ccb7cd721"),
+        ];
+        let mut totals = Totals::default();
+        for (height, hash) in FIRST {
+            let change = change_at(height, hash);
+            totals.add(&change).unwrap();
+            assert_eq!(change.coins.finalize(), MuHash::new().finalize());
+        }
+        let overwritten =
+            Totals { subsidy: 2 * SUBSIDY, unspendable_bip30: 2 * SUBSIDY, ..Totals::default() };
+        assert_eq!(totals, overwritten);
+        for (height, hash) in SECOND {
+            totals.add(&change_at(height, hash)).unwrap();
+        }
+        let added = Totals {
+            txouts: 2,
+            bogosize: 2 * bogosize(67) as i64,
+            amount: 2 * SUBSIDY,
+            subsidy: 4 * SUBSIDY,
+            coinbase: 2 * SUBSIDY as u128,
+            ..overwritten
+        };
+        assert_eq!(totals, added);
+        // Core's entry has the amount after those of genesis.
+        let bytes = totals.to_bytes(&Hash::ZERO);
+        assert_eq!(bytes[168..176], (2 * SUBSIDY).to_le_bytes());
+        // On another chain, blocks of these heights are like all others.
+        let other = change_at(91_722, FIRST[1].1).totals;
+        assert_eq!((other.unspendable_bip30, other.txouts), (0, 1));
+    }
 
     #[test]
     fn totals_are_read_as_they_were_written() {
