@@ -9,8 +9,9 @@ use miniscript::descriptor::{DescriptorPublicKey, SinglePubKey};
 use miniscript::{Descriptor as Miniscript, ForEachKey};
 
 use super::address::network;
-use super::checksum::{CHECKSUM_CHARS, checksum};
+use super::checksum::{CHECKSUM_CHARS, checksum, with_checksum};
 use super::error::DescriptorError;
+use super::text::{expression, paths};
 
 /// The most keys of a multisignature script outside P2SH (Core's limit for standard scripts).
 const BARE_KEYS_MAX: usize = 3;
@@ -27,6 +28,7 @@ pub struct Descriptor {
     /// Several for a key with several paths (BIP389), or for `combo()`.
     forms: Vec<Form>,
     is_range: bool,
+    chain: Chain,
     curve: Secp256k1<VerifyOnly>,
 }
 
@@ -65,7 +67,7 @@ impl Descriptor {
             _ => return Err(unknown(payload)),
         };
         let curve = Secp256k1::verification_only();
-        let descriptor = Self { text: text.to_string(), is_range: false, forms, curve };
+        let descriptor = Self { text: text.to_string(), is_range: false, forms, chain, curve };
         let mut is_range = false;
         for key in descriptor.forms.iter().flat_map(Form::keys) {
             check_network(&key, chain)?;
@@ -77,6 +79,30 @@ impl Descriptor {
     /// Returns whether the scripts depend on an index, since a key ends in `*`.
     pub fn is_range(&self) -> bool {
         self.is_range
+    }
+
+    /// Returns whether the scripts say how they are satisfied, unlike those of `addr()` and `raw()`
+    /// (Core's `IsSolvable`).
+    pub fn is_solvable(&self) -> bool {
+        !self.forms.iter().any(|form| matches!(form, Form::Script(_)))
+    }
+
+    /// Returns the text as Core writes it, with the checksum: one for each path of its keys
+    /// (BIP389).
+    pub fn texts(&self) -> Vec<String> {
+        let payload = self.payload();
+        let (name, argument) = call(payload).unwrap_or((payload, ""));
+        let script = match &self.forms[..] {
+            [Form::Script(script)] => &script[..],
+            _ => &[],
+        };
+        let text = |path| with_checksum(expression(name, argument, path, script, self.chain));
+        (0..paths(payload)).map(text).collect()
+    }
+
+    /// Returns the text that was parsed, without its checksum.
+    pub fn payload(&self) -> &str {
+        self.text.split('#').next().unwrap_or_default()
     }
 
     /// Returns the output scripts at an index below 2^31, which makes no difference unless the

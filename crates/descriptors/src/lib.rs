@@ -8,18 +8,20 @@
 //! | `checksum` | the checksum (BIP380) |
 //! | `error` | why a descriptor is refused |
 //! | `range` | the indexes of a descriptor with a wildcard |
-//! | `descriptor` | [`Descriptor`]: parsed, and its scripts |
+//! | `text` | the text of a descriptor as Bitcoin Core writes it |
+//! | `descriptor` | [`Descriptor`]: parsed, its scripts and its text |
 //! | `scripts` | [`Scripts`]: the scripts of several descriptors, found by their bytes |
 
 mod address;
 mod checksum;
 mod error;
 mod range;
+mod text;
 mod descriptor;
 mod scripts;
 
 pub use address::address;
-pub use checksum::with_checksum;
+pub use checksum::{checksum, with_checksum};
 pub use descriptor::Descriptor;
 pub use error::DescriptorError;
 pub use range::{Range, RangeError};

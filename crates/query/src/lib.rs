@@ -19,6 +19,7 @@
 //! | `chain`, `block`, `block_stats`, `deployments`, `coins`, `coin_stats` | calls about each |
 //! | `raw_transaction`, `filters`, `spenders`, `scan` | calls that indexes answer |
 //! | `mining`, `address`, `decode` | calls about the next block, addresses, raw transactions |
+//! | `descriptor` | a call about descriptors |
 //! | `proof`, `verify`, `wait` | calls that prove, verify, wait |
 //! | `methods` | the list of all calls |
 //! | `rest_answer`, `rest` | the REST interface |
@@ -48,6 +49,7 @@ mod proof;
 mod mining;
 mod address;
 mod decode;
+mod descriptor;
 mod verify;
 mod wait;
 mod methods;

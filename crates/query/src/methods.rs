@@ -9,8 +9,8 @@ use super::json::Json;
 use super::params::{Arg, Kind, check_args, usage};
 use super::source::{Call, Source};
 use super::{
-    address, block, block_stats, chain, coin_stats, coins, decode, deployments, filters, header,
-    mining, proof, raw_transaction, scan, spenders, verify, wait,
+    address, block, block_stats, chain, coin_stats, coins, decode, deployments, descriptor,
+    filters, header, mining, proof, raw_transaction, scan, spenders, verify, wait,
 };
 
 /// A remote procedure call.
@@ -197,6 +197,9 @@ static METHODS: &[Method] = methods![
          its bytes in hex; 1: described; 2: with its fee and the coins that it spends.";
     UTIL address::validateaddress [Arg::needed("address", Kind::Text)]
         "Returns whether an address is valid, its output script, or which characters are wrong.";
+    UTIL descriptor::getdescriptorinfo [Arg::needed("descriptor", Kind::Text)]
+        "Returns a descriptor as Core writes it, its checksum, whether it has a wildcard, and whether \
+         it says how its scripts are satisfied. Descriptors with private keys are refused.";
     UTIL filters::getindexinfo [Arg::optional("index_name", Kind::Text)]
         "Returns how far the optional indexes of the directory reach.";
 ];

@@ -1,4 +1,4 @@
-//! Calls of `scanblocks`.
+//! Calls of `scanblocks`, and of `getdescriptorinfo` with the same descriptors.
 
 use apus_descriptors::{address, with_checksum};
 use apus_wire::Chain;
@@ -96,6 +96,11 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         calls.push(("scanblocks", json!(["start", [descriptor]])));
         let of_range = json!({ "desc": with_checksum(descriptor.clone()), "range": [3, 5] });
         calls.push(("scanblocks", json!(["start", [of_range]])));
+        calls.push(("getdescriptorinfo", json!([descriptor])));
+        calls.push(("getdescriptorinfo", json!([with_checksum(descriptor.clone())])));
+    }
+    for descriptor in written_otherwise(key) {
+        calls.push(("getdescriptorinfo", json!([descriptor])));
     }
     let ranges: [Value; 12] = [
         json!(0),
@@ -135,6 +140,39 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         json!(format!("wpkh({key}/0h/*)")),
         json!(format!("wpkh({key}/*h)")),
     ] {
+        if wrong.is_string() {
+            calls.push(("getdescriptorinfo", json!([wrong])));
+        }
         calls.push(("scanblocks", json!(["start", [wrong]])));
     }
+}
+
+/// Descriptors that Core writes in another way.
+fn written_otherwise(key: &str) -> Vec<String> {
+    let [one, two, three] = KEYS;
+    let large = one.to_uppercase();
+    vec![
+        format!("pk({large})"),
+        format!("sh(multi(2,{large},{two}))"),
+        format!("sortedmulti(1,{two},{large})"),
+        format!("rawtr({})", &large[2..]),
+        format!("wsh(c:pk_k({one}))"),
+        format!("wsh(and_v(vc:pk_h({one}),sha256({})))", "AB".repeat(32)),
+        format!("wsh(or_i(pk({one}),0))"),
+        format!("wsh(or_d(pk({one}),and_v(v:multi(1,{two},{three}),older(1000))))"),
+        format!("wsh(thresh(2,pk({one}),s:pk({two}),sln:older(12960)))"),
+        format!("tr({one},multi_a(1,{two},{three}))"),
+        format!("tr({key}/0/*,{{{{pk({one}),pk({two})}},and_v(v:pk({three}),older(5))}})"),
+        format!("wpkh([D34DB33F/84'/1h/0']{key}/1/*)"),
+        format!("wpkh([d34db33f/84'/1'/0']{key}/*)"),
+        format!("wpkh([d34db33f]{key}/<3;4;5>/0)"),
+        format!("combo([d34db33f/84h/0']{key}/<0;1>/*)"),
+        format!("wsh(multi(1,{key}/<0;1>/*,[d34db33f/9']{key}/<2;3>/*))"),
+        format!("tr({key}/<0;1>/*,pk({key}/<2;3>/*))"),
+        format!("rawtr({key}/<0;1>/7)"),
+        format!("wpkh({key}/0h/*')"),
+        "raw(ABCD)".to_string(),
+        "addr(BCRT1QW508D6QEJXTDG4Y5R3ZARVARY0C5XW7KYGT080)".to_string(),
+        "addr(BC1QW508D6QEJXTDG4Y5R3ZARVARY0C5XW7KV8F3T4)".to_string(),
+    ]
 }
