@@ -33,7 +33,8 @@ build() {
 	log=$cache/build.log
 	rm -rf "$work"
 	if ! {
-		cmake -S "$crate/bitcoin" -B "$work" -DCMAKE_BUILD_TYPE=Release \
+		# Without the flags of make, which are for a build with debug data.
+		env -u CXXFLAGS cmake -S "$crate/bitcoin" -B "$work" -DCMAKE_BUILD_TYPE=Release \
 			-DWITH_EMBEDDED_ASMAP=OFF -DENABLE_WALLET=OFF -DENABLE_IPC=OFF -DBUILD_TESTS=OFF \
 			-DBUILD_BENCH=OFF -DBUILD_TX=OFF -DBUILD_UTIL=OFF -DBUILD_GUI=OFF \
 			-DBUILD_BITCOIN_BIN=OFF -DINSTALL_MAN=OFF -DENABLE_EXTERNAL_SIGNER=OFF -DWITH_CCACHE=OFF &&
