@@ -42,8 +42,10 @@ pub struct BlockNode {
     pub failed: bool,
 }
 
-/// A block as stored in the tree: it takes 112 bytes here, and some 8 in [`Tree::by_hash`]. The
-/// hash of its parent is stored with the parent.
+/// Bytes of a block in [`Tree::by_hash`], which is half full or more.
+const BY_HASH_BYTES: usize = 11;
+
+/// A block as stored in the tree, in 112 bytes. The hash of its parent is stored with the parent.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct Stored {
@@ -129,10 +131,14 @@ impl Tree {
         tree
     }
 
-    /// Returns the bytes of memory that a block takes and the system cannot take.
+    /// Returns whether the blocks are in a file.
+    pub fn is_in_file(&self) -> bool {
+        self.blocks.directory().is_some()
+    }
+
+    /// Returns the bytes of memory that a block takes and that the system cannot take.
     pub fn bytes_per_block(&self) -> usize {
-        let of_hash = 11;
-        of_hash + if self.blocks.directory().is_some() { 0 } else { size_of::<Stored>() }
+        BY_HASH_BYTES + if self.is_in_file() { 0 } else { size_of::<Stored>() }
     }
 
     /// Returns the network that the headers belong to.

@@ -64,6 +64,12 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> FileVec<T> {
     }
 }
 
+impl<T: Copy + FromBytes + IntoBytes + Immutable> Default for FileVec<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Copy + FromBytes + IntoBytes + Immutable> Deref for FileVec<T> {
     type Target = [T];
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use apus_chain::{BlockId, Tree};
-use apus_disk::StoreError;
+use apus_disk::{FileVec, StoreError};
 use apus_store::{BlockFiles, BlockStatus, FlatFilePos, IndexDb, IndexRecord};
 
 /// The most changed records that wait for a commit, which copies them: 3 MB.
@@ -16,7 +16,7 @@ pub struct BlockRecords {
     /// The block index on disk.
     pub index: Arc<IndexDb>,
     /// By [`BlockId`]; the header of each block is in the tree.
-    pub all: Vec<IndexRecord>,
+    pub all: FileVec<IndexRecord>,
     /// Blocks whose records have changed since the index was written.
     pub dirty: BTreeSet<BlockId>,
     /// When the index was written.
@@ -27,7 +27,7 @@ impl BlockRecords {
     /// Returns no records, for an index that has not been read.
     pub fn new(index: IndexDb) -> Self {
         let (index, last_written) = (Arc::new(index), Instant::now());
-        Self { index, all: Vec::new(), dirty: BTreeSet::new(), last_written }
+        Self { index, all: FileVec::new(), dirty: BTreeSet::new(), last_written }
     }
 
     /// Returns whether more records have changed than may wait for a commit.

@@ -30,7 +30,6 @@ use super::expected_sizes::Sizes;
 use super::growth::Growth;
 use super::memory::limit::is_little;
 use super::memory::pressure::PressureWatch;
-use super::memory::share::header_bytes;
 use super::meters::Meters;
 use super::options::Options;
 use super::outcome::Refusal;
@@ -177,7 +176,7 @@ impl Node {
             node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
         }
         if !read_only && is_little() {
-            node.tree.keep_in_file(&node.dir.path().into());
+            node.keep_headers_in_file();
         }
         node.load(index)?;
         node.ledger.records.follow(&node.tree);
@@ -193,6 +192,15 @@ impl Node {
             height, headers = node.tree.len(), "opened {}", node.dir.path().display()
         );
         Ok(node)
+    }
+
+    /// Keeps headers, records and places in files without names, so that the system can take their
+    /// memory.
+    fn keep_headers_in_file(&mut self) {
+        let directory = self.dir.path().into();
+        self.tree.keep_in_file(&directory);
+        self.ledger.records.all.keep_in_file(&directory);
+        self.sources.keep_in_file(&directory);
     }
 
     /// Finds the indexes of bitcoind that hold pruning back, or turns pruning off.
@@ -213,11 +221,6 @@ impl Node {
         let Some(view) = self.view.clone() else { return };
         let (shared, ledger) = self.split();
         ledger.publish_in(&shared, view);
-    }
-
-    /// Returns the bytes of memory that all known headers take.
-    pub fn header_bytes(&self) -> u64 {
-        header_bytes(&self.tree, self.view.is_some())
     }
 
     /// Shows readers all headers that are known by now.

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use apus_chain::BlockId;
-use apus_disk::StoreError;
+use apus_disk::{FileVec, StoreError};
 use apus_hash::Hash;
 use apus_store::{BlockSource, FlatFilePos, SourceFile};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::outcome::Refusal;
 
@@ -26,8 +28,8 @@ pub enum Place {
 }
 
 /// A block in a source. Packed, since there is one for each block of a chain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(Rust, packed(4))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C, packed(4))]
 pub struct SourcePlace {
     /// Index of the file among all files of all sources.
     pub file: u32,
@@ -36,8 +38,6 @@ pub struct SourcePlace {
     /// Length of the block in bytes.
     pub len: u32,
 }
-
-const _: () = assert!(size_of::<SourcePlace>() == 16);
 
 impl SourcePlace {
     /// No place: no block is without bytes.
@@ -73,7 +73,7 @@ pub struct Sources {
     ends: Vec<u64>,
     /// The first copy found of each block that is not stored, by [`BlockId::index`];
     /// [`SourcePlace::NONE`] if there is none.
-    places: Vec<SourcePlace>,
+    places: FileVec<SourcePlace>,
     /// The further copies of blocks that have several, by [`BlockId::index`].
     further: HashMap<usize, Vec<SourcePlace>>,
     /// The copies found of each block that is stored without undo data, by [`BlockId::index`]: the
@@ -88,6 +88,12 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// Keeps the places of blocks in a file in `directory` that has no name, if it can be made there,
+    /// so that the system can take their memory.
+    pub fn keep_in_file(&mut self, directory: &Arc<Path>) {
+        self.places.keep_in_file(directory);
+    }
+
     /// Adds the files of a source, and returns the index of the first.
     pub fn add(&mut self, source: &BlockSource) -> u32 {
         let first = self.files.len() as u32;
@@ -115,8 +121,8 @@ impl Sources {
 
     /// Notes a copy of a block that is not stored.
     pub fn note(&mut self, id: BlockId, place: SourcePlace) {
-        if self.places.len() <= id.index() {
-            self.places.resize(id.index() + 1, SourcePlace::NONE);
+        while self.places.len() <= id.index() {
+            self.places.push(SourcePlace::NONE);
         }
         let first = &mut self.places[id.index()];
         match *first == SourcePlace::NONE {

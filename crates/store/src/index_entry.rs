@@ -1,11 +1,13 @@
 use apus_hash::Hash;
 use apus_wire::{Cursor, Header, ParseError, put_varint};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::FlatFilePos;
 use super::file_info::{varint_i32, varint_u32};
 
 /// How far a block has been validated, and which of its data is stored (Core's `BlockStatus`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(transparent)]
 pub struct BlockStatus(pub u32);
 
 impl BlockStatus {
@@ -90,7 +92,8 @@ pub struct IndexEntry {
 
 /// The index data of a block other than its header: how far it has been validated, and where it is
 /// stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct IndexRecord {
     /// How far the block has been validated, and which of its data is stored.
     pub status: BlockStatus,

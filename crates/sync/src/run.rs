@@ -11,7 +11,7 @@ use apus_node::clock::{Stage, unix_time};
 use apus_node::error::SyncError;
 use apus_node::estimate::estimating::Estimating;
 use apus_node::memory::pressure::PressureWatch;
-use apus_node::memory::share::InOrderShare;
+use apus_node::memory::share::{InOrderShare, header_bytes};
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::{Method, Options};
 use apus_node::outcome::ThreadStates;
@@ -345,7 +345,10 @@ fn follow_peers(
 
 /// Sets the memory for the coins cache and for blocks in progress, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
-    node.ledger.share = InOrderShare::new(node.options.dbcache_bytes, node.header_bytes());
+    node.ledger.share = InOrderShare::new(
+        node.options.dbcache_bytes,
+        header_bytes(&node.tree, node.view.is_some()),
+    );
 }
 
 /// Adds the first refusal to an error about something that is missing: the refused block may be

@@ -19,11 +19,17 @@ const CACHE_BYTES_MIN: u64 = 16 * MIB;
 /// Bytes of the program, its threads, and small data; measured with small blocks.
 const PROGRAM_BYTES: u64 = 24 * MIB;
 /// Bytes of a known header outside the tree while its block waits to be connected: 20 for the record
-/// of its block, 16 for its place in a file, 40 for its step, 9 for times and marks.
-const HEADER_BYTES: usize = 85;
+/// of its block, 16 for its place in a file, 32 for its step, 8 for its weight, 21 for times, marks,
+/// chains and a set of blocks that are done.
+const HEADER_BYTES: usize = 97;
+/// Those of them that are in files if the tree is: record and place.
+const FILE_HEADER_BYTES: usize = 36;
 /// Bytes of a known header in the copy for readers, outside the tree: 20 for the record, 8 for the
 /// number of transactions, 4 for the active chain.
 const READERS_HEADER_BYTES: usize = 32;
+/// The part of the memory that is left to the system: for pages of tables, for what the allocator
+/// cannot return, and for what is not counted here.
+const SYSTEM_SHARE: u64 = 8;
 /// Bytes of a block in progress, with its offsets and the coins that it spends.
 const BLOCK_BYTES: u64 = 2 * MIB;
 /// The most blocks in progress of a sync in order, and the fewest: two thirds are prepared ahead,
@@ -45,6 +51,8 @@ const EARLY_SHARE: u64 = 16;
 const WORKER_BYTES: u64 = 16 * MIB;
 /// Minimum number of bytes of a SwiftSync for coins to be written: one page for each of 1024 slots.
 const SURVIVORS_BYTES_MIN: u64 = 4 * MIB;
+/// The least memory for the work of a SwiftSync.
+const LEAST_SWIFT_BYTES: u64 = WORKER_BYTES + SURVIVORS_BYTES_MIN;
 /// Bytes of a thread that writes tables: two buffers of 2 MiB and a filter.
 const TABLE_WRITER_BYTES: u64 = 6 * MIB;
 /// Number of parts of all coins; a thread that writes tables sorts one part at a time.
@@ -64,12 +72,13 @@ fn cache_by_default(limit: Option<&MemoryLimit>) -> usize {
     share.clamp(CACHE_BYTES_MIN, CACHE_BYTES_DEFAULT) as usize
 }
 
-/// Returns the bytes of memory that all known headers take while their blocks wait to be connected;
-/// readers who are shown them have copies.
+/// Returns the bytes of memory that all known headers of an opened directory take while their blocks
+/// wait to be connected; readers who are shown them have copies.
 pub fn header_bytes(tree: &Tree, has_readers: bool) -> u64 {
     let in_tree = tree.bytes_per_block();
+    let outside = HEADER_BYTES - if tree.is_in_file() { FILE_HEADER_BYTES } else { 0 };
     let of_readers = if has_readers { in_tree + READERS_HEADER_BYTES } else { 0 };
-    (tree.len() * (in_tree + HEADER_BYTES + of_readers)) as u64
+    (tree.len() * (in_tree + outside + of_readers)) as u64
 }
 
 /// Returns the most bytes of downloaded blocks that wait in memory: a sixteenth of the free memory,
@@ -81,6 +90,14 @@ pub fn early_bytes() -> u64 {
 
 fn early_by_limit(limit: u64) -> u64 {
     (limit / EARLY_SHARE).clamp(EARLY_BYTES_MIN, EARLY_BYTES_MAX)
+}
+
+/// Returns the memory for everything else, where a process may use `limit` bytes and holds `held`
+/// all the time besides the program and downloaded blocks.
+fn room(limit: u64, held: u64) -> u64 {
+    (limit - limit / SYSTEM_SHARE)
+        .saturating_sub(PROGRAM_BYTES + early_by_limit(limit))
+        .saturating_sub(held)
 }
 
 /// How a sync in order divides the available memory.
@@ -107,10 +124,11 @@ impl InOrderShare {
     pub fn new(dbcache_bytes: usize, header_bytes: u64) -> Self {
         let Some(limit) = memory_limit(&Root::system()) else { return Self::full(dbcache_bytes) };
         let wanted = dbcache_bytes as u64;
-        let held = PROGRAM_BYTES + header_bytes;
-        let share = Self::of(wanted, limit.bytes.saturating_sub(held));
+        let room = room(limit.bytes, header_bytes);
+        let held = limit.bytes - room;
+        let share = Self::of(wanted, room);
         let fits = share.cache_bytes as u64;
-        let least = held + share.bytes();
+        let least = PROGRAM_BYTES + header_bytes + share.bytes();
         let is_chosen = dbcache_bytes > cache_by_default(Some(&limit));
         if fits < wanted && is_chosen || least > limit.bytes {
             tracing::warn!(
@@ -180,14 +198,17 @@ impl SwiftShare {
     /// # Errors
     /// There is too little memory for one worker.
     pub fn new(workers: usize, survivors_bytes: usize, held_bytes: u64) -> Result<Self, String> {
-        let held = PROGRAM_BYTES + held_bytes;
         let limit = memory_limit(&Root::system());
         let all = limit.as_ref().map_or(u64::MAX, |limit| limit.bytes);
-        Self::of(workers, survivors_bytes, all.saturating_sub(held)).ok_or_else(|| {
+        let held = PROGRAM_BYTES + held_bytes;
+        // What is left to the system comes last: less of it is slow, and no SwiftSync is possible
+        // without the rest.
+        let room = room(all, held_bytes).max(all.saturating_sub(held).min(LEAST_SWIFT_BYTES));
+        Self::of(workers, survivors_bytes, room).ok_or_else(|| {
             format!(
                 "SwiftSync needs at least {} MiB of memory for this chain, and {} MiB are \
                  available ({}): make more memory available",
-                (held + WORKER_BYTES + SURVIVORS_BYTES_MIN).div_ceil(MIB),
+                (held + LEAST_SWIFT_BYTES).div_ceil(MIB),
                 all / MIB,
                 limit.map_or_else(String::new, |limit| limit.source),
             )
@@ -198,7 +219,7 @@ impl SwiftShare {
     /// go to more workers, and what they leave to coins. `None` if `room` is too small.
     fn of(workers: usize, survivors_bytes: usize, room: u64) -> Option<Self> {
         let (workers, wanted) = (workers.max(1), survivors_bytes as u64);
-        let after_one = room.checked_sub(WORKER_BYTES + SURVIVORS_BYTES_MIN)?;
+        let after_one = room.checked_sub(LEAST_SWIFT_BYTES)?;
         let more = after_one / 2 / WORKER_BYTES;
         let workers = workers.min(1 + usize::try_from(more).unwrap_or(usize::MAX));
         let left = room - workers as u64 * WORKER_BYTES;
@@ -249,8 +270,8 @@ mod tests {
     /// The limits that docs/guide/low-memory-and-pruning.md promises.
     #[test]
     fn mainnet_fits_in_300_mb_in_order() {
-        let held = PROGRAM_BYTES + 950_000 * HEADER_BYTES;
-        let room = 300_000_000 - held;
+        let in_file = (HEADER_BYTES - FILE_HEADER_BYTES) as u64 + 11;
+        let room = room(300_000_000, 950_000 * in_file);
         assert!(InOrderShare::of(450 * MIB, room).bytes() <= room);
     }
 

@@ -7,7 +7,7 @@ use apus_coins::{SavedSurvivors, Survivors};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::step::Step;
 use apus_node::fault::Fault;
-use apus_node::memory::share::SwiftShare;
+use apus_node::memory::share::{SwiftShare, header_bytes};
 use apus_node::opened::Node;
 use apus_node::progress::{Observer, Watch};
 use apus_node::sources::Place;
@@ -129,7 +129,7 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
     let workers = threads::workers(node.options.threads);
     let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
-    let held = node.header_bytes() + recent.map_or(0, Recent::bytes);
+    let held = header_bytes(&node.tree, node.view.is_some()) + recent.map_or(0, Recent::bytes);
     SwiftShare::new(workers, survivors, held)
 }
 

@@ -21,7 +21,7 @@ use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
-use apus_node::memory::share::InOrderShare;
+use apus_node::memory::share::{InOrderShare, header_bytes};
 use apus_node::opened::{Node, step};
 use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
@@ -61,7 +61,11 @@ pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
 
 /// Runs levels 0 to 3, from the tip down.
 fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
-    let bytes_max = InOrderShare::new(node.options.dbcache_bytes, node.header_bytes()).cache_bytes;
+    let bytes_max = InOrderShare::new(
+        node.options.dbcache_bytes,
+        header_bytes(&node.tree, node.view.is_some()),
+    )
+    .cache_bytes;
     let (shared, ledger) = node.split();
     let mut descent = Descent::new(&shared, ledger, found, watch);
     let mut disconnector = Disconnector::new(found.height, bytes_max);
