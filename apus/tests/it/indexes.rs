@@ -223,8 +223,8 @@ fn cut_power(base: &Place, every: u64, options: fn(&Place) -> Options, expected:
 /// Tells [`killed_child`] at which change to kill itself, and where the data directory is.
 const CHILD: &str = "APUS_TEST_INDEX_CHILD";
 
-/// Not a test, but the process that the next test starts, and that kills itself. It saves more often
-/// than the program does.
+/// Not a test, but the process that the next test starts, and that kills itself. It saves more
+/// often than the program does.
 #[test]
 #[ignore = "a process that another test starts, and that kills itself"]
 fn killed_child() {

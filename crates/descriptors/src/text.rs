@@ -77,8 +77,8 @@ fn key(word: &str, path: usize) -> String {
     text
 }
 
-/// Returns the sign for hardened steps: the last of the key's path, or else of its wildcard, or else
-/// of its origin.
+/// Returns the sign for hardened steps: the last of the key's path, or else of its wildcard, or
+/// else of its origin.
 fn sign(origin: &str, rest: &str) -> char {
     let last = |steps: &str, is_wanted: fn(&str) -> bool| {
         let steps = steps.split(['/', '<', ';', '>']).skip(1).filter(|step| is_wanted(step));

@@ -198,8 +198,8 @@ static METHODS: &[Method] = methods![
     UTIL address::validateaddress [Arg::needed("address", Kind::Text)]
         "Returns whether an address is valid, its output script, or which characters are wrong.";
     UTIL descriptor::getdescriptorinfo [Arg::needed("descriptor", Kind::Text)]
-        "Returns a descriptor as Core writes it, its checksum, whether it has a wildcard, and whether \
-         it says how its scripts are satisfied. Descriptors with private keys are refused.";
+        "Returns a descriptor as Core writes it, its checksum, whether it has a wildcard, and \
+         whether it says how its scripts are satisfied. Descriptors with private keys are refused.";
     UTIL filters::getindexinfo [Arg::optional("index_name", Kind::Text)]
         "Returns how far the optional indexes of the directory reach.";
 ];

@@ -24,9 +24,9 @@ pub fn small_fork(seed: u64, height: u32, blocks: u32, fork_seed: u64) -> &'stat
 /// The height of the first tip of [`branches`].
 pub const FIRST_TIP: u32 = 160;
 
-/// Returns the chains, genesis first, to which twenty reorganisations lead from [`small`]`(5)` up to
-/// [`FIRST_TIP`]. Each is one block longer than the one before, and undoes a random number of its
-/// blocks, at least one.
+/// Returns the chains, genesis first, to which twenty reorganisations lead from [`small`]`(5)` up
+/// to [`FIRST_TIP`]. Each is one block longer than the one before, and undoes a random number of
+/// its blocks, at least one.
 pub fn branches() -> impl Iterator<Item = Vec<Vec<u8>>> {
     let mut rng = Rng::new(5, 20);
     (1..=20).map(move |turn| {

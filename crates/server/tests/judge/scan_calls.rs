@@ -93,15 +93,14 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         format!("combo({key}/0/*)"),
     ];
     for descriptor in &right {
+        let summed = with_checksum(descriptor.clone());
+        calls.push(("getdescriptorinfo", json!([descriptor])));
+        calls.push(("getdescriptorinfo", json!([summed])));
         calls.push(("scanblocks", json!(["start", [descriptor]])));
-        let of_range = json!({ "desc": with_checksum(descriptor.clone()), "range": [3, 5] });
-        calls.push(("scanblocks", json!(["start", [of_range]])));
-        calls.push(("getdescriptorinfo", json!([descriptor])));
-        calls.push(("getdescriptorinfo", json!([with_checksum(descriptor.clone())])));
+        calls.push(("scanblocks", json!(["start", [{ "desc": summed, "range": [3, 5] }]])));
     }
-    for descriptor in written_otherwise(key) {
-        calls.push(("getdescriptorinfo", json!([descriptor])));
-    }
+    let others = written_otherwise(key).into_iter();
+    calls.extend(others.map(|descriptor| ("getdescriptorinfo", json!([descriptor]))));
     let ranges: [Value; 12] = [
         json!(0),
         json!(-1),
