@@ -78,6 +78,7 @@ pub use numbers::thousands;
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
+    apus_node::memory::allocator::return_freed_memory();
     let mut args = arguments::core_spelling(std::env::args_os());
     if args.len() == 1 {
         args.push(OsString::from("init"));

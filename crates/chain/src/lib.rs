@@ -1,5 +1,5 @@
-//! Headers: tree, work, median time past, best chain. This crate knows neither peers nor block files,
-//! and has no clock: the time is an argument.
+//! Headers: tree, work, median time past, best chain. This crate knows neither peers nor block
+//! files, and has no clock: the time is an argument.
 //!
 //! A block is named by its [`BlockId`], an index that never changes, so any thread may keep one.
 //! The caller reports which blocks' bytes are available ([`Tree::mark_available`]). The candidates

@@ -115,8 +115,8 @@ impl Tree {
         tree
     }
 
-    /// Keeps all blocks in a file in `directory` that has no name, so that the system can take their
-    /// memory; if it cannot be made there, or later has no space, they are in memory.
+    /// Keeps all blocks in a file in `directory` that has no name, so that the system can take
+    /// their memory. If it cannot be made there, or later has no space, they are in memory.
     pub fn keep_in_file(&mut self, directory: &Arc<Path>) {
         self.blocks.keep_in_file(directory);
     }

@@ -18,8 +18,8 @@ const GROWTH_SHARE: usize = 8;
 /// A vector in memory or, after [`FileVec::keep_in_file`], in a mapped file that has no name: the
 /// system can then take the memory of items that are not in use, without swap.
 ///
-/// No operation fails: the bytes of the file are allocated before they are used, and where it cannot
-/// be made or cannot grow, the items are in memory.
+/// No operation fails: the bytes of the file are allocated before they are used, and where it
+/// cannot be made or cannot grow, the items are in memory.
 pub struct FileVec<T>(Items<T>);
 
 enum Items<T> {

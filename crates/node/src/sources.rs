@@ -88,8 +88,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Keeps the places of blocks in a file in `directory` that has no name, if it can be made there,
-    /// so that the system can take their memory.
+    /// Keeps the places of blocks in a file in `directory` that has no name, if it can be made
+    /// there, so that the system can take their memory.
     pub fn keep_in_file(&mut self, directory: &Arc<Path>) {
         self.places.keep_in_file(directory);
     }

@@ -3,11 +3,13 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`allocator`] | freed memory goes back to the system where there is little |
 //! | `groups` | the control groups of this process |
 //! | [`limit`] | the memory that this process may use |
 //! | [`share`] | what each method takes of it: cache, blocks in progress, workers, downloads |
 //! | [`pressure`] | whether the system runs short of memory meanwhile, and what is given up then |
 
+pub mod allocator;
 mod groups;
 pub mod limit;
 pub mod pressure;

@@ -18,9 +18,9 @@ const CACHE_SHARE: u64 = 4;
 const CACHE_BYTES_MIN: u64 = 16 * MIB;
 /// Bytes of the program, its threads, and small data; measured with small blocks.
 const PROGRAM_BYTES: u64 = 24 * MIB;
-/// Bytes of a known header outside the tree while its block waits to be connected: 20 for the record
-/// of its block, 16 for its place in a file, 32 for its step, 8 for its weight, 21 for times, marks,
-/// chains and a set of blocks that are done.
+/// Bytes of a known header outside the tree while its block waits to be connected: 20 for the
+/// record of its block, 16 for its place in a file, 32 for its step, 8 for its weight, 21 for
+/// times, marks, chains and a set of blocks that are done.
 const HEADER_BYTES: usize = 97;
 /// Those of them that are in files if the tree is: record and place.
 const FILE_HEADER_BYTES: usize = 36;
@@ -72,8 +72,8 @@ fn cache_by_default(limit: Option<&MemoryLimit>) -> usize {
     share.clamp(CACHE_BYTES_MIN, CACHE_BYTES_DEFAULT) as usize
 }
 
-/// Returns the bytes of memory that all known headers of an opened directory take while their blocks
-/// wait to be connected; readers who are shown them have copies.
+/// Returns the bytes of memory that all known headers of an opened directory take while their
+/// blocks wait to be connected; readers who are shown them have copies.
 pub fn header_bytes(tree: &Tree, has_readers: bool) -> u64 {
     let in_tree = tree.bytes_per_block();
     let outside = HEADER_BYTES - if tree.is_in_file() { FILE_HEADER_BYTES } else { 0 };
