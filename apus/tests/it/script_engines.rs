@@ -177,7 +177,8 @@ fn progress_of_one_engine_is_not_carried_on_by_another() {
         let carried_on = try_sync_with(&options, &sources).unwrap();
         let checked = |counts: ScriptCounts| counts.fast + counts.core;
         let done = checked(carried_on.scripts);
-        assert!(done > 0 && done < all, "{method:?}: {done} of {all}");
+        // None if the last block was checked before the stop counted.
+        assert!(done < all, "{method:?}: {done} of {all}");
         // What the fast engine has checked is checked again.
         let mut others = with(ScriptEngine::Core, Options { datadir: copy.datadir(), ..options });
         others.save_every = Duration::from_secs(100);
