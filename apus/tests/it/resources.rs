@@ -41,6 +41,30 @@ fn a_cache_larger_than_memory_is_reported_at_the_start() {
     assert!(!stderr(&output).contains("MiB are available"));
 }
 
+/// Its system says that 300 MB are free.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs /proc/meminfo")]
+fn where_memory_is_short_the_coins_are_the_same() {
+    let place = Place::new(Chain::Main);
+    let script = "
+        $apus sync --datadir plain --from $blocks
+        $apus txoutset info --datadir plain | grep -v disk_size >plain.txt
+        echo 'MemAvailable: 300000 kB' >meminfo; mount --bind meminfo /proc/meminfo
+        for method in order join; do
+            $apus sync --datadir $method --method $method --from $blocks --debug 2>log
+            grep -q headers_in_file=true log
+            $apus reindex --datadir $method --method $method --debug 2>log
+            grep -q headers_in_file=true log
+            $apus txoutset info --datadir $method | grep -v disk_size | cmp - plain.txt
+            $apus verify --datadir $method
+        done";
+    let blocks = data("mainnet-0-14131.dat");
+    let Some(output) = run_with_mounts(place.root(), &[("blocks", &blocks)], script) else {
+        return;
+    };
+    assert_ends(&output, 0, &[]);
+}
+
 /// The disk has room for the first 16 MiB of 25 MB of blocks.
 #[test]
 fn a_disk_that_will_be_too_small_is_reported_at_the_start() {

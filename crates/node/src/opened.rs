@@ -174,9 +174,7 @@ impl Node {
         };
         if !read_only {
             node.ledger.snapshot = SnapshotChainstate::find_or_clear(disk, node.dir.path())?;
-        }
-        if !read_only && is_little() {
-            node.keep_headers_in_file();
+            node.choose_place_of_headers();
         }
         node.load(index)?;
         node.ledger.records.follow(&node.tree);
@@ -189,18 +187,21 @@ impl Node {
         let height = node.tree.node(node.tip()).height;
         tracing::debug!(
             target: "blockstorage",
-            height, headers = node.tree.len(), "opened {}", node.dir.path().display()
+            height, headers = node.tree.len(), headers_in_file = node.tree.is_in_file(),
+            "opened {}", node.dir.path().display()
         );
         Ok(node)
     }
 
-    /// Keeps headers, records and places in files without names, so that the system can take their
-    /// memory.
-    fn keep_headers_in_file(&mut self) {
-        let directory = self.dir.path().into();
-        self.tree.keep_in_file(&directory);
-        self.ledger.records.all.keep_in_file(&directory);
-        self.sources.keep_in_file(&directory);
+    /// Keeps headers, records and places in files without names if memory is short, so that the
+    /// system can take what they use.
+    fn choose_place_of_headers(&mut self) {
+        if is_little() {
+            let directory = self.dir.path().into();
+            self.tree.keep_in_file(&directory);
+            self.ledger.records.all.keep_in_file(&directory);
+            self.sources.keep_in_file(&directory);
+        }
     }
 
     /// Finds the indexes of bitcoind that hold pruning back, or turns pruning off.
