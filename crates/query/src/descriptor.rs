@@ -24,10 +24,10 @@ pub fn getdescriptorinfo(call: &Call) -> Result<Json, RpcError> {
     let refused = |error| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, error);
     let text = params::text(call.param(0))?;
     let descriptor = Descriptor::parse(text, call.source.chain()).map_err(refused)?;
-    let mut texts = descriptor.texts();
+    let texts = descriptor.texts();
     Ok(json(&Info {
         descriptor: texts[0].clone(),
-        multipath_expansion: if texts.len() > 1 { std::mem::take(&mut texts) } else { Vec::new() },
+        multipath_expansion: if texts.len() > 1 { texts } else { Vec::new() },
         checksum: checksum(descriptor.payload()).expect("it was parsed"),
         isrange: descriptor.is_range(),
         issolvable: descriptor.is_solvable(),

@@ -1,5 +1,6 @@
-#![allow(unsafe_code, reason = "options of the C library's allocator")]
 //! Memory that is freed goes back to the system where there is little of it.
+
+#![allow(unsafe_code, reason = "options of the C library's allocator")]
 
 /// The options of glibc's allocator where memory is short.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
