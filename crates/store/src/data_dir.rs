@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use apus_disk::{Disk, Result, StoreError};
 use apus_wire::Network;
 
-use super::blocks_dir::{block_files, read_xor_key};
+use super::blocks_dir::{list_block_files, read_xor_key, recover_key};
 use super::flat_file::Kind;
 use super::{
     BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation,
@@ -85,8 +85,11 @@ impl DataDir {
             }
         };
         let obfuscation = match options.read_only {
-            true => read_xor_key(&blocks)?.unwrap_or(Obfuscation::NONE),
-            false => init_xor_key(disk, &blocks, options.use_xor)?,
+            true => match read_xor_key(&blocks)? {
+                Some(key) => key,
+                None => lost_xor_key(&blocks, network)?.unwrap_or(Obfuscation::NONE),
+            },
+            false => init_xor_key(disk, &blocks, options.use_xor, network)?,
         };
         check_first_file(&blocks, obfuscation, network)?;
         if !options.read_only {
@@ -182,7 +185,7 @@ fn lock_shared(disk: &Disk, path: &Path, blocks: &Path) -> Result<[DirLock; 2]> 
 /// disk is not mounted; creating new files would hide that, and the next reindex would lose the
 /// coins.
 fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Network) -> Result<()> {
-    if !block_files(blocks)?.is_empty() {
+    if !list_block_files(blocks)?.is_empty() {
         return Ok(());
     }
     let index = path.join("blocks").join("index");
@@ -207,9 +210,14 @@ fn refuse_missing_blocks(disk: &Disk, path: &Path, blocks: &Path, network: &Netw
 }
 
 /// Returns the key in `xor.dat`. Creates the file if it does not exist (Core's
-/// `InitBlocksdirXorKey`): with a random key in a new directory, and with zeros in a directory that
-/// holds anything but hidden files.
-fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation> {
+/// `InitBlocksdirXorKey`): with a random key in a new directory, with the key of the block files if
+/// there are any, and with zeros in a directory that holds anything else but hidden files.
+fn init_xor_key(
+    disk: &Disk,
+    blocks: &Path,
+    use_xor: bool,
+    network: &Network,
+) -> Result<Obfuscation> {
     let path = blocks.join("xor.dat");
     if let Some(obfuscation) = read_xor_key(blocks)? {
         if !use_xor && !obfuscation.is_none() {
@@ -218,6 +226,16 @@ fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation
             return Err(StoreError::new(path, what));
         }
         return Ok(obfuscation);
+    }
+    if let Some(key) = lost_xor_key(blocks, network)? {
+        disk.write_atomically(&path, &key.key())?;
+        if !key.is_none() {
+            tracing::warn!(
+                "{} was missing: the key in it follows from the first block file, and was restored",
+                path.display()
+            );
+        }
+        return Ok(key);
     }
     // A temporary file that a crash left here does not count as content.
     disk.remove_temporary(&path)?;
@@ -232,17 +250,52 @@ fn init_xor_key(disk: &Disk, blocks: &Path, use_xor: bool) -> Result<Obfuscation
     Ok(Obfuscation::new(key))
 }
 
+/// Returns the key of the block files in a directory without `xor.dat`; `None` if there are no
+/// blocks yet.
+///
+/// # Errors
+/// There are blocks, and their key is not known.
+fn lost_xor_key(blocks: &Path, network: &Network) -> Result<Option<Obfuscation>> {
+    let files = list_block_files(blocks)?;
+    if let Some(key) = recover_key(&files, network)? {
+        return Ok(Some(key));
+    }
+    let Some(first) = first_file(&files, Obfuscation::NONE) else { return Ok(None) };
+    let Err(error) = first.check_network(network) else { return Ok(Some(Obfuscation::NONE)) };
+    if error.what.contains("--chain") {
+        return Err(error);
+    }
+    let what = format!(
+        "this file is missing, and {} holds no block that can be read without it: it holds the key \
+         with which the block files are obfuscated. Put it back from a copy of this directory, or \
+         sync into a new one (`apus sync --from` a node with all blocks `--datadir` new)",
+        first.path.display()
+    );
+    Err(StoreError::new(blocks.join("xor.dat"), what))
+}
+
 /// Checks that the first block file that is not empty belongs to this network.
 fn check_first_file(blocks: &Path, obfuscation: Obfuscation, network: &Network) -> Result<()> {
-    let files = block_files(blocks)?.into_iter();
-    let mut files = files.map(|(number, path)| {
-        let len = path.metadata().map_or(0, |metadata| metadata.len());
-        SourceFile { path: path.into(), len, obfuscation, number: Some(number) }
-    });
-    match files.find(|file| file.len > 0) {
-        Some(first) => first.check_network(network),
-        None => Ok(()),
+    let files = list_block_files(blocks)?;
+    let Some(first) = first_file(&files, obfuscation) else { return Ok(()) };
+    let Err(error) = first.check_network(network) else { return Ok(()) };
+    let key = blocks.join("xor.dat");
+    if key.is_file() && recover_key(&files, network)?.is_some_and(|known| known != obfuscation) {
+        let what = "this is not the key with which the block files were written: remove this file, \
+                    and run the same command again, which restores the key from the first block \
+                    file";
+        return Err(StoreError::new(key, what));
     }
+    Err(error)
+}
+
+/// Returns the first block file that is not empty.
+fn first_file(files: &[(u32, PathBuf)], obfuscation: Obfuscation) -> Option<SourceFile> {
+    let mut files = files.iter().map(|(number, path)| {
+        let len = path.metadata().map_or(0, |metadata| metadata.len());
+        SourceFile { path: path.as_path().into(), len, obfuscation, number: Some(*number) }
+    });
+    files.find(|file| file.len > 0)
 }
 
 /// Refuses a root that is itself the network's subdirectory: another one would be created inside

@@ -42,6 +42,7 @@ pub mod layout {
 
 pub use block_files::{BlockFiles, EncodedUndo, UndoRecord, Unflushed};
 pub use block_reader::BlockReader;
+pub use blocks_dir::list_block_files;
 pub use data_dir::{DataDir, DataDirOptions};
 pub use file_info::{FileChanges, FileInfo};
 pub use flat_file::{

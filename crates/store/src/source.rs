@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use apus_disk::{Result, StoreError};
 use apus_wire::Network;
 
-use super::blocks_dir::{block_files, read_xor_key};
+use super::blocks_dir::{list_block_files, read_xor_key, recover_key};
 use super::magic::{display_name, other_networks};
 use super::{Obfuscation, SourceFile, SourceScan};
 
@@ -35,13 +35,18 @@ impl BlockSource {
             return Ok(Self { path: named, files: vec![file], magic });
         }
         let directory = blocks_directory(path, network)?;
+        let found = list_block_files(&directory)?;
         let obfuscation = read_xor_key(&directory)?.unwrap_or(Obfuscation::NONE);
-        let files = block_files(&directory)?
-            .into_iter()
-            .map(|(number, path)| SourceFile::of_directory(number, &path, obfuscation))
+        let mut files = found
+            .iter()
+            .map(|(number, path)| SourceFile::of_directory(*number, path, obfuscation))
             .collect::<Result<Vec<_>>>()?;
-        if let Some(first) = files.iter().find(|file| file.len > 0) {
-            first.check_network(network)?;
+        if let Some(first) = files.iter().find(|file| file.len > 0)
+            && let Err(error) = first.check_network(network)
+        {
+            // `xor.dat` is missing, or it is that of other files.
+            let key = recover_key(&found, network)?.ok_or(error)?;
+            files.iter_mut().for_each(|file| file.obfuscation = key);
         }
         Ok(Self { path: named, files, magic })
     }
@@ -97,7 +102,7 @@ impl BlockSource {
 fn find_blocks_directory(path: &Path, network: &Network) -> Result<Option<PathBuf>> {
     let below = path.join(network.subdirectory).join("blocks");
     for candidate in [path.to_path_buf(), below, path.join("blocks")] {
-        if !block_files(&candidate)?.is_empty() {
+        if !list_block_files(&candidate)?.is_empty() {
             return Ok(Some(candidate));
         }
     }
@@ -114,7 +119,7 @@ fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
     }
     let below = |network: &Network| path.join(network.subdirectory).join("blocks");
     for other in other_networks(network) {
-        if !block_files(&below(&other))?.is_empty() {
+        if !list_block_files(&below(&other))?.is_empty() {
             let (name, chain) = (display_name(&other), other.chain.name());
             let what = format!("this directory holds {name} blocks; use --chain {chain}");
             return Err(StoreError::new(path, what));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use apus_disk::{Disk, File, Result, StoreError};
 use apus_wire::{Network, packed};
 
-use super::blocks_dir::read_xor_key;
+use super::blocks_dir::{read_xor_key, recover_key};
 use super::flat_file::block_file_number;
 use super::magic::{MAX_BLOCK_BYTES, display_name, find_frame, other_networks};
 use super::{FileScan, Obfuscation};
@@ -60,16 +60,17 @@ impl SourceFile {
         }
         let directory = path.parent().unwrap_or(Path::new("."));
         let key = read_xor_key(directory)?.filter(|key| number.is_some() && !key.is_none());
-        let Some(obfuscation) = key else {
-            plain.check_network(network)?;
-            return Ok(plain);
-        };
-        let hidden = Self { obfuscation, ..plain.clone() };
-        match (hidden.check_network(network), plain.check_network(network)) {
-            (Ok(()), _) => Ok(hidden),
-            (Err(_), Ok(())) => Ok(plain),
-            (Err(e), Err(_)) => Err(e),
+        if let Some(obfuscation) = key {
+            let hidden = Self { obfuscation, ..plain.clone() };
+            if hidden.check_network(network).is_ok() {
+                return Ok(hidden);
+            }
         }
+        let Err(error) = plain.check_network(network) else { return Ok(plain) };
+        // The file may have been copied without its `xor.dat`.
+        let named = number.map(|number| (number, path.to_path_buf()));
+        let obfuscation = recover_key(named.as_slice(), network)?.ok_or(error)?;
+        Ok(Self { obfuscation, ..plain })
     }
 
     /// Checks that the file holds blocks of `network`, or is still empty.
