@@ -11,10 +11,9 @@ use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_rules::proof_of_work;
 use apus_store::{
-    BlockFiles, BlockFilesOptions, BlockIndex, BlockSource, BlockStatus, DataDir, DataDirOptions,
-    IndexRecord, SourceItem,
+    BlockFiles, BlockFilesOptions, BlockIndex, BlockStatus, DataDir, DataDirOptions, IndexRecord,
 };
-use apus_wire::{BlockView, Chain, Cursor, Header, Network, genesis_block};
+use apus_wire::{BlockView, Chain, Network, genesis_block};
 use rayon::ThreadPool;
 
 use super::block::scripts::ScriptChecker;
@@ -41,6 +40,8 @@ use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
 use super::states::StatesWatch;
 use super::stored_sizes::StoredSizes;
+use super::system_clock::refuse_clock_behind;
+use super::unindexed::{has_index, refuse_half_an_index, refuse_unindexed};
 use super::view::View;
 
 /// Bytes of an average transaction, for the weight of stored blocks whose size is not known.
@@ -125,9 +126,12 @@ impl Node {
         keep: impl FnOnce(&Disk, &Options) -> Result<Vec<u64>, StoreError>,
     ) -> Result<Self, SyncError> {
         let (network, read_only) = (&options.network, matches!(coins, Coins::ReadOnly));
+        if !read_only && !has_index(options) {
+            refuse_unindexed(&options.blocks_path(), options)?;
+        }
         let dir = open_directory(options, disk, read_only)?;
         let (index_db, index, files) = dir.open_blocks()?;
-        refuse_blocks_not_indexed(&dir, network, &index)?;
+        refuse_half_an_index(&dir, &index, options)?;
         let chainstate_path = match coins {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
             Coins::New(rebuild) => rebuild.prepare(disk)?,
@@ -179,6 +183,7 @@ impl Node {
         node.load(index)?;
         node.ledger.records.follow(&node.tree);
         if !read_only {
+            node.refuse_clock_behind()?;
             node.store_genesis(&genesis)?;
         }
         node.stand_at_best_block()?;
@@ -202,6 +207,17 @@ impl Node {
             self.ledger.records.all.keep_in_file(&directory);
             self.sources.keep_in_file(&directory);
         }
+    }
+
+    /// Returns an error if the clock is behind the best block of the UTXO set in use: blocks that
+    /// were accepted before would be refused now.
+    fn refuse_clock_behind(&self) -> Result<(), SyncError> {
+        let best = self.best_block_in_use().ok().flatten();
+        let Some(block) = best.and_then(|hash| self.tree.find(&hash)) else { return Ok(()) };
+        refuse_clock_behind(
+            &format!("the best block of {}", self.dir.path().display()),
+            self.tree.node(block).time,
+        )
     }
 
     /// Finds the indexes of bitcoind that hold pruning back, or turns pruning off.
@@ -283,11 +299,24 @@ impl Node {
         if !self.ledger.writes.new_set {
             return Ok(self.tip());
         }
-        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-        let disk = self.dir.disk().clone();
-        let chainstate = Chainstate::open(disk, &self.dir.chainstate_path(), tables)?;
+        let chainstate = self.chainstate_in_use()?;
         let best = chainstate.best_block()?;
         best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(&chainstate, hash))
+    }
+
+    /// Opens the UTXO set in the data directory for reading, while another one is being built.
+    fn chainstate_in_use(&self) -> Result<Chainstate, StoreError> {
+        let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
+        Chainstate::open(self.dir.disk().clone(), &self.dir.chainstate_path(), tables)
+    }
+
+    /// Returns the hash of the best block of the UTXO set in the data directory.
+    fn best_block_in_use(&self) -> Result<Option<Hash>, StoreError> {
+        if self.ledger.writes.new_set {
+            self.chainstate_in_use()?.best_block()
+        } else {
+            self.chainstate.best_block()
+        }
     }
 
     /// Loads the block index into the tree, parents first, since the index is sorted by hash.
@@ -507,38 +536,6 @@ pub fn no_coins(dir: &DataDir) -> StoreError {
     let what = "the UTXO set is empty: no block is connected; run `apus sync` to connect stored \
                 blocks, blocks from peers, or blocks from files given with --from";
     StoreError::new(dir.chainstate_path(), what)
-}
-
-/// Returns an error if the directory has blocks that are not in its index, since new blocks would
-/// overwrite them.
-fn refuse_blocks_not_indexed(
-    dir: &DataDir,
-    network: &Network,
-    index: &BlockIndex,
-) -> Result<(), StoreError> {
-    if index.reindexing {
-        let what = "Bitcoin Core was rebuilding this block index and has not finished: let it \
-                    finish, or rebuild the index with `apus reindex --index`";
-        return Err(StoreError::new(dir.index_path(), what));
-    }
-    let blocks = dir.blocks_path();
-    let is_block_file = |name: &String| name.starts_with("blk") && name.ends_with(".dat");
-    if !index.entries.is_empty() || !dir.disk().list(blocks)?.iter().any(is_block_file) {
-        return Ok(());
-    }
-    let source = BlockSource::open(blocks, network)?;
-    for item in source.scan_headers() {
-        let SourceItem::Block(block) = item? else { continue };
-        let header = Header::parse(&mut Cursor::new(&block.bytes));
-        // A crash may have left only the genesis block.
-        if !header.is_ok_and(|header| header.hash() == network.genesis_hash) {
-            let what = "there are block files here, but no index of them: build one with `apus \
-                        reindex --index`, or read the blocks into another directory (`apus sync \
-                        --from` this one `--datadir` another)";
-            return Err(StoreError::new(blocks, what));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the step for a block, with its place and weight; `None` if its bytes are not available.

@@ -19,6 +19,7 @@ use super::options::Options;
 use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress, Watch};
 use super::sources::{Gap, SourcePlace, Sources};
+use super::system_clock::clocks;
 
 /// Number of headers between two progress reports, each of which walks the list of files.
 const REPORT_EVERY: u64 = 256;
@@ -159,6 +160,13 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
                 }
                 Err(error) if error.class == RuleClass::MissingPrev => {
                     self.waiting.entry(waiting.header.prev).or_default().push(waiting);
+                }
+                Err(error) if error.class == RuleClass::TimeFuture => {
+                    self.note_parent(&waiting, &error);
+                    let time = waiting.header.time;
+                    let from_future = &mut self.findings.sources.from_future;
+                    *from_future = (*from_future).max(Some(time));
+                    self.refuse(&waiting, format!("{error}: {}", clocks("the block", time)));
                 }
                 Err(error) => {
                     self.note_parent(&waiting, &error);

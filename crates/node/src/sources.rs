@@ -85,6 +85,9 @@ pub struct Sources {
     /// The directory with the longest branch of blocks that build on an unknown block, if there is
     /// one.
     pub gap: Option<Gap>,
+    /// The latest time of a block that was refused since this computer's clock is further behind it
+    /// than the rules allow.
+    pub from_future: Option<u32>,
 }
 
 impl Sources {
