@@ -46,6 +46,23 @@ impl BlockRecords {
         &mut self.all[id.index()]
     }
 
+    /// Returns the records of these blocks as the index is to have them. While a new UTXO set is
+    /// built, the set in use may be at a block that the rebuild refuses: until the new set has
+    /// replaced it, the index must not call that block invalid.
+    pub fn to_write(
+        &self,
+        ids: BTreeSet<BlockId>,
+        builds_new_set: bool,
+    ) -> Vec<(BlockId, IndexRecord)> {
+        let mut entries: Vec<_> = ids.into_iter().map(|id| (id, *self.get(id))).collect();
+        if builds_new_set {
+            for (_, record) in &mut entries {
+                record.status.0 &= !BlockStatus::BLOCK_FAILED_VALID;
+            }
+        }
+        entries
+    }
+
     /// Creates a record for every header that has none yet.
     pub fn follow(&mut self, tree: &Tree) {
         for id in tree.ids_after(self.all.len()) {

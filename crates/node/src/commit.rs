@@ -477,7 +477,7 @@ impl Ledger {
         }
         let mut dirty = std::mem::take(&mut self.records.dirty);
         self.records.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
-        let entries: Vec<_> = dirty.into_iter().map(|id| (id, *self.record(id))).collect();
+        let entries = self.records.to_write(dirty, self.writes.new_set);
         if let Some(publication) = &mut self.publication {
             publication.entries.extend_from_slice(&entries);
         }

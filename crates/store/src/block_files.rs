@@ -201,6 +201,12 @@ impl BlockFiles {
         self.writer().note_used(file, end)
     }
 
+    /// Marks the rev file of a block file that holds a block as used up to its byte `end`, while
+    /// the index is rebuilt, so that its content there is not overwritten.
+    pub fn note_undo(&self, file: u32, end: u32) {
+        self.writer().note_undo(file, end);
+    }
+
     /// Reads the bytes of the block at `pos` (Core's `ReadRawBlock`), which the caller parses.
     ///
     /// # Errors

@@ -184,6 +184,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Marks the rev file of a block file as used up to its byte `end`: nothing is appended before
+    /// it. The block file has a block already.
+    pub fn note_undo(&mut self, file: u32, end: u32) {
+        let info = &mut self.infos[file as usize];
+        info.undo_size = info.undo_size.max(end);
+        self.dirty.insert(file);
+    }
+
     /// Returns the info of each file, where files that lanes append to count as empty, so that they
     /// are kept.
     pub fn infos_but_lanes(&self) -> Vec<FileInfo> {

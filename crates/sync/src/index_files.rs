@@ -2,15 +2,18 @@
 //! is damaged or lost.
 //!
 //! Headers are read first, in whatever order the blocks are stored; then every block is checked by
-//! the rules that need no coins. Nothing on disk changes before all of that is in memory. The new
-//! index names no undo data, since a rev file does not say which block a record belongs to. The
-//! chainstate is rebuilt after that, and undo data is then written again from the start of each rev
-//! file.
+//! the rules that need no coins. A rev file does not say which block a record belongs to, so the
+//! new index takes the positions of undo data from the present one, where their checksums match.
+//! Nothing on disk changes before all of that is in memory and the new index is known to reach the
+//! best block of the present UTXO set, so the directory opens at the same tip before and after the
+//! exchange. The chainstate is rebuilt after that, and undo data that is missing is written again.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::io::ErrorKind::NotFound;
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
+use apus_hash::Hash;
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
 use apus_node::block_records::{note_stored, record_of_header};
@@ -26,34 +29,51 @@ use apus_node::rebuild::MARK;
 use apus_node::scan::{Findings, scan};
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::{Place, SourcePlace, Sources};
-use apus_rules::RuleError;
+use apus_node::system_clock::refuse_clock_behind;
+use apus_rules::{RuleError, proof_of_work};
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
-    BlockFiles, BlockFilesOptions, BlockSource, DataDir, FlatFilePos, IndexDb, IndexEntry,
+    BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
+    IndexEntry, IndexRecord,
 };
 use apus_wire::{BlockView, genesis_block};
 use rayon::prelude::*;
 
-use crate::swift;
+use crate::{shrink, swift};
+
+/// Length in bytes of the checksum after the undo data of a block.
+const UNDO_CHECKSUM_BYTES: u32 = 32;
 
 /// Number of blocks that are checked before the flag to stop is read again.
 const BATCH_BLOCKS: usize = 512;
 
-/// The blocks found in the block files.
+/// The blocks found in the block files, and the present index.
 struct Inventory {
     tree: Tree,
     sources: Sources,
     refusals: Vec<Refusal>,
+    /// The records of the present index, by the hashes of their blocks; empty if it cannot be read.
+    present: HashMap<Hash, IndexRecord>,
+    files: BlockFiles,
 }
 
 /// The result of checking the copies of one block.
 enum Verdict {
-    /// The copy at this place is valid.
-    Good { place: SourcePlace, tx_count: u32 },
+    /// The copy at this place is valid. `undo` is the undo data that the present index names for
+    /// it, if that is whole.
+    Good { place: SourcePlace, tx_count: u32, undo: Option<Undo> },
     /// The copy at this place is the block, and the block breaks a rule.
     Invalid { place: SourcePlace, error: RuleError },
     /// No copy is the block.
     Damaged(Vec<DamagedCopy>),
+}
+
+/// Where the undo data of a block is in the rev file of the same number as its block file.
+#[derive(Clone, Copy)]
+struct Undo {
+    pos: u32,
+    /// Offset of the first byte after it.
+    end: u32,
 }
 
 /// Bytes at a place that are not the block that their header names.
@@ -73,8 +93,8 @@ struct Checked {
 /// that were refused.
 ///
 /// # Errors
-/// Block files are missing, or cannot be read because `xor.dat` is lost; or `watch` asks to stop:
-/// the directory is then unchanged. Or the disk fails.
+/// Block files are missing or cannot be read, the blocks in them do not reach the best block of the
+/// present UTXO set, or `watch` asks to stop: the directory is then unchanged. Or the disk fails.
 pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refusal>, SyncError> {
     let source = open_files(options)?;
     let dir = open_directory(options, disk, false)?;
@@ -82,22 +102,21 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
         return Ok(Vec::new());
     }
     let pool = apus_node::threads::pool(options.threads)?;
-    let mut inventory = Inventory::new(options);
+    let mut inventory = Inventory::new(options, &dir);
+    let present = read_present(&dir, options);
+    let had_index = present.is_some();
+    inventory.take_present(present.unwrap_or_default());
     inventory.scan(&source, watch)?;
     let checked = pool.install(|| inventory.check_all(watch))?;
-    let files = BlockFiles::new(
-        disk,
-        dir.blocks_path(),
-        options.network.magic,
-        dir.obfuscation(),
-        Vec::new(),
-        BlockFilesOptions::default(),
-    );
-    let entries = inventory.entries(checked, &files, options.network.segwit_height)?;
-    // An interrupted rebuild or SwiftSync needs undo data that the new index will not name.
+    let entries = inventory.entries(checked, options.network.segwit_height)?;
+    let Inventory { tree, refusals, files, .. } = inventory;
+    shrink::check_reach(&dir, &tree, options)?;
+    // An interrupted rebuild or SwiftSync needs undo data that the new index may not name.
     rebuild::give_up(disk, dir.path())?;
     // bitcoind does not start with a UTXO set from a snapshot if the index may lack its base block.
-    if let Some(snapshot) = SnapshotChainstate::find_or_clear(disk, dir.path())? {
+    if let Some(snapshot) = SnapshotChainstate::find_or_clear(disk, dir.path())?
+        && !(had_index && tree.find(&snapshot.base).is_some())
+    {
         watch.observer.note(&format!(
             "The UTXO set that bitcoind has loaded from a snapshot of block {} is removed, as by \
              bitcoind -reindex",
@@ -108,7 +127,20 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     swift::directory::remove_directory(disk, &dir.path().join(swift::directory::DIRECTORY))?;
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;
-    Ok(inventory.refusals)
+    Ok(refusals)
+}
+
+/// Reads the entries of the present index; `None` if it is missing or damaged, or if Bitcoin Core
+/// has begun to rebuild it.
+fn read_present(dir: &DataDir, options: &Options) -> Option<Vec<IndexEntry>> {
+    let index = IndexDb::open_read_only(dir.disk(), &dir.index_path());
+    match index.and_then(|index| index.load(&options.network)) {
+        Ok(index) => (!index.reindexing).then_some(index.entries),
+        Err(error) => {
+            tracing::debug!(target: "reindex", "the present index cannot be read: {error}");
+            None
+        }
+    }
 }
 
 /// Removes the mark that says that the index is new and the chainstate has yet to be rebuilt.
@@ -130,7 +162,7 @@ fn was_rebuilt(dir: &DataDir) -> bool {
 /// Opens the block files for reading.
 ///
 /// # Errors
-/// Some of them are missing, or cannot be read because `xor.dat` is lost.
+/// Some of them are missing or cannot be read.
 fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
@@ -141,15 +173,7 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
             blocks.display()
         )));
     }
-    let key = blocks.join("xor.dat");
-    let source = BlockSource::open(&blocks, &options.network).map_err(|error| {
-        let names_chain = error.what.contains("--chain");
-        let is_file = error.path.extension().is_some_and(|extension| extension == "dat");
-        match key.exists() || names_chain || !is_file || error.source.is_some() {
-            true => error,
-            false => lost_key(&key, &error.path),
-        }
-    })?;
+    let source = BlockSource::open(&blocks, &options.network)?;
     for (expected, file) in source.files().iter().enumerate() {
         if file.number != Some(expected as u32) {
             let missing = blocks.join(format!("blk{expected:05}.dat"));
@@ -162,36 +186,50 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     Ok(source)
 }
 
-/// Returns the error for block files that cannot be read because their key is lost.
-fn lost_key(key: &Path, file: &Path) -> StoreError {
-    let what = format!(
-        "this file is missing, and {} holds no block that can be read without it: it holds the key \
-         with which the block files are obfuscated. Put it back from a copy of this directory, or \
-         sync into a new one (`apus sync --from` a node with all blocks `--datadir` new)",
-        file.display()
-    );
-    StoreError::new(key, what)
-}
-
 impl Inventory {
-    /// Creates an inventory with only the genesis block.
-    fn new(options: &Options) -> Self {
+    /// Creates an inventory of the block files in `dir` with only the genesis block.
+    fn new(options: &Options, dir: &DataDir) -> Self {
         let bytes = genesis_block(&options.network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         Self {
             tree: Tree::new(options.network.clone(), *genesis.header()),
             sources: Sources::default(),
             refusals: Vec::new(),
+            present: HashMap::new(),
+            files: BlockFiles::new(
+                dir.disk(),
+                dir.blocks_path(),
+                options.network.magic,
+                dir.obfuscation(),
+                Vec::new(),
+                BlockFilesOptions::default(),
+            ),
+        }
+    }
+
+    /// Takes the headers of the present index into the tree, parents first. They were accepted
+    /// before, so the clock of this computer does not matter for them.
+    fn take_present(&mut self, mut entries: Vec<IndexEntry>) {
+        entries.sort_unstable_by_key(|entry| entry.height);
+        for entry in entries {
+            let has_work = proof_of_work(&entry.hash, entry.header.bits, self.tree.network());
+            if has_work && self.tree.accept_header(&entry.header, i64::from(u32::MAX)).is_ok() {
+                self.present.insert(entry.hash, entry.record);
+            }
         }
     }
 
     /// Adds the blocks in the files of `source` to the inventory.
     fn scan(&mut self, source: &BlockSource, watch: Watch) -> Result<(), SyncError> {
-        let Self { tree, sources, refusals } = self;
+        let Self { tree, sources, refusals, .. } = self;
         let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
         let opened = std::slice::from_ref(source);
         let refused_on = &mut Vec::new();
-        scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
+        scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)?;
+        match self.sources.from_future {
+            Some(time) => refuse_clock_behind("a block in the block files", time),
+            None => Ok(()),
+        }
     }
 
     /// Checks every block that was found, in the order in which they are stored.
@@ -232,7 +270,7 @@ impl Inventory {
             match check_bytes(&self.tree, step, History::New, bytes) {
                 Ok(block) => {
                     let tx_count = block.view().tx_count() as u32;
-                    return Ok(Verdict::Good { place, tx_count });
+                    return Ok(Verdict::Good { place, tx_count, undo: self.undo_of(id, place)? });
                 }
                 Err(Fault::Rule(_, error)) => return Ok(Verdict::Invalid { place, error }),
                 Err(Fault::Damaged(_, what)) => damaged.push(DamagedCopy { place, what }),
@@ -243,17 +281,35 @@ impl Inventory {
         Ok(Verdict::Damaged(damaged))
     }
 
-    /// Returns the index entries of all blocks, and notes in `files` what each block file holds.
+    /// Returns where the present index has the undo data of a block that is stored at `place`;
+    /// `None` if there is none, or if it is damaged.
+    fn undo_of(&self, id: BlockId, place: SourcePlace) -> Result<Option<Undo>, StoreError> {
+        let known = self.present.get(&self.tree.node(id).hash).and_then(IndexRecord::undo_pos);
+        let Some(pos) = known.filter(|pos| pos.file == place.file) else { return Ok(None) };
+        match self.files.read_undo(pos, &self.tree.prev_hash(id)) {
+            Ok(payload) => {
+                let len = payload.len() as u32 + UNDO_CHECKSUM_BYTES;
+                Ok(Some(Undo { pos: pos.pos, end: pos.pos.saturating_add(len) }))
+            }
+            Err(error) if error.source.as_ref().is_some_and(|e| e.kind() != NotFound) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Returns the index entries of all blocks, and notes in the block files what each of them
+    /// holds. Blocks that are stored and valid are available in the tree from then on.
     fn entries(
         &mut self,
         checked: Vec<Checked>,
-        files: &BlockFiles,
         segwit_height: u32,
     ) -> Result<Vec<IndexEntry>, StoreError> {
         let mut good = Vec::with_capacity(checked.len());
         for Checked { id, verdict } in checked {
             match verdict {
-                Verdict::Good { place, tx_count } => good.push((id, place, tx_count)),
+                Verdict::Good { place, tx_count, undo } => {
+                    self.tree.mark_available(id);
+                    good.push((id, place, tx_count, undo));
+                }
                 Verdict::Invalid { place, error } => {
                     self.tree.mark_failed(id);
                     self.refuse(id, place, error.to_string());
@@ -270,17 +326,41 @@ impl Inventory {
         }
         let entry = |id: BlockId| index_entry(&self.tree, id, record_of_header(&self.tree, id));
         let mut entries: Vec<IndexEntry> = self.tree.ids().map(entry).collect();
-        for (id, place, tx_count) in good {
+        for (id, place, tx_count, undo) in good {
             let pos = FlatFilePos { file: place.file, pos: self.offset(place.file, place.offset)? };
             let entry = &mut entries[id.index()];
             let has_segwit = entry.height >= segwit_height;
             note_stored(&mut entry.record, pos, tx_count, has_segwit);
-            files.note_block(pos, place.len, entry.height, entry.header.time)?;
+            self.files.note_block(pos, place.len, entry.height, entry.header.time)?;
+            if let Some(Undo { pos, end }) = undo {
+                entry.record.undo_pos = pos;
+                entry.record.status.0 |= BlockStatus::BLOCK_HAVE_UNDO;
+                self.files.note_undo(place.file, end);
+            }
         }
+        self.keep_validity(&mut entries);
         for (file, end) in (0..).zip(self.sources.ends()).filter(|(_, end)| **end > 0) {
-            files.note_used(file, self.offset(file, *end)?)?;
+            self.files.note_used(file, self.offset(file, *end)?)?;
         }
         Ok(entries)
+    }
+
+    /// Keeps for stored blocks how far the present index says that they were validated, which
+    /// Core expects of every block of the active chain and its parents.
+    fn keep_validity(&self, entries: &mut [IndexEntry]) {
+        for id in self.tree.ids() {
+            let known = self.present.get(&entries[id.index()].hash);
+            let Some(known) = known.filter(|known| !known.status.is_failed()) else { continue };
+            let parent = self.tree.node(id).prev;
+            let of_parent = parent.map_or(BlockStatus::BLOCK_VALID_MASK, |parent| {
+                entries[parent.index()].record.status.0 & BlockStatus::BLOCK_VALID_MASK
+            });
+            let record = &mut entries[id.index()].record;
+            if record.block_pos().is_some() {
+                let level = known.status.0 & BlockStatus::BLOCK_VALID_MASK;
+                record.status.raise_validity(level.min(of_parent));
+            }
+        }
     }
 
     /// Converts an offset in a file to the 32 bits that the index has for it.

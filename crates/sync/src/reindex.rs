@@ -42,7 +42,7 @@ fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, Sync
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
         let mut node = open_node(options, disk, Coins::New(&rebuild))?;
-        if let Err(error) = shrink::check_reach(&node) {
+        if let Err(error) = shrink::check_reach(&node.dir, &node.tree, &node.options) {
             let Node { chainstate, dir, .. } = node;
             let has_begun = !chainstate.is_empty();
             drop(chainstate);

@@ -413,6 +413,8 @@ pub(crate) fn end(
 ) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
+        node.ledger.writes.new_set = false;
+        write_failed(&mut node)?;
         leave_snapshot(&mut node)?;
     }
     let Node { chainstate, dir, .. } = node;
@@ -424,9 +426,20 @@ pub(crate) fn end(
     Ok(summary)
 }
 
+/// Marks in the index the blocks that the rebuild refused.
+fn write_failed(node: &mut Node) -> Result<(), StoreError> {
+    let failed: Vec<_> = node.tree.ids().filter(|id| node.tree.node(*id).failed).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    for id in failed {
+        node.ledger.change(id);
+    }
+    node.ledger.write_index(&node.files, &node.tree)
+}
+
 /// Gives up a second UTXO set if bitcoind could not start with it next to the rebuilt one.
 fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
-    node.ledger.writes.new_set = false;
     let tip = node.tip();
     if let Some(left) = node.ledger.leave_snapshot(&node.tree, tip) {
         node.ledger.write_index(&node.files, &node.tree)?;

@@ -1,6 +1,7 @@
 //! Whether a rebuilt UTXO set is lower than the one that it replaces. A lower one would hide that
 //! blocks are missing, so it replaces the present set only if the user allows that.
 
+use apus_chain::Tree;
 use apus_coins::Chainstate;
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
@@ -8,6 +9,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Node, about_height};
 use apus_node::options::Options;
 use apus_node::outcome::Refusal;
+use apus_store::DataDir;
 
 /// The best block of the UTXO set that a rebuild is to replace.
 enum Present {
@@ -24,19 +26,18 @@ enum Present {
     },
 }
 
-/// Checks, before the work starts, that the set to be built in `node` can reach the height of the
-/// present set.
+/// Checks, before anything is changed, that a set to be built from the blocks that are available in
+/// `tree` can reach the height of the present set in `dir`.
 ///
 /// # Errors
-/// Blocks up to that height are missing, and the user does not allow a lower set. Nothing was
-/// changed.
-pub fn check_reach(node: &Node) -> Result<(), SyncError> {
-    if may_shrink(&node.options) {
+/// Blocks up to that height are missing, and the user does not allow a lower set.
+pub fn check_reach(dir: &DataDir, tree: &Tree, options: &Options) -> Result<(), SyncError> {
+    if may_shrink(options) {
         return Ok(());
     }
-    let reach = node.tree.best_candidate().map_or(0, |id| node.tree.node(id).height);
-    let blocks = node.dir.blocks_path().display();
-    let what = match present(node) {
+    let reach = tree.best_candidate().map_or(0, |id| tree.node(id).height);
+    let blocks = dir.blocks_path().display();
+    let what = match present(dir, tree) {
         Present::Indexed(height) if reach < height => format!(
             "the blocks here reach height {reach}, but the UTXO set is at height {height}: blocks \
              {} to {height} are missing from {blocks}.",
@@ -49,7 +50,7 @@ pub fn check_reach(node: &Node) -> Result<(), SyncError> {
         _ => return Ok(()),
     };
     Err(SyncError::WouldShrink(format!(
-        "{what} Nothing was changed. Restore the missing blocks, or `apus sync --from` a node \
+        "{what} The present UTXO set was kept. Restore the missing blocks, or `apus sync --from` a node \
          that has them; to replace the UTXO set by a lower one anyway, add --allow-shrink"
     )))
 }
@@ -61,7 +62,7 @@ pub fn check_reach(node: &Node) -> Result<(), SyncError> {
 /// The set is lower, and the user does not allow that. The present set was kept.
 pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
     let built = node.tree.node(node.tip()).height;
-    match present(node) {
+    match present(&node.dir, &node.tree) {
         Present::Indexed(height) if built < height && !may_shrink(&node.options) => {
             let why = refusals.first().map_or(String::new(), |first| format!(" ({first})"));
             Err(SyncError::WouldShrink(format!(
@@ -79,11 +80,10 @@ fn may_shrink(options: &Options) -> bool {
     options.allow_shrink || options.stop_at_height.is_some()
 }
 
-/// Returns the best block of the present set, which the set in `node` is to replace.
-fn present(node: &Node) -> Present {
+/// Returns the best block of the present set in `dir`.
+fn present(dir: &DataDir, tree: &Tree) -> Present {
     let tables = leveldb::Options { read_only: true, ..leveldb::Options::default() };
-    let disk = node.dir.disk().clone();
-    let chainstate = Chainstate::open(disk, &node.dir.chainstate_path(), tables);
+    let chainstate = Chainstate::open(dir.disk().clone(), &dir.chainstate_path(), tables);
     let best = chainstate.and_then(|chainstate| Ok((chainstate.best_block()?, chainstate)));
     let (block, chainstate) = match best {
         Ok((Some(block), chainstate)) => (block, chainstate),
@@ -93,8 +93,8 @@ fn present(node: &Node) -> Present {
             return Present::Unknown;
         }
     };
-    match node.tree.find(&block) {
-        Some(id) => Present::Indexed(node.tree.node(id).height),
+    match tree.find(&block) {
+        Some(id) => Present::Indexed(tree.node(id).height),
         None => Present::NotIndexed { block, height: about_height(&chainstate) },
     }
 }

@@ -97,8 +97,8 @@ fn the_index_is_the_one_that_a_sync_has_written() {
     assert_eq!(summary.height, 205);
     assert_eq!(comparable(&place), before);
     let (index, _) = place.blocks();
-    let active = index.entries.iter().filter(|e| e.record.status.has(BlockStatus::BLOCK_HAVE_UNDO));
-    assert_eq!(active.count(), 205, "undo data of every active block but the first");
+    let with_undo = index.entries.iter().filter(|e| e.record.undo_pos().is_some()).count();
+    assert_eq!(with_undo, 205 + 10, "that of the active chain, and of the branch that it replaced");
     assert_whole(&place, &summary, &coins);
     // The chain then grows as before, and a branch that lost may still win.
     let regrown = with_genesis(small_fork(5, 200, 9, 8));
@@ -158,8 +158,14 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     let blocks = |place: &Place, name: &str| place.network_dir().join("blocks").join(name);
     let kinds: [(&str, Damage, &[&str]); 4] = [
         (
-            "no key",
-            |dir| std::fs::remove_file(dir.join("xor.dat")).unwrap(),
+            "neither the key nor the first block",
+            |dir| {
+                std::fs::remove_file(dir.join("xor.dat")).unwrap();
+                let file = dir.join("blk00000.dat");
+                let mut bytes = std::fs::read(&file).unwrap();
+                bytes[..100].fill(0x33);
+                std::fs::write(file, bytes).unwrap();
+            },
             &["xor.dat: this file is missing", "`apus sync --from`"],
         ),
         (
@@ -189,6 +195,49 @@ fn what_cannot_be_indexed_is_refused_by_name_and_left_alone() {
     let nowhere = Place::new(Network::Regtest);
     assert_names(&reindex_files(&nowhere, &Disk::new()).unwrap_err(), &["`apus sync`"]);
     assert!(!nowhere.datadir().exists());
+}
+
+/// A lost `xor.dat` is written again by every command that writes, and not needed by those that
+/// read.
+#[test]
+fn a_lost_key_is_found_again() {
+    let whole = Place::new(Network::Regtest);
+    whole.sync(&[whole.write("main", &with_genesis(small(5)))]);
+    let coins = whole.muhash();
+    let key = |place: &Place| place.network_dir().join("blocks/xor.dat");
+    let original = std::fs::read(key(&whole)).unwrap();
+    assert_ne!(original, [0; 8]);
+    let place = whole.copy();
+    std::fs::remove_file(key(&place)).unwrap();
+    assert_eq!(place.muhash(), coins);
+    assert!(!key(&place).exists(), "reading writes nothing");
+    let restored: [fn(&Place) -> Result<Summary, SyncError>; 3] = [
+        |place| place.try_sync(&[]),
+        |place| place.try_reindex(),
+        |place| reindex_files(place, &Disk::new()),
+    ];
+    for restore in restored {
+        let _ = std::fs::remove_file(key(&place));
+        assert_eq!(restore(&place).unwrap().height, 200);
+        assert_eq!(std::fs::read(key(&place)).unwrap(), original);
+        assert_eq!(place.muhash(), coins);
+    }
+    // The files are a source too, whatever lies next to them.
+    for wrong in [None, Some([0; 8]), Some([9; 8])] {
+        match wrong {
+            Some(bytes) => std::fs::write(key(&place), bytes).unwrap(),
+            None => std::fs::remove_file(key(&place)).unwrap(),
+        }
+        for from in [place.datadir(), place.network_dir().join("blocks/blk00000.dat")] {
+            assert_eq!(Place::new(Network::Regtest).sync(&[from]).height, 200);
+        }
+    }
+    // A wrong key is named, and not replaced.
+    let error = place.try_sync(&[]).unwrap_err();
+    assert_names(&error, &["xor.dat: this is not the key", "remove this file"]);
+    assert_eq!(std::fs::read(key(&place)).unwrap(), [9; 8]);
+    std::fs::remove_file(key(&place)).unwrap();
+    assert_eq!(place.sync(&[]).height, 200);
 }
 
 /// Block files with blocks in any order and twice, damaged copies before good ones, stale and
