@@ -137,6 +137,8 @@ class SyncOptions(ConnectOptions, total=False):
     """Build or continue the index of UTXO set statistics by height."""
     prune: int
     """Delete old blocks beyond this many MiB, at least 550; 0: keep all; 1: by `apus prune` alone."""
+    allow_delete_blocks: bool
+    """Let `prune` delete blocks of a directory that holds all of them."""
     checkblocks: int
     """Check this many blocks, from the tip down, before connecting any; 0: all. Default: 6."""
     checklevel: int

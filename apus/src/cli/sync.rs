@@ -1,6 +1,7 @@
 //! `apus sync` and `apus reindex`.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +24,7 @@ use super::reporting::Reporting;
 use super::serving::{Serving, serve_while};
 use super::settings::Settings;
 use super::table::stdout_columns;
-use super::{exit, log, report, then};
+use super::{exit, log, output, report, then};
 
 /// Check blocks from peers or from files, and connect them.
 ///
@@ -49,6 +50,10 @@ pub struct SyncCommand {
     /// the end). On a pruned directory, bitcoind needs -prune, and so does Apus.
     #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
     pub prune: Option<i64>,
+    /// Let --prune delete blocks of a directory that holds all of them, as that of a node which
+    /// was never pruned does. Without it, a terminal asks.
+    #[arg(long)]
+    pub allow_delete_blocks: bool,
     /// Small block files, for tests (Core's -fastprune).
     #[arg(long, hide = true)]
     pub fastprune: bool,
@@ -98,6 +103,7 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: engine.json };
     chosen.announce(&from, reporting);
+    ask_before_first_pruning(&mut chosen.options, reporting)?;
     let serving = server.map(|config| {
         Serving::new(config, &mut chosen.options, false).hands_over(command.then.is_some())
     });
@@ -110,6 +116,23 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
         None if follows && ended == exit::status(true) => Ok(ExitCode::SUCCESS),
         None => Ok(ended),
     }
+}
+
+/// Asks whether blocks may be deleted that --prune would delete from a directory which holds all of
+/// them. Where nobody can answer, the sync itself refuses.
+fn ask_before_first_pruning(options: &mut Options, reporting: Reporting) -> Result<(), Failure> {
+    let can_answer = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !can_answer || reporting.quiet || reporting.json {
+        return Ok(());
+    }
+    if let Some(first) = sync::first_pruning(options)? {
+        output::note(format_args!("{first}. Delete them? [y/N]"));
+        let mut answer = String::new();
+        // Without an answer, blocks are kept.
+        let _ = std::io::stdin().read_line(&mut answer);
+        options.allow_delete_blocks = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
+    }
+    Ok(())
 }
 
 impl SyncCommand {
@@ -135,6 +158,7 @@ impl SyncCommand {
         chosen.take_prune(*prune)?;
         chosen.take_start_check(*checkblocks, *checklevel)?;
         chosen.options.fast_prune = *fastprune;
+        chosen.options.allow_delete_blocks = self.allow_delete_blocks;
         chosen.options.check_method()?;
         indexes.choose(&mut chosen)?;
         peers.choose(&mut chosen, Sources::of(given, &from))?;

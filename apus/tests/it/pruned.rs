@@ -361,3 +361,32 @@ fn power_may_fail_at_any_step_of_pruning() {
     }
     println!("{cuts} power cuts, of {} steps", counter.steps());
 }
+
+/// Pruning a directory that holds all its blocks begins only with consent.
+#[test]
+fn an_archive_is_pruned_only_on_request() {
+    let world = world();
+    let place = world.place();
+    sync_with(&place, &options(&place, None), &world.blocks);
+    let mut pruning = options(&place, Some(Prune::Target(SPARE)));
+    pruning.allow_delete_blocks = false;
+    let before = files(&place);
+    let expected = sync::first_pruning(&pruning).unwrap().unwrap();
+    let error = sync::sync(&pruning, &[], Watch::default()).unwrap_err().to_string();
+    for words in [&expected.to_string(), "--allow-delete-blocks", "Leave out --prune"] {
+        assert!(error.contains(words), "'{words}' is not in: {error}");
+    }
+    assert_eq!(files(&place), before);
+    pruning.allow_delete_blocks = true;
+    assert_eq!(sync::first_pruning(&pruning).unwrap(), None);
+    let pruned = sync::sync(&pruning, &[], Watch::default()).unwrap().pruned.unwrap();
+    assert!(pruned.freed_bytes > 0, "{pruned:?}");
+    // Once it has begun, it goes on without being asked for again.
+    pruning.allow_delete_blocks = false;
+    sync::sync(&pruning, &[], Watch::default()).unwrap();
+    // A directory that was synced with pruning from the start needs no consent.
+    let new = world.place();
+    let always = Options { allow_delete_blocks: false, ..options(&new, pruning.prune) };
+    sync_with(&new, &always, &world.blocks);
+    sync::sync(&always, &[], Watch::default()).unwrap();
+}

@@ -67,6 +67,9 @@ pub struct Options {
     pub save_every: Duration,
     /// Whether a rebuilt UTXO set may replace one of a greater height.
     pub allow_shrink: bool,
+    /// Whether a sync may begin to prune a directory that holds more blocks than [`Options::prune`]
+    /// keeps and was never pruned.
+    pub allow_delete_blocks: bool,
     /// The check of the last blocks that a command makes before it uses the UTXO set.
     pub start_check: StartCheck,
     /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for a join
@@ -259,6 +262,7 @@ impl Options {
             stop_at_height: None,
             save_every: SAVE_EVERY,
             allow_shrink: false,
+            allow_delete_blocks: false,
             start_check: StartCheck::default(),
             method: None,
             join: JoinOptions::default(),

@@ -62,6 +62,7 @@
 
 pub mod above_tip;
 pub mod claim;
+pub mod first_pruning;
 pub mod hints_file;
 pub mod in_order;
 pub mod index_files;
@@ -84,6 +85,7 @@ pub mod verify;
 pub mod connect_all;
 
 pub use above_tip::AboveTip;
+pub use first_pruning::{FirstPruning, first_pruning};
 pub use hints_file::HintsFile;
 pub use join::rewrite_join_progress;
 pub use method::ChosenMethod;

@@ -36,7 +36,7 @@ use super::indexing::{end_in_place, index};
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::{join, loadtxoutset, shrink, stages, swift};
+use super::{first_pruning, join, loadtxoutset, shrink, stages, swift};
 
 /// Checks the blocks of all sources, of peers and of the data directory, and connects the best
 /// valid chain by the method that [`choose`](super::method::choose) returns.
@@ -73,6 +73,7 @@ pub fn sync_on(
         // created.
         let opened = open_sources(options, sources)?;
         let mut node = open_node(options, disk, Coins::InPlace)?;
+        first_pruning::refuse(&node)?;
         announce_snapshot(&node, watch.observer);
         if sources.is_empty() && node.tree.len() == 1 && !has_peers() {
             return Err(nothing_to_sync(options));

@@ -3,6 +3,7 @@
 pub mod block_index;
 pub mod blocks;
 pub mod chains;
+pub mod clock;
 pub mod damage;
 pub mod faults;
 pub mod fill_disk;
@@ -112,6 +113,7 @@ impl Place {
         let mut options = Options::new(self.datadir(), self.network.clone());
         options.assumevalid = AssumeValid::Nothing;
         options.threads = 2;
+        options.allow_delete_blocks = true;
         options
     }
 
