@@ -48,4 +48,5 @@ mod support;
 mod swiftsync;
 mod then;
 mod tie_breaks;
+mod unchanged;
 mod verify;
