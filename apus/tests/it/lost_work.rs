@@ -92,6 +92,10 @@ fn a_lower_set_replaces_a_higher_one_only_on_request() {
     let error = place.try_reindex().unwrap_err();
     assert!(matches!(error, SyncError::WouldShrink(_)), "{error}");
     let text = error.to_string();
+    for word in ["ends at height 100", "`apus reindex --index`", "UTXO set was kept"] {
+        assert!(text.contains(word), "'{word}' is not in: {text}");
+    }
+    let text = sync::reindex_files(&place.options(), Watch::default()).unwrap_err().to_string();
     for word in ["reach height 100", "mounted", "--allow-shrink", "UTXO set was kept"] {
         assert!(text.contains(word), "'{word}' is not in: {text}");
     }

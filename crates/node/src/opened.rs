@@ -450,8 +450,8 @@ impl Node {
 pub fn not_indexed(chainstate: &Chainstate, best: &Hash, index: &Path, headers: u32) -> StoreError {
     let what = format!(
         "its best block {best}{} is not in the block index in {}, which ends at height {headers}: \
-         restore the blocks that belong to it; or build a lower UTXO set from the blocks that are \
-         here with `apus reindex --allow-shrink`, and continue with `apus sync`",
+         `apus reindex --index` looks for it in the block files, and rebuilds the index if it is \
+         there",
         about_height(chainstate),
         index.display(),
     );

@@ -39,7 +39,8 @@ use apus_store::{
 use apus_wire::{BlockView, genesis_block};
 use rayon::prelude::*;
 
-use crate::{shrink, swift};
+use crate::shrink::{self, Searched};
+use crate::swift;
 
 /// Length in bytes of the checksum after the undo data of a block.
 const UNDO_CHECKSUM_BYTES: u32 = 32;
@@ -110,7 +111,7 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     let checked = pool.install(|| inventory.check_all(watch))?;
     let entries = inventory.entries(checked, options.network.segwit_height)?;
     let Inventory { tree, refusals, files, .. } = inventory;
-    shrink::check_reach(&dir, &tree, options)?;
+    shrink::check_reach(&dir, &tree, options, Searched::Files)?;
     // An interrupted rebuild or SwiftSync needs undo data that the new index may not name.
     rebuild::give_up(disk, dir.path())?;
     // bitcoind does not start with a UTXO set from a snapshot if the index may lack its base block.

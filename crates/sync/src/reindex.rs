@@ -12,10 +12,11 @@ use apus_node::rebuild::Rebuild;
 use apus_node::remedy;
 
 use super::claim::Claim;
+use super::index_files;
 use super::run::{bound_cache, end, run, with_script_difference};
+use super::shrink::{self, Searched};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::{index_files, shrink};
 
 /// Rebuilds the chainstate from the blocks in the data directory (Core's -reindex-chainstate).
 ///
@@ -42,7 +43,7 @@ fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, Sync
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
         let mut node = open_node(options, disk, Coins::New(&rebuild))?;
-        if let Err(error) = shrink::check_reach(&node.dir, &node.tree, &node.options) {
+        if let Err(error) = shrink::check_reach(&node.dir, &node.tree, options, Searched::Index) {
             let Node { chainstate, dir, .. } = node;
             let has_begun = !chainstate.is_empty();
             drop(chainstate);

@@ -26,12 +26,26 @@ enum Present {
     },
 }
 
+/// Where the blocks of a rebuild were looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Searched {
+    /// In the block index.
+    Index,
+    /// In the block files.
+    Files,
+}
+
 /// Checks, before anything is changed, that a set to be built from the blocks that are available in
 /// `tree` can reach the height of the present set in `dir`.
 ///
 /// # Errors
 /// Blocks up to that height are missing, and the user does not allow a lower set.
-pub fn check_reach(dir: &DataDir, tree: &Tree, options: &Options) -> Result<(), SyncError> {
+pub fn check_reach(
+    dir: &DataDir,
+    tree: &Tree,
+    options: &Options,
+    searched: Searched,
+) -> Result<(), SyncError> {
     if may_shrink(options) {
         return Ok(());
     }
@@ -43,6 +57,13 @@ pub fn check_reach(dir: &DataDir, tree: &Tree, options: &Options) -> Result<(), 
              {} to {height} are missing from {blocks}.",
             reach + 1
         ),
+        Present::NotIndexed { block, height } if searched == Searched::Index => {
+            return Err(SyncError::WouldShrink(format!(
+                "the UTXO set is at block {block}{height} which is not in the block index, which \
+                 ends at height {reach}: `apus reindex --index` looks for it in the block files, \
+                 and rebuilds the index if it is there. The present UTXO set was kept"
+            )));
+        }
         Present::NotIndexed { block, height } => format!(
             "the UTXO set is at block {block}{height} which is not among the blocks in {blocks} \
              (they reach height {reach}): is the right disk mounted there?"

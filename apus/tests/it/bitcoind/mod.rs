@@ -1,7 +1,7 @@
 //! A real bitcoind, as a peer and as a judge of what Apus leaves. `make judge` builds it and sets
 //! BITCOIND; without that, these tests say that they are skipped.
 
-mod daemon;
+pub mod daemon;
 mod debug_log;
 mod history;
 mod indexes;

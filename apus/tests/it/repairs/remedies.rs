@@ -102,8 +102,8 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     );
     let [read, synced] = messages(&place);
     for text in [read, synced, created.unwrap_err().to_string()] {
-        for words in [&best, ", at about height 200,", "which ends at height 150", "--allow-shrink"]
-        {
+        let remedy = "`apus reindex --index`";
+        for words in [&best, ", at about height 200,", "which ends at height 150", remedy] {
             assert!(text.contains(words), "'{words}' is not in: {text}");
         }
     }

@@ -1,8 +1,10 @@
 //! A command that does not succeed leaves what opened before: every command that writes, on every
 //! kind of damage.
 
+mod bitcoind;
 mod damages;
 mod rebuilds;
+mod remedies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

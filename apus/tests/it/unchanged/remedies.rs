@@ -1,0 +1,128 @@
+//! A message that names a command is a promise: from the state in which it was printed, the
+//! commands that it names lead to a whole directory, in at most two steps.
+
+use std::process::Output;
+
+use super::damages::DAMAGES;
+use super::{HEIGHT, copy_of_whole, moved_blocks, usable};
+use crate::support::Place;
+use crate::support::program::{apus, stderr, stdout};
+
+/// The most commands that a repair may take.
+const STEPS_MAX: usize = 2;
+
+/// Commands after which a message is read.
+const BEGINNINGS: [&[&str]; 5] = [
+    &["sync", "--connect=0", "--checkblocks=0"],
+    &["status"],
+    &["reindex"],
+    &["txoutset", "info"],
+    &["verify", "--level=3", "--blocks=0"],
+];
+
+/// What a message tells the user to do.
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// Run this command.
+    Run(Vec<String>),
+    /// Remove this file, and run the same command.
+    Remove(String),
+    /// What only the user can do: mount a disk, put a file back, edit a file.
+    ByHand,
+}
+
+/// Reads the first command in backquotes that a message names, or what else it says.
+fn step(place: &Place, text: &str) -> Step {
+    let path = |name: &str| place.root().join(name).to_str().unwrap().to_string();
+    let to_remove = text.split_whitespace().zip(text.split_whitespace().skip(1));
+    if text.contains("remove this file, and run the same command") {
+        let file = text.split("Error: ").last().unwrap().split(": ").next().unwrap();
+        return Step::Remove(file.to_string());
+    }
+    if let Some((_, path)) =
+        to_remove.clone().find(|(word, path)| *word == "remove" && path.starts_with('/'))
+    {
+        return Step::Remove(path.trim_end_matches([',', ';', ':']).to_string());
+    }
+    let by_hand = [
+        "mounted",
+        "--blocksdir",
+        "put it back",
+        "put the file back",
+        "move it to",
+        "edit",
+        "settings.json",
+    ];
+    if by_hand.iter().any(|words| text.contains(words)) {
+        return Step::ByHand;
+    }
+    let named =
+        text.split('`').skip(1).step_by(2).find_map(|command| command.strip_prefix("apus "));
+    let Some(named) = named else { return Step::ByHand };
+    let mut args: Vec<String> = named.split_whitespace().map(str::to_string).collect();
+    if args.last().is_some_and(|last| last == "--from") {
+        args.push(path("all"));
+    }
+    if args[0] == "sync" {
+        args.push("--connect=0".to_string());
+    }
+    Step::Run(args)
+}
+
+fn run(place: &Place, args: &[String]) -> Output {
+    apus(place, &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Follows the messages from `first` on. Returns what is wrong, if they do not lead out.
+fn follow(place: &Place, first: &[&str]) -> Option<String> {
+    let mut args: Vec<String> = first.iter().map(|arg| (*arg).to_string()).collect();
+    let mut said = Vec::new();
+    loop {
+        let output = run(place, &args);
+        let text = stdout(&output) + &stderr(&output);
+        if output.status.success() && !text.contains("`apus ") {
+            break;
+        }
+        if said.len() > STEPS_MAX {
+            return Some(format!("more than {STEPS_MAX} steps: {said:#?}"));
+        }
+        if said.contains(&text) {
+            return Some(format!("the same message again: {text}"));
+        }
+        match step(place, &text) {
+            Step::Run(next) => args = next,
+            Step::Remove(path) => {
+                let path = std::path::Path::new(&path);
+                if path.is_dir() {
+                    std::fs::remove_dir_all(path).unwrap();
+                } else if path.exists() {
+                    std::fs::remove_file(path).unwrap();
+                } else {
+                    return Some(format!("what to remove is not there: {text}"));
+                }
+            }
+            Step::ByHand => return None,
+        }
+        said.push(text);
+    }
+    match usable(place) {
+        Some(now) if now.height as usize >= HEIGHT => None,
+        now => Some(format!("ends at {:?} after {said:#?}", now.map(|now| now.height))),
+    }
+}
+
+#[test]
+fn every_named_command_leads_out() {
+    let mut faults = Vec::new();
+    for damage in DAMAGES.iter().filter(|damage| damage.name != "clock behind") {
+        for first in BEGINNINGS {
+            let place = copy_of_whole();
+            (damage.apply)(&place);
+            let _ = moved_blocks(&place);
+            if let Some(fault) = follow(&place, first) {
+                faults.push(format!("{}, {first:?}: {fault}", damage.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
