@@ -117,18 +117,19 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
 }
 
 /// Returns the options that `apus sync` would use, from these arguments and the settings files that
-/// they name; nothing is started or written. For the fuzz targets alone.
+/// they name, and the warnings about these; nothing is started or written. For tests alone.
 ///
 /// # Errors
 /// The message that the user would get about wrong arguments or settings.
 #[doc(hidden)]
-pub fn options_of_sync(args: Vec<OsString>) -> Result<apus_node::Options, String> {
+pub fn options_of_sync(args: Vec<OsString>) -> Result<(apus_node::Options, Vec<String>), String> {
     let args = arguments::core_spelling(args.into_iter());
     let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
     let Command::Sync(command) = cli.command else {
         return Err("the command is not sync".to_string());
     };
-    Ok(command.choose()?.0.options)
+    let (chosen, _) = command.choose()?;
+    Ok((chosen.options, chosen.config.loaded.warnings))
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {

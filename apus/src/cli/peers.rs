@@ -173,12 +173,7 @@ impl PeerArgs {
         let port = options.network.port;
         let mut peers = PeerOptions::new(port);
         let connect = texts(&self.connect, "connect", config);
-        let is_off = connect.is_empty() && !config.is_on("connect", true);
-        if is_off || connect.iter().any(|(text, _)| text == "0") {
-            let origin = match self.connect.is_empty() {
-                true => origin_of("connect", config),
-                false => "--connect=0".to_string(),
-            };
+        if let Some(origin) = self.switched_off(&connect, config) {
             if self.follow {
                 return Err(format!(
                     "--follow needs peers, and {origin} disables them: remove one of them"
@@ -190,7 +185,6 @@ impl PeerArgs {
         peers.connect = targets(connect, port)?;
         peers.addnode = targets(texts(&self.addnode, "addnode", config), port)?;
         peers.seednode = targets(texts(&self.seednode, "seednode", config), port)?;
-        peers.dnsseed = self.flag(self.dnsseed, "dnsseed", config, true);
         peers.fixedseeds = self.flag(self.fixedseeds, "fixedseeds", config, true);
         peers.listen = self.listen.is_some_and(|on| on != 0);
         peers.v2transport = self.flag(self.v2transport, "v2transport", config, true);
@@ -202,6 +196,9 @@ impl PeerArgs {
         if let Some(count) = number(self.maxconnections, "maxconnections", config)? {
             peers.maxconnections = count;
         }
+        // Without connections of our own there is nothing to ask for.
+        let seeks = peers.maxconnections > 0;
+        peers.dnsseed = self.flag(self.dnsseed, "dnsseed", config, seeks);
         if let Some(port) = number(self.port, "port", config)? {
             peers.port = port;
         }
@@ -209,7 +206,7 @@ impl PeerArgs {
             peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
         }
         peers.onlynet = self.onlynet(config)?;
-        peers.lan = looks_for_nodes(self.lan, &peers)?;
+        peers.lan = looks_for_nodes(self.lan, &peers)? && seeks;
         peers.announce = peers.listen && self.lan.is_some_and(|on| on != 0);
         self.check_networks(&peers, config)?;
         if !self.maxdownload.is_empty() {
@@ -228,11 +225,39 @@ impl PeerArgs {
         Ok(())
     }
 
+    /// Returns the option or setting that switches all peers off, if there is one. `connect` are
+    /// the values of that option.
+    fn switched_off(&self, connect: &[(String, String)], config: &Config) -> Option<String> {
+        if !config.is_on("networkactive", true) {
+            return Some(origin_of("networkactive", config));
+        }
+        let is_off = match connect {
+            [] => !config.is_on("connect", true),
+            given => given.iter().any(|(text, _)| text == "0"),
+        };
+        is_off.then(|| match self.connect.is_empty() {
+            true => origin_of("connect", config),
+            false => "--connect=0".to_string(),
+        })
+    }
+
+    /// Returns the names of the options given that bitcoin.conf may have in sections alone.
+    pub fn given_in_sections(&self) -> Vec<&'static str> {
+        let given = [
+            ("addnode", !self.addnode.is_empty()),
+            ("connect", !self.connect.is_empty()),
+            ("port", self.port.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
     /// Returns an error if the command line sets an option for peers although no peers are used. An
     /// option that switches something off is no contradiction.
     fn refuse_unused(&self, why: &str) -> Result<(), String> {
         let is_on = |flag: Option<u8>| flag.is_some_and(|on| on != 0);
+        let names_peer = self.connect.iter().any(|target| target != "0");
         let given = [
+            ("connect", names_peer),
             ("addnode", !self.addnode.is_empty()),
             ("proxy", self.proxy.as_deref().is_some_and(|proxy| proxy != "0")),
             ("onion", self.onion.as_deref().is_some_and(|proxy| proxy != "0")),

@@ -85,6 +85,7 @@ struct ServedJson {
 /// Runs `apus serve`.
 pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    chosen.config.check_sections(&command.given_in_sections()).map_err(Failure::usage)?;
     let given = command.minimumchainwork.as_deref();
     take_minimumchainwork(&mut chosen, given).map_err(Failure::usage)?;
     let port = chosen.options.network.port;
@@ -125,6 +126,14 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
 }
 
 impl ServeCommand {
+    /// Returns the names of the options given that bitcoin.conf may have in sections alone.
+    fn given_in_sections(&self) -> Vec<&'static str> {
+        let mut names = self.server.given_in_sections();
+        names.extend((!self.bind.is_empty()).then_some("bind"));
+        names.extend(self.port.map(|_| "port"));
+        names
+    }
+
     /// Returns how to serve, by the command line or else the settings files.
     fn choose(&self, config: &mut Config, default_port: u16) -> Result<ServeOptions, String> {
         let port = number(self.port, "port", config)?.unwrap_or(default_port);

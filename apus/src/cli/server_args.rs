@@ -103,6 +103,12 @@ impl ServerArgs {
         self.server == Some(1)
     }
 
+    /// Returns the names of the options given that bitcoin.conf may have in sections alone.
+    pub fn given_in_sections(&self) -> Vec<&'static str> {
+        let given = [("rpcbind", !self.rpcbind.is_empty()), ("rpcport", self.rpcport.is_some())];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
     /// Returns how the server is reached, by the command line or else the settings files; `None` if
     /// there is to be none. A server that is on by default does without a cookie where none can be
     /// written.

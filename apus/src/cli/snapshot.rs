@@ -272,6 +272,8 @@ fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     let from: Vec<_> = load.from.iter().map(|path| expand_home(path)).collect();
     let mut chosen = load.directory.to_options().map_err(Failure::usage)?;
     chosen.take_cache(load.dbcache).map_err(Failure::usage)?;
+    let given = load.peers.given_in_sections();
+    chosen.config.check_sections(&given).map_err(Failure::usage)?;
     load.peers.choose(&mut chosen, Sources::of(&from, &from)).map_err(Failure::usage)?;
     if chosen.options.peers.as_ref().is_some_and(|peers| peers.follow) {
         return Err(Failure::usage(

@@ -153,6 +153,8 @@ impl SyncCommand {
         let Self { indexes, engine, .. } = self;
         let given = from;
         let mut chosen = engine.to_options()?;
+        let sectioned = [peers.given_in_sections(), engine.server.given_in_sections()].concat();
+        chosen.config.check_sections(&sectioned)?;
         let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect());
         chosen.take_stop_height(engine.stopatheight)?;
         chosen.take_prune(*prune)?;
@@ -191,6 +193,7 @@ impl ReindexCommand {
 
     fn choose(&self) -> Result<Settings, String> {
         let mut chosen = self.engine.to_options()?;
+        chosen.config.check_sections(&self.engine.server.given_in_sections())?;
         chosen.options.allow_shrink = self.allow_shrink;
         chosen.ignore_prune();
         Ok(chosen)

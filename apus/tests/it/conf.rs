@@ -8,6 +8,7 @@ use std::process::Output;
 use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
+use crate::support::conf_cases::{arguments_of_sync, assert_verdict, for_each_case};
 use crate::support::program::{assert_ends, program, stderr, stdout};
 use crate::support::{Place, regtest_chain};
 
@@ -163,6 +164,14 @@ fn settings_that_bitcoind_refuses_are_refused_at_the_start() {
 }
 
 #[test]
+fn settings_files_are_taken_warned_of_or_refused_as_by_core() {
+    for_each_case(|dir, args, expected| {
+        let found = apus::options_of_sync(arguments_of_sync(dir, args));
+        assert_verdict(expected, found.map(|(_, warnings)| warnings), dir, &args.join(" "));
+    });
+}
+
+#[test]
 fn a_file_that_is_named_must_be_readable() {
     let home = Home::new("regtest=1\n");
     let none = home.path("none.conf");
@@ -204,7 +213,7 @@ fn settings_of_bitcoind_start_nothing_here() {
     assert_done(&home.sync(&[]));
     home.set_conf(
         "regtest=1\ndatadir=ROOT/datadir\nreindex=1\nreindex-chainstate=1\nrpcuser=x\nserver=1\n\
-         loadblock=ROOT/none\nstopatheight=3\nconnect=10.0.0.1\n",
+         loadblock=ROOT/none\nstopatheight=3\n[regtest]\nconnect=10.0.0.1\n",
     );
     std::fs::write(home.path("datadir/regtest/settings.json"), r#"{"prune": 550}"#).unwrap();
     let before = home.place.muhash();

@@ -33,14 +33,14 @@ pub fn run(data: &[u8]) {
         fs::write(dir.path().join(name), bytes).expect("a temporary file can be written");
     }
     let options = match options_of_sync(args.clone()) {
-        Ok(options) => options,
+        Ok((options, _)) => options,
         Err(why) => return assert!(!why.is_empty()),
     };
     assert!((1..=256).contains(&options.threads));
     assert!(options.dbcache_bytes >= 16 << 20);
     assert!(options.stop_at_height != Some(0));
     check_challenge(&options.network, data);
-    let again = options_of_sync(args).expect("the same input is accepted again");
+    let (again, _) = options_of_sync(args).expect("the same input is accepted again");
     assert_eq!(again.threads, options.threads);
     assert_eq!(again.dbcache_bytes, options.dbcache_bytes);
     assert_eq!(again.stop_at_height, options.stop_at_height);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::load::{Given, Loaded, Reader, load};
 use super::merge::{self, Found, Place, Setting};
+use super::names::NETWORK_ONLY;
 use super::network::NETWORK_FLAGS;
 use super::value::{self, Value};
 
@@ -96,6 +97,25 @@ impl Config {
     pub fn is_negated(&self, name: &str) -> bool {
         let setting = self.loaded.sources.get(self.loaded.chain.name(), name);
         setting.is_some_and(|setting| setting.value.is_negated())
+    }
+
+    /// Refuses settings at the top of bitcoin.conf that apply only in the section of a test network,
+    /// as bitcoind does: without `connect` it would ask others for peers. `given` names those that
+    /// the command line sets instead.
+    pub fn check_sections(&self, given: &[&str]) -> Result<(), String> {
+        let chain = self.loaded.chain.name();
+        let names = NETWORK_ONLY.iter().filter(|name| !given.contains(name));
+        let wrong: Vec<String> = names
+            .filter_map(|name| {
+                let Setting { place, .. } = self.loaded.sources.unsuitable(chain, name)?;
+                Some(format!("{place}: {name} is only applied on {chain} in section [{chain}]"))
+            })
+            .collect();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let remedy = format!("move it below a line [{chain}], or delete it");
+        Err(format!("{}: {remedy}. bitcoind does not start with it either", wrong.join("; ")))
     }
 
     /// Returns the settings that this run took from files, by file, in the order of first use.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use apus_wire::{Chain, Network};
 
 use super::merge::{self, Found, Place, Setting, Sources};
+use super::names::is_known;
 use super::parse;
 use super::value::Value;
 
@@ -145,14 +146,19 @@ impl Loading<'_> {
             })?;
             self.add(&path, &bytes)?;
         }
-        for (section, before) in [chain.name(), ""].iter().zip(&included) {
-            for nested in self.includes(section).iter().skip(before.len()) {
-                let name = nested.value.text().unwrap_or_default();
-                self.warnings.push(format!(
-                    "{}: includeconf={name} is ignored, since this file is itself included",
-                    nested.place
-                ));
-            }
+        let mut nested = self.includes(chain.name()).split_off(included[0].len());
+        nested.extend(self.includes("").split_off(included[1].len()));
+        // An included file may name another network; its section was not looked at.
+        let last = self.sources.chain()?;
+        if last != chain {
+            nested.extend(self.includes(last.name()));
+        }
+        for Setting { value, place } in nested {
+            let name = value.text().unwrap_or_default();
+            self.warnings.push(format!(
+                "{place}: includeconf={name} is ignored: files are included only by bitcoin.conf \
+                 itself, in the section of the network that it names"
+            ));
         }
         Ok(())
     }
@@ -164,6 +170,13 @@ impl Loading<'_> {
 
     /// Appends the settings of a bitcoin.conf to those that were read before.
     fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), String> {
+        if bytes.contains(&0) {
+            return Err(format!(
+                "{}: this is not UTF-8 text but probably UTF-16, as some editors of Windows write \
+                 it, and neither Bitcoin Core nor Apus can read that: save the file as UTF-8",
+                path.display()
+            ));
+        }
         let text = String::from_utf8_lossy(bytes);
         if text.starts_with('\u{feff}') {
             self.warnings.push(format!(
@@ -185,10 +198,21 @@ impl Loading<'_> {
         }
         for line in lines.settings {
             let place = Place::File(path.to_path_buf(), Some(line.number));
+            if !is_known(&line.name) {
+                let no = if matches!(line.value, Value::Bool(_)) { "no" } else { "" };
+                self.warn_of_unknown(&place, &format!("{no}{}", line.name));
+            }
             let section = self.sources.sections.entry(line.section).or_default();
             section.entry(line.name).or_default().push(Setting { value: line.value, place });
         }
         Ok(())
+    }
+
+    /// Warns of a name that is probably misspelt. Its value may be secret.
+    fn warn_of_unknown(&mut self, place: &Place, name: &str) {
+        self.warnings.push(format!(
+            "{place}: {name} is ignored: neither Bitcoin Core nor Apus has a setting of this name"
+        ));
     }
 
     fn datadir(&self, chain: Chain) -> Result<(PathBuf, Option<Place>), String> {
@@ -230,6 +254,12 @@ impl Loading<'_> {
             )
         })?;
         let place = Place::File(path, None);
+        for key in settings.keys() {
+            let name = key.rsplit_once('.').map_or(&**key, |(_, name)| name);
+            if !is_known(name.strip_prefix("no").unwrap_or(name)) {
+                self.warn_of_unknown(&place, key);
+            }
+        }
         self.sources.settings = settings
             .into_iter()
             .map(|(name, value)| (name, vec![Setting { value, place: place.clone() }]))

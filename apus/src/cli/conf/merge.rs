@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use super::names::NETWORK_ONLY;
 use super::value::Value;
 
 /// Where a setting was found.
@@ -41,9 +42,6 @@ pub struct Found {
 
 /// The section of the main network.
 const MAIN: &str = "main";
-/// Settings at the top of bitcoin.conf that apply to the main network alone (Core's
-/// `NETWORK_ONLY`).
-const NETWORK_ONLY: [&str; 5] = ["addnode", "connect", "port", "rpcbind", "rpcport"];
 
 /// Settings by name; those of one name are in the order in which they were read.
 pub type ByName = BTreeMap<String, Vec<Setting>>;
@@ -108,6 +106,16 @@ impl Sources {
         all
     }
 
+    /// Returns the first of the settings at the top of the file which apply only in the section of
+    /// the network `section`, unless another source has this setting, too: for these, bitcoind does
+    /// not start (`GetUnsuitableSectionOnlyArgs`). A negation applies everywhere.
+    pub fn unsuitable(&self, section: &str, name: &str) -> Option<&Setting> {
+        let top = self.sections.get("")?.get(name)?;
+        let is_dropped = drops_top(section, name) && !is_negated(top);
+        let is_elsewhere = self.spans(section, name).any(|(_, span)| !is_negated(span));
+        top[negated(top)..].first().filter(|_| is_dropped && !is_elsewhere)
+    }
+
     /// Returns the settings of this name in each source that has any, in order of precedence.
     fn spans<'a>(
         &'a self,
@@ -116,18 +124,23 @@ impl Sources {
     ) -> impl Iterator<Item = (Kind, &'a [Setting])> {
         let in_section = |section: &str| self.sections.get(section);
         let own = if section.is_empty() { None } else { in_section(section) };
-        let is_test = !section.is_empty() && section != MAIN;
-        let top = if is_test && NETWORK_ONLY.contains(&name) { None } else { in_section("") };
         let sources = [
             (Kind::CommandLine, Some(&self.command_line)),
             (Kind::SettingsJson, Some(&self.settings)),
             (Kind::ConfigFile, own),
-            (Kind::ConfigFile, top),
         ];
-        sources
-            .into_iter()
-            .filter_map(move |(kind, source)| Some((kind, source?.get(name)?.as_slice())))
+        let above =
+            sources.into_iter().filter_map(move |(kind, source)| Some((kind, source?.get(name)?)));
+        let top = in_section("").and_then(|top| top.get(name));
+        // A negation at the top counts even where the setting does not.
+        let top = top.filter(|top| !drops_top(section, name) || is_negated(top));
+        above.chain(top.map(|top| (Kind::ConfigFile, top))).map(|(kind, span)| (kind, &**span))
     }
+}
+
+/// Returns whether a setting applies on this network only in the network's own section.
+fn drops_top(section: &str, name: &str) -> bool {
+    !section.is_empty() && section != MAIN && NETWORK_ONLY.contains(&name)
 }
 
 /// Returns the setting in effect among those of one source; `None` if there is none.

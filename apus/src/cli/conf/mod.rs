@@ -2,6 +2,7 @@
 //! caller passes the function that reads files, and nothing is written.
 
 mod value;
+mod names;
 mod parse;
 mod merge;
 mod network;

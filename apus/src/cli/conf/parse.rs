@@ -6,13 +6,11 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Error, MapAccess, Visitor};
 
+use super::names::NOT_NEGATABLE;
 use super::value::{Value, truth};
 
 /// The characters that Core trims from lines, names and values of a bitcoin.conf.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
-
-/// The settings that cannot be negated (Core's `DISALLOW_NEGATION`), of those that Apus reads.
-const NOT_NEGATABLE: [&str; 2] = ["datadir", "signetchallenge"];
 
 /// The name under which Core writes a comment for human readers into settings.json.
 const SETTINGS_COMMENT: &str = "_warning_";

@@ -93,6 +93,10 @@ fn one_of_many_settings_counts() {
         ("par=a=b", "par", Some("a=b")),
         ("#par=3", "par", None),
         ("parr=3\n\n", "par", None),
+        // At the top of a test network's file, some settings count only where they are negated.
+        ("regtest=1\nconnect=a", "connect", None),
+        ("regtest=1\nnoconnect=1", "connect", Some("0")),
+        ("regtest=1\n[regtest]\nconnect=a", "connect", Some("a")),
         // A section of another network that was left open.
         ("[regtest]\npar=3", "par", None),
     ] {
@@ -119,7 +123,11 @@ fn a_line_that_core_refuses_is_named() {
         assert!(refused.contains(words), "{refused}");
     }
     // What is no setting of Apus is none of its business, wherever it stands.
-    conf("rpcpassword=x\nrpcauth=a:b$c\nwallet=w\n[main]\nbind=1\nfuture=1\n[]\n=\n").unwrap();
+    let others = conf("rpcpassword=x\nrpcauth=a:b$c\nwallet=w\n[main]\nbind=1\nrpcwait=1").unwrap();
+    assert_eq!(others.loaded.warnings, Vec::<String>::new());
+    for utf16 in ["r\0e\0g\0t\0e\0s\0t\0=\0001\0\n\0", "par=1\n\0p"] {
+        assert!(conf(utf16).unwrap_err().contains("bitcoin.conf: this is not UTF-8"), "{utf16:?}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn peers(conf: &str, args: &[&str]) -> Result<Option<PeerOptions>, String> {
     std::fs::write(dir.path().join("bitcoin.conf"), conf).unwrap();
     let datadir = format!("--datadir={}", dir.path().display());
     let all = ["apus", "sync", &datadir].into_iter().chain(args.iter().copied());
-    Ok(options_of_sync(all.map(OsString::from).collect())?.peers)
+    Ok(options_of_sync(all.map(OsString::from).collect())?.0.peers)
 }
 
 fn connect(conf: &str, args: &[&str]) -> Option<Vec<String>> {
@@ -42,10 +42,14 @@ fn peers_are_asked_without_files_or_if_they_are_named() {
 #[test]
 fn at_the_top_of_the_file_peers_are_for_the_main_network_alone() {
     let conf = "connect=1.2.3.4\nport=9\n[regtest]\nconnect=5.6.7.8\n";
-    let (main, regtest) = (peers(conf, &[]).unwrap().unwrap(), ["--regtest"]);
+    let main = peers(conf, &[]).unwrap().unwrap();
     assert_eq!((main.connect.len(), main.port), (1, 9));
+    let refused = peers(conf, &["--regtest"]).unwrap_err();
+    assert!(refused.contains("bitcoin.conf:2: port is only applied on regtest"), "{refused}");
+    assert!(!refused.contains("connect"), "its section has it: {refused}");
+    let regtest = ["--regtest", "--port=7"];
     assert_eq!(connect(conf, &regtest), Some(vec!["5.6.7.8:18444".to_string()]));
-    assert_eq!(peers(conf, &regtest).unwrap().unwrap().port, 18_444);
+    assert_eq!(peers(conf, &regtest).unwrap().unwrap().port, 7);
 }
 
 #[test]

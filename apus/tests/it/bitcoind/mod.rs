@@ -8,6 +8,7 @@ mod indexes;
 mod pruning;
 mod rpc_frame;
 mod serving;
+mod settings;
 mod snapshot;
 mod snapshot_state;
 mod sync;

@@ -1,0 +1,38 @@
+//! Settings files: bitcoind's own verdict on each case that Apus is held to.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::daemon::program_in;
+use crate::support::conf_cases::{assert_verdict, for_each_case};
+
+/// What bitcoind says of the settings of a directory: its error, or its warnings about names,
+/// sections and includes.
+fn verdict(bitcoind: &Path, dir: &Path, args: &[&str]) -> Result<Vec<String>, String> {
+    // It looks at this option after all others, and ends before it connects to anything.
+    let last = "-externalip=";
+    let mut command = Command::new(bitcoind);
+    command.arg(format!("-datadir={}", dir.display())).args(["-server=0", last]).args(args);
+    let output = command.output().unwrap();
+    let (log, text) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !text.contains("Cannot resolve -externalip") {
+        return Err(format!("{text} {log}"));
+    }
+    let is_about_names = |line: &&str| {
+        ["Ignoring unknown", "is not recognized", "ignoring -includeconf"]
+            .iter()
+            .any(|words| line.contains(words))
+    };
+    let lines = log.lines().chain(text.lines());
+    Ok(lines.filter(is_about_names).map(str::to_string).collect())
+}
+
+#[test]
+fn settings_mean_to_core_what_the_table_says() {
+    let Some(bitcoind) = program_in("BITCOIND", "verdicts on settings files") else { return };
+    for_each_case(|dir, args, expected| {
+        let found = verdict(&bitcoind, dir, args);
+        assert_verdict(expected, found, dir, &args.join(" "));
+    });
+}
