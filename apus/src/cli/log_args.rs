@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use apus_disk::Disk;
+use apus_node as node;
+use apus_store::DataDir;
 use clap::Args;
 
 use super::failure::Failure;
@@ -26,11 +29,15 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Starts the log in the file that the options or else a settings file name.
+    /// Starts the log in the file that the options or else a settings file name. Nothing is written
+    /// to a directory that another program has open, not even a line in its log.
     ///
     /// # Errors
-    /// The file exists and cannot be written, or the directory of a named file does not exist.
+    /// Another program has the directory open; the file exists and cannot be written; or the
+    /// directory of a named file does not exist.
     pub fn begin(&self, chosen: &mut Settings) -> Result<(), Failure> {
+        let node::Options { datadir, network, blocks_dir, .. } = &chosen.options;
+        DataDir::check_locks(&Disk::new(), datadir, network, blocks_dir.as_deref(), false)?;
         let Some(file) = self.file(chosen).map_err(Failure::usage)? else { return Ok(()) };
         let network_dir = chosen.options.network_dir();
         let path = network_dir.join(&file);

@@ -90,6 +90,7 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     take_minimumchainwork(&mut chosen, given).map_err(Failure::usage)?;
     let port = chosen.options.network.port;
     let how = command.choose(&mut chosen.config, port).map_err(Failure::usage)?;
+    tools::can_serve(&chosen.options)?;
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
     let serving = server.map(|config| {
         let is_optional = !command.server.is_given();

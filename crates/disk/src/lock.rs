@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::{Disk, File, StoreError};
 
@@ -42,7 +43,7 @@ impl Disk {
         }
         let file = self.open(path)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
-        fcntl_lock(file.raw(), operation).map_err(|errno| refused(path, errno))?;
+        fcntl_lock(file.raw(), operation).map_err(|errno| refused(path, &file, errno))?;
         let held = Held { shared: false, owners: 1, _file: file };
         locked.insert(name.clone(), held);
         Ok(FileLock { name })
@@ -75,10 +76,34 @@ impl Disk {
         match fcntl_lock(file.raw(), FlockOperation::NonBlockingLockShared) {
             Ok(()) => {}
             Err(rustix::io::Errno::NOLCK | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
-            Err(errno) => return Err(refused(path, errno)),
+            Err(errno) => return Err(refused(path, &file, errno)),
         }
         locked.insert(name.clone(), Held { shared: true, owners: 1, _file: file });
         Ok(Some(FileLock { name }))
+    }
+
+    /// Checks that the lock on the file `path` could be taken, shared or exclusive. Nothing is
+    /// created, locked or changed; a file that does not exist or cannot be read passes.
+    ///
+    /// # Errors
+    /// This or another program holds a lock in the way.
+    pub fn check_lock(&self, path: impl AsRef<Path>, shared: bool) -> Result<(), StoreError> {
+        let path = path.as_ref();
+        // Until the file is closed again, this process must not lock it.
+        let locked = locked();
+        let Ok(name) = full_name(path) else { return Ok(()) };
+        match locked.get(&name) {
+            Some(held) if held.shared && shared => return Ok(()),
+            Some(_) => return Err(StoreError::locked(path, "already in use by this program")),
+            None => {}
+        }
+        let Ok(file) = self.open_read(path) else { return Ok(()) };
+        let kind = if shared { FlockType::ReadLock } else { FlockType::WriteLock };
+        match fcntl_getlk(file.raw(), &Flock::from(kind)) {
+            Ok(Some(held)) => Err(StoreError::locked(path, in_use_by(Some(held)))),
+            // A file system without locks says so when a lock is taken.
+            Ok(None) | Err(_) => Ok(()),
+        }
     }
 }
 
@@ -103,13 +128,25 @@ fn full_name(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(parent.join(path.file_name().unwrap_or_default()))
 }
 
-fn refused(path: &Path, errno: rustix::io::Errno) -> StoreError {
+fn refused(path: &Path, file: &File, errno: rustix::io::Errno) -> StoreError {
     match errno {
         rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS => {
-            StoreError::locked(path, "in use by another program")
+            let held = fcntl_getlk(file.raw(), &Flock::from(FlockType::WriteLock));
+            StoreError::locked(path, in_use_by(held.ok().flatten()))
         }
         _ => StoreError::io(path, "lock the file", errno.into()),
     }
+}
+
+/// Names the process that holds a lock, unless it is in another container or on another machine.
+fn in_use_by(held: Option<Flock>) -> String {
+    let id = held.and_then(|held| held.pid).map(|pid| pid.as_raw_nonzero().get());
+    let id = id.filter(|id| *id > 0);
+    let named = id.and_then(|id| {
+        let name = std::fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
+        Some(format!("in use by {} (process {id})", name.trim_end()))
+    });
+    named.unwrap_or_else(|| "in use by another program".to_string())
 }
 
 fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Held>> {
@@ -134,6 +171,58 @@ mod tests {
         }
         drop(lock);
         disk.lock(&path).unwrap();
+    }
+
+    /// Another program that holds a lock on `path` until it is killed.
+    fn holder(path: &Path, kind: &str) -> Option<std::process::Child> {
+        let script = format!(
+            "import fcntl, sys\n\
+             f = open(sys.argv[1], 'r+')\n\
+             fcntl.lockf(f, fcntl.{kind} | fcntl.LOCK_NB)\n\
+             print(flush=True)\n\
+             sys.stdin.read()"
+        );
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", &script]).arg(path);
+        let piped = std::process::Stdio::piped;
+        let mut child = command.stdin(piped()).stdout(piped()).spawn().ok()?;
+        let mut line = String::new();
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+            &mut line,
+        )
+        .unwrap();
+        Some(child)
+    }
+
+    #[test]
+    fn a_lock_in_the_way_is_found_with_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let disk = Disk::new();
+        disk.check_lock(&path, false).unwrap();
+        assert!(!path.exists(), "nothing is created");
+        let lock = disk.lock(&path).unwrap();
+        for shared in [true, false] {
+            assert!(disk.check_lock(&path, shared).unwrap_err().is_locked);
+        }
+        drop(lock);
+        for (kind, blocked) in [("LOCK_EX", &[true, false][..]), ("LOCK_SH", &[false])] {
+            let Some(mut other) = holder(&path, kind) else { return };
+            let words = format!("(process {})", other.id());
+            for shared in blocked {
+                let error = disk.check_lock(&path, *shared).unwrap_err();
+                assert!(error.is_locked && error.what.contains(&words), "{error}");
+            }
+            let error = disk.lock(&path).err().unwrap();
+            assert!(error.is_locked && error.what.contains(&words), "{error}");
+            if kind == "LOCK_SH" {
+                disk.check_lock(&path, true).unwrap();
+            }
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
+        disk.check_lock(&path, false).unwrap();
     }
 
     #[test]

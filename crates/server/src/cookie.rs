@@ -12,7 +12,7 @@ pub const COOKIE_FILE: &str = ".cookie";
 /// The user whose password the file holds.
 pub(crate) const USER: &str = "__cookie__";
 
-/// The file, which is removed when this is dropped.
+/// The file, which is removed when this is dropped, unless another program has replaced it.
 pub(crate) struct Cookie {
     path: PathBuf,
     /// The password.
@@ -48,6 +48,10 @@ impl Cookie {
 
 impl Drop for Cookie {
     fn drop(&mut self) {
+        let is_ours = |text: String| text.ends_with(&self.password);
+        if !fs::read_to_string(&self.path).is_ok_and(is_ours) {
+            return;
+        }
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!("cannot remove the cookie {}: {error}", self.path.display());
         }

@@ -48,8 +48,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 pub enum StartError {
     /// No address can be listened on.
     #[error(
-        "cannot listen for RPC on {0}: {1}; choose another port with --rpcport, or start without \
-         --server"
+        "cannot listen for RPC on {0}: {1}; choose another port with --rpcport, or start \
+         with --server=0"
     )]
     Listen(SocketAddr, #[source] io::Error),
     /// The cookie cannot be written.

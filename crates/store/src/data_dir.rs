@@ -65,6 +65,7 @@ impl DataDir {
     ) -> Result<Self> {
         refuse_nested_root(root, network)?;
         let path = root.join(network.subdirectory);
+        Self::check_locks(disk, root, network, options.blocks_dir.as_deref(), options.read_only)?;
         let blocks = match &options.blocks_dir {
             Some(base) if !base.is_dir() => {
                 return Err(StoreError::new(
@@ -154,6 +155,23 @@ impl DataDir {
     /// Returns the obfuscation of the block files.
     pub fn obfuscation(&self) -> Obfuscation {
         self.obfuscation
+    }
+
+    /// Checks that the locks of the data directory `root` could be taken, for reading alone or for
+    /// writing. Nothing is created or locked.
+    ///
+    /// # Errors
+    /// This or another program holds a lock in the way.
+    pub fn check_locks(
+        disk: &Disk,
+        root: &Path,
+        network: &Network,
+        blocks_dir: Option<&Path>,
+        read_only: bool,
+    ) -> Result<()> {
+        DirLock::check(disk, &root.join(network.subdirectory), read_only)?;
+        let blocks = blocks_dir.unwrap_or(root).join(network.subdirectory).join("blocks");
+        DirLock::check(disk, &blocks, read_only)
     }
 
     /// Returns the disk that the directory was opened on.

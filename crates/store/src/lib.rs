@@ -55,7 +55,7 @@ pub use indexes::{
     IndexKind, OptionalIndex, best_block, find_index, indexes_that_need_blocks, locator_bytes,
     read_locator,
 };
-pub use lock::{DirLock, LOCKED};
+pub use lock::DirLock;
 pub use magic::MAX_BLOCK_BYTES;
 pub use obfuscation::Obfuscation;
 pub use pruning::{

@@ -2,10 +2,6 @@ use std::path::Path;
 
 use apus_disk::{Disk, FileLock, Result, StoreError};
 
-/// The words of the error for a directory that another program has locked.
-pub const LOCKED: &str = "cannot obtain a lock on this directory; Bitcoin Core or apus is probably \
-                          already running";
-
 /// A lock on a directory that keeps away other instances of Bitcoin Core and Apus, or only those
 /// that write: a record lock (`fcntl`) on the file `.lock` in it (Core's `LockDirectory`). It is
 /// released on drop.
@@ -35,6 +31,16 @@ impl DirLock {
         Ok(Self { lock: lock.map_err(|e| refused(directory, e))? })
     }
 
+    /// Checks that the lock on `directory` could be taken, shared or exclusive. Nothing is created
+    /// or locked.
+    ///
+    /// # Errors
+    /// This or another program holds a lock in the way.
+    pub fn check(disk: &Disk, directory: &Path, shared: bool) -> Result<()> {
+        let checked = disk.check_lock(directory.join(".lock"), shared);
+        checked.map_err(|e| refused(directory, e))
+    }
+
     /// Returns whether a lock is held.
     pub fn is_held(&self) -> bool {
         self.lock.is_some()
@@ -43,7 +49,10 @@ impl DirLock {
 
 fn refused(directory: &Path, error: StoreError) -> StoreError {
     match error.is_locked {
-        true => StoreError::locked(directory, LOCKED),
+        true => {
+            let what = format!("cannot obtain a lock on this directory: it is {}", error.what);
+            StoreError::locked(directory, what)
+        }
         false => error,
     }
 }

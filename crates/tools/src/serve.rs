@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apus_disk::Disk;
+use apus_disk::{Disk, StoreError};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
@@ -10,7 +10,7 @@ use apus_node::progress::Watch;
 use apus_node::remedy;
 use apus_node::served::Served;
 use apus_peers::{ServeOptions, ServeReport};
-use apus_store::LOCKED;
+use apus_store::DataDir;
 use apus_sync::unfinished::open_node;
 use apus_wire::message::Services;
 
@@ -57,10 +57,26 @@ pub fn serve(
     })
 }
 
+/// Checks that the directory exists and that no other program writes to it; nothing is created.
+///
+/// # Errors
+/// One of these does not hold.
+pub fn can_serve(options: &Options) -> Result<(), SyncError> {
+    let dir = options.network_dir();
+    if !dir.is_dir() {
+        let what = "there is no such directory: name another with --datadir, or run `apus sync` \
+                    first";
+        return Err(StoreError::new(dir, what).into());
+    }
+    let (root, blocks) = (&options.datadir, options.blocks_dir.as_deref());
+    let checked = DataDir::check_locks(&Disk::new(), root, &options.network, blocks, true);
+    checked.map_err(|error| with_next_step(error.into()))
+}
+
 /// Adds to the error for a directory that is in use how its blocks can be served.
 fn with_next_step(error: SyncError) -> SyncError {
     match error {
-        SyncError::Store(mut error) if error.what == LOCKED => {
+        SyncError::Store(mut error) if error.is_locked => {
             error.what += ": stop it first. bitcoind serves blocks itself, and so does `apus sync \
                            --follow --listen`";
             SyncError::Store(error)

@@ -175,7 +175,9 @@ fn one_holder_at_a_time_among_processes() {
     assert!(lines.any(|line| line.contains(HELD)), "it ended without the lock");
     for _ in 0..2 {
         let error = refusal(open(dir.path(), &mainnet(), DataDirOptions::default()));
-        assert!(error.contains("probably already running"), "{error}");
+        let words = format!("(process {})", child.id());
+        assert!(error.contains("a lock on this directory: it is in use by"), "{error}");
+        assert!(error.contains(&words), "{error}");
     }
     drop(child.stdin.take());
     lines.for_each(drop);
