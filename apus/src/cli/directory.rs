@@ -123,6 +123,7 @@ impl Directory {
         Ok(node::Options {
             threads,
             blocks_dir,
+            network_options: config.network_options(&conf::read_file),
             ..node::Options::new(config.loaded.datadir.clone(), network)
         })
     }

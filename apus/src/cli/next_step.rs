@@ -23,7 +23,7 @@ pub fn next_step(options: &Options, summary: &Summary) -> String {
     let is_pruned = summary.pruned.is_some() && !is_behind;
     let command = NextCommand {
         program: if is_behind { "apus sync" } else { "bitcoind" },
-        chain: options.network.chain.name(),
+        network_options: &options.network_options,
         datadir: Some(&*datadir).filter(|_| !is_default),
         blocks_dir: blocks_dir.as_deref(),
         prune: is_pruned.then(|| prune_mib(target)),

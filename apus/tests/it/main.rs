@@ -30,6 +30,7 @@ mod manners;
 mod manual;
 mod missing_blocks;
 mod peers;
+mod printed;
 mod progress;
 mod pruned;
 mod rewind;

@@ -10,8 +10,8 @@ use super::words::shell_word;
 pub struct NextCommand<'a> {
     /// The program, with its own command if it has any: `bitcoind`, `apus sync`.
     pub program: &'a str,
-    /// The network, by Core's name.
-    pub chain: &'a str,
+    /// [`super::options::Options::network_options`].
+    pub network_options: &'a str,
     /// The data directory, as bitcoind takes it; `None` for the default one.
     pub datadir: Option<&'a str>,
     /// The directory of the blocks, if it is not in the data directory.
@@ -24,12 +24,12 @@ impl NextCommand<'_> {
     /// Returns the command line, for a shell.
     pub fn line(&self) -> String {
         let mut line = self.program.to_string();
+        if !self.network_options.is_empty() {
+            line += &format!(" {}", self.network_options);
+        }
         let mut option = |name: &str, value: &str| {
             let _ = write!(line, " -{name}={value}");
         };
-        if self.chain != "main" {
-            option("chain", self.chain);
-        }
         if let Some(datadir) = self.datadir {
             option("datadir", &shell_word(datadir));
         }
@@ -62,9 +62,11 @@ mod tests {
             ("it's", r"-datadir='it'\''s'"),
         ] {
             let (program, datadir, blocks_dir, prune) = ("bitcoind", Some(path), None, None);
-            let of = |chain| NextCommand { program, chain, datadir, blocks_dir, prune }.line();
-            assert_eq!(of("main"), format!("bitcoind {expected}"));
-            assert_eq!(of("regtest"), format!("bitcoind -chain=regtest {expected}"));
+            let of = |network_options| {
+                NextCommand { program, network_options, datadir, blocks_dir, prune }.line()
+            };
+            assert_eq!(of(""), format!("bitcoind {expected}"));
+            assert_eq!(of("-chain=regtest"), format!("bitcoind -chain=regtest {expected}"));
         }
     }
 

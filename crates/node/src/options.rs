@@ -10,7 +10,7 @@ use apus_hash::{Hash, hex, sha256d};
 use apus_net::PeerOptions;
 use apus_store::IndexKind;
 use apus_swiftsync::AggregateKind;
-use apus_wire::Network;
+use apus_wire::{Chain, Network};
 use secp_lanes::Kernel;
 
 use super::marks::Marks;
@@ -48,6 +48,9 @@ pub struct Options {
     pub blocks_dir: Option<PathBuf>,
     /// The network.
     pub network: Network,
+    /// The options that name the network in a command for this directory, such as
+    /// `-chain=regtest`; empty if they are not needed, for main or since bitcoin.conf names it.
+    pub network_options: String,
     /// The block up to which scripts are assumed valid.
     pub assumevalid: AssumeValid,
     /// How scripts are checked that are not assumed valid.
@@ -250,10 +253,15 @@ impl Method {
 impl Options {
     /// Returns Core's defaults, with one thread per core.
     pub fn new(datadir: PathBuf, network: Network) -> Self {
+        let network_options = match network.chain {
+            Chain::Main => String::new(),
+            chain => format!("-chain={}", chain.name()),
+        };
         Self {
             datadir,
             blocks_dir: None,
             network,
+            network_options,
             assumevalid: AssumeValid::BuiltIn,
             scripts: ScriptOptions::default(),
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,

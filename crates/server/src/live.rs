@@ -36,6 +36,8 @@ pub struct About {
     pub marks: Arc<Marks>,
     /// The directory of the blocks, if it is another one (`-blocksdir`).
     pub blocks_dir: Option<PathBuf>,
+    /// [`Options::network_options`].
+    pub network_options: String,
     /// The most bytes of the coins cache (`-dbcache`).
     pub cache_bytes: u64,
     /// The peers that a sync asks for blocks; `None` if it asks none.
@@ -59,6 +61,7 @@ impl About {
             is_at_rest,
             marks: Arc::clone(&options.marks),
             blocks_dir: options.blocks_dir.clone(),
+            network_options: options.network_options.clone(),
             cache_bytes: options.dbcache_bytes as u64,
             peers: options.peers.clone(),
             upload_target: upload_target.unwrap_or(0),

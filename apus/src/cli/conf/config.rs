@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::load::{Given, Loaded, Reader, load};
+use super::load::{Given, Loaded, Reader, Which, load};
 use super::merge::{self, Found, Place, Setting};
 use super::names::NETWORK_ONLY;
 use super::network::NETWORK_FLAGS;
@@ -99,9 +99,37 @@ impl Config {
         setting.is_some_and(|setting| setting.value.is_negated())
     }
 
-    /// Refuses settings at the top of bitcoin.conf that apply only in the section of a test network,
-    /// as bitcoind does: without `connect` it would ask others for peers. `given` names those that
-    /// the command line sets instead.
+    /// Returns the options that name this run's network in a command with its data directory, whose
+    /// own bitcoin.conf may name it, or another one. Empty if none are needed.
+    pub fn network_options(&self, read: &Reader) -> String {
+        let Loaded { chain, datadir, .. } = &self.loaded;
+        let leads_here = |others: &[(&'static str, &str)]| {
+            let others = others.iter().map(|(name, value)| (*name, value.to_string())).collect();
+            let given = Given {
+                datadir: Some(datadir.clone()),
+                usual_datadir: Ok(datadir.clone()),
+                conf: Which::Usual,
+                settings: Which::Not,
+                includes: true,
+                others,
+            };
+            load(&given, read).is_ok_and(|loaded| loaded.chain == *chain)
+        };
+        if leads_here(&[]) {
+            return String::new();
+        }
+        let named = [("chain", chain.name())];
+        let off = NETWORK_FLAGS.map(|(name, _)| (name, "0"));
+        let all: Vec<_> = off.into_iter().chain(named).collect();
+        let chosen = if leads_here(&named) || !leads_here(&all) { &named[..] } else { &all };
+        let options: Vec<_> =
+            chosen.iter().map(|(name, value)| format!("-{name}={value}")).collect();
+        options.join(" ")
+    }
+
+    /// Refuses settings at the top of bitcoin.conf that apply only in the section of a test
+    /// network, as bitcoind does: without `connect` it would ask others for peers. `given` names
+    /// those that the command line sets instead.
     pub fn check_sections(&self, given: &[&str]) -> Result<(), String> {
         let chain = self.loaded.chain.name();
         let names = NETWORK_ONLY.iter().filter(|name| !given.contains(name));

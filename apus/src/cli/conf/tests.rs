@@ -175,6 +175,37 @@ fn the_network_is_of_the_command_line_or_the_top_of_the_file() {
 }
 
 #[test]
+fn a_command_names_the_network_unless_its_file_does() {
+    for (others, conf, second, expected) in [
+        (&[][..], "", "", ""),
+        (&[("chain", "regtest")], "", "", "-chain=regtest"),
+        (&[("regtest", "1")], "regtest=1", "", ""),
+        (&[], "signet=1", "", ""),
+        (&[], "chain=regtest", "", ""),
+        (&[("chain", "signet")], "chain=regtest", "", "-chain=signet"),
+        (&[("chain", "main")], "chain=regtest", "", "-chain=main"),
+        (
+            &[("regtest", "0"), ("chain", "signet")],
+            "regtest=1",
+            "",
+            "-regtest=0 -signet=0 -testnet=0 -testnet4=0 -chain=signet",
+        ),
+        // A command with the directory that a file names reads another file.
+        (&[], "regtest=1\ndatadir=/big", "", "-chain=regtest"),
+        (&[], "regtest=1\ndatadir=/big", "regtest=1", ""),
+    ] {
+        let others = others.iter().map(|(name, value)| (*name, value.to_string())).collect();
+        let files = [("/home/bitcoin.conf", conf), ("/big/bitcoin.conf", second)];
+        let read = |path: &Path| -> io::Result<Vec<u8>> {
+            let file = files.iter().find(|(name, _)| Path::new(name) == path);
+            file.map(|(_, text)| text.as_bytes().to_vec()).ok_or(io::ErrorKind::NotFound.into())
+        };
+        let config = Config::load(&Given { others, ..given() }, &read).unwrap();
+        assert_eq!(config.network_options(&read), expected, "{conf}");
+    }
+}
+
+#[test]
 fn files_are_included_one_level_deep() {
     let files = [
         ("/home/bitcoin.conf", "includeconf=b\nincludeconf=/etc/c\npar=1\nregtest.includeconf=r"),

@@ -4,15 +4,18 @@ use std::path::Path;
 use std::process::Command;
 
 use super::daemon::program_in;
+use crate::printed::for_each_next;
 use crate::support::conf_cases::{assert_verdict, for_each_case};
+
+/// An option that bitcoind looks at after all others; with it, it ends before it connects to
+/// anything.
+const LAST: &str = "-externalip=";
 
 /// What bitcoind says of the settings of a directory: its error, or its warnings about names,
 /// sections and includes.
 fn verdict(bitcoind: &Path, dir: &Path, args: &[&str]) -> Result<Vec<String>, String> {
-    // It looks at this option after all others, and ends before it connects to anything.
-    let last = "-externalip=";
     let mut command = Command::new(bitcoind);
-    command.arg(format!("-datadir={}", dir.display())).args(["-server=0", last]).args(args);
+    command.arg(format!("-datadir={}", dir.display())).args(["-server=0", LAST]).args(args);
     let output = command.output().unwrap();
     let (log, text) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -34,5 +37,18 @@ fn settings_mean_to_core_what_the_table_says() {
     for_each_case(|dir, args, expected| {
         let found = verdict(&bitcoind, dir, args);
         assert_verdict(expected, found, dir, &args.join(" "));
+    });
+}
+
+#[test]
+fn bitcoind_takes_the_command_that_a_report_names() {
+    let Some(bitcoind) = program_in("BITCOIND", "commands of reports") else { return };
+    for_each_next(|home, next| {
+        let output =
+            home.run_printed(next, &format!("-server=0 {LAST}"), bitcoind.parent().unwrap());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("Cannot resolve -externalip"), "{next}: {text}");
+        let log = std::fs::read_to_string(home.network_dir().join("debug.log")).unwrap();
+        assert!(log.contains("Bitcoin Core version"), "{next} starts elsewhere");
     });
 }

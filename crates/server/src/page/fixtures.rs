@@ -92,6 +92,7 @@ fn base() -> State {
     State {
         version: "0.1.0".to_string(),
         network: "main",
+        network_options: String::new(),
         datadir: "/home/ann/.bitcoin".to_string(),
         now: NOW,
         started: NOW - 2 * 3600 - 900,
@@ -235,6 +236,7 @@ fn states() -> Vec<(&'static str, State)> {
     let serving = State {
         stage: Stage::Serving,
         network: "signet",
+        network_options: "-chain=signet".to_string(),
         chain: mainnet(|_| [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]),
         ..finished()
     };

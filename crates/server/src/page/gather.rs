@@ -118,6 +118,7 @@ impl Gatherer {
             log: self.lines(),
             coins: found.and_then(|(_, _, coins, _)| coins),
             blocks_dir: about.blocks_dir.as_deref().map(absolute),
+            network_options: about.network_options.clone(),
             prune: found.and_then(|(.., prune)| prune),
             stage,
         }

@@ -183,7 +183,7 @@ fn utxo_set(state: &State, coins: &Coins) -> String {
 fn bitcoind(state: &State) -> String {
     let command = NextCommand {
         program: "bitcoind",
-        chain: state.network,
+        network_options: &state.network_options,
         datadir: Some(&state.datadir),
         blocks_dir: state.blocks_dir.as_deref(),
         prune: state.prune,

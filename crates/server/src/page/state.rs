@@ -49,6 +49,8 @@ pub struct State {
     pub coins: Option<Coins>,
     /// The directory of the blocks, if it is not in `datadir` (`-blocksdir`).
     pub blocks_dir: Option<String>,
+    /// [`apus_node::Options::network_options`].
+    pub network_options: String,
     /// If blocks were pruned, the -prune that bitcoind must be started with, in MiB or 1.
     pub prune: Option<u64>,
 }

@@ -175,9 +175,9 @@ fn command(
     let datadir = chosen.datadir.display().to_string();
     let of = |program| {
         let prune = chosen.prunes.then_some(PRUNE_MIB);
-        let chain = options.network.chain.name();
+        let network_options = &options.network_options;
         let datadir = Some(&*datadir).filter(|_| chosen.datadir != default);
-        NextCommand { program, chain, datadir, blocks_dir: None, prune }.line()
+        NextCommand { program, network_options, datadir, blocks_dir: None, prune }.line()
     };
     // What another user's directory gets must be that user's, or bitcoind cannot write it.
     let sudo = match owner(look, chosen) {
