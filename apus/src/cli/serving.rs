@@ -66,6 +66,15 @@ impl Serving {
     }
 }
 
+/// Says which password the page asks for.
+fn password_words(config: &Config) -> String {
+    let those = match &config.cookie {
+        Some(cookie) => format!("those in {}, on both sides of its colon", cookie.path.display()),
+        None => "those of rpcauth or rpcuser".to_string(),
+    };
+    format!("The page asks for a user and a password: {those}; --pagepublic shows it without")
+}
+
 /// Does `work` while the server answers, if there is one, and systemd is told about the work.
 ///
 /// # Errors
@@ -101,6 +110,9 @@ where
     let keeping = live.observer(observer);
     for address in server.iter().flat_map(Server::addresses) {
         keeping.note(&format!("Answering RPC and showing a page on http://{address}/"));
+    }
+    if server.is_some() && !serving.config.page_is_public {
+        keeping.note(&password_words(&serving.config));
     }
     service::ready();
     let result = work(&service::observer(&keeping)).map_err(Failure::from);

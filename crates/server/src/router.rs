@@ -12,7 +12,7 @@ use apus_query::RestAnswer;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
@@ -60,6 +60,13 @@ pub(crate) struct Client {
     pub address: IpAddr,
     pub connection: Arc<Connection>,
 }
+
+/// What a browser shows if no password is given.
+const PASSWORD_WORDS: &str = "\
+A user and a password are needed: those in the file .cookie of the network's directory, on both
+sides of its colon, or those of rpcauth or rpcuser in bitcoin.conf.
+With --pagepublic Apus shows the page without them to programs on its own machine.
+";
 
 impl App {
     /// Creates what the answers are made from.
@@ -159,7 +166,12 @@ async fn named(Extension(identity): Extension<Identity>, request: Request, next:
             sleep(DELAY).await;
         }
     }
-    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, REALM)]).into_response()
+    // A browser shows it; programs that call get none, as from Core.
+    let (status, head) = (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, REALM)]);
+    if request.method() == Method::GET {
+        return (status, head, PASSWORD_WORDS).into_response();
+    }
+    (status, head).into_response()
 }
 
 /// Lets requests of this machine pass, and those with a right password.

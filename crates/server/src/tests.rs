@@ -61,7 +61,9 @@ async fn a_password_opens_what_is_not_open_to_all() {
     let answer = "{\"result\":0,\"error\":null,\"id\":1}\n".to_string();
     assert_eq!(ask(&server, ("POST", "/"), "me:secret", UPTIME).await, (200, answer));
     for path in ["/", "/metrics"] {
-        assert_eq!(ask(&server, ("GET", path), "", "").await.0, 401, "{path}");
+        let (status, body) = ask(&server, ("GET", path), "", "").await;
+        assert_eq!(status, 401, "{path}");
+        assert!(body.contains(".cookie") && body.contains("--pagepublic"), "{path}: {body}");
         assert_eq!(ask(&server, ("GET", path), "me:secret", "").await.0, 200, "{path}");
     }
     assert_eq!(ask(&server, ("POST", "/"), "", UPTIME).await, (401, String::new()));
