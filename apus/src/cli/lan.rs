@@ -10,8 +10,8 @@ use apus_net::PeerOptions;
 pub fn looks_for_nodes(given: Option<u8>, peers: &PeerOptions) -> Result<bool, String> {
     let limits = [
         ("connect", !peers.connect.is_empty()),
-        ("proxy", peers.proxy.is_some()),
-        ("onion", peers.onion.is_some()),
+        ("proxy", peers.proxies.of_others().next().is_some()),
+        ("onion", peers.proxies.onion.is_some()),
         ("onlynet", !peers.onlynet.is_empty()),
     ];
     match (limits.iter().find(|(_, is_set)| *is_set), given) {
@@ -26,13 +26,18 @@ pub fn looks_for_nodes(given: Option<u8>, peers: &PeerOptions) -> Result<bool, S
 
 #[cfg(test)]
 mod tests {
-    use apus_net::{NetKind, Target};
+    use apus_net::{NetKind, Proxies, Target};
 
     use super::*;
 
     #[test]
     fn the_local_network_is_searched_unless_peers_are_limited() {
         let target = || Target::parse("192.0.2.7", 8333).unwrap();
+        let proxies = |text: &str| {
+            let mut proxies = Proxies::default();
+            proxies.add(text).unwrap();
+            proxies
+        };
         let usual = PeerOptions::new(8333);
         let free = PeerOptions { addnode: vec![target()], dnsseed: false, ..usual.clone() };
         for peers in [&usual, &free] {
@@ -42,8 +47,8 @@ mod tests {
         }
         for (name, limited) in [
             ("connect", PeerOptions { connect: vec![target()], ..usual.clone() }),
-            ("proxy", PeerOptions { proxy: Some(target()), ..usual.clone() }),
-            ("onion", PeerOptions { onion: Some(target()), ..usual.clone() }),
+            ("proxy", PeerOptions { proxies: proxies("192.0.2.7"), ..usual.clone() }),
+            ("onion", PeerOptions { proxies: proxies("192.0.2.7=onion"), ..usual.clone() }),
             ("onlynet", PeerOptions { onlynet: vec![NetKind::Ipv4], ..usual.clone() }),
         ] {
             assert_eq!(looks_for_nodes(None, &limited), Ok(false), "{name}");

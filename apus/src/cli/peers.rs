@@ -3,16 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use apus_net::{MaxDownload, NetKind, PeerOptions, Target};
+use apus_net::{HostKind, MaxDownload, NetKind, PeerOptions, Proxies, Proxy, Target};
 use clap::{Args, ValueEnum};
 
 use super::conf::{Config, Found};
 use super::lan::looks_for_nodes;
 use super::settings::Settings;
 use super::upload_target::maxuploadtarget;
-
-/// The port of a proxy that is named without one: that of Tor (Core's default).
-const PROXY_PORT: u16 = 9050;
 
 /// Core's networks that Apus does not connect to.
 const OTHER_NETS: [&str; 2] = ["i2p", "cjdns"];
@@ -34,12 +31,13 @@ pub struct PeerArgs {
     /// Do not end at the tip, but follow new blocks and reorganisations until interrupted.
     #[arg(long)]
     follow: bool,
-    /// Connect through this SOCKS5 proxy, HOST or HOST:PORT, such as Tor's 127.0.0.1:9050. Names
-    /// are resolved by the proxy.
+    /// Connect through this SOCKS5 proxy, HOST, HOST:PORT or unix:PATH, such as Tor's
+    /// 127.0.0.1:9050. Names are resolved by the proxy. With =ipv4, =ipv6 or =onion behind it only
+    /// for that network; may be given many times.
     #[arg(long, value_name = "HOST")]
-    proxy: Option<String>,
-    /// Connect to onion services through this SOCKS5 proxy, HOST or HOST:PORT; 0: never connect to
-    /// onion services [default: that of --proxy].
+    proxy: Vec<String>,
+    /// Connect to onion services through this SOCKS5 proxy, HOST, HOST:PORT or unix:PATH; 0: never
+    /// connect to onion services [default: that of --proxy].
     #[arg(long, value_name = "HOST", hide_short_help = true)]
     onion: Option<String>,
     /// Download at most this many MB (10^6 bytes) per second [default: no limit].
@@ -188,11 +186,7 @@ impl PeerArgs {
         peers.fixedseeds = self.flag(self.fixedseeds, "fixedseeds", config, true);
         peers.listen = self.listen.is_some_and(|on| on != 0);
         peers.v2transport = self.flag(self.v2transport, "v2transport", config, true);
-        peers.proxy = proxy(self.proxy.as_ref(), "proxy", config)?.flatten();
-        peers.onion = match proxy(self.onion.as_ref(), "onion", config)? {
-            Some(onion) => onion,
-            None => peers.proxy.clone(),
-        };
+        peers.proxies = self.proxies(config)?;
         if let Some(count) = number(self.maxconnections, "maxconnections", config)? {
             peers.maxconnections = count;
         }
@@ -259,7 +253,7 @@ impl PeerArgs {
         let given = [
             ("connect", names_peer),
             ("addnode", !self.addnode.is_empty()),
-            ("proxy", self.proxy.as_deref().is_some_and(|proxy| proxy != "0")),
+            ("proxy", self.proxy.iter().any(|proxy| proxy != "0")),
             ("onion", self.onion.as_deref().is_some_and(|proxy| proxy != "0")),
             ("maxdownload", !self.maxdownload.is_empty()),
             ("seednode", !self.seednode.is_empty()),
@@ -284,6 +278,26 @@ impl PeerArgs {
 
     fn flag(&self, given: Option<u8>, name: &str, config: &Config, default: bool) -> bool {
         given.map_or_else(|| config.is_on(name, default), |on| on != 0)
+    }
+
+    /// Returns the proxies. Those of the command line are added to those of settings files, so that
+    /// one for a single network does not switch off the others.
+    fn proxies(&self, config: &mut Config) -> Result<Proxies, String> {
+        let mut proxies = Proxies::default();
+        let found = config.take_list("proxy").into_iter();
+        let found = found.map(|Found { text, place }| (text, format!("proxy from {place}")));
+        let given = self.proxy.iter().map(|text| (text.clone(), "--proxy".to_string()));
+        for (text, what) in found.chain(given) {
+            proxies.add(&text).map_err(|why| format!("{what}: {why}"))?;
+        }
+        let onion = text(self.onion.as_ref(), "onion", config)?;
+        if let Some((text, what)) = onion.filter(|(text, _)| !text.is_empty()) {
+            proxies.onion = match &*text {
+                "0" => None,
+                text => Some(Proxy::parse(text).map_err(|why| format!("{what}: {why}"))?),
+            };
+        }
+        Ok(proxies)
     }
 
     fn onlynet(&self, config: &mut Config) -> Result<Vec<NetKind>, String> {
@@ -326,12 +340,15 @@ impl PeerArgs {
         if let Some(target) = peers.seednode.iter().find(|target| !peers.has_way_to(target)) {
             return Err(format!("--seednode={target}: {}", target.words_on_proxy()));
         }
+        if !config.is_on("dns", true) {
+            refuse_names(peers, &origin_of("dns", config))?;
+        }
         if peers.onlynet.is_empty() {
             return Ok(());
         }
         let has_onion = peers.onlynet.contains(&NetKind::Onion);
         let is_clear = peers.onlynet.iter().any(|net| *net != NetKind::Onion);
-        if has_onion && peers.onion.is_none() {
+        if has_onion && peers.proxies.onion.is_none() {
             let what = "onlynet=onion needs Tor's proxy: name it with --onion or --proxy, such as \
                         --onion=127.0.0.1:9050";
             match is_clear {
@@ -397,25 +414,20 @@ fn text(
     }
 }
 
-/// Returns the proxy that an option names, from the command line or else from a settings file;
-/// `Some(None)` if it is switched off.
-fn proxy(
-    given: Option<&String>,
-    name: &str,
-    config: &mut Config,
-) -> Result<Option<Option<Target>>, String> {
-    let Some((text, what)) = text(given, name, config)?.filter(|(text, _)| !text.is_empty()) else {
-        return Ok(None);
-    };
-    if text == "0" {
-        return Ok(Some(None));
-    }
-    let proxy = Target::parse(&text, PROXY_PORT).map_err(|why| format!("{what}: {why}"))?;
-    match proxy.needs_a_proxy() {
-        true => Err(format!(
-            "{what}: {proxy} is an onion or I2P address, which cannot be used as a proxy"
+/// Refuses hosts that the system would have to look up, if `origin` forbids that (Core's `-dns=0`).
+fn refuse_names(peers: &PeerOptions, origin: &str) -> Result<(), String> {
+    let onion = peers.proxies.onion.iter();
+    let proxies = peers.proxies.of_others().chain(onion).filter_map(|proxy| match proxy {
+        Proxy::Host(host) => Some(host),
+        Proxy::Unix(_) => None,
+    });
+    let named = [&peers.connect, &peers.addnode, &peers.seednode].into_iter().flatten();
+    let named = named.filter(|_| peers.proxies.names.is_none());
+    match proxies.chain(named).find(|target| target.kind() == HostKind::Name) {
+        Some(target) => Err(format!(
+            "{target}: {origin} forbids to look up names: give an address in its place"
         )),
-        false => Ok(Some(Some(proxy))),
+        None => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ mod max_download;
 mod peer;
 mod peer_options;
 mod presync;
+mod proxy;
 mod random;
 mod schedule;
 mod serving;
@@ -47,6 +48,7 @@ pub use max_download::MaxDownload;
 pub use peer::{Has, PeerId};
 pub use peer_options::{NetKind, PeerOptions};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
+pub use proxy::{Proxies, Proxy};
 pub use schedule::{Arrival, Fault, Limits, Schedule};
 pub use serving::{Answer, NODE_NETWORK_LIMITED_MIN_BLOCKS, Refused, ServedChain, Serving};
 pub use session::{

@@ -5,6 +5,7 @@ use std::time::Duration;
 use apus_wire::message::Host;
 
 use super::max_download::MaxDownload;
+use super::proxy::Proxies;
 use super::target::{HostKind, Target};
 
 /// Core's default of `-maxconnections`.
@@ -33,10 +34,8 @@ pub struct PeerOptions {
     pub lan: bool,
     /// Announce this node on the local network while it serves peers; not an option of Core.
     pub announce: bool,
-    /// The SOCKS5 proxy for connections, except those to onion services.
-    pub proxy: Option<Target>,
-    /// The SOCKS5 proxy for connections to onion services; `None` for no such connections.
-    pub onion: Option<Target>,
+    /// The SOCKS5 proxies (Core's `-proxy` and `-onion`).
+    pub proxies: Proxies,
     /// The maximum number of connections.
     pub maxconnections: usize,
     /// Connect only to hosts of these kinds; empty for all.
@@ -76,8 +75,7 @@ impl PeerOptions {
             fixedseeds: true,
             lan: false,
             announce: false,
-            proxy: None,
-            onion: None,
+            proxies: Proxies::default(),
             maxconnections: MAXCONNECTIONS,
             onlynet: Vec::new(),
             listen: false,
@@ -97,7 +95,7 @@ impl PeerOptions {
     /// Returns whether connections that the user did not ask for may go to hosts of this kind, and
     /// can.
     pub fn reaches(&self, kind: NetKind) -> bool {
-        let can = kind != NetKind::Onion || self.onion.is_some();
+        let can = kind != NetKind::Onion || self.proxies.onion.is_some();
         can && (self.onlynet.is_empty() || self.onlynet.contains(&kind))
     }
 
@@ -108,15 +106,15 @@ impl PeerOptions {
             HostKind::Ipv6 => self.reaches(NetKind::Ipv6),
             HostKind::Name => self.reaches(NetKind::Ipv4) || self.reaches(NetKind::Ipv6),
             HostKind::Onion => self.reaches(NetKind::Onion),
-            HostKind::I2p => self.proxy.is_some() && self.onlynet.is_empty(),
+            HostKind::I2p => self.proxies.names.is_some() && self.onlynet.is_empty(),
         }
     }
 
     /// Returns whether a host that the user names can be reached, directly or through a proxy.
     pub fn has_way_to(&self, target: &Target) -> bool {
         match target.kind() {
-            HostKind::Onion => self.onion.is_some(),
-            HostKind::I2p => self.proxy.is_some(),
+            HostKind::Onion => self.proxies.onion.is_some(),
+            HostKind::I2p => self.proxies.names.is_some(),
             HostKind::Ipv4 | HostKind::Ipv6 | HostKind::Name => true,
         }
     }

@@ -106,7 +106,7 @@ fn remedy(options: &PeerOptions) -> String {
     if options.connect.is_empty() && !options.onlynet.is_empty() {
         remedy += ". Without --onlynet, peers of other networks are asked, too";
     }
-    if options.proxy.is_some() {
+    if options.proxies.of_others().next().is_some() {
         remedy += ". Connections through --proxy are slower than direct ones, but these show your \
                    address to peers";
     }
@@ -115,7 +115,7 @@ fn remedy(options: &PeerOptions) -> String {
 
 #[cfg(test)]
 mod tests {
-    use apus_net::{NetKind, Target};
+    use apus_net::{NetKind, Proxies, Proxy, Target};
 
     use super::*;
 
@@ -210,7 +210,7 @@ mod tests {
         let usual = PeerOptions::new(0);
         let named = PeerOptions { connect: vec![target()], ..usual.clone() };
         let tor = PeerOptions {
-            proxy: Some(target()),
+            proxies: Proxies { ipv4: Some(Proxy::Host(target())), ..Proxies::default() },
             onlynet: vec![NetKind::Onion],
             maxconnections: 3,
             ..usual.clone()

@@ -428,7 +428,7 @@ impl Dialer {
         }
         for seed in self.network.dns_seeds {
             let name = seed.trim_end_matches('.');
-            if self.options.proxy.is_some() {
+            if self.options.proxies.names.is_some() {
                 // The proxy resolves names, so one of the seed's peers is asked for others.
                 let Ok(target) = Target::parse(name, self.network.port) else { continue };
                 self.dial(Role::Seed(target.clone()), target, true);

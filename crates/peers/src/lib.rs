@@ -141,8 +141,7 @@ impl Peers {
         let dialing = Arc::new(Dialing {
             magic: network.magic,
             routes: Routes {
-                proxy: peers.proxy.clone(),
-                onion: peers.onion.clone(),
+                proxies: peers.proxies.clone(),
                 timeout: peers.timeout,
                 resolver: Box::new(system_resolver),
             },

@@ -277,7 +277,8 @@ fn has_hung_up(error: &io::Error) -> bool {
 
 /// Prepares a new connection for the handshake of the transport.
 fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving>, Arc<Received>)> {
-    stream.set_nodelay(true)?;
+    // A Unix socket, of a proxy, has no such option.
+    let _ = stream.set_nodelay(true);
     stream.set_write_timeout(Some(TIMEOUT))?;
     let from = Receiving::new(stream, &how.limiter)?;
     let received = from.received();

@@ -6,9 +6,13 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use apus_net::{Credentials, HostKind, NetKind, Socks5Error, Target, socks5_connect};
+use apus_net::{
+    Credentials, HostKind, NetKind, Proxies, Proxy, Socks5Error, Target, socks5_connect,
+};
 use apus_wire::message::Host;
 
 use super::random::random;
@@ -21,10 +25,8 @@ pub(super) type Resolver = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Se
 
 /// How to reach hosts.
 pub(super) struct Routes {
-    /// The SOCKS5 proxy for everything except onion services (Core's `-proxy`).
-    pub proxy: Option<Target>,
-    /// The SOCKS5 proxy for onion services (Core's `-onion`).
-    pub onion: Option<Target>,
+    /// The SOCKS5 proxies.
+    pub proxies: Proxies,
     /// Time limit for opening a connection (Core's `-timeout`).
     pub timeout: Duration,
     /// The system's resolver.
@@ -73,18 +75,21 @@ impl Routes {
     }
 
     /// Returns the proxy through which `target` is reached; `None` if it needs none.
-    fn proxy_to(&self, target: &Target) -> Result<Option<&Target>, Unreachable> {
-        let is_onion = target.kind() == HostKind::Onion;
-        match if is_onion { &self.onion } else { &self.proxy } {
+    fn proxy_to(&self, target: &Target) -> Result<Option<&Proxy>, Unreachable> {
+        match self.proxies.to(target.kind()) {
             None if target.needs_a_proxy() => Err(Unreachable::Host(target.words_on_proxy())),
-            proxy => Ok(proxy.as_ref()),
+            proxy => Ok(proxy),
         }
     }
 
-    fn connect_through(&self, proxy: &Target, target: &Target) -> Result<TcpStream, Unreachable> {
-        let mut stream = self
-            .connect_directly(proxy, &[])
-            .map_err(|why| Unreachable::Proxy(format!("proxy {proxy}: {why}")))?;
+    fn connect_through(&self, proxy: &Proxy, target: &Target) -> Result<TcpStream, Unreachable> {
+        let opened = match proxy {
+            Proxy::Host(host) => self.connect_to_any(host, |_| true),
+            // What is done with a connection is the same for both kinds of sockets.
+            Proxy::Unix(path) => UnixStream::connect(path).map(|s| OwnedFd::from(s).into()),
+        };
+        let mut stream =
+            opened.map_err(|why| Unreachable::Proxy(format!("proxy {proxy}: {why}")))?;
         let (host, port) = target.name();
         // Tor gives connections with different passwords different circuits.
         let word = format!("{:016x}", random());
@@ -104,12 +109,25 @@ impl Routes {
         })
     }
 
-    /// Connects to the first address of `target` that is in `nets` and answers.
+    /// Connects to the first address of `target` that is in `nets` and answers. Addresses that have
+    /// a proxy are left out, if the name of their host has none.
     fn connect_directly(&self, target: &Target, nets: &[NetKind]) -> io::Result<TcpStream> {
+        self.connect_to_any(target, |address| {
+            let kind =
+                if address.ip().to_canonical().is_ipv4() { HostKind::Ipv4 } else { HostKind::Ipv6 };
+            let is_wanted =
+                nets.is_empty() || nets.contains(&NetKind::of(&Host::from(address.ip())));
+            is_wanted && self.proxies.to(kind).is_none()
+        })
+    }
+
+    /// Connects to the first usable address of `target` that answers.
+    fn connect_to_any(
+        &self,
+        target: &Target,
+        is_usable: impl Fn(&SocketAddr) -> bool,
+    ) -> io::Result<TcpStream> {
         let mut last = io::Error::other(format!("{target} has no address to connect to"));
-        let is_usable = |address: &SocketAddr| {
-            nets.is_empty() || nets.contains(&NetKind::of(&Host::from(address.ip())))
-        };
         for address in self.resolve(target)?.into_iter().filter(is_usable) {
             match TcpStream::connect_timeout(&address, self.timeout) {
                 Ok(stream) => return Ok(stream),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 
 use apus_hash::HashKey;
-use apus_net::{Addresses, Group, NetKind, Outgoing, PeerId, Target};
+use apus_net::{Addresses, Group, NetKind, Outgoing, PeerId, Proxies, Proxy as SocksProxy, Target};
 use apus_node::progress::Unobserved;
 use apus_testpeer::{Answers, Hangup, Server, version};
 use apus_wire::message::{Command, Host, Message, NetAddress, Raw, Services, encode};
@@ -91,6 +91,12 @@ fn target(text: &str) -> Target {
     Target::parse(text, 8333).unwrap()
 }
 
+/// The proxies for onion services and for all others.
+fn proxies(others: Option<&Proxy>, onion: Option<&Proxy>) -> Proxies {
+    let of = |proxy: Option<&Proxy>| proxy.map(|proxy| proxy.target.clone()).map(SocksProxy::Host);
+    Proxies { ipv4: of(others), ipv6: of(others), names: of(others), onion: of(onion) }
+}
+
 /// Returns routes through these proxies, and the names that the resolver is asked for.
 fn routes(proxy: Option<&Proxy>, onion: Option<&Proxy>) -> (Routes, Arc<Mutex<Vec<String>>>) {
     let names: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -99,9 +105,8 @@ fn routes(proxy: Option<&Proxy>, onion: Option<&Proxy>) -> (Routes, Arc<Mutex<Ve
         record.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_string());
         Err(io::Error::other("no such name"))
     };
-    let of = |proxy: Option<&Proxy>| proxy.map(|proxy| proxy.target.clone());
     let (timeout, resolver) = (Duration::from_secs(60), Box::new(resolver));
-    (Routes { proxy: of(proxy), onion: of(onion), timeout, resolver }, names)
+    (Routes { proxies: proxies(proxy, onion), timeout, resolver }, names)
 }
 
 #[test]
@@ -146,7 +151,7 @@ fn a_proxy_that_does_not_work_is_blamed_and_not_the_host() {
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let (mut routes, _) = routes(None, None);
-        routes.proxy = Some(target(&address.to_string()));
+        routes.proxies.names = Some(SocksProxy::Host(target(&address.to_string())));
         let why = routes.connect(&target("example.org"), &[]).unwrap_err();
         assert_eq!(matches!(why, Unreachable::Proxy(_)), is_proxy, "{says:?}: {why}");
         assert!(why.to_string().contains(&address.to_string()), "{why}");
@@ -181,6 +186,39 @@ fn each_host_goes_through_its_proxy() {
     }
     assert_eq!((asked(&onion), asked(&proxy)), (vec![ONION.to_string()], Vec::new()));
     assert_eq!(*looked_up.lock().unwrap(), ["example.org"]);
+}
+
+/// An address that a name leads to is not connected to past the proxy for its kind, and a proxy at a
+/// Unix socket is asked like any other.
+#[test]
+fn proxies_may_be_for_one_network_or_at_a_unix_socket() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("socks");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let (sender, requests) = unbounded();
+    threads::spawn_free("proxy".to_string(), move || {
+        let (stream, _) = listener.accept().unwrap();
+        let _ = take_request(&std::os::fd::OwnedFd::from(stream).into(), true, &sender);
+    });
+    let nowhere = Some(SocksProxy::Unix("/nonexistent/socks".into()));
+    let v6 = "[::1]:1".parse().unwrap();
+    let routes = Routes {
+        proxies: Proxies {
+            ipv4: Some(SocksProxy::Unix(path)),
+            ipv6: nowhere,
+            ..Proxies::default()
+        },
+        timeout: Duration::from_secs(60),
+        resolver: Box::new(move |_: &str, _: u16| Ok(vec![v6])),
+    };
+    let mut stream = routes.connect(&target("9.9.9.9"), &[]).unwrap();
+    stream.write_all(b"hello").unwrap();
+    assert_eq!(requests.recv().unwrap(), ("9.9.9.9".to_string(), true));
+    let why = routes.connect(&target("[2600::1]"), &[]).unwrap_err();
+    assert!(matches!(why, Unreachable::Proxy(_)), "{why}");
+    assert!(why.to_string().contains("unix:/nonexistent/socks"), "{why}");
+    let why = routes.connect(&target("seed.example"), &[]).unwrap_err().to_string();
+    assert!(why.contains("no address to connect to"), "{why}");
 }
 
 /// Opens the connections that a dialer opens at this time with these addresses in its book, closes
@@ -225,8 +263,7 @@ fn with_onion_alone_nothing_else_is_asked_or_dialled() {
         let options = PeerOptions {
             onlynet: vec![NetKind::Onion],
             seednode: seednode.to_vec(),
-            proxy: routes.proxy.clone(),
-            onion: routes.onion.clone(),
+            proxies: routes.proxies.clone(),
             ..PeerOptions::new(8333)
         };
         dial(&options, routes, LATER, &book);
@@ -243,7 +280,7 @@ fn a_name_leads_to_addresses_of_the_networks_alone() {
     let v6 = "[::1]:1".parse().unwrap();
     let timeout = Duration::from_secs(60);
     let resolver = Box::new(move |_: &str, _: u16| Ok(vec![v4, v6]));
-    let routes = Routes { proxy: None, onion: None, timeout, resolver };
+    let routes = Routes { proxies: Proxies::default(), timeout, resolver };
     let peer = |nets: &[NetKind]| routes.connect(&target("seed.example"), nets);
     assert!(peer(&[NetKind::Onion]).unwrap_err().to_string().contains("has no address"));
     assert_eq!(peer(&[NetKind::Ipv4]).unwrap().peer_addr().unwrap(), v4);
@@ -261,15 +298,16 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
     ] {
         let proxy = Proxy::start(false);
         let (direct, looked_up) = routes(None, Some(&proxy));
-        let onion = Some(proxy.target.clone());
-        let options = PeerOptions { onlynet, onion, fixedseeds: false, ..PeerOptions::new(8333) };
+        let (alone, both) = (proxies(None, Some(&proxy)), proxies(Some(&proxy), Some(&proxy)));
+        let usual = PeerOptions { fixedseeds: false, ..PeerOptions::new(8333) };
+        let options = PeerOptions { onlynet, proxies: alone, ..usual };
         dial(&options, direct, Duration::ZERO, &[]);
         assert_eq!(looked_up.lock().unwrap().len(), asked, "{looked_up:?}");
         assert!(looked_up.lock().unwrap().iter().all(|name| name.starts_with("x9.")));
         assert_eq!(proxy.asked(), []);
         // Through a proxy, one of a seed's peers is asked for addresses.
         let (proxied, looked_up) = routes(Some(&proxy), Some(&proxy));
-        let options = PeerOptions { proxy: Some(proxy.target.clone()), ..options };
+        let options = PeerOptions { proxies: both, ..options };
         dial(&options, proxied, Duration::ZERO, &[]);
         assert!(looked_up.lock().unwrap().is_empty(), "{looked_up:?}");
         assert_eq!(proxy.asked().len(), asked);
@@ -286,8 +324,7 @@ fn fixed_seeds_are_used_when_nothing_else_has_addresses() {
         let options = PeerOptions {
             onlynet: vec![NetKind::Onion],
             seednode: seednode.iter().map(|name| target(name)).collect(),
-            proxy: routes.proxy.clone(),
-            onion: routes.onion.clone(),
+            proxies: routes.proxies.clone(),
             fixedseeds,
             ..PeerOptions::new(8333)
         };
@@ -310,7 +347,7 @@ fn v2_is_tried_with_peers_that_advertise_it_and_named_ones() {
     let options = PeerOptions {
         addnode: vec![target("9.3.1.1")],
         dnsseed: false,
-        proxy: routes.proxy.clone(),
+        proxies: routes.proxies.clone(),
         ..PeerOptions::new(8333)
     };
     let book = [(v4([9, 1, 1, 1]), NEEDED.with(Services::P2P_V2)), (v4([9, 2, 1, 1]), NEEDED)];

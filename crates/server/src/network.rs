@@ -153,8 +153,10 @@ fn networks(state: &State) -> Vec<Network> {
             (None, _) => false,
         };
         let proxy = peers.filter(|_| reachable).and_then(|peers| match kind {
-            Some(NetKind::Onion) => peers.onion.as_ref(),
-            _ => peers.proxy.as_ref(),
+            Some(NetKind::Onion) => peers.proxies.onion.as_ref(),
+            Some(NetKind::Ipv4) => peers.proxies.ipv4.as_ref(),
+            Some(NetKind::Ipv6) => peers.proxies.ipv6.as_ref(),
+            None => None,
         });
         let proxy = proxy.map_or_else(String::new, ToString::to_string);
         let proxy_randomize_credentials = !proxy.is_empty();

@@ -254,7 +254,11 @@ impl Loading<'_> {
             )
         })?;
         let place = Place::File(path, None);
-        for key in settings.keys() {
+        for (key, value) in &settings {
+            // bitcoind ends when it uses such a setting; here it must not be taken for none.
+            if !value.is_flat() {
+                return Err(format!("{place}: {key} must not hold an object or a list in a list"));
+            }
             let name = key.rsplit_once('.').map_or(&**key, |(_, name)| name);
             if !is_known(name.strip_prefix("no").unwrap_or(name)) {
                 self.warn_of_unknown(&place, key);

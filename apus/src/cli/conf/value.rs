@@ -24,6 +24,16 @@ impl Value {
         *self == Self::Bool(false)
     }
 
+    /// Returns whether the value is none that every setting refuses: an object, or a list with
+    /// anything but single values.
+    pub fn is_flat(&self) -> bool {
+        match self {
+            Self::Array(values) => values.iter().all(|value| value.text().is_some()),
+            Self::Object => false,
+            _ => true,
+        }
+    }
+
     /// Returns the value as text: `0` or `1` for a boolean, `None` for null, an array or an object.
     pub fn text(&self) -> Option<String> {
         match self {

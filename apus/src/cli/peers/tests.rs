@@ -57,7 +57,7 @@ fn each_option_has_the_name_and_the_meaning_that_core_gives_it() {
     let conf = "proxy=127.0.0.1\ndnsseed=0\nonlynet=onion\nonlynet=i2p\ntimeout=0\n\
                 maxconnections=7\nv2transport=0\nlisten=1\n";
     let found = peers(conf, &["--maxdownload=2.5"]).unwrap().unwrap();
-    assert_eq!(found.proxy.map(|proxy| proxy.to_string()), Some("127.0.0.1:9050".into()));
+    assert_eq!(found.proxies.ipv4.map(|proxy| proxy.to_string()), Some("127.0.0.1:9050".into()));
     assert_eq!((found.lan, found.onlynet), (false, vec![NetKind::Onion]));
     assert_eq!((found.maxconnections, found.timeout.as_millis()), (7, 1));
     assert_eq!((found.dnsseed, found.v2transport, found.listen), (false, false, false));
@@ -151,6 +151,12 @@ fn networks_that_cannot_be_reached_are_an_error() {
         ("", &["--seednode=a.b32.i2p"], "is an I2P address"),
         ("seednode=a.onion", &[], "is an onion service"),
         ("", &["--proxy=a.onion"], "cannot be used as a proxy"),
+        ("proxy=127.0.0.1=tor", &[], "'tor' at the end of"),
+        ("proxy=127.0.0.1=", &["--proxy=127.0.0.1"], "bitcoin.conf:1: ''"),
+        ("", &["--proxy=unix:"], "names no socket"),
+        ("onion=unix:", &[], "onion from"),
+        ("dns=0\nproxy=a.example", &[], "a.example:9050: dns=0 from"),
+        ("dns=0", &["--addnode=a.example"], "a.example:8333: dns=0 from"),
     ] {
         let error = peers(conf, args).unwrap_err();
         assert!(error.contains(words), "{conf} {args:?}: {error}");
@@ -167,14 +173,24 @@ fn onion_services_have_the_proxy_that_core_gives_them() {
         ("proxy=127.0.0.1\nonion=", Some(default)),
         ("proxy=10.0.0.1:1\nonion=127.0.0.1", Some(default)),
         ("onion=127.0.0.1:9050", Some(default)),
+        ("proxy=127.0.0.1=onion", Some(default)),
+        ("proxy=127.0.0.1=ipv4", None),
+        ("proxy=10.0.0.1:1\nproxy=127.0.0.1=onion", Some(default)),
+        ("proxy=10.0.0.1:1\nonion=unix:/run/tor", Some("unix:/run/tor")),
+        ("dns=0\nproxy=127.0.0.1\naddnode=a.example", Some(default)),
         ("proxy=127.0.0.1\nonion=0", None),
         ("proxy=127.0.0.1\nnoonion=1", None),
         ("proxy=0", None),
     ] {
         let found = peers(conf, &[]).unwrap().unwrap();
-        assert_eq!(found.onion.map(|proxy| proxy.to_string()).as_deref(), onion, "{conf}");
+        assert_eq!(found.proxies.onion.map(|proxy| proxy.to_string()).as_deref(), onion, "{conf}");
     }
     let found = peers("proxy=10.0.0.1:1", &["--onion=127.0.0.1"]).unwrap().unwrap();
-    assert_eq!(found.onion.map(|proxy| proxy.to_string()).as_deref(), Some(default));
-    assert_eq!(found.proxy.map(|proxy| proxy.to_string()).as_deref(), Some("10.0.0.1:1"));
+    assert_eq!(found.proxies.onion.map(|proxy| proxy.to_string()).as_deref(), Some(default));
+    assert_eq!(found.proxies.ipv4.map(|proxy| proxy.to_string()).as_deref(), Some("10.0.0.1:1"));
+    // A proxy for one network leaves those of the file for the others.
+    let found = peers("proxy=10.0.0.1:1", &["--proxy=127.0.0.1=onion"]).unwrap().unwrap();
+    assert_eq!(found.proxies.ipv6.map(|proxy| proxy.to_string()).as_deref(), Some("10.0.0.1:1"));
+    let off = peers("proxy=10.0.0.1:1", &["--proxy=0"]).unwrap().unwrap();
+    assert_eq!(off.proxies, Default::default());
 }

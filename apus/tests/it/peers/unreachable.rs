@@ -76,7 +76,7 @@ fn a_proxy_that_does_not_answer_is_named() {
     let proxy = format!("127.0.0.1:{}", free_port());
     let words = format!("proxy {proxy}: ");
     let peers = options.peers.as_mut().unwrap();
-    peers.proxy = Some(Target::parse(&proxy, 0).unwrap());
+    peers.proxies.add(&proxy).unwrap();
     let (named, _) = told(&options, "Cannot connect to", 1);
     named.assert_has(&[&address, &words, "refused"]);
     // The user has not named the peer here: its address is in the book.

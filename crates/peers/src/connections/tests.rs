@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
 use apus_disk::Disk;
-use apus_net::{PeerOptions, Target};
+use apus_net::{PeerOptions, Proxies};
 use apus_node::options::Options;
 use apus_node::progress::Progress;
 use apus_node::threads;
@@ -26,15 +26,16 @@ impl Observer for Told {
 }
 
 /// Starts a SOCKS5 proxy that connects to `server`, whatever it is asked for.
-fn proxy_to(server: SocketAddr) -> Target {
+fn proxies_to(server: SocketAddr) -> Proxies {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = Target::parse(&listener.local_addr().unwrap().to_string(), 1).unwrap();
+    let mut proxies = Proxies::default();
+    proxies.add(&listener.local_addr().unwrap().to_string()).unwrap();
     threads::spawn_free("proxy".to_string(), move || {
         while let Ok((stream, _)) = listener.accept() {
             let _ = forward(stream, server);
         }
     });
-    target
+    proxies
 }
 
 fn forward(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
@@ -72,7 +73,7 @@ fn a_feeler_shows_that_an_address_works() {
     let peers = PeerOptions {
         maxconnections: 0,
         fixedseeds: false,
-        proxy: Some(proxy_to(server.address())),
+        proxies: proxies_to(server.address()),
         ..PeerOptions::new(0)
     };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();

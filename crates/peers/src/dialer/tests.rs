@@ -1,5 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
+use apus_net::Proxies;
 use apus_wire::Chain;
 use crossbeam_channel::unbounded;
 
@@ -23,8 +24,7 @@ fn dialer_at(file: PathBuf) -> Dialer {
     let how = Dialing {
         magic: network.magic,
         routes: Routes {
-            proxy: None,
-            onion: None,
+            proxies: Proxies::default(),
             timeout: Duration::from_secs(1),
             resolver: Box::new(system_resolver),
         },
