@@ -1,7 +1,10 @@
 //! Checks scripts with Bitcoin Core's engine.
 
+use std::sync::OnceLock;
+
 use apus_hash::sha256d;
-use apus_wire::{Prevout, ScriptFlags, TxView};
+use apus_wire::opcodes::OP_1;
+use apus_wire::{Prevout, ScriptFlags, TxView, flags};
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     KernelError, PrecomputedTransactionData, ScriptPubkey, Transaction, TxOut, verify,
@@ -11,46 +14,61 @@ use super::error::RuleError;
 
 /// A transaction prepared for libbitcoinkernel, so that any number of threads can check its inputs
 /// independently, while the hashes that its signatures share are computed only once.
-pub struct TxScripts {
+///
+/// libbitcoinkernel copies the prepared data at each call. With the spent outputs in it, a
+/// transaction of `n` inputs would cost `n` times `n` copies, so only inputs that spend a taproot
+/// output, whose signatures commit to all spent outputs, are given them.
+pub struct TxScripts<'a> {
     tx: Transaction,
-    spent: Vec<TxOut>,
-    shared: PrecomputedTransactionData,
+    prevouts: &'a [Prevout<'a>],
+    /// The hashes that signatures of version 0 share.
+    hashes: PrecomputedTransactionData,
+    /// The same with the spent outputs and their hashes, from the first taproot input on.
+    with_spent: OnceLock<Option<PrecomputedTransactionData>>,
     flags: ScriptFlags,
 }
 
-impl TxScripts {
+impl<'a> TxScripts<'a> {
     /// Prepares a transaction that spends these coins, which are in the order of its inputs.
     ///
     /// # Errors
     /// `block-script-verify-flag-failed` if libbitcoinkernel cannot parse the transaction, which it
-    /// can if [`BlockView::parse`] could.
+    /// can if [`BlockView::parse`] could, or if it does not have an input for each coin.
     ///
     /// [`BlockView::parse`]: apus_wire::BlockView::parse
-    pub fn new(tx: &TxView, prevouts: &[Prevout], flags: ScriptFlags) -> Result<Self, RuleError> {
+    pub fn new(
+        tx: &TxView,
+        prevouts: &'a [Prevout<'a>],
+        flags: ScriptFlags,
+    ) -> Result<Self, RuleError> {
         Self::from_bytes(tx.bytes(), prevouts, flags)
     }
 
     pub(super) fn from_bytes(
         tx: &[u8],
-        prevouts: &[Prevout],
+        prevouts: &'a [Prevout<'a>],
         flags: ScriptFlags,
     ) -> Result<Self, RuleError> {
         Self::try_new(tx, prevouts, flags).map_err(|error| script_error(error.to_string()))
     }
 
-    fn try_new(tx: &[u8], prevouts: &[Prevout], flags: ScriptFlags) -> Result<Self, KernelError> {
+    fn try_new(
+        tx: &[u8],
+        prevouts: &'a [Prevout<'a>],
+        flags: ScriptFlags,
+    ) -> Result<Self, KernelError> {
         let tx = Transaction::new(tx)?;
-        let spent = prevouts
-            .iter()
-            .map(|prevout| Ok(TxOut::new(&ScriptPubkey::new(prevout.script)?, prevout.amount)))
-            .collect::<Result<Vec<_>, KernelError>>()?;
-        let shared = PrecomputedTransactionData::new(&tx, &spent)?;
-        Ok(Self { tx, spent, shared, flags })
+        if tx.input_count() != prevouts.len() {
+            return Err(KernelError::MismatchedOutputsSize);
+        }
+        let none: [TxOut; 0] = [];
+        let hashes = PrecomputedTransactionData::new(&tx, &none)?;
+        Ok(Self { tx, prevouts, hashes, with_spent: OnceLock::new(), flags })
     }
 
     /// Returns the number of inputs.
     pub fn input_count(&self) -> usize {
-        self.spent.len()
+        self.prevouts.len()
     }
 
     /// The input at `index` MUST satisfy the script of the coin that it spends.
@@ -62,16 +80,41 @@ impl TxScripts {
     /// # Panics
     /// If `index` is not below [`TxScripts::input_count`].
     pub fn check_input(&self, index: usize) -> Result<(), RuleError> {
-        let spent = &self.spent[index];
-        verify(
-            &spent.script_pubkey(),
-            Some(spent.value()),
-            &self.tx,
-            index,
-            Some(self.flags),
-            &self.shared,
-        )
-        .map_err(|_| self.input_error(index))
+        if self.is_valid(index) { Ok(()) } else { Err(self.input_error(index)) }
+    }
+
+    /// Asks libbitcoinkernel, which gives no reason for a script that fails.
+    fn is_valid(&self, index: usize) -> bool {
+        let spent = &self.prevouts[index];
+        // TAPROOT changes the meaning of no other script, and libbitcoinkernel does not take this
+        // flag without spent outputs.
+        let needs_spent = self.flags & flags::TAPROOT != 0 && is_taproot(spent.script);
+        let (flags, data) = match needs_spent {
+            true => (self.flags, self.with_spent()),
+            false => (self.flags & !flags::TAPROOT, Some(&self.hashes)),
+        };
+        let (Ok(script), Some(data)) = (ScriptPubkey::new(spent.script), data) else {
+            return false;
+        };
+        verify(&script, Some(spent.amount), &self.tx, index, Some(flags), data).is_ok()
+    }
+
+    /// Returns the data with the spent outputs; `None` if libbitcoinkernel cannot make it.
+    fn with_spent(&self) -> Option<&PrecomputedTransactionData> {
+        let make = || {
+            let output =
+                |spent: &Prevout| Ok(TxOut::new(&ScriptPubkey::new(spent.script)?, spent.amount));
+            let spent =
+                self.prevouts.iter().map(output).collect::<Result<Vec<_>, KernelError>>()?;
+            PrecomputedTransactionData::new(&self.tx, &spent)
+        };
+        self.with_spent.get_or_init(|| make().ok()).as_ref()
+    }
+
+    /// Returns whether some input was checked with the spent outputs of all.
+    #[cfg(test)]
+    pub(super) fn has_used_spent(&self) -> bool {
+        self.with_spent.get().is_some()
     }
 
     #[cold]
@@ -90,6 +133,11 @@ impl TxScripts {
         );
         script_error(format!("input {index} of {txid} (wtxid {wtxid}), spending {spending}"))
     }
+}
+
+/// Returns whether Core may take the script for a taproot output (BIP341): version 1, 32 bytes.
+fn is_taproot(script: &[u8]) -> bool {
+    script.len() == 34 && script[..2] == [OP_1, 32]
 }
 
 fn script_error(debug: String) -> RuleError {

@@ -351,7 +351,8 @@ fn scripts_fail_with_cores_reason() {
             view.input(1).outpoint()
         )
     );
-    let scripts = TxScripts::new(&view, &[bad, good], flags).unwrap();
+    let prevouts = [bad, good];
+    let scripts = TxScripts::new(&view, &prevouts, flags).unwrap();
     assert_eq!(scripts.input_count(), 2);
     assert!(scripts.check_input(0).is_err() && scripts.check_input(1).is_ok());
     fn shared<T: Send + Sync>(_: &T) {}

@@ -14,9 +14,12 @@ mod soft_forks;
 mod templates;
 mod vectors;
 
+use apus_wire::opcodes::OP_1;
 use apus_wire::{BlockView, Header, Prevout, ScriptFlags, TxView, flags};
 use bitcoin::consensus::encode::serialize_hex;
 use bitcoin::consensus::serialize;
+use bitcoinkernel::prelude::*;
+use bitcoinkernel::{PrecomputedTransactionData, ScriptPubkey, Transaction, TxOut, verify};
 
 use super::assemble;
 use crate::script::Left;
@@ -75,10 +78,26 @@ fn prevouts(spend: &Spend) -> Vec<Prevout<'_>> {
     coins.collect()
 }
 
+/// Returns the verdict of libbitcoinkernel on each input, with the spent outputs in all calls.
+fn with_spent_outputs(tx: &TxView, prevouts: &[Prevout], flags: ScriptFlags) -> Vec<bool> {
+    let tx = Transaction::new(tx.bytes()).unwrap();
+    let scripts = prevouts.iter().map(|spent| ScriptPubkey::new(spent.script).unwrap());
+    let amounts = prevouts.iter().map(|spent| spent.amount);
+    let spent: Vec<_> =
+        scripts.zip(amounts).map(|(script, amount)| TxOut::new(&script, amount)).collect();
+    let data = PrecomputedTransactionData::new(&tx, &spent).unwrap();
+    let verdict = |(index, spent): (usize, &TxOut)| {
+        let amount = Some(spent.value());
+        verify(&spent.script_pubkey(), amount, &tx, index, Some(flags), &data).is_ok()
+    };
+    spent.iter().enumerate().map(verdict).collect()
+}
+
 /// Returns the verdicts on all inputs of some transactions, one after the other, as one batch.
 ///
 /// # Panics
-/// If the fast engine accepts an input that Core's engine refuses.
+/// If the fast engine accepts an input that Core's engine refuses, if the verdict of Core's engine
+/// depends on the spent outputs that it is given, or if it is given them without a taproot input.
 fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     let raw: Vec<Vec<u8>> = spends.iter().map(|spend| serialize(&spend.tx)).collect();
     let block = assemble(&Header::default(), &raw);
@@ -94,14 +113,19 @@ fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     let mut verdicts = fast.decide().into_iter();
     let mut judged = Vec::with_capacity(verdicts.len());
     for ((tx, prevouts), spend) in view.txs().zip(&prevouts).zip(spends) {
-        let scripts = TxScripts::new(&tx, prevouts, flags);
+        let scripts = TxScripts::new(&tx, prevouts, flags).expect("an input for each coin");
+        let with_spent = with_spent_outputs(&tx, prevouts, flags);
         for input in 0..prevouts.len() {
-            let engine = scripts.as_ref().is_ok_and(|tx| tx.check_input(input).is_ok());
+            let engine = scripts.check_input(input).is_ok();
+            assert_eq!(engine, with_spent[input], "{}", described(spend, input, flags));
             let fast = verdicts.next().expect("a verdict for each input");
             let is_lawful = engine || fast != FastVerdict::Valid;
             assert!(is_lawful, "valid against the engine, {}", described(spend, input, flags));
             judged.push(Judged { fast, engine });
         }
+        let is_taproot = |coin: &Prevout| coin.script.len() == 34 && coin.script[0] == OP_1;
+        let may_use = flags & flags::TAPROOT != 0 && prevouts.iter().any(is_taproot);
+        assert!(may_use || !scripts.has_used_spent(), "{}", described(spend, 0, flags));
     }
     assert!(verdicts.next().is_none(), "no verdict without an input");
     judged
