@@ -135,8 +135,8 @@ impl<'a> TxScripts<'a> {
     }
 }
 
-/// Returns whether Core may take the script for a taproot output (BIP341): version 1, 32 bytes.
-fn is_taproot(script: &[u8]) -> bool {
+/// Returns whether the script is that of a taproot output (BIP341): version 1, 32 bytes.
+pub fn is_taproot(script: &[u8]) -> bool {
     script.len() == 34 && script[..2] == [OP_1, 32]
 }
 

@@ -101,7 +101,7 @@ pub use block::{
     BlockContext, CheckedBlock, check_block, check_block_in_context,
     check_stripped_block_in_context, stated_height,
 };
-pub use core_scripts::TxScripts;
+pub use core_scripts::{TxScripts, is_taproot};
 pub use error::{RuleClass, RuleError};
 pub use fast_scripts::{FastScripts, FastVerdict};
 pub use header::{

@@ -15,6 +15,10 @@ pub const OP_16: u8 = 0x60;
 pub const OP_NOP: u8 = 0x61;
 pub const OP_IF: u8 = 0x63;
 pub const OP_NOTIF: u8 = 0x64;
+/// Fails each script that contains it, even in a branch that is not taken.
+pub const OP_VERIF: u8 = 0x65;
+/// Fails each script that contains it, like [`OP_VERIF`].
+pub const OP_VERNOTIF: u8 = 0x66;
 pub const OP_ELSE: u8 = 0x67;
 pub const OP_ENDIF: u8 = 0x68;
 pub const OP_VERIFY: u8 = 0x69;
@@ -71,6 +75,8 @@ pub const OP_SHA256: u8 = 0xa8;
 /// Replaces the top stack element by the RIPEMD-160 of its SHA-256.
 pub const OP_HASH160: u8 = 0xa9;
 pub const OP_HASH256: u8 = 0xaa;
+/// Changes what the signatures after it sign.
+pub const OP_CODESEPARATOR: u8 = 0xab;
 /// Checks a signature.
 pub const OP_CHECKSIG: u8 = 0xac;
 /// Fails the script unless a signature is valid.
@@ -79,6 +85,9 @@ pub const OP_CHECKSIGVERIFY: u8 = 0xad;
 pub const OP_CHECKMULTISIG: u8 = 0xae;
 /// Fails the script unless signatures by some of several keys are valid.
 pub const OP_CHECKMULTISIGVERIFY: u8 = 0xaf;
+pub const OP_NOP1: u8 = 0xb0;
 pub const OP_CHECKLOCKTIMEVERIFY: u8 = 0xb1;
 pub const OP_CHECKSEQUENCEVERIFY: u8 = 0xb2;
+pub const OP_NOP4: u8 = 0xb3;
+pub const OP_NOP10: u8 = 0xb9;
 pub const OP_CHECKSIGADD: u8 = 0xba;

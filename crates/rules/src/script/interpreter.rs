@@ -88,6 +88,8 @@ pub(super) struct Leaf {
     pub annex: Option<[u8; 32]>,
     /// The weight left for signatures (BIP342).
     pub weight_left: i64,
+    /// The position of the last OP_CODESEPARATOR that was executed, in opcodes.
+    pub code_separator: Option<u32>,
 }
 
 impl<'r, 'a> Interpreter<'r, 'a> {
@@ -116,16 +118,18 @@ impl<'r, 'a> Interpreter<'r, 'a> {
 
     /// Returns the message for signatures of this type: the one that the script has asked for
     /// before, or else the one that `make` computes. A script may ask for a message of a megabyte
-    /// for each of its signatures; like Core, this computes only one for each type.
+    /// for each of its signatures; like Core, this computes only one for each type. Messages of
+    /// Taproot are short, and their number is bounded by the weight of the witness.
     pub fn message(
         &mut self,
         hash_type: u8,
+        version: Version,
         make: impl FnOnce(&mut Self) -> Option<Message>,
     ) -> Result<Message, Left> {
         if let Some((_, message)) = self.signed.iter().find(|(known, _)| *known == hash_type) {
             return Ok(*message);
         }
-        self.messages_made += 1;
+        self.messages_made += usize::from(version != Version::Tapscript);
         if self.messages_made > MESSAGES_MAX {
             return Err(Left::Limit);
         }

@@ -92,7 +92,7 @@ pub enum Left {
     Limit,
     /// A script ended false, or a value that had to be true was false.
     False,
-    /// The output is not spent as its type demands, or its version is unknown.
+    /// The output is not spent as its type demands.
     Program,
     /// A signature or key has an encoding or type that is not supported here.
     Encoding,

@@ -23,7 +23,7 @@ impl<'a> Interpreter<'_, 'a> {
             }
             OP_1NEGATE => self.push(Item::of_number(-1)),
             OP_1..=OP_16 => self.push(Item::of_number(i64::from(code - OP_1) + 1)),
-            OP_NOP => {}
+            OP_NOP | OP_NOP1 | OP_NOP4..=OP_NOP10 => {}
             OP_VERIFY => return self.verify(),
             OP_SIZE => {
                 let size = self.peek(0)?.bytes().len();
@@ -178,7 +178,7 @@ impl<'a> Interpreter<'_, 'a> {
     /// Executes CHECKLOCKTIMEVERIFY (BIP65; Core's `CheckLockTime`).
     fn check_lock_time(&mut self) -> Result<(), Left> {
         if self.flags & flags::CHECKLOCKTIMEVERIFY == 0 {
-            return Err(Left::Opcode(OP_CHECKLOCKTIMEVERIFY));
+            return Ok(());
         }
         let asked = self.peek(0)?.time()?;
         let tx = self.messages.tx();
@@ -195,7 +195,7 @@ impl<'a> Interpreter<'_, 'a> {
     /// Executes CHECKSEQUENCEVERIFY (BIP112; Core's `CheckSequence`).
     fn check_sequence(&mut self) -> Result<(), Left> {
         if self.flags & flags::CHECKSEQUENCEVERIFY == 0 {
-            return Err(Left::Opcode(OP_CHECKSEQUENCEVERIFY));
+            return Ok(());
         }
         let asked = self.peek(0)?.time()?;
         if asked < 0 {

@@ -17,12 +17,19 @@ impl<'a> Interpreter<'_, 'a> {
         self.operations = 0;
         self.signed.clear();
         let mut ops = Ops::new(script);
-        for op in &mut ops {
+        for (position, op) in (&mut ops).enumerate() {
             if op.data.len() > ELEMENT_BYTES_MAX {
                 return Err(Left::Limit);
             }
             if is_limited && op.code > OP_16 {
                 self.count_operations(1)?;
+            }
+            if op.code == OP_CODESEPARATOR && version == Version::Tapscript {
+                if self.branches.is_taken() {
+                    self.leaf.code_separator = Some(position as u32);
+                    self.signed.clear();
+                }
+                continue;
             }
             self.step(op, script, version)?;
             if self.stack.len() + self.altstack.len() > STACK_MAX {
@@ -37,9 +44,9 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// Executes one opcode. Opcodes that are not named here are left to the engine even in a branch
-    /// that is not taken: some fail there, some make every script that contains them valid
-    /// (OP_SUCCESS of BIP342), and OP_CODESEPARATOR changes what signatures sign.
+    /// Executes one opcode. Opcodes that are not named here are left to the engine, outside leaves
+    /// even in a branch that is not taken: some fail there, and OP_CODESEPARATOR changes what
+    /// signatures sign.
     fn step(&mut self, op: Op<'a>, script: &'a [u8], version: Version) -> Result<(), Left> {
         let is_taken = self.branches.is_taken();
         match op.code {
@@ -64,9 +71,9 @@ impl<'a> Interpreter<'_, 'a> {
                     _ => true,
                 };
                 match (is_known, is_taken) {
-                    (false, _) => Err(Left::Opcode(op.code)),
-                    (true, false) => Ok(()),
+                    (false, _) if is_taken || !is_tapscript => Err(Left::Opcode(op.code)),
                     (true, true) => self.signature_operation(op.code, script, version),
+                    _ => Ok(()),
                 }
             }
             code if is_operation(code) => {
@@ -76,7 +83,10 @@ impl<'a> Interpreter<'_, 'a> {
                     Ok(())
                 }
             }
-            code => Err(Left::Opcode(code)),
+            // In leaves these two alone fail in a branch that is not taken.
+            code if is_taken || version != Version::Tapscript => Err(Left::Opcode(code)),
+            code @ (OP_VERIF | OP_VERNOTIF) => Err(Left::Opcode(code)),
+            _ => Ok(()),
         }
     }
 
@@ -103,6 +113,8 @@ fn is_operation(code: u8) -> bool {
         OP_1NEGATE
             | OP_1..=OP_16
             | OP_NOP
+            | OP_NOP1
+            | OP_NOP4..=OP_NOP10
             | OP_VERIFY
             | OP_TOALTSTACK..=OP_TUCK
             | OP_SIZE

@@ -3,7 +3,7 @@
 use apus_wire::flags;
 use apus_wire::opcodes::*;
 
-use super::interpreter::{Interpreter, Version};
+use super::interpreter::{Interpreter, Leaf, Version};
 use super::item::Item;
 use super::{Check, Left};
 use crate::sighash::{Message, TaprootExtra};
@@ -87,7 +87,7 @@ impl<'a> Interpreter<'_, 'a> {
         if version == Version::Base && contains(script, whole) {
             return Err(Left::SignatureInScript);
         }
-        let message = self.message(*hash_type, |run| {
+        let message = self.message(*hash_type, version, |run| {
             let Self { messages, input, preimages, .. } = run;
             match version {
                 Version::V0 => Some(messages.v0(*input, script, *hash_type, preimages)),
@@ -137,21 +137,29 @@ impl<'a> Interpreter<'_, 'a> {
     /// Adds the check of a signature in a Taproot leaf. Returns false if it is empty (Core's
     /// `EvalChecksigTapscript`).
     fn leaf_signature(&mut self, signature: Item<'a>, key: Item<'a>) -> Result<bool, Left> {
-        let key: &[u8; 32] = match key {
-            Item::Found(key) => key.try_into().map_err(|_| Left::Encoding)?,
-            Item::Made { .. } => return Err(Left::Encoding),
-        };
-        if signature.bytes().is_empty() {
-            return Ok(false);
+        let is_signed = !signature.bytes().is_empty();
+        if is_signed {
+            self.leaf.weight_left -= SIGNATURE_WEIGHT;
+            if self.leaf.weight_left < 0 {
+                return Err(Left::Limit);
+            }
         }
-        self.leaf.weight_left -= SIGNATURE_WEIGHT;
-        if self.leaf.weight_left < 0 {
-            return Err(Left::Limit);
+        match key.bytes().len() {
+            0 => return Err(Left::Encoding),
+            32 if is_signed => {
+                let key = key.found().and_then(|key| key.try_into().ok()).ok_or(Left::Encoding)?;
+                let signature = signature.found().ok_or(Left::Encoding)?;
+                let Leaf { hash, annex, code_separator, .. } = self.leaf;
+                self.schnorr(
+                    signature,
+                    key,
+                    TaprootExtra { annex, leaf: Some(hash), code_separator },
+                )?;
+            }
+            // No rule is known yet for keys of another length: each signature counts as valid.
+            _ => {}
         }
-        let signature = signature.found().ok_or(Left::Encoding)?;
-        let extra = TaprootExtra { annex: self.leaf.annex, leaf: Some(self.leaf.hash) };
-        self.schnorr(signature, key, extra)?;
-        Ok(true)
+        Ok(is_signed)
     }
 
     /// Adds the check of a BIP340 signature: 64 bytes, perhaps with a sighash type after them.
@@ -167,7 +175,7 @@ impl<'a> Interpreter<'_, 'a> {
             [hash_type] if *hash_type != 0 => *hash_type,
             _ => return Err(Left::Encoding),
         };
-        let message = self.message(hash_type, |run| {
+        let message = self.message(hash_type, Version::Tapscript, |run| {
             run.messages.taproot(run.input, hash_type, extra, run.preimages)
         })?;
         self.checks.push(Check::Schnorr { key, signature, message });

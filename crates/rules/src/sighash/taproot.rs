@@ -1,7 +1,5 @@
 //! Messages of Taproot (BIP341) and Tapscript (BIP342; Core's `SignatureHashSchnorr`).
 
-use apus_hash::sha256;
-
 use super::parts::{SIGHASH_ALL, SIGHASH_ANYONECANPAY, SIGHASH_NONE, SIGHASH_SINGLE, put_script};
 use super::preimages::{Message, Preimages};
 use super::tx::{TaprootExtra, TxSighash};
@@ -36,6 +34,7 @@ impl TxSighash<'_> {
             return None;
         }
         let (shared, spent) = (self.shared().once, self.spent());
+        let single = (outputs == SIGHASH_SINGLE).then(|| self.single(input));
         let (tx, this, prevout) = (&self.tx, self.tx.input(input), &self.prevouts[input]);
         Some(preimages.push_tagged(|out| {
             out.extend([EPOCH, hash_type]);
@@ -61,14 +60,12 @@ impl TxSighash<'_> {
                 out.extend((input as u32).to_le_bytes());
             }
             out.extend(extra.annex.into_iter().flatten());
-            if outputs == SIGHASH_SINGLE {
-                out.extend_from_slice(&sha256(tx.output(input).bytes()));
-            }
+            out.extend(single.into_iter().flatten());
             if let Some(leaf) = extra.leaf {
                 out.extend_from_slice(&leaf);
-                // The key version, and the position of the last OP_CODESEPARATOR, of which there is
-                // none.
-                out.extend([0, 0xff, 0xff, 0xff, 0xff]);
+                const KEY_VERSION: u8 = 0;
+                out.push(KEY_VERSION);
+                out.extend(extra.code_separator.unwrap_or(u32::MAX).to_le_bytes());
             }
         }))
     }

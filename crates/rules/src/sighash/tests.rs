@@ -199,17 +199,21 @@ fn taproot_messages() {
                 let annex = (random.below(2) == 0).then_some(&annex[..]);
                 let leaf: [u8; 32] = std::array::from_fn(|_| random.next() as u8);
                 let leaf = (random.below(2) == 0).then_some(leaf);
+                let code_separator = random.one_of(&[None, Some(0), Some(1), Some(70_000)]);
                 let theirs = cache.taproot_signature_hash(
                     input,
                     &Prevouts::All(&spent),
                     annex.map(|annex| Annex::new(annex).expect("it begins with 0x50")),
-                    leaf.map(|leaf| (TapLeafHash::from_byte_array(leaf), u32::MAX)),
+                    leaf.map(|leaf| {
+                        let position = code_separator.unwrap_or(u32::MAX);
+                        (TapLeafHash::from_byte_array(leaf), position)
+                    }),
                     TapSighashType::from_consensus_u8(hash_type).expect("a known type"),
                 );
                 let ours = messages.taproot_message(
                     input,
                     hash_type,
-                    TaprootExtra { annex: annex.map(annex_hash), leaf },
+                    TaprootExtra { annex: annex.map(annex_hash), leaf, code_separator },
                 );
                 assert_eq!(ours, theirs.ok().map(|theirs| theirs.to_byte_array()));
                 none += usize::from(ours.is_none());
@@ -257,7 +261,7 @@ fn messages_side_by_side_are_those_hashed_alone() {
                         ),
                         _ => {
                             let leaf = random.bytes(32).try_into().ok();
-                            let extra = TaprootExtra { annex: None, leaf };
+                            let extra = TaprootExtra { leaf, ..TaprootExtra::default() };
                             (
                                 messages.taproot(input, hash_type, extra, &mut preimages),
                                 messages.taproot_message(input, hash_type, extra),

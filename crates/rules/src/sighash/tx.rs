@@ -1,6 +1,6 @@
 //! The messages of one transaction, and the hashes that they share.
 
-use apus_hash::Sha256Pieces;
+use apus_hash::{Sha256Pieces, sha256};
 use apus_wire::{Prevout, TxView};
 
 use super::parts::{Blank, update_script};
@@ -12,6 +12,8 @@ pub struct TxSighash<'a> {
     pub(super) prevouts: &'a [Prevout<'a>],
     shared: Option<SharedHashes>,
     spent: Option<Spent>,
+    /// The input for which the hash of its output was computed last, and the hash.
+    single: Option<(usize, [u8; 32])>,
     pub(super) blank: Option<Blank>,
 }
 
@@ -29,6 +31,8 @@ pub struct TaprootExtra {
     pub annex: Option<[u8; 32]>,
     /// The hash of the leaf that is executed; `None` for a spend by the output's key.
     pub leaf: Option<[u8; 32]>,
+    /// The position in the leaf of the last OP_CODESEPARATOR that was executed, in opcodes.
+    pub code_separator: Option<u32>,
 }
 
 /// Returns the hash of an annex in Taproot's messages. `annex` includes its first byte.
@@ -45,7 +49,7 @@ impl<'a> TxSighash<'a> {
     /// # Panics
     /// The other functions panic if there are fewer `prevouts` than inputs.
     pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>], shared: Option<SharedHashes>) -> Self {
-        Self { tx, prevouts, shared, spent: None, blank: None }
+        Self { tx, prevouts, shared, spent: None, single: None, blank: None }
     }
 
     /// Returns the transaction.
@@ -62,6 +66,15 @@ impl<'a> TxSighash<'a> {
         let tx = std::slice::from_ref(&self.tx);
         let hash = || SharedHashes::of_all(tx).next().expect("one for each transaction");
         *self.shared.get_or_insert_with(hash)
+    }
+
+    /// Returns SHA-256 of the output with the index of an input. The signatures of an input may ask
+    /// for it thousands of times, and it may have a megabyte.
+    pub(super) fn single(&mut self, input: usize) -> [u8; 32] {
+        match self.single {
+            Some((known, hash)) if known == input => hash,
+            _ => self.single.insert((input, sha256(self.tx.output(input).bytes()))).1,
+        }
     }
 
     pub(super) fn spent(&mut self) -> Spent {

@@ -162,6 +162,8 @@ pub struct Input {
     pub path: Vec<[u8; 32]>,
     pub leaf_version: u8,
     pub annex: Option<Vec<u8>>,
+    /// The position of the last OP_CODESEPARATOR that signatures in a leaf commit to.
+    pub code_separator: Option<u32>,
 }
 
 /// How a Taproot output commits to a leaf.
@@ -173,7 +175,15 @@ struct Commitment {
 
 impl Input {
     pub fn new(wrap: Wrap, script: Vec<u8>, items: Vec<Item>) -> Self {
-        Self { wrap, script, items, path: Vec::new(), leaf_version: 0xc0, annex: None }
+        Self {
+            wrap,
+            script,
+            items,
+            path: Vec::new(),
+            leaf_version: 0xc0,
+            annex: None,
+            code_separator: None,
+        }
     }
 
     /// The scripts that a spend reveals, from the output's to the one that runs.
@@ -214,7 +224,8 @@ impl Input {
     ) -> Vec<u8> {
         let is_taproot = matches!(self.wrap, Wrap::KeyPath | Wrap::Leaf);
         if is_taproot {
-            let extra = TaprootExtra { annex: self.annex.as_deref().map(annex_hash), leaf };
+            let annex = self.annex.as_deref().map(annex_hash);
+            let extra = TaprootExtra { annex, leaf, code_separator: self.code_separator };
             let message = messages.taproot_message(input, hash_type, extra).unwrap_or_default();
             let message = Message::from_digest(message);
             let keys = Keypair::from_secret_key(&SECP, &secret(key));

@@ -1,7 +1,7 @@
 //! Transactions with many inputs, whose messages share parts.
 
 use apus_testdata::Random;
-use apus_wire::opcodes::{OP_1, OP_CHECKSIG, OP_CHECKSIGVERIFY};
+use apus_wire::opcodes::*;
 use apus_wire::{BlockView, Header};
 use bitcoin::consensus::serialize;
 
@@ -146,7 +146,7 @@ fn a_batch_remembers_nothing_of_the_last_one() {
         let multisig = Asm::new().multisig(1, &[public(1), public(2)]).0;
         inputs[left] = match round % 2 {
             0 => Input::new(Wrap::P2wsh, multisig, vec![bytes(&[]), by(3)]),
-            _ => Input::new(Wrap::Bare, vec![0x51, 0xb0], vec![]),
+            _ => Input::new(Wrap::Bare, vec![OP_0, OP_IF, OP_RETURN, OP_ENDIF, OP_1], vec![]),
         };
         let spend = Spend::new(&inputs);
         let prevouts = prevouts(&spend);
