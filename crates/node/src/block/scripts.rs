@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_rules::sighash::{SharedHashes, TxSighash};
-use apus_rules::{FastScripts, FastVerdict, RuleError, TxScripts, script_flags};
+use apus_rules::{FastScripts, FastVerdict, RuleError, TxScripts, is_taproot, script_flags};
 use apus_wire::{Network, Prevout, ScriptFlags, TxView};
 use secp_lanes::Kernel;
 
@@ -22,6 +22,13 @@ use crate::outcome::ScriptCounts;
 /// Core's engine also checks one in this many of the inputs that the fast engine finds valid,
 /// chosen at random.
 const RECHECK_ONE_IN: u64 = 4096;
+
+/// The largest size of the outputs that a transaction spends, in bytes of memory, of which Core's
+/// engine is given a copy for each taproot input: a third of the time that the input takes.
+const SPENT_BYTES_MAX: usize = 32 << 10;
+/// The size of a spent output in memory, and the longest script that has its place in it.
+const SPENT_OUTPUT_BYTES: usize = 48;
+const SHORT_SCRIPT_BYTES: usize = 36;
 
 /// How the scripts of a block are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +121,13 @@ struct PartInput {
     is_valid: bool,
     /// Whether Core's engine checks the input even if it is valid.
     is_chosen: bool,
+}
+
+impl PartInput {
+    /// Returns whether Core's engine is asked.
+    fn is_asked(&self) -> bool {
+        !self.is_valid || self.is_chosen
+    }
 }
 
 /// Transactions of a block, and the inputs of them to check.
@@ -220,23 +234,54 @@ impl ScriptChecker {
         let mut asked = match checks.engine {
             ScriptEngine::Core => Self::all(inputs, part),
             ScriptEngine::Fast | ScriptEngine::Both => {
-                self.fast(inputs, part, checks.flags, &mut scratch)
+                self.fast(inputs, part, checks, &mut scratch)
             }
         };
-        if checks.engine == ScriptEngine::Fast {
-            let all = asked.len();
-            asked.retain(|asked| !asked.is_valid || asked.is_chosen);
-            self.tally.fast.fetch_add((all - asked.len()) as u64, Relaxed);
-        }
-        for asked in asked.chunk_by(|one, next| one.tx == next.tx) {
+        let all = asked.len();
+        asked.retain(PartInput::is_asked);
+        self.tally.fast.fetch_add((all - asked.len()) as u64, Relaxed);
+        for asked in asked.chunk_by_mut(|one, next| one.tx == next.tx) {
             inputs.with_tx(asked[0].tx, &mut scratch, |tx, prevouts| {
+                self.spare_copies(tx, prevouts, asked, checks);
                 let scripts = TxScripts::new(tx, prevouts, checks.flags)?;
-                asked.iter().try_for_each(|PartInput { input, is_valid, .. }| {
+                let asked = asked.iter().filter(|input| input.is_asked());
+                asked.into_iter().try_for_each(|PartInput { input, is_valid, .. }| {
                     self.ask_core(&scripts, tx, prevouts, *input, checks, *is_valid)
                 })
             })?;
         }
         Ok(())
+    }
+
+    /// Has the fast engine decide inputs that Core's engine would have to be given a large copy of
+    /// all spent outputs for. Core's engine still checks some of those that it finds valid, so many
+    /// that this costs [`SPENT_BYTES_MAX`] for each input.
+    fn spare_copies(
+        &self,
+        tx: &TxView,
+        prevouts: &[Prevout],
+        asked: &mut [PartInput],
+        checks: ScriptChecks,
+    ) {
+        let bytes = spent_bytes(prevouts);
+        let trusts_core_alone =
+            self.engine == ScriptEngine::Core || self.difference.get().is_some();
+        if checks.engine != ScriptEngine::Core || trusts_core_alone || bytes <= SPENT_BYTES_MAX {
+            return;
+        }
+        let needs_copy = |asked: &&mut PartInput| is_taproot(prevouts[asked.input].script);
+        let mut asked: Vec<_> = asked.iter_mut().filter(needs_copy).collect();
+        let one_in = bytes.div_ceil(SPENT_BYTES_MAX) as u64;
+        let verdicts = self.with_lanes(|lanes| {
+            let mut messages = TxSighash::new(*tx, prevouts, None);
+            asked.iter().for_each(|asked| lanes.add(&mut messages, asked.input, checks.flags));
+            lanes.decide()
+        });
+        for (asked, verdict) in asked.iter_mut().zip(verdicts) {
+            asked.is_valid = verdict == FastVerdict::Valid;
+            asked.is_chosen = self.is_chosen(tx, asked.input, one_in);
+            self.tally.fast.fetch_add(u64::from(!asked.is_asked()), Relaxed);
+        }
     }
 
     /// Returns all inputs of a part, unchecked.
@@ -276,28 +321,27 @@ impl ScriptChecker {
         &self,
         inputs: &impl Inputs,
         part: &Part,
-        flags: ScriptFlags,
+        checks: ScriptChecks,
         scratch: &mut Scratch,
     ) -> Vec<PartInput> {
-        // Taken out and put back, so that nothing of it is used again after a panic.
-        let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
-        let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
-        let before = lanes.signatures();
         let txs: Vec<TxView> = part.txs.clone().map(|index| inputs.tx(index)).collect();
         let counts = txs.iter().map(|tx| part.inputs(tx.input_count()).len());
         let mut all = Vec::with_capacity(counts.sum());
-        for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
-            inputs.with_tx(index, scratch, |tx, prevouts| {
-                let mut messages = TxSighash::new(*tx, prevouts, shared);
-                for input in part.inputs(prevouts.len()) {
-                    lanes.add(&mut messages, input, flags);
-                    // Chosen here, where the outpoint is in the processor's cache.
-                    let is_chosen = self.is_chosen(tx, input);
-                    all.push(PartInput { tx: index, input, is_valid: false, is_chosen });
-                }
-            });
-        }
-        let verdicts = lanes.decide();
+        let verdicts = self.with_lanes(|lanes| {
+            for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
+                inputs.with_tx(index, scratch, |tx, prevouts| {
+                    let mut messages = TxSighash::new(*tx, prevouts, shared);
+                    for input in part.inputs(prevouts.len()) {
+                        lanes.add(&mut messages, input, checks.flags);
+                        // Chosen here, where the outpoint is in the processor's cache.
+                        let is_chosen = checks.engine == ScriptEngine::Both
+                            || self.is_chosen(tx, input, RECHECK_ONE_IN);
+                        all.push(PartInput { tx: index, input, is_valid: false, is_chosen });
+                    }
+                });
+            }
+            lanes.decide()
+        });
         assert_eq!(verdicts.len(), all.len(), "a verdict for each input");
         for (input, verdict) in all.iter_mut().zip(verdicts) {
             input.is_valid = verdict == FastVerdict::Valid;
@@ -306,14 +350,24 @@ impl ScriptChecker {
                 (input.is_valid, input.is_chosen) = (true, true);
             }
         }
-        self.tally.signatures.fetch_add(lanes.signatures() - before, Relaxed);
-        LANES.set(Some((self.kernel, lanes)));
         all
     }
 
-    /// Returns whether Core's engine checks this input too: one in [`RECHECK_ONE_IN`], chosen by
-    /// the outpoint that it spends.
-    fn is_chosen(&self, tx: &TxView, input: usize) -> bool {
+    /// Calls `work` with the thread's memory for signatures.
+    fn with_lanes<T>(&self, work: impl FnOnce(&mut FastScripts) -> T) -> T {
+        // Taken out and put back, so that nothing of it is used again after a panic.
+        let known = LANES.take().filter(|(kernel, _)| *kernel == self.kernel);
+        let mut lanes = known.map_or_else(|| FastScripts::new(self.kernel), |(_, lanes)| lanes);
+        let before = lanes.signatures();
+        let result = work(&mut lanes);
+        self.tally.signatures.fetch_add(lanes.signatures() - before, Relaxed);
+        LANES.set(Some((self.kernel, lanes)));
+        result
+    }
+
+    /// Returns whether Core's engine checks this input too: one in so many, chosen by the outpoint
+    /// that it spends.
+    fn is_chosen(&self, tx: &TxView, input: usize, one_in: u64) -> bool {
         let outpoint = tx.input(input);
         let (txid, vout) = outpoint.outpoint_bytes().split_at(32);
         let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -321,7 +375,7 @@ impl ScriptChecker {
         // The last steps of SplitMix64, which make each bit depend on all others.
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31).is_multiple_of(RECHECK_ONE_IN)
+        (mixed ^ mixed >> 31).is_multiple_of(one_in)
     }
 
     /// Saves an input that the fast engine finds valid and Core's engine does not. From now on
@@ -346,165 +400,12 @@ impl ScriptChecker {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::options::ScriptOptions;
-    use apus_testdata::{blocks_of, data};
-    use apus_wire::{BlockView, Chain, flags};
-
-    use super::*;
-
-    fn checker(directory: &std::path::Path, engine: ScriptEngine) -> ScriptChecker {
-        let network = Network::new(Chain::Regtest);
-        let options = Options {
-            scripts: ScriptOptions { engine, ..ScriptOptions::default() },
-            ..Options::new(directory.to_path_buf(), network)
-        };
-        std::fs::create_dir_all(options.network_dir()).unwrap();
-        ScriptChecker::new(&options, &Disk::new()).unwrap()
-    }
-
-    /// Returns the first block whose second transaction spends something: one input, without a
-    /// witness.
-    fn block_with_spend() -> BlockView<Vec<u8>> {
-        let blocks = blocks_of(&data("mainnet-0-14131.dat")).into_iter();
-        let mut views = blocks.map(|block| BlockView::parse(block).unwrap());
-        views.find(|view| view.tx_count() > 1).expect("some block spends")
-    }
-
-    #[test]
-    fn one_in_4096_is_chosen_and_another_salt_chooses_others() {
-        let place = tempfile::tempdir().unwrap();
-        let views: Vec<_> = blocks_of(&data("mainnet-0-14131.dat"))
-            .into_iter()
-            .map(|block| BlockView::parse(block).unwrap())
-            .collect();
-        let chosen = |checker: &ScriptChecker| -> Vec<usize> {
-            let txs = views.iter().flat_map(|view| view.txs().skip(1));
-            let inputs = txs.flat_map(|tx| (0..tx.input_count()).map(move |input| (tx, input)));
-            let found = inputs.enumerate().filter(|(_, (tx, input))| checker.is_chosen(tx, *input));
-            found.map(|(index, _)| index).collect()
-        };
-        let mut counts = Vec::new();
-        let mut inputs = 0;
-        for round in 0..64 {
-            let mut checker = checker(place.path(), ScriptEngine::Fast);
-            checker.salt = round;
-            counts.push(chosen(&checker));
-            inputs = views.iter().map(|view| view.input_count() - view.tx_count()).sum();
-        }
-        let all: usize = counts.iter().map(Vec::len).sum();
-        let expected = 64 * inputs / 4096;
-        assert!(all > expected / 2 && all < expected * 2, "{all} of {expected}");
-        counts.dedup();
-        assert!(counts.len() > 10);
-    }
-
-    /// A block whose transactions spend outputs with the same script.
-    struct Spends<'a> {
-        view: &'a BlockView<Vec<u8>>,
-        script: &'a [u8],
-    }
-
-    impl Inputs for Spends<'_> {
-        fn tx(&self, index: usize) -> TxView<'_> {
-            self.view.tx(index)
-        }
-
-        fn with_tx<T>(
-            &self,
-            index: usize,
-            _: &mut Scratch,
-            work: impl FnOnce(&TxView, &[Prevout]) -> T,
-        ) -> T {
-            let tx = self.tx(index);
-            let prevout = Prevout { amount: 7, script: self.script, height: 1, is_coinbase: false };
-            work(&tx, &vec![prevout; tx.input_count()])
-        }
-    }
-
-    #[test]
-    fn core_checks_the_inputs_that_are_chosen_or_not_found_valid() {
-        let place = tempfile::tempdir().unwrap();
-        let view = block_with_spend();
-        let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
-        assert_eq!(tx.input_count(), 1);
-        let counts = |engine, chosen, script: &[u8]| {
-            let mut checker = checker(place.path(), engine);
-            let salt = (0..1 << 20).find(|salt| {
-                checker.salt = *salt;
-                checker.is_chosen(&tx, 0) == chosen
-            });
-            assert!(salt.is_some());
-            let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
-            let checks = ScriptChecks { flags, engine };
-            let verdict = checker.check(&Spends { view: &view, script }, &part, checks);
-            let ScriptCounts { fast, core, rechecked, .. } = checker.counts();
-            (verdict.is_ok(), fast, core, rechecked)
-        };
-        // OP_1 succeeds, whatever the scriptSig pushes; OP_0 fails.
-        let (always, never) = (&[0x51][..], &[0x00][..]);
-        for chosen in [false, true] {
-            let again = u64::from(chosen);
-            assert_eq!(counts(ScriptEngine::Fast, chosen, always), (true, 1, 0, again));
-            assert_eq!(counts(ScriptEngine::Both, chosen, always), (true, 1, 0, 1));
-            assert_eq!(counts(ScriptEngine::Core, chosen, always), (true, 0, 1, 0));
-            for engine in [ScriptEngine::Fast, ScriptEngine::Both, ScriptEngine::Core] {
-                assert_eq!(counts(engine, chosen, never), (false, 0, 1, 0));
-            }
-        }
-    }
-
-    #[test]
-    fn a_wrong_valid_is_saved_and_the_engines_verdict_counts() {
-        let place = tempfile::tempdir().unwrap();
-        let view = block_with_spend();
-        let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
-        let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
-        // The first script fails with any scriptSig; the second succeeds.
-        let (never, always) = (&[0x51, 0x69, 0x00][..], &[0x51][..]);
-        let check = |checker: &ScriptChecker, engine, script: &[u8]| {
-            checker.check(&Spends { view: &view, script }, &part, ScriptChecks { flags, engine })
-        };
-        for engine in [ScriptEngine::Fast, ScriptEngine::Both] {
-            let mut checker = checker(place.path(), engine);
-            checker.is_faulty = true;
-            assert_eq!(check(&checker, engine, always), Ok(()));
-            assert_eq!(checker.difference(), None);
-            let error = check(&checker, engine, never).unwrap_err();
-            assert_eq!(error.reason, "block-script-verify-flag-failed");
-            let difference = checker.difference().unwrap().clone();
-            let json = std::fs::read(&difference.path).unwrap();
-            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
-            assert_eq!(json["spent"][0]["scriptPubKey"], "516900");
-            assert_eq!((&json["input"], &json["flags"]), (&0.into(), &flags.into()));
-            assert_eq!(json["tx"].as_str().unwrap().len(), 2 * tx.bytes().len());
-            // From then on Core's engine checks alone, and every later run finds the file.
-            let before = checker.counts();
-            assert_eq!(check(&checker, engine, always), Ok(()));
-            let after = checker.counts();
-            assert_eq!((after.fast, after.core), (before.fast, before.core + 1));
-            let next = super::tests::checker(place.path(), engine);
-            assert_eq!((next.engine(), next.difference()), (ScriptEngine::Core, Some(&difference)));
-            std::fs::remove_file(&difference.path).unwrap();
-            assert_eq!(super::tests::checker(place.path(), engine).engine(), engine);
-        }
-    }
-
-    #[test]
-    fn a_difference_that_cannot_be_saved_is_told_in_full() {
-        let place = tempfile::tempdir().unwrap();
-        let view = block_with_spend();
-        let mut checker = checker(place.path(), ScriptEngine::Both);
-        checker.is_faulty = true;
-        std::fs::remove_dir_all(place.path().join("regtest")).unwrap();
-        let spends = Spends { view: &view, script: &[0x00] };
-        let checks = ScriptChecks { flags: flags::P2SH, engine: ScriptEngine::Both };
-        let part = Part { txs: 1..2, inputs: 0..usize::MAX };
-        assert!(checker.check(&spends, &part, checks).is_err());
-        let words = checker.difference().unwrap().to_string();
-        for part in ["--script-engine=core", r#""scriptPubKey": "00""#, "No such file"] {
-            assert!(words.contains(part), "{words}");
-        }
-    }
+/// Returns the size that the outputs which a transaction spends have in the memory of Core's engine.
+fn spent_bytes(prevouts: &[Prevout]) -> usize {
+    let long = prevouts.iter().map(|spent| spent.script.len());
+    let long = long.filter(|len| *len > SHORT_SCRIPT_BYTES).sum::<usize>();
+    prevouts.len() * SPENT_OUTPUT_BYTES + long
 }
+
+#[cfg(test)]
+mod tests;

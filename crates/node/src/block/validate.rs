@@ -23,6 +23,8 @@ const CHUNK_INPUTS: usize = 128;
 /// The same where signatures are verified together: 3 ms of work, and enough inputs that the fixed
 /// cost of a batch is a few per cent of it.
 const CHUNK_INPUTS_FAST: usize = 512;
+/// Maximum number of chunks of one transaction, since each prepares the whole transaction.
+const CHUNKS_OF_TX_MAX: usize = 16;
 
 /// A block with the coins that it spends, while its rules and scripts are checked.
 pub struct Validation {
@@ -360,8 +362,9 @@ fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Ch
             if first_tx < index {
                 chunks.push(Chunk::Scripts(Part { txs: first_tx..index, inputs: all.clone() }));
             }
-            for first_input in (0..count).step_by(chunk_inputs) {
-                let inputs = first_input..first_input + chunk_inputs;
+            let step = chunk_inputs.max(count.div_ceil(CHUNKS_OF_TX_MAX));
+            for first_input in (0..count).step_by(step) {
+                let inputs = first_input..first_input + step;
                 chunks.push(Chunk::Scripts(Part { txs: index..index + 1, inputs }));
             }
             (first_tx, inputs) = (index + 1, 0);
