@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use apus_chain::{BlockId, Tree};
+use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_disk::StoreError;
 use apus_store::{BlockFiles, BlockStatus, FileInfo, files_up_to, usage};
 
@@ -36,8 +36,7 @@ impl Ledger {
     pub fn prune(&mut self, shared: &Shared) -> Result<(), StoreError> {
         self.pruning.waits_for_commit = false;
         let infos = shared.files.prunable_infos();
-        // In a reorganisation, the committed tip is on the other branch.
-        let tip = self.committed_height().min(self.active.height().unwrap_or(0));
+        let tip = height_in_both(shared.tree, &self.active, self.committed_tip());
         let files = self.pruning.choose(&infos, tip, best_height(shared.tree));
         self.delete_files(shared.files, shared.tree, &files)
     }
@@ -106,6 +105,53 @@ impl Ledger {
     }
 }
 
+/// Returns the height of the last block that the active chain and that of the committed tip have in
+/// common. In a reorganisation, the blocks of the committed branch above it must be disconnected
+/// again after a crash.
+fn height_in_both(tree: &Tree, active: &ActiveChain, committed: Option<BlockId>) -> u32 {
+    let fork = committed.and_then(|tip| active.fork(tree, tip));
+    fork.map_or(0, |fork| tree.node(fork).height)
+}
+
 fn best_height(tree: &Tree) -> u32 {
     tree.node(tree.best_header()).height
+}
+
+#[cfg(test)]
+mod tests {
+    use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
+
+    use super::*;
+
+    /// Adds so many blocks on `parent`, and returns them.
+    fn branch(tree: &mut Tree, parent: BlockId, count: u32, nonce: u32) -> Vec<BlockId> {
+        let mut tip = parent;
+        let ids = (0..count).map(|_| {
+            let prev = tree.node(tip).hash;
+            let header = Header { prev, nonce, bits: 0x207f_ffff, ..Header::default() };
+            tip = tree.restore(header.hash(), &header, false).unwrap();
+            tip
+        });
+        ids.collect()
+    }
+
+    #[test]
+    fn until_a_new_branch_is_committed_only_the_fork_counts() {
+        let network = Network::new(Chain::Regtest);
+        let genesis = *BlockView::parse(&genesis_block(&network)).unwrap().header();
+        let mut tree = Tree::new(network, genesis);
+        let genesis = tree.genesis();
+        let old = branch(&mut tree, genesis, 500, 1);
+        let new = branch(&mut tree, old[99], 450, 2);
+        let height = |active, committed| {
+            height_in_both(&tree, &ActiveChain::to(&tree, active), Some(committed))
+        };
+        // The same branch: the lower of both tips.
+        assert_eq!(height(old[499], old[399]), 400);
+        assert_eq!(height(old[199], old[399]), 200);
+        // Another one: the files of the committed branch above the fork are still needed.
+        assert_eq!(height(new[449], old[499]), 100);
+        assert_eq!(height(new[449], new[399]), 500);
+        assert_eq!(height_in_both(&tree, &ActiveChain::to(&tree, old[9]), None), 0);
+    }
 }

@@ -128,6 +128,8 @@ struct Commits {
     blocks: u64,
     /// Height of the tip whose coins are durable.
     height: u32,
+    /// The tip whose coins are durable; `None` if there are none.
+    tip: Option<BlockId>,
 }
 
 /// What readers are shown.
@@ -169,6 +171,7 @@ impl Ledger {
                 last: Instant::now(),
                 blocks: 0,
                 height: 0,
+                tip: None,
             },
         }
     }
@@ -196,6 +199,11 @@ impl Ledger {
     /// Returns the height of the tip whose coins are durable.
     pub fn committed_height(&self) -> u32 {
         self.commits.height
+    }
+
+    /// Returns the tip whose coins are durable; `None` if there are none.
+    pub fn committed_tip(&self) -> Option<BlockId> {
+        self.commits.tip
     }
 
     /// Appends a block to the block files, if blocks are stored and it is not.
@@ -335,13 +343,14 @@ impl Ledger {
         self.active = active;
         self.coins = coins;
         self.done.counts = counts;
-        self.note_commit(counts.blocks, self.active.height().unwrap_or(0));
+        self.note_commit(counts.blocks, self.active.height().unwrap_or(0), self.active.tip());
         self.publish(shared, self.active.tip(), coins);
     }
 
     /// Sets the active chain to that of the chainstate, when the directory is opened.
     pub fn begin_at(&mut self, active: ActiveChain) {
         self.commits.height = active.height().unwrap_or(0);
+        self.commits.tip = active.tip();
         self.active = active;
     }
 
@@ -424,10 +433,11 @@ impl Ledger {
         }
     }
 
-    fn note_commit(&mut self, blocks: u64, height: u32) {
+    fn note_commit(&mut self, blocks: u64, height: u32, tip: Option<BlockId>) {
         self.commits.last = Instant::now();
         self.commits.blocks = blocks;
         self.commits.height = height;
+        self.commits.tip = tip;
     }
 
     /// Makes everything durable that is not yet: stored blocks, undo data and index entries, and
@@ -529,7 +539,7 @@ impl Ledger {
             self.records.dirty.extend(entries);
             return Err(error);
         }
-        self.note_commit(blocks, height);
+        self.note_commit(blocks, height, tip);
         self.publish(shared, tip, coins);
         Ok(())
     }
