@@ -45,6 +45,12 @@ pub trait BlockPeers: Send + Sync {
     /// Takes a block that has arrived and that no thread has taken, if there is one.
     fn take_left(&self) -> Option<(BlockId, BlockBytes)>;
 
+    /// Drops the blocks that have arrived and that no thread has taken, and frees their space.
+    fn drop_left(&self) {}
+
+    /// Keeps at least `bytes` of the disk free, for other data.
+    fn keep_free(&self, _bytes: u64) {}
+
     /// Sets the height of the tip that peers are told when they connect.
     fn set_height(&self, height: u32);
 }

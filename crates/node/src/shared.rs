@@ -179,6 +179,14 @@ impl Shared<'_> {
         Ok(Prepared::new(block, self.tree.node(step.id).height))
     }
 
+    /// Keeps at least `bytes` of the disk free, for other data, from all that is written for blocks.
+    pub fn keep_free(&self, bytes: u64) {
+        self.files.keep_free(bytes);
+        if let Some(peers) = self.peers {
+            peers.keep_free(bytes);
+        }
+    }
+
     /// Has peers send the `wanted` blocks while `work` runs.
     pub fn serve<T>(&self, wanted: Wanted, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
         let Some(peers) = self.peers else { return work() };

@@ -11,7 +11,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, FileSystem, StoreError};
-use apus_store::{BLOCKFILE_CHUNK_SIZE, IndexKind, MIN_DISK_SPACE_BYTES, UNDOFILE_CHUNK_SIZE};
+pub use apus_store::MIN_DISK_SPACE_BYTES;
+use apus_store::{BLOCKFILE_CHUNK_SIZE, IndexKind, UNDOFILE_CHUNK_SIZE};
 
 use super::estimate::amounts::Amounts;
 use super::growth::{Bytes, Growth};

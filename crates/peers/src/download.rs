@@ -30,8 +30,8 @@ pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<(), Fa
         ledger.store_block(shared, id, block.view())
     };
     let fetched = fetch(node, ids, watch, store);
-    if matches!(fetched, Err(Fault::Stopped)) {
-        store_left(node)?;
+    if let Err(fault @ Fault::Stopped) = &fetched {
+        store_left_after(node, 0, Some(fault))?;
     }
     fetched
 }
@@ -89,21 +89,23 @@ pub(super) fn fetch(
     })
 }
 
-/// Stores the blocks that have arrived and that no thread has taken, so that they need not be
-/// downloaded again.
+/// Stores the blocks from height `from` on that have arrived and that no thread has taken, so that
+/// they need not be downloaded again; `fault` is how the work on blocks has ended. Drops the others
+/// and, if the disk has failed, all: nothing more is written there, so that the first error is the
+/// one to report, and their space is free for what is still to be kept.
 ///
 /// # Errors
 /// The disk fails.
-pub fn store_left(node: &mut Node) -> Result<(), StoreError> {
-    store_left_from(node, 0)
-}
-
-/// Does the same as [`store_left`] for the blocks from height `from` on, and drops those below it.
-///
-/// # Errors
-/// The disk fails.
-pub fn store_left_from(node: &mut Node, from: u32) -> Result<(), StoreError> {
+pub fn store_left_after(
+    node: &mut Node,
+    from: u32,
+    fault: Option<&Fault>,
+) -> Result<(), StoreError> {
     let Some(peers) = node.peers.clone() else { return Ok(()) };
+    if matches!(fault, Some(Fault::Full(_) | Fault::Store(_))) {
+        peers.drop_left();
+        return Ok(());
+    }
     let (shared, ledger) = node.split();
     let mut has_stored = false;
     while let Some((id, bytes)) = peers.take_left() {

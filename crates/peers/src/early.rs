@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use apus_chain::BlockId;
-use apus_disk::{SpillFile, StoreError};
+use apus_disk::{FileSystem, SpillFile, StoreError};
 use apus_net::PeerId;
 use apus_node::memory::pressure::Squeeze;
 use apus_node::sources::BlockBytes;
+use apus_node::space::MIN_DISK_SPACE_BYTES;
 
 /// The most bytes that are written to one file: holes are not freed on each file system, and not by
 /// the byte.
@@ -24,6 +25,8 @@ pub(super) struct EarlyBlocks {
     squeeze: Arc<Squeeze>,
     file: Arc<SpillFile>,
     path: PathBuf,
+    /// The bytes of the disk that the file must leave free, for the coins of the last commit.
+    kept_free: u64,
     /// Whether the file could not be written, so that all later blocks stay in memory.
     has_failed: bool,
 }
@@ -38,8 +41,21 @@ impl EarlyBlocks {
     /// Returns no blocks. The file is made next to `path` once it is needed.
     pub fn new(path: PathBuf, memory_max: u64, squeeze: Arc<Squeeze>) -> Self {
         let file = Arc::new(SpillFile::unlinked(&path, ".tmp"));
-        let (blocks, memory, has_failed) = (HashMap::new(), 0, false);
-        Self { blocks, memory, memory_max, squeeze, file, path, has_failed }
+        Self {
+            blocks: HashMap::new(),
+            memory: 0,
+            memory_max,
+            squeeze,
+            file,
+            path,
+            kept_free: MIN_DISK_SPACE_BYTES,
+            has_failed: false,
+        }
+    }
+
+    /// Keeps at least `bytes` of the disk free from now on, and never fewer than Core does.
+    pub fn keep_free(&mut self, bytes: u64) {
+        self.kept_free = bytes.max(MIN_DISK_SPACE_BYTES);
     }
 
     /// Drops all blocks, and the file.
@@ -64,13 +80,28 @@ impl EarlyBlocks {
         self.squeeze.of(self.memory_max as usize) as u64
     }
 
-    /// Returns the file to write a block of `len` bytes to; `None` if memory has room for it.
+    /// Returns the file to write a block of `len` bytes to; `None` if memory has room for it or the
+    /// disk has none.
     pub fn file_for(&mut self, len: usize) -> Option<Arc<SpillFile>> {
         let is_full = self.memory + len as u64 > self.memory_max();
+        if is_full && !self.has_failed && !self.has_room(len) {
+            tracing::warn!(
+                "too little space to keep blocks that arrive early in {}: they stay in memory",
+                self.path.display()
+            );
+            self.has_failed = true;
+        }
         if is_full && self.file.bytes_written() >= FILE_BYTES_MAX {
             self.begin_file();
         }
         (is_full && !self.has_failed).then(|| Arc::clone(&self.file))
+    }
+
+    /// Returns whether the disk has room for so many bytes beside what must be kept free.
+    fn has_room(&self, len: usize) -> bool {
+        let directory = self.path.parent().unwrap_or(&self.path);
+        let least = self.kept_free.saturating_add(len as u64);
+        FileSystem::of(directory).is_ok_and(|disk| disk.free >= least)
     }
 
     /// Adds a block. `written` says whether the file took it, and at which offset.
@@ -177,6 +208,21 @@ mod tests {
         add(&mut blocks, vec![4; 9]);
         assert_eq!(blocks.pop().unwrap().1.read().unwrap(), [4; 9]);
         assert!(blocks.pop().is_none() && blocks.memory == 0);
+    }
+
+    /// The coins of the last commit must find their room.
+    #[test]
+    fn space_that_is_kept_free_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10, Arc::default());
+        let free = FileSystem::of(dir.path()).unwrap().free;
+        blocks.keep_free(free / 2);
+        assert!(blocks.file_for(11).is_some());
+        blocks.keep_free(free.saturating_mul(2));
+        assert!(blocks.file_for(9).is_none() && !blocks.has_failed(), "memory has room");
+        add(&mut blocks, vec![1; 11]);
+        assert!(blocks.has_failed());
+        assert!(matches!(blocks.remove(id()).unwrap().1, Held::Memory(_)));
     }
 
     #[test]

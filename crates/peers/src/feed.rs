@@ -210,6 +210,16 @@ impl Feed {
         }
     }
 
+    /// Drops the blocks that have arrived and that no thread has taken, with their file.
+    pub fn drop_left(&self) {
+        self.state().blocks.clear();
+    }
+
+    /// Keeps at least `bytes` of the disk free from now on, and never fewer than Core does.
+    pub fn keep_free(&self, bytes: u64) {
+        self.state().blocks.keep_free(bytes);
+    }
+
     /// Returns the most bytes of blocks that may wait if memory alone can hold them, since the file
     /// cannot be written; `None` if it can.
     pub(super) fn memory_alone(&self) -> Option<u64> {

@@ -80,7 +80,7 @@ use apus_node::threads;
 use crossbeam_channel::{Sender, bounded};
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
-pub use self::download::{download, store_left, store_left_from};
+pub use self::download::{download, store_left_after};
 pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
 pub use self::lan::{LanNode, LanSearch};
 pub use self::report::PeerReport;
@@ -281,6 +281,14 @@ impl BlockPeers for Peers {
 
     fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
         self.feed.take_left()
+    }
+
+    fn drop_left(&self) {
+        self.feed.drop_left();
+    }
+
+    fn keep_free(&self, bytes: u64) {
+        self.feed.keep_free(bytes);
     }
 
     fn set_height(&self, height: u32) {

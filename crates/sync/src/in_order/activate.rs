@@ -13,7 +13,7 @@ use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
 use apus_node::outcome::Refusal;
 use apus_node::progress::{Phase, Watch};
-use apus_peers::store_left;
+use apus_peers::store_left_after;
 
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;
@@ -71,7 +71,7 @@ pub fn activate_best_chain(node: &mut Node, watch: Watch) -> Result<(), SyncErro
     if matches!(activated, Ok(()) | Err(SyncError::Stopped)) {
         let (shared, ledger) = node.split();
         // No coins are left to be written, so no space need stay free.
-        shared.files.keep_free(0);
+        shared.keep_free(0);
         ledger.prune(&shared)?;
     }
     activated
@@ -166,13 +166,9 @@ fn no_good_copy(node: &Node, last: BlockId) -> SyncError {
     SyncError::Refused(refused.cloned().unwrap_or(gone))
 }
 
-/// Stores the blocks from peers that were not connected, unless the fault is an error of the disk.
-/// Returns the fault to report.
+/// Stores the blocks from peers that were not connected, and returns the fault to report.
 fn with_left_stored(node: &mut Node, fault: Fault) -> Result<Fault, StoreError> {
-    if matches!(fault, Fault::Full(_) | Fault::Store(_)) {
-        return Ok(fault);
-    }
-    match store_left(node) {
+    match store_left_after(node, 0, Some(&fault)) {
         Ok(()) => Ok(fault),
         Err(error) if error.is_full() => Ok(Fault::Full(error)),
         Err(error) => Err(error),

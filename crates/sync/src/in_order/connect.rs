@@ -223,7 +223,7 @@ impl<'a> Connector<'a> {
     /// Stores the next block, unless it is stored already. Keeps enough space free for the changed
     /// coins.
     fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
-        self.shared.files.keep_free(self.ledger.room_for_coins(self.shared.cache));
+        self.shared.keep_free(self.ledger.room_for_coins(self.shared.cache));
         let step = self.steps[self.connected];
         if matches!(step.place, Place::Stored(_)) {
             return Ok(());

@@ -16,7 +16,7 @@ use apus_node::opened::Node;
 use apus_node::outcome::Counts;
 use apus_node::progress::{Observer, Watch};
 use apus_node::shared::Shared;
-use apus_peers::store_left;
+use apus_peers::store_left_after;
 
 use super::commit::{balance, commit};
 use super::coordinator::Coordinator;
@@ -62,10 +62,19 @@ pub fn build(
     }
     let mut work = Workspace::begin(node, &plan, watch.observer)?;
     let mut read_before = work.state.read().counts;
-    let mut is_second = false;
+    let (mut is_second, mut stored) = (false, Ok(()));
     while !plan.steps.is_empty() {
         let joined = attempt(node, &mut plan, &mut work, watch);
-        store_left(node)?;
+        let left = store_left_after(node, 0, joined.as_ref().err());
+        let joined = match left {
+            // A join that is done removes its files before the error is reported.
+            Err(error) if joined.is_ok() => {
+                stored = Err(error);
+                joined
+            }
+            Err(error) => Err(Fault::Store(error)),
+            Ok(()) => joined,
+        };
         let height = match joined {
             Ok(()) => break,
             Err(Fault::Stopped) => {
@@ -102,6 +111,7 @@ pub fn build(
     *spilled += work.spilled_bytes();
     let left_amount = work.state.paired.counts.left_amount;
     work.remove(&node.options)?;
+    stored?;
     Ok(below.map_or(Joined::Done { left_amount }, Joined::Below))
 }
 

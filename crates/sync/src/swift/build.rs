@@ -11,7 +11,7 @@ use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
 use apus_node::progress::Watch;
 use apus_node::sources::Place;
-use apus_peers::{download, store_left_from};
+use apus_peers::{download, store_left_after};
 
 use super::attempt::attempt;
 use super::directory::{forget, saved};
@@ -95,12 +95,13 @@ fn build_branch(
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| watch.observer.note(words));
         let result = attempt(node, claim, &plan, watch);
-        store_left_from(node, plan.stored_from)?;
+        let stored = store_left_after(node, plan.stored_from, result.as_ref().err());
         match result {
             Ok(()) => {
                 node.tree.settle_on(plan.target);
-                return Ok(());
+                return Ok(stored?);
             }
+            Err(_) if stored.is_err() => return Ok(stored?),
             // Another copy may be good; the next attempt continues from the saved work.
             Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
                 take_another_copy(node, step, &what, watch.stop)?;
