@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use apus_disk::FileVec;
+use apus_disk::{FileVec, StoreError};
 use apus_hash::Hash;
 use apus_rules::{
     Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
@@ -119,6 +119,14 @@ impl Tree {
     /// their memory. If it cannot be made there, or later has no space, they are in memory.
     pub fn keep_in_file(&mut self, directory: &Arc<Path>) {
         self.blocks.keep_in_file(directory);
+    }
+
+    /// Waits until the system has written the blocks to their file, if they are in one.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn check_written(&self) -> Result<(), StoreError> {
+        self.blocks.check_written()
     }
 
     /// Returns a tree of the same network with only its genesis block, which is kept where this one

@@ -388,7 +388,7 @@ impl File {
                 self.note(|power, file| power.allocated(file, offset + len));
                 Ok(())
             }
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(e) => Err(fail(e.into())),
         }
     }

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::MmapMut;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::{Result, StoreError};
 
 /// The least number of bytes by which a file grows.
 const GROWTH_BYTES_MIN: usize = 1 << 20;
@@ -19,7 +21,8 @@ const GROWTH_SHARE: usize = 8;
 /// system can then take the memory of items that are not in use, without swap.
 ///
 /// No operation fails: the bytes of the file are allocated before they are used, and where it
-/// cannot be made or cannot grow, the items are in memory.
+/// cannot be made or cannot grow, or where the file system does not keep what it allocates, the
+/// items are in memory. [`FileVec::check_written`] tells whether the system could write all bytes.
 pub struct FileVec<T>(Items<T>);
 
 enum Items<T> {
@@ -41,6 +44,17 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> FileVec<T> {
         {
             self.0 = Items::File(bytes);
         }
+    }
+
+    /// Waits until the system has written the items to the file. One that it could not write may be
+    /// an older one when it is read again.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn check_written(&self) -> Result<()> {
+        let Items::File(MappedBytes { directory, file, .. }) = &self.0 else { return Ok(()) };
+        let fail = |error| StoreError::io(directory, "write a temporary file", error);
+        file.sync_data().map_err(fail)
     }
 
     /// Returns the directory of the file; `None` if the items are in memory.
@@ -107,6 +121,9 @@ struct MappedBytes {
 impl MappedBytes {
     fn new(directory: &Arc<Path>, bytes: &[u8]) -> io::Result<Self> {
         let file = tempfile::tempfile_in(directory)?;
+        if !keeps_allocations(fstatfs(&file)?.f_type as u32) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let map = map_first(&file, bytes.len() + GROWTH_BYTES_MIN)?;
         let mut mapped = Self { directory: Arc::clone(directory), file, map, len: 0 };
         mapped.append(bytes)?;
@@ -139,6 +156,17 @@ impl DerefMut for MappedBytes {
     }
 }
 
+/// Returns whether a file system of this type keeps the space that it has allocated to a file, so
+/// that a write to a map never finds the disk full, which would kill the process. Others need new
+/// space to change a block (btrfs, ZFS, F2FS), allocate nothing (ZFS), or cannot promise it, since
+/// it is another one that decides (NFS, CIFS, FUSE, overlays).
+fn keeps_allocations(kind: u32) -> bool {
+    const EXT: u32 = 0xef53;
+    const XFS: u32 = 0x5846_5342;
+    const TMPFS: u32 = 0x0102_1994;
+    matches!(kind, EXT | XFS | TMPFS)
+}
+
 /// Maps the first bytes of a file, and allocates those that it does not have: a write to the map of
 /// a file on a full disk would kill the process.
 fn map_first(file: &File, bytes: usize) -> io::Result<MmapMut> {
@@ -169,6 +197,45 @@ mod tests {
         assert!(items.iter().zip(0..).all(|(item, n)| *item == n || n == 7));
         // No name is left if the process is killed.
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn files_are_made_where_space_stays_allocated() {
+        for (kind, keeps) in [
+            (0xef53, true),
+            (0x5846_5342, true),
+            (0x0102_1994, true),
+            // btrfs, ZFS, F2FS, NFS, CIFS, FUSE and overlays.
+            (0x9123_683e, false),
+            (0x2fc1_2fc1, false),
+            (0xf2f5_2010, false),
+            (0x6969, false),
+            (0xff53_4d42, false),
+            (0x6573_5546, false),
+            (0x794c_7630, false),
+        ] {
+            assert_eq!(keeps_allocations(kind), keeps, "{kind:x}");
+        }
+        // A file system that none of these is.
+        let mut items = FileVec::new();
+        items.push(1_u32);
+        items.keep_in_file(&Path::new("/proc").into());
+        assert_eq!(items.directory(), None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut items = FileVec::new();
+        items.push(1_u64);
+        items.check_written().unwrap();
+        items.keep_in_file(&directory.path().into());
+        items.check_written().unwrap();
+        let Items::File(bytes) = &mut items.0 else { panic!("the file was not made") };
+        // It cannot be synced.
+        bytes.file = File::open("/proc/self/status").unwrap();
+        let error = items.check_written().unwrap_err().to_string();
+        assert!(error.contains(&directory.path().display().to_string()), "{error}");
     }
 
     #[test]

@@ -485,6 +485,9 @@ impl Ledger {
         if self.pruning.has_dropped {
             self.note_pruned()?;
         }
+        // What the system could not write would be older where it is read again.
+        self.records.all.check_written()?;
+        tree.check_written()?;
         let mut dirty = std::mem::take(&mut self.records.dirty);
         self.records.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
         let entries = self.records.to_write(dirty, self.writes.new_set);
