@@ -53,6 +53,9 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
     Ok(node)
 }
 
+/// How many copies of a block are taken before its damage is reported.
+const COPIES_MAX: usize = 2;
+
 /// Repeats [`check_on_start`], up to level 3, after sources and peers have replaced damaged blocks
 /// as far as they have them.
 ///
@@ -60,14 +63,20 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
 /// As for [`check_on_start`].
 pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let StartCheck { blocks, level } = node.options.start_check;
+    // Each copy is appended to the block files; a disk may damage all of them.
+    let mut copied = Vec::new();
     loop {
         let level = level.min(3);
         let mut found = check(node, Verify { level, blocks }, watch);
         let Some(damage) = take_first(&mut found).filter(|_| !watch.is_stopped()) else {
             return Ok(());
         };
-        match damaged_block(node, &damage) {
-            Some((step, _)) => take_another_copy(node, step, &damage.error.what, watch.stop)?,
+        let again = |id| copied.iter().filter(|copied| **copied == id).count() >= COPIES_MAX;
+        match damaged_block(node, &damage).filter(|(step, _)| !again(step.id)) {
+            Some((step, _)) => {
+                copied.push(step.id);
+                take_another_copy(node, step, &damage.error.what, watch.stop)?;
+            }
             None => return Err(error_of(node, damage, found.damage.count)),
         }
     }

@@ -141,6 +141,8 @@ impl<'a> HeightCollector<'a> {
     }
 
     fn push_record(&mut self, height: u32, at: u64, len: usize) -> Result<(), StoreError> {
+        // The coins of a longer one are more than a block creates, and are never loaded.
+        let len = len.min(BLOCK_BYTES_MAX);
         self.bytes += HEAD_BYTES + len + size_of::<Record>();
         self.held.records.push(Record { height, at, len: len as u32 });
         match self.bytes > self.bytes_max {
@@ -457,6 +459,20 @@ mod tests {
             txids.iter().flat_map(of_tx).collect()
         };
         (0..=HEIGHT).map(of_height).collect()
+    }
+
+    #[test]
+    fn coins_that_no_block_creates_are_not_loaded() {
+        for len in [BLOCK_BYTES_MAX, (1 << 32) + 4, usize::MAX / 2] {
+            let dir = tempfile::tempdir().unwrap();
+            let spill = SpillFile::unlinked(&dir.path().join("out"), ".test");
+            let mut collector = HeightCollector::new(&[0; 100], spill, HEIGHT, 1 << 30);
+            collector.push_record(7, 0, len).unwrap();
+            let by_height = CoinsByHeight::new(vec![collector]);
+            let mut loaded = BlockCoins::default();
+            assert!(!by_height.load(7, &mut loaded).unwrap(), "{len}");
+            assert!(by_height.load(8, &mut loaded).unwrap());
+        }
     }
 
     #[test]
