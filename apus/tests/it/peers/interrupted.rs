@@ -13,10 +13,12 @@ use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Rng, rounds};
 use apus_testpeer::Server;
+use rustix::io::Errno;
 
 use super::held::{Then, counting};
 use super::world::{WAYS, chain, honest, options, tip, try_sync, with_peers, with_peers_at, world};
 use crate::support::Place;
+use crate::support::faults::{Fault, Faults};
 use crate::support::program::{Lines, other_process, program_on, start};
 
 /// The arguments of a sync of [`world`] from this server.
@@ -104,6 +106,30 @@ fn an_interrupted_sync_downloads_nothing_again() {
             (report, is_interrupted) = (report + 1 + report / 2, runs[0].interrupted);
         }
     }
+}
+
+/// A disk that is full from some write on: the first error is the one that is reported, and the
+/// temporary files of a join are gone, also if blocks have arrived that were not read yet.
+#[test]
+fn a_full_disk_leaves_no_temporary_files() {
+    let run = |way, number| {
+        let (place, server) = (world().place(), honest(true));
+        let fault = Fault { call: Call::Write, number, lasts: true, error: Errno::NOSPC };
+        let faults = Faults::of(fault);
+        let options = with_peers(&place, way, &[&server]);
+        let result = sync::sync_on(&faults.on(Disk::new()), &options, &[], Watch::default());
+        assert!(!options.spill_path().exists(), "{way:?}, write {number}: {result:?}");
+        let writes = faults.counts().get(&Call::Write).copied().unwrap_or_default();
+        let first = faults.failed().first().map(|path| path.display().to_string());
+        if let Some((first, Err(error))) = first.map(|first| (first, result)) {
+            let is_first = error.to_string().contains(&first);
+            assert!(is_first, "{way:?}, write {number}: {error}, not {first}");
+        }
+        writes
+    };
+    let all = run(Method::Join, u64::MAX);
+    (1..5).for_each(|part| _ = run(Method::Join, all * part / 5));
+    run(Method::SwiftSync, run(Method::SwiftSync, u64::MAX) / 2);
 }
 
 #[test]
