@@ -35,10 +35,10 @@ class Progress:
     downloaded: Optional[int]
     """Bytes that were received from peers; None without peers."""
     run_fraction: Optional[float]
-    """The share of the whole run that is done, by time; None while its stages are not known."""
+    """The share of the whole run's known work that is done; None while its stages are not known."""
     left: Optional[Tuple[float, float]]
     """The seconds that the whole run still takes: in eight cases of ten it ends between these two;
-    None while that is not known."""
+    None while that is not known, and while all work waits for peers."""
     left_words: Optional[str]
     """The same in words, such as ``12–15 min``."""
 

@@ -140,10 +140,10 @@ fn tell(
     fields.set_item("peers", download.map(|download| download.peers))?;
     fields.set_item("downloaded", download.map(|download| download.bytes))?;
     // Without stages, only the phase is known.
-    let estimate = progress.estimate.filter(|estimate| !estimate.passes.is_empty());
+    let estimate = progress.estimate.filter(|estimate| estimate.is_of_run);
     let left = estimate.as_ref().and_then(|estimate| estimate.left);
     let seconds = left.map(|left| (left.low.as_secs_f64(), left.high.as_secs_f64()));
-    fields.set_item("run_fraction", estimate.map(|estimate| estimate.fraction))?;
+    fields.set_item("run_fraction", estimate.and_then(|estimate| estimate.share))?;
     fields.set_item("left", seconds)?;
     fields.set_item("left_words", left.map(|left| left.words()))?;
     report.call((), Some(&fields))?;

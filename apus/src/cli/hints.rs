@@ -24,7 +24,7 @@ use super::numbers::{precise, thousands};
 use super::progress::Reporter;
 use super::prove;
 use super::prove::ProveCommand;
-use super::report::{mapped_at_peak, memory_text};
+use super::report::mapped_at_peak;
 use super::reporting::Reporting;
 use super::settings::Settings;
 
@@ -286,7 +286,7 @@ impl Output {
         reporter.finish();
         let summary = result?;
         let memory = reporter.most_memory();
-        let text = || summary_text(&summary, path, memory);
+        let text = || summary_text(&summary, path);
         reporting.report(|| summary_json(&summary, format, path, memory), text)?;
         Ok(exit::status(summary.interrupted))
     }
@@ -331,7 +331,7 @@ fn summary_json(
     serde_json::to_string(&json).expect("plain data")
 }
 
-fn summary_text(summary: &HintsSummary, path: &Path, memory: MemoryInUse) -> String {
+fn summary_text(summary: &HintsSummary, path: &Path) -> String {
     if summary.interrupted {
         return format!("Interrupted: {} was not written", path.display());
     }
@@ -339,13 +339,13 @@ fn summary_text(summary: &HintsSummary, path: &Path, memory: MemoryInUse) -> Str
     let of = summary.outputs.map_or(String::new(), |all| format!(" of {}", thousands(all)));
     format!(
         "Hints for height {}{block}\n{}{of} outputs unspent, {} bytes in {}, made in {}\n\
-         peak memory {}",
+         peak memory {} MiB",
         summary.height,
         thousands(summary.unspent),
         thousands(summary.bytes),
         path.display(),
         precise(summary.elapsed),
-        memory_text(summary.peak_memory, memory),
+        summary.peak_memory >> 20,
     )
 }
 

@@ -11,6 +11,9 @@ pub fn next_step(options: &Options, summary: &Summary) -> String {
     if summary.interrupted {
         return "run the same command to continue".to_string();
     }
+    if summary.connects_nothing() {
+        return "see what was refused, and why, above; then run the same command again".to_string();
+    }
     let default = default_datadir(std::env::var_os("HOME")).ok();
     let is_default = default.as_ref() == Some(&options.datadir);
     let datadir = options.datadir.display().to_string();

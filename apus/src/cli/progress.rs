@@ -5,20 +5,21 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_node::estimate::estimator::Estimator;
-use apus_node::estimate::plan::Plan;
-use apus_node::{
-    Estimate, Left, MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use, words,
-};
+use apus_node::estimate::estimating::Timed;
+use apus_node::{Estimate, MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use, words};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
 use super::{log, output};
 
-/// Time between two lines if standard error is not a terminal.
-const LOG_EVERY: Duration = Duration::from_secs(5);
+/// Time between two lines if standard error is not a terminal, in the first minute.
+const LINE_EVERY_AT_FIRST: Duration = Duration::from_secs(5);
+/// The same later on, and between two lines of the log file.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+/// The same at rest, unless something changes.
+const LINE_EVERY_AT_REST: Duration = Duration::from_secs(60 * 60);
 /// Time after which a new phase gets a line if standard error is not a terminal.
-const LOG_PHASE_AFTER: Duration = Duration::from_secs(2);
+const LINE_PHASE_AFTER: Duration = Duration::from_secs(2);
 /// Time between two updates of a terminal, and between two readings of the memory in use.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// Work that takes less time than this shows no progress.
@@ -26,8 +27,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Columns before the line on a terminal: a spinner and a space.
 const SPINNER_COLUMNS: usize = 2;
 
-/// Shows progress on standard error: one line that is redrawn on a terminal, a line every few
-/// seconds otherwise, and nothing with `--json` or `--quiet`.
+/// Shows progress on standard error: one line that is redrawn on a terminal, lines otherwise, and
+/// nothing with `--json` or `--quiet`. The log file gets a line a minute.
 pub struct Reporter {
     started: Instant,
     bar: Option<ProgressBar>,
@@ -42,16 +43,49 @@ struct State {
     memory: MemoryInUse,
     /// The last line that was shown.
     shown: Option<Shown>,
+    /// The last line of the log file.
+    logged: Option<Shown>,
     /// Estimates the phases of work that does not estimate itself.
-    estimator: Estimator,
-    /// The first estimate of the whole run, and when it was made.
-    expected: Option<(Duration, Left)>,
+    timed: Timed,
 }
 
-/// A line that was shown.
+/// A line that was shown: when, since the work began, and of what.
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct Shown {
-    at: Instant,
+    at: Duration,
     phase: Phase,
+    height: u32,
+    peers: usize,
+}
+
+impl Shown {
+    fn of(at: Duration, progress: &Progress) -> Self {
+        let peers = progress.upload.map_or(0, |upload| upload.peers);
+        Self { at, phase: progress.phase, height: progress.height, peers }
+    }
+
+    /// Returns whether it is time for another line where lines stay. At rest nothing repeats.
+    fn is_due(&self, now: &Self) -> bool {
+        let since = now.at.saturating_sub(self.at);
+        let is_at_rest = matches!(now.phase, Phase::Following | Phase::Serving);
+        let has_changed = self.height != now.height || self.peers != now.peers;
+        if self.phase != now.phase {
+            since >= LINE_PHASE_AFTER
+        } else if is_at_rest && !has_changed {
+            since >= LINE_EVERY_AT_REST
+        } else if now.at < LINE_EVERY && !is_at_rest {
+            since >= LINE_EVERY_AT_FIRST
+        } else {
+            since >= LINE_EVERY
+        }
+    }
+
+    /// Returns whether it is time for another line in the log file, which has a line for each new
+    /// tip besides.
+    fn is_due_in_log(&self, now: &Self) -> bool {
+        let is_at_rest = matches!(now.phase, Phase::Following | Phase::Serving);
+        !is_at_rest && now.at.saturating_sub(self.at) >= LINE_EVERY
+    }
 }
 
 impl Reporter {
@@ -64,8 +98,8 @@ impl Reporter {
         });
         let now = Instant::now();
         let memory = MemoryInUse::default();
-        let (shown, estimator, expected) = (None, Estimator::default(), None);
-        let state = Mutex::new(State { looked: now, memory, shown, estimator, expected });
+        let (shown, logged, timed) = (None, None, Timed::default());
+        let state = Mutex::new(State { looked: now, memory, shown, logged, timed });
         Self { started: now, bar, quiet, state }
     }
 
@@ -79,13 +113,6 @@ impl Reporter {
     /// Returns the largest memory use that was read while progress was reported.
     pub fn most_memory(&self) -> MemoryInUse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).memory
-    }
-
-    /// Returns the time that the whole work was expected to take when its stages became known, as a
-    /// range.
-    pub fn expected(&self) -> Option<(Duration, Duration)> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.expected.map(|(at, left)| (at + left.low, at + left.high))
     }
 
     /// Prints to standard error how long the work took, for a command whose standard output has a
@@ -107,17 +134,6 @@ impl State {
             self.memory = memory;
         }
     }
-
-    /// Returns whether it is time for another line.
-    fn is_due(&self, now: Instant, phase: Phase, terminal: bool) -> bool {
-        let Some(shown) = &self.shown else { return true };
-        let every = match terminal {
-            true => DRAW_EVERY,
-            false if shown.phase != phase => LOG_PHASE_AFTER,
-            false => LOG_EVERY,
-        };
-        now - shown.at >= every
-    }
 }
 
 impl Observer for Reporter {
@@ -128,21 +144,28 @@ impl Observer for Reporter {
         let Ok(mut state) = self.state.try_lock() else { return };
         state.look_at_memory(now);
         let elapsed = now - self.started;
-        if self.quiet {
-            return;
-        }
         let estimate = match &progress.estimate {
             Some(estimate) => estimate.clone(),
-            None => state.estimator.add(elapsed.as_secs_f64(), progress),
+            None => state.timed.add(progress),
         };
-        if let Some(left) = estimate.left {
-            state.expected.get_or_insert((elapsed, left));
+        let shown = Shown::of(elapsed, progress);
+        let is_first = state.logged.is_none() && elapsed >= LINE_EVERY_AT_FIRST;
+        if is_first || state.logged.is_some_and(|last| last.is_due_in_log(&shown)) {
+            state.logged = Some(shown);
+            let view = View { progress, estimate: &estimate, elapsed, has_bar: false };
+            log::line(format_args!("Progress: {}", view.line(None)));
         }
-        if elapsed < QUIET || !state.is_due(now, progress.phase, self.bar.is_some()) {
+        let has_bar = self.bar.is_some();
+        let is_due = match state.shown {
+            _ if self.quiet || elapsed < QUIET => false,
+            None => true,
+            Some(last) if has_bar => elapsed - last.at >= DRAW_EVERY,
+            Some(last) => last.is_due(&shown),
+        };
+        if !is_due {
             return;
         }
-        state.shown = Some(Shown { at: now, phase: progress.phase });
-        let has_bar = self.bar.is_some();
+        state.shown = Some(shown);
         let view = View { progress, estimate: &estimate, elapsed, has_bar };
         let columns = self.bar.as_ref().and_then(|_| columns());
         let line = view.line(columns.map(|columns| columns.saturating_sub(SPINNER_COLUMNS)));
@@ -153,11 +176,6 @@ impl Observer for Reporter {
             }
             None => output::note(line),
         }
-    }
-
-    fn plan(&self, plan: &Plan) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.estimator.plan(plan);
     }
 
     fn wants_tips(&self) -> bool {
@@ -238,25 +256,28 @@ impl View<'_> {
     /// Returns the parts of the line in their order; those of a lower rank are more important.
     fn parts(&self) -> [Option<Part>; 15] {
         let part = |rank, before| move |text| Part { rank, before, text };
-        let Estimate { fraction, passes, left, left_of_phase, bottleneck, .. } = self.estimate;
+        let Estimate { share, is_of_run, left, waiting, bottleneck, .. } = *self.estimate;
         let time = i64::from(self.progress.time);
         let speed =
             |what, speed: Option<f64>| speed.map(|speed| format!("{what}{}", words::speed(speed)));
         // Without a plan, only the phase can be measured.
-        let is_of_run = !passes.is_empty();
-        let of_phase = (!is_of_run && self.progress.fraction > 0.0)
-            .then(|| format!("{:.1} %", 100.0 * self.progress.fraction));
+        let percent = share.map(|share| format!("{:.1} %", 100.0 * share));
+        let of_run = share.filter(|_| is_of_run && self.has_bar);
+        let left = match waiting {
+            Some(time) => Some(format!("waiting for peers for {}", duration(time))),
+            None => left.map(|left| left.words() + " left"),
+        };
+        let bottleneck = bottleneck.filter(|_| waiting.is_none());
+        let (percent_first, percent_last) = split(percent, is_of_run);
+        let (left_first, left_last) = split(left, is_of_run);
         let validates = if self.progress.download.is_some() { "validation " } else { "" };
         [
-            (is_of_run && self.has_bar).then(|| bar(*fraction)).map(part(2, " ")),
-            is_of_run.then(|| format!("{:.1} %", 100.0 * fraction)).map(part(0, " ")),
-            left.filter(|_| is_of_run).map(|left| left.words() + " left").map(part(0, ", ")),
+            of_run.map(bar).map(part(2, " ")),
+            percent_first.map(part(0, " ")),
+            left_first.map(part(0, ", ")),
             Some(self.progress.phase.words().to_string()).map(part(0, ", ")),
-            of_phase.map(part(0, ": ")),
-            left_of_phase
-                .filter(|_| !is_of_run)
-                .map(|left| left.words() + " left")
-                .map(part(0, ", ")),
+            percent_last.map(part(0, ": ")),
+            left_last.map(part(0, ", ")),
             self.position().map(part(3, ": ")),
             (time > 0).then(|| format!("({})", date(time))).map(part(7, " ")),
             speed("download ", self.estimate.download).map(part(1, ", ")),
@@ -303,35 +324,66 @@ impl View<'_> {
     }
 }
 
+/// Returns `text` as the first of two, or as the second.
+fn split(text: Option<String>, is_first: bool) -> (Option<String>, Option<String>) {
+    if is_first { (text, None) } else { (None, text) }
+}
+
 #[cfg(test)]
 mod tests {
-    use apus_node::estimate::left::Pass;
     use apus_node::progress::Upload;
-    use apus_node::{Bottleneck, Download};
+    use apus_node::{Bottleneck, Download, Left};
 
     use super::*;
 
-    #[test]
-    fn a_log_gets_a_line_every_few_seconds_and_at_a_new_phase() {
-        let shown = Instant::now();
-        let memory = MemoryInUse::default();
-        let (estimator, expected) = (Estimator::default(), None);
-        let mut state = State { looked: shown, memory, shown: None, estimator, expected };
-        let due = |state: &State, ms, phase, terminal| {
-            state.is_due(shown + Duration::from_millis(ms), phase, terminal)
-        };
-        assert!(due(&state, 0, Phase::Headers, false), "the first line comes at once");
-        state.shown = Some(Shown { at: shown, phase: Phase::Connecting });
-        for (ms, phase, terminal, expected) in [
-            (4_900, Phase::Connecting, false, false),
-            (5_000, Phase::Connecting, false, true),
-            (1_900, Phase::WritingCoins, false, false),
-            (2_000, Phase::WritingCoins, false, true),
-            (90, Phase::WritingCoins, true, false),
-            (100, Phase::Connecting, true, true),
-        ] {
-            assert_eq!(due(&state, ms, phase, terminal), expected, "{ms} {phase:?} {terminal}");
+    /// Returns the seconds of a day at which a line is shown of work that goes on as `progress`
+    /// says, and those at which the log file gets one.
+    fn shown_in_a_day(progress: impl Fn(u64) -> Progress) -> [Vec<u64>; 2] {
+        let mut last: [Option<Shown>; 2] = [None; 2];
+        let mut all = [Vec::new(), Vec::new()];
+        for second in 0..24 * 60 * 60 {
+            let now = Shown::of(Duration::from_secs(second), &progress(second));
+            let is_due = [
+                last[0].is_none_or(|last| last.is_due(&now)),
+                last[1].is_none_or(|last| last.is_due_in_log(&now)),
+            ];
+            for at in [0, 1].into_iter().filter(|at| is_due[*at]) {
+                last[at] = Some(now);
+                all[at].push(second);
+            }
         }
+        all
+    }
+
+    #[test]
+    fn work_has_a_line_a_minute_and_at_rest_nothing_repeats() {
+        // The third pass of a join begins in the 90th second, and takes the rest of the day.
+        let [shown, logged] = shown_in_a_day(|second| {
+            Progress::of(if second < 90 { Phase::JoinMatching } else { Phase::JoinChecking })
+        });
+        assert_eq!(shown[..14], [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 90, 150]);
+        assert!(shown[12..].windows(2).all(|pair| pair[1] - pair[0] == 60), "{shown:?}");
+        assert!(logged.windows(2).all(|pair| pair[1] - pair[0] == 60), "{logged:?}");
+        assert_eq!(logged.len(), 24 * 60);
+        // At the tip a block comes every ten minutes for an hour, and then none.
+        let [shown, logged] = shown_in_a_day(|second| Progress {
+            height: second.min(3_600) as u32 / 600,
+            ..Progress::of(Phase::Following)
+        });
+        assert_eq!(shown[..7], [0, 600, 1_200, 1_800, 2_400, 3_000, 3_600]);
+        assert!(shown[6..].windows(2).all(|pair| pair[1] - pair[0] == 3_600), "{shown:?}");
+        assert_eq!(logged, [0]);
+        // Peers come and go every second while blocks are served.
+        let [shown, _] = shown_in_a_day(|second| {
+            let peers = second as usize % 2;
+            Progress {
+                upload: Some(Upload { peers, ..Upload::default() }),
+                ..Progress::of(Phase::Serving)
+            }
+        });
+        assert!(shown.len() <= 24 * 60, "{}", shown.len());
+        let [shown, _] = shown_in_a_day(|_| Progress::of(Phase::Serving));
+        assert_eq!(shown.len(), 24);
     }
 
     fn line(progress: &Progress, estimate: &Estimate, columns: Option<usize>) -> String {
@@ -350,7 +402,7 @@ mod tests {
         let none = Estimate::default();
         assert_eq!(line(&progress, &none, None), "Verifying blocks, 18 min 20 s so far");
         let progress = Progress { height: 7, fraction: 0.25, coins: 1_000, ..progress };
-        let estimate = Estimate { left_of_phase: left(8, 12), ..none.clone() };
+        let estimate = Estimate { share: Some(0.25), left: left(8, 12), ..none.clone() };
         assert_eq!(
             line(&progress, &estimate, None),
             "Verifying blocks: 25.0 %, 8–12 s left: height 7, 18 min 20 s so far, \
@@ -376,10 +428,9 @@ mod tests {
             ..Progress::of(Phase::Connecting)
         };
         let estimate = Estimate {
-            fraction: 0.25,
+            share: Some(0.25),
+            is_of_run: true,
             left: left(2_900, 3_900),
-            left_of_phase: left(2_000, 2_900),
-            passes: [Pass { phase: Phase::Connecting, share: 1.0 }].into(),
             bottleneck: Some(Bottleneck::Peers),
             download: Some(10e6),
             speed: Some(12e6),
@@ -403,6 +454,18 @@ mod tests {
         assert_eq!(
             line(&some, &waits, None),
             "25.0 %, Join 1/3: reading blocks: 30 of 1,000 blocks, 12.0 MB/s, 18 min 20 s so far"
+        );
+        let (waiting, bottleneck) = (Some(Duration::from_secs(125)), Some(Bottleneck::Peers));
+        let waits = Estimate { waiting, bottleneck, speed: None, ..waits };
+        assert_eq!(
+            line(&some, &waits, None),
+            "25.0 %, waiting for peers for 2 min 5 s, Join 1/3: reading blocks: \
+             30 of 1,000 blocks, 18 min 20 s so far"
+        );
+        let seeks = Estimate { share: None, is_of_run: false, ..waits };
+        assert_eq!(
+            line(&Progress::of(Phase::FindingPeers), &seeks, Some(80)),
+            "Looking for peers, waiting for peers for 2 min 5 s, 18 min 20 s so far"
         );
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use apus_node::{Left, MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts, Waits};
+use apus_node::{MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts};
 use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
 use secp_lanes::Kernel;
 
@@ -28,58 +28,36 @@ pub(super) fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
     near.then_some(memory.mapped)
 }
 
-/// Describes the peak memory, and how much of it was mapped files. `memory` is the largest memory
-/// use that was read while progress was reported.
-pub(super) fn memory_text(peak: u64, memory: MemoryInUse) -> String {
-    let text = format!("{} MiB", peak >> 20);
-    match mapped_at_peak(peak, memory) {
-        None => text,
-        Some(mapped) => format!(
-            "{text}, about {} MiB of them mapped files, which the kernel drops when memory is \
-             short",
-            mapped >> 20
-        ),
-    }
-}
-
-/// What a report is about, besides the summary.
-pub struct Seen {
-    /// The largest memory use that was read while progress was reported.
-    pub memory: MemoryInUse,
-    /// The time that the run was expected to take, as a range, when its stages became known.
-    pub expected: Option<(Duration, Duration)>,
-    /// Columns of the terminal; `None` if the report goes elsewhere.
-    pub columns: Option<usize>,
-}
-
 /// Returns the report as text: the outcome, a table, what to know besides, and the next step.
-pub fn summary_text(summary: &Summary, seen: &Seen, next: &str) -> String {
-    let (table, warnings) = (table(summary, seen), warnings(summary));
+/// `columns` are those of the terminal; `None` if the report goes elsewhere.
+pub fn summary_text(summary: &Summary, columns: Option<usize>, next: &str) -> String {
+    let (table, warnings) = (table(summary), warnings(summary));
     let labels = table.label_columns().max(warnings.label_columns());
-    let good = if summary.interrupted { AnsiColor::Yellow } else { AnsiColor::Green };
+    let is_bad = summary.interrupted || summary.connects_nothing();
+    let good = if is_bad { AnsiColor::Yellow } else { AnsiColor::Green };
     let (good, bold) = (good.on_default().bold(), Style::new().bold());
     let outcome = outcome(summary);
     let (first, rest) = outcome.split_once(':').unwrap_or((&outcome, ""));
     format!(
         "{good}{first}{good:#}:{rest}\n{}{}{}Next: {bold}{next}{bold:#}",
-        table.text(labels, seen.columns),
+        table.text(labels, columns),
         peers(&summary.peers),
-        warnings.text(labels, seen.columns),
+        warnings.text(labels, columns),
     )
 }
 
 /// Returns the table of what the run did, and of what it took.
-fn table(summary: &Summary, seen: &Seen) -> Table {
+fn table(summary: &Summary) -> Table {
     let mut table = Table::default();
     table.row_if("coins", summary.coins.map(thousands));
     work(summary, &mut table);
-    table.row("time", time(summary, seen.expected));
+    table.row("time", time(summary));
     if let Some(ChosenMethod { method, why, .. }) = &summary.chosen {
         table.row("method", format!("{}: {why}", method.name()));
     }
     let spilled = summary.spilled_bytes.filter(|bytes| *bytes > 0);
     table.row_if("temporary files", spilled.map(megabytes));
-    table.row("peak memory", memory_text(summary.peak_memory, seen.memory));
+    table.row("peak memory", format!("{} MiB", summary.peak_memory >> 20));
     table.row_if("bottleneck", bottleneck(summary));
     table
 }
@@ -119,7 +97,11 @@ pub fn outcome(summary: &Summary) -> String {
     if let Some(saved) = &summary.saved_join {
         return format!("Interrupted: a join, {}", join_words(saved));
     }
-    let what = if summary.interrupted { "Interrupted, saved" } else { "Done" };
+    let what = match summary.interrupted {
+        true => "Interrupted, saved",
+        false if summary.connects_nothing() => "Nothing was connected, since blocks were refused",
+        false => "Done",
+    };
     format!("{what}: height {}, best block {}", summary.height, summary.best_block)
 }
 
@@ -180,10 +162,11 @@ fn work(summary: &Summary, table: &mut Table) {
     );
 }
 
-/// Returns the time that the run took, its speed, and the time that was expected.
-fn time(summary: &Summary, expected: Option<(Duration, Duration)>) -> String {
-    let Summary { counts, elapsed, .. } = summary;
-    let mut text = precise(*elapsed);
+/// Returns the time that the run took, up to the tip, its speed, and the time that was expected.
+fn time(summary: &Summary) -> String {
+    let Summary { counts, ran, .. } = summary;
+    let elapsed = ran.to_tip.unwrap_or(summary.elapsed);
+    let mut text = precise(elapsed);
     if counts.blocks > 0 {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         text += &format!(
@@ -192,9 +175,12 @@ fn time(summary: &Summary, expected: Option<(Duration, Duration)>) -> String {
             counts.bytes as f64 / seconds / 1e6,
         );
     }
-    if let Some((low, high)) = expected.filter(|_| *elapsed >= LONG && !summary.interrupted) {
-        let range = Left { low, median: low, high };
-        text += &format!("; {} were expected", range.words());
+    let is_done = !summary.interrupted || ran.to_tip.is_some();
+    if let Some(expected) = ran.expected.filter(|_| elapsed >= LONG && is_done) {
+        text += &format!("; {} were expected", expected.words());
+    }
+    if ran.to_tip.is_some() {
+        text += &format!("; then {} at the tip", precise(summary.elapsed.saturating_sub(elapsed)));
     }
     text
 }
@@ -226,35 +212,10 @@ fn scripts(counts: &ScriptCounts, best: Kernel) -> String {
     )
 }
 
-/// Names what took most of the time, unless the run was short.
+/// Names what the run waited for most, unless it was short.
 fn bottleneck(summary: &Summary) -> Option<String> {
-    let what = summary.bottleneck().filter(|_| summary.elapsed >= LONG)?;
-    let Waits { connecting, blocks, peers, checks, commits, ready, in_flight, .. } = summary.waits;
-    let mut text = what.to_string();
-    if let Some(percent) = summary.states.blocked_percent()
-        && summary.states.waits_for_disk()
-    {
-        text += &format!(
-            ", and mostly waiting for the disk ({percent} % of the time of threads that were not \
-             idle)"
-        );
-    }
-    if connecting * 2 >= summary.elapsed {
-        let percent = |time: Duration| 100.0 * time.as_secs_f64() / connecting.as_secs_f64();
-        text += &format!(
-            "; of {} spent connecting in order, {:.0} % was waiting for blocks, {:.0} % for \
-             peers, {:.0} % for checks, {:.0} % for coins to be written (at most {} at a time); \
-             on average, {ready:.1} blocks were ready (of at most 32, or 8 with a small cache), \
-             and {in_flight:.1} of 16 were being checked",
-            precise(connecting),
-            percent(blocks),
-            percent(peers),
-            percent(checks),
-            percent(commits),
-            precise(summary.waits.longest_stall),
-        );
-    }
-    Some(text)
+    let (what, time) = summary.ran.bottleneck.filter(|(_, time)| *time >= LONG)?;
+    Some(format!("{}, for {}", what.word(), precise(time)))
 }
 
 /// Describes how far an interrupted join has come.
@@ -353,7 +314,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use apus_hash::Hash;
-    use apus_node::{Checked, Counts, Method, ThreadStates};
+    use apus_node::{Bottleneck, Checked, Counts, Left, Method, Ran, Refusal, ThreadStates, Waits};
     use apus_sync::SavedBlocks;
 
     use super::*;
@@ -385,15 +346,14 @@ mod tests {
             stages: BTreeMap::new(),
             waits: Waits::default(),
             waited_for_peers: Duration::ZERO,
+            ran: Ran::default(),
             states: ThreadStates::default(),
             peers: Vec::new(),
         }
     }
 
     fn text(summary: &Summary) -> String {
-        let memory = MemoryInUse::default();
-        let seen = Seen { memory, expected: None, columns: None };
-        anstream::adapter::strip_str(&summary_text(summary, &seen, "the next step")).to_string()
+        anstream::adapter::strip_str(&summary_text(summary, None, "the next step")).to_string()
     }
 
     #[test]
@@ -439,24 +399,39 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_waits_for_the_disk_says_so() {
-        let stages = BTreeMap::from([("sum", Duration::from_secs(9))]);
-        // Next to busy programs, the processors' time says nothing about the disk.
-        let of = |working, blocked| Summary {
-            elapsed: Duration::from_secs(10),
-            cpu: Duration::from_secs(1),
-            stages: stages.clone(),
-            states: ThreadStates { working, blocked },
-            ..interrupted(None)
+    fn the_report_names_what_was_waited_for() {
+        let ran = |seconds| Ran {
+            bottleneck: Some((Bottleneck::Peers, Duration::from_secs(seconds))),
+            ..Ran::default()
         };
-        let words = "sums of outputs and spends";
-        let waits = " (75 % of the time of threads that were not idle)";
-        assert_eq!(
-            bottleneck(&of(100, 300)),
-            Some(format!("{words}, and mostly waiting for the disk{waits}"))
+        let summary = Summary { ran: ran(41), ..interrupted(None) };
+        assert!(text(&summary).contains("bottleneck   peers, for 41.00 s\n"), "{}", text(&summary));
+        let json = summary_json(&summary, MemoryInUse::default());
+        assert!(json.contains(r#""bottleneck":"peers""#), "{json}");
+        assert!(!text(&Summary { ran: ran(0), ..summary }).contains("bottleneck"));
+    }
+
+    #[test]
+    fn time_at_the_tip_is_no_time_of_the_sync() {
+        let mut summary = interrupted(None);
+        (summary.counts.blocks, summary.elapsed) = (200, Duration::from_secs(40));
+        summary.ran.to_tip = Some(Duration::from_secs(2));
+        let found = text(&summary);
+        assert!(
+            found.contains("2.00 s, 100 blocks/s, 0.0 MB/s; then 38.00 s at the tip"),
+            "{found}"
         );
-        assert_eq!(bottleneck(&of(300, 100)).as_deref(), Some(words));
-        assert_eq!(bottleneck(&of(0, 0)).as_deref(), Some(words));
+    }
+
+    #[test]
+    fn a_run_that_connects_nothing_since_blocks_are_refused_is_not_done() {
+        let refusal =
+            Refusal { path: None, offset: None, block: None, reason: "time-too-new".to_string() };
+        let refusals = vec![refusal];
+        let mut summary = Summary { interrupted: false, refusals, ..interrupted(None) };
+        assert!(text(&summary).starts_with("Nothing was connected"), "{}", text(&summary));
+        summary.counts.blocks = 1;
+        assert!(text(&summary).starts_with("Done: height 0"), "{}", text(&summary));
     }
 
     #[test]
@@ -533,17 +508,9 @@ mod tests {
     }
 
     #[test]
-    fn mapped_memory_is_named_only_if_it_was_seen_near_the_peak() {
-        let seen = |mib: u64, mapped: u64| {
-            memory_text(1000 << 20, MemoryInUse { bytes: mib << 20, mapped: mapped << 20 })
-        };
-        assert_eq!(
-            seen(950, 600),
-            "1000 MiB, about 600 MiB of them mapped files, which the kernel drops when memory is \
-             short"
-        );
-        assert_eq!(seen(800, 600), "1000 MiB");
-        assert_eq!(seen(0, 0), "1000 MiB");
+    fn mapped_memory_is_known_only_if_it_was_seen_near_the_peak() {
+        let seen = |bytes, mapped| mapped_at_peak(1000, MemoryInUse { bytes, mapped });
+        assert_eq!([seen(950, 600), seen(800, 600), seen(0, 0)], [Some(600), None, None]);
     }
 
     #[test]
@@ -553,9 +520,8 @@ mod tests {
         summary.elapsed = Duration::from_secs(4);
         summary.undo_from = 1_713;
         let seconds = Duration::from_secs;
-        let expected = Some((seconds(3), seconds(7)));
-        let seen = Seen { memory: MemoryInUse::default(), expected, columns: None };
-        let found = summary_text(&summary, &seen, "bitcoind");
+        summary.ran.expected = Some(Left { low: seconds(3), median: seconds(4), high: seconds(7) });
+        let found = summary_text(&summary, None, "bitcoind");
         let found = anstream::adapter::strip_str(&found).to_string();
         let lines: Vec<&str> = found.lines().collect();
         assert!(lines[0].starts_with("Done: height 0, best block 0000"), "{found}");

@@ -244,7 +244,7 @@ pub fn summary_json(summary: &Summary, memory: MemoryInUse) -> String {
         waits: WaitsJson::of(&summary.waits),
         waited_for_peers: summary.waited_for_peers.as_secs_f64(),
         coins_looked_up: summary.waits.looked_up,
-        bottleneck: summary.bottleneck(),
+        bottleneck: summary.ran.bottleneck.map(|(what, _)| what.word()),
         waits_for_disk: summary.states.waits_for_disk(),
         disk_wait_percent: summary.states.blocked_percent(),
         peers: summary.peers.iter().map(peer_json).collect(),

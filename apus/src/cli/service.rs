@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use apus_node::progress::Adding;
-use apus_node::{Observer, Progress};
+use apus_node::{Estimate, Observer, Progress};
 use sd_notify::NotifyState;
 
 /// Time from one status to the next. systemd's watchdog hears as often that the work goes on.
@@ -50,10 +50,10 @@ fn tell(states: &[NotifyState]) {
 fn status(progress: &Progress) -> String {
     let Progress { phase, height, estimate, .. } = progress;
     let estimate = estimate.as_ref();
-    let done = estimate.map_or_else(String::new, |estimate| {
-        let left = estimate.left.as_ref();
+    let done = estimate.and_then(Estimate::of_run).map_or_else(String::new, |share| {
+        let left = estimate.and_then(|estimate| estimate.left);
         let left = left.map_or_else(String::new, |left| format!("{} left, ", left.words()));
-        format!("{:.1} %, {left}", 100.0 * estimate.fraction)
+        format!("{:.1} %, {left}", 100.0 * share)
     });
     let height = if *height > 0 { format!(": height {height}") } else { String::new() };
     format!("{done}{}{height}", phase.words())

@@ -59,7 +59,7 @@ impl Serving {
             true => Source::at_rest(view, &self.options),
             false => {
                 let live = Arc::clone(live);
-                let done = move || Some(live.progress()?.progress.estimate?.fraction);
+                let done = move || live.progress()?.estimate?.of_run();
                 Source::of_sync(view, &self.options, done)
             }
         }

@@ -18,7 +18,6 @@ use super::index_args::IndexArgs;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::next_step::next_step;
 use super::peers::{PeerArgs, Sources};
-use super::report::Seen;
 use super::report_json::summary_json;
 use super::reporting::Reporting;
 use super::serving::{Serving, serve_while};
@@ -221,8 +220,8 @@ pub fn run_and_report(
     reporter.finish();
     let (summary, memory) = (result?, reporter.most_memory());
     log::last_line(report::outcome(&summary));
-    let seen = Seen { memory, expected: reporter.expected(), columns: stdout_columns() };
-    let text = || report::summary_text(&summary, &seen, &next_step(options, &summary));
+    let next = || next_step(options, &summary);
+    let text = || report::summary_text(&summary, stdout_columns(), &next());
     let reported = reporting.report(|| summary_json(&summary, memory), text);
     report::print_refusals(&summary);
     reported.map_err(|error| Failure::from(error).and("The work itself is done, and was saved"))?;

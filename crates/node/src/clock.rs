@@ -37,27 +37,22 @@ pub enum Stage {
     Merge,
 }
 
-/// All stages in the order of [`Stage`], with their names in reports, and in words.
-const STAGES: [(Stage, &str, &str); 13] = [
-    (Stage::Headers, "headers", "finding blocks and checking headers"),
-    (Stage::Read, "read", "reading blocks"),
-    (Stage::Check, "check", "parsing and hashing blocks"),
-    (Stage::Sum, "sum", "sums of outputs and spends"),
-    (Stage::Join, "join", "records of outputs and spends"),
-    (Stage::Pair, "pair", "matching spends with outputs"),
-    (Stage::LookUp, "look_up", "looking coins up in the tables"),
-    (Stage::Store, "store", "storing blocks"),
-    (Stage::Connect, "connect", "taking and adding coins"),
-    (Stage::Validate, "validate", "checking scripts and rules"),
-    (Stage::Undo, "undo", "writing undo data"),
-    (Stage::Commit, "commit", "writing coins"),
-    (Stage::Merge, "merge", "merging tables"),
+/// All stages in the order of [`Stage`], with their names in reports.
+const STAGES: [(Stage, &str); 13] = [
+    (Stage::Headers, "headers"),
+    (Stage::Read, "read"),
+    (Stage::Check, "check"),
+    (Stage::Sum, "sum"),
+    (Stage::Join, "join"),
+    (Stage::Pair, "pair"),
+    (Stage::LookUp, "look_up"),
+    (Stage::Store, "store"),
+    (Stage::Connect, "connect"),
+    (Stage::Validate, "validate"),
+    (Stage::Undo, "undo"),
+    (Stage::Commit, "commit"),
+    (Stage::Merge, "merge"),
 ];
-
-/// Returns the stage of this name, in words.
-pub fn words_of(name: &str) -> Option<&'static str> {
-    STAGES.iter().find(|(_, known, _)| *known == name).map(|(.., words)| *words)
-}
 
 /// What the thread that connects blocks in order waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -258,7 +253,7 @@ impl Clock {
     pub fn stages(&self) -> BTreeMap<&'static str, Duration> {
         STAGES
             .iter()
-            .map(|(stage, name, _)| {
+            .map(|(stage, name)| {
                 let sum = &self.nanoseconds[*stage as usize];
                 (*name, Duration::from_nanos(sum.load(Ordering::Relaxed)))
             })

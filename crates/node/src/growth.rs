@@ -9,6 +9,9 @@ use apus_wire::{BlockView, is_unspendable};
 const UNDO_OF_MAINNET: f64 = 1.0 / 8.0;
 /// Bytes of tables per byte of blocks, on mainnet.
 const TABLES_OF_MAINNET: f64 = 1.0 / 60.0;
+/// Inputs and outputs of a byte of blocks, on mainnet.
+const INPUTS_OF_MAINNET: f64 = 0.0042;
+const OUTPUTS_OF_MAINNET: f64 = 0.0044;
 /// Bytes of a coin in a table besides its value, if the coin before it is of another transaction:
 /// lengths, txid and vout, the sequence number of LevelDB, and its share of filter and index.
 const KEY_BYTES: f64 = 46.0;
@@ -40,6 +43,8 @@ impl Bytes {
 pub struct Growth {
     undo: Rate,
     tables: Rate,
+    inputs: Rate,
+    outputs: Rate,
 }
 
 /// Bytes per byte of blocks.
@@ -54,13 +59,20 @@ struct Rate {
 pub struct Sample {
     undo: f64,
     tables: f64,
+    inputs: f64,
+    outputs: f64,
 }
 
 impl Default for Growth {
     /// Returns what blocks leave on mainnet, for use without samples.
     fn default() -> Self {
         let rate = |likely| Rate { least: 0.0, likely };
-        Self { undo: rate(UNDO_OF_MAINNET), tables: rate(TABLES_OF_MAINNET) }
+        Self {
+            undo: rate(UNDO_OF_MAINNET),
+            tables: rate(TABLES_OF_MAINNET),
+            inputs: rate(INPUTS_OF_MAINNET),
+            outputs: rate(OUTPUTS_OF_MAINNET),
+        }
     }
 }
 
@@ -72,7 +84,14 @@ impl Growth {
         Self {
             undo: rate(|sample| sample.undo, UNDO_OF_MAINNET),
             tables: rate(|sample| sample.tables, TABLES_OF_MAINNET),
+            inputs: rate(|sample| sample.inputs, INPUTS_OF_MAINNET),
+            outputs: rate(|sample| sample.outputs, OUTPUTS_OF_MAINNET),
         }
+    }
+
+    /// Estimates the inputs and the outputs of `blocks` bytes of blocks.
+    pub fn inputs_and_outputs(&self, blocks: u64) -> [f64; 2] {
+        [self.inputs, self.outputs].map(|rate| blocks as f64 * rate.likely)
     }
 
     /// Estimates the undo data of `blocks` bytes of blocks.
@@ -132,6 +151,8 @@ impl Sample {
         Self {
             undo: spent * (values / coins + 1.0) / bytes,
             tables: left * (values + keys) / coins / bytes,
+            inputs: spent / bytes,
+            outputs: view.output_count() as f64 / bytes,
         }
     }
 }
@@ -143,7 +164,8 @@ mod tests {
     use super::*;
 
     fn growth(tables: &[f64]) -> Growth {
-        let sample = |tables: &f64| Sample { undo: 0.1, tables: *tables };
+        let sample =
+            |tables: &f64| Sample { undo: 0.1, tables: *tables, inputs: 0.0, outputs: 0.0 };
         Growth::of(&tables.iter().map(sample).collect::<Vec<_>>())
     }
 
@@ -178,7 +200,7 @@ mod tests {
         let blocks = blocks_of(&data("regtest-1-206.dat"));
         for (height, bytes) in (1..).zip(&blocks) {
             let view = BlockView::parse(bytes).unwrap();
-            let Sample { undo, tables } = Sample::of(&view, height);
+            let Sample { undo, tables, .. } = Sample::of(&view, height);
             let spent = view.input_count() - 1;
             let created: usize = view
                 .txs()

@@ -32,6 +32,7 @@
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`peer_info`] | what is known about a connected peer |
 //! | [`estimate`] | how far the whole run is, and how long it will take |
+//! | [`mainnet_bytes`] | the bytes of mainnet's blocks, before they are known |
 //! | [`next_command`] | the command to run on a directory after a run |
 //! | [`phase`], [`progress`], [`tips`], [`words`] | what the user sees during the work |
 //! | [`clock`], [`states`], [`meters`] | the times of the stages, and what threads wait for |
@@ -63,6 +64,7 @@ pub mod fault;
 mod fault_error;
 pub mod gathered;
 pub mod growth;
+pub mod mainnet_bytes;
 pub mod marks;
 pub mod mend;
 pub mod memory;
@@ -107,6 +109,7 @@ pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use coin_differences::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
+pub use estimate::estimator::Ran;
 pub use estimate::left::{Estimate, Left};
 pub use mend::NOTE as DAMAGE_NOTE;
 pub use meters::Meters;

@@ -24,7 +24,7 @@ use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
 use super::error::SyncError;
-use super::estimate::weigher::Weigher;
+use super::estimate::costs::Costs;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
 use super::memory::limit::is_little;
@@ -81,7 +81,7 @@ pub struct Node {
     /// An estimate of what blocks yet to be connected leave on the disk.
     pub growth: Growth,
     /// What each phase costs for blocks, by what they hold.
-    pub weigher: Weigher,
+    pub costs: Costs,
     /// The times of the stages.
     pub clock: Arc<Clock>,
     /// What the threads are seen doing, once blocks are connected.
@@ -155,7 +155,7 @@ impl Node {
             sizes: Sizes::default(),
             stored_sizes: OnceLock::new(),
             growth: Growth::default(),
-            weigher: Weigher::new(&options),
+            costs: Costs::new(&options),
             clock: Arc::default(),
             states: None,
             pressure: None,
@@ -275,7 +275,7 @@ impl Node {
             scripts: &self.scripts,
             marks: &self.options.marks,
             view: self.view.as_deref(),
-            weigher: &self.weigher,
+            costs: &self.costs,
         };
         (shared, &mut self.ledger)
     }

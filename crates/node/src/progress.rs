@@ -31,8 +31,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Number of coins in the cache.
     pub coins: u64,
-    /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by the time
-    /// that they take ([`Weigher`](super::estimate::weigher::Weigher)).
+    /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by what
+    /// they cost ([`Costs`](super::estimate::costs::Costs)).
     pub fraction: f64,
     /// The download from peers; `None` without peers.
     pub download: Option<Download>,
@@ -67,6 +67,8 @@ pub struct Download {
     pub outbound: usize,
     /// Bytes of all messages received so far.
     pub bytes: u64,
+    /// Bytes of blocks received so far, those of incomplete ones included.
+    pub block_bytes: u64,
     /// Estimated bytes of the blocks that this phase wants and that have not arrived; 0 if there
     /// are none, or their sizes are unknown.
     pub left: u64,
@@ -149,6 +151,14 @@ pub trait Observer: Sync {
     fn plan(&self, plan: &Plan) {
         if let Some(inner) = self.inner() {
             inner.plan(plan);
+        }
+    }
+
+    /// Receives how far the download is, about once a second while peers are talked to, even if
+    /// the work reports nothing meanwhile.
+    fn heard(&self, download: Download) {
+        if let Some(inner) = self.inner() {
+            inner.heard(download);
         }
     }
 

@@ -27,6 +27,15 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
+/// Returns the time in which some program of the system waited for a processor (Linux's pressure
+/// stall information); `None` if the system does not report it.
+pub fn cpu_pressure() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/pressure/cpu").ok()?;
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    let (_, total) = some.split_once("total=")?;
+    Some(Duration::from_micros(total.trim().parse().ok()?))
+}
+
 /// The memory that the process has in RAM at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryInUse {

@@ -16,7 +16,7 @@ use super::block::step::Step;
 use super::marks::Marks;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::clock::{Clock, Stage};
-use crate::estimate::weigher::Weigher;
+use crate::estimate::costs::Costs;
 use crate::fault::Fault;
 use crate::phase::Phase;
 use crate::progress::Observer;
@@ -53,16 +53,15 @@ pub struct Shared<'a> {
     /// Where the directory's content is shown to readers, if it is.
     pub view: Option<&'a View>,
     /// What each phase costs for blocks.
-    pub weigher: &'a Weigher,
+    pub costs: &'a Costs,
 }
 
 impl Shared<'_> {
-    /// Returns the time that `phase` takes for each of these blocks, in nanoseconds of the machine
-    /// of docs/budget.md. Scripts are checked from the block at index `scripts_from` on.
+    /// Returns what `phase` costs for each of these blocks, in nanoseconds of the machine of
+    /// docs/budget.md. Scripts are checked from the block at index `scripts_from` on.
     pub fn weights(&self, phase: Phase, steps: &[Step], scripts_from: usize) -> Vec<u64> {
         let weight = |(index, step): (usize, &Step)| {
-            let height = self.tree.node(step.id).height;
-            self.weigher.block(phase, height, step.weight, index >= scripts_from)
+            self.costs.block(phase, step.weight, index >= scripts_from)
         };
         steps.iter().enumerate().map(weight).collect()
     }

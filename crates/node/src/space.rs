@@ -14,7 +14,6 @@ use apus_disk::{Disk, FileSystem, StoreError};
 pub use apus_store::MIN_DISK_SPACE_BYTES;
 use apus_store::{BLOCKFILE_CHUNK_SIZE, IndexKind, UNDOFILE_CHUNK_SIZE};
 
-use super::estimate::amounts::Amounts;
 use super::growth::{Bytes, Growth};
 use super::opened::Node;
 use super::snapshot_chainstate::DIRECTORY;
@@ -335,18 +334,18 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     }
     let coins = coins(node, node.growth.tables(waiting.bytes));
     let merged = |new| if in_order { merged(node.chainstate.disk_bytes(), new) } else { 0 };
-    let indexes = indexes(&node.options.indexes, &waiting.amounts);
+    let counts = node.growth.inputs_and_outputs(waiting.bytes);
+    let indexes = indexes(&node.options.indexes, waiting.last - waiting.first + 1, counts);
     Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)), indexes }
 }
 
-/// Estimates the bytes of these indexes for blocks that hold this.
-fn indexes(kinds: &[IndexKind], amounts: &Amounts) -> Bytes {
-    let Amounts { blocks, inputs, outputs, .. } = *amounts;
+/// Estimates the bytes of these indexes for blocks with so many inputs and outputs.
+fn indexes(kinds: &[IndexKind], blocks: u32, [inputs, outputs]: [f64; 2]) -> Bytes {
     let bytes = |kind: &IndexKind| match kind {
         IndexKind::TxIndex => TX_ENTRY_BYTES * outputs / OUTPUTS_PER_TX,
         IndexKind::TxoSpenderIndex => SPEND_ENTRY_BYTES * inputs,
         IndexKind::BlockFilterIndex => FILTER_BYTES * (inputs + outputs),
-        IndexKind::CoinStatsIndex => HEIGHT_ENTRY_BYTES * blocks,
+        IndexKind::CoinStatsIndex => HEIGHT_ENTRY_BYTES * f64::from(blocks),
     };
     let likely = kinds.iter().map(bytes).sum::<f64>() as u64;
     Bytes { least: likely / 2, likely }
@@ -405,9 +404,9 @@ mod tests {
 
     #[test]
     fn space_is_asked_for_the_indexes_that_are_named() {
-        let amounts = Amounts { blocks: 1e6, inputs: 3e9, outputs: 3.4e9, ..Amounts::default() };
-        assert_eq!(indexes(&[], &amounts), Bytes::default());
-        let Bytes { least, likely } = indexes(&IndexKind::ALL, &amounts);
+        let counts = [3e9, 3.4e9];
+        assert_eq!(indexes(&[], 1_000_000, counts), Bytes::default());
+        let Bytes { least, likely } = indexes(&IndexKind::ALL, 1_000_000, counts);
         assert!(least < likely && (100..250).contains(&(likely / 1_000_000_000)), "{likely}");
     }
 

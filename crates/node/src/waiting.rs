@@ -8,7 +8,6 @@ use apus_wire::BlockView;
 
 use super::assumevalid::Assumed;
 use super::block::step::Step;
-use super::estimate::amounts::{Amounts, Density, Profile};
 use super::growth::{Growth, Sample};
 use super::opened::{Node, step};
 use super::sources::{BlockBytes, Place};
@@ -37,10 +36,6 @@ pub struct Waiting {
     pub copied: u64,
     /// The part of `copied` that peers have; an estimate.
     pub from_peers: u64,
-    /// What these blocks hold; an estimate.
-    pub amounts: Amounts,
-    /// Signatures of all these blocks, checked or not; an estimate.
-    pub signatures: f64,
 }
 
 impl Waiting {
@@ -68,8 +63,6 @@ impl Waiting {
         let assumed = Assumed::new(node.options.assumevalid, &node.tree);
         let (mut bytes, mut with_scripts, mut without_undo) = (0, 0, 0);
         let (mut copied, mut from_peers) = (0, 0);
-        let (mut amounts, mut signatures) = (Amounts::default(), 0.0);
-        let profile = &node.weigher.profile;
         // All ancestors of a covered block are covered.
         let mut is_covered = false;
         let branch = node.tree.ancestors(target);
@@ -78,27 +71,13 @@ impl Waiting {
             bytes += step.weight;
             is_covered = is_covered || assumed.covers(&node.tree, id);
             with_scripts += if is_covered { 0 } else { step.weight };
-            let height = node.tree.node(id).height;
-            amounts += profile.amounts(height, step.weight, !is_covered);
-            signatures += profile.amounts(height, step.weight, true).signatures;
             without_undo += if node.record(id).undo_pos().is_none() { step.weight } else { 0 };
             let record = step.weight + u64::from(STORAGE_HEADER_BYTES);
             copied += if matches!(step.place, Place::Stored(_)) { 0 } else { record };
             from_peers += if step.place == Place::Peers { record } else { 0 };
         }
         let last = node.tree.node(target).height;
-        Self {
-            first,
-            target,
-            last,
-            bytes,
-            with_scripts,
-            without_undo,
-            copied,
-            from_peers,
-            amounts,
-            signatures,
-        }
+        Self { first, target, last, bytes, with_scripts, without_undo, copied, from_peers }
     }
 
     /// Returns the blocks that can be read without peers, the last one first.
@@ -109,14 +88,14 @@ impl Waiting {
     }
 }
 
-/// Estimates what the blocks that wait hold, and what they leave on the disk, from samples at equal
-/// distances in bytes. A block that cannot be read or parsed is left out; connecting it will report
+/// Estimates what the blocks that wait leave on the disk, from samples at equal distances in bytes.
+/// A block that cannot be read or parsed is left out; connecting it will report
 /// that.
 pub fn learn_from_samples(node: &mut Node) {
     let Some(waiting) = Waiting::of(node) else { return };
     let bytes: u64 = waiting.readable(node).map(|step| step.weight).sum();
     let every = (bytes / SAMPLES).max(1);
-    let (mut before, mut samples, mut densities) = (0, Vec::new(), Vec::new());
+    let (mut before, mut samples) = (0, Vec::new());
     for step in waiting.readable(node) {
         let marks = (before + step.weight) / every - before / every;
         before += step.weight;
@@ -125,13 +104,9 @@ pub fn learn_from_samples(node: &mut Node) {
         {
             let height = node.tree.node(step.id).height;
             samples.extend(repeat_n(Sample::of(&view, height), marks as usize));
-            densities.push((height, Density::of(&view)));
         }
     }
     node.growth = Growth::of(&samples);
-    if let Some(profile) = Profile::of_samples(densities) {
-        node.weigher.profile = profile;
-    }
 }
 
 fn view(node: &Node, step: &Step) -> Option<BlockView<BlockBytes>> {

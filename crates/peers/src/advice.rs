@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use apus_net::PeerOptions;
-use apus_node::bottleneck::Bottleneck;
-use apus_node::outcome::ThreadStates;
 use apus_node::progress::Download;
 use apus_node::words;
 
@@ -67,13 +65,8 @@ impl Advice {
             return None;
         }
         let waited = download.waited.saturating_sub(before.waited);
-        let bottleneck = Bottleneck::of(elapsed, waited, ThreadStates::default());
         let is_due = self.told.is_none_or(|told| now >= told + WORDS_EVERY);
-        if bottleneck != Some(Bottleneck::Peers)
-            || download.is_at_limit(speed)
-            || self.is_told
-            || !is_due
-        {
+        if waited * 2 <= elapsed || download.is_at_limit(speed) || self.is_told || !is_due {
             return None;
         }
         (self.is_told, self.told) = (true, Some(now));

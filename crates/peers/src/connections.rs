@@ -202,6 +202,7 @@ impl Connections {
         self.traffic.set_waited(self.feed.waited());
         let mut actions = Vec::new();
         let now = self.now();
+        self.traffic.set_open_bytes(self.links.values().map(Link::block_bytes).sum());
         for (id, link) in &self.links {
             self.manager.schedule().heard(*id, link.block_bytes(), now);
             if link.is_sending() {
@@ -482,6 +483,7 @@ impl Connections {
             observer.peers(peer_infos(&self.links, &self.manager, of, tree));
         }
         self.served.tend();
+        observer.heard(self.traffic.download());
         if let Some(words) = self.advice.look(now, self.traffic.download()) {
             observer.note(&words);
         }

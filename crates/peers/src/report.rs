@@ -111,6 +111,9 @@ pub(super) struct Traffic {
     peers: AtomicUsize,
     outbound: AtomicUsize,
     bytes: AtomicU64,
+    /// Bytes of blocks so far, and those of the connections that were open when they were counted.
+    block_bytes: AtomicU64,
+    open_bytes: AtomicU64,
     left: AtomicU64,
     waited_nanoseconds: AtomicU64,
     limiter: Arc<Limiter>,
@@ -120,8 +123,8 @@ impl Traffic {
     /// Creates the numbers without any peer.
     pub fn new(limiter: Arc<Limiter>) -> Self {
         let (peers, outbound) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let [bytes, left, waited_nanoseconds] = [0; 3].map(AtomicU64::new);
-        Self { peers, outbound, bytes, left, waited_nanoseconds, limiter }
+        let [bytes, block_bytes, open_bytes, left, waited_nanoseconds] = [0; 5].map(AtomicU64::new);
+        Self { peers, outbound, bytes, block_bytes, open_bytes, left, waited_nanoseconds, limiter }
     }
 
     /// Sets the number of peers that have completed the handshake, and of those among them that
@@ -147,6 +150,12 @@ impl Traffic {
         self.waited_nanoseconds.store(waited.as_nanos() as u64, Relaxed);
     }
 
+    /// Takes note of the bytes of blocks that all open connections have received so far.
+    pub fn set_open_bytes(&self, bytes: u64) {
+        let before = self.open_bytes.swap(bytes, Relaxed);
+        self.block_bytes.fetch_add(bytes.saturating_sub(before), Relaxed);
+    }
+
     /// Counts the bytes of a message that has arrived.
     pub fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
@@ -158,6 +167,7 @@ impl Traffic {
             peers: self.peers.load(Relaxed),
             outbound: self.outbound.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
+            block_bytes: self.block_bytes.load(Relaxed),
             left: self.left.load(Relaxed),
             waited: Duration::from_nanos(self.waited_nanoseconds.load(Relaxed)),
             limit: self.limiter.now(),
@@ -174,6 +184,10 @@ mod tests {
         let traffic = Traffic::new(Arc::new(Limiter::new(None)));
         traffic.want(1_000);
         traffic.add(450);
+        traffic.set_open_bytes(900);
+        // A connection has ended, and another one receives.
+        traffic.set_open_bytes(100);
+        traffic.set_open_bytes(130);
         traffic.arrived(400);
         traffic.set_peers(3, 2);
         traffic.set_waited(Duration::from_secs(7));
@@ -181,6 +195,7 @@ mod tests {
             peers: 3,
             outbound: 2,
             bytes: 450,
+            block_bytes: 930,
             left: 600,
             waited: Duration::from_secs(7),
             limit: None,

@@ -84,24 +84,13 @@ pub struct Live {
 
 #[derive(Default)]
 struct Now {
-    progress: Option<Seen>,
+    progress: Option<Progress>,
     tip: Option<Tip>,
     peers: Arc<[PeerInfo]>,
     /// Bytes sent to and received from peers that have left.
     past_bytes: [u64; 2],
     meters: Option<Meters>,
     end: Option<End>,
-}
-
-/// The last progress.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// The progress.
-    pub progress: Progress,
-    /// When it was reported.
-    pub at: Instant,
-    /// When its phase began.
-    pub phase_began: Instant,
 }
 
 /// A line for the user.
@@ -172,11 +161,11 @@ impl Live {
                     | WaitingForWork
             )
         };
-        self.now().progress.as_ref().is_some_and(|seen| !is_idle(seen.progress.phase))
+        self.now().progress.as_ref().is_some_and(|progress| !is_idle(progress.phase))
     }
 
     /// Returns the last progress; `None` before the first.
-    pub fn progress(&self) -> Option<Seen> {
+    pub fn progress(&self) -> Option<Progress> {
         self.now().progress.clone()
     }
 
@@ -252,16 +241,6 @@ impl Now {
         self.past_bytes = gone.fold(self.past_bytes, |sum, peer| plus(sum, peer.bytes));
         self.peers = peers.into();
     }
-
-    fn add(&mut self, progress: &Progress) {
-        let at = Instant::now();
-        let phase_of = |seen: &Seen| (seen.progress.phase, seen.phase_began);
-        let phase_began = match self.progress.as_ref().map(phase_of) {
-            Some((phase, began)) if phase == progress.phase => began,
-            _ => at,
-        };
-        self.progress = Some(Seen { progress: progress.clone(), at, phase_began });
-    }
 }
 
 fn plus(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
@@ -278,7 +257,7 @@ impl Observer for Keeping<'_> {
     fn observe(&self, progress: &Progress) {
         // If another thread holds the lock, it writes or reads a report that is as good.
         if let Ok(mut now) = self.live.now.try_lock() {
-            now.add(progress);
+            now.progress = Some(progress.clone());
         }
         self.inner.observe(progress);
     }

@@ -147,8 +147,8 @@ pub(crate) fn text(live: &Live, ask: impl Fn(&str, &[Value]) -> Option<Value>) -
     let tip = ask("getbestblockhash", &[]);
     metrics.of_answer(tip.and_then(|tip| ask("getblockstats", &[tip])), LATEST_BLOCK);
     metrics.of_process(live);
-    if let Some(seen) = live.progress() {
-        metrics.of_progress(&seen.progress);
+    if let Some(progress) = live.progress() {
+        metrics.of_progress(&progress);
     }
     metrics.of_peers(live);
     metrics.of_work(live);
@@ -217,11 +217,8 @@ impl Metrics {
         self.gauge("apus_phase_done", "Share of the phase that is done, from 0 to 1", *fraction);
         self.gauge("apus_coins_cached", "Coins in the cache", *coins as f64);
         if let Some(estimate) = &progress.estimate {
-            self.gauge(
-                "apus_done",
-                "Share of the run that is done, from 0 to 1",
-                estimate.fraction,
-            );
+            let help = "Share of the run's known work that is done, from 0 to 1";
+            self.gauge("apus_done", help, estimate.of_run().unwrap_or(0.0));
             let times =
                 estimate.left.as_ref().into_iter().flat_map(|left| {
                     [("low", left.low), ("median", left.median), ("high", left.high)]

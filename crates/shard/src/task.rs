@@ -12,7 +12,7 @@ use apus_node::block::scripts::ScriptChecker;
 use apus_node::block::step::Step;
 use apus_node::clock::Clock;
 use apus_node::error::SyncError;
-use apus_node::estimate::weigher::Weigher;
+use apus_node::estimate::costs::Costs;
 use apus_node::fault::Fault;
 use apus_node::marks::Marks;
 use apus_node::options::{Options, ScriptEngine};
@@ -43,7 +43,7 @@ pub struct Task<'a> {
     clock: Clock,
     pool: rayon::ThreadPool,
     scripts: ScriptChecker,
-    weigher: Weigher,
+    costs: Costs,
 }
 
 impl<'a> Task<'a> {
@@ -72,7 +72,7 @@ impl<'a> Task<'a> {
             clock: Clock::default(),
             pool: threads::pool(1)?,
             scripts: ScriptChecker::new(&options, &disk)?,
-            weigher: Weigher::new(&options),
+            costs: Costs::new(&options),
             scratch,
             disk,
         })
@@ -102,7 +102,7 @@ impl<'a> Task<'a> {
             pool: &self.pool,
             peers: Some(&blocks),
             scripts: &self.scripts,
-            weigher: &self.weigher,
+            costs: &self.costs,
             marks: &marks,
         };
         let manifest = &self.job.manifest;

@@ -5,7 +5,7 @@ mod tests;
 
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
-use apus_node::estimate::estimator::expected;
+use apus_node::estimate::left::Left;
 use apus_node::estimate::plan::Plan;
 use apus_node::opened::Node;
 use apus_node::options::Method;
@@ -245,7 +245,8 @@ impl ChosenMethod {
     /// Returns a line for the user that names the method, the reason for it and the expected time;
     /// `None` if no block waits.
     pub fn line(&self) -> Option<String> {
-        let (blocks, left) = (self.blocks?, expected(&self.plan, 1.0 - self.done)?);
+        let blocks = self.blocks?;
+        let left = Left::unmeasured(self.plan.work() * (1.0 - self.done));
         let range = format!("{} to {} (about {})", blocks.first, blocks.last, size(blocks.bytes));
         let what = match self.method {
             Method::InOrder => format!("Connecting blocks {range} in order"),

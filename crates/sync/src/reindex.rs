@@ -33,8 +33,8 @@ pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
 /// Does what [`reindex`] does, on the caller's disk, which may lose power in tests.
 pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     let observer = Estimating::new(watch.observer);
-    let watch = Watch::new(&observer, watch.stop);
-    rebuild(disk, options, watch)
+    let summary = rebuild(disk, options, Watch::new(&observer, watch.stop))?;
+    Ok(Summary { ran: observer.ran(), ..summary })
 }
 
 fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_indexes::Upkeep;
 use apus_node::block_peers::BlockPeers;
-use apus_node::clock::{Stage, unix_time};
+use apus_node::clock::Stage;
 use apus_node::error::SyncError;
 use apus_node::estimate::estimating::Estimating;
+use apus_node::estimate::estimator::Ran;
 use apus_node::memory::pressure::PressureWatch;
 use apus_node::memory::share::{InOrderShare, header_bytes};
 use apus_node::opened::{Coins, Node, observe, share_of};
@@ -36,7 +37,7 @@ use super::indexing::{end_in_place, index};
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
-use super::{first_pruning, join, loadtxoutset, shrink, stages, swift};
+use super::{first_pruning, join, loadtxoutset, shrink, swift};
 
 /// Checks the blocks of all sources, of peers and of the data directory, and connects the best
 /// valid chain by the method that [`choose`](super::method::choose) returns.
@@ -60,7 +61,16 @@ pub fn sync_on(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let observer = Estimating::new(watch.observer);
-    let watch = Watch::new(&observer, watch.stop);
+    let summary = sync_watched(disk, options, sources, Watch::new(&observer, watch.stop))?;
+    Ok(Summary { ran: observer.ran(), ..summary })
+}
+
+fn sync_watched(
+    disk: &Disk,
+    options: &Options,
+    sources: &[PathBuf],
+    watch: Watch,
+) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
@@ -253,9 +263,6 @@ fn run_with_peers(
     started: Instant,
     watch: Watch,
 ) -> Result<Summary, SyncError> {
-    if let Some(plan) = stages::before_headers(node, unix_time()) {
-        watch.observer.plan(&plan);
-    }
     let mut first = None;
     let ended = match follow_peers(node, peers, (opened, claim), started, &mut first, watch) {
         Err(SyncError::Stopped) => false,
@@ -540,6 +547,7 @@ pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary 
         stages: node.clock.stages(),
         waits: node.clock.waits(),
         waited_for_peers: Duration::ZERO,
+        ran: Ran::default(),
         states: node.states.as_ref().map_or_else(ThreadStates::default, StatesWatch::seen),
         peers: Vec::new(),
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_node::block::script_difference::ScriptDifference;
-use apus_node::bottleneck::Bottleneck;
 use apus_node::checked::Checked;
-use apus_node::clock::{Waits, words_of};
+use apus_node::clock::Waits;
+use apus_node::estimate::estimator::Ran;
 use apus_node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 use apus_peers::PeerReport;
 
@@ -68,6 +68,8 @@ pub struct Summary {
     pub waits: Waits,
     /// The time in which at least one thread waited for a block from a peer.
     pub waited_for_peers: Duration,
+    /// The time that was expected, and what held the run up.
+    pub ran: Ran,
     /// How often threads were seen working, and waiting for the disk, while blocks were connected.
     pub states: ThreadStates,
     /// What pruning has deleted; `None` if nothing is pruned and nothing will be.
@@ -77,6 +79,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Returns whether no block is connected, in this run or before, since blocks were refused.
+    pub fn connects_nothing(&self) -> bool {
+        let is_saved = self.saved.is_some() || self.saved_join.is_some();
+        self.height == 0 && self.counts.blocks == 0 && !self.refusals.is_empty() && !is_saved
+    }
+
     /// Returns the summary of this run and later ones: method and spilled bytes of this run,
     /// refusals and repairs of all, and everything else as it is `now`.
     pub fn continued(self, now: Self) -> Self {
@@ -84,38 +92,5 @@ impl Summary {
         let repaired = [self.repaired, now.repaired].concat();
         let Self { chosen, spilled_bytes, .. } = self;
         Self { chosen, spilled_bytes, refusals, repaired, ..now }
-    }
-
-    /// Returns words for what would have to be faster for the run to end earlier; `None` if too
-    /// little was measured to tell.
-    pub fn bottleneck(&self) -> Option<&'static str> {
-        let Waits { connecting, blocks, peers, checks, commits, .. } = self.waits;
-        const PEERS: &str = "peers: blocks come slower than they are connected";
-        if connecting * 2 < self.elapsed {
-            let bottleneck = Bottleneck::of(self.elapsed, self.waited_for_peers, self.states);
-            if bottleneck == Some(Bottleneck::Peers) {
-                return Some(PEERS);
-            }
-            let all: Vec<&str> = self.stages.keys().copied().collect();
-            return self.longest_stage(&all);
-        }
-        let workers = blocks + checks;
-        let own = connecting.saturating_sub(workers + peers + commits);
-        match workers.max(peers).max(commits).max(own) {
-            longest if longest.is_zero() => None,
-            longest if longest == workers => {
-                self.longest_stage(&["read", "check", "look_up", "validate"])
-            }
-            longest if longest == peers => Some(PEERS),
-            longest if longest == commits => Some("writing coins"),
-            _ => Some("taking and adding coins, which one thread does"),
-        }
-    }
-
-    /// Returns words for the one of these stages that took most time.
-    fn longest_stage(&self, names: &[&str]) -> Option<&'static str> {
-        let time = |name: &&&str| self.stages.get(**name).copied().unwrap_or_default();
-        let longest = names.iter().max_by_key(time).filter(|name| !time(name).is_zero())?;
-        words_of(longest)
     }
 }

@@ -3,37 +3,32 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::left::{Estimate, Left, Pass};
-use super::pace::{Pace, Uncertain};
+use super::left::{Estimate, Left};
 use super::plan::{Plan, Stage};
 use super::recent::{Recent, Speeds};
-use crate::bottleneck::Bottleneck;
+use crate::bottleneck::{Bottleneck, Machine};
 use crate::phase::Phase;
 use crate::progress::Progress;
 
-/// What is known of a machine before anything is measured, as the factor by which it takes longer
-/// than the one of docs/budget.md: processors are rather slower, and bytes that the page cache
-/// holds cost nothing.
-const PROCESSOR: Uncertain = Uncertain { log: 0.3, variance: 0.5 };
-const DISK: Uncertain = Uncertain { log: -1.2, variance: 1.0 };
-/// Bytes a second of the disk of docs/budget.md.
-const DISK_SPEED: f64 = 0.4e9;
-/// The variance of a stage's factor next to that of the machine: the cost of each stage is known
-/// only about.
-const OF_STAGE: f64 = 0.09;
-/// The variance of the time of a download at its present speed.
-const OF_DOWNLOAD: f64 = 0.03;
-/// How much the errors of all stages have in common.
-const IN_COMMON: f64 = 0.5;
-/// A stage that has not reported for this many seconds is over once a later one reports.
-const SILENT: f64 = 1.0;
-/// A stage with at least this share of the plan's time comes before coins are written at the end.
-const SHARE_NEVER_LEFT_OUT: f64 = 0.05;
-/// Seconds between two estimates in one phase; what is reported meanwhile gets the last one.
-const EVERY: f64 = 0.1;
+/// By how much the machine of docs/budget.md is usually faster than another one.
+const SLOWER: f64 = 1.35;
+/// The seconds of measuring that this counts for, and the present stage's own first seconds.
+const UNSEEN: f64 = 3.0;
+/// The standard deviation of the logarithm of a stage's time: of any, at least; before anything
+/// was measured; and of stages to come once the machine is measured.
+const DEVIATION_MIN: f64 = 0.12;
+const DEVIATION_UNSEEN: f64 = 0.6;
+const DEVIATION_TO_COME: f64 = 0.35;
+/// A tenth of all values is below the mean minus this many standard deviations.
+const TENTH: f64 = 1.2816;
+/// Seconds without any work or arrival after which a run waits for peers.
+const QUIET: f64 = 5.0;
+/// The most seconds of a pause that the pace counts.
+const PAUSE_MAX: f64 = 10.0;
+/// A stage with at least this share of the plan's work comes before coins are written at the end.
+const NEVER_LEFT_OUT: f64 = 0.05;
 /// The largest share that is shown before a run is over.
 const SHARE_MAX: f64 = 0.999;
 
@@ -41,323 +36,249 @@ const SHARE_MAX: f64 = 0.999;
 /// argument.
 #[derive(Default)]
 pub struct Estimator {
-    parts: Vec<Part>,
-    /// The phase that the plan does not have, while it lasts.
-    other: Option<Part>,
-    /// Index of the part that has reported last.
-    at: usize,
+    stages: Vec<Stage>,
+    /// Work of earlier plans of this run that is done.
+    before: f64,
+    /// Index of the stage that has reported last, and the share of it that is done; `None` before
+    /// any has.
+    at: Option<(usize, f64)>,
+    /// The phase of the last report.
+    phase: Option<Phase>,
+    /// The pace of the present stage.
+    pace: Pace,
+    /// The pace of all stages, while they did not wait for peers.
+    machine: Pace,
+    /// The second and the work done when the paces were last fed.
+    fed: (f64, f64),
+    /// Since when neither work was done nor anything came from peers.
+    quiet: Quiet,
     recent: Recent,
-    /// What limits the speed, and since when.
-    bottleneck: Option<(Bottleneck, f64)>,
-    /// The largest share that was shown.
-    shown: f64,
-    /// The last estimate, with its second and its phase.
-    last: Option<(f64, Phase, Estimate)>,
-    /// What stages of earlier plans have shown of the machine.
-    learned: Vec<Learned>,
+    expected: Option<Left>,
+    to_tip: Option<f64>,
 }
 
-/// A stage of the plan, and how far it is.
-struct Part {
-    stage: Stage,
-    pace: Option<Pace>,
-    is_over: bool,
-    reported: f64,
-    /// Seconds in which each resource was the bottleneck: peers, disk, and the processor.
-    limited: [f64; 3],
+#[derive(Clone, Copy, Default)]
+struct Quiet {
+    since: f64,
+    /// When something last came from peers.
+    arrived: f64,
+    /// Bytes of blocks from peers by then.
+    bytes: u64,
+    /// The time that threads had waited for peers by `since`.
+    waited: Duration,
 }
 
-/// What a stage has shown of the machine: the factors by which it took longer than expected.
-#[derive(Clone, Copy)]
-struct Learned {
-    processor: Option<f64>,
-    disk: Option<f64>,
-    /// What held it up, as an index of [`Part::limited`].
-    by: usize,
-    variance: f64,
+/// What a run has shown, for its report.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Ran {
+    /// The time that the work was expected to take when its stages became known.
+    pub expected: Option<Left>,
+    /// What held the run up most, and for how long.
+    pub bottleneck: Option<(Bottleneck, Duration)>,
+    /// The time until the tip was reached, for a run that then waited for new blocks.
+    pub to_tip: Option<Duration>,
 }
-
-const PEERS: usize = 0;
-const ON_DISK: usize = 1;
-const ON_PROCESSOR: usize = 2;
 
 impl Estimator {
-    /// Replaces the stages by those of a new plan. What was learned of the machine stays.
+    /// Replaces the stages by those of a new plan, for the work from now on.
     pub fn plan(&mut self, plan: &Plan) {
-        let learned: Vec<Learned> = self.parts.iter().filter_map(Part::learned).collect();
-        self.learned.extend(learned);
-        self.parts = plan.stages.iter().map(|stage| Part::new(*stage)).collect();
-        (self.other, self.at, self.last) = (None, 0, None);
+        if !self.stages.is_empty() {
+            self.before += self.done();
+        }
+        self.stages.clone_from(&plan.stages);
+        (self.at, self.phase) = (None, None);
+        if self.expected.is_none() && !plan.stages.is_empty() {
+            self.expected = Some(Left::unmeasured(plan.work()));
+        }
     }
 
     /// Takes note of the progress at second `now` of the run, and returns the estimate.
-    pub fn add(&mut self, now: f64, progress: &Progress) -> Estimate {
-        match &self.last {
-            // The end of a phase is never left out.
-            Some((at, phase, estimate))
-                if now < at + EVERY && *phase == progress.phase && progress.fraction < 1.0 =>
-            {
-                estimate.clone()
-            }
-            _ => {
-                let estimate = self.estimate(now, progress);
-                self.last = Some((now, progress.phase, estimate.clone()));
-                estimate
-            }
-        }
-    }
-
-    fn estimate(&mut self, now: f64, progress: &Progress) -> Estimate {
-        let speeds = self.recent.add(now, progress);
-        self.bottleneck = match (self.bottleneck, speeds.bottleneck) {
-            (Some((before, since)), Some(found)) if before == found => Some((before, since)),
-            (_, found) => found.map(|found| (found, now)),
-        };
-        self.note(now, progress, speeds.bottleneck);
-        let lefts = self.lefts(progress, speeds);
-        let left =
-            (!lefts.is_empty()).then(|| sum(lefts.iter().flatten().chain(&self.other_left())));
+    pub fn add(&mut self, now: f64, progress: &Progress, machine: Machine) -> Estimate {
+        let speeds = self.recent.add(now, progress, machine);
         let is_at_tip = matches!(progress.phase, Phase::Following | Phase::Serving);
-        match left {
-            _ if is_at_tip => self.shown = 1.0,
-            Some(left) => {
-                let spent = now + self.done_before();
-                let share = spent / (spent + left.mean()).max(1e-9);
-                self.shown = self.shown.max(share.min(SHARE_MAX));
-            }
-            None => {}
+        if progress.phase == Phase::Following {
+            self.to_tip.get_or_insert(now);
         }
-        let left = left.filter(|_| !progress.phase.waits());
-        let of_phase = match self.other {
-            Some(_) => self.other_left(),
-            None => lefts.get(self.at).copied().flatten(),
+        let has_plan = !self.stages.is_empty();
+        let is_new = self.phase != Some(progress.phase);
+        let is_known = self.go_to(progress);
+        let done = self.done();
+        let waiting = self.listen(now, progress, is_new || done != self.fed.1);
+        let waiting = waiting.filter(|_| !is_at_tip);
+        if waiting.is_none() {
+            let by_peers =
+                matches!(speeds.bottleneck, Some(Bottleneck::Peers | Bottleneck::DownloadLimit));
+            self.feed(now, done, by_peers);
+        }
+        let all = self.before + self.stages.iter().map(|stage| stage.work).sum::<f64>();
+        let share = match has_plan {
+            _ if self.to_tip.is_some() => Some(1.0),
+            true => Some(((self.before + done) / all.max(1e-9)).min(SHARE_MAX)),
+            false => Some(progress.fraction.clamp(0.0, 1.0)).filter(|share| *share > 0.0),
         };
-        let since = self.bottleneck.map_or(now, |(_, since)| since);
-        Estimate {
-            fraction: self.shown,
-            left: left.map(Left::of),
-            left_of_phase: of_phase.filter(|_| !progress.phase.waits()).map(Left::of),
-            passes: self.passes(&lefts),
-            pass: self.at,
-            bottleneck: self.bottleneck.map(|(what, _)| what),
-            bottleneck_for: Duration::from_secs_f64((now - since).max(0.0)),
-            download: speeds.download,
-            speed: speeds.blocks,
+        let speeds = if waiting.is_some() { Speeds::default() } else { speeds };
+        let is_idle = waiting.is_some() || progress.phase.waits() || !is_known;
+        let left = if is_idle { None } else { self.left(has_plan, progress) };
+        let is_of_run = has_plan || self.to_tip.is_some();
+        let (download, speed, blocks) = (speeds.download, speeds.bytes, speeds.blocks);
+        let bottleneck = match waiting {
+            Some(_) => Some(Bottleneck::Peers),
+            None => speeds.bottleneck.filter(|_| !is_at_tip),
+        };
+        Estimate { share, is_of_run, left, waiting, bottleneck, download, speed, blocks }
+    }
+
+    /// Returns what the run has shown.
+    pub fn ran(&self) -> Ran {
+        let held = Bottleneck::ALL.into_iter().zip(self.recent.held);
+        let most = held.filter(|(_, time)| *time > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let duration = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
+        Ran {
+            expected: self.expected,
+            bottleneck: most.map(|(what, time)| (what, duration(time))),
+            to_tip: self.to_tip.map(duration),
         }
     }
 
-    /// Takes note of how far the stage is that the progress is about.
-    fn note(&mut self, now: f64, progress: &Progress, bottleneck: Option<Bottleneck>) {
-        let Some(at) = self.find(progress.phase) else {
-            let other = self.other.take().filter(|other| other.stage.phase == progress.phase);
-            let new = || Part::new(Stage::new(progress.phase, 0.0, 0.0));
-            self.other.insert(other.unwrap_or_else(new)).add(now, progress.fraction, bottleneck);
-            return;
-        };
-        (self.other, self.at) = (None, at);
-        for part in &mut self.parts[..at] {
-            part.is_over |= now - part.reported >= SILENT || part.pace.is_none();
-        }
-        // A run may go back, as a join does that ends below a damaged block.
-        for part in &mut self.parts[at..] {
-            part.is_over = false;
-        }
-        self.parts[at].add(now, progress.fraction, bottleneck);
+    /// Returns the work of the present plan that is done, in seconds of the machine of
+    /// docs/budget.md. Without a plan, it is the share of the phase.
+    fn done(&self) -> f64 {
+        let Some((at, share)) = self.at else { return 0.0 };
+        let before: f64 = self.stages[..at.min(self.stages.len())].iter().map(|it| it.work).sum();
+        before + share * self.stages.get(at).map_or(1.0, |stage| stage.work)
     }
 
-    /// Returns the index of the stage that reports this phase; `None` if the plan has none, or only
-    /// one that is not to come yet.
+    /// Takes note of the stage and its share. Returns whether the plan has it.
+    fn go_to(&mut self, progress: &Progress) -> bool {
+        let is_new = self.phase.replace(progress.phase) != Some(progress.phase);
+        let share = Some(progress.fraction).filter(|share| share.is_finite());
+        let share = share.unwrap_or(0.0).clamp(0.0, 1.0);
+        let found = if self.stages.is_empty() { Some(0) } else { self.find(progress.phase) };
+        let Some(found) = found else { return false };
+        let is_new = match self.at {
+            Some((at, _)) => at != found || is_new && self.stages.is_empty(),
+            None => true,
+        };
+        self.at = Some((found, share));
+        if is_new {
+            (self.pace, self.fed.1) = (Pace::default(), self.done());
+        }
+        true
+    }
+
+    /// Returns the index of the stage that reports this phase; `None` if the plan has none.
     fn find(&self, phase: Phase) -> Option<usize> {
-        let is_of = |at: &usize| self.parts[*at].stage.phase == phase;
-        let found = (0..self.parts.len()).find(|at| is_of(at) && !self.parts[*at].is_over);
-        let found = found.or_else(|| {
-            (0..=self.at.min(self.parts.len())).rev().find(|at| *at < self.parts.len() && is_of(at))
-        })?;
+        let is_of = |at: &usize| self.stages[*at].phase == phase;
+        let at = self.at.map_or(0, |(at, _)| at);
+        let ahead = (at..self.stages.len()).find(is_of);
+        let found = ahead.or_else(|| (0..at).rev().find(is_of))?;
         // Coins may be written, and a few blocks connected, before the stages that do much of it.
-        if !matches!(phase, Phase::WritingCoins | Phase::Connecting) {
-            return Some(found);
+        let may_be_early =
+            matches!(phase, Phase::WritingCoins | Phase::Connecting | Phase::Merging);
+        let all: f64 = self.stages.iter().map(|stage| stage.work).sum();
+        let first = self.at.map_or(0, |(at, _)| at + 1);
+        let leaves_out = |stage: &Stage| stage.work > NEVER_LEFT_OUT * all;
+        let is_early = may_be_early
+            && self.stages.get(first..found).is_some_and(|all| all.iter().any(leaves_out));
+        (!is_early).then_some(found)
+    }
+
+    /// Returns how long nothing has come from peers, if all work waits for them.
+    fn listen(&mut self, now: f64, progress: &Progress, has_moved: bool) -> Option<Duration> {
+        let download = progress.download.unwrap_or_default();
+        let quiet = &mut self.quiet;
+        let is_header = progress.phase == Phase::DownloadingHeaders && has_moved;
+        let has_come = is_header || download.block_bytes > quiet.bytes;
+        if has_come {
+            (quiet.arrived, quiet.bytes) = (now, download.block_bytes);
         }
-        let all: f64 = self.parts.iter().map(|part| part.stage.seconds).sum();
-        let is_large = |part: &Part| part.stage.seconds > SHARE_NEVER_LEFT_OUT * all;
-        let is_to_come = |part: &Part| part.pace.is_none() && !part.is_over && is_large(part);
-        (!self.parts[..found].iter().any(is_to_come)).then_some(found)
-    }
-
-    /// Returns the seconds that are left of each stage, `None` for one that is over. Empty if there
-    /// is no plan yet.
-    fn lefts(&self, progress: &Progress, speeds: Speeds) -> Vec<Option<Uncertain>> {
-        let machine = self.machine();
-        let left = |part: &Part| (!part.is_over).then(|| part.left(machine, progress, speeds));
-        self.parts.iter().map(|part| left(part).flatten()).collect()
-    }
-
-    /// Returns the seconds that are left of a phase that the plan does not have.
-    fn other_left(&self) -> Option<Uncertain> {
-        let pace = self.other.as_ref()?.pace.as_ref()?;
-        let share = 1.0 - pace.done;
-        (share > 0.0).then(|| pace.whole())?.map(|whole| whole.times(share))
-    }
-
-    /// Returns the stages, with their shares of the time.
-    fn passes(&self, lefts: &[Option<Uncertain>]) -> Arc<[Pass]> {
-        let time = |(part, left): (&Part, &Option<Uncertain>)| {
-            let spent = part.pace.as_ref().map_or(0.0, Pace::seconds);
-            (part.stage.phase, spent + left.map_or(0.0, Uncertain::mean))
-        };
-        let times: Vec<(Phase, f64)> = self.parts.iter().zip(lefts).map(time).collect();
-        let all = times.iter().map(|(_, time)| time).sum::<f64>().max(1e-9);
-        times.into_iter().map(|(phase, time)| Pass { phase, share: time / all }).collect()
-    }
-
-    /// Returns what is known of the machine: by which factor its processors and its disk take
-    /// longer than those of docs/budget.md.
-    fn machine(&self) -> (Uncertain, Uncertain) {
-        let (mut processor, mut disk) = (PROCESSOR, DISK);
-        let (mut processor_max, mut disk_max) = (f64::INFINITY, f64::INFINITY);
-        let now = self.parts.iter().filter_map(Part::learned);
-        for Learned { processor: of_processor, disk: of_disk, by, variance } in
-            self.learned.iter().copied().chain(now)
-        {
-            let known = |log| Uncertain { log, variance: variance + OF_STAGE };
-            // What did not hold a stage up was at least as fast.
-            match of_processor {
-                Some(log) if by == ON_PROCESSOR => processor = processor.with(known(log)),
-                Some(log) => processor_max = processor_max.min(log),
-                None => {}
-            }
-            match of_disk {
-                Some(log) if by == ON_DISK => disk = disk.with(known(log)),
-                Some(log) => disk_max = disk_max.min(log),
-                None => {}
-            }
+        if has_come || has_moved {
+            (quiet.since, quiet.waited) = (now, download.waited);
         }
-        processor.log = processor.log.min(processor_max);
-        disk.log = disk.log.min(disk_max);
-        (processor, disk)
+        let span = now - quiet.since;
+        let waited = download.waited.saturating_sub(quiet.waited).as_secs_f64();
+        let is_held = progress.phase.waits() || waited > 0.8 * span;
+        (span >= QUIET && is_held).then(|| Duration::from_secs_f64(now - quiet.arrived))
     }
 
-    /// Returns the seconds that the work of earlier runs would take, which this one found done.
-    fn done_before(&self) -> f64 {
-        let machine = self.machine();
-        let before = |part: &Part| {
-            let first = match &part.pace {
-                Some(pace) => pace.first,
-                None if part.is_over => 1.0,
-                None => 0.0,
-            };
-            part.expected(machine).map_or(0.0, |all| all.mean() * first)
+    /// Takes note of the work that is done at second `now`.
+    fn feed(&mut self, now: f64, done: f64, by_peers: bool) {
+        let (seconds, work) = ((now - self.fed.0).clamp(0.0, PAUSE_MAX), done - self.fed.1);
+        self.fed = (now, done);
+        self.pace.feed(seconds, work.max(0.0));
+        if !by_peers {
+            let stage = self.at.and_then(|(at, _)| self.stages.get(at));
+            let own = stage.map_or(0.0, |stage| stage.own / stage.work.max(1e-9));
+            self.machine.feed(seconds, own * work.max(0.0));
+        }
+    }
+
+    /// Returns the time that is left: of the present stage by its own pace, of later ones by what
+    /// is known of the machine.
+    fn left(&self, has_plan: bool, progress: &Progress) -> Option<Left> {
+        let (at, share) = self.at?;
+        if !has_plan {
+            let factor = self.pace.factor()?;
+            let deviation = self.pace.deviation();
+            let left = (1.0 - share) * factor;
+            return (progress.fraction > 0.0).then(|| Left::of(range(left, deviation)));
+        }
+        let known = |pace: &Pace, otherwise: f64| {
+            let weight = pace.total / (pace.total + UNSEEN);
+            let own = pace.factor().map_or(0.0, |factor| weight * (factor / otherwise).ln());
+            (otherwise * own.exp(), weight)
         };
-        self.parts.iter().map(before).sum()
+        let (machine, measured) = known(&self.machine, SLOWER);
+        let deviation = DEVIATION_UNSEEN + (DEVIATION_TO_COME - DEVIATION_UNSEEN) * measured;
+        let (factor, _) = known(&self.pace, machine);
+        let now = self.stages[at].work * (1.0 - share);
+        let later: f64 = self.stages[at + 1..].iter().map(|stage| stage.work).sum();
+        let now = range(now * factor, self.pace.deviation());
+        let later = range(later * machine, deviation);
+        Some(Left::of([0, 1, 2].map(|at| now[at] + later[at])))
     }
 }
 
-/// Returns the time that this share of a run with these stages takes, if nothing is known of the
-/// machine; `None` without a stage.
-pub fn expected(plan: &Plan, share: f64) -> Option<Left> {
-    let parts = plan.stages.iter().map(|stage| Part::new(*stage).expected((PROCESSOR, DISK)));
-    let parts: Vec<Uncertain> = parts.flatten().collect();
-    (!parts.is_empty() && share > 0.0).then(|| Left::of(sum(parts.iter()).times(share)))
+/// Returns the range of this many seconds whose logarithm has a standard deviation.
+fn range(seconds: f64, deviation: f64) -> [f64; 3] {
+    let factor = (TENTH * deviation).exp();
+    [seconds / factor, seconds, seconds * factor]
 }
 
-impl Part {
-    fn new(stage: Stage) -> Self {
-        Self { stage, pace: None, is_over: false, reported: 0.0, limited: [0.0; 3] }
-    }
-
-    fn add(&mut self, now: f64, done: f64, bottleneck: Option<Bottleneck>) {
-        let done = if done.is_finite() { done.clamp(0.0, 1.0) } else { 0.0 };
-        let by = match bottleneck {
-            Some(Bottleneck::Peers | Bottleneck::DownloadLimit) => PEERS,
-            Some(Bottleneck::Disk) => ON_DISK,
-            Some(Bottleneck::Processor) | None => ON_PROCESSOR,
-        };
-        match &mut self.pace {
-            Some(pace) => {
-                self.limited[by] += (now - self.reported).max(0.0);
-                pace.add(now, done);
-            }
-            None => self.pace = Some(Pace::new(now, done)),
-        }
-        self.reported = self.reported.max(now);
-    }
-
-    /// Returns what held this stage up most of its time.
-    fn limited_by(&self) -> usize {
-        let most = self.limited.iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
-        most.map_or(ON_PROCESSOR, |(by, _)| by)
-    }
-
-    /// Returns what the time that this stage took says of the machine.
-    fn learned(&self) -> Option<Learned> {
-        let whole = self.pace.as_ref()?.whole()?;
-        let factor = |expected: f64| (expected > 0.0).then(|| whole.log - expected.ln());
-        Some(Learned {
-            processor: factor(self.stage.seconds),
-            disk: factor(self.stage.disk_bytes / DISK_SPEED),
-            by: self.limited_by(),
-            variance: whole.variance,
-        })
-    }
-
-    /// Returns the seconds that the whole stage is expected to take on this machine.
-    fn expected(&self, (processor, disk): (Uncertain, Uncertain)) -> Option<Uncertain> {
-        let of = |factor: Uncertain, seconds: f64| (seconds > 0.0).then(|| factor.times(seconds));
-        let processor = of(processor, self.stage.seconds);
-        let disk = of(disk, self.stage.disk_bytes / DISK_SPEED);
-        let expected = match (processor, disk) {
-            (Some(one), Some(other)) if other.log > one.log => other,
-            (Some(one), _) => one,
-            (None, other) => other?,
-        };
-        Some(Uncertain { variance: expected.variance + OF_STAGE, ..expected })
-    }
-
-    /// Returns the seconds that are left of this stage.
-    fn left(
-        &self,
-        machine: (Uncertain, Uncertain),
-        progress: &Progress,
-        speeds: Speeds,
-    ) -> Option<Uncertain> {
-        let expected = self.expected(machine);
-        let Some(pace) = &self.pace else { return expected };
-        let share = 1.0 - pace.done;
-        if share <= 0.0 {
-            return None;
-        }
-        let is_now = progress.phase == self.stage.phase;
-        let by_peers =
-            matches!(speeds.bottleneck, Some(Bottleneck::Peers | Bottleneck::DownloadLimit));
-        let download = progress.download.filter(|_| is_now && by_peers && self.stage.downloads);
-        if let (Some(download), Some(speed)) = (download, speeds.download)
-            && download.left > 0
-        {
-            let variance = pace.whole().map_or(OF_DOWNLOAD, |whole| whole.variance);
-            let left = Uncertain {
-                log: (download.left as f64 / speed).max(1e-3).ln(),
-                variance: variance.max(OF_DOWNLOAD),
-            };
-            let others = expected.map(|expected| expected.times(share));
-            return Some(others.filter(|others| others.log > left.log).unwrap_or(left));
-        }
-        let whole = match (pace.whole(), expected) {
-            (Some(measured), Some(expected)) => measured.with(expected),
-            (measured, expected) => measured.or(expected)?,
-        };
-        Some(whole.times(share))
-    }
+/// How fast work is done; the last part of it counts most.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    /// Seconds, and the work done in them, each less the longer ago it was.
+    long: (f64, f64),
+    /// The same, forgotten four times as fast.
+    short: (f64, f64),
+    /// By how much the two differ: the mean square of the logarithm.
+    varies: f64,
+    /// All seconds.
+    total: f64,
 }
 
-/// Returns the sum of uncertain numbers, whose errors have something in common.
-fn sum<'a>(numbers: impl Iterator<Item = &'a Uncertain>) -> Uncertain {
-    let (mut mean, mut squares, mut deviations) = (0.0, 0.0, 0.0);
-    for number in numbers {
-        mean += number.mean();
-        squares += number.deviation().powi(2);
-        deviations += number.deviation();
+impl Pace {
+    fn feed(&mut self, seconds: f64, work: f64) {
+        let half = (0.3 * self.total).clamp(6.0, 900.0);
+        let keep = 0.5f64.powf(seconds / half);
+        let add = |(time, done): (f64, f64), keep: f64| (time * keep + seconds, done * keep + work);
+        (self.long, self.short) = (add(self.long, keep), add(self.short, keep.powi(4)));
+        self.total += seconds;
+        if self.short.1 > 0.0 {
+            let differs = (self.short.0 / self.short.1 * self.long.1 / self.long.0).ln().abs();
+            self.varies = self.varies * keep + differs.min(3.0).powi(2) * (1.0 - keep);
+        }
     }
-    let mean = f64::max(mean, 1e-3);
-    let variance = (1.0 - IN_COMMON) * squares + IN_COMMON * deviations * deviations;
-    let variance = (variance / mean / mean).ln_1p();
-    Uncertain { log: mean.ln() - variance / 2.0, variance }
+
+    /// Returns seconds for each unit of work; `None` before any was done.
+    fn factor(&self) -> Option<f64> {
+        (self.long.1 > 0.0 && self.long.0 > 0.0).then(|| self.long.0 / self.long.1)
+    }
+
+    /// Returns the standard deviation of the logarithm of that, for the work to come.
+    fn deviation(&self) -> f64 {
+        let unseen = DEVIATION_UNSEEN.powi(2) * UNSEEN / (UNSEEN + self.total);
+        (DEVIATION_MIN.powi(2) + self.varies + unseen).sqrt()
+    }
 }

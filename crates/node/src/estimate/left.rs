@@ -1,15 +1,12 @@
 //! An estimate of a run: how far it is, and the time that is left, as a range.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::pace::Uncertain;
 use crate::bottleneck::Bottleneck;
-use crate::phase::Phase;
 
-/// The normal distribution has a tenth below its mean minus this many standard deviations, and a
-/// tenth above its mean plus as many.
-const TENTH: f64 = 1.2816;
+/// By how much the machine of docs/budget.md may be faster than one that is not measured yet, at
+/// least and at most.
+const UNMEASURED: [f64; 3] = [0.55, 1.35, 3.3];
 /// Seconds, and a share, by which the range is wider than computed: a run ends with work that no
 /// stage reports.
 const WIDER_SECONDS: f64 = 0.5;
@@ -17,42 +14,37 @@ const WIDER: f64 = 0.05;
 /// The longest time that is shown, in seconds: a hundred years.
 const LONGEST: f64 = 3.2e9;
 
-/// How far a whole run is, and how long it will take.
+/// How far a run is, and how long it will take.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Estimate {
-    /// Share of the run that is done, by time, from 0 to 1; never smaller than before. It is 1 only
-    /// once the tip is reached.
-    pub fraction: f64,
-    /// The time that is left; `None` while nothing says how long the run takes, and at the tip.
+    /// The work that is done, of all work that is known, from 0 to 1; `None` while none is known.
+    /// It falls when more work becomes known, and is 1 only at the tip.
+    pub share: Option<f64>,
+    /// Whether `share` and `left` are about the whole run, and not about the phase alone.
+    pub is_of_run: bool,
+    /// The time that is left; `None` while nothing says how long it takes.
     pub left: Option<Left>,
-    /// The time that is left of the present phase alone; `None` if that is not known.
-    pub left_of_phase: Option<Left>,
-    /// The stages of the run; empty while they are not known.
-    pub passes: Arc<[Pass]>,
-    /// Index of the present stage among them.
-    pub pass: usize,
+    /// The time since anything came from peers, while all work waits for them.
+    pub waiting: Option<Duration>,
     /// What limits the speed, over the last minute; `None` if too little was seen.
     pub bottleneck: Option<Bottleneck>,
-    /// How long that has limited the speed.
-    pub bottleneck_for: Duration,
     /// Bytes a second from peers, over the last minute; `None` if none have come.
     pub download: Option<f64>,
     /// Bytes of blocks a second that this phase has processed, over the last minute; `None` if it
     /// has processed none.
     pub speed: Option<f64>,
+    /// Blocks a second, likewise.
+    pub blocks: Option<f64>,
 }
 
-/// A stage of a run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Pass {
-    /// Its phase.
-    pub phase: Phase,
-    /// The share of the whole run's time that it takes.
-    pub share: f64,
+impl Estimate {
+    /// Returns the share of the whole run that is done; `None` while its stages are not known.
+    pub fn of_run(&self) -> Option<f64> {
+        self.share.filter(|_| self.is_of_run)
+    }
 }
 
-/// The time that is left of a run: it ends between `low` and `high` in eight cases of ten, before
-/// `low` in one, and after `high` in one.
+/// The time that is left of a run: in eight cases of ten it ends between `low` and `high`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Left {
     /// The lower end of the range.
@@ -64,16 +56,20 @@ pub struct Left {
 }
 
 impl Left {
-    /// Returns the range of a number of seconds.
-    pub(super) fn of(seconds: Uncertain) -> Self {
-        let at = |deviations: f64| (seconds.log + deviations * seconds.variance.sqrt()).exp();
+    /// Returns the range of some seconds, from low to high.
+    pub(super) fn of([low, median, high]: [f64; 3]) -> Self {
         let time = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, LONGEST));
-        let (low, high) = (at(-TENTH), at(TENTH));
         Self {
             low: time(low * (1.0 - WIDER) - WIDER_SECONDS),
-            median: time(at(0.0)),
+            median: time(median),
             high: time(high * (1.0 + WIDER) + WIDER_SECONDS),
         }
+    }
+
+    /// Returns the time that this much work takes, in seconds of the machine of docs/budget.md, if
+    /// nothing is known of this one.
+    pub fn unmeasured(work: f64) -> Self {
+        Self::of(UNMEASURED.map(|factor| factor * work))
     }
 
     /// Returns the range in words, no more precise than it is: `3–8 s`, `12–15 min`, `3–4 h`,
@@ -98,19 +94,6 @@ impl Left {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_range_is_as_wide_as_the_number_is_uncertain() {
-        let sure = Left::of(Uncertain { log: 100f64.ln(), variance: 0.0 });
-        assert_eq!(sure.median.as_secs_f64().round(), 100.0);
-        assert!(sure.low.as_secs_f64() > 94.0 && sure.high.as_secs_f64() < 106.0, "{sure:?}");
-        let vague = Left::of(Uncertain { log: 100f64.ln(), variance: 1.0 });
-        assert!(vague.low.as_secs() < 30 && vague.high.as_secs() > 350, "{vague:?}");
-        for log in [-1e9, 1e9] {
-            let left = Left::of(Uncertain { log, variance: 1e9 });
-            assert!(left.low <= left.median && left.median <= left.high, "{left:?}");
-        }
-    }
 
     #[test]
     fn ranges_are_said_in_the_unit_that_fits() {

@@ -1,6 +1,7 @@
 //! Looks at all blocks of the best chain of headers, for the picture.
 
 use apus_chain::BlockId;
+use apus_node::mainnet_bytes::mainnet_bytes;
 use apus_node::marks::{Mark, Marks};
 use apus_node::view::{Committed, View};
 
@@ -39,7 +40,7 @@ pub fn picture(view: &View, marks: &Marks, is_mainnet: bool) -> Option<Chain> {
         genesis.kind = first.kind;
     }
     set_sizes(&mut seen, places);
-    let expected = |height| is_mainnet.then(|| apus_node::estimate::amounts::block_bytes(height));
+    let expected = |height| is_mainnet.then(|| mainnet_bytes(height, height));
     Some(chain(&seen, expected))
 }
 

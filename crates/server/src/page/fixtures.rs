@@ -107,14 +107,12 @@ fn middle() -> State {
         stage: Stage::Syncing,
         phase: Some(Phase::JoinChecking),
         run: Run {
-            fraction: Some(0.634),
+            share: Some(0.634),
             left: Some(Left {
                 low: Duration::from_secs(4_100),
                 median: Duration::from_secs(4_700),
                 high: Duration::from_secs(5_600),
             }),
-            parts: vec![0.37, 0.08, 0.17, 0.36, 0.02],
-            part: 3,
             blocks: Some((607_741, 972_165)),
         },
         speed: Speed {
@@ -166,7 +164,7 @@ fn in_order() -> State {
             412_511.0..413_800.0 => [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0],
             _ => [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
         }),
-        run: Run { fraction: Some(0.213), ..Run::default() },
+        run: Run { share: Some(0.213), ..Run::default() },
         cache: Some(Cache { coins: 21_402_118, bytes: 1_910_000_000, limit: 4_000_000_000 }),
         ..middle()
     }
@@ -248,6 +246,7 @@ fn states() -> Vec<(&'static str, State)> {
     hostile.log.push(LogLine { text: HOSTILE.repeat(9), ..LogLine::default() });
     vec![
         ("starting", State { headers: 0, started: NOW - 1, ..base() }),
+        ("searching", State { stage: Stage::Searching, headers: 0, started: NOW - 9, ..base() }),
         (
             "headers",
             State {
@@ -263,7 +262,7 @@ fn states() -> Vec<(&'static str, State)> {
             "beginning",
             State {
                 phase: Some(Phase::JoinReading),
-                run: Run { fraction: Some(0.004), ..Run::default() },
+                run: Run { share: Some(0.004), ..Run::default() },
                 chain: missing,
                 bottleneck: None,
                 ..middle()
@@ -341,12 +340,13 @@ fn the_page_says_what_a_person_wants_to_know() {
     };
     for (name, title, expected) in [
         ("starting", "Opening the directory · Apus", vec!["block index"]),
+        ("searching", "Looking for peers · Apus", vec!["a peer is found"]),
         ("headers", "412,000 headers · Apus", vec!["Downloading headers", "from 6 peers"]),
         (
             "middle",
             "63\u{a0}%, ",
             vec![
-                "Part 4 of 5",
+                "Join 3/3",
                 "214 MB/s",
                 "171 blocks/s",
                 "the processor",

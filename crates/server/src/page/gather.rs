@@ -1,6 +1,5 @@
 //! Collects what the page shows from everything that knows a part of it.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::path::{self, Path};
 use std::sync::atomic::AtomicBool;
@@ -12,19 +11,17 @@ use apus_disk::FileSystem;
 use apus_node::clock::unix_time;
 use apus_node::next_command::prune_mib;
 use apus_node::view::View;
-use apus_node::{Bottleneck, Phase, Progress, memory_in_use};
+use apus_node::{Estimate, Phase, Progress, memory_in_use};
 use apus_wire::Chain as Network;
 
 use super::blocks;
 use super::state::{
     Cache, Chain, Coins, Disk, LogLine, Memory, Peer, Run, Speed, Stage, State, Tip,
 };
-use crate::live::{Live, Seen};
+use crate::live::Live;
 
-/// Without a block for this long, a run that waits for blocks from peers is stalled.
+/// A search for peers that takes this long is stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// The time over which blocks a second are counted.
-const PACE_WINDOW: Duration = Duration::from_secs(60);
 /// Time between two looks at the disk.
 const DISK_EVERY: Duration = Duration::from_secs(10);
 /// Time between two pictures of a chain: of a short one, and of one with many blocks, which takes
@@ -50,11 +47,6 @@ struct Kept {
     chain_at: Option<Instant>,
     disk: Disk,
     disk_at: Option<Instant>,
-    /// Bytes received when they last grew, and when that was.
-    received: Option<(u64, Instant)>,
-    /// Blocks processed in the last minute of this phase.
-    paced: VecDeque<(Instant, u64)>,
-    paced_in: Option<Phase>,
 }
 
 impl Gatherer {
@@ -68,11 +60,11 @@ impl Gatherer {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (live, seen) = (&self.live, self.live.progress());
         let about = live.about();
-        let stage = self.stage(seen.as_ref(), &mut kept);
+        let progress = seen.as_ref();
+        let stage = self.stage(progress);
         self.look_at_disk(&mut kept);
         let is_over = live.end().is_some();
         self.paint(&mut kept, is_over);
-        let progress = seen.as_ref().map(|seen| &seen.progress);
         let chain = about.network.chain;
         let found = self.view.look(|it| {
             let tip = it.tip();
@@ -106,8 +98,8 @@ impl Gatherer {
             started: live.began(),
             phase: progress.map(|progress| progress.phase),
             run: progress.map(run).unwrap_or_default(),
-            speed: speed(seen.as_ref(), &mut kept),
-            bottleneck: progress.and_then(bottleneck),
+            speed: speed(progress),
+            bottleneck: progress.and_then(|progress| progress.estimate.as_ref()?.bottleneck),
             tip: tip.unwrap_or_default(),
             headers: headers.max(heard.filter(|_| waits_for_headers).unwrap_or(0)),
             chain: Arc::clone(&kept.chain),
@@ -124,7 +116,7 @@ impl Gatherer {
         }
     }
 
-    fn stage(&self, seen: Option<&Seen>, kept: &mut Kept) -> Stage {
+    fn stage(&self, progress: Option<&Progress>) -> Stage {
         let is_stopping = self.stop.load(Relaxed);
         if let Some(end) = self.live.end() {
             return match end.error {
@@ -139,18 +131,22 @@ impl Gatherer {
         if is_stopping {
             return Stage::Stopping;
         }
-        let Some(seen) = seen else { return Stage::Starting };
-        match seen.progress.phase {
-            Phase::Following => Stage::Following,
-            Phase::FindingPeers => match seen.phase_began.elapsed() {
-                elapsed if elapsed >= STALLED_AFTER => Stage::Stalled(elapsed),
-                _ => Stage::Starting,
-            },
-            Phase::Headers
-            | Phase::DownloadingHeaders
-            | Phase::WaitingForWork
-            | Phase::WaitingForHeaders => Stage::Headers,
-            _ => silence(&seen.progress, kept).map_or(Stage::Syncing, Stage::Stalled),
+        let Some(progress) = progress else { return Stage::Starting };
+        let waiting = progress.estimate.as_ref().and_then(|estimate| estimate.waiting);
+        match (progress.phase, waiting) {
+            (Phase::Following, _) => Stage::Following,
+            (Phase::FindingPeers, waiting) if waiting.is_none_or(|time| time < STALLED_AFTER) => {
+                Stage::Searching
+            }
+            (_, Some(time)) => Stage::Stalled(time),
+            (
+                Phase::Headers
+                | Phase::DownloadingHeaders
+                | Phase::WaitingForWork
+                | Phase::WaitingForHeaders,
+                None,
+            ) => Stage::Headers,
+            (_, None) => Stage::Syncing,
         }
     }
 
@@ -213,56 +209,24 @@ impl Gatherer {
     }
 }
 
-fn speed(seen: Option<&Seen>, kept: &mut Kept) -> Speed {
-    let Some(Seen { progress, at, .. }) = seen else { return Speed::default() };
+fn speed(progress: Option<&Progress>) -> Speed {
+    let Some(progress) = progress else { return Speed::default() };
     let estimate = progress.estimate.as_ref();
-    if kept.paced_in != Some(progress.phase) {
-        (kept.paced_in, kept.paced) = (Some(progress.phase), VecDeque::new());
-    }
-    let samples = &mut kept.paced;
-    samples.push_back((*at, progress.blocks));
-    while samples.front().is_some_and(|(first, _)| *at - *first > PACE_WINDOW) {
-        samples.pop_front();
-    }
-    let blocks = samples.front().and_then(|(first, blocks)| {
-        let (blocks, seconds) =
-            (progress.blocks.checked_sub(*blocks)?, (*at - *first).as_secs_f64());
-        (seconds > 0.5 && blocks > 0).then_some(blocks as f64 / seconds)
-    });
     let download = estimate.and_then(|estimate| estimate.download);
     Speed {
         bytes: estimate.and_then(|estimate| estimate.speed),
-        blocks,
+        blocks: estimate.and_then(|estimate| estimate.blocks),
         download: progress.download.map(|_| download.unwrap_or(0.0)),
         upload: progress.upload.map(|upload| upload.bytes_per_second as f64),
     }
 }
 
-/// Returns how long no block has come from peers, if that is too long.
-fn silence(progress: &Progress, kept: &mut Kept) -> Option<Duration> {
-    let download = progress.download.filter(|download| download.left > 0 || download.peers == 0)?;
-    let is_held_up = download.peers == 0 || bottleneck(progress) == Some(Bottleneck::Peers);
-    let (bytes, since) = *kept.received.get_or_insert((download.bytes, Instant::now()));
-    if bytes != download.bytes || !is_held_up {
-        kept.received = None;
-        return None;
-    }
-    Some(since.elapsed()).filter(|silent| *silent >= STALLED_AFTER)
-}
-
-fn bottleneck(progress: &Progress) -> Option<Bottleneck> {
-    progress.estimate.as_ref().and_then(|estimate| estimate.bottleneck)
-}
-
 fn run(progress: &Progress) -> Run {
-    let blocks = (progress.blocks_all > 0).then_some((progress.blocks, progress.blocks_all));
-    let Some(estimate) = &progress.estimate else { return Run { blocks, ..Run::default() } };
+    let estimate = progress.estimate.as_ref();
     Run {
-        fraction: Some(estimate.fraction),
-        left: estimate.left,
-        parts: estimate.passes.iter().map(|pass| pass.share).collect(),
-        part: estimate.pass,
-        blocks,
+        share: estimate.and_then(Estimate::of_run),
+        left: estimate.and_then(|estimate| estimate.left),
+        blocks: (progress.blocks_all > 0).then_some((progress.blocks, progress.blocks_all)),
     }
 }
 
@@ -298,7 +262,7 @@ fn size_of(directory: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use apus_node::{Download, Observer, Options, Unobserved};
+    use apus_node::{Observer, Options, Unobserved};
     use apus_wire::Network as Constants;
 
     use super::*;
@@ -320,7 +284,7 @@ mod tests {
         let gatherer = gatherer();
         assert_eq!(gatherer.state().stage, Stage::Starting);
         for (phase, expected) in [
-            (Phase::FindingPeers, Stage::Starting),
+            (Phase::FindingPeers, Stage::Searching),
             (Phase::DownloadingHeaders, Stage::Headers),
             (Phase::JoinReading, Stage::Syncing),
             (Phase::Merging, Stage::Syncing),
@@ -339,21 +303,20 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_peers_stalls() {
-        let progress = |peers, bytes| Progress {
-            download: Some(Download { peers, bytes, left: 9, ..Download::default() }),
-            ..Progress::of(Phase::Connecting)
-        };
-        let Some(before) = Instant::now().checked_sub(STALLED_AFTER) else { return };
-        let at = |received| Kept { received, ..Kept::default() };
-        let silence = |progress: Progress, received| silence(&progress, &mut at(received));
-        assert_eq!(silence(progress(0, 5), None), None);
-        assert!(silence(progress(0, 5), Some((5, before))) >= Some(STALLED_AFTER));
-        assert_eq!(silence(progress(0, 6), Some((5, before))), None);
-        // Peers that send nothing for a while are no bottleneck as long as blocks are at hand.
-        assert_eq!(silence(progress(3, 5), Some((5, before))), None);
-        let files = Progress::of(Phase::Connecting);
-        assert_eq!(silence(files, Some((0, before))), None);
+    fn a_run_without_peers_stalls_since_the_last_block_and_not_since_somebody_looks() {
+        let gatherer = gatherer();
+        let waiting = Some(Duration::from_secs(80));
+        let estimate = Some(Estimate { waiting, ..Estimate::default() });
+        let of = |phase| Progress { estimate: estimate.clone(), ..Progress::of(phase) };
+        let stalled = Stage::Stalled(Duration::from_secs(80));
+        for (phase, expected) in [
+            (Phase::JoinReading, stalled.clone()),
+            (Phase::FindingPeers, stalled.clone()),
+            (Phase::DownloadingHeaders, stalled),
+            (Phase::Following, Stage::Following),
+        ] {
+            assert_eq!(stage_after(&gatherer, &of(phase)), expected, "{phase:?}");
+        }
     }
 
     #[test]

@@ -38,6 +38,11 @@ impl Headline {
                 "Opening the directory",
                 "<p>Apus reads the block index and looks for unfinished work.</p>".to_string(),
             ),
+            Stage::Searching => plain(
+                "Starting",
+                "Looking for peers",
+                "<p>Blocks follow as soon as a peer is found that has them.</p>".to_string(),
+            ),
             Stage::Headers => plain(
                 phase,
                 &format!("{} headers", thousands(state.headers.into())),
@@ -48,10 +53,10 @@ impl Headline {
             Stage::Stalled(time) => {
                 let label = format!("No block for {}", duration(*time));
                 let run = Self::of_run(state, &label, &elapsed);
-                let begun = state.run.fraction.filter(|done| *done > 0.0);
+                let begun = state.run.share.filter(|done| *done > 0.0);
                 let beside = begun.map(|_| format!("{} done", run.words));
                 let (words, beside) = ("Waiting for peers".to_string(), beside.unwrap_or_default());
-                Self { words, beside, ..run }
+                Self { words, beside, below: format!("<p>{elapsed} so far.</p>"), ..run }
             }
             Stage::Failed(error) => {
                 let words = if is_full(error) { "The disk is full" } else { "Apus has stopped" };
@@ -68,15 +73,16 @@ impl Headline {
                 "The UTXO set is ready",
                 format!("<p>As of block {}, {tip_date}.</p>", thousands(state.tip.height.into())),
             ),
-            Stage::Following => plain(
-                phase,
-                "At the tip",
-                format!(
-                    "<p>Block {} is {} old. New blocks are connected as they come.</p>",
-                    thousands(state.tip.height.into()),
-                    duration(seconds(state.now - state.tip.time)),
-                ),
-            ),
+            Stage::Following => {
+                let has_peers = state.peers.as_ref().is_some_and(|peers| !peers.is_empty());
+                let news = match has_peers {
+                    true => "New blocks are connected as they come.",
+                    false => "No peer is connected, so there may be newer blocks.",
+                };
+                let height = thousands(state.tip.height.into());
+                let age = duration(seconds(state.now - state.tip.time));
+                plain(phase, "At the tip", format!("<p>Block {height} is {age} old. {news}</p>"))
+            }
             Stage::Serving => plain(
                 "At rest",
                 &format!("Block {}", thousands(state.tip.height.into())),
@@ -87,11 +93,8 @@ impl Headline {
 
     /// The headline of a run that is under way: the share done and the time left.
     fn of_run(state: &State, label: &str, elapsed: &str) -> Self {
-        let label = match state.run.parts.len() {
-            0 | 1 => label.to_string(),
-            parts => format!("Part {} of {parts} · {label}", state.run.part + 1),
-        };
-        let words = state.run.fraction.map(|done| format!("{}\u{a0}%", percent(done)));
+        let label = label.to_string();
+        let words = state.run.share.map(|done| format!("{}\u{a0}%", percent(done)));
         let beside = match &state.run.left {
             Some(left) => format!("{} left", left.words()),
             None => String::new(),
@@ -131,38 +134,32 @@ impl Headline {
         };
         let bar = bar(state);
         let stall = match &state.stage {
-            Stage::Stalled(_) => STALL_HELP,
+            Stage::Stalled(time) if *time >= HELP_AFTER => STALL_HELP,
             _ => "",
         };
         format!("<p class=\"label\">{label}</p><h1>{words}{beside}</h1>{bar}{stall}{below}")
     }
 }
 
+/// A stall that takes this long needs help.
+const HELP_AFTER: Duration = Duration::from_secs(30);
 /// What to do about missing peers.
 const STALL_HELP: &str = "<div class=\"alarm\" role=\"alert\"><p>No peer sends blocks. Apus keeps \
      looking, and carries on by itself.</p><ul><li>Is this machine online, and can it reach \
      other nodes?</li><li>If a proxy or Tor is set: is it running?</li><li>A node that you know \
      can be named: <code>--connect=HOST</code> or <code>--addnode=HOST</code>.</li></ul></div>";
 
-/// Returns the bar of the whole run, with a tick where each of its parts begins.
+/// Returns the bar of the whole run.
 fn bar(state: &State) -> String {
-    let Some(done) = state.run.fraction.filter(|_| state.stage.is_run()) else {
+    let Some(done) = state.run.share.filter(|_| state.stage.is_run()) else {
         return String::new();
     };
     let (value, words) = (100.0 * done.clamp(0.0, 1.0), percent(done));
-    let begins = state.run.parts.iter().scan(0.0, |end, share| {
-        *end += share;
-        Some(100.0 * *end)
-    });
-    let ticks = begins
-        .filter(|at| (0.5..99.5).contains(at))
-        .map(|at| format!("<line x1=\"{at:.1}%\" x2=\"{at:.1}%\" y1=\"0\" y2=\"100%\"/>"));
-    let ticks: String = ticks.collect();
     format!(
         "<div class=\"bar\" role=\"progressbar\" aria-label=\"The whole run\" aria-valuemin=\"0\" \
          aria-valuemax=\"100\" aria-valuenow=\"{value:.1}\" aria-valuetext=\"{words} %\">\
          <svg aria-hidden=\"true\"><rect class=\"track\" width=\"100%\" height=\"100%\"/>\
-         <rect class=\"done\" width=\"{value:.2}%\" height=\"100%\"/>{ticks}</svg></div>"
+         <rect class=\"done\" width=\"{value:.2}%\" height=\"100%\"/></svg></div>"
     )
 }
 

@@ -78,6 +78,8 @@ fn facts(state: &State) -> String {
         facts.push(("Blocks", thousands(done), format!("of {}", thousands(all))));
     } else if state.headers > 0
         && (is_busy || matches!(state.stage, Stage::Failed(_) | Stage::Stopped))
+        // Blocks in any order have no height.
+        && state.phase != Some(Phase::JoinMatching)
     {
         facts.push(height(state));
     }
@@ -134,6 +136,10 @@ fn advice(bottleneck: Bottleneck, state: &State) -> (&'static str, String) {
             ("your limit", "A higher <code>--maxdownload</code> would help.")
         }
         Bottleneck::Processor => ("the processor", "More or faster cores would help."),
+        Bottleneck::OtherPrograms => (
+            "other programs",
+            "They use the processor: Apus would be faster without them, or with more cores.",
+        ),
         Bottleneck::Disk if is_join => (
             "the disk",
             "A faster disk would help, or temporary files on another one \

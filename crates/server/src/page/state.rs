@@ -61,6 +61,8 @@ pub enum Stage {
     /// Opening the directory; nothing is known yet.
     #[default]
     Starting,
+    /// Connecting to peers, while there is none yet.
+    Searching,
     /// Downloading or reading headers.
     Headers,
     /// Downloading, checking and connecting blocks.
@@ -85,7 +87,7 @@ impl Stage {
     /// Returns its name, for styles and the script.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Starting => "starting",
+            Self::Starting | Self::Searching => "starting",
             Self::Headers => "headers",
             Self::Syncing => "syncing",
             Self::Stalled(_) => "stalled",
@@ -107,14 +109,10 @@ impl Stage {
 /// How far the whole run is.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Run {
-    /// Share of the whole run's time that is over, from 0 to 1; `None` while unknown.
-    pub fraction: Option<f64>,
+    /// The work that is done, of all that is known, from 0 to 1; `None` while none is known.
+    pub share: Option<f64>,
     /// The time left; `None` while unknown.
     pub left: Option<Left>,
-    /// The share of the whole run's time that each of its parts takes; empty while unknown.
-    pub parts: Vec<f64>,
-    /// The index of the present part.
-    pub part: usize,
     /// Blocks of this phase that are processed, and all of them, if they come in any order.
     pub blocks: Option<(u64, u64)>,
 }

@@ -3,7 +3,6 @@ use std::path::Path;
 use apus_chain::ActiveChain;
 use apus_disk::Disk;
 use apus_node::error::ErrorKind;
-use apus_node::estimate::amounts::Amounts;
 use apus_node::opened::Coins;
 use apus_node::options::{AssumeValid, Options};
 use apus_node::phase::Phase;
@@ -17,7 +16,6 @@ use apus_wire::{Chain, Network};
 
 use super::*;
 use crate::hints_file::HintsFile;
-use crate::stages::before_headers;
 use crate::unfinished::open_node;
 
 /// Height of the last block in the source of every node here.
@@ -332,13 +330,10 @@ fn the_plan_has_every_stage_and_grows_with_the_work() {
     assert_eq!(phases(&node), [&in_order[..], &indexes[..1]].concat());
     node.options.indexes.clear();
     let waiting = Waiting::of(&node).unwrap();
-    let seconds = |node: &Node, method, waiting: &Waiting| {
-        let stages = stages(node, method, waiting, None).stages;
-        stages.iter().map(|stage| stage.seconds).sum::<f64>()
-    };
-    let twice = Waiting { amounts: waiting.amounts + waiting.amounts, ..waiting };
-    let none = Amounts { signatures: 0.0, script_bytes: 0.0, ..waiting.amounts };
-    let none = Waiting { amounts: none, ..waiting };
+    let seconds =
+        |node: &Node, method, waiting: &Waiting| stages(node, method, waiting, None).work();
+    let twice = Waiting { bytes: 2 * waiting.bytes, ..waiting };
+    let none = Waiting { with_scripts: 0, ..waiting };
     for method in [Method::InOrder, Method::Join] {
         let all = seconds(&node, method, &waiting);
         assert!(seconds(&node, method, &twice) > all && seconds(&node, method, &none) < all);
@@ -348,24 +343,4 @@ fn the_plan_has_every_stage_and_grows_with_the_work() {
     node.options.assumevalid = AssumeValid::Nothing;
     let with = seconds(&node, Method::SwiftSync, &none);
     assert!(with > without, "{with} {without}");
-}
-
-#[test]
-fn mainnet_has_a_plan_before_its_headers_are_known() {
-    let place = tempfile::tempdir().unwrap();
-    let of = |chain, change: fn(&mut Options)| {
-        let mut options = Options::new(place.path().join("data"), Network::new(chain));
-        change(&mut options);
-        let node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
-        before_headers(&node, 1_780_000_000)
-    };
-    assert_eq!(of(Chain::Regtest, |_| {}), None);
-    let seconds = |plan: Plan| plan.stages.iter().map(|stage| stage.seconds).sum::<f64>();
-    std::fs::remove_dir_all(place.path().join("data")).unwrap();
-    let joined = of(Chain::Main, |_| {}).unwrap();
-    assert_eq!(joined.stages[0].phase, Phase::JoinReading);
-    let every_script = of(Chain::Main, |options| options.assumevalid = AssumeValid::Nothing);
-    assert!(seconds(every_script.unwrap()) > 2.0 * seconds(joined));
-    let few = of(Chain::Main, |options| options.stop_at_height = Some(20_000));
-    assert_eq!(few, None);
 }

@@ -1,22 +1,18 @@
 //! The space and the time that a sync of mainnet takes, estimated by its eras before any header is
 //! known.
 
-use apus_node::estimate::amounts::{Amounts, mainnet_height, of_mainnet};
-use apus_node::estimate::estimator::expected;
+use apus_node::estimate::costs::Costs;
 use apus_node::estimate::left::Left;
-use apus_node::estimate::plan::{Plan, Stage};
-use apus_node::estimate::weigher::{Weigher, crowding};
-use apus_node::growth::{COIN_BYTES, Growth};
+use apus_node::estimate::plan::{CACHED_TABLES, Plan, Task};
+use apus_node::growth::Growth;
+use apus_node::mainnet_bytes::{mainnet_bytes, mainnet_height};
 use apus_node::options::{AssumeValid, Method, Options};
-use apus_node::phase::Phase;
 use apus_node::space::{spill_bytes, usual_spill_bytes};
 
 /// Blocks of a year.
 const BLOCKS_A_YEAR: u32 = 365 * 144;
 /// Blocks of half a year: the scripts of about as many are not assumed valid.
 const NOT_ASSUMED_VALID: u32 = BLOCKS_A_YEAR / 2;
-/// Bytes of a coin in the cache (docs/budget.md).
-const CACHED_COIN_BYTES: usize = 106;
 
 /// Bytes on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +28,7 @@ pub struct Space {
 impl Space {
     /// Returns what the blocks of mainnet from height `first` to `last` leave.
     fn of(first: u32, last: u32) -> Self {
-        let blocks = of_mainnet(first, last, 0).bytes as u64;
+        let blocks = mainnet_bytes(first, last);
         let growth = Growth::default();
         Self { blocks, undo: growth.undo(blocks).likely, coins: growth.tables(blocks).likely }
     }
@@ -48,9 +44,11 @@ impl Space {
 pub struct Needs {
     /// The height of the present tip, by the clock.
     pub last: u32,
-    /// The blocks above `first`.
-    amounts: Amounts,
-    /// What they leave on the disk.
+    /// The height of the first block.
+    first: u32,
+    /// Bytes of the blocks whose scripts are checked.
+    script_bytes: u64,
+    /// What the blocks leave on the disk.
     pub space: Space,
     /// What the blocks of a year leave.
     pub a_year: Space,
@@ -67,7 +65,8 @@ impl Needs {
         };
         Self {
             last,
-            amounts: of_mainnet(first, last, scripts_from),
+            first,
+            script_bytes: mainnet_bytes(first.max(scripts_from), last),
             space: Space::of(first, last),
             a_year: Space::of(last + 1, last + BLOCKS_A_YEAR),
         }
@@ -81,34 +80,19 @@ impl Needs {
     /// Returns how long a machine takes with these options, without the download; `None` if there
     /// is nothing to do.
     pub fn time(&self, method: Method, options: &Options) -> Option<Left> {
-        let weigher = Weigher::new(options);
         let Space { blocks, undo, coins } = self.space;
-        let (blocks, undo) = (blocks as f64, undo as f64);
-        let seconds = |phase| weigher.seconds(phase, &self.amounts);
-        let stage = |phase, bytes| Stage::new(phase, seconds(phase), bytes);
-        let new = coins as f64 / COIN_BYTES as f64;
-        let cached = (options.dbcache_bytes / CACHED_COIN_BYTES) as f64;
-        let spilled = self.temporary().0 as f64;
-        let stages = match method {
-            Method::InOrder => {
-                let crowded = crowding(new / 2.0, cached);
-                let connecting = seconds(Phase::Connecting) * crowded;
-                vec![
-                    Stage::new(Phase::Connecting, connecting, blocks + undo),
-                    Stage::new(Phase::Merging, weigher.merging(new), 2.0 * coins as f64),
-                ]
-            }
-            Method::Join => vec![
-                stage(Phase::JoinReading, blocks + spilled),
-                stage(Phase::JoinMatching, spilled),
-                stage(Phase::JoinChecking, self.amounts.script_bytes + undo + spilled / 2.0),
-            ],
-            Method::SwiftSync => vec![
-                stage(Phase::SwiftSync, blocks),
-                Stage::new(Phase::WritingCoins, weigher.writing(new), 2.0 * coins as f64),
-            ],
+        let task = Task {
+            blocks: f64::from(self.last - self.first + 1),
+            bytes: blocks as f64,
+            script_bytes: if method == Method::SwiftSync { 0.0 } else { self.script_bytes as f64 },
+            undo: if method == Method::SwiftSync { 0.0 } else { undo as f64 },
+            spilled: self.temporary().0 as f64,
+            new_tables: coins as f64,
+            cached: options.dbcache_bytes as f64 * CACHED_TABLES,
+            ..Task::default()
         };
-        expected(&Plan { stages }, 1.0)
+        let stages = task.stages(method, &Costs::new(options));
+        (blocks > 0).then(|| Left::unmeasured(Plan { stages }.work()))
     }
 }
 

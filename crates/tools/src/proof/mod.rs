@@ -57,9 +57,18 @@ pub fn prove(
     sources: &[PathBuf],
     watch: Watch,
 ) -> Result<Summary, SyncError> {
-    let started = Instant::now();
     let observer = Estimating::new(watch.observer);
-    let watch = Watch::new(&observer, watch.stop);
+    let summary = prove_watched(options, file, sources, Watch::new(&observer, watch.stop))?;
+    Ok(Summary { ran: observer.ran(), ..summary })
+}
+
+fn prove_watched(
+    options: &Options,
+    file: &Path,
+    sources: &[PathBuf],
+    watch: Watch,
+) -> Result<Summary, SyncError> {
+    let started = Instant::now();
     let opened = || Claim::of_file(file, &options.network);
     let claim = &remedy::naming_wrong_hints(options, opened)?;
     let proof = Proof { claim, started, watch };

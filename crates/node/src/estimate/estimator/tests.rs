@@ -1,109 +1,144 @@
+//! Simulated worlds: runs whose ends are known, and what was told meanwhile.
+
+use apus_wire::{Chain, Network};
+
 use super::*;
+use crate::estimate::costs::Costs;
+use crate::estimate::plan::Task;
+use crate::options::{Method, Options};
 use crate::outcome::ThreadStates;
 use crate::progress::Download;
 
 /// Seconds between two reports.
 const TICK: f64 = 0.1;
 
-/// A simulated run: its plan, and for each stage how many times as long as planned it takes.
-struct Run {
-    stages: Vec<(Stage, f64)>,
-    /// The speed at a second, as a share of the usual one.
-    speed: Box<dyn Fn(f64) -> f64>,
-    /// Bytes a second that peers send; `None` without peers.
-    peers: Option<f64>,
+/// What a world does in a tick.
+#[derive(Clone, Copy)]
+struct Weather {
+    /// How fast work is done, as a share of the usual speed.
+    speed: f64,
+    /// Whether threads lack blocks that peers have.
+    lacks: bool,
+    /// Whether blocks come from peers.
+    comes: bool,
+    /// The share of the processors that this run uses, and of the time that programs wait for one.
+    used: f64,
+    pressure: f64,
 }
 
-/// What was told at one moment: the second, the share done and the range.
-#[derive(Clone, Copy)]
+const FINE: Weather = Weather { speed: 1.0, lacks: false, comes: true, used: 0.9, pressure: 0.2 };
+
+/// A simulated run: its stages, and for each how many times as long as planned it takes.
+struct World {
+    stages: Vec<(Stage, f64)>,
+    /// Whether the first stage downloads.
+    downloads: bool,
+    weather: Box<dyn Fn(f64) -> Weather>,
+}
+
+/// What was told at one moment.
+#[derive(Clone, Debug)]
 struct Told {
     at: f64,
-    fraction: f64,
-    left: Left,
+    estimate: Estimate,
 }
 
-fn seconds(time: Duration) -> f64 {
-    time.as_secs_f64()
+impl Told {
+    fn share(&self) -> f64 {
+        self.estimate.share.expect("a plan is known")
+    }
+
+    /// Returns whether a run that ends after `left` seconds ends within the range.
+    fn holds(&self, left: f64) -> bool {
+        let range = self.estimate.left.expect("work is done");
+        (range.low.as_secs_f64()..=range.high.as_secs_f64()).contains(&left)
+    }
 }
 
-impl Run {
-    fn new(stages: &[(Phase, f64, f64)]) -> Self {
-        let stage = |(phase, planned, factor): &(Phase, f64, f64)| {
-            (Stage::new(*phase, *planned, 0.0), *factor)
-        };
-        let stages = stages.iter().map(stage).collect();
-        Self { stages, speed: Box::new(|_| 1.0), peers: None }
+/// A run that was simulated to its end.
+struct Past {
+    told: Vec<Told>,
+    end: f64,
+    ran: Ran,
+}
+
+impl Past {
+    fn at(&self, second: f64) -> &Told {
+        self.told.iter().find(|told| told.at >= second).expect("it ran until then")
     }
 
-    fn with_speed(self, speed: impl Fn(f64) -> f64 + 'static) -> Self {
-        Self { speed: Box::new(speed), ..self }
-    }
-
-    /// Runs to the end, and returns what was told meanwhile, and the second of the end.
-    fn told(&self) -> (Vec<Told>, f64) {
-        let mut estimator = Estimator::default();
-        let stages = self.stages.iter().map(|(stage, _)| *stage).collect();
-        estimator.plan(&Plan { stages });
-        let (mut now, mut all, mut seen) = (0.0, Vec::new(), 0);
-        for (stage, factor) in &self.stages {
-            let mut done = 0.0;
-            while done < 1.0 {
-                let speed = (self.speed)(now);
-                done += TICK / (stage.seconds * factor) * speed;
-                now += TICK;
-                seen += 1;
-                // What peers have sent is about as much as was done.
-                let bytes = |share: f64| (share * 1e9) as u64;
-                let download = self.peers.map(|share_waiting| Download {
-                    bytes: bytes(done),
-                    left: bytes(1.0 - done.min(1.0)),
-                    waited: Duration::from_secs_f64(now * share_waiting),
-                    ..Download::default()
-                });
-                let progress = Progress {
-                    fraction: done.min(1.0),
-                    bytes: bytes(done),
-                    download: download.filter(|_| stage.downloads),
-                    states: Some(ThreadStates { working: seen * 10, blocked: 0 }),
-                    ..Progress::of(stage.phase)
-                };
-                let Estimate { fraction, left, passes, pass, .. } = estimator.add(now, &progress);
-                let left = left.expect("a plan is known");
-                assert!((0.0..1.0).contains(&fraction), "{fraction}");
-                assert!(left.low <= left.median && left.median <= left.high, "{left:?}");
-                assert_eq!(passes[pass].phase, stage.phase);
-                let shares: f64 = passes.iter().map(|pass| pass.share).sum();
-                assert!((shares - 1.0).abs() < 1e-6, "{shares}");
-                all.push(Told { at: now, fraction, left });
-            }
-        }
-        assert!(all.is_sorted_by_key(|told| told.fraction), "the bar never goes back");
-        (all, now)
-    }
-
-    /// Returns whether the end was within the range that was told at 10, 50 and 90 % of the time.
+    /// Returns whether the end was within the range at 10, 50 and 90 % of the time.
     fn hits(&self) -> [bool; 3] {
-        let (told, end) = self.told();
         [0.1, 0.5, 0.9].map(|share| {
-            let then = told.iter().find(|told| told.at >= share * end).expect("it ran until then");
-            let left = end - then.at;
-            (seconds(then.left.low)..=seconds(then.left.high)).contains(&left)
+            let then = self.at(share * self.end);
+            then.holds(self.end - then.at)
         })
     }
 }
 
-/// A join, on a machine that takes this many times as long, and each stage as much longer again.
-fn join(machine: f64, stages: [f64; 4]) -> Run {
+impl World {
+    fn new(stages: &[(Phase, f64, f64)]) -> Self {
+        let stage =
+            |(phase, work, factor): &(Phase, f64, f64)| (Stage::new(*phase, *work, 0.0), *factor);
+        let stages = stages.iter().map(stage).collect();
+        Self { stages, downloads: false, weather: Box::new(|_| FINE) }
+    }
+
+    fn with(self, weather: impl Fn(f64) -> Weather + 'static) -> Self {
+        Self { weather: Box::new(weather), ..self }
+    }
+
+    fn from_peers(self) -> Self {
+        Self { downloads: true, ..self }
+    }
+
+    fn run(&self) -> Past {
+        let mut estimator = Estimator::default();
+        estimator.plan(&Plan { stages: self.stages.iter().map(|(stage, _)| *stage).collect() });
+        let (mut now, mut told) = (0.0, Vec::new());
+        let mut download = Download { peers: 1, ..Download::default() };
+        let mut states = ThreadStates::default();
+        let mut machine =
+            Machine { cores: 4.0, pressure: Some(Duration::ZERO), ..Default::default() };
+        for (number, (stage, factor)) in self.stages.iter().enumerate() {
+            let mut done = 0.0;
+            while done < 1.0 {
+                let Weather { speed, lacks, comes, used, pressure } = (self.weather)(now);
+                let seconds = |share: f64| Duration::from_secs_f64(share * TICK);
+                let downloads = self.downloads && number == 0;
+                now += TICK;
+                done += TICK / (stage.work * factor) * speed;
+                states.working += if lacks { 0 } else { 4 };
+                machine.cpu += seconds(4.0 * used);
+                machine.pressure = machine.pressure.map(|sum| sum + seconds(pressure));
+                download.waited += seconds(if downloads && lacks { 1.0 } else { 0.0 });
+                download.block_bytes += u64::from(downloads && comes) * 10_000;
+                let progress = Progress {
+                    fraction: done.min(1.0),
+                    download: Some(download).filter(|_| self.downloads),
+                    states: Some(states),
+                    ..Progress::of(stage.phase)
+                };
+                let estimate = estimator.add(now, &progress, machine);
+                if let Some(Left { low, median, high }) = estimate.left {
+                    assert!(low <= median && median <= high, "{estimate:?}");
+                }
+                told.push(Told { at: now, estimate });
+            }
+        }
+        let has_grown = |told: &[Told]| told.is_sorted_by(|a, b| a.share() <= b.share());
+        assert!(has_grown(&told), "nothing new became known");
+        Past { told, end: now, ran: estimator.ran() }
+    }
+}
+
+/// A join on a machine that takes this many times as long, and each stage as much longer again.
+fn join(machine: f64, stages: [f64; 4]) -> World {
     use Phase::{Connecting, JoinChecking, JoinMatching, JoinReading};
     let phases = [JoinReading, JoinMatching, JoinChecking, Connecting];
-    let planned = [20.0, 8.0, 30.0, 4.0];
-    let all: Vec<_> = phases
-        .into_iter()
-        .zip(planned)
-        .zip(stages)
-        .map(|((phase, seconds), of_stage)| (phase, seconds, machine * of_stage))
-        .collect();
-    Run::new(&all)
+    let planned = phases.into_iter().zip([20.0, 8.0, 30.0, 4.0]).zip(stages);
+    let all: Vec<_> = planned.map(|((phase, work), of)| (phase, work, machine * of)).collect();
+    World::new(&all)
 }
 
 /// A generator of numbers that look random, from 0 to 1.
@@ -113,123 +148,273 @@ fn random(seed: &mut u64) -> f64 {
 }
 
 #[test]
-fn steady_runs_end_within_the_range() {
-    for machine in [0.5, 1.0, 3.0] {
-        assert_eq!(join(machine, [1.0; 4]).hits(), [true; 3], "{machine}");
-        assert_eq!(join(machine, [1.0, 1.2, 0.8, 1.1]).hits(), [true; 3], "{machine}");
+fn a_steady_join_ends_within_the_range_and_its_share_is_that_of_the_work() {
+    for machine in [0.6, 1.0, 3.0] {
+        for stages in [[1.0; 4], [1.0, 1.2, 0.8, 1.1]] {
+            let past = join(machine, stages).run();
+            assert_eq!(past.hits(), [true; 3], "{machine} {stages:?}");
+            for told in &past.told {
+                let by_time = told.at / past.end;
+                assert!((told.share() - by_time).abs() < 0.12, "{} of {by_time}", told.share());
+            }
+            let ran = past.ran;
+            assert_eq!(ran.bottleneck.map(|(what, _)| what), Some(Bottleneck::Processor));
+            assert_eq!(ran.to_tip, None);
+        }
     }
 }
 
 #[test]
-fn the_later_stages_count_from_the_first_moment() {
-    // The first stage is a third of the run.
-    let (told, end) = join(1.0, [1.0; 4]).told();
-    let first = told.iter().find(|told| told.at >= 15.0).unwrap();
-    assert!(seconds(first.left.median) > 0.7 * (end - first.at), "{:?} of {end}", first.left);
-    assert!((0.15..0.35).contains(&first.fraction), "{}", first.fraction);
-    let last = told.last().unwrap();
-    assert!(seconds(last.left.high) < 2.0, "{:?}", last.left);
-}
-
-#[test]
-fn a_run_that_slows_down_is_noticed() {
-    let slowing = join(1.0, [1.0; 4]).with_speed(|now| if now < 25.0 { 1.0 } else { 0.4 });
-    let [_, middle, end] = slowing.hits();
-    assert!(middle && end);
-    // Other programs come and go.
-    let busy = join(1.0, [1.0; 4]).with_speed(|now| if now % 7.0 < 3.0 { 0.4 } else { 1.0 });
-    assert_eq!(busy.hits(), [true; 3]);
-}
-
-#[test]
-fn a_stall_lengthens_the_estimate_and_widens_it() {
-    let stalled = join(1.0, [1.0; 4]).with_speed(|now| match now {
-        10.0..40.0 => 1e-9,
-        _ => 1.0,
-    });
-    let (told, _) = stalled.told();
-    let at = |second: f64| told.iter().find(|told| told.at >= second).unwrap().left;
-    let (before, after) = (at(9.9), at(39.0));
-    assert!(after.median > before.median, "{before:?} {after:?}");
-    let width = |left: Left| seconds(left.high) / seconds(left.low).max(0.1);
-    assert!(width(after) > 1.3 * width(before), "{before:?} {after:?}");
-}
-
-#[test]
-fn peers_that_are_slow_say_nothing_of_the_processor() {
-    let mut run = join(1.0, [8.0, 1.0, 1.0, 1.0]);
-    run.stages[0].0.downloads = true;
-    run.peers = Some(0.9);
-    let (told, end) = run.told();
-    let middle = told.iter().find(|told| told.at >= 80.0).unwrap();
-    // What comes after the download is not expected to be eight times as slow as planned, too.
-    let left = end - middle.at;
-    assert!(seconds(middle.left.median) < 2.0 * left, "{:?}, not {left}", middle.left);
-    assert!(seconds(middle.left.high) > left, "{:?}, not {left}", middle.left);
-}
-
-#[test]
-fn eight_of_ten_random_runs_end_within_the_range() {
-    let mut seed = 7;
-    let mut hits = [0; 3];
-    let runs = 100;
+fn eight_of_ten_random_joins_end_within_the_range() {
+    let (mut seed, mut hits, runs) = (7, [0; 3], 100);
     for _ in 0..runs {
         let mut around = |spread: f64| ((random(&mut seed) - 0.5) * 2.0 * spread).exp();
         let machine = 1.5 * around(0.7);
         let of_stages = [around(0.4), around(0.4), around(0.4), around(0.4)];
         let (period, depth) = (3.0 + 10.0 * around(0.5), 0.6 * around(0.4).min(1.2));
-        let run = join(machine, of_stages);
-        let run = run.with_speed(move |now| {
-            1.0 - depth * (0.5 + 0.5 * (now / period * std::f64::consts::TAU).sin())
+        let past = join(machine, of_stages).with(move |now| {
+            let slower = depth * (0.5 + 0.5 * (now / period * std::f64::consts::TAU).sin());
+            Weather { speed: 1.0 - slower, ..FINE }
         });
-        for (count, hit) in hits.iter_mut().zip(run.hits()) {
+        for (count, hit) in hits.iter_mut().zip(past.run().hits()) {
             *count += u32::from(hit);
         }
     }
     assert!(hits.iter().all(|hits| *hits >= runs * 8 / 10), "{hits:?} of {runs}");
 }
 
-#[test]
-fn phases_beside_the_plan_lengthen_the_run() {
-    let mut estimator = Estimator::default();
-    let stages = vec![Stage::new(Phase::Connecting, 10.0, 0.0)];
-    let at = |estimator: &mut Estimator, now: f64, phase, fraction| {
-        estimator.add(now, &Progress { fraction, ..Progress::of(phase) })
-    };
-    let unknown = at(&mut estimator, 0.0, Phase::Headers, 0.1);
-    assert_eq!((unknown.left, unknown.fraction), (None, 0.0));
-    estimator.plan(&Plan { stages });
-    let before = at(&mut estimator, 1.0, Phase::Headers, 0.2).left.unwrap();
-    assert!(seconds(before.high) > 10.0, "{before:?}");
-    assert_eq!(at(&mut estimator, 2.0, Phase::FindingPeers, 0.0).left, None);
-    let mut left = before;
-    for second in 3..6 {
-        let share = f64::from(second) / 100.0;
-        let now = at(&mut estimator, f64::from(second), Phase::Disconnecting, share);
-        left = now.left.unwrap();
-        assert!(now.left_of_phase.is_some() || second == 3);
+/// The weather of a peer that sends as fast as the work goes until it stops for a while.
+fn stops(from: f64, to: f64) -> impl Fn(f64) -> Weather {
+    move |now| match now {
+        _ if now < from || now >= to => FINE,
+        // What has arrived is soon done.
+        _ if now < from + 1.0 => Weather { comes: false, ..FINE },
+        _ => Weather { speed: 0.0, lacks: true, comes: false, used: 0.02, ..FINE },
     }
-    assert!(seconds(left.median) > 60.0, "{left:?}");
-    let tip = at(&mut estimator, 9.0, Phase::Following, 0.0);
-    assert_eq!((tip.left, tip.fraction), (None, 1.0));
+}
+
+#[test]
+fn when_a_peer_stops_the_share_freezes_and_no_time_is_told() {
+    let past = join(1.5, [1.0; 4]).from_peers().with(stops(12.0, 132.0)).run();
+    let frozen = past.at(13.1).share();
+    assert!((0.1..0.2).contains(&frozen), "{frozen}");
+    for told in past.told.iter().filter(|told| (18.5..131.9).contains(&told.at)) {
+        let Estimate { left, waiting, bottleneck, .. } = told.estimate;
+        assert!((told.share() - frozen).abs() < 1e-3, "{told:?}");
+        assert_eq!((left, bottleneck), (None, Some(Bottleneck::Peers)), "{told:?}");
+        // Since the last block, not since the work ended or somebody looked.
+        let silent = waiting.unwrap().as_secs_f64();
+        assert!((silent - (told.at - 12.0)).abs() < 0.3, "{told:?}");
+    }
+    // Once it sends again, the time is as before, and soon within the range.
+    for after in [145.0, 160.0, 180.0, 200.0] {
+        let told = past.at(after);
+        assert_eq!(told.estimate.waiting, None);
+        assert!(told.holds(past.end - told.at), "{told:?}, {}", past.end);
+    }
+    assert_eq!(past.ran.bottleneck.unwrap().0, Bottleneck::Peers);
+    assert!((110.0..125.0).contains(&past.ran.bottleneck.unwrap().1.as_secs_f64()));
+}
+
+#[test]
+fn blocks_that_trickle_in_are_no_stall() {
+    // Every 3 s a block, which is done at once.
+    let trickle = |now: f64| match now % 3.0 {
+        0.0..0.2 => Weather { lacks: true, ..FINE },
+        _ => Weather { speed: 0.0, lacks: true, comes: false, used: 0.02, ..FINE },
+    };
+    let world = World::new(&[(Phase::SwiftSync, 10.0, 1.0)]).from_peers().with(trickle);
+    let past = world.run();
+    assert!(past.told.iter().all(|told| told.estimate.waiting.is_none()));
+    let [_, half, end] = past.hits();
+    assert!(half && end);
+    assert_eq!(past.ran.bottleneck.unwrap().0, Bottleneck::Peers);
+}
+
+#[test]
+fn slow_peers_say_nothing_of_the_machine() {
+    let slow = |now: f64| match now {
+        ..160.0 => Weather { lacks: true, used: 0.1, ..FINE },
+        _ => FINE,
+    };
+    let past = join(1.0, [8.0, 1.0, 1.0, 1.0]).from_peers().with(slow).run();
+    let told = past.at(80.0);
+    assert!(told.holds(past.end - 80.0), "{told:?}, {}", past.end);
+    assert_eq!(told.estimate.bottleneck, Some(Bottleneck::Peers));
+}
+
+#[test]
+fn a_run_that_only_looks_for_peers_says_so() {
+    let mut estimator = Estimator::default();
+    let mut add = |now: f64, progress: &Progress| {
+        estimator.add(now, progress, Machine { cores: 4.0, ..Machine::default() })
+    };
+    for tenth in 0..410 {
+        let now = f64::from(tenth) / 10.0;
+        let Estimate { share, left, waiting, .. } = add(now, &Progress::of(Phase::FindingPeers));
+        assert_eq!((share, left), (None, None));
+        let expected = (now >= 5.0).then_some(now);
+        assert_eq!(waiting.map(|time| time.as_secs_f64()), expected);
+    }
+    let (what, time) = estimator.ran().bottleneck.unwrap();
+    assert_eq!((what, time.as_secs() / 2), (Bottleneck::Peers, 20));
+}
+
+#[test]
+fn time_at_the_tip_is_no_time_of_the_run() {
+    let mut estimator = Estimator::default();
+    let stages = vec![Stage::new(Phase::Connecting, 1.0, 0.0)];
+    estimator.plan(&Plan { stages });
+    for tenth in 0..400 {
+        let now = f64::from(tenth) / 10.0;
+        let (phase, fraction) =
+            if tenth < 10 { (Phase::Connecting, now) } else { (Phase::Following, 0.0) };
+        let progress = Progress { fraction, ..Progress::of(phase) };
+        let Estimate { share, left, waiting, bottleneck, .. } =
+            estimator.add(now, &progress, Machine::default());
+        if tenth >= 10 {
+            assert_eq!((share, left, waiting, bottleneck), (Some(1.0), None, None, None));
+        }
+    }
+    let ran = estimator.ran();
+    assert_eq!((ran.bottleneck, ran.to_tip), (None, Some(Duration::from_secs(1))));
+    assert!(ran.expected.unwrap().low < Duration::from_secs(1));
+}
+
+#[test]
+fn a_sync_in_order_of_growing_blocks_is_measured_by_their_bytes() {
+    // 1,000 blocks, the last one a hundred times as large as the first.
+    let bytes = |block: u32| 1.0 + 0.1 * f64::from(block);
+    let all: f64 = (0..1_000).map(bytes).sum();
+    let mut estimator = Estimator::default();
+    estimator.plan(&Plan { stages: vec![Stage::new(Phase::Connecting, 60.0, 0.0)] });
+    let (mut done, mut told) = (0.0, Vec::new());
+    for block in 0..1_000 {
+        done += bytes(block);
+        let (now, fraction) = (100.0 * done / all, done / all);
+        let progress = Progress { fraction, height: block, ..Progress::of(Phase::Connecting) };
+        let estimate = estimator.add(now, &progress, Machine::default());
+        told.push(Told { at: now, estimate });
+    }
+    let past = Past { told, end: 100.0, ran: estimator.ran() };
+    assert_eq!(past.hits(), [true; 3]);
+    assert!((past.at(50.0).share() - 0.5).abs() < 0.01);
+}
+
+#[test]
+fn the_share_falls_when_more_work_becomes_known() {
+    let mut estimator = Estimator::default();
+    let add = |estimator: &mut Estimator, now: f64, phase, fraction| {
+        let progress = Progress { fraction, ..Progress::of(phase) };
+        estimator.add(now, &progress, Machine::default())
+    };
+    // Headers come: their share is that of the phase.
+    for second in 0..10 {
+        let share = f64::from(second) / 10.0;
+        let headers = add(&mut estimator, share, Phase::DownloadingHeaders, share);
+        assert_eq!((headers.share.unwrap_or(0.0), headers.of_run()), (share, None));
+    }
+    let plan = |work| Plan { stages: vec![Stage::new(Phase::Connecting, work, 0.0)] };
+    estimator.plan(&plan(30.0));
+    let half = add(&mut estimator, 20.0, Phase::Connecting, 0.5);
+    assert_eq!(half.of_run(), Some(0.5));
+    let all = add(&mut estimator, 30.0, Phase::Connecting, 1.0);
+    assert_eq!(all.of_run(), Some(0.999), "a run is not over before it says so");
+    // Meanwhile there are headers of three times as many blocks.
+    estimator.plan(&plan(90.0));
+    assert_eq!(add(&mut estimator, 31.0, Phase::Connecting, 0.0).of_run(), Some(0.25));
+    assert_eq!(add(&mut estimator, 60.0, Phase::Connecting, 0.5).of_run(), Some(0.625));
+    // Beside the plan, nothing is known of the time.
+    let beside = add(&mut estimator, 70.0, Phase::Disconnecting, 0.5);
+    assert_eq!((beside.of_run(), beside.left), (Some(0.625), None));
+}
+
+#[test]
+fn other_programs_that_hold_the_processor_are_named_and_lengthen_the_run() {
+    let busy = |now: f64| match now {
+        20.0..90.0 => Weather { speed: 0.06, used: 0.06, pressure: 0.98, ..FINE },
+        _ => FINE,
+    };
+    let past = join(1.0, [1.0; 4]).with(busy).run();
+    let median = |at| past.at(at).estimate.left.unwrap().median.as_secs_f64();
+    assert!(median(85.0) > 3.0 * median(19.0), "{} {}", median(19.0), median(85.0));
+    assert_eq!(past.at(85.0).estimate.bottleneck, Some(Bottleneck::OtherPrograms));
+    assert_eq!(past.at(19.0).estimate.bottleneck, Some(Bottleneck::Processor));
+    assert_eq!(past.ran.bottleneck.unwrap().0, Bottleneck::OtherPrograms);
+    // Its own threads, more than there are processors, are no other programs.
+    let own = |_| Weather { pressure: 0.98, ..FINE };
+    let past = join(1.0, [1.0; 4]).with(own).run();
+    assert_eq!(past.ran.bottleneck.unwrap().0, Bottleneck::Processor);
+    // Other programs come and go.
+    let gusty = |now: f64| Weather { speed: if now % 7.0 < 3.0 { 0.4 } else { 1.0 }, ..FINE };
+    assert_eq!(join(1.0, [1.0; 4]).with(gusty).run().hits(), [true; 3]);
 }
 
 #[test]
 fn work_of_earlier_runs_counts_as_done() {
     let mut estimator = Estimator::default();
-    let stage = |phase, seconds| Stage::new(phase, seconds, 0.0);
-    let stages = vec![stage(Phase::JoinReading, 50.0), stage(Phase::JoinChecking, 50.0)];
+    let stage = |phase| Stage::new(phase, 50.0, 0.0);
+    let stages = vec![stage(Phase::JoinReading), stage(Phase::JoinChecking)];
     estimator.plan(&Plan { stages });
     let checking = Progress { fraction: 0.5, ..Progress::of(Phase::JoinChecking) };
-    let estimate = estimator.add(1.0, &checking);
-    assert!((0.6..0.9).contains(&estimate.fraction), "{estimate:?}");
-    assert_eq!(estimate.pass, 1);
+    assert_eq!(estimator.add(1.0, &checking, Machine::default()).share, Some(0.75));
+    // Coins may be written before the stages that come before most of them.
+    let mut estimator = Estimator::default();
+    let stages = vec![stage(Phase::JoinReading), stage(Phase::WritingCoins)];
+    estimator.plan(&Plan { stages });
+    let early = Progress { fraction: 1.0, ..Progress::of(Phase::WritingCoins) };
+    assert_eq!(estimator.add(1.0, &early, Machine::default()).share, Some(0.0));
+}
+
+#[test]
+fn work_without_a_plan_is_measured_phase_by_phase() {
+    let mut estimator = Estimator::default();
+    let mut told = Vec::new();
+    for phase in [Phase::ReadingUndo, Phase::MakingHints] {
+        for tenth in 1..=400 {
+            let fraction = f64::from(tenth) / 400.0;
+            let progress = Progress { fraction, ..Progress::of(phase) };
+            let now = told.len() as f64 / 10.0;
+            let estimate = estimator.add(now, &progress, Machine::default());
+            assert!(!estimate.is_of_run);
+            told.push(Told { at: now, estimate });
+        }
+    }
+    for (at, left) in [(20.0, 20.0), (30.0, 10.0), (60.0, 20.0)] {
+        let then = told.iter().find(|told| told.at >= at).unwrap();
+        assert!(then.holds(left), "{then:?}");
+    }
+}
+
+#[test]
+fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
+    let task = Task { bytes: 2.5e9, from_peers: 2.5e9, ..Task::default() };
+    let stages = task.stages(Method::InOrder, &Costs::new(&options()));
+    // By the bytes a hundred seconds, of which the processor works some.
+    assert!((stages[0].work - 100.0).abs() < 1.0 && stages[0].own < 30.0, "{stages:?}");
+    let (first, later) = (stages[0], Stage::new(Phase::Merging, 10.0, 0.0));
+    let mut estimator = Estimator::default();
+    estimator.plan(&Plan { stages: vec![first, later] });
+    let mut left = None;
+    for tenth in 0..200 {
+        let (now, fraction) = (f64::from(tenth) / 10.0, f64::from(tenth) / 200.0);
+        let progress = Progress { fraction, ..Progress::of(Phase::Connecting) };
+        left = estimator.add(now, &progress, Machine::default()).left;
+    }
+    let expected = 10.0 * 20.0 / first.own;
+    let left = left.unwrap();
+    let range = left.low.as_secs_f64()..=left.high.as_secs_f64();
+    assert!(range.contains(&expected), "{left:?}, not {expected}");
+}
+
+fn options() -> Options {
+    Options::new("/nowhere".into(), Network::new(Chain::Regtest))
 }
 
 #[test]
 fn odd_reports_do_no_harm() {
-    let mut estimator = Estimator::default();
     for phase in [Phase::Merging, Phase::JoinChecking, Phase::Headers, Phase::JoinReading] {
+        let mut estimator = Estimator::default();
         let stages = vec![
             Stage::new(Phase::JoinReading, 0.0, 0.0),
             Stage::new(Phase::JoinChecking, 1e-12, 1e30),
@@ -237,9 +422,9 @@ fn odd_reports_do_no_harm() {
         ];
         estimator.plan(&Plan { stages });
         for (now, fraction) in [(5.0, f64::NAN), (4.0, -1.0), (4.0, 7.0), (9.0, 0.5), (9.0, 0.1)] {
-            let estimate = estimator.add(now, &Progress { fraction, ..Progress::of(phase) });
-            assert!((0.0..=1.0).contains(&estimate.fraction), "{estimate:?}");
-            assert!(estimate.passes.iter().all(|pass| pass.share.is_finite()), "{estimate:?}");
+            let progress = Progress { fraction, ..Progress::of(phase) };
+            let estimate = estimator.add(now, &progress, Machine::default());
+            assert!((0.0..=1.0).contains(&estimate.share.unwrap_or(0.0)), "{estimate:?}");
         }
     }
 }
