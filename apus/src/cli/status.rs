@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use apus_node::{Observer, Options, SyncError, Watch};
 use apus_tools as tools;
-use apus_tools::{SnapshotStatus, Status, Unfinished};
+use apus_tools::{Busy, Reached, SnapshotStatus, Status, Unfinished};
 use clap::Args;
 use serde::Serialize;
 
@@ -19,7 +19,8 @@ use super::reporting::Reporting;
 /// Show what a data directory holds: network, height, best block, and unfinished work.
 ///
 /// The directory is read and not changed. It may be on a read-only mount, and other programs may
-/// read it at the same time; bitcoind must not be running on it.
+/// read it at the same time. While apus or bitcoind works on it, this shows which process that is,
+/// how far it is by its debug.log, and where its page is; the exit status is then 1.
 #[derive(Args)]
 pub struct StatusCommand {
     #[command(flatten)]
@@ -63,11 +64,51 @@ struct UnfinishedJson {
     remedy: &'static str,
 }
 
+/// A directory that another program has locked.
+#[derive(Serialize)]
+struct BusyJson {
+    error: &'static str,
+    datadir: String,
+    chain: &'static str,
+    in_use: InUseJson,
+}
+
+/// That program, and how far it is.
+#[derive(Serialize)]
+struct InUseJson {
+    process: Option<u32>,
+    command: Option<String>,
+    progress: Option<ReachedJson>,
+    tip: Option<ReachedJson>,
+    page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ReachedJson {
+    time: String,
+    words: String,
+}
+
+impl ReachedJson {
+    fn of(reached: Reached) -> Self {
+        let Reached { time, words } = reached;
+        Self { time, words }
+    }
+}
+
 /// Runs `apus status`.
 pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let chosen = command.directory.to_options().map_err(Failure::usage)?;
     chosen.announce(&[], Reporting { quiet, json: command.json });
-    let status = tools::status(&chosen.options)?;
+    let status = match tools::status(&chosen.options) {
+        Err(SyncError::Store(error)) if error.is_locked => {
+            let busy = tools::busy(&chosen.options, error.holder);
+            let words = if command.json { busy_json } else { busy_text };
+            output::line(words(&chosen.options, busy))?;
+            return Ok(ExitCode::FAILURE);
+        }
+        status => status?,
+    };
     output::line(if command.json { json(&status) } else { text(&status) })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -116,6 +157,45 @@ fn json(status: &Status) -> String {
         unused: status.unused.iter().map(|path| path.display().to_string()).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
+}
+
+fn busy_json(options: &Options, busy: Busy) -> String {
+    let Busy { process, command, progress, tip, page } = busy;
+    let [progress, tip] = [progress, tip].map(|reached| reached.map(ReachedJson::of));
+    let json = BusyJson {
+        error: "the directory is in use",
+        datadir: options.network_dir().display().to_string(),
+        chain: options.network.chain.name(),
+        in_use: InUseJson { process, command, progress, tip, page },
+    };
+    serde_json::to_string(&json).expect("plain data")
+}
+
+/// Returns what is known of a directory that another program has locked.
+fn busy_text(options: &Options, busy: Busy) -> String {
+    let reached = |reached: Reached| format!("{}, at {}", reached.words, reached.time);
+    let process = busy.process.map(|process| format!("process {process}"));
+    let who = match (busy.command, process) {
+        (Some(command), Some(process)) => format!("{process}: {command}"),
+        (_, Some(process)) => process,
+        _ => "another program".to_string(),
+    };
+    let progress = match busy.progress {
+        None if busy.tip.is_none() => {
+            Some("its debug.log does not say yet how far it is".to_string())
+        }
+        progress => progress.map(reached),
+    };
+    let rows = [
+        ("directory", Some(options.network_dir().display().to_string())),
+        ("network", Some(options.network.chain.name().to_string())),
+        ("in use by", Some(who)),
+        ("progress", progress),
+        ("tip", busy.tip.map(reached)),
+        ("page", busy.page),
+    ];
+    let rows = rows.into_iter().filter_map(|(name, value)| Some(format!("{name:<12}{}", value?)));
+    rows.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the line about the second UTXO set. `height` is that of the first one.

@@ -123,7 +123,7 @@ fn a_directory_in_use_is_left_alone() {
     let _held =
         apus_store::DataDir::open(&disk, &place.datadir(), &network, options).expect("ours");
     let output = sync(&place, &all);
-    assert_ends(&output, 1, &["lock", "already running"]);
+    assert_ends(&output, 1, &["a lock on this directory"]);
 }
 
 #[test]

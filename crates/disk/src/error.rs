@@ -23,27 +23,27 @@ pub struct StoreError {
     /// Whether nothing is wrong with the file or directory, but another program, or another part
     /// of this one, holds its lock.
     pub is_locked: bool,
+    /// The process that holds the lock, if the system tells.
+    pub holder: Option<u32>,
 }
 
 impl StoreError {
     /// Returns the error for invalid bytes at `offset` of the file `path`.
     pub fn corrupt(path: impl AsRef<Path>, offset: u64, what: impl Into<String>) -> Self {
-        let path = path.as_ref().to_path_buf();
-        Self { path, offset: Some(offset), what: what.into(), source: None, is_locked: false }
+        Self { offset: Some(offset), ..Self::new(path, what) }
     }
 
     /// Returns the error, without an offset, for a file or directory that is not as it must be.
     pub fn new(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         let path = path.as_ref().to_path_buf();
-        Self { path, offset: None, what: what.into(), source: None, is_locked: false }
+        let what = what.into();
+        Self { path, offset: None, what, source: None, is_locked: false, holder: None }
     }
 
     /// Returns the error for an operation that the operating system refused; `what` completes
     /// "cannot …".
     pub fn io(path: impl AsRef<Path>, what: &str, source: io::Error) -> Self {
-        let path = path.as_ref().to_path_buf();
-        let (what, source) = (format!("cannot {what}"), Some(source));
-        Self { path, offset: None, what, source, is_locked: false }
+        Self { source: Some(source), ..Self::new(path, format!("cannot {what}")) }
     }
 
     /// Returns the error for a file or directory whose lock is held elsewhere.

@@ -100,7 +100,7 @@ impl Disk {
         let Ok(file) = self.open_read(path) else { return Ok(()) };
         let kind = if shared { FlockType::ReadLock } else { FlockType::WriteLock };
         match fcntl_getlk(file.raw(), &Flock::from(kind)) {
-            Ok(Some(held)) => Err(StoreError::locked(path, in_use_by(Some(held)))),
+            Ok(Some(held)) => Err(locked_by(path, Some(held))),
             // A file system without locks says so when a lock is taken.
             Ok(None) | Err(_) => Ok(()),
         }
@@ -132,21 +132,24 @@ fn refused(path: &Path, file: &File, errno: rustix::io::Errno) -> StoreError {
     match errno {
         rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS => {
             let held = fcntl_getlk(file.raw(), &Flock::from(FlockType::WriteLock));
-            StoreError::locked(path, in_use_by(held.ok().flatten()))
+            locked_by(path, held.ok().flatten())
         }
         _ => StoreError::io(path, "lock the file", errno.into()),
     }
 }
 
-/// Names the process that holds a lock, unless it is in another container or on another machine.
-fn in_use_by(held: Option<Flock>) -> String {
-    let id = held.and_then(|held| held.pid).map(|pid| pid.as_raw_nonzero().get());
-    let id = id.filter(|id| *id > 0);
-    let named = id.and_then(|id| {
+/// Returns the error for a lock that another program holds. It names the process, unless that is in
+/// another container or on another machine.
+fn locked_by(path: &Path, held: Option<Flock>) -> StoreError {
+    let holder = held.and_then(|held| held.pid);
+    // A process outside this container has the number 0.
+    let holder = holder.and_then(|pid| u32::try_from(pid.as_raw_pid()).ok()).filter(|id| *id > 0);
+    let named = holder.and_then(|id| {
         let name = std::fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
         Some(format!("in use by {} (process {id})", name.trim_end()))
     });
-    named.unwrap_or_else(|| "in use by another program".to_string())
+    let what = named.unwrap_or_else(|| "in use by another program".to_string());
+    StoreError { holder, ..StoreError::locked(path, what) }
 }
 
 fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Held>> {

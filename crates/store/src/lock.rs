@@ -51,7 +51,7 @@ fn refused(directory: &Path, error: StoreError) -> StoreError {
     match error.is_locked {
         true => {
             let what = format!("cannot obtain a lock on this directory: it is {}", error.what);
-            StoreError::locked(directory, what)
+            StoreError { holder: error.holder, ..StoreError::locked(directory, what) }
         }
         false => error,
     }

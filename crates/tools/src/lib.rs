@@ -14,6 +14,7 @@
 //! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
 //! | [`machine`] | looks at the machine: what to do on it, and what makes a sync slow or unsafe |
 //! | [`status`](mod@status) | reads the state of a directory |
+//! | [`busy`](mod@busy) | what another program does with a directory that it has locked |
 //! | [`rewind`](mod@rewind) | takes the UTXO set back to a lower height |
 //! | [`serve`](mod@serve) | serves blocks to peers |
 //! | [`prune`](mod@prune) | deletes block files (Core's `pruneblockchain`) |
@@ -22,6 +23,7 @@
 pub mod export;
 #[cfg(feature = "export")]
 pub mod reader;
+pub mod busy;
 pub mod hints;
 pub mod index;
 pub mod info;
@@ -38,6 +40,7 @@ pub mod verify;
 pub use apus_coins::{HashType as UtxoHash, UtxoStats};
 pub use apus_indexes::{Indexed, StatisticsAt, Totals};
 pub use apus_store::IndexKind;
+pub use busy::{Busy, Reached, busy};
 #[cfg(feature = "arrow")]
 pub use export::{ArrowRows, RecordBatches};
 #[cfg(feature = "export")]

@@ -340,7 +340,7 @@ fn a_directory_in_use_is_left_alone() {
     let options = DataDirOptions::default();
     let _held = DataDir::open(&Disk::new(), &place.datadir(), &place.network, options).unwrap();
     let error = reindex_files(&place, &Disk::new()).unwrap_err();
-    assert_names(&error, &["already running"]);
+    assert_names(&error, &["a lock on this directory"]);
     assert!(!error.to_string().contains("reindex"), "{error}");
 }
 
