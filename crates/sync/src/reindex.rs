@@ -89,5 +89,6 @@ pub fn reindex_files_on(
     if !summary.interrupted {
         index_files::finish(disk, options)?;
     }
+    summary.ran = observer.ran();
     Ok(summary)
 }
