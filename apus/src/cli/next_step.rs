@@ -12,7 +12,7 @@ pub fn next_step(options: &Options, summary: &Summary) -> String {
         return "run the same command to continue".to_string();
     }
     if summary.connects_nothing() {
-        return "see what was refused, and why, above; then run the same command again".to_string();
+        return "see what was refused, and why; then run the same command again".to_string();
     }
     let default = default_datadir(std::env::var_os("HOME")).ok();
     let is_default = default.as_ref() == Some(&options.datadir);
