@@ -115,9 +115,9 @@ fn judge(spends: &[Spend], flags: ScriptFlags) -> Vec<Judged> {
     for ((tx, prevouts), spend) in view.txs().zip(&prevouts).zip(spends) {
         let scripts = TxScripts::new(&tx, prevouts, flags).expect("an input for each coin");
         let with_spent = with_spent_outputs(&tx, prevouts, flags);
-        for input in 0..prevouts.len() {
+        for (input, with_spent) in with_spent.into_iter().enumerate() {
             let engine = scripts.check_input(input).is_ok();
-            assert_eq!(engine, with_spent[input], "{}", described(spend, input, flags));
+            assert_eq!(engine, with_spent, "{}", described(spend, input, flags));
             let fast = verdicts.next().expect("a verdict for each input");
             let is_lawful = engine || fast != FastVerdict::Valid;
             assert!(is_lawful, "valid against the engine, {}", described(spend, input, flags));
