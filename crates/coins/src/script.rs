@@ -79,6 +79,12 @@ impl CompactScript {
         }
     }
 
+    /// Returns the script if it is of no special type, so that its compressed form contains it.
+    #[inline]
+    pub fn as_raw(&self) -> Option<&[u8]> {
+        raw_script(self.as_bytes())
+    }
+
     /// Appends the uncompressed script. If there is no point on the curve with the X coordinate of
     /// type 4 or 5, nothing is appended: Core reads the empty script.
     pub fn decompress_into(&self, out: &mut Vec<u8>) {

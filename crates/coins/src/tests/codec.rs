@@ -75,7 +75,7 @@ fn special_scripts_are_a_type_and_a_payload() {
             _ => &script[2..34],
         };
         assert_eq!(compact.as_bytes(), [&[tag], payload].concat());
-        assert_eq!(compact.to_script(), script);
+        assert_eq!((compact.to_script(), compact.as_raw()), (script.clone(), None));
         assert_eq!(compact.script_len(), script.len());
         assert_eq!(decoded(compact.as_bytes()), compact);
         assert!(!compact.is_unspendable());
@@ -131,6 +131,7 @@ fn other_scripts_follow_their_length() {
         expected.extend_from_slice(&script);
         assert_eq!(compact.as_bytes(), expected);
         assert_eq!(decoded(&expected), compact);
+        assert_eq!(compact.as_raw(), Some(&script[..]));
         assert_eq!((compact.to_script(), compact.script_len()), (script, len));
         assert!(!compact.is_unspendable());
     }

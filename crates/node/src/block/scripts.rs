@@ -94,8 +94,8 @@ pub trait Inputs {
     /// Returns the transaction at `index`.
     fn tx(&self, index: usize) -> TxView<'_>;
 
-    /// Calls `work` with the transaction at `index` and the coins that it spends, whose scripts are
-    /// written to `scratch`.
+    /// Calls `work` with the transaction at `index` and the coins that it spends. Compressed scripts
+    /// are written to `scratch`; long ones, which are not compressed, are not copied.
     fn with_tx<T>(
         &self,
         index: usize,

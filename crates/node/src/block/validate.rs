@@ -115,8 +115,11 @@ impl Inputs for Validation {
         scripts.clear();
         ends.clear();
         for source in sources {
-            if let CoinSource::External(at) = source {
-                self.coins[*at as usize].script.decompress_into(scripts);
+            if let CoinSource::External(at) = source
+                && let script = &self.coins[*at as usize].script
+                && script.as_raw().is_none()
+            {
+                script.decompress_into(scripts);
             }
             ends.push(scripts.len());
         }
@@ -127,7 +130,7 @@ impl Inputs for Validation {
             .map(|(source, &end)| match *source {
                 CoinSource::External(at) => {
                     let coin = &self.coins[at as usize];
-                    let script = &scripts[start..end];
+                    let script = coin.script.as_raw().unwrap_or(&scripts[start..end]);
                     start = end;
                     let (height, is_coinbase) = (coin.height, coin.is_coinbase);
                     Prevout { amount: coin.amount as i64, script, height, is_coinbase }
