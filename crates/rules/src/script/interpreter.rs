@@ -43,6 +43,8 @@ pub(super) struct Interpreter<'r, 'a> {
     /// The number of opcodes so far, without pushes but with the keys of CHECKMULTISIGs.
     pub operations: usize,
     pub leaf: Leaf,
+    /// The number of bytes that SHA-1 and RIPEMD-160 have hashed.
+    pub slowly_hashed: usize,
     /// The messages that the script has asked for so far, by sighash type.
     pub signed: SmallVec<[(u8, Message); 2]>,
     /// The number of messages that all scripts of the input have asked for.
@@ -111,6 +113,7 @@ impl<'r, 'a> Interpreter<'r, 'a> {
             branches: Branches::default(),
             operations: 0,
             leaf: Leaf::default(),
+            slowly_hashed: 0,
             signed: SmallVec::new(),
             messages_made: 0,
         }

@@ -11,6 +11,10 @@ use super::Left;
 use super::interpreter::Interpreter;
 use super::item::Item;
 
+/// The largest number of bytes that SHA-1 and RIPEMD-160, which are faster in Core's engine, hash in
+/// one input. Few inputs that exceed it fit into a block.
+const SLOWLY_HASHED_MAX: usize = 1 << 16;
+
 impl<'a> Interpreter<'_, 'a> {
     /// Executes an opcode of a branch that is taken.
     pub(super) fn operation(&mut self, code: u8) -> Result<(), Left> {
@@ -124,6 +128,12 @@ impl<'a> Interpreter<'_, 'a> {
     fn hash(&mut self, code: u8) -> Result<(), Left> {
         let item = self.pop()?;
         let bytes = item.bytes();
+        if matches!(code, OP_RIPEMD160 | OP_SHA1) {
+            self.slowly_hashed += bytes.len();
+            if self.slowly_hashed > SLOWLY_HASHED_MAX {
+                return Err(Left::Limit);
+            }
+        }
         self.push(match code {
             OP_RIPEMD160 => Item::made(&ripemd160(bytes)),
             OP_SHA1 => Item::made(&sha1(bytes)),

@@ -496,3 +496,16 @@ fn p2sh_redeem_scripts() {
     let spend = Spend::unsigned(vec![script]).script_sig(push(&one));
     expect(&[case("P2SH and NOP", spend, Valid)], ALL);
 }
+
+/// Core's engine is faster with these hashes, of which a leaf may ask for a million.
+#[test]
+fn many_slow_hashes_are_left() {
+    for code in [OP_SHA1, OP_RIPEMD160] {
+        for (times, expected) in [(126, Expected::Valid), (127, Expected::Left)] {
+            let hashes = [OP_DUP, code, OP_DROP].repeat(times);
+            let script = [&push(&[7; 520])[..], &hashes, &[OP_DROP, OP_1]].concat();
+            let spend = Spend::run(Wrap::Leaf, script, &[]);
+            expect(&[(format!("{code:x}, {times}"), spend, expected)], ALL);
+        }
+    }
+}
