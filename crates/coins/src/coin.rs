@@ -2,6 +2,10 @@ use apus_wire::{Cursor, OutPoint, ParseError, put_varint, varint_len};
 
 use super::script::CompactScript;
 
+/// The maximum number of outputs in a block: its weight is at most 4,000,000, each byte of an
+/// output weighs 4, and an output has at least nine bytes.
+pub(super) const OUTPUTS_MAX: u32 = 4_000_000 / 4 / 9;
+
 /// An unspent output, with what the rules need to know about its creation (Core's `Coin`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coin {
@@ -51,8 +55,11 @@ impl Coin {
         parts.encode_output(out);
     }
 
-    /// Reads a coin from undo data; see [`Coin::encode_undo`]. Old versions of Core wrote a
-    /// transaction version instead of the zero byte.
+    /// Reads a coin from undo data; see [`Coin::encode_undo`]. Core before 0.15 wrote a transaction
+    /// version instead of the zero byte, and left the height of most coins out ([`Heights`]): it is
+    /// 0 then.
+    ///
+    /// [`Heights`]: super::Heights
     pub fn decode_undo(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let code = decode_code(cursor)?;
         if code > 1 {

@@ -52,7 +52,7 @@ pub use snapshot::{
 };
 pub use stats::{HashType, UtxoStats, bogosize, put_hashed_coin};
 pub use survivors::{SavedSurvivors, SurvivorWriter, Survivors, WriteError};
-pub use undo::{BlockUndo, for_each_spending_tx};
+pub use undo::{BlockUndo, Heights, UndoError, complete_heights, for_each_spending_tx};
 
 // For the join, which keeps outputs itself.
 pub use coin::{VOUT_UNORDERED, vout_order};

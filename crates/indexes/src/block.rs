@@ -1,6 +1,6 @@
 //! A stored block, read together with the coins that it spends.
 
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, for_each_spending_tx};
 use apus_disk::StoreError;
 use apus_hash::{Elements, Hash};
 use apus_node::error::SyncError;
@@ -41,8 +41,8 @@ pub struct Block<'a> {
 pub struct Wants {
     /// The txids.
     pub txids: bool,
-    /// The coins that it spends.
-    pub spent: bool,
+    /// The coins that it spends, and whether with their heights.
+    pub spent: Option<Heights>,
 }
 
 /// Memory for the bytes of a block and of its undo data, used for one block after another.
@@ -85,8 +85,11 @@ impl StoredBlock {
             spent_scripts: Elements::default(),
         };
         // Core connects no transaction of the genesis block.
-        if wants.spent && self.height > 0 && read.view.tx_count() > 1 {
-            self.read_spent(files, undo, &mut read)?;
+        if let Some(heights) = wants.spent
+            && self.height > 0
+            && read.view.tx_count() > 1
+        {
+            self.read_spent(files, undo, heights, &mut read)?;
         }
         Ok(read)
     }
@@ -95,12 +98,13 @@ impl StoredBlock {
         &self,
         files: &BlockFiles,
         undo: &mut Vec<u8>,
+        heights: Heights,
         read: &mut Block,
     ) -> Result<(), SyncError> {
         let pos = self.undo.ok_or_else(|| self.missing("the undo data of the block"))?;
         files.read_undo_into(pos, &read.view.header().prev, undo)?;
         let (spent, scripts) = (&mut read.spent, &mut read.spent_scripts);
-        for_each_spending_tx(undo, &read.view, |_, coins| {
+        for_each_spending_tx(undo, &read.view, heights, |_, coins| {
             for coin in coins.iter() {
                 scripts.push_with(|to| coin.script.decompress_into(to));
             }
@@ -108,7 +112,7 @@ impl StoredBlock {
         })
         .map_err(|error| {
             let path = files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}")).into()
+            StoreError::corrupt(path, u64::from(pos.pos), error.to_string()).into()
         })
     }
 

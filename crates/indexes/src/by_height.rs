@@ -1,6 +1,7 @@
 //! The indexes with an entry for each height, while blocks are appended in order: filters and
 //! statistics.
 
+use apus_coins::Heights;
 use apus_disk::StoreError;
 use apus_hash::MuHash;
 use apus_node::error::SyncError;
@@ -99,7 +100,7 @@ impl<'a> ByHeight<'a> {
 /// Returns what the disconnected blocks of an index changed in the UTXO set.
 fn stale_coins(node: &Node, plan: &Plan) -> Result<MuHash, SyncError> {
     let (mut coins, mut buffers) = (MuHash::new(), Buffers::default());
-    let wants = Wants { txids: true, spent: true };
+    let wants = Wants { txids: true, spent: Some(Heights::Needed) };
     for stale in &plan.stale {
         let block = stale.read(&node.files, wants, &mut buffers)?;
         coins.combine(&Change::of(&block, &node.options.network).coins);

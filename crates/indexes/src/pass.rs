@@ -5,6 +5,7 @@ use std::iter;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
+use apus_coins::Heights;
 use apus_disk::StoreError;
 use apus_node::error::SyncError;
 use apus_node::workers::for_each_on_pool;
@@ -127,7 +128,11 @@ impl Pass<'_> {
         let Worker { buffers, txs, spends, made } = worker;
         let wants = Wants {
             txids: statistics || is_wanted(self.txs.map(|(from, _)| from)),
-            spent: filters || statistics,
+            spent: match (statistics, filters) {
+                (true, _) => Some(Heights::Needed),
+                (false, true) => Some(Heights::Optional),
+                (false, false) => None,
+            },
         };
         let block = stored.read(self.files, wants, buffers)?;
         if let (Some((from, _)), Some(txs)) = (self.txs, txs)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use apus_chain::BlockId;
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, for_each_spending_tx};
 use apus_hash::Hash;
 use apus_node::view::Committed;
 use apus_store::{BlockReader, BlockStatus, FlatFilePos};
@@ -91,7 +91,8 @@ impl StoredBlock {
     }
 
     /// Reads the coins that the block spends, those of each transaction but the coinbase in a list
-    /// of their own; `None` if the undo data is not stored.
+    /// of their own; `None` if the undo data is not stored. Coins may lack their height
+    /// ([`Heights::Optional`]).
     ///
     /// # Errors
     /// The undo data cannot be read, or does not belong to the block.
@@ -101,8 +102,9 @@ impl StoredBlock {
         let read = self.blocks.read_undo_into(pos, &self.prev, &mut undo);
         read.map_err(|error| error.to_string())?;
         let mut spent = Vec::with_capacity(block.tx_count());
-        let parsed =
-            for_each_spending_tx(&undo, block, |_, coins| spent.push(std::mem::take(coins)));
+        let parsed = for_each_spending_tx(&undo, block, Heights::Optional, |_, coins| {
+            spent.push(std::mem::take(coins));
+        });
         parsed.map_err(|error| error.to_string())?;
         Ok(Some(spent))
     }

@@ -48,8 +48,10 @@ struct ScriptSig {
 
 #[derive(Serialize)]
 struct Prevout {
-    generated: bool,
-    height: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    height: Option<u32>,
     value: Amount,
     #[serde(rename = "scriptPubKey")]
     script: ScriptPubKey,
@@ -175,8 +177,9 @@ impl Input {
                 .then(|| ScriptSig { asm: asm(script, true), hex: hex(script) }),
             txinwitness: input.witness().map(hex).collect(),
             prevout: coin.map(|coin| Prevout {
-                generated: coin.is_coinbase,
-                height: coin.height,
+                // Undo data of Bitcoin Core before 0.15 lacks them.
+                generated: (coin.height > 0).then_some(coin.is_coinbase),
+                height: (coin.height > 0).then_some(coin.height),
                 value: Amount(coin.amount as i64),
                 script: script_of(coin, chain),
             }),

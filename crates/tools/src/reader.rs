@@ -1,7 +1,7 @@
 //! A synced directory that stays open for reading: single blocks, spent coins and coins. It is
 //! locked as by an export, and never changed.
 
-use apus_coins::Coin;
+use apus_coins::{Coin, Heights};
 use apus_disk::Disk;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
@@ -51,13 +51,14 @@ impl ChainReader {
     /// coinbase in a list of their own.
     ///
     /// # Errors
-    /// As [`ChainReader::block`], or the undo data is not stored or damaged.
+    /// As [`ChainReader::block`], or the undo data is not stored, is damaged, or lacks heights of coins.
     pub fn spent(&self, height: u32) -> Result<Vec<Vec<Coin>>, SyncError> {
         self.naming(|| {
             self.check_stored(height)?;
             let (mut block, mut undo) = (Vec::new(), Vec::new());
             let view = self.chain.read(height, &mut block)?.view;
-            let mut coins = self.chain.spent(height, &view, &mut undo)?.into_iter();
+            let mut coins =
+                self.chain.spent(height, &view, Heights::Needed, &mut undo)?.into_iter();
             let spending = view.txs().skip(1);
             Ok(spending.map(|tx| coins.by_ref().take(tx.input_count()).collect()).collect())
         })

@@ -22,6 +22,7 @@ pub mod sharding;
 pub mod snapshot;
 pub mod stop_when;
 pub mod swift;
+pub mod undo_files;
 pub mod waiting;
 
 use std::io::Write as _;

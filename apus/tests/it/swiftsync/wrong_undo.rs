@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use apus_coins::{Coin, CompactScript};
-use apus_store::Obfuscation;
 
 use super::refusals::{
     Blame, Due, assert_due, assert_in_order_succeeds, assert_nothing_committed, assert_unchanged,
@@ -12,6 +11,7 @@ use super::refusals::{
 use crate::support::Place;
 use crate::support::model::{Deeds, encode_undo};
 use crate::support::swift::{Mode, World, frame_undo, small_chain, try_reindex_with};
+use crate::support::undo_files::{overwrite_record, overwrite_undo};
 
 const UNBALANCED: Due = Due(Blame::Hints, &["or undo data is wrong"]);
 const REFUSED: Due = Due(Blame::Block, &["its undo data is wrong"]);
@@ -266,26 +266,6 @@ fn damaged_rev_files_are_refused() {
     });
 }
 
-/// Replaces undo data in the directory's own rev file by other data of the same length, with the
-/// right checksum.
-fn overwrite(place: &Place, world: &World, height: u32, payload: &[u8], spoil_checksum: bool) {
-    let (index, _) = place.blocks();
-    let hash = world.hash(height);
-    let entry = index.entries.iter().find(|entry| entry.hash == hash).unwrap();
-    let blocks = place.network_dir().join("blocks");
-    let path = blocks.join("rev00000.dat");
-    let key: [u8; 8] = std::fs::read(blocks.join("xor.dat")).unwrap().try_into().unwrap();
-    let mut record = frame_undo(&place.network.magic, &entry.header.prev, payload);
-    if spoil_checksum {
-        *record.last_mut().unwrap() ^= 1;
-    }
-    let at = entry.record.undo_pos - 8;
-    Obfuscation::new(key).apply(&mut record, u64::from(at));
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[at as usize..at as usize + record.len()].copy_from_slice(&record);
-    std::fs::write(&path, bytes).unwrap();
-}
-
 #[test]
 fn wrong_undo_data_of_our_own_stops_a_reindex() {
     let world = World::of(&small_chain(51, 40, 6_000));
@@ -296,16 +276,18 @@ fn wrong_undo_data_of_our_own_stops_a_reindex() {
     let options = world.options(&place, Mode::Full, &hints);
     for edit in EDITS.iter().filter(|edit| edit.as_long) {
         let (height, changed) = edit.apply(&world);
-        overwrite(&place, &world, height, &changed, false);
+        overwrite_undo(&place, &world, height, &changed);
         assert_due(&edit.due, try_reindex_with(&options), edit.name);
         assert_unchanged(&place, &muhash, edit.name);
-        overwrite(&place, &world, height, &world.model.undo(height), false);
+        overwrite_undo(&place, &world, height, &world.model.undo(height));
     }
-    overwrite(&place, &world, 130, &world.model.undo(130), true);
+    overwrite_record(&place, &world, 130, &world.model.undo(130), |record| {
+        *record.last_mut().unwrap() ^= 1;
+    });
     let due = Due(Blame::Block, &["rev00000.dat", "at byte", "checksum"]);
     assert_due(&due, try_reindex_with(&options), "a bad checksum");
     assert_unchanged(&place, &muhash, "a bad checksum");
-    overwrite(&place, &world, 130, &world.model.undo(130), false);
+    overwrite_undo(&place, &world, 130, &world.model.undo(130));
     // Once the undo data is repaired, the run succeeds.
     assert_eq!(try_reindex_with(&options).unwrap().best_block, world.tip());
     assert_eq!(place.muhash(), muhash);

@@ -3,12 +3,10 @@ use apus_wire::{Cursor, MAX_SCRIPT_BYTES, ParseError, put_compact_size};
 
 use super::error::SnapshotError;
 use super::pieces::{SnapshotPiece, has_short_form, make_canonical};
-use crate::coin::{Coin, CoinParts, decode_code, decompress_amount, decompress_exactly};
+use crate::coin::{
+    Coin, CoinParts, OUTPUTS_MAX, decode_code, decompress_amount, decompress_exactly,
+};
 use crate::script::{Compressed, SPECIAL_TYPES, starts_with_form, take_compressed};
-
-/// The maximum number of outputs in a block: its weight is at most 4,000,000, each byte of an
-/// output weighs 4, and an output has at least nine bytes.
-const OUTPUTS_MAX: usize = 4_000_000 / 4 / 9;
 
 /// Coins of one transaction that are stored together in a snapshot; at least one.
 #[derive(Debug, Default)]
@@ -73,7 +71,7 @@ impl<'a> SnapshotGroup<'a> {
         self.is_canonical = true;
         let before = cursor.position();
         let count = cursor.compact_size()?;
-        if count > OUTPUTS_MAX {
+        if count > OUTPUTS_MAX as usize {
             let what = "more coins of one transaction than fit into a block";
             return Err(ParseError { offset: before, what });
         }
@@ -319,8 +317,7 @@ mod tests {
             });
             assert_eq!(is_sorted, vout > 1);
         }
-        let many: Vec<Form> =
-            (0..OUTPUTS_MAX as u32 + 1).map(|vout| (vout, 20, 0, &[6][..])).collect();
+        let many: Vec<Form> = (0..OUTPUTS_MAX + 1).map(|vout| (vout, 20, 0, &[6][..])).collect();
         for (coins, is_possible) in [(&many[1..], true), (&many, false)] {
             let bytes = file(coins);
             let head = SnapshotHead::parse(&bytes).unwrap();

@@ -2,7 +2,7 @@ use apus_testdata::{blocks_of, data};
 use apus_wire::{BlockView, put_compact_size};
 
 use super::coin;
-use crate::{BlockUndo, Coin, for_each_spending_tx};
+use crate::{BlockUndo, Coin, Heights, UndoError, for_each_spending_tx};
 
 /// Returns the undo data of a block whose transactions have these numbers of inputs, and its coins.
 fn undo_of(inputs: &[usize]) -> (Vec<u8>, Vec<Vec<Coin>>) {
@@ -78,7 +78,22 @@ fn a_blocks_transactions_get_their_coins() {
     let mut undo = vec![1, 1];
     spent.encode_undo(&mut undo);
     let mut seen = Vec::new();
-    for_each_spending_tx(&undo, &block, |tx, coins| seen.push((tx.txid(), coins.clone()))).unwrap();
-    assert_eq!(seen, [(block.tx(1).txid(), vec![spent])]);
-    assert!(for_each_spending_tx(&undo[..9], &block, |_, _| ()).is_err());
+    for_each_spending_tx(&undo, &block, Heights::Needed, |tx, coins| {
+        seen.push((tx.txid(), coins.clone()));
+    })
+    .unwrap();
+    assert_eq!(seen, [(block.tx(1).txid(), vec![spent.clone()])]);
+    assert!(for_each_spending_tx(&undo[..9], &block, Heights::Needed, |_, _| ()).is_err());
+    // Without its height it is a coin only for those who need none.
+    let mut old = vec![1, 1];
+    let spent = Coin { height: 0, is_coinbase: false, ..spent };
+    spent.encode_undo(&mut old);
+    let read = |heights| {
+        let mut coins = Vec::new();
+        for_each_spending_tx(&old, &block, heights, |_, read| coins.append(read))?;
+        Ok::<_, UndoError>(coins)
+    };
+    assert_eq!(read(Heights::Optional).unwrap(), [spent]);
+    let outpoint = block.tx(1).inputs().next().unwrap().outpoint();
+    assert_eq!(read(Heights::Needed), Err(UndoError::LacksHeight(outpoint)));
 }

@@ -1,22 +1,26 @@
 //! Disconnects the tip: removes its outputs, and restores the coins that it spent from its undo
 //! data (Core's `DisconnectBlock`).
 
+use std::collections::HashSet;
+
 use apus_chain::BlockId;
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, UndoError, complete_heights, for_each_spending_tx};
 use apus_disk::StoreError;
+use apus_hash::Hash;
 use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::{NEVER, Shared};
-use apus_node::sources::Place;
-use apus_rules::{is_bip30_repeat, is_bip30_unspendable};
+use apus_node::sources::{BlockBytes, Place};
+use apus_rules::{CheckedBlock, is_bip30_repeat, is_bip30_unspendable};
 use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
 
 /// Disconnects the tip. No block may be in flight.
 ///
 /// # Errors
-/// The block is not stored, or its stored copy is damaged; or its undo data cannot be read or does
-/// not fit it. The block is still the tip then.
+/// The block is not stored, or its stored copy is damaged; or its undo data cannot be read, does not
+/// fit it, or lacks the height of a coin that no other output tells. The block is still the tip
+/// then.
 pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(), Fault> {
     let Some(tip) = ledger.active.tip() else { return Ok(()) };
     let entry = *ledger.record(tip);
@@ -38,16 +42,32 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
         fault => fault,
     })?;
     let undo = shared.files.read_undo(undo_pos, &shared.tree.prev_hash(tip))?;
+    let wrong = |error: UndoError| {
+        let path = shared.files.undo_path(undo_pos.file);
+        StoreError::corrupt(path, u64::from(undo_pos.pos), error.to_string())
+    };
     let mut spent = Vec::new();
-    for_each_spending_tx(&undo, block.view(), |_, coins| spent.push(std::mem::take(coins)))
-        .map_err(|error| {
-            let path = shared.files.undo_path(undo_pos.file);
-            StoreError::corrupt(path, u64::from(undo_pos.pos), format!("undo data: {error}"))
-        })?;
+    for_each_spending_tx(&undo, block.view(), Heights::Optional, |tx, coins| {
+        spent.extend(tx.inputs().map(|input| input.outpoint()).zip(coins.drain(..)));
+    })
+    .map_err(wrong)?;
+    name_own(&block, shared.tree.node(tip).height, &mut spent);
+    if let Some(coin) = complete_heights(&mut spent, shared.cache, shared.chainstate)? {
+        return Err(wrong(UndoError::LacksHeight(coin)).into());
+    }
     undo_block(shared, ledger, tip, block.view(), spent);
     ledger.active.pop();
     ledger.done.disconnected += 1;
     Ok(())
+}
+
+/// Sets the heights of coins that the block itself created, at `height`, and that have none.
+fn name_own(block: &CheckedBlock<BlockBytes>, height: u32, spent: &mut [(OutPoint, Coin)]) {
+    if spent.iter().any(|(_, coin)| coin.height == 0) {
+        let txids: HashSet<&Hash> = block.txids().iter().collect();
+        let of_block = spent.iter_mut().filter(|(outpoint, _)| txids.contains(&outpoint.txid));
+        of_block.for_each(|(_, coin)| coin.height = height);
+    }
 }
 
 fn undo_block<B: AsRef<[u8]>>(
@@ -55,7 +75,7 @@ fn undo_block<B: AsRef<[u8]>>(
     ledger: &mut Ledger,
     id: BlockId,
     block: &BlockView<B>,
-    mut spent: Vec<Vec<Coin>>,
+    mut spent: Vec<(OutPoint, Coin)>,
 ) {
     let node = shared.tree.node(id);
     // A coinbase that occurs twice is one coin: whether it exists, and so the number of coins,
@@ -72,10 +92,10 @@ fn undo_block<B: AsRef<[u8]>>(
         if index == 0 {
             continue;
         }
-        let coins = spent.pop().unwrap_or_default();
-        change_coins(&mut ledger.coins, coins.len() as i64);
-        for (input, coin) in tx.inputs().zip(&coins) {
-            shared.cache.restore(&input.outpoint(), coin);
+        let before = spent.len() - tx.input_count();
+        change_coins(&mut ledger.coins, tx.input_count() as i64);
+        for (outpoint, coin) in spent.drain(before..) {
+            shared.cache.restore(&outpoint, &coin);
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use apus_chain::{ActiveChain, BlockId, Tree};
-use apus_disk::StoreError;
 use apus_hash::Hash;
 use apus_node::block::check::History;
 use apus_node::block::step::Step;
@@ -16,7 +15,7 @@ use apus_rules::{Bip30Check, bip30_check, bip30_overwritten_after};
 use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 
-use super::undo::{UndoAt, UndoCopies};
+use super::undo::{UndoAt, UndoCopies, no_undo};
 use super::vouched::vouched_for;
 use crate::claim::Claim;
 
@@ -297,20 +296,13 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
         let steps = missing.map(|(_, step)| (node.tree.node(step.id).height, step.place));
         let (first, place) = steps.min_by_key(|(height, _)| *height).expect("one is missing");
         let (path, where_from) = match place {
-            Place::Stored(pos) => (node.files.undo_path(pos.file), "stored here"),
+            Place::Stored(pos) => (node.files.undo_path(pos.file), ", stored here"),
             Place::Source(place) => {
-                (node.sources.files()[place.file as usize].path.to_path_buf(), "in this source")
+                (node.sources.files()[place.file as usize].path.to_path_buf(), ", in this source")
             }
-            Place::Peers => (node.dir.blocks_path().to_path_buf(), "which a peer has to send"),
+            Place::Peers => (node.dir.blocks_path().to_path_buf(), ", which a peer has to send"),
         };
-        let what = format!(
-            "no undo data for block {first}, {where_from}: a sync with hints or a snapshot that \
-             checks everything needs the rev files next to the block files. Without rev files, \
-             assume the blocks valid (--assumevalid=HASH), or sync without --hints and \
-             --snapshot; `apus prove --full` needs no rev \
-             files"
-        );
-        Fault::NoUndo(first, StoreError::new(path, what))
+        no_undo(first, path, where_from)
     })?;
     Ok((found, copies))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, UndoError, for_each_spending_tx};
 use apus_disk::{Disk, StoreError};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::step::Step;
@@ -137,7 +137,8 @@ impl UndoCopies {
     /// buffer, and holds the accepted record at the end.
     ///
     /// # Errors
-    /// The first rule that `check` has found broken; no record fits the block; or the disk fails.
+    /// The first rule that `check` has found broken; no record fits the block, or the one that does
+    /// lacks heights; or the disk fails.
     pub fn check_with<T>(
         &self,
         shared: &Shared,
@@ -149,14 +150,16 @@ impl UndoCopies {
         let prev = &shared.tree.prev_hash(step.id);
         let tx_count = prepared.block.view().tx_count();
         let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
+        let mut lacks_heights = false;
         let mut what = "there is no undo data for this block next to its source".to_string();
         let (started, mut checking) = (Instant::now(), Duration::ZERO);
         let mut takes = |undo: &[u8]| {
             let Some(prepared) = left.take() else { return false };
             let coins = match external_coins(&prepared, undo) {
                 Ok(coins) => coins,
-                Err(wrong) => {
-                    (what, left) = (wrong, Some(prepared));
+                Err(error) => {
+                    lacks_heights |= matches!(error, UndoError::LacksHeight(_));
+                    (what, left) = (error.to_string(), Some(prepared));
                     return false;
                 }
             };
@@ -192,21 +195,38 @@ impl UndoCopies {
         match (taken, broken) {
             (Some(taken), _) => Ok(taken),
             (None, Some(error)) => Err(Fault::Rule(step, error)),
+            (None, None) if lacks_heights => {
+                let height = shared.tree.node(step.id).height;
+                let why = format!(" that can be used ({what})");
+                Err(no_undo(height, self.path(shared, at), &why))
+            }
             (None, None) => Err(Fault::Undo { id: step.id, path: self.path(shared, at), what }),
         }
     }
 }
 
+/// Returns the fault for a block without usable undo data in the file or directory `path`; `why`
+/// follows the height in the message.
+pub(super) fn no_undo(height: u32, path: impl AsRef<Path>, why: &str) -> Fault {
+    let what = format!(
+        "no undo data for block {height}{why}: a sync with hints or a snapshot that checks \
+         everything needs the rev files next to the block files. Without rev files, assume the \
+         blocks valid (--assumevalid=HASH), or sync without --hints and --snapshot; `apus prove \
+         --full` needs no rev files"
+    );
+    Fault::NoUndo(height, StoreError::new(path, what))
+}
+
 /// Returns the coins of [`Prepared::external`] from undo data.
 ///
 /// # Errors
-/// The undo data does not fit the block, a coin that the block itself created differs there, or
-/// another coin is not from an earlier block.
-pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, String> {
+/// The undo data lacks heights, does not fit the block, a coin that the block itself created
+/// differs there, or another coin is not from an earlier block.
+pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coin>, UndoError> {
     let mut coins = Vec::with_capacity(prepared.external.len());
     let mut wrong = None;
     let mut sources = prepared.sources.iter();
-    let parsed = for_each_spending_tx(undo, prepared.block.view(), |tx, spent| {
+    let parsed = for_each_spending_tx(undo, prepared.block.view(), Heights::Needed, |tx, spent| {
         for ((coin, source), input) in spent.drain(..).zip(&mut sources).zip(tx.inputs()) {
             let fits = match *source {
                 CoinSource::External(_) => coin.height < prepared.height,
@@ -220,12 +240,9 @@ pub(super) fn external_coins(prepared: &Prepared, undo: &[u8]) -> Result<Vec<Coi
             }
         }
     });
-    parsed.map_err(|error| error.to_string())?;
+    parsed?;
     match wrong {
-        Some(outpoint) => Err(format!(
-            "its coin for {outpoint} differs from the one that the block created, or is not from \
-             an earlier block"
-        )),
+        Some(outpoint) => Err(UndoError::WrongCoin(outpoint)),
         None => Ok(coins),
     }
 }

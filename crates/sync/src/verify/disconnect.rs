@@ -3,7 +3,7 @@
 //!
 //! The coins cache holds what differs from the tables. It is never written.
 
-use apus_coins::{Coin, CoinsCache, Lookup, Overwrite};
+use apus_coins::{Coin, CoinsCache, Lookup, Overwrite, UndoError, complete_heights};
 use apus_disk::StoreError;
 use apus_node::clock::Stage;
 use apus_node::shared::Shared;
@@ -34,20 +34,27 @@ impl Disconnector {
     pub fn disconnect_all(&mut self, shared: &Shared, blocks: Vec<Examined>) {
         let _timer = shared.clock.start(Stage::Connect);
         for block in blocks {
-            if self.ended.is_some() {
-                return;
-            }
-            let is_full = shared.cache.bytes() > self.bytes_max;
-            match &block.coins {
-                _ if is_full => self.ended = Some(Incomplete::CacheFull),
-                Some(coins) => {
-                    self.disconnect(shared, &block, coins);
-                    self.from = block.height;
-                }
-                None if block.is_damaged => self.ended = Some(Incomplete::Damaged),
-                None => self.ended = Some(Incomplete::NoUndo),
+            if self.ended.is_none() {
+                self.ended = self.disconnect_next(shared, block);
             }
         }
+    }
+
+    /// Disconnects a block, or returns why it cannot be.
+    fn disconnect_next(&mut self, shared: &Shared, mut block: Examined) -> Option<Incomplete> {
+        if shared.cache.bytes() > self.bytes_max {
+            return Some(Incomplete::CacheFull);
+        }
+        let Some(mut coins) = block.coins.take() else {
+            return Some(if block.is_damaged { Incomplete::Damaged } else { Incomplete::NoUndo });
+        };
+        if let Err(error) = complete(shared, &mut coins) {
+            self.note_error(shared, &block, error);
+            return Some(Incomplete::Damaged);
+        }
+        self.disconnect(shared, &block, &coins);
+        self.from = block.height;
+        None
     }
 
     fn disconnect(&mut self, shared: &Shared, block: &Examined, coins: &BlockCoins) {
@@ -108,9 +115,24 @@ impl Disconnector {
     }
 
     fn note(&mut self, shared: &Shared, block: &Examined, what: String) {
-        let error = StoreError::new(shared.chainstate.dir(), what);
+        self.note_error(shared, block, StoreError::new(shared.chainstate.dir(), what));
+    }
+
+    fn note_error(&mut self, shared: &Shared, block: &Examined, error: StoreError) {
         let hash = shared.tree.node(block.id).hash;
         self.damage.note(Damage { level: 3, height: block.height, block: hash, error });
+    }
+}
+
+/// Completes the coins that a block spends with the heights that its undo data lacks.
+fn complete(shared: &Shared, coins: &mut BlockCoins) -> Result<(), StoreError> {
+    match complete_heights(&mut coins.spent, shared.cache, shared.chainstate)? {
+        None => Ok(()),
+        Some(coin) => {
+            let (path, at) = (shared.files.undo_path(coins.undo_pos.file), coins.undo_pos.pos);
+            let error = UndoError::LacksHeight(coin);
+            Err(StoreError::corrupt(path, at.into(), error.to_string()))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! needs of the block.
 
 use apus_chain::BlockId;
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, UndoError, for_each_spending_tx};
 use apus_disk::StoreError;
 use apus_node::block::check::{History, check_view, parse};
 use apus_node::block::prepare::{CoinSource, Prepared};
@@ -41,7 +41,10 @@ pub(super) struct BlockCoins {
     pub is_stored: Vec<bool>,
     /// Number of coins in `created`, from the first on, that may be missing (BIP30).
     pub excused: usize,
-    /// The coins of earlier blocks that it spends, from its undo data.
+    /// Where its undo data is.
+    pub undo_pos: FlatFilePos,
+    /// The coins of earlier blocks that it spends, from its undo data. Some may lack their height
+    /// ([`Heights::Optional`]).
     pub spent: Vec<(OutPoint, Coin)>,
     /// For each of `spent`, whether the tables hold any coin there.
     pub spent_is_stored: Vec<bool>,
@@ -139,8 +142,10 @@ fn spent_coins(
     let _timer = shared.clock.start(Stage::Undo);
     let undo = shared.files.read_undo(pos, &shared.tree.prev_hash(id))?;
     let mut spent = Vec::new();
-    let parsed = for_each_spending_tx(&undo, block.view(), |_, coins| spent.append(coins));
-    parsed.map_err(|error| undo_error(shared, pos, format!("undo data: {error}")))?;
+    let parsed = for_each_spending_tx(&undo, block.view(), Heights::Optional, |_, coins| {
+        spent.append(coins);
+    });
+    parsed.map_err(|error| undo_error(shared, pos, error.to_string()))?;
     Ok(spent)
 }
 
@@ -166,15 +171,18 @@ fn coins_of(
     }
     let mut inside = Vec::new();
     let mut external = Vec::with_capacity(prepared.external.len());
-    for (source, coin) in prepared.sources.iter().zip(spent) {
+    for (source, mut coin) in prepared.sources.iter().zip(spent) {
         match *source {
             CoinSource::External(_) => external.push(coin),
             CoinSource::Inside { tx, vout } => {
                 let outpoint = OutPoint { txid: prepared.block.txid(tx as usize), vout };
-                if prepared.coin_inside(tx, vout) != coin {
-                    let what =
-                        format!("undo data: the coin {outpoint} differs from the one created");
-                    return Err(undo_error(shared, undo_pos, what));
+                let created = prepared.coin_inside(tx, vout);
+                if coin.height == 0 {
+                    (coin.height, coin.is_coinbase) = (created.height, created.is_coinbase);
+                }
+                if created != coin {
+                    let error = UndoError::WrongCoin(outpoint);
+                    return Err(undo_error(shared, undo_pos, error.to_string()));
                 }
                 inside.push(outpoint);
             }
@@ -191,6 +199,7 @@ fn coins_of(
             created: prepared.created,
             is_stored: Vec::new(),
             excused,
+            undo_pos,
             spent,
             spent_is_stored: Vec::new(),
             inside,

@@ -4,7 +4,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::AtomicBool;
 
-use apus_coins::Coin;
+use apus_coins::{Coin, Heights};
 use apus_export::Batch;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
@@ -83,7 +83,8 @@ impl<'a> BlockSource<'a> {
         let ReadBlock { view, txids } = self.chain.read(height, block)?;
         let spent = match self.table {
             ExportTable::Outputs => None,
-            _ => stored_coins(self.chain, height, &view, undo)?,
+            ExportTable::Inputs => stored_coins(self.chain, height, &view, Heights::Needed, undo)?,
+            _ => stored_coins(self.chain, height, &view, Heights::Optional, undo)?,
         };
         let joined = Joined { height, view, txids, spent };
         match self.table {
@@ -121,11 +122,12 @@ pub(super) fn stored_coins(
     chain: &StoredChain,
     height: u32,
     view: &BlockView<&[u8]>,
+    heights: Heights,
     undo: &mut Vec<u8>,
 ) -> Result<Option<Vec<Coin>>, SyncError> {
     match lacks_undo(&chain.blocks[height as usize]) {
         true => Ok(None),
-        false => chain.spent(height, view, undo).map(Some),
+        false => chain.spent(height, view, heights, undo).map(Some),
     }
 }
 

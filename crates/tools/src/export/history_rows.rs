@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_coins::Coin;
+use apus_coins::{Coin, Heights};
 use apus_descriptors::{ScriptPlace, Scripts, address};
 use apus_export::Batch;
 use apus_node::error::SyncError;
@@ -128,7 +128,7 @@ impl HistoryRows<'_> {
     ) -> Result<(), SyncError> {
         let Buffers { block, undo, script } = buffers;
         let ReadBlock { view, txids } = self.chain.read(height, block)?;
-        let spent = stored_coins(self.chain, height, &view, undo)?;
+        let spent = stored_coins(self.chain, height, &view, Heights::Optional, undo)?;
         let mut coins = spent.as_deref().map(<[Coin]>::iter);
         for (position, (tx, txid)) in view.txs().zip(&txids).enumerate() {
             let is_coinbase = position == 0;

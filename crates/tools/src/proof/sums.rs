@@ -30,7 +30,7 @@ pub(super) struct Unproved {
     /// that do not exist, the sums disprove every claim, though no coin of this one is wrong.
     pub may_be_blocks: bool,
     /// The height of a block that has no undo data in the directory, and none or damaged undo data
-    /// in the sources.
+    /// in the sources; or whose undo data lacks heights.
     pub lacks_undo: Option<u32>,
 }
 
@@ -48,6 +48,7 @@ impl Proof<'_> {
             Fault::Undo { id, .. } if node.record(id).undo_pos().is_none() => {
                 Some(node.tree.node(id).height)
             }
+            Fault::NoUndo(height, _) => Some(height),
             _ => None,
         };
         let error = into_error(fault, node, claim);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use apus_coins::Chainstate;
 #[cfg(feature = "export")]
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, for_each_spending_tx};
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
@@ -167,21 +167,22 @@ impl StoredChain {
     /// coinbase, in order. `undo` is a buffer.
     ///
     /// # Errors
-    /// The undo data is not stored, or is damaged.
+    /// The undo data is not stored, is damaged, or lacks heights that are needed.
     #[cfg(feature = "export")]
     pub fn spent(
         &self,
         height: u32,
         view: &BlockView<&[u8]>,
+        heights: Heights,
         undo: &mut Vec<u8>,
     ) -> Result<Vec<Coin>, SyncError> {
         let mut spent = Vec::new();
         if view.tx_count() > 1 {
             let pos = self.read_undo(height, &view.header().prev, undo)?;
-            let read = for_each_spending_tx(undo, view, |_, coins| spent.append(coins));
+            let read = for_each_spending_tx(undo, view, heights, |_, coins| spent.append(coins));
             read.map_err(|error| {
                 let path = self.files.undo_path(pos.file);
-                StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+                StoreError::corrupt(path, u64::from(pos.pos), error.to_string())
             })?;
         }
         Ok(spent)

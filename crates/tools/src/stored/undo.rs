@@ -1,6 +1,6 @@
 //! Finds the coins of blocks up to a height that the blocks above it have spent.
 
-use apus_coins::{Coin, for_each_spending_tx};
+use apus_coins::{Coin, Heights, for_each_spending_tx};
 use apus_disk::{Share, StoreError};
 use apus_node::error::SyncError;
 use apus_node::progress::{Phase, Progress, Watch};
@@ -70,7 +70,7 @@ impl UndoSearch<'_> {
         let ReadBlock { view, .. } = chain.read(height, block)?;
         let pos = chain.read_undo(height, &view.header().prev, undo)?;
         let mut result = Ok(());
-        let read = for_each_spending_tx(undo, &view, |tx, coins| {
+        let read = for_each_spending_tx(undo, &view, Heights::Needed, |tx, coins| {
             for (input, coin) in tx.inputs().zip(coins.iter()) {
                 if coin.height <= self.height && result.is_ok() {
                     result = each(found, &input.outpoint(), coin);
@@ -79,7 +79,7 @@ impl UndoSearch<'_> {
         });
         read.map_err(|error| {
             let path = chain.files.undo_path(pos.file);
-            StoreError::corrupt(path, u64::from(pos.pos), format!("undo data: {error}"))
+            StoreError::corrupt(path, u64::from(pos.pos), error.to_string())
         })?;
         result
     }
