@@ -29,6 +29,7 @@ mod machine;
 mod manners;
 mod manual;
 mod missing_blocks;
+mod old_files;
 mod old_undo;
 mod peers;
 mod printed;

@@ -20,6 +20,7 @@ use super::outcome::Refusal;
 use super::progress::{Observer, Phase, Progress, Watch};
 use super::sources::{Gap, SourcePlace, Sources};
 use super::system_clock::clocks;
+use super::words::thousands;
 
 /// Number of headers between two progress reports, each of which walks the list of files.
 const REPORT_EVERY: u64 = 256;
@@ -74,8 +75,16 @@ pub fn scan(
     watch: Watch,
 ) -> Result<(), SyncError> {
     let total: u64 = opened.iter().map(|source| source.len()).sum();
-    let mut scan =
-        Scan { findings, note, waiting: HashMap::new(), file: 0, now: unix_time(), accepted: 0 };
+    let mut scan = Scan {
+        findings,
+        note,
+        waiting: HashMap::new(),
+        file: 0,
+        now: unix_time(),
+        accepted: 0,
+        gaps: 0,
+        gap_bytes: 0,
+    };
     let mut before = 0;
     let mut first_files = Vec::new();
     for source in opened {
@@ -93,6 +102,13 @@ pub fn scan(
             }
         }
         before += source.len();
+    }
+    if scan.gaps > 0 {
+        let (gaps, bytes) = (thousands(scan.gaps), thousands(scan.gap_bytes));
+        watch.observer.note(&format!(
+            "{bytes} zeros before blocks, in {gaps} places, were passed over: space that a node \
+             reserved, or a download that is not complete"
+        ));
     }
     scan.note_gap(&first_files);
     scan.refuse_waiting();
@@ -118,11 +134,18 @@ struct Scan<'a, N> {
     now: i64,
     /// Number of headers accepted so far.
     accepted: u64,
+    /// Number of stretches of zeros before blocks, and of the zeros in them.
+    gaps: u64,
+    gap_bytes: u64,
 }
 
 impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
     fn take(&mut self, item: SourceItem, source: &BlockSource, first_file: u32) {
         match item {
+            SourceItem::Warning(_, ScanWarning::Padding { len, .. }) => {
+                self.gaps += 1;
+                self.gap_bytes += len;
+            }
             SourceItem::Warning(path, warning) => self.refuse_bytes(&path, &warning),
             SourceItem::Block(block) => {
                 // Files come in order; comparing paths for every block would take minutes.
@@ -227,7 +250,9 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
             source.path().is_dir().then(|| Gap {
                 path: source.path().to_path_buf(),
                 first: *hash,
-                height: BlockView::parse(&bytes).ok().as_ref().and_then(stated_height),
+                height: BlockView::parse(&bytes)
+                    .ok()
+                    .and_then(|view| stated_height(&view, self.findings.tree.network())),
             })
         });
     }

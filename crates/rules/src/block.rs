@@ -9,6 +9,9 @@ use super::signet::has_signet_solution;
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
 
+/// No chain reaches this height for centuries.
+const STATED_HEIGHT_MAX: u32 = 20_000_000;
+
 /// A block that has passed every rule that depends on the block alone; [`check_block`] returns one.
 pub struct CheckedBlock<B> {
     view: BlockView<B>,
@@ -238,9 +241,17 @@ fn coinbase_has_height<B: AsRef<[u8]>>(
     Err(RuleError::consensus("bad-cb-height", "block height mismatch in coinbase"))
 }
 
-/// Returns the height that the coinbase states (BIP34), or `None` if it states none. In blocks from
-/// before BIP34 it may be any number.
-pub fn stated_height<B: AsRef<[u8]>>(view: &BlockView<B>) -> Option<u32> {
+/// Returns the height that the coinbase states, if it is one at which BIP34 is in force, and the
+/// block has a version that BIP34 allows. Other coinbases may begin with any number: the first
+/// blocks of mainnet begin with their `nBits`.
+pub fn stated_height<B: AsRef<[u8]>>(view: &BlockView<B>, network: &Network) -> Option<u32> {
+    let is_possible = |height: &u32| (network.bip34_height..=STATED_HEIGHT_MAX).contains(height);
+    let height = first_number(view).filter(is_possible)?;
+    (view.header().version >= 2).then_some(height)
+}
+
+/// Returns the number with which the coinbase begins, if it is in the form of a height.
+fn first_number<B: AsRef<[u8]>>(view: &BlockView<B>) -> Option<u32> {
     let script = view.txs().next()?.inputs().next()?.script_sig();
     let height = match *script.first()? {
         op @ OP_1..=OP_16 => u32::from(op - OP_1) + 1,

@@ -5,6 +5,9 @@ pub(super) const MIN_BLOCK_BYTES: u32 = 80;
 /// Largest valid length in a frame (Core's `MAX_BLOCK_SERIALIZED_SIZE`).
 pub const MAX_BLOCK_BYTES: u32 = 4_000_000;
 
+/// Length in bytes of magic and length before a block.
+pub(super) const FRAME_BYTES: u64 = 8;
+
 /// Returns whether `bytes` start with a frame: `magic` and a length that a block can have.
 pub(super) fn is_frame(bytes: &[u8], magic: [u8; 4]) -> bool {
     bytes.starts_with(&magic)

@@ -7,7 +7,7 @@ use apus_wire::{BlockView, HEADER_BYTES};
 use rustix::fs::{Advice, fadvise};
 
 use super::Obfuscation;
-use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
+use super::magic::{FRAME_BYTES, find_frame, is_frame};
 
 /// Size in bytes of the window of the file that is held in memory. Small blocks are copied out of
 /// it; the part of a large block beyond it is read directly into the memory of the block, so that
@@ -15,16 +15,16 @@ use super::magic::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, find_frame};
 const WINDOW_BYTES: usize = 64 << 10;
 /// Size in bytes of the window in a scan for headers.
 const HEADERS_WINDOW_BYTES: usize = 4 << 10;
-/// Size in bytes of the window while the rest of the file seems never to have been written.
-const TAIL_WINDOW_BYTES: usize = 1 << 20;
+/// Size in bytes of the window in space that was never written.
+const PADDING_WINDOW_BYTES: usize = 1 << 20;
 /// Number of bytes that the kernel is asked to read ahead, so that the disk sees large sequential
 /// reads.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// Number of junk bytes after which a warning is given, so that the caller can stop a pointless
-/// search.
+/// Number of bytes of junk or padding after which a warning is given, so that the caller can stop a
+/// pointless search.
 const JUNK_STEP_BYTES: u64 = 64 << 20;
 /// Length in bytes of magic, length and header of a block.
-const HEAD_BYTES: usize = 8 + HEADER_BYTES;
+const HEAD_BYTES: usize = FRAME_BYTES as usize + HEADER_BYTES;
 
 /// An item found by a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,11 +65,20 @@ pub enum ScanWarning {
         /// Number of junk bytes.
         len: u64,
     },
+    /// Space before a block that was reserved and never written: zeros in the file. Bitcoin Core
+    /// has left such gaps.
+    Padding {
+        /// Offset of the first byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
 }
 
 /// An iterator over the blocks of one file, in order, like Core's `LoadExternalBlockFile`: it looks
 /// for the magic of the network and a length that a block can have, skips everything else, and
-/// continues after a bad block. Space that was reserved and never written is not junk.
+/// continues after a bad block. Space that was reserved and never written is not junk; at the end
+/// of the file it is not mentioned.
 ///
 /// It holds only one window of the file and the returned block in memory.
 pub struct FileScan {
@@ -136,21 +145,20 @@ impl FileScan {
             if head.len() < HEAD_BYTES {
                 return Ok(self.finish());
             }
-            if head[..4] == self.magic {
-                let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-                if (MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&len) {
-                    if let Some(junk) = self.end_junk() {
-                        return Ok(Some(junk));
-                    }
-                    return self.block(len).map(Some);
-                }
+            let (is_frame, is_padding) = (is_frame(head, self.magic), self.starts_unwritten());
+            let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+            let ended = match is_frame || is_padding {
+                true => self.end_junk(),
+                false => self.skip_junk(),
+            };
+            if ended.is_some() {
+                return Ok(ended);
             }
-            if self.rest_is_unwritten()? {
-                self.at = self.len;
-                return Ok(self.finish());
+            if is_frame {
+                return self.block(len).map(Some);
             }
-            if let Some(junk) = self.skip_junk() {
-                return Ok(Some(junk));
+            if is_padding && let Some(padding) = self.skip_padding()? {
+                return Ok(Some(padding));
             }
         }
     }
@@ -210,7 +218,7 @@ impl FileScan {
         self.quiet = true;
     }
 
-    /// Moves to the next byte in the window that may start a magic.
+    /// Moves to the next byte in the window that may start a magic or space that was never written.
     fn skip_junk(&mut self) -> Option<Scanned> {
         let start = *self.junk_start.get_or_insert(self.at);
         let magic = self.magic[0];
@@ -218,7 +226,8 @@ impl FileScan {
         // The last bytes are left for the next window, so that no magic is split.
         let end = ahead.len().saturating_sub(HEAD_BYTES);
         let searched = ahead.get(1..=end).unwrap_or(&[]);
-        let found = searched.iter().position(|byte| *byte == magic);
+        let may_end = |(byte, at)| byte == magic || self.obfuscation.is_unwritten(&[byte], at);
+        let found = searched.iter().copied().zip(self.at + 1..).position(may_end);
         self.at += 1 + found.unwrap_or(searched.len()) as u64;
         if self.at - start >= JUNK_STEP_BYTES { self.end_junk() } else { None }
     }
@@ -248,43 +257,52 @@ impl FileScan {
         self.end_junk()
     }
 
-    /// Returns whether nothing was ever written from `at` on. The first bytes usually suffice to
-    /// tell.
-    fn rest_is_unwritten(&mut self) -> Result<bool> {
-        if self.ahead().first().is_some_and(|b| !self.obfuscation.is_unwritten(&[*b], self.at)) {
-            return Ok(false);
-        }
-        let start = self.at;
-        let mut unwritten = true;
-        let window_bytes = std::mem::replace(&mut self.window_bytes, TAIL_WINDOW_BYTES);
-        while unwritten && self.at < self.len {
-            self.fill(1)?;
-            let ahead = self.ahead();
-            unwritten = !ahead.is_empty() && self.obfuscation.is_unwritten(ahead, self.at);
-            self.at += ahead.len() as u64;
-        }
-        self.window_bytes = window_bytes;
-        if !unwritten {
-            self.skip_unwritten(start)?;
-        }
-        Ok(unwritten)
+    /// Returns whether space that was never written starts at `at`. Among other junk a few zeros do
+    /// not count.
+    fn starts_unwritten(&self) -> bool {
+        let wanted = if self.junk_start.is_some() { HEAD_BYTES } else { 1 };
+        let ahead = self.ahead();
+        self.obfuscation.is_unwritten(&ahead[..ahead.len().min(wanted)], self.at)
     }
 
-    /// Counts all the unwritten bytes from `start` on as junk, at once: searching them again from
-    /// every byte would take quadratic time.
-    fn skip_unwritten(&mut self, start: u64) -> Result<()> {
-        self.junk_start.get_or_insert(start);
-        let window_start = self.window_start.max(start);
-        self.at = window_start;
+    /// Returns the number of bytes in the window from `at` on that were never written.
+    fn zeros_ahead(&self) -> usize {
         let ahead = self.ahead();
-        let zeros = (0..ahead.len())
-            .take_while(|i| {
-                self.obfuscation.is_unwritten(&ahead[*i..=*i], window_start + *i as u64)
-            })
-            .count();
-        // One less, since the caller moves on by one.
-        self.at = (window_start + zeros as u64).saturating_sub(1).max(start);
-        self.fill(HEAD_BYTES)
+        if self.obfuscation.is_unwritten(ahead, self.at) {
+            return ahead.len();
+        }
+        let is_zero = |(byte, at)| self.obfuscation.is_unwritten(&[byte], at);
+        ahead.iter().copied().zip(self.at..).take_while(|place| is_zero(*place)).count()
+    }
+
+    /// Moves over space that was never written. Returns it, unless it reaches to the end of the
+    /// file.
+    fn skip_padding(&mut self) -> Result<Option<Scanned>> {
+        let offset = self.at;
+        let window_bytes = std::mem::replace(&mut self.window_bytes, PADDING_WINDOW_BYTES);
+        while self.at < self.len && self.at - offset < JUNK_STEP_BYTES {
+            self.fill(1)?;
+            let (zeros, ahead) = (self.zeros_ahead(), self.ahead().len());
+            self.at += zeros as u64;
+            if zeros < ahead || ahead == 0 {
+                break;
+            }
+        }
+        self.window_bytes = window_bytes;
+        if self.at >= self.len {
+            return Ok(None);
+        }
+        // An obfuscated frame may begin with zeros.
+        let end = self.at;
+        self.at = end.saturating_sub(FRAME_BYTES).max(offset + 1);
+        self.fill(HEAD_BYTES)?;
+        let ahead = self.ahead();
+        let back = (end - self.at) as usize;
+        let frame =
+            (0..back).find(|i| ahead.get(*i..).is_some_and(|from| is_frame(from, self.magic)));
+        self.at += frame.unwrap_or(back) as u64;
+        let len = self.at - offset;
+        Ok(Some(Scanned::Warning(ScanWarning::Padding { offset, len })))
     }
 
     /// Copies or reads the `len` bytes at `at`; the file must have that many.
@@ -355,7 +373,8 @@ impl ScanWarning {
         match *self {
             Self::Truncated { offset, .. }
             | Self::Damaged { offset }
-            | Self::Junk { offset, .. } => offset,
+            | Self::Junk { offset, .. }
+            | Self::Padding { offset, .. } => offset,
         }
     }
 }
@@ -369,6 +388,7 @@ impl fmt::Display for ScanWarning {
             }
             Self::Damaged { .. } => f.write_str("this is not a block, and is skipped"),
             Self::Junk { len, .. } => write!(f, "{len} bytes belong to no block"),
+            Self::Padding { len, .. } => write!(f, "{len} bytes were never written"),
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use apus_disk::{Result, StoreError};
+use apus_disk::{Disk, Result, StoreError};
 use apus_wire::Network;
 
 use super::blocks_dir::{list_block_files, read_xor_key, recover_key};
@@ -76,6 +76,14 @@ impl BlockSource {
         &self.files
     }
 
+    /// Divides numbered files into those up to the first number that is missing, and those above.
+    pub fn split_at_missing(mut self) -> (Self, Self) {
+        let is_next = |(number, file): (u32, &SourceFile)| file.number == Some(number);
+        let count = (0..).zip(&self.files).take_while(|file| is_next(*file)).count();
+        let above = Self { files: self.files.split_off(count), ..self.clone() };
+        (self, above)
+    }
+
     /// Returns the number of bytes of all files.
     pub fn len(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()
@@ -125,6 +133,15 @@ fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
             return Err(StoreError::new(path, what));
         }
     }
-    let what = "there are no block files (blk00000.dat, …) and no bootstrap.dat in this directory";
+    // btcd's files, and those of Bitcoin before 0.8.
+    let is_older = |name: &String| name.ends_with(".fdb") || name == "blk0001.dat";
+    let what = match Disk::new().list(path)?.into_iter().find(is_older) {
+        Some(name) => format!(
+            "{name} is a block file of btcd or of Bitcoin before 0.8, whose directories cannot be \
+             read: name each such file with a --from of its own"
+        ),
+        None => "there are no block files (blk00000.dat, …) and no bootstrap.dat in this directory"
+            .to_string(),
+    };
     Err(StoreError::new(path, what))
 }

@@ -6,13 +6,16 @@ use apus_wire::{Network, packed};
 
 use super::blocks_dir::{read_xor_key, recover_key};
 use super::flat_file::block_file_number;
-use super::magic::{MAX_BLOCK_BYTES, display_name, find_frame, other_networks};
+use super::magic::{FRAME_BYTES, MAX_BLOCK_BYTES, display_name, find_frame, other_networks};
 use super::{FileScan, Obfuscation};
 
-/// Number of bytes of a file that are searched for a first block before the file is refused.
+/// Number of bytes of a file, from the first one that was written, that are searched for a first
+/// block before the file is refused.
 const PROBE_BYTES: u64 = 16 << 20;
+/// Number of bytes that are read at once while the first byte that was written is looked for.
+const WINDOW_BYTES: u64 = 1 << 20;
 /// Number of bytes that a disk writes in one step.
-const SECTOR_BYTES: usize = 512;
+const SECTOR_BYTES: u64 = 512;
 
 /// A file of a [`super::BlockSource`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,10 +82,8 @@ impl SourceFile {
     /// The file holds blocks of another network, or no blocks.
     pub(super) fn check_network(&self, network: &Network) -> Result<()> {
         let file = Disk::new().open_read(&self.path)?;
-        if self.head(&file, 4)? == network.magic {
-            return Ok(());
-        }
-        let head = self.head(&file, PROBE_BYTES)?;
+        let written = self.first_written(&file)?;
+        let head = self.part(&file, written, PROBE_BYTES)?;
         let ours = find_frame(&head, network.magic);
         let other = other_networks(network)
             .filter_map(|other| Some((find_frame(&head, other.magic)?, other)))
@@ -97,13 +98,15 @@ impl SourceFile {
             return Err(StoreError::new(&self.path, what));
         }
         // A power cut may have lost all of a new file but the first sector.
-        let start = &head[..head.len().min(SECTOR_BYTES)];
-        let reserved = self.number.is_some() && self.obfuscation.is_unwritten(start, 0);
+        let reserved = self.number.is_some() && (written >= SECTOR_BYTES || head.is_empty());
         if ours.is_some() || reserved {
             return Ok(());
         }
         let what = match packed(&head) {
             Some(packed) => packed.advice(),
+            None if head.is_empty() => "this file holds only zeros, as if its download had not \
+                                        begun"
+                .to_string(),
             None => format!(
                 "this is not a file of {} blocks: give a bootstrap.dat, blk*.dat files, or the \
                  directory of a node",
@@ -113,11 +116,31 @@ impl SourceFile {
         Err(StoreError::new(&self.path, what))
     }
 
-    /// Returns the first `wanted` bytes of the file, revealed, or all of a shorter file.
-    fn head(&self, file: &File, wanted: u64) -> Result<Vec<u8>> {
-        let mut head = Vec::new();
-        file.append_to(&mut head, file.len()?.min(wanted) as usize, 0)?;
-        self.obfuscation.apply(&mut head, 0);
-        Ok(head)
+    /// Returns a place before the first byte that was written, less than a frame before it, which
+    /// may begin with zeros; the length of the file if nothing was written.
+    fn first_written(&self, file: &File) -> Result<u64> {
+        let mut at = 0;
+        loop {
+            let part = self.part(file, at, WINDOW_BYTES)?;
+            let is_written =
+                |(byte, at)| !self.obfuscation.is_unwritten(std::slice::from_ref(byte), at);
+            if part.is_empty() {
+                return Ok(at);
+            }
+            if !self.obfuscation.is_unwritten(&part, at) {
+                let zeros = part.iter().zip(at..).position(is_written).unwrap_or(0);
+                return Ok((at + zeros as u64).saturating_sub(FRAME_BYTES));
+            }
+            at += part.len() as u64;
+        }
+    }
+
+    /// Returns the `wanted` bytes of the file from `at` on, revealed, or less at its end.
+    fn part(&self, file: &File, at: u64, wanted: u64) -> Result<Vec<u8>> {
+        let mut part = Vec::new();
+        let left = file.len()?.saturating_sub(at);
+        file.append_to(&mut part, left.min(wanted) as usize, at)?;
+        self.obfuscation.apply(&mut part, at);
+        Ok(part)
     }
 }

@@ -34,7 +34,7 @@ use apus_rules::{RuleError, proof_of_work};
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
-    IndexEntry, IndexRecord,
+    IndexEntry, IndexRecord, SourceItem,
 };
 use apus_wire::{BlockView, genesis_block};
 use rayon::prelude::*;
@@ -175,12 +175,16 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
         )));
     }
     let source = BlockSource::open(&blocks, &options.network)?;
-    for (expected, file) in source.files().iter().enumerate() {
-        if file.number != Some(expected as u32) {
-            let missing = blocks.join(format!("blk{expected:05}.dat"));
+    let (source, above) = source.split_at_missing();
+    // Core passes over files above a missing one, and later overwrites them.
+    for item in above.scan_headers() {
+        if matches!(item?, SourceItem::Block(_)) {
+            let missing = blocks.join(format!("blk{:05}.dat", source.files().len()));
             let what = "this block file is missing: it was pruned or lost, and an index of the \
-                        other files could not reach the tip; put the file back, or sync into a \
-                        new directory (`apus sync --from` a node with all blocks `--datadir` new)";
+                        files before it could not reach the tip; put the file back. While the \
+                        present block index is whole, `apus sync --from` a node or a file that \
+                        has its blocks stores them again; otherwise sync into a new directory \
+                        (`apus sync --from` a node with all blocks `--datadir` new)";
             return Err(StoreError::new(missing, what).into());
         }
     }

@@ -51,7 +51,8 @@ impl ChainReader {
     /// coinbase in a list of their own.
     ///
     /// # Errors
-    /// As [`ChainReader::block`], or the undo data is not stored, is damaged, or lacks heights of coins.
+    /// As [`ChainReader::block`], or the undo data is not stored, is damaged, or lacks heights of
+    /// coins.
     pub fn spent(&self, height: u32) -> Result<Vec<Vec<Coin>>, SyncError> {
         self.naming(|| {
             self.check_stored(height)?;

@@ -1,5 +1,5 @@
 use apus_hash::Hash;
-use apus_wire::Cursor;
+use apus_wire::{Cursor, packed};
 
 use super::error::SnapshotError;
 
@@ -37,10 +37,17 @@ impl SnapshotHead {
     pub fn parse(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.array() != Ok(SNAPSHOT_MAGIC) {
-            return Err(SnapshotError::new(
-                "this is not a UTXO snapshot as written by `apus snapshot create` or bitcoin-cli \
-                 dumptxoutset: its first bytes differ",
-            ));
+            return Err(SnapshotError::new(match packed(bytes) {
+                Some(packed) => packed.advice(),
+                None if is_old(bytes) => "this looks like a UTXO snapshot of Bitcoin Core 27 or \
+                                          older, which cannot be read: write it again with \
+                                          `apus snapshot create` or a newer bitcoind, from a \
+                                          directory that has the blocks"
+                    .to_string(),
+                None => "this is not a UTXO snapshot as written by `apus snapshot create` or \
+                         bitcoin-cli dumptxoutset: its first bytes differ"
+                    .to_string(),
+            }));
         }
         match cursor.u16() {
             Ok(SNAPSHOT_VERSION) => {}
@@ -59,9 +66,32 @@ impl SnapshotHead {
     }
 }
 
+/// Returns whether a file may begin as a snapshot of Bitcoin Core 27 or older does: with the hash
+/// of the base block, which ends in zeros unless it is one of regtest, and the number of coins.
+fn is_old(bytes: &[u8]) -> bool {
+    const COUNT_MAX: u64 = 1 << 40;
+    let mut cursor = Cursor::new(bytes);
+    let (hash, count) = (cursor.array::<32>(), cursor.u64());
+    hash.is_ok_and(|hash| hash.ends_with(&[0; 4]))
+        && count.is_ok_and(|count| (1..COUNT_MAX).contains(&count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn old_and_packed_snapshots_are_named() {
+        let refused = |bytes: &[u8]| SnapshotHead::parse(bytes).unwrap_err().to_string();
+        let mut old = [7; 60];
+        old[28..32].fill(0);
+        old[32..40].copy_from_slice(&176_948_713u64.to_le_bytes());
+        assert!(refused(&old).contains("Bitcoin Core 27 or older"));
+        assert!(refused(&[7; 60]).contains("its first bytes differ"));
+        assert!(refused(&[0; 60]).contains("its first bytes differ"));
+        assert!(refused(&[0x1f, 0x8b, 8, 0]).contains("gzip"));
+        assert!(refused(&[0x28, 0xb5, 0x2f, 0xfd, 4]).contains("unzstd"));
+    }
 
     #[test]
     fn a_head_is_read_as_it_is_written_and_others_are_refused() {

@@ -95,11 +95,22 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
         let (found, warnings) = scan_bytes(&[&good[..], &junk].concat());
         assert_eq!((found.len(), warnings.len()), (5, 1), "{warnings:?}");
     }
-    // Space in the middle that was reserved but not written, with blocks after it.
+    // Space in the middle or at the start that was reserved but not written, with blocks after it.
     for len in [1, 7, 88, 65_536, 300_000] {
+        let padding = |offset| [ScanWarning::Padding { offset, len: len as u64 }];
         let (found, warnings) = scan_bytes(&[&good[..], &vec![0; len], &more].concat());
-        assert_eq!(found, blocks[..10]);
-        assert_eq!(warnings, [ScanWarning::Junk { offset: at, len: len as u64 }]);
+        assert_eq!((found, &warnings[..]), (blocks[..10].to_vec(), &padding(at)[..]));
+        let (found, warnings) = scan_bytes(&[&vec![0; len], &good[..]].concat());
+        assert_eq!((found, &warnings[..]), (blocks[..5].to_vec(), &padding(0)[..]));
+        // After other bytes it is told apart from them, unless it is short.
+        let zeros = vec![0; len];
+        let (found, warnings) = scan_bytes(&[&good[..], &[7; 9], &zeros, &more].concat());
+        let junk = |len| ScanWarning::Junk { offset: at, len };
+        let expected = match len {
+            ..88 => vec![junk(9 + len as u64)],
+            _ => vec![junk(9), padding(at + 9)[0]],
+        };
+        assert_eq!((found.len(), warnings), (10, expected));
         assert_eq!(scan_bytes(&[&good[..], &vec![0; len]].concat()).1, []);
     }
     // A magic without a valid length, and a magic that is cut in two.
@@ -121,6 +132,40 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
     (long[4], long[5]) = (0xff, 0x02);
     let (found, warnings) = scan_bytes(&[&long[..], &more].concat());
     assert_eq!((found, warnings), (blocks[4..10].to_vec(), vec![]));
+}
+
+/// A frame whose first bytes are those of the key is zeros in the file.
+#[test]
+fn padding_ends_where_an_obfuscated_frame_begins() {
+    let (blocks, dir) = (blocks(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("file");
+    let frames = [frame(&blocks[0]), frame(&blocks[1])];
+    for gap in [8, 96, 70_000] {
+        for equal in 0..8 {
+            let (first, second) = (frames[0].len(), frames[0].len() + gap);
+            let mut key = [0x5a; 8];
+            for (index, byte) in frames[1][..equal].iter().enumerate() {
+                key[(second + index) % 8] = *byte;
+            }
+            let obfuscation = Obfuscation::new(key);
+            let mut bytes = frames.concat();
+            bytes.splice(first..first, vec![0; gap]);
+            let gap_bytes = first..second;
+            obfuscation.apply(&mut bytes, 0);
+            bytes[gap_bytes].fill(0);
+            fs::write(&path, &bytes).unwrap();
+            let scan = FileScan::open(&path, mainnet().magic, obfuscation).unwrap();
+            let found: Vec<Scanned> = scan.map(|item| item.unwrap()).collect();
+            let [Scanned::Block { .. }, Scanned::Warning(padding), Scanned::Block { offset, .. }] =
+                &found[..]
+            else {
+                panic!("{gap}, {equal}: {found:?}")
+            };
+            assert_eq!(*offset as usize, second + 8);
+            let len = gap as u64;
+            assert_eq!(*padding, ScanWarning::Padding { offset: first as u64, len });
+        }
+    }
 }
 
 #[test]
@@ -192,6 +237,12 @@ fn what_is_not_ours_is_refused_in_words() {
     };
     assert!(refused(&path).contains("cannot find this path"));
     assert!(refused(dir.path()).contains("there are no block files"));
+    for name in ["000000000.fdb", "blk0001.dat"] {
+        fs::write(dir.path().join(name), [0; 9]).unwrap();
+        let error = refused(dir.path());
+        assert!(error.contains(name) && error.contains("a --from of its own"), "{error}");
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
     fs::write(&path, []).unwrap();
     assert!(refused(&path).contains("empty"));
     fs::write(&path, noise(3, 100_000)).unwrap();

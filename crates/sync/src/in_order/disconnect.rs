@@ -18,8 +18,8 @@ use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
 /// Disconnects the tip. No block may be in flight.
 ///
 /// # Errors
-/// The block is not stored, or its stored copy is damaged; or its undo data cannot be read, does not
-/// fit it, or lacks the height of a coin that no other output tells. The block is still the tip
+/// The block is not stored, or its stored copy is damaged; or its undo data cannot be read, does
+/// not fit it, or lacks the height of a coin that no other output tells. The block is still the tip
 /// then.
 pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(), Fault> {
     let Some(tip) = ledger.active.tip() else { return Ok(()) };

@@ -1,0 +1,122 @@
+//! Block files as old or other programs left them: with zeros between blocks, with gaps in their
+//! numbers, with stray and with missing files. What `bitcoind -reindex` takes, Apus takes.
+
+use std::path::PathBuf;
+
+use apus_wire::Chain as Network;
+
+use crate::support::chains::small;
+use crate::support::program::{apus, assert_ends, stderr, stdout};
+use crate::support::{Place, blocks_of, data, framed, with_genesis};
+
+const FILES: usize = 4;
+
+/// A directory without index, with the blocks in several files, and the UTXO set of these blocks.
+struct Loose {
+    place: Place,
+    blocks: Vec<Vec<u8>>,
+    coins: (String, u64),
+}
+
+impl Loose {
+    fn new() -> Self {
+        let blocks = with_genesis(small(5));
+        let synced = Place::new(Network::Regtest);
+        synced.sync_blocks("chain", &blocks);
+        let loose = Self { place: Place::new(Network::Regtest), coins: synced.muhash(), blocks };
+        std::fs::create_dir_all(loose.path(0).parent().unwrap()).unwrap();
+        for (number, part) in loose.blocks.chunks(loose.blocks.len().div_ceil(FILES)).enumerate() {
+            std::fs::write(loose.path(number), framed(&loose.place.network, part)).unwrap();
+        }
+        loose
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        self.place.network_dir().join(format!("blocks/blk{number:05}.dat"))
+    }
+
+    /// Reads the files as a source, and rebuilds the index from them.
+    fn assert_taken(&self, status: i32, words: &[&str]) {
+        let from = self.place.datadir().display().to_string();
+        let other = Place::new(Network::Regtest);
+        let synced = apus(&other, &["sync", "--from", &from, "--connect=0"]);
+        assert_ends(&synced, status, words);
+        assert_eq!(other.muhash(), self.coins);
+        let rebuilt = apus(&self.place, &["reindex", "--index"]);
+        assert_ends(&rebuilt, 0, &[]);
+        assert_eq!(self.place.muhash(), self.coins);
+    }
+}
+
+#[test]
+fn zeros_before_blocks_are_a_note() {
+    let blocks = with_genesis(small(5));
+    let place = Place::new(Network::Regtest);
+    place.sync_blocks("chain", &blocks);
+    let coins = place.muhash();
+    let frame = |block: &Vec<u8>| framed(&place.network, [block]);
+    let gap = |len| {
+        let first = [frame(&blocks[0]), vec![0; len]].concat();
+        [first, framed(&place.network, &blocks[1..])].concat()
+    };
+    let between: Vec<u8> =
+        blocks.iter().flat_map(|block| [frame(block), vec![0; 8]].concat()).collect();
+    let head = [vec![0; 17 << 20], framed(&place.network, &blocks)].concat();
+    for (name, bytes, said) in [
+        ("gap", gap(293), "293 zeros before blocks, in 1 places"),
+        ("between", between, "1,600 zeros before blocks, in 200 places"),
+        ("head", head, "17,825,792 zeros before blocks, in 1 places"),
+    ] {
+        let new = Place::new(Network::Regtest);
+        let file = new.write_bytes(name, &bytes).display().to_string();
+        let args = ["sync", "--from", &file, "--connect=0", "--then=echo started"];
+        let synced = apus(&new, &args);
+        assert_ends(&synced, 0, &[said]);
+        assert!(!stderr(&synced).contains("Refused"), "{name}");
+        assert!(stdout(&synced).contains("started"), "{name}");
+        assert_eq!(new.muhash(), coins, "{name}");
+    }
+    let zeros = place.write_bytes("zeros", &[0; 1000]).display().to_string();
+    let refused = apus(&Place::new(Network::Regtest), &["sync", "--from", &zeros, "--connect=0"]);
+    assert_ends(&refused, 1, &["this file holds only zeros"]);
+}
+
+#[test]
+fn stray_files_above_the_last_are_passed_over() {
+    for (number, bytes) in [(7, &b""[..]), (4, &[0; 600]), (7, b"no blocks here"), (70, &[9; 900])]
+    {
+        let loose = Loose::new();
+        std::fs::write(loose.path(number), bytes).unwrap();
+        let has_junk = bytes.iter().any(|byte| *byte != 0);
+        loose.assert_taken(if has_junk { 3 } else { 0 }, &[]);
+    }
+    // With blocks in it, it says that one below is missing: nothing is left out.
+    let loose = Loose::new();
+    std::fs::rename(loose.path(2), loose.path(7)).unwrap();
+    let refused = apus(&loose.place, &["reindex", "--index"]);
+    assert_ends(&refused, 1, &["blk00002.dat", "this block file is missing"]);
+}
+
+#[test]
+fn an_empty_file_is_not_a_gap() {
+    let loose = Loose::new();
+    for number in [3, 2, 1] {
+        std::fs::rename(loose.path(number), loose.path(number + 1)).unwrap();
+    }
+    std::fs::write(loose.path(1), b"").unwrap();
+    loose.assert_taken(0, &[]);
+}
+
+/// The coinbases of the first blocks of mainnet begin with a number that is no height.
+#[test]
+fn a_first_file_that_is_missing_is_named_by_the_block_after_it() {
+    let blocks = blocks_of(&data("mainnet-0-14131.dat"));
+    let place = Place::new(Network::Main);
+    let part = place.root().join("part/blocks");
+    std::fs::create_dir_all(&part).unwrap();
+    std::fs::write(part.join("blk00001.dat"), framed(&place.network, &blocks[3000..3100])).unwrap();
+    let from = part.parent().unwrap().display().to_string();
+    let refused = apus(&place, &["sync", "--from", &from, "--connect=0"]);
+    let first = crate::support::hash_of(&blocks[3000]).to_string();
+    assert_ends(&refused, 1, &["is pruned below block", &first]);
+}
