@@ -71,6 +71,22 @@ impl Ledger {
         }
     }
 
+    /// Records in the index that blocks may be missing.
+    pub fn note_pruned(&mut self) -> Result<(), StoreError> {
+        if !self.pruning.is_pruned {
+            self.records.index.write_pruned()?;
+            self.pruning.is_pruned = true;
+        }
+        Ok(())
+    }
+
+    /// Records a block of `tx_count` transactions that has passed all rules that need no coins, but
+    /// is not stored, since it would be pruned again: its record is that of a pruned block.
+    pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {
+        self.pruning.has_dropped = true;
+        self.records.note_checked(tree, id, tx_count);
+    }
+
     fn delete_files(
         &mut self,
         files: &BlockFiles,

@@ -233,13 +233,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Records a block of `tx_count` transactions that has passed all rules that need no coins, but
-    /// is not stored, since it would be pruned again: its record is that of a pruned block.
-    pub fn note_dropped(&mut self, tree: &Tree, id: BlockId, tx_count: u32) {
-        self.pruning.has_dropped = true;
-        self.records.note_checked(tree, id, tx_count);
-    }
-
     /// Makes a block whose checks are finished the tip, and writes its undo data if blocks are
     /// stored.
     pub fn retire(&mut self, shared: &Shared, block: &Validation) -> Result<(), StoreError> {
@@ -584,15 +577,6 @@ impl Ledger {
         }
         let _timer = shared.clock.start(Stage::Store);
         self.write_index(shared.files, shared.tree)
-    }
-
-    /// Records in the index that blocks may be missing.
-    pub fn note_pruned(&mut self) -> Result<(), StoreError> {
-        if !self.pruning.is_pruned {
-            self.records.index.write_pruned()?;
-            self.pruning.is_pruned = true;
-        }
-        Ok(())
     }
 
     /// Makes blocks and undo data durable, and then their index entries.
