@@ -120,3 +120,31 @@ fn a_first_file_that_is_missing_is_named_by_the_block_after_it() {
     let first = crate::support::hash_of(&blocks[3000]).to_string();
     assert_ends(&refused, 1, &["is pruned below block", &first]);
 }
+
+#[test]
+fn a_missing_file_is_repaired_in_place() {
+    let loose = Loose::new();
+    assert_ends(&apus(&loose.place, &["reindex", "--index"]), 0, &[]);
+    let whole = loose.place.root().join("whole.dat");
+    std::fs::write(&whole, framed(&loose.place.network, &loose.blocks)).unwrap();
+    let half = loose.place.root().join("half.dat");
+    let second = loose.blocks.len() / 2;
+    std::fs::write(&half, framed(&loose.place.network, &loose.blocks[..second - 20])).unwrap();
+    let (whole, half) = (whole.display().to_string(), half.display().to_string());
+    let undo = loose.place.undo();
+    for number in [1, 0, 3] {
+        std::fs::remove_file(loose.path(number)).unwrap();
+        let refused = apus(&loose.place, &["sync", "--connect=0"]);
+        assert_ends(&refused, 1, &["the file is missing", "`apus sync --from` a node or a file"]);
+        if number == 1 {
+            let refused = apus(&loose.place, &["sync", "--from", &half, "--connect=0"]);
+            assert_ends(&refused, 1, &["blk00001.dat", "no good copy of 22 of its blocks"]);
+        }
+        let repaired = apus(&loose.place, &["sync", "--from", &whole, "--connect=0"]);
+        assert_ends(&repaired, 0, &["this file was missing", "blocks were stored again"]);
+        assert!(loose.path(number).exists());
+        assert_ends(&apus(&loose.place, &["verify", "--level=4", "--blocks=0"]), 0, &[]);
+        assert_eq!(loose.place.muhash(), loose.coins);
+        assert_eq!(loose.place.undo(), undo);
+    }
+}

@@ -7,6 +7,7 @@
 //! block is found damaged, all blocks of its file are checked.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind::NotFound;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -90,12 +91,16 @@ pub fn note_file(node: &Node, file: u32) -> Result<(), StoreError> {
     write_note(node, &noted)
 }
 
-/// Replaces the damaged blocks in the noted files, if sources or peers may have them. Returns
-/// whether there was a file to check.
+/// Replaces the blocks of missing files and the damaged blocks in the noted files, if sources or
+/// peers may have them. Returns whether there was a file to check.
 pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
-    let noted = read_note(node)?;
-    if noted.is_empty() || (node.sources.files().is_empty() && node.peers.is_none()) {
+    if node.sources.files().is_empty() && node.peers.is_none() {
         return Ok(false);
+    }
+    let missing = replace_missing(node, stop)?;
+    let noted = read_note(node)?;
+    if noted.is_empty() || stop.load(Relaxed) {
+        return Ok(missing);
     }
     let mut left = noted.clone();
     for file in noted {
@@ -118,6 +123,42 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
     }
     write_note(node, &left)?;
     Ok(true)
+}
+
+/// Stores the blocks of files that are missing again, and adds to the repaired blocks one entry for
+/// each file. Returns whether files were missing.
+///
+/// # Errors
+/// No good copy of a block is found; those stored until then are kept.
+fn replace_missing(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
+    let stored = |id: BlockId| node.record(id).block_pos().map(|pos| pos.file);
+    let named: BTreeSet<u32> = node.tree.ids().filter_map(stored).collect();
+    let is_missing = |file: &u32| !node.files.block_path(*file).exists();
+    let missing: Vec<u32> = named.into_iter().filter(is_missing).collect();
+    for file in &missing {
+        let path = node.files.block_path(*file);
+        let listed = node.repaired.len();
+        let left = mend_file(node, *file, stop)?;
+        let count = node.repaired.drain(listed..).count();
+        if let Some(DamagedBlock { id, .. }) = left.first() {
+            let block = node.tree.node(*id);
+            let what = format!(
+                "the file is missing, and the files given with --from have no good copy of {} of \
+                 its blocks, the first {} at height {}",
+                left.len(),
+                block.hash,
+                block.height
+            );
+            return Err(StoreError::new(path, what));
+        }
+        if !path.exists() {
+            // A reindex of Core ends at the first number without a file.
+            node.dir.disk().write_atomically(&path, &[])?;
+        }
+        let reason = format!("this file was missing, and its {count} blocks were stored again");
+        node.repaired.push(Refusal { path: Some(path), offset: None, block: None, reason });
+    }
+    Ok(!missing.is_empty())
 }
 
 /// Returns the error for a damaged stored block without a good copy: what is wrong with it, and
@@ -169,6 +210,7 @@ fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreEr
     let (shared, _) = node.split();
     match shared.checked(step, &NEVER) {
         Ok(block) => Ok(Ok(block)),
+        Err(Fault::Store(error)) if is_not_found(&error) => Ok(Err(error.to_string())),
         Err(Fault::Store(error)) => Err(error),
         Err(Fault::Damaged(_, what)) => Ok(Err(what)),
         Err(Fault::Rule(_, error)) => Ok(Err(error.to_string())),
@@ -233,7 +275,7 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     let record = ledger.change(step.id);
     let undo = record.undo_pos().map(|pos| files.read_undo(pos, &prev));
     let undo = match undo {
-        Some(Err(error)) if error.source.is_some() => return Err(error),
+        Some(Err(error)) if error.source.is_some() && !is_not_found(&error) => return Err(error),
         // Damaged undo data is written again when the block is connected.
         undo => undo.and_then(Result::ok),
     };
@@ -248,6 +290,10 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     tracing::debug!(target: "blockstorage", %repaired, "replaced a damaged block");
     node.repaired.push(repaired);
     Ok(())
+}
+
+fn is_not_found(error: &StoreError) -> bool {
+    error.source.as_ref().is_some_and(|source| source.kind() == NotFound)
 }
 
 /// Reads the numbers of the block files that earlier runs have noted.

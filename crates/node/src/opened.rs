@@ -525,6 +525,7 @@ pub fn open_directory(
         // Readers report missing blocks themselves, and what each is needed for.
         prune: read_only || options.prune.is_some(),
         files: BlockFilesOptions { fast_prune: options.fast_prune },
+        may_lack_files: options.may_lack_files,
         read_only,
         ..DataDirOptions::default()
     };

@@ -73,6 +73,9 @@ pub struct Options {
     /// Whether a sync may begin to prune a directory that holds more blocks than [`Options::prune`]
     /// keeps and was never pruned.
     pub allow_delete_blocks: bool,
+    /// Whether block files may be missing, since sources may have their blocks. A sync from files
+    /// sets it.
+    pub may_lack_files: bool,
     /// The check of the last blocks that a command makes before it uses the UTXO set.
     pub start_check: StartCheck,
     /// The method; `None` for SwiftSync if there are hints or a snapshot, and otherwise for a join
@@ -271,6 +274,7 @@ impl Options {
             save_every: SAVE_EVERY,
             allow_shrink: false,
             allow_delete_blocks: false,
+            may_lack_files: false,
             start_check: StartCheck::default(),
             method: None,
             join: JoinOptions::default(),

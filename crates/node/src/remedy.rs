@@ -146,8 +146,8 @@ fn remedy(path: &Path, options: &Options) -> Option<String> {
     match name.to_string_lossy().get(..3) {
         Some("rev") => fixed("`apus reindex --index` writes the undo data again"),
         Some("blk") if !path.exists() => fixed(
-            "put the file back; or sync into a new directory (`apus sync --from` this one and a \
-             node that has the missing blocks `--datadir` new)",
+            "put the file back; or run `apus sync --from` a node or a file that has its blocks, \
+             which stores them again",
         ),
         Some("blk") => fixed(
             "run `apus reindex`, which notes the file, and then `apus sync --from` a node or a \

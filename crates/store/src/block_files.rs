@@ -336,16 +336,18 @@ impl BlockFiles {
         self.remove(&pruned.map(|(number, _)| number).collect::<Vec<u32>>())
     }
 
-    /// Checks that every blk file named in `entries` exists, as Core does at startup.
+    /// Checks that every blk file named in `entries` exists, as Core does at startup. With
+    /// `may_lack_files`, only links whose file is not there are errors: its disk may not be
+    /// mounted.
     ///
     /// # Errors
     /// A file is missing.
-    pub fn check_present(&self, entries: &[IndexEntry]) -> Result<()> {
+    pub fn check_present(&self, entries: &[IndexEntry], may_lack_files: bool) -> Result<()> {
         let stored = entries.iter().filter_map(IndexEntry::block_pos);
         let numbers: std::collections::BTreeSet<u32> = stored.map(|pos| pos.file).collect();
         for number in numbers {
             let path = Kind::Block.path(&self.directory, number);
-            if !path.is_file() {
+            if !path.is_file() && (!may_lack_files || path.is_symlink()) {
                 return Err(StoreError::new(
                     path,
                     "the file is missing, although the block index names it",

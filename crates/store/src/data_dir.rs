@@ -23,6 +23,8 @@ pub struct DataDirOptions {
     pub blocks_dir: Option<PathBuf>,
     /// The layout of the block files.
     pub files: BlockFilesOptions,
+    /// Whether block files that the index names may be missing, except links to files elsewhere.
+    pub may_lack_files: bool,
     /// Whether nothing may be created or changed. Other programs may read at the same time; writers
     /// are kept away if there is a lock file.
     pub read_only: bool,
@@ -31,7 +33,14 @@ pub struct DataDirOptions {
 impl Default for DataDirOptions {
     fn default() -> Self {
         let files = BlockFilesOptions::default();
-        Self { use_xor: true, prune: false, blocks_dir: None, files, read_only: false }
+        Self {
+            use_xor: true,
+            prune: false,
+            blocks_dir: None,
+            files,
+            may_lack_files: false,
+            read_only: false,
+        }
     }
 }
 
@@ -125,7 +134,7 @@ impl DataDir {
             return Err(StoreError::new(&self.blocks, what));
         }
         let files = self.block_files(&index);
-        files.check_present(&index.entries)?;
+        files.check_present(&index.entries, self.options.may_lack_files)?;
         if index.pruned && !self.options.read_only {
             files.remove_pruned()?;
         }

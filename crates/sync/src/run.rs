@@ -82,6 +82,7 @@ fn sync_watched(
         // A source that cannot be opened is an error before anything in the data directory is
         // created.
         let opened = open_sources(options, sources)?;
+        let options = &Options { may_lack_files: !opened.is_empty(), ..options.clone() };
         let mut node = open_node(options, disk, Coins::InPlace)?;
         first_pruning::refuse(&node)?;
         announce_snapshot(&node, watch.observer);

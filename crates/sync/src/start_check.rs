@@ -118,7 +118,8 @@ fn take_first(found: &mut Verified) -> Option<Damage> {
 fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
     let id = node.tree.find(&damage.block)?;
     let pos = node.record(id).block_pos()?;
-    let is_block = damage.level <= 1 && damage.error.source.is_none();
+    let is_missing = !node.files.block_path(pos.file).exists();
+    let is_block = damage.level <= 1 && (damage.error.source.is_none() || is_missing);
     is_block.then_some((Step { id, place: Place::Stored(pos), weight: 0 }, pos.file))
 }
 

@@ -144,9 +144,9 @@ fn full_files_are_cut_to_their_size() {
     for (entry, height) in entries.iter().zip(0..) {
         assert_eq!(files.read_block(entry.block_pos().unwrap()).unwrap(), block_of(height));
     }
-    files.check_present(&entries).unwrap();
+    files.check_present(&entries, false).unwrap();
     fs::remove_file(dir.path().join("blk00001.dat")).unwrap();
-    let error = files.check_present(&entries).unwrap_err().to_string();
+    let error = files.check_present(&entries, false).unwrap_err().to_string();
     assert!(error.contains("blk00001.dat"), "{error}");
 }
 
@@ -252,7 +252,7 @@ fn files_are_pruned_in_pairs() {
     assert!(!dir.path().join("rev00000.dat").exists());
     assert!(files.read_block(FlatFilePos { file: 0, pos: 8 }).is_err());
     assert!(files.read_block(entries[3].block_pos().unwrap()).is_ok());
-    files.check_present(&entries).unwrap();
+    files.check_present(&entries, false).unwrap();
 }
 
 #[test]
