@@ -188,7 +188,7 @@ fn each_host_goes_through_its_proxy() {
     assert_eq!(*looked_up.lock().unwrap(), ["example.org"]);
 }
 
-/// An address that a name leads to is not connected to past the proxy for its kind, and a proxy at a
+/// An address that a name leads to is not connected to past the proxy for its kind; a proxy at a
 /// Unix socket is asked like any other.
 #[test]
 fn proxies_may_be_for_one_network_or_at_a_unix_socket() {
