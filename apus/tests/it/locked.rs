@@ -50,15 +50,14 @@ fn commands(given: &Given) -> Vec<Vec<&str>> {
         vec!["reindex", "--server", rpcport],
         vec!["reindex", "--index"],
         vec!["index", "txindex"],
-        vec!["prune", "5"],
-        vec!["rewind", "5"],
+        vec!["prune", "--height=5"],
+        vec!["rewind", "--height=5"],
         vec!["snapshot", "load", blocks, "--from", blocks],
-        vec!["snapshot", "create", out],
+        vec!["snapshot", "create", "-o", out],
         vec!["hints", "create", "-o", out],
         vec!["serve", rpcport, "--port=0"],
         vec!["serve", "--server=0", "--port=0"],
         vec!["verify"],
-        vec!["prove", blocks],
         vec!["txoutset", "info"],
     ]
 }
