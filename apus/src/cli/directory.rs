@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 
 use apus_node as node;
+use apus_node::directory::check_exists;
 use apus_wire::{Chain, Network};
 use clap::Args;
 
 use super::conf::{self, Config, Found, Given, Which};
+use super::failure::Failure;
 use super::home::{default_datadir, expand_home};
 use super::settings::Settings;
 
@@ -81,6 +83,16 @@ impl Directory {
         let mut config = self.config()?;
         let options = self.options(&mut config)?;
         Ok(Settings { options, config })
+    }
+
+    /// Does the same as [`Directory::to_options`], for a command that makes no directory.
+    ///
+    /// # Errors
+    /// Also if there is no such directory, or it is none for the network.
+    pub fn to_existing(&self) -> Result<Settings, Failure> {
+        let chosen = self.to_options().map_err(Failure::usage)?;
+        check_exists(&chosen.options)?;
+        Ok(chosen)
     }
 
     /// Reads the settings files that the command line names, or those with the usual names.

@@ -57,7 +57,7 @@ pub fn run(command: &DoctorCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut look = Look::new(&Root::new(&command.root), &chosen.options, output::now());
     if !command.read_only {
         match measure(nearest(&look.datadir)) {
-            Ok(speed) => look.speed = Some(speed),
+            Ok(speed) => look.measured(speed),
             Err(why) => output::note(format_args!("Warning: the disk is not measured: {why}")),
         }
     }
@@ -93,7 +93,7 @@ fn add(table: &mut Table, finding: &Finding) {
     let Finding { level, about, found, remedy } = finding;
     match level {
         Level::Good => table.row(about, found),
-        Level::Slow | Level::Unsafe => {
+        Level::Unsure | Level::Slow | Level::Unsafe => {
             table.warn(about, format!("{}: {found}", level.word()));
             table.row("", format!("remedy: {remedy}"));
         }

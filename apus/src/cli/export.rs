@@ -150,7 +150,7 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let form = command.form()?;
     let to_stdout = command.is_to_stdout();
     let path = if to_stdout { PathBuf::from(STDOUT) } else { command.path()? };
-    let chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let chosen = command.directory.to_existing()?;
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();

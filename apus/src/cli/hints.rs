@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::directory::Directory;
 use super::exit;
 use super::failure::Failure;
-use super::home::expand_home;
+use super::home::{check_parent, expand_home};
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{precise, thousands};
 use super::progress::Reporter;
@@ -269,6 +269,7 @@ impl Output {
                 path.display()
             )));
         }
+        check_parent(&path)?;
         Ok(path)
     }
 

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use apus_node::SyncError;
+
 /// Returns Bitcoin Core's default data directory. Without a home directory it returns an error;
 /// Core would create one in `/`.
 pub fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
@@ -12,6 +14,21 @@ pub fn default_datadir(home: Option<OsString>) -> Result<PathBuf, String> {
     let below =
         if cfg!(target_os = "macos") { "Library/Application Support/Bitcoin" } else { ".bitcoin" };
     Ok(Path::new(&home).join(below))
+}
+
+/// Checks that the directory of a file that is to be made is there: a disk may not be mounted, or
+/// the name may be mistyped.
+///
+/// # Errors
+/// It is not.
+pub fn check_parent(path: &Path) -> Result<(), SyncError> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            let what = "there is no such directory: make it, or name a file elsewhere";
+            Err(SyncError::Input(format!("{}: {what}", parent.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Expands `~/…` as the shell does, for options in which the shell does not (`-datadir=~/x`).

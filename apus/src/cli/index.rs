@@ -90,7 +90,7 @@ struct LackedJson {
 
 /// Runs `apus index`.
 pub fn run(command: &IndexCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let mut chosen = command.directory.to_existing()?;
     chosen.take_cache(command.dbcache).map_err(Failure::usage)?;
     chosen.take_start_check(None, None).map_err(Failure::usage)?;
     command.log.begin(&mut chosen)?;

@@ -114,7 +114,7 @@ fn add_machine(table: &mut Table, look: &Look) {
         .map(|running| {
             let datadir = running.datadir.as_ref();
             let on = datadir.map_or_else(String::new, |path| format!(" on {}", path.display()));
-            format!("{}{on} (process {})", running.name, running.pid)
+            format!("{running}{on}")
         })
         .collect();
     let none = "no bitcoind".to_string();
@@ -129,7 +129,10 @@ fn known_text(known: &Known) -> String {
             let pruned = if *pruned { ", pruned" } else { "" };
             format!("height {}{pruned}", thousands(u64::from(*height)))
         }
-        Held::Closed(_) => "in use, or not readable".to_string(),
+        Held::Blocks => "block files without a UTXO set".to_string(),
+        Held::InUse(Some(by)) => format!("in use by {by}"),
+        Held::InUse(None) => "in use".to_string(),
+        Held::Closed(_) => "not readable".to_string(),
     };
     format!("{} of {}, {held}", place.path.display(), place.of)
 }

@@ -39,7 +39,7 @@ pub struct PruneCommand {
 
 /// Runs `apus prune`.
 pub fn run(command: &PruneCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let mut chosen = command.directory.to_existing()?;
     chosen.options.fast_prune = command.fastprune;
     chosen.take_cache(None).map_err(Failure::usage)?;
     chosen.take_start_check(None, None).map_err(Failure::usage)?;

@@ -33,7 +33,7 @@ pub struct RewindCommand {
 
 /// Runs `apus rewind`.
 pub fn run(command: &RewindCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let mut chosen = command.directory.to_existing()?;
     chosen.take_cache(None).map_err(Failure::usage)?;
     chosen.take_start_check(None, None).map_err(Failure::usage)?;
     command.log.begin(&mut chosen)?;

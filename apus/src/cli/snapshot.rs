@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::directory::Directory;
 use super::exit;
 use super::failure::Failure;
-use super::home::expand_home;
+use super::home::{check_parent, expand_home};
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::log_args::LogArgs;
 use super::numbers::{precise, thousands};
@@ -191,7 +191,7 @@ fn new_file(path: &Path) -> Result<PathBuf, SyncError> {
         Ok(_) => {
             Err(SyncError::Input(format!("{} exists already: name another file", path.display())))
         }
-        Err(_) => Ok(path),
+        Err(_) => check_parent(&path).map(|()| path),
     }
 }
 

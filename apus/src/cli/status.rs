@@ -98,7 +98,7 @@ impl ReachedJson {
 
 /// Runs `apus status`.
 pub fn run(command: &StatusCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let chosen = command.directory.to_existing()?;
     chosen.announce(&[], Reporting { quiet, json: command.json });
     let status = match tools::status(&chosen.options) {
         Err(SyncError::Store(error)) if error.is_locked => {

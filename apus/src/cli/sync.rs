@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use apus_node::directory::check_exists;
 use apus_node::{MemoryInUse, Observer, Options, SyncError, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -171,6 +172,7 @@ impl SyncCommand {
 /// Runs `apus reindex`.
 pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.choose().map_err(Failure::usage)?;
+    check_exists(&chosen.options)?;
     let server = command.engine.server.choose(&mut chosen, false).map_err(Failure::usage)?;
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };

@@ -64,7 +64,7 @@ pub fn run(command: &TxOutSetCommand, quiet: bool) -> Result<ExitCode, Failure> 
 }
 
 fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
-    let chosen = info.directory.to_options().map_err(Failure::usage)?;
+    let chosen = info.directory.to_existing()?;
     let reporting = Reporting { quiet, json: info.json };
     chosen.announce(&[], reporting);
     if let Some(height) = info.height {

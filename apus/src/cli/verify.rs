@@ -96,7 +96,7 @@ struct DamageJson {
 
 /// Runs `apus verify`.
 pub fn run(command: &VerifyCommand, quiet: bool) -> Result<ExitCode, Failure> {
-    let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
+    let mut chosen = command.directory.to_existing()?;
     chosen.take_cache(command.dbcache).map_err(Failure::usage)?;
     take_assumevalid(&mut chosen, command.assumevalid.as_deref()).map_err(Failure::usage)?;
     let reporting = Reporting { quiet, json: command.json };

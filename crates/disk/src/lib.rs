@@ -21,7 +21,7 @@ pub use file::{Caching, Disk, File, release};
 pub use file_system::FileSystem;
 pub use file_vec::FileVec;
 pub use hook::{Call, Hook};
-pub use lock::FileLock;
+pub use lock::{FileLock, lock_holder};
 pub use parts::{ForgottenRoom, PartBuffer, Parts, SavedParts};
 pub use power::PowerCut;
 pub use share::{OnShare, Share, ShareWatch};

@@ -107,6 +107,19 @@ impl Disk {
     }
 }
 
+/// Returns the number of the process that holds a lock on the file `path`; `None` if there is none,
+/// if it is this process, or if the system does not say which.
+pub fn lock_holder(path: &Path) -> Option<u32> {
+    let locked = locked();
+    // To close the file would release a lock of this process.
+    if locked.contains_key(&full_name(path).ok()?) {
+        return None;
+    }
+    let file = std::fs::File::open(path).ok()?;
+    let holds = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).ok()??;
+    Some(holds.pid?.as_raw_nonzero().get().unsigned_abs())
+}
+
 impl Drop for FileLock {
     fn drop(&mut self) {
         let mut locked = locked();
@@ -158,6 +171,9 @@ fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Held>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -250,7 +266,38 @@ mod tests {
         if let Ok(status) = python {
             assert_eq!(status.code(), Some(7));
         }
+        assert_eq!(lock_holder(&path), None, "this process");
         drop(second);
         drop(disk.lock(&path).unwrap());
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("one"), dir.path().join("other")];
+        let mut holders = Vec::new();
+        for path in &paths {
+            std::fs::write(path, "").unwrap();
+            assert_eq!(lock_holder(path), None);
+            let script = "import fcntl, sys\n\
+                          f = open(sys.argv[1], 'r+')\n\
+                          fcntl.lockf(f, fcntl.LOCK_EX)\n\
+                          print('locked', flush=True)\n\
+                          sys.stdin.read()";
+            let mut holder = std::process::Command::new("python3");
+            holder.args(["-c", script]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut holder = holder.spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "locked\n");
+            holders.push(holder);
+        }
+        for (path, holder) in paths.iter().zip(&mut holders) {
+            assert_eq!(lock_holder(path), Some(holder.id()));
+            drop(holder.stdin.take());
+            holder.wait().unwrap();
+            assert_eq!(lock_holder(path), None);
+        }
+        assert_eq!(lock_holder(&dir.path().join("missing")), None);
     }
 }

@@ -11,6 +11,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`opened`] | [`opened::Node`]: an opened data directory, with its headers, files and coins |
+//! | [`directory`] | the data directory that the options name, and its opening |
 //! | [`options`] | the options of all work on a data directory |
 //! | [`block`] | one block: reading it, checking it with the coins that it spends, its undo data |
 //! | [`block::scripts`] | checking scripts, with Core's engine, the fast engine, or both |
@@ -57,6 +58,7 @@ pub mod coin_count;
 pub mod commit;
 pub mod commit_job;
 pub mod coin_differences;
+pub mod directory;
 pub mod error;
 pub mod estimate;
 pub mod expected_sizes;

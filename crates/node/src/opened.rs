@@ -10,10 +10,8 @@ use apus_disk::{Disk, FileSystem, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_rules::proof_of_work;
-use apus_store::{
-    BlockFiles, BlockFilesOptions, BlockIndex, BlockStatus, DataDir, DataDirOptions, IndexRecord,
-};
-use apus_wire::{BlockView, Chain, Network, genesis_block};
+use apus_store::{BlockFiles, BlockIndex, BlockStatus, DataDir, IndexRecord};
+use apus_wire::{BlockView, genesis_block};
 use rayon::ThreadPool;
 
 use super::block::scripts::ScriptChecker;
@@ -23,6 +21,7 @@ use super::block_peers::BlockPeers;
 use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
+use super::directory::open_directory;
 use super::error::SyncError;
 use super::estimate::costs::Costs;
 use super::expected_sizes::Sizes;
@@ -491,45 +490,6 @@ fn open_chainstate(
     let tables =
         leveldb::Options { create_if_missing, read_only, keep, ..leveldb::Options::default() };
     Ok(Chainstate::open(disk.clone(), path, tables)?)
-}
-
-/// Opens the directory that `options` name.
-///
-/// # Errors
-/// Those of [`DataDir::open`]; and `read_only` is set, but the directory holds no UTXO set.
-pub fn open_directory(
-    options: &Options,
-    disk: &Disk,
-    read_only: bool,
-) -> Result<DataDir, SyncError> {
-    let directory = options.network_dir();
-    if read_only && !directory.join("chainstate").is_dir() {
-        let others = Chain::ALL.map(Network::new).into_iter().filter(|other| {
-            let directory = options.datadir.join(other.subdirectory);
-            other.chain != options.network.chain && directory.join("chainstate").is_dir()
-        });
-        let others: Vec<String> =
-            others.map(|other| format!("--chain={}", other.chain.name())).collect();
-        let next = match others.is_empty() {
-            true => "`apus sync` builds one from peers, or from files with --from".to_string(),
-            false => format!("there is one of another network: use {}", others.join(" or ")),
-        };
-        return Err(SyncError::Input(format!(
-            "{} holds no UTXO set of {}; {next}",
-            directory.display(),
-            options.network.chain.name()
-        )));
-    }
-    let how = DataDirOptions {
-        blocks_dir: options.blocks_dir.clone(),
-        // Readers report missing blocks themselves, and what each is needed for.
-        prune: read_only || options.prune.is_some(),
-        files: BlockFilesOptions { fast_prune: options.fast_prune },
-        may_lack_files: options.may_lack_files,
-        read_only,
-        ..DataDirOptions::default()
-    };
-    Ok(DataDir::open(disk, &options.datadir, &options.network, how)?)
 }
 
 /// Returns the error for an empty UTXO set.

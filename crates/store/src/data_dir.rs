@@ -5,6 +5,7 @@ use apus_wire::Network;
 
 use super::blocks_dir::{list_block_files, read_xor_key, recover_key};
 use super::flat_file::Kind;
+use super::root::check_root;
 use super::{
     BlockFiles, BlockFilesOptions, BlockIndex, DirLock, IndexDb, IndexEntry, Obfuscation,
     SourceFile,
@@ -72,7 +73,7 @@ impl DataDir {
         network: &Network,
         options: DataDirOptions,
     ) -> Result<Self> {
-        refuse_nested_root(root, network)?;
+        check_root(root, network, options.blocks_dir.as_deref())?;
         let path = root.join(network.subdirectory);
         Self::check_locks(disk, root, network, options.blocks_dir.as_deref(), options.read_only)?;
         let blocks = match &options.blocks_dir {
@@ -323,16 +324,4 @@ fn first_file(files: &[(u32, PathBuf)], obfuscation: Obfuscation) -> Option<Sour
         SourceFile { path: path.as_path().into(), len, obfuscation, number: Some(*number) }
     });
     files.find(|file| file.len > 0)
-}
-
-/// Refuses a root that is itself the network's subdirectory: another one would be created inside
-/// it.
-fn refuse_nested_root(root: &Path, network: &Network) -> Result<()> {
-    let subdirectory = Path::new(network.subdirectory);
-    let named_so = !network.subdirectory.is_empty() && root.file_name() == subdirectory.file_name();
-    if named_so && root.join("blocks").is_dir() && !root.join(subdirectory).exists() {
-        let what = "this is the network's own directory: give its parent directory";
-        return Err(StoreError::new(root, what));
-    }
-    Ok(())
 }

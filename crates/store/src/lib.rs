@@ -20,6 +20,7 @@ mod lock;
 mod magic;
 mod obfuscation;
 mod pruning;
+mod root;
 mod scan;
 mod source;
 mod source_file;
@@ -62,6 +63,7 @@ pub use pruning::{
     MIN_BLOCKS_TO_KEEP, PRUNE_TARGET_MIN, files_above_target, files_up_to, prunable_height,
     stored_from, usage,
 };
+pub use root::check_root;
 pub use scan::{FileScan, ScanWarning, Scanned};
 pub use source::BlockSource;
 pub use source_file::SourceFile;

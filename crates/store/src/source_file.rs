@@ -116,6 +116,11 @@ impl SourceFile {
         Err(StoreError::new(&self.path, what))
     }
 
+    /// Returns the first four bytes of the file, where a network's magic is.
+    pub(super) fn first_magic(&self) -> Result<Vec<u8>> {
+        self.part(&Disk::new().open_read(&self.path)?, 0, 4)
+    }
+
     /// Returns a place before the first byte that was written, less than a frame before it, which
     /// may begin with zeros; the length of the file if nothing was written.
     fn first_written(&self, file: &File) -> Result<u64> {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use apus_disk::Disk;
+use apus_node::directory::check_exists;
 use apus_node::error::SyncError;
 use apus_node::estimate::estimating::Estimating;
 use apus_node::opened::{Coins, Node};
@@ -40,6 +41,7 @@ pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summar
 fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
+        check_exists(options)?;
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
         let mut node = open_node(options, disk, Coins::New(&rebuild))?;

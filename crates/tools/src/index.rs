@@ -2,6 +2,7 @@
 
 use apus_disk::Disk;
 use apus_indexes::{Indexed, Upkeep, update};
+use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::Coins;
 use apus_node::options::{Options, Prune};
@@ -36,11 +37,7 @@ pub fn index_on(
     watch: Watch,
 ) -> Result<Indexed, SyncError> {
     remedy::naming(options, || {
-        let directory = options.network_dir();
-        if !directory.join("chainstate").is_dir() {
-            let what = format!("{} holds no blocks to index", directory.display());
-            return Err(SyncError::Input(what));
-        }
+        check_synced(options)?;
         // Whether an index may be built for a pruned directory depends on the index.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let node = open_node(&options, disk, Coins::InPlace)?;

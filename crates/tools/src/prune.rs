@@ -1,6 +1,7 @@
 //! Prunes block files on the user's request (Core's `pruneblockchain`).
 
 use apus_disk::Disk;
+use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
@@ -26,11 +27,7 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
-        let directory = options.network_dir();
-        if !directory.join("chainstate").is_dir() {
-            let what = format!("{} holds no blocks to prune", directory.display());
-            return Err(SyncError::Input(what));
-        }
+        check_synced(&options)?;
         let node = open_node(&options, &disk, Coins::InPlace)?;
         refuse_unfinished(&disk, &options)?;
         // This comes before blocks are deleted, since a repair needs them.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use apus_disk::{Disk, ShareWatch};
 use apus_node::clock::Stage;
+use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, observe, share_of};
 use apus_node::options::{Options, Prune};
@@ -37,11 +38,7 @@ pub fn rewind_on(
 ) -> Result<Summary, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
-        let directory = options.network_dir();
-        if !directory.join("chainstate").is_dir() {
-            let what = format!("{} holds no UTXO set to rewind", directory.display());
-            return Err(SyncError::Input(what));
-        }
+        check_synced(options)?;
         // Pruned directories are allowed: the missing blocks may be below `height`.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let node = open_node(&options, disk, Coins::InPlace)?;

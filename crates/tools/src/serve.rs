@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use apus_disk::{Disk, StoreError};
+use apus_disk::Disk;
+use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
@@ -62,12 +63,7 @@ pub fn serve(
 /// # Errors
 /// One of these does not hold.
 pub fn can_serve(options: &Options) -> Result<(), SyncError> {
-    let dir = options.network_dir();
-    if !dir.is_dir() {
-        let what = "there is no such directory: name another with --datadir, or run `apus sync` \
-                    first";
-        return Err(StoreError::new(dir, what).into());
-    }
+    check_synced(options)?;
     let (root, blocks) = (&options.datadir, options.blocks_dir.as_deref());
     let checked = DataDir::check_locks(&Disk::new(), root, &options.network, blocks, true);
     checked.map_err(|error| with_next_step(error.into()))

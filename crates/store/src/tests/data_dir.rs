@@ -77,17 +77,12 @@ fn mistakes_are_named() {
     fs::create_dir_all(root.join("blocks")).unwrap();
     fs::write(root.join("blocks/blk00000.dat"), record).unwrap();
     let error = refusal(open(root, &mainnet(), DataDirOptions::default()));
-    assert!(error.contains("testnet4") && error.contains("--chain testnet4"), "{error}");
+    assert!(error.contains("testnet4") && error.contains("--chain=testnet4"), "{error}");
 
     fs::remove_file(root.join("blocks/blk00000.dat")).unwrap();
     let elsewhere = Some(root.join("missing"));
     let options = DataDirOptions { blocks_dir: elsewhere, ..DataDirOptions::default() };
     assert!(refusal(open(root, &mainnet(), options)).contains("does not exist"));
-
-    let regtest = Network::new(Chain::Regtest);
-    drop(open(root, &regtest, DataDirOptions::default()).unwrap());
-    let error = refusal(open(&root.join("regtest"), &regtest, DataDirOptions::default()));
-    assert!(error.contains("give its parent directory"), "{error}");
 
     let data = open(root, &mainnet(), DataDirOptions::default()).unwrap();
     let (db, _, _) = data.open_blocks().unwrap();
@@ -98,6 +93,66 @@ fn mistakes_are_named() {
     drop(data);
     let options = DataDirOptions { prune: true, ..DataDirOptions::default() };
     assert!(open(root, &mainnet(), options).unwrap().open_blocks().unwrap().1.pruned);
+}
+
+/// Whichever network is asked for, the answer is the same, and does what it says.
+#[test]
+fn the_directory_of_a_network_is_no_data_directory() {
+    for chain in Chain::ALL.into_iter().filter(|chain| *chain != Chain::Main) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let network = Network::new(chain);
+        let data = open(&root, &network, DataDirOptions::default()).unwrap();
+        let (db, _, files) = data.open_blocks().unwrap();
+        drop((data, db));
+        let own = root.join(network.subdirectory);
+        let moved = root.join("moved");
+        for has_blocks in [false, true] {
+            if has_blocks {
+                files.append_block(&[0; 80], 0, 0).unwrap();
+                files.flush().unwrap();
+            }
+            for other in Chain::ALL.map(Network::new) {
+                let options = DataDirOptions { read_only: true, ..DataDirOptions::default() };
+                let error = refusal(open(&own, &other, options));
+                let told = format!("use --datadir={} --chain={}", root.display(), chain.name());
+                assert!(error.ends_with(&told), "{:?}: {error}", other.chain);
+            }
+        }
+        open(&root, &network, DataDirOptions::default()).unwrap();
+        fs::rename(&own, &moved).unwrap();
+        let error = refusal(open(&moved, &mainnet(), DataDirOptions::default()));
+        assert!(error.contains(&format!("move it to DIR/{}", network.subdirectory)), "{error}");
+        assert!(!moved.join(network.subdirectory).exists() && !moved.join(".lock").is_dir());
+    }
+}
+
+/// A disk that is not mounted must be named, and nothing made in its place.
+#[test]
+fn links_that_lead_nowhere_and_files_are_named() {
+    let kinds = ["", "regtest", "regtest/blocks", "regtest/blocks/index", "regtest/chainstate"];
+    for kind in kinds {
+        for is_link in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().join("root");
+            let at = root.join(kind);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            // The path of the root itself ends with a slash.
+            let at = if kind.is_empty() { root.clone() } else { at };
+            match is_link {
+                true => std::os::unix::fs::symlink(dir.path().join("ssd/there"), &at).unwrap(),
+                false => fs::write(&at, "").unwrap(),
+            }
+            for read_only in [true, false] {
+                let options = DataDirOptions { read_only, ..DataDirOptions::default() };
+                let error = refusal(open(&root, &Network::new(Chain::Regtest), options));
+                assert!(error.starts_with(&at.display().to_string()), "{error}");
+                let words = if is_link { "ssd/there (mount its disk" } else { "not a directory" };
+                assert!(error.contains(words), "{error}");
+            }
+            assert!(!dir.path().join("ssd").exists());
+        }
+    }
 }
 
 /// A power cut soon after a directory was created may leave a block file whose first sector was

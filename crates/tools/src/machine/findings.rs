@@ -7,6 +7,7 @@ use secp_lanes::Kernel;
 
 use super::look::{Held, Look};
 use super::needs::Needs;
+use super::nodes::Running;
 use super::volume::Medium;
 
 const GB: u64 = 1_000_000_000;
@@ -27,6 +28,8 @@ const UNREPORTED: &str = "the system does not report it";
 pub enum Level {
     /// Nothing is to be done.
     Good,
+    /// It may be good: this cannot be seen from here.
+    Unsure,
     /// It makes a sync slow.
     Slow,
     /// It makes a sync fail, or puts its result at risk.
@@ -38,6 +41,7 @@ impl Level {
     pub fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
+            Self::Unsure => "unsure",
             Self::Slow => "slow",
             Self::Unsafe => "unsafe",
         }
@@ -174,7 +178,7 @@ fn space(look: &Look, options: &Options) -> Option<Finding> {
         () if free < now => Finding::is_unsafe(
             ABOUT,
             found,
-            "use a larger disk, or keep the newest blocks alone with --prune=550",
+            "use a larger disk, or keep only the newest blocks with --prune=550",
         ),
         () if year == 0 => Finding::slow(
             ABOUT,
@@ -231,7 +235,7 @@ fn clock(look: &Look) -> Finding {
     const ABOUT: &str = "clock";
     let last = look.known.iter().filter_map(|known| match known.held {
         Held::Chain { time, .. } => Some(i64::from(time)),
-        Held::Closed(_) => None,
+        Held::Blocks | Held::InUse(_) | Held::Closed(_) => None,
     });
     let behind = last.max().unwrap_or(0) - look.now;
     match () {
@@ -240,11 +244,12 @@ fn clock(look: &Look) -> Finding {
             format!("{} h behind the last block", behind / 3600),
             "set it: blocks of the future are refused (timedatectl set-ntp true)",
         ),
-        () if !look.clock_is_kept => Finding::slow(
-            ABOUT,
-            "no program here is known to keep it right".to_string(),
-            "install systemd-timesyncd or chrony, unless the machine's host does it",
-        ),
+        () if !look.clock_is_kept => Finding {
+            level: Level::Unsure,
+            about: ABOUT,
+            found: "no program was found that keeps it right".to_string(),
+            remedy: "install systemd-timesyncd or chrony, unless the machine's host does it",
+        },
         () => Finding::good(ABOUT, "kept right".to_string()),
     }
 }
@@ -286,25 +291,33 @@ fn open_files(look: &Look) -> Finding {
 fn owner(look: &Look) -> Finding {
     const ABOUT: &str = "directory";
     let path = look.datadir.display();
-    let running = look.running.first();
-    if let (None | Some(Held::Chain { .. }), Some(why)) = (look.held(), &look.volume.refused) {
+    let is_read = !matches!(look.held(), Some(Held::InUse(_) | Held::Closed(_)));
+    if let (true, Some(why)) = (is_read, &look.volume.refused) {
         return Finding::is_unsafe(
             ABOUT,
             format!("{path} cannot be written to: {why}"),
             "mount its disk, run Apus as the user who owns it, or name another with --datadir",
         );
     }
-    match (look.held(), running) {
-        (None, _) => Finding::good(ABOUT, format!("{path} holds no blocks yet")),
-        (Some(Held::Chain { height, .. }), _) => {
+    match look.held() {
+        None => Finding::good(ABOUT, format!("{path} holds no blocks yet")),
+        Some(Held::Chain { height, .. }) => {
             Finding::good(ABOUT, format!("{path} is at height {}", thousands(u64::from(*height))))
         }
-        (Some(Held::Closed(_)), Some(running)) => Finding::is_unsafe(
+        Some(Held::Blocks) => Finding::slow(
             ABOUT,
-            format!("{path} is in use by {} (process {})", running.name, running.pid),
-            "stop it before a sync (bitcoin-cli stop): a directory has one owner at a time",
+            format!("{path} holds block files, but no UTXO set"),
+            "build the block index and the UTXO set from them (apus reindex --index)",
         ),
-        (Some(Held::Closed(why)), None) => Finding::is_unsafe(
+        Some(Held::InUse(by)) => {
+            let by = by.as_ref().map_or_else(|| "another program".to_string(), Running::to_string);
+            Finding::is_unsafe(
+                ABOUT,
+                format!("{path} is in use by {by}"),
+                "stop it before a sync (bitcoin-cli stop): a directory has one owner at a time",
+            )
+        }
+        Some(Held::Closed(why)) => Finding::is_unsafe(
             ABOUT,
             format!("{path} cannot be read: {why}"),
             "run Apus as the user who owns it, or repair it (apus verify, apus reindex --index)",
@@ -321,7 +334,7 @@ mod tests {
     use crate::machine::measure::Speed;
     use crate::machine::memory::Memory;
     use crate::machine::mounts::Mount;
-    use crate::machine::nodes::{Place, Running};
+    use crate::machine::nodes::Place;
     use crate::machine::processor::Processor;
     use crate::machine::volume::Volume;
 
@@ -389,6 +402,19 @@ mod tests {
         }
     }
 
+    /// Virtual disks are often reported as disks that turn.
+    #[test]
+    fn a_measured_disk_is_what_it_does_and_not_what_it_says() {
+        for (reads, words) in [(10_605.0, "ext4 on a solid-state disk"), (90.0, "hard disk")] {
+            let mut look = good();
+            look.volume.medium = Medium::Rotating;
+            look.measured(Speed { written: 400e6, reads });
+            let found = findings(&look, &options());
+            let file_system = found.iter().find(|finding| finding.about == "file system").unwrap();
+            assert!(file_system.found.ends_with(words), "{file_system:?}");
+        }
+    }
+
     #[test]
     fn what_the_system_does_not_report_is_no_flaw() {
         let look = Look { memory: Memory::default(), ..good() };
@@ -422,7 +448,7 @@ mod tests {
             (Level::Slow, "free space", Box::new(free(920))),
             (Level::Slow, "memory", Box::new(|look| look.memory.available = GB / 2)),
             (Level::Slow, "swap", Box::new(|look| look.memory.swap_free = GB / 2)),
-            (Level::Slow, "clock", Box::new(|look| look.clock_is_kept = false)),
+            (Level::Unsure, "clock", Box::new(|look| look.clock_is_kept = false)),
             (Level::Slow, "processor", Box::new(|look| look.processor.kernel = Kernel::Library)),
             (Level::Slow, "throttling", Box::new(|look| look.processor.slowed = vec!["x".into()])),
             (Level::Slow, "files", Box::new(|look| look.open_files = 256)),
@@ -445,8 +471,9 @@ mod tests {
         let known =
             |held| Known { place: Place { of: "Umbrel", path: "/data".into(), owner: 0 }, held };
         let (level, about, found) = bad(|look| {
-            look.known = vec![known(Held::Closed("locked".into()))];
-            look.running = vec![Running { name: "bitcoind".into(), pid: 7, datadir: None }];
+            let by = Running { name: "bitcoind".into(), pid: 7, datadir: None };
+            look.known = vec![known(Held::InUse(Some(by)))];
+            look.running = vec![Running { name: "bitcoind".into(), pid: 4, datadir: None }];
         });
         assert_eq!((level, about), (Level::Unsafe, "directory"));
         assert!(found.contains("in use by bitcoind (process 7)"), "{found}");
@@ -458,7 +485,8 @@ mod tests {
         assert_eq!(found, "/data cannot be written to: /data is not a directory");
         let (level, about, found) = bad(|look| {
             let time = look.now as u32 + 10 * 3600;
-            look.known = vec![known(Held::Chain { height: 1, time, pruned: false })];
+            look.known =
+                vec![known(Held::Chain { height: 1, time, pruned: false, has_blocks: true })];
         });
         assert_eq!(
             (level, about, &found[..]),

@@ -1,18 +1,24 @@
 //! A look at the machine: all that is known of it at one moment.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use apus_disk::StoreError;
+use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::resources::allow_open_files;
 use apus_node::root::Root;
 
 use super::memory::Memory;
 use super::mounts::mounts;
-use super::nodes::{Place, Running, places, running};
+use super::nodes::{Place, Running, places, running, user_of};
 use super::processor::Processor;
-use super::volume::{Volume, candidates};
+use super::volume::{Medium, Volume, candidates};
 use super::{clock, measure::Speed};
 use crate::status::status;
+
+/// The most random reads a second of a disk that turns.
+const TURNING_READS_MAX: f64 = 1_000.0;
 
 /// What a data directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,9 +31,49 @@ pub enum Held {
         time: u32,
         /// Whether block files were pruned.
         pruned: bool,
+        /// Whether it holds blocks besides genesis.
+        has_blocks: bool,
     },
-    /// It cannot be read, for example because bitcoind has it open; the reason.
+    /// It holds block files, but no UTXO set.
+    Blocks,
+    /// A program that may write to it has it open: this one, if that is known.
+    InUse(Option<Running>),
+    /// It cannot be read; the reason.
     Closed(String),
+}
+
+impl Held {
+    /// Reads what a directory holds.
+    fn of(root: &Root, options: &Options, datadir: &Path, running: &[Running]) -> Self {
+        let there = Options { datadir: root.below(datadir), ..options.clone() };
+        let used_by = || user_of(root, datadir, &options.network, running);
+        match status(&there) {
+            Ok(status) => Self::Chain {
+                height: status.height,
+                time: status.time,
+                pruned: status.pruned,
+                has_blocks: status.height > 0 || status.above_tip.waiting > 0,
+            },
+            Err(SyncError::Store(error)) if error.is_locked => Self::InUse(used_by()),
+            Err(why) => {
+                let chainstate = there.network_dir().join("chainstate");
+                match (is_refused(&why), used_by()) {
+                    (true, Some(running)) => Self::InUse(Some(running)),
+                    // Not a link to a disk that is not mounted.
+                    _ if fs::symlink_metadata(chainstate).is_err() && !is_refused(&why) => {
+                        Self::Blocks
+                    }
+                    _ => Self::Closed(why.to_string()),
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether this user may not read a file of the directory.
+fn is_refused(error: &SyncError) -> bool {
+    let SyncError::Store(StoreError { source: Some(source), .. }) = error else { return false };
+    source.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// The data directory of a node, and what it holds.
@@ -74,16 +120,14 @@ impl Look {
         // A relative path says nothing below another root, nor to the programs in a plan.
         let datadir =
             std::path::absolute(&options.datadir).unwrap_or_else(|_| options.datadir.clone());
-        let known = places(root, std::slice::from_ref(&datadir)).into_iter().map(|place| {
-            let there = Options { datadir: root.below(&place.path), ..options.clone() };
-            let held = match status(&there) {
-                Ok(status) => {
-                    Held::Chain { height: status.height, time: status.time, pruned: status.pruned }
-                }
-                Err(why) => Held::Closed(why.to_string()),
-            };
+        let running = running(root);
+        let mut first = vec![datadir.clone()];
+        first.extend(running.iter().filter_map(|running| running.datadir.clone()));
+        let known = places(root, &options.network, &first).into_iter().map(|place| {
+            let held = Held::of(root, options, &place.path, &running);
             Known { place, held }
         });
+        let known = known.collect();
         Self {
             now,
             clock_is_kept: clock::is_kept(root),
@@ -92,8 +136,8 @@ impl Look {
             volume: Volume::of(root, &mounts, &datadir),
             speed: None,
             candidates: candidates(root, &mounts),
-            running: running(root),
-            known: known.collect(),
+            running,
+            known,
             open_files: allow_open_files(u64::MAX),
             datadir,
         }
@@ -101,19 +145,42 @@ impl Look {
 
     /// Takes the directory of a node on this machine for that of the options, which the user did
     /// not name, if that one holds no blocks: the one with the most blocks, or else one that is in
-    /// use by a running node.
+    /// use, or else one of block files alone.
     pub fn prefer_known(&mut self, root: &Root) {
-        let is_running = !self.running.is_empty();
-        let height = |known: &Known| match known.held {
-            Held::Chain { height, .. } => Some(Some(height)),
-            Held::Closed(_) => is_running.then_some(None),
+        let worth = |known: &Known| match known.held {
+            Held::Chain { height, .. } => Some((2, height)),
+            Held::InUse(_) => Some((1, 0)),
+            Held::Blocks => Some((0, 0)),
+            Held::Closed(_) => None,
         };
-        let best = self.known.iter().max_by_key(|known| height(known));
-        let best = best.filter(|known| height(known).is_some());
+        let best = self.known.iter().max_by_key(|known| worth(known));
+        let best = best.filter(|known| worth(known).is_some());
         if let (None, Some(best)) = (self.held(), best) {
             self.datadir.clone_from(&best.place.path);
             self.volume = Volume::of(root, &mounts(root), &self.datadir);
         }
+    }
+
+    /// Takes note of the measured speed. No disk that turns reads so often, whatever the system
+    /// reports.
+    pub fn measured(&mut self, speed: Speed) {
+        if speed.reads > TURNING_READS_MAX && self.volume.medium == Medium::Rotating {
+            self.volume.medium = Medium::Solid;
+        }
+        self.speed = Some(speed);
+    }
+
+    /// Returns the other directory from which most blocks can be read; `None` if none has any.
+    pub fn source(&self) -> Option<&Path> {
+        let worth = |known: &Known| match known.held {
+            Held::Chain { height, pruned: false, .. } if height > 0 => Some((1, height)),
+            // It may be pruned: the sync says so.
+            Held::InUse(_) | Held::Blocks => Some((0, 0)),
+            Held::Chain { .. } | Held::Closed(_) => None,
+        };
+        let others = self.known.iter().filter(|known| known.place.path != self.datadir);
+        let best = others.max_by_key(|known| worth(known)).filter(|known| worth(known).is_some());
+        best.map(|known| &*known.place.path)
     }
 
     /// Returns what the data directory of the options holds; `None` if it holds no blocks.

@@ -1,10 +1,14 @@
 //! Nodes that run on this machine, and the data directories of nodes by their paths.
 
+use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use apus_disk::lock_holder;
 use apus_node::root::Root;
+use apus_wire::Network;
 
 /// The names of Bitcoin Core's processes, and of Knots', which are the same.
 const PROGRAMS: [&str; 4] = ["bitcoind", "bitcoin-qt", "bitcoin-node", "bitcoin-gui"];
@@ -49,30 +53,69 @@ pub struct Place {
     pub owner: u32,
 }
 
+impl Running {
+    /// Returns the process with this number, whatever its program; `None` if there is none.
+    fn of(root: &Root, pid: u32) -> Option<Self> {
+        let name = root.read(format!("/proc/{pid}/comm"))?;
+        let args = root.read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let datadir = args.split('\0').find_map(|arg| {
+            let named = arg.trim_start_matches('-').strip_prefix("datadir=")?;
+            // A relative path is one from the directory that the process is in.
+            let from = fs::read_link(root.below(format!("/proc/{pid}/cwd")));
+            Some(from.unwrap_or_default().join(named))
+        });
+        Some(Self { name, pid, datadir })
+    }
+
+    /// Returns how to stop it.
+    pub fn how_to_stop(&self) -> String {
+        match PROGRAMS.contains(&&self.name[..]) {
+            true => "bitcoin-cli stop".to_string(),
+            false => format!("kill -INT {}", self.pid),
+        }
+    }
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.name, self.pid)
+    }
+}
+
 /// Returns the processes of Bitcoin Core and Knots, by their numbers.
 pub fn running(root: &Root) -> Vec<Running> {
     let pids = root.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
     let mut running: Vec<Running> = pids
-        .filter_map(|pid| {
-            let name = root.read(format!("/proc/{pid}/comm"))?;
-            PROGRAMS.contains(&&name[..]).then_some(())?;
-            let args = root.read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let datadir = args.split('\0').find_map(|arg| {
-                let named = arg.trim_start_matches('-').strip_prefix("datadir=")?;
-                // A relative path is one from the directory that the process is in.
-                let from = fs::read_link(root.below(format!("/proc/{pid}/cwd")));
-                Some(from.unwrap_or_default().join(named))
-            });
-            Some(Running { name, pid, datadir })
-        })
+        .filter_map(|pid| Running::of(root, pid))
+        .filter(|running| PROGRAMS.contains(&&running.name[..]))
         .collect();
     running.sort_by_key(|running| running.pid);
     running
 }
 
-/// Returns the data directories of nodes on this machine: at the usual paths, and below the home
-/// directories of all users. `first` come before these, each only if it is one.
-pub fn places(root: &Root, first: &[PathBuf]) -> Vec<Place> {
+/// Returns the process that works in the data directory `datadir`: the one that holds the lock on
+/// the network's directory below it, or else the one of `running` whose arguments name it. `None`
+/// if neither is known.
+pub fn user_of(
+    root: &Root,
+    datadir: &Path,
+    network: &Network,
+    running: &[Running],
+) -> Option<Running> {
+    let directory = root.below(datadir).join(network.subdirectory);
+    let locks = [directory.join(".lock"), directory.join("blocks/.lock")];
+    let holder = locks.iter().find_map(|lock| lock_holder(lock));
+    let real = |path: &Path| fs::canonicalize(root.below(path)).ok();
+    let names_it = |running: &&Running| {
+        running.datadir.as_deref().is_some_and(|named| real(named) == real(datadir))
+    };
+    holder.and_then(|pid| Running::of(root, pid)).or_else(|| running.iter().find(names_it).cloned())
+}
+
+/// Returns the data directories of nodes on this machine that hold blocks of `network`: at the
+/// usual paths, and below the home directories of all users. `first` come before these, each only
+/// if it is one.
+pub fn places(root: &Root, network: &Network, first: &[PathBuf]) -> Vec<Place> {
     let mut homes: Vec<PathBuf> = vec!["/root".into()];
     homes.extend(root.names("/home").iter().map(|name| Path::new("/home").join(name)));
     let named = first.iter().map(|path| ("Bitcoin Core or Knots", path.clone()));
@@ -87,9 +130,8 @@ pub fn places(root: &Root, first: &[PathBuf]) -> Vec<Place> {
         let Ok(metadata) = fs::metadata(&real) else { continue };
         // The same directory may have several names, by links and by mounts.
         let is = (metadata.dev(), metadata.ino());
-        let has_blocks = fs::read_dir(real.join("blocks"))
-            .is_ok_and(|entries| entries.flatten().any(|entry| is_of_blocks(&entry.path())));
-        if !has_blocks || seen.contains(&is) {
+        let blocks = real.join(network.subdirectory).join("blocks");
+        if !holds_blocks(&blocks) || seen.contains(&is) {
             continue;
         }
         // The path of a box says more than the name that led there.
@@ -102,6 +144,14 @@ pub fn places(root: &Root, first: &[PathBuf]) -> Vec<Place> {
     found
 }
 
+/// Returns whether a directory of blocks is that of a node. One that this user may not read may be.
+fn holds_blocks(blocks: &Path) -> bool {
+    match fs::read_dir(blocks) {
+        Ok(entries) => entries.flatten().any(|entry| is_of_blocks(&entry.path())),
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
+}
+
 /// Returns whether a path inside `blocks` is a block file or the block index.
 fn is_of_blocks(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -110,13 +160,19 @@ fn is_of_blocks(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use apus_wire::Chain;
+
     use super::*;
+
+    fn places_of_main(root: &Root, first: &[PathBuf]) -> Vec<Place> {
+        places(root, &Network::new(Chain::Main), first)
+    }
 
     #[test]
     fn directories_of_boxes_are_found_by_their_paths() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(fs::canonicalize(dir.path()).unwrap());
-        assert!(places(&root, &[]).is_empty());
+        assert!(places_of_main(&root, &[]).is_empty());
         let make = |path: &str| fs::create_dir_all(root.below(path).join("blocks/index")).unwrap();
         let boxes = [
             ("Umbrel", "/home/umbrel/umbrel/app-data/bitcoin/data/bitcoin"),
@@ -133,7 +189,7 @@ mod tests {
         let link = root.below("/home/bitcoin/.bitcoin");
         std::os::unix::fs::symlink(root.below("/mnt/hdd/bitcoin"), link).unwrap();
         fs::create_dir_all(root.below("/root/.bitcoin/blocks")).unwrap();
-        let found = places(&root, &["/home/bitcoin/.bitcoin".into(), "/nowhere".into()]);
+        let found = places_of_main(&root, &["/home/bitcoin/.bitcoin".into(), "/nowhere".into()]);
         let words: Vec<(&str, &str)> =
             found.iter().map(|place| (place.of, place.path.to_str().unwrap())).collect();
         assert_eq!(words[0], ("RaspiBlitz", "/home/bitcoin/.bitcoin"));
@@ -142,6 +198,40 @@ mod tests {
             assert!(words.contains(expected), "{expected:?} is not in {words:?}");
         }
         assert_eq!(words.len(), 1 + others.len(), "{words:?}");
+    }
+
+    #[test]
+    fn the_blocks_of_each_network_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(fs::canonicalize(dir.path()).unwrap());
+        let networks = Chain::ALL.map(Network::new);
+        for network in &networks {
+            let datadir = PathBuf::from(format!("/node of {}", network.chain.name()));
+            let blocks = root.below(&datadir).join(network.subdirectory).join("blocks");
+            fs::create_dir_all(blocks.join("index")).unwrap();
+            for other in &networks {
+                let found = places(&root, other, std::slice::from_ref(&datadir));
+                let here = usize::from(other.chain == network.chain);
+                assert_eq!(found.len(), here, "{:?}: {found:?}", other.chain);
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_is_used_by_the_process_that_names_or_locks_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(fs::canonicalize(dir.path()).unwrap());
+        let main = Network::new(Chain::Main);
+        let running = ["/one", "/other"].into_iter().zip([7, 8]).map(|(datadir, pid)| {
+            fs::create_dir_all(root.below(datadir)).unwrap();
+            Running { name: "bitcoind".into(), pid, datadir: Some(datadir.into()) }
+        });
+        let running: Vec<Running> = running.collect();
+        fs::create_dir_all(root.below("/third")).unwrap();
+        for (datadir, pid) in [("/one", Some(7)), ("/other", Some(8)), ("/third", None)] {
+            let found = user_of(&root, Path::new(datadir), &main, &running);
+            assert_eq!(found.map(|running| running.pid), pid, "{datadir}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ const NEARLY: u32 = 288;
 const DOWNLOAD: f64 = 10e6;
 
 /// What to do on a machine, in sentences without a full stop.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// What would be done.
     pub what: String,
@@ -48,19 +48,25 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     let first = look.height() + 1;
     let needs = Needs::new(first, look.now, options);
     let is_main = options.network.chain == Chain::Main;
-    let chosen = choose(look, &needs, is_main);
-    let command = command(look, options, &chosen, default, has_bitcoind);
-    let then = if has_bitcoind { ", then start bitcoind" } else { "" };
-    if let Some(what) = busy(look) {
-        return Plan { what, needs: String::new(), time: String::new(), command };
-    }
+    let mut chosen = choose(look, &needs, is_main);
     if let Some(what) = obstacle(look, &chosen) {
-        let (needs, time, command) = Default::default();
-        return Plan { what, needs, time, command };
+        return Plan { what, ..Plan::default() };
     }
+    if look.held() == Some(&Held::Blocks) {
+        // What the chain is, and whether it was pruned, is not known before.
+        chosen.prunes = false;
+        let what = format!(
+            "build the block index and the UTXO set from the block files in {}",
+            shown(&chosen)
+        );
+        let command = command("apus reindex --index", look, options, &chosen, default, false);
+        return Plan { what, command, ..Plan::default() };
+    }
+    let command = command("apus sync", look, options, &chosen, default, has_bitcoind);
+    let then = if has_bitcoind { ", then start bitcoind" } else { "" };
     if !is_main {
         let what = format!("sync {} into {}{then}", options.network.chain.name(), shown(&chosen));
-        return Plan { what, needs: String::new(), time: String::new(), command };
+        return Plan { what, command, ..Plan::default() };
     }
     let behind = needs.last + 1 - first;
     if look.held().is_some() && behind <= NEARLY {
@@ -87,7 +93,7 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     }
     let from = if first > 1 { format!(" from height {first} on") } else { String::new() };
     let how = match (chosen.prunes, chosen.method) {
-        (true, _) => "in order, keeping the newest blocks alone",
+        (true, _) => "in order, keeping only the newest blocks",
         (false, Method::Join) => "by a join",
         (false, _) => "in order, since a join may need more space",
     };
@@ -99,26 +105,29 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     }
 }
 
-/// Says what to do with the data directory if a running node has it open.
-fn busy(look: &Look) -> Option<String> {
-    let (Some(Held::Closed(_)), [running, ..]) = (look.held(), &look.running[..]) else {
-        return None;
-    };
-    Some(format!(
-        "leave {} as it is while {} (process {}) has it open; if its sync is not done, stop it \
-         (bitcoin-cli stop), and Apus continues there",
-        look.datadir.display(),
-        running.name,
-        running.pid
-    ))
-}
-
-/// Says why there can be no sync in the data directory now.
+/// Says why there can be no sync in the data directory now. No command comes with it: what the
+/// directory holds, and whether it was pruned, is not known.
 fn obstacle(look: &Look, chosen: &Chosen) -> Option<String> {
     let path = look.datadir.display();
     match (look.held(), &look.volume.refused) {
+        (Some(Held::InUse(by)), _) => {
+            let (who, stop) = match by {
+                Some(by) => (by.to_string(), format!(" ({})", by.how_to_stop())),
+                None => ("another program".to_string(), String::new()),
+            };
+            Some(format!(
+                "leave {path} as it is while {who} has it open; if its sync is not done, stop \
+                 it{stop} and run `apus init` again; without stopping it, `apus sync --from {} \
+                 --datadir NEW` builds another directory from its blocks",
+                shell_word(&path.to_string())
+            ))
+        }
         (Some(Held::Closed(why)), _) => {
-            Some(format!("nothing yet, since {path} cannot be read: {why}"))
+            let again = owner(look, chosen).map_or_else(String::new, |owner| {
+                let datadir = shell_word(&path.to_string());
+                format!("; to look as its owner: sudo -u '#{owner}' apus init -datadir={datadir}")
+            });
+            Some(format!("nothing yet, since {path} cannot be read: {why}{again}"))
         }
         // Another user's directory is written as that user.
         (Some(_), Some(_)) if owner(look, chosen).is_some() => None,
@@ -135,9 +144,14 @@ fn owner(look: &Look, chosen: &Chosen) -> Option<u32> {
     known.map(|known| known.place.owner).filter(|owner| *owner != user())
 }
 
-/// Returns whether the data directory holds all its blocks, which no plan deletes.
+/// Returns whether the data directory holds blocks that no plan deletes: all of its chain, or some
+/// that are not known.
 fn keeps_blocks(look: &Look) -> bool {
-    matches!(look.held(), Some(Held::Chain { pruned: false, height: 1.., .. }))
+    match look.held() {
+        None => false,
+        Some(Held::Chain { pruned, has_blocks, .. }) => !pruned && *has_blocks,
+        Some(Held::Blocks | Held::InUse(_) | Held::Closed(_)) => true,
+    }
 }
 
 /// Chooses the directory, the method and whether to prune, by the space that there is.
@@ -164,8 +178,9 @@ fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
     Chosen { datadir, method, prunes, is_enough, is_made_by_root }
 }
 
-/// Returns the command line.
+/// Returns the command line with this `program`.
 fn command(
+    program: &str,
     look: &Look,
     options: &Options,
     chosen: &Chosen,
@@ -191,7 +206,12 @@ fn command(
         true => format!(" --then {}", shell_word(&of("bitcoind"))),
         false => String::new(),
     };
-    format!("{sudo}{}{then}", of("apus sync"))
+    // An empty directory is filled with the blocks of another one.
+    let source = look.source().filter(|_| look.held().is_none());
+    let from = source.map_or_else(String::new, |path| {
+        format!(" --from {}", shell_word(&path.display().to_string()))
+    });
+    format!("{sudo}{}{from}{then}", of(program))
 }
 
 /// Returns the number of the user who runs this process.
@@ -280,6 +300,10 @@ mod tests {
         }
     }
 
+    fn chain(height: u32, pruned: bool) -> Held {
+        Held::Chain { height, time: 1, pruned, has_blocks: height > 0 }
+    }
+
     fn options() -> Options {
         Options::new("/home/x/.bitcoin".into(), Network::new(Chain::Main))
     }
@@ -293,7 +317,7 @@ mod tests {
         for (free, how, command) in [
             (3000, "by a join", "apus sync"),
             (1000, "in order, since a join may need more space", "apus sync"),
-            (100, "keeping the newest blocks alone", "apus sync -prune=550"),
+            (100, "keeping only the newest blocks", "apus sync -prune=550"),
         ] {
             let plan = planned(&look(free, &options()), false);
             assert!(plan.what.contains(how), "{free}: {plan:?}");
@@ -325,7 +349,7 @@ mod tests {
             (949_900, "connect the newest blocks in /home/x/.bitcoin", "apus sync"),
             (500_000, "attach a larger disk for /home/x/.bitcoin", ""),
         ] {
-            let held = Held::Chain { height, time: 1, pruned: false };
+            let held = chain(height, false);
             full.known = vec![Known { place: place.clone(), held }];
             let plan = planned(&full, false);
             assert!(plan.what.starts_with(what), "{plan:?}");
@@ -342,12 +366,16 @@ mod tests {
         assert!(plan.what.ends_with("is a link to /mnt/hdd"), "{plan:?}");
         assert!(plan.command.is_empty(), "{plan:?}");
         let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() + 1 };
-        let held = Held::Chain { height: 500_000, time: 1, pruned: false };
+        let held = chain(500_000, false);
         refused.known = vec![Known { place: place.clone(), held }];
         assert!(planned(&refused, false).command.starts_with("sudo -u"));
         refused.known = vec![Known { place, held: Held::Closed("its blocks are damaged".into()) }];
         let plan = planned(&refused, false);
-        assert!(plan.what.ends_with("cannot be read: its blocks are damaged"), "{plan:?}");
+        assert!(
+            plan.what
+                .contains("cannot be read: its blocks are damaged; to look as its owner: sudo"),
+            "{plan:?}"
+        );
         assert!(plan.command.is_empty(), "{plan:?}");
     }
 
@@ -357,18 +385,18 @@ mod tests {
             place: Place { of: "Umbrel", path: path.into(), owner: user() },
             held,
         };
-        let chain = |height| Held::Chain { height, time: 1, pruned: false };
+        let chain = |height| chain(height, false);
         let closed = || Held::Closed("locked".to_string());
-        let running = Running { name: "bitcoind".into(), pid: 7, datadir: None };
         let usual = "/home/x/.bitcoin";
-        for (there, running, expected) in [
-            (vec![], vec![], usual),
-            (vec![known("/a", chain(5)), known("/b", chain(9))], vec![], "/b"),
-            (vec![known("/a", closed())], vec![], usual),
-            (vec![known("/a", closed())], vec![running], "/a"),
-            (vec![known(usual, chain(1)), known("/b", chain(9))], vec![], usual),
+        for (there, expected) in [
+            (vec![], usual),
+            (vec![known("/a", chain(5)), known("/b", chain(9))], "/b"),
+            (vec![known("/a", closed())], usual),
+            (vec![known("/a", Held::Blocks), known("/b", Held::InUse(None))], "/b"),
+            (vec![known("/a", Held::Blocks), known("/b", closed())], "/a"),
+            (vec![known(usual, chain(1)), known("/b", chain(9))], usual),
         ] {
-            let mut look = Look { known: there, running, ..look(3000, &options()) };
+            let mut look = Look { known: there, ..look(3000, &options()) };
             look.prefer_known(&Root::new("/nowhere"));
             assert_eq!(look.datadir, Path::new(expected), "{look:?}");
         }
@@ -378,22 +406,74 @@ mod tests {
     fn a_directory_in_use_is_left_alone() {
         let mut used = look(3000, &options());
         let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() };
-        let closed = Held::Closed("locked".to_string());
-        used.known = vec![Known { place: place.clone(), held: closed }];
-        used.running = vec![Running { name: "bitcoind".into(), pid: 7, datadir: None }];
-        let plan = planned(&used, false);
-        assert!(plan.what.starts_with("leave /home/x/.bitcoin as it is"), "{plan:?}");
-        assert!(plan.what.contains("bitcoind (process 7) has it open"), "{plan:?}");
+        for (name, words) in [
+            (Some("bitcoind"), "bitcoind (process 7) has it open"),
+            (Some("bitcoind"), "stop it (bitcoin-cli stop) and run `apus init` again"),
+            (Some("apus"), "stop it (kill -INT 7) and"),
+            (None, "another program has it open"),
+        ] {
+            let by = name.map(|name| Running { name: name.into(), pid: 7, datadir: None });
+            used.known = vec![Known { place: place.clone(), held: Held::InUse(by) }];
+            let plan = planned(&used, false);
+            assert!(plan.what.starts_with("leave /home/x/.bitcoin as it is"), "{plan:?}");
+            assert!(plan.what.contains(words), "{plan:?}");
+        }
         // At the tip, little is left to do; another user's directory needs that user.
         let place = Place { owner: user() + 1, ..place };
-        let held = Held::Chain { height: 949_900, time: 1, pruned: false };
+        let held = chain(949_900, false);
         used.known = vec![Known { place: place.clone(), held }];
         let plan = planned(&used, false);
         assert!(plan.what.starts_with("connect the newest blocks"), "{plan:?}");
         assert_eq!(plan.command, format!("sudo -u '#{}' apus sync", user() + 1));
-        let held = Held::Chain { height: 500_000, time: 1, pruned: true };
+        let held = chain(500_000, true);
         used.known = vec![Known { place, held }];
         let plan = planned(&used, false);
         assert!(plan.what.contains("from height 500001 on") && plan.command.contains("-prune=550"));
+    }
+
+    /// Whatever is free, whoever owns it, and whichever network: what was not read is not deleted.
+    #[test]
+    fn no_plan_prunes_a_directory_whose_blocks_are_not_known() {
+        let by = Running { name: "bitcoind".into(), pid: 7, datadir: None };
+        let all = [
+            Held::Closed("Permission denied".into()),
+            Held::InUse(Some(by)),
+            Held::InUse(None),
+            Held::Blocks,
+            Held::Chain { height: 0, time: 1, pruned: false, has_blocks: true },
+        ];
+        for held in all {
+            for free in [0, 10, 100, 1000, 3000] {
+                for owner in [user(), user() + 1] {
+                    let path = "/home/x/.bitcoin".into();
+                    let place = Place { of: "Umbrel", path, owner };
+                    let mut look = look(free, &options());
+                    look.known = vec![Known { place, held: held.clone() }];
+                    let plan = planned(&look, true);
+                    let text = format!("{plan:?}");
+                    assert!(!text.contains("prune=") && !text.contains("newest"), "{text}");
+                    let is_sync = plan.command.contains("apus sync");
+                    assert!(!is_sync || matches!(held, Held::Chain { .. }), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_directory_takes_the_blocks_of_another() {
+        let known = |path: &str, held| Known {
+            place: Place { of: "Umbrel", path: path.into(), owner: user() },
+            held,
+        };
+        let by = || Running { name: "bitcoind".into(), pid: 7, datadir: Some("/n o/de".into()) };
+        for (there, from) in [
+            (vec![known("/n o/de", Held::InUse(Some(by())))], " --from '/n o/de'"),
+            (vec![known("/a", chain(5, false)), known("/b", chain(9, false))], " --from /b"),
+            (vec![known("/a", chain(5, true)), known("/b", Held::Closed("x".into()))], ""),
+        ] {
+            let look = Look { known: there, ..look(3000, &options()) };
+            let plan = planned(&look, true);
+            assert_eq!(plan.command, format!("apus sync{from} --then bitcoind"), "{plan:?}");
+        }
     }
 }

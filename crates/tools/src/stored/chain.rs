@@ -8,8 +8,9 @@ use apus_coins::{Coin, Heights, for_each_spending_tx};
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
+use apus_node::directory::open_directory;
 use apus_node::error::SyncError;
-use apus_node::opened::{no_coins, not_indexed, open_directory};
+use apus_node::opened::{no_coins, not_indexed};
 use apus_node::options::Options;
 #[cfg(feature = "export")]
 use apus_rules::HeaderFacts;
