@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use apus_node as node;
-use apus_node::directory::check_exists;
+use apus_node::directory::check_synced;
 use apus_wire::{Chain, Network};
 use clap::Args;
 
@@ -85,13 +85,13 @@ impl Directory {
         Ok(Settings { options, config })
     }
 
-    /// Does the same as [`Directory::to_options`], for a command that makes no directory.
+    /// Does the same as [`Directory::to_options`], for a command that needs a synced directory.
     ///
     /// # Errors
-    /// Also if there is no such directory, or it is none for the network.
+    /// Also if there is no such directory, or it holds no UTXO set of the network.
     pub fn to_existing(&self) -> Result<Settings, Failure> {
         let chosen = self.to_options().map_err(Failure::usage)?;
-        check_exists(&chosen.options)?;
+        check_synced(&chosen.options)?;
         Ok(chosen)
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::differences_json::DifferencesJson;
 use super::output::{self, StdoutError};
-use super::{exit, log};
+use super::{exit, log, system};
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
@@ -106,13 +106,18 @@ fn name(kind: ErrorKind) -> &'static str {
 
 impl From<SyncError> for Failure {
     fn from(error: SyncError) -> Self {
+        let remedy = match &error {
+            SyncError::Store(error) => system::remedy(error),
+            _ => None,
+        };
+        let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
         let differences = match &error {
             SyncError::Differs { differences, .. } => {
                 Some(Box::new(DifferencesJson::of(differences)))
             }
             _ => None,
         };
-        Self { kind: Some(error.kind()), text: error.to_string(), differences }
+        Self { kind: Some(error.kind()), text: format!("{error}{remedy}"), differences }
     }
 }
 

@@ -3,15 +3,15 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use apus_disk::Disk;
+use apus_disk::{Disk, StoreError};
 use apus_node as node;
 use apus_store::DataDir;
 use clap::Args;
 
 use super::failure::Failure;
 use super::home::expand_home;
-use super::log;
 use super::settings::Settings;
+use super::{log, system};
 
 /// Core's `DEFAULT_DEBUGLOGFILE`.
 const NAME: &str = "debug.log";
@@ -45,7 +45,13 @@ impl LogArgs {
             return Err(refused(&path, "its directory does not exist"));
         }
         let header = format!("Apus {}\n{}", env!("APUS_VERSION"), chosen.first_line(&[]));
-        log::begin(path.clone(), header).map_err(|error| refused(&path, error))
+        log::begin(path.clone(), header).map_err(|error| {
+            let error = StoreError::io(&path, "open the log file", error);
+            if system::remedy(&error).is_some() {
+                return Failure::from(error);
+            }
+            refused(&path, &error)
+        })
     }
 
     /// Returns the log file; `None` if none is to be written.

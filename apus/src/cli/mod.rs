@@ -8,6 +8,7 @@ mod version;
 mod categories;
 mod log;
 mod differences_json;
+mod system;
 mod failure;
 mod service;
 mod interrupt;
@@ -63,7 +64,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use tracing::Level;
 use tracing_subscriber::filter::filter_fn;
@@ -79,8 +80,13 @@ pub use numbers::thousands;
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
     apus_node::memory::allocator::return_freed_memory();
+    system::with_stack(parse_and_run).unwrap_or_else(|error| Failure::from(error).end(false))
+}
+
+fn parse_and_run() -> ExitCode {
     let mut args = arguments::core_spelling(std::env::args_os());
-    if args.len() == 1 {
+    let is_alone = args.len() == 1;
+    if is_alone {
         args.push(OsString::from("init"));
     }
     let json = wants_json(&args);
@@ -93,7 +99,12 @@ pub fn main() -> ExitCode {
     }
     let random_init_replaced = apus_rules::random_init_was_replaced();
     tracing::debug!(random_init_replaced, "started");
-    run(cli).unwrap_or_else(|failure| failure.end(json))
+    let prepared = system::prepare().map_err(Failure::from);
+    let ended = prepared.and_then(|()| run(cli)).unwrap_or_else(|failure| failure.end(json));
+    if is_alone {
+        output::note("All commands: apus --help");
+    }
+    ended
 }
 
 /// Returns whether errors are printed as JSON, including errors about options.
@@ -107,6 +118,9 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
         ErrorKind::DisplayVersion => output::line(format_args!("apus {}", version::version())),
         _ => output::clap(error),
     };
+    if is_file_for_sync(error) {
+        output::note("  tip: `apus sync --from FILE` reads the blocks of a file");
+    }
     match printed {
         Err(error) => Failure::from(error).end(json),
         Ok(()) if error.use_stderr() => {
@@ -114,6 +128,16 @@ fn end_of_parsing(error: &clap::Error, json: bool) -> ExitCode {
         }
         Ok(()) => ExitCode::SUCCESS,
     }
+}
+
+/// Returns whether the error is about a word after `apus sync` that is no option.
+fn is_file_for_sync(error: &clap::Error) -> bool {
+    let word = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => word,
+        _ => return false,
+    };
+    let is_of_sync = std::env::args().nth(1).is_some_and(|command| command == "sync");
+    error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-') && is_of_sync
 }
 
 /// Returns the options that `apus sync` would use, from these arguments and the settings files that

@@ -177,7 +177,7 @@ fn a_wrong_directory_is_named_by_every_command() {
         &["verify"],
         &["serve", "--rpcport=1"],
         &["reindex", "--rpcport=1", "--server"],
-        &["index", "--txindex"],
+        &["index", "txindex"],
         &["prune", "--height=1"],
         &["rewind", "--height=1"],
         &["txoutset", "info"],
@@ -200,7 +200,9 @@ fn a_wrong_directory_is_named_by_every_command() {
             assert!(directory == "etc" || !text.contains("Warning"), "{arguments:?}: {text}");
         }
     }
-    assert_eq!(files(place.root()), before);
+    let is_log = |file: &(String, u64)| file.0.ends_with("etc/debug.log");
+    let after: Vec<_> = files(place.root()).into_iter().filter(|file| !is_log(file)).collect();
+    assert_eq!(after, before);
     let mut command = program();
     command.args(["hints", "create", "--output=no/h", "--datadir", "etc"]);
     let output = command.current_dir(place.root()).output().unwrap();

@@ -23,6 +23,7 @@ mod join;
 mod join_users;
 mod judged;
 mod kernel;
+mod limits;
 mod locked;
 mod lost_work;
 mod machine;

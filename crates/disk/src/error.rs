@@ -2,6 +2,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// The result of an operation on files.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
@@ -60,6 +62,16 @@ impl StoreError {
     pub fn is_full(&self) -> bool {
         let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         self.source.as_ref().is_some_and(|source| kinds.contains(&source.kind()))
+    }
+
+    /// Returns whether the system refused this process the file, because of its permissions or of a
+    /// limit, so that nothing is known about its content.
+    pub fn is_refused(&self) -> bool {
+        const LIMITS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
+        self.source.as_ref().is_some_and(|source| {
+            source.kind() == io::ErrorKind::PermissionDenied
+                || Errno::from_io_error(source).is_some_and(|errno| LIMITS.contains(&errno))
+        })
     }
 
     /// Sets the offset of the error in its file.

@@ -95,6 +95,7 @@ impl<'a> Tables<'a> {
                 }
                 written
             });
+            let writer = writer.map_err(TablesError::Store)?;
             let mut done = work(&failed);
             let is_done = matches!(done, Ok(Some(_))) && !failed.load(Relaxed);
             if is_done {
@@ -119,7 +120,12 @@ impl<'a> Tables<'a> {
         thread::scope(|scope| {
             let write = || self.write(writing.stop, Some(&share));
             let start = |number| threads::spawn(scope, format!("apus-table-{number}"), write);
-            let writers: Vec<_> = (0..writing.writers).map(start).collect();
+            // Fewer threads write all parts as well.
+            let writers: Vec<_> =
+                (0..writing.writers).map_while(|number| start(number).ok()).collect();
+            if writers.is_empty() {
+                write()?;
+            }
             let panicked = |panic| std::panic::resume_unwind(panic);
             writers.into_iter().try_for_each(|writer| writer.join().unwrap_or_else(panicked))
         })

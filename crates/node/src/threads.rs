@@ -1,11 +1,13 @@
 //! Threads: the pool for loops over much data, and threads of their own for pipelines.
 
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+use apus_disk::StoreError;
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::error::SyncError;
 
@@ -19,7 +21,41 @@ pub fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
         .num_threads(threads)
         .thread_name(|number| format!("apus-pool-{number}"))
         .build()
-        .map_err(|error| SyncError::Input(format!("cannot start {threads} threads: {error}")))
+        .map_err(|error| refused("apus-pool", io::Error::other(error)).into())
+}
+
+/// Starts the pool in which the loops of other crates run that are given no [`pool`], with a thread
+/// for each core. The pool would start itself, but a thread that is refused would then be a panic.
+///
+/// # Errors
+/// The system refuses to start the threads.
+pub fn start_global_pool() -> Result<(), StoreError> {
+    let pool = rayon::ThreadPoolBuilder::new().thread_name(|number| format!("apus-loop-{number}"));
+    pool.build_global().map_err(|error| refused("apus-loop", io::Error::other(error)))
+}
+
+/// Checks that `count` more threads can be started now.
+///
+/// # Errors
+/// The system refuses one of them.
+pub fn check_startable(count: usize) -> Result<(), StoreError> {
+    thread::scope(|scope| {
+        // Each thread waits until the gate is dropped, also if one is refused.
+        let (gate, closed) = bounded::<()>(0);
+        for number in 0..count {
+            let closed = closed.clone();
+            spawn(scope, format!("apus-check-{number}"), move || closed.recv())?;
+        }
+        drop(gate);
+        Ok(())
+    })
+}
+
+/// Returns the error for a thread that the system refuses to start.
+pub fn refused(name: &str, error: io::Error) -> StoreError {
+    let what = "start this thread; allow more tasks (ulimit -u, TasksMax= of a service, \
+                --pids-limit of a container) or more memory, or use fewer threads with --par";
+    StoreError::io(name, what, error)
 }
 
 /// Number of blocks that each thread of the pool checks before they are stored.
@@ -33,15 +69,16 @@ pub fn workers(threads: usize) -> usize {
 
 /// Starts a thread that debuggers and process lists show as `name`.
 ///
-/// # Panics
+/// # Errors
 /// The system refuses to start another thread.
 pub fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'scope,
-) -> ScopedJoinHandle<'scope, T> {
-    let started = Builder::new().name(name.into()).spawn_scoped(scope, work);
-    started.expect("the system lets us start a thread")
+) -> Result<ScopedJoinHandle<'scope, T>, StoreError> {
+    let name = name.into();
+    let started = Builder::new().name(name.clone()).spawn_scoped(scope, work);
+    started.map_err(|error| refused(&name, error))
 }
 
 /// Starts a thread that is never joined: it ends by itself once what it works with is gone. If the
@@ -86,11 +123,12 @@ impl<M> Crew<'_, M> {
 
 /// Runs `work` in `threads` threads until all of them have ended, and returns their results.
 /// Meanwhile `watch` is called with everything that they report, and at intervals without a report.
-/// All threads are told to end when it returns true, and when one of them fails or panics.
+/// All threads are told to end when it returns true, and when one of them fails, panics, or cannot
+/// be started; the error is then the last result.
 ///
 /// # Panics
 /// One of the threads has panicked; the others have ended by then.
-pub fn work_until_halt<M: Send, T: Send, E: Send>(
+pub fn work_until_halt<M: Send, T: Send, E: Send + From<StoreError>>(
     name: &str,
     threads: usize,
     work: impl Fn(&Crew<M>) -> Result<T, E> + Sync,
@@ -112,7 +150,18 @@ pub fn work_until_halt<M: Send, T: Send, E: Send>(
                 result
             })
         };
-        let threads: Vec<_> = (0..threads).map(start).collect();
+        let mut refused = None;
+        let mut started = Vec::new();
+        for number in 0..threads {
+            match start(number) {
+                Ok(thread) => started.push(thread),
+                Err(error) => {
+                    halt.store(true, Relaxed);
+                    refused = Some(Err(error.into()));
+                    break;
+                }
+            }
+        }
         drop(sender);
         // A panic here must not leave the scope waiting for all remaining work.
         let _ending = RaiseOnDrop(&halt);
@@ -127,7 +176,8 @@ pub fn work_until_halt<M: Send, T: Send, E: Send>(
             }
         }
         let panicked = |panic| std::panic::resume_unwind(panic);
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        let joined = started.into_iter().map(|thread| thread.join().unwrap_or_else(panicked));
+        joined.chain(refused).collect()
     })
 }
 

@@ -270,12 +270,19 @@ impl BlockPeers for Peers {
                 }
                 connections.want_nothing();
             });
+            // Without it no block arrives, and all waits must end.
+            let talking = talking.inspect_err(|error| {
+                tracing::warn!("{error}");
+                drop(EndOnDrop(&self.feed));
+            });
             {
                 let _over = threads::RaiseOnDrop(&over);
                 work();
             }
             self.feed.wake();
-            talking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            if let Ok(talking) = talking {
+                talking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
         });
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use apus_node::threads;
 use apus_node::view::View;
 use apus_query::Source;
 use axum::Router;
@@ -98,6 +99,9 @@ impl Server {
             let own = Credential::new(USER, &cookie.password).map_err(StartError::System)?;
             credentials.push(own);
         }
+        // The runtime panics if it is refused a thread.
+        threads::check_startable(TALKING_THREADS + 1)
+            .map_err(|error| StartError::System(io::Error::other(error)))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(TALKING_THREADS)
             .max_blocking_threads(config.threads)

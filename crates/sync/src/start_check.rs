@@ -2,6 +2,7 @@
 //! continues from that set (Core's `VerifyLoadedChainstate`).
 
 use apus_coins::CoinsCache;
+use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::mend::{note_file, take_another_copy};
@@ -35,7 +36,7 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
     // Blocks that level 4 connects again leave changes in memory.
     let connects = level >= 4;
     node.ledger.writes.any = !connects;
-    let mut found = check(&mut node, Verify { level, blocks }, watch);
+    let mut found = check(&mut node, Verify { level, blocks }, watch)?;
     if connects {
         let (options, disk) = (node.options.clone(), node.dir.disk().clone());
         drop(node);
@@ -67,7 +68,7 @@ pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let mut copied = Vec::new();
     loop {
         let level = level.min(3);
-        let mut found = check(node, Verify { level, blocks }, watch);
+        let mut found = check(node, Verify { level, blocks }, watch)?;
         let Some(damage) = take_first(&mut found).filter(|_| !watch.is_stopped()) else {
             return Ok(());
         };
@@ -83,7 +84,7 @@ pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
 }
 
 /// Runs all levels up to that of `asked`, and then empties the cache, which they have changed.
-fn check(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
+fn check(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verified, StoreError> {
     tracing::debug!(
         target: "validation",
         blocks = asked.blocks, level = asked.level, "verifying the last blocks"

@@ -27,7 +27,7 @@ pub fn verify(options: &Options, asked: Verify, watch: Watch) -> Result<Verified
         let (started, cpu) = (Instant::now(), cpu_time());
         let mut node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
-        let mut found = all_levels(&mut node, asked, watch);
+        let mut found = all_levels(&mut node, asked, watch)?;
         found.script_difference = node.scripts.difference().cloned();
         let is_pruned = node.ledger.pruning.is_pruned;
         let with_remedy = |damage: Damage| Damage {

@@ -1,5 +1,7 @@
 //! The memory that this process may use.
 
+use rustix::process::{Resource, getrlimit};
+
 use super::groups::groups;
 use crate::resources::field;
 use crate::root::Root;
@@ -22,8 +24,9 @@ pub fn is_little() -> bool {
 }
 
 /// Returns the memory that the process may use: what the system has available without swapping
-/// (`MemAvailable`), or what the process's control group or one above it allows (`memory.max`,
-/// `memory.high`), whichever is least. `None` if the system does not report it.
+/// (`MemAvailable`), what the process's control group or one above it allows (`memory.max`,
+/// `memory.high`), or its address space (`ulimit -v`), whichever is least. `None` if the system does
+/// not report it.
 pub fn memory_limit(root: &Root) -> Option<MemoryLimit> {
     let files = groups(root).into_iter().flat_map(|group| group.limit_files().collect::<Vec<_>>());
     let limits = files.filter_map(|path| {
@@ -31,7 +34,9 @@ pub fn memory_limit(root: &Root) -> Option<MemoryLimit> {
         Some(MemoryLimit { bytes, source: path.display().to_string() })
     });
     let meminfo = root.read("/proc/meminfo").unwrap_or_default();
-    limits.chain(available(&meminfo)).min_by_key(|limit| limit.bytes)
+    let addresses = getrlimit(Resource::As).current;
+    let addresses = addresses.map(|bytes| MemoryLimit { bytes, source: "ulimit -v".to_string() });
+    limits.chain(available(&meminfo)).chain(addresses).min_by_key(|limit| limit.bytes)
 }
 
 /// Returns how many bytes of mapped files may be read again soon, in any order: `bytes`, or a

@@ -280,7 +280,7 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
                 stalled_since: None,
             };
             connector.run(workers)
-        })
+        })?
     };
     let wanted = Wanted { gives_up: true, ..Wanted::of([steps]) };
     shared.serve(wanted, watch.observer, connect)

@@ -93,13 +93,16 @@ pub struct Workers<'w, 'a> {
 
 /// Runs `connect` with workers that prepare the blocks of `steps` ahead of it. All threads end when
 /// it returns; a merge of tables ends early when `stop` is raised.
+///
+/// # Errors
+/// The system refuses to start a thread.
 pub fn with_workers<'a, T>(
     shared: &Shared<'a>,
     steps: &[Step],
     threads: usize,
     stop: &AtomicBool,
     connect: impl FnOnce(&mut Workers<'_, 'a>) -> T,
-) -> T {
+) -> Result<T, StoreError> {
     let (tickets, ticket_queue) = bounded(AHEAD_MAX);
     // Every worker may take part in the checks of every block in flight.
     let (jobs, job_queue) = bounded(IN_FLIGHT_MAX * threads);
@@ -117,10 +120,10 @@ pub fn with_workers<'a, T>(
         let (events_of_merger, events_of_writer) = (event_queue.clone(), event_queue.clone());
         threads::spawn(scope, "apus-commit", move || {
             write_on_request(shared, &commit_queue, &events_of_writer);
-        });
+        })?;
         threads::spawn(scope, "apus-merge", move || {
             merge_on_request(shared, &merge_queue, &events_of_merger, stop);
-        });
+        })?;
         for number in 0..threads {
             let worker = Worker {
                 shared,
@@ -130,14 +133,14 @@ pub fn with_workers<'a, T>(
                 jobs: job_queue.clone(),
                 events: event_queue.clone(),
             };
-            threads::spawn(scope, format!("apus-work-{number}"), move || worker.run());
+            threads::spawn(scope, format!("apus-work-{number}"), move || worker.run())?;
         }
         drop((ticket_queue, event_queue));
         let ready = BTreeMap::new();
         let (coins_ready, coins_expected) = (0, 0);
         let (next_ticket, steps) = (0, steps.len());
         let (committed, failed) = (None, None);
-        connect(&mut Workers {
+        Ok(connect(&mut Workers {
             shared,
             tickets,
             jobs,
@@ -155,7 +158,7 @@ pub fn with_workers<'a, T>(
             coins_ready,
             coins_expected,
             failed,
-        })
+        }))
     })
 }
 
@@ -503,7 +506,8 @@ mod tests {
                     unknown, 0,
                     "of {coins} coins some that the next block spends were dropped"
                 );
-            });
+            })
+            .unwrap();
         }
     }
 
@@ -569,7 +573,8 @@ mod tests {
                 workers.check(&Arc::new(block));
             }
             workers.let_go();
-        });
+        })
+        .unwrap();
     }
 
     #[test]
@@ -586,6 +591,7 @@ mod tests {
         with_workers(&shared, &steps, 2, &stop, |workers| {
             workers.let_ahead(0, AHEAD_MAX, 0);
             (0..50).for_each(|_| workers.wait());
-        });
+        })
+        .unwrap();
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Coordinator<'a> {
                 }
                 // Tables are synced to disk while blocks are checked.
                 std::thread::scope(|scope| {
-                    let synced = threads::spawn(scope, "apus-sync", || bulk.sync());
+                    let synced = threads::spawn(scope, "apus-sync", || bulk.sync())?;
                     let checked = this.check_until_save();
                     let synced = synced.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
                     checked.and(synced.map_err(Fault::from))

@@ -37,7 +37,10 @@ const CHUNK: u32 = 32;
 
 /// Runs all levels that are asked for. The coins cache then holds what level 3 has disconnected; at
 /// level 4 the ledger must be read-only, and counts the blocks that were connected again.
-pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
+///
+/// # Errors
+/// The system refuses to read a file, of which nothing is known then.
+pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verified, StoreError> {
     let tip = node.tree.node(node.tip());
     let mut found = Verified {
         asked: Verify { level: asked.level.min(4), ..asked },
@@ -51,16 +54,16 @@ pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Verified {
         elapsed: Default::default(),
         cpu: Default::default(),
     };
-    go_down(node, &mut found, watch);
+    go_down(node, &mut found, watch)?;
     if found.asked.level == 4 {
-        let level = go_up(node, &mut found, watch);
+        let level = go_up(node, &mut found, watch)?;
         found.levels.push(level);
     }
-    found
+    Ok(found)
 }
 
 /// Runs levels 0 to 3, from the tip down.
-fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
+fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<(), StoreError> {
     let bytes_max = InOrderShare::new(
         node.options.dbcache_bytes,
         header_bytes(&node.tree, node.view.is_some()),
@@ -85,7 +88,11 @@ fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
             found.counts.blocks += 1;
             found.counts.bytes += block.bytes;
             found.counts.transactions += block.transactions;
-            block.damage.take().into_iter().for_each(|damage| found.damage.note(damage));
+            match block.damage.take() {
+                Some(damage) if damage.error.is_refused() => return Err(damage.error),
+                Some(damage) => found.damage.note(damage),
+                None => {}
+            }
             if with_coins {
                 ready.push(block);
             }
@@ -94,6 +101,7 @@ fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) {
     found.damage.append(std::mem::take(&mut disconnector.damage));
     found.interrupted = descent.is_stopped;
     found.levels = descent.levels(found.asked.level, &disconnector);
+    Ok(())
 }
 
 /// Levels 0 to 2, `CHUNK` blocks at a time, and how far they got.
@@ -204,13 +212,13 @@ impl<'a> Descent<'a> {
 }
 
 /// Runs level 4: connects again, in memory, the blocks that level 3 has disconnected.
-fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
+fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<LevelReport, StoreError> {
     let LevelReport { from, ended, .. } = found.levels[3];
     let mut level = LevelReport { level: 4, from: found.height + 1, ended };
     if !found.is_sound() || found.interrupted {
         let why = if found.interrupted { Incomplete::Stopped } else { Incomplete::Damaged };
         level.ended = Some(why);
-        return level;
+        return Ok(level);
     }
     let ids = (from..=found.height).filter_map(|height| node.ledger.active.at(height));
     let steps: Vec<Step> = ids.filter_map(|id| step(node, id)).collect();
@@ -224,12 +232,12 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
     let error = match connected {
         Ok(()) => {
             level.from = from;
-            return level;
+            return Ok(level);
         }
         Err(Fault::Stopped) => {
             found.interrupted = true;
             level.ended = Some(Incomplete::Stopped);
-            return level;
+            return Ok(level);
         }
         Err(Fault::Rule(_, error)) => {
             let what = format!("the block cannot be connected again: {error}");
@@ -238,6 +246,7 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
         Err(Fault::Damaged(Step { place: Place::Stored(pos), .. }, what)) => {
             StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
         }
+        Err(Fault::Store(error)) if error.is_refused() => return Err(error),
         Err(Fault::Full(error) | Fault::Store(error)) => error,
         Err(_) => unreachable!("every block is stored"),
     };
@@ -245,5 +254,5 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> LevelReport {
     let block = steps[(height - from) as usize].id;
     found.damage.note(Damage { level: 4, height, block: node.tree.node(block).hash, error });
     level.ended = Some(Incomplete::Damaged);
-    level
+    Ok(level)
 }

@@ -1,9 +1,8 @@
 //! A look at the machine: all that is known of it at one moment.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use apus_disk::StoreError;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::resources::allow_open_files;
@@ -72,8 +71,7 @@ impl Held {
 
 /// Returns whether this user may not read a file of the directory.
 fn is_refused(error: &SyncError) -> bool {
-    let SyncError::Store(StoreError { source: Some(source), .. }) = error else { return false };
-    source.kind() == io::ErrorKind::PermissionDenied
+    matches!(error, SyncError::Store(error) if error.is_refused())
 }
 
 /// The data directory of a node, and what it holds.
