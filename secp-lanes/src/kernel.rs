@@ -43,10 +43,10 @@ impl Kernel {
     /// Returns a description in words, for messages.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Avx512 => "in lanes of AVX-512 IFMA",
-            Self::Avx2 => "in lanes of AVX2",
-            Self::Neon => "in lanes of NEON",
-            Self::Portable => "in lanes of plain Rust",
+            Self::Avx512 => "with AVX-512 IFMA",
+            Self::Avx2 => "with AVX2",
+            Self::Neon => "with NEON",
+            Self::Portable => "in plain Rust",
             Self::Library => "by libsecp256k1",
         }
     }

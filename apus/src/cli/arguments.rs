@@ -36,10 +36,10 @@ pub struct Cli {
     /// blockstorage, coindb, http, leveldb, net, prune, reindex, rpc, validation), or all without a
     /// value. May be given many times.
     #[arg(long, global = true, value_name = "CATEGORY", num_args = 0..=1, require_equals = true,
-        default_missing_value = "all")]
+        default_missing_value = "all", display_order = 998)]
     pub debug: Vec<String>,
     /// Print only errors, refused blocks and requested results: no progress, no report.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 997)]
     pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,

@@ -22,8 +22,6 @@ use super::settings::Settings;
 /// The options of a command that connects blocks.
 #[derive(Args)]
 pub struct ConnectArgs {
-    #[command(flatten)]
-    directory: Directory,
     /// Stop after connecting the block at this height; 0: never [default: 0].
     #[arg(long, value_name = "N")]
     pub stopatheight: Option<u32>,
@@ -50,8 +48,8 @@ pub struct ConnectArgs {
     /// chainstate].
     ///
     /// A join creates a directory in DIR, with a name of its own for each data directory, and
-    /// stores outputs and spends in it: usually about half as many bytes as the joined blocks, at
-    /// most 1.5 times as many. They are written and read in large pieces, so that a hard disk is
+    /// stores outputs and spends in it: usually 0.3 to 0.5 times as many bytes as the joined blocks,
+    /// at most 1.5 times as many. They are written and read in large pieces, so that a hard disk is
     /// fast enough. An interrupted join continues from its files; with another DIR it starts over.
     #[arg(long, value_name = "DIR")]
     spilldir: Option<PathBuf>,
@@ -62,7 +60,7 @@ pub struct ConnectArgs {
     /// valid, so give a HASH that you trust. Not checked below the last 288 blocks: scripts,
     /// amounts (the total supply is checked), coinbase claims, the order of spends, coinbase
     /// maturity, relative lock times, and P2SH and witness signature operations. Not checked in the
-    /// last 288 blocks: scripts. Undo data is written for the last 288 blocks alone; `apus reindex`
+    /// last 288 blocks: scripts. Undo data is written only for the last 288 blocks; `apus reindex`
     /// writes the rest.
     ///
     /// With --assumevalid=0 everything is checked, with the spent coins from the rev files next to
@@ -110,12 +108,14 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
     testing: Vec<String>,
     #[command(flatten)]
-    pub server: ServerArgs,
-    #[command(flatten)]
     pub log: LogArgs,
     /// Print one JSON object at the end, and nothing else, to standard output.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Data directory and network")]
+    directory: Directory,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// A method of syncing, as the command line names it.

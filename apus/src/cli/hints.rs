@@ -394,6 +394,9 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// From this multiple of the minimum on, the size says nothing about the format.
+const SMALL_FILE_TIMES: f64 = 10.0;
+
 /// The theoretical minimum size of a hints file.
 struct Bound {
     bytes: f64,
@@ -426,20 +429,24 @@ fn info_json(file: &Path, format: &'static str, statistics: &Statistics) -> Stri
 
 fn info_text(format: &str, statistics: &Statistics) -> String {
     let bound = Bound::of(statistics);
+    // In a small file, headers and lengths are most of it.
+    let times = match bound.times < SMALL_FILE_TIMES {
+        true => format!(" (the file is {:.2} times as large)", bound.times),
+        false => String::new(),
+    };
     format!(
         "format           {format}\n\
          height           {}\n\
          outputs unspent  {} in {} blocks\n\
          bytes            {}\n\
          bits per output  {:.2}\n\
-         minimum size     {} bytes (the file is {:.2} times as large)",
+         minimum size     {} bytes{times}",
         thousands(u64::from(statistics.height)),
         thousands(statistics.unspent),
         thousands(u64::from(statistics.blocks)),
         thousands(statistics.bytes),
         statistics.bits_per_output,
         thousands(bound.bytes.ceil() as u64),
-        bound.times,
     )
 }
 

@@ -116,7 +116,7 @@ fn is_basic(value: &str) -> Result<bool, String> {
         "0" => Ok(false),
         "" | "1" | "basic" => Ok(true),
         other => Err(format!(
-            "blockfilterindex={other}: there are filters of the type basic alone: write basic, 1 \
+            "blockfilterindex={other}: there are only filters of the type basic: write basic, 1 \
              or 0"
         )),
     }

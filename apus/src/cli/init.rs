@@ -83,7 +83,7 @@ fn add_machine(table: &mut Table, look: &Look) {
     let cores = if processor.cores == 1 { "core" } else { "cores" };
     table.row(
         "processor",
-        format!("{} {cores}, signatures {}", processor.cores, processor.kernel.words()),
+        format!("{} {cores}, signatures checked {}", processor.cores, processor.kernel.words()),
     );
     let memory = &look.memory;
     table.row(

@@ -39,7 +39,7 @@ pub struct ServeCommand {
     #[command(flatten)]
     directory: Directory,
     /// Listen on this address of this machine, ADDR or ADDR:PORT ([ADDR]:PORT for IPv6); may be
-    /// given many times. 127.0.0.1 serves this machine alone [default: all addresses].
+    /// given many times. 127.0.0.1 serves only this machine [default: all addresses].
     #[arg(long, value_name = "ADDR")]
     bind: Vec<String>,
     /// Listen on this port; 0: any that is free [default: the network's, 8333 on mainnet].

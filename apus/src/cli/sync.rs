@@ -32,14 +32,13 @@ use super::{exit, log, output, report, then};
 /// Files may hold blocks in any order and more than once; the best valid chain wins, as in Bitcoin
 /// Core.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct SyncCommand {
     /// Read blocks from this file (bootstrap.dat, blk*.dat), or from this Bitcoin Core data or
     /// blocks directory, including a bootstrap.dat in it. May be given many times. With --connect,
     /// --addnode or --follow, blocks that are missing or damaged there are downloaded from peers.
     #[arg(long, alias = "loadblock", value_name = "PATH", num_args = 1..)]
     pub from: Vec<PathBuf>,
-    #[command(flatten)]
-    pub peers: PeerArgs,
     /// Delete old blocks, so that block and undo files take at most this many MiB, at least 550. 0:
     /// keep all blocks; 1: delete only with `apus prune` [default: 0].
     ///
@@ -77,7 +76,18 @@ pub struct SyncCommand {
     pub indexes: IndexArgs,
     #[command(flatten)]
     pub engine: ConnectArgs,
+    #[command(flatten)]
+    pub peers: PeerArgs,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  apus sync                                    from peers, into Bitcoin Core's own data directory
+  apus sync --from bootstrap.dat               from a file
+  apus sync --from /old/node --datadir new     from the block files of another node
+  apus sync --prune=550                        keeping only the newest blocks
+  apus sync --follow --listen                  to the tip, and then on as a node
+  apus sync --datadir new --then 'bitcoind -datadir=new'";
 
 /// Rebuild the UTXO set from the stored blocks (Core's -reindex-chainstate).
 #[derive(Args)]
@@ -86,11 +96,11 @@ pub struct ReindexCommand {
     /// -reindex). Needs all block files; undo data is written again.
     #[arg(long)]
     index: bool,
-    #[command(flatten)]
-    engine: ConnectArgs,
     /// Replace the UTXO set even if the rebuilt one ends at a lower height.
     #[arg(long)]
     allow_shrink: bool,
+    #[command(flatten)]
+    engine: ConnectArgs,
 }
 
 /// Runs `apus sync`.

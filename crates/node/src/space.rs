@@ -123,7 +123,7 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
         if volume.free < *needed {
             let prunes = blocks.least > 0 && node.ledger.pruning.target().is_none();
             let remedy = match prunes {
-                true => ", or store the newest blocks alone with --prune=550",
+                true => ", or store only the newest blocks with --prune=550",
                 false => "",
             };
             let what = too_small(volume.free, *needed, parts) + remedy;

@@ -259,7 +259,7 @@ fn processor(look: &Look) -> Finding {
     let of = &look.processor;
     let sha = if of.has_sha { "SHA-256 in hardware" } else { "SHA-256 in software" };
     let cores = if of.cores == 1 { "core" } else { "cores" };
-    let found = format!("{} {cores}, {sha}, signatures {}", of.cores, of.kernel.words());
+    let found = format!("{} {cores}, {sha}, signatures checked {}", of.cores, of.kernel.words());
     match of.kernel {
         Kernel::Avx512 | Kernel::Avx2 | Kernel::Neon => Finding::good(ABOUT, found),
         _ if of.is_virtual => Finding::slow(
