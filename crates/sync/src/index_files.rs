@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind::NotFound;
 
 use apus_chain::{BlockId, Tree};
+use apus_coins::{Heights, for_each_spending_tx};
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_node::block::check::{History, check_bytes};
@@ -275,7 +276,8 @@ impl Inventory {
             match check_bytes(&self.tree, step, History::New, bytes) {
                 Ok(block) => {
                     let tx_count = block.view().tx_count() as u32;
-                    return Ok(Verdict::Good { place, tx_count, undo: self.undo_of(id, place)? });
+                    let undo = self.undo_of(id, place, block.view())?;
+                    return Ok(Verdict::Good { place, tx_count, undo });
                 }
                 Err(Fault::Rule(_, error)) => return Ok(Verdict::Invalid { place, error }),
                 Err(Fault::Damaged(_, what)) => damaged.push(DamagedCopy { place, what }),
@@ -287,14 +289,20 @@ impl Inventory {
     }
 
     /// Returns where the present index has the undo data of a block that is stored at `place`;
-    /// `None` if there is none, or if it is damaged.
-    fn undo_of(&self, id: BlockId, place: SourcePlace) -> Result<Option<Undo>, StoreError> {
+    /// `None` if there is none, if it is damaged, or if it lacks heights, as that of Core before 0.15.
+    fn undo_of<B: AsRef<[u8]>>(
+        &self,
+        id: BlockId,
+        place: SourcePlace,
+        block: &BlockView<B>,
+    ) -> Result<Option<Undo>, StoreError> {
         let known = self.present.get(&self.tree.node(id).hash).and_then(IndexRecord::undo_pos);
         let Some(pos) = known.filter(|pos| pos.file == place.file) else { return Ok(None) };
         match self.files.read_undo(pos, &self.tree.prev_hash(id)) {
             Ok(payload) => {
-                let len = payload.len() as u32 + UNDO_CHECKSUM_BYTES;
-                Ok(Some(Undo { pos: pos.pos, end: pos.pos.saturating_add(len) }))
+                let end = pos.pos.saturating_add(payload.len() as u32 + UNDO_CHECKSUM_BYTES);
+                let checked = for_each_spending_tx(&payload, block, Heights::Needed, |_, _| ());
+                Ok(checked.is_ok().then_some(Undo { pos: pos.pos, end }))
             }
             Err(error) if error.source.as_ref().is_some_and(|e| e.kind() != NotFound) => Err(error),
             Err(_) => Ok(None),
