@@ -108,6 +108,6 @@ fn a_directory_that_does_not_exist_is_not_served() {
     let place = Place::new(Chain::Regtest);
     let mut command = program_on(&place, &["serve"]);
     let output = command.output().unwrap();
-    assert_ends(&output, 1, &["there is no such directory", "--datadir"]);
+    assert_ends(&output, 1, &["there is no such directory"]);
     assert!(!stderr(&output).contains("cookie"), "{}", stderr(&output));
 }

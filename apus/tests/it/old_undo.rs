@@ -220,12 +220,12 @@ fn old_undo_data_is_as_good_as_none_for_a_swiftsync() {
     let records = old_undo(world, OldUndo::LastOnly);
     let source = world.write_source_with(&new, "source", &world.file_order(), &records);
     let hints = world.write_hints(&new, world.height());
-    let refused = world.try_swift(&new, Mode::Full, &hints, &[source.clone()]);
+    let refused = world.try_swift(&new, Mode::Full, &hints, std::slice::from_ref(&source));
     let error = refused.unwrap_err().to_string();
     for word in [&["no undo data for block", "without --hints"][..], &NAMED].concat() {
         assert!(error.contains(word), "'{word}' is not in: {error}");
     }
-    new.sync(&[source.clone()]);
+    new.sync(std::slice::from_ref(&source));
     assert_eq!(new.muhash(), place.muhash());
     // A proof takes a join, from files and from the directory itself.
     let old = old_from(OldUndo::LastOnly, 1);

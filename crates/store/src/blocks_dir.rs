@@ -50,6 +50,17 @@ pub(super) fn recover_key(
     Ok(None)
 }
 
+/// Returns the error for block files without `xor.dat` of which `file` does not tell the key.
+pub(super) fn lost_key(directory: &Path, file: &Path) -> StoreError {
+    let what = format!(
+        "this file is missing, and {} holds no block that can be read without it: it holds the key \
+         with which the block files are obfuscated. Put it back from a copy of this directory, or \
+         sync into a new one (`apus sync --from` a node with all blocks `--datadir` new)",
+        file.display()
+    );
+    StoreError::new(directory.join("xor.dat"), what)
+}
+
 /// Returns the key of a file that starts with the genesis block.
 fn key_by_genesis(head: &[u8], network: &Network) -> Option<Obfuscation> {
     let length = (genesis_block(network).len() as u32).to_le_bytes();

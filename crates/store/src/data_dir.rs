@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use apus_disk::{Disk, Result, StoreError};
 use apus_wire::Network;
 
-use super::blocks_dir::{list_block_files, read_xor_key, recover_key};
+use super::blocks_dir::{list_block_files, lost_key, read_xor_key, recover_key};
 use super::flat_file::Kind;
 use super::root::check_root;
 use super::{
@@ -293,13 +293,7 @@ fn lost_xor_key(blocks: &Path, network: &Network) -> Result<Option<Obfuscation>>
     if error.what.contains("--chain") {
         return Err(error);
     }
-    let what = format!(
-        "this file is missing, and {} holds no block that can be read without it: it holds the key \
-         with which the block files are obfuscated. Put it back from a copy of this directory, or \
-         sync into a new one (`apus sync --from` a node with all blocks `--datadir` new)",
-        first.path.display()
-    );
-    Err(StoreError::new(blocks.join("xor.dat"), what))
+    Err(lost_key(blocks, &first.path))
 }
 
 /// Checks that the first block file that is not empty belongs to this network.

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use apus_disk::{Disk, Result, StoreError};
 use apus_wire::Network;
 
-use super::blocks_dir::{list_block_files, read_xor_key, recover_key};
+use super::blocks_dir::{list_block_files, lost_key, read_xor_key, recover_key};
 use super::magic::{display_name, other_networks};
 use super::{Obfuscation, SourceFile, SourceScan};
 
@@ -45,7 +45,15 @@ impl BlockSource {
             && let Err(error) = first.check_network(network)
         {
             // `xor.dat` is missing, or it is that of other files.
-            let key = recover_key(&found, network)?.ok_or(error)?;
+            let is_of_node = directory.join("index").is_dir();
+            let lacks_key = is_of_node && !directory.join("xor.dat").is_file();
+            let key = recover_key(&found, network)?.ok_or_else(|| {
+                if lacks_key && !error.what.contains("--chain") {
+                    lost_key(&directory, &first.path)
+                } else {
+                    error
+                }
+            })?;
             files.iter_mut().for_each(|file| file.obfuscation = key);
         }
         Ok(Self { path: named, files, magic })

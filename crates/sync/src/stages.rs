@@ -57,7 +57,7 @@ pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> Plan {
 
 fn task(node: &Node, blocks: &Waiting) -> Task {
     Task {
-        blocks: f64::from(blocks.last - blocks.first + 1),
+        blocks: f64::from((blocks.last + 1).saturating_sub(blocks.first)),
         bytes: blocks.bytes as f64,
         script_bytes: blocks.with_scripts as f64,
         copied: blocks.copied as f64,

@@ -125,7 +125,7 @@ fn a_line_that_core_refuses_is_named() {
     // What is no setting of Apus is none of its business, wherever it stands.
     let others = conf("rpcpassword=x\nrpcauth=a:b$c\nwallet=w\n[main]\nbind=1\nrpcwait=1").unwrap();
     assert_eq!(others.loaded.warnings, Vec::<String>::new());
-    for utf16 in ["r\0e\0g\0t\0e\0s\0t\0=\0001\0\n\0", "par=1\n\0p"] {
+    for utf16 in ["r\0e\0g\0t\0e\0s\0t\0=\x001\0\n\0", "par=1\n\0p"] {
         assert!(conf(utf16).unwrap_err().contains("bitcoin.conf: this is not UTF-8"), "{utf16:?}");
     }
 }

@@ -23,9 +23,9 @@ use crate::outcome::ScriptCounts;
 /// chosen at random.
 const RECHECK_ONE_IN: u64 = 4096;
 
-/// The largest size of the outputs that a transaction spends, in bytes of memory, of which Core's
-/// engine is given a copy for each taproot input: a third of the time that the input takes.
-const SPENT_BYTES_MAX: usize = 32 << 10;
+/// The most bytes of spent outputs that are copied for the taproot inputs of one transaction, about
+/// a second of one core. 9,000 inputs that spend keys stay below it.
+const COPIED_BYTES_MAX: u64 = 4 << 30;
 /// The size of a spent output in memory, and the longest script that has its place in it.
 const SPENT_OUTPUT_BYTES: usize = 48;
 const SHORT_SCRIPT_BYTES: usize = 36;
@@ -56,6 +56,8 @@ pub struct ScriptChecker {
     /// finds each input valid, and Core's engine is asked too.
     #[cfg(any(test, debug_assertions))]
     pub is_faulty: bool,
+    /// [`COPIED_BYTES_MAX`], but for tests.
+    copied_bytes_max: u64,
     tally: Arc<ScriptTally>,
 }
 
@@ -173,6 +175,7 @@ impl ScriptChecker {
             difference: difference.map(OnceLock::from).unwrap_or_default(),
             #[cfg(any(test, debug_assertions))]
             is_faulty: false,
+            copied_bytes_max: COPIED_BYTES_MAX,
             tally: Arc::default(),
         })
     }
@@ -253,9 +256,9 @@ impl ScriptChecker {
         Ok(())
     }
 
-    /// Has the fast engine decide inputs that Core's engine would have to be given a large copy of
-    /// all spent outputs for. Core's engine still checks some of those that it finds valid, so many
-    /// that this costs [`SPENT_BYTES_MAX`] for each input.
+    /// Has the fast engine decide taproot inputs if a copy of all spent outputs for each of them
+    /// would take Core's engine too long. Core's engine still checks as many of those that are
+    /// found valid as the copies of [`COPIED_BYTES_MAX`] allow.
     fn spare_copies(
         &self,
         tx: &TxView,
@@ -263,15 +266,19 @@ impl ScriptChecker {
         asked: &mut [PartInput],
         checks: ScriptChecks,
     ) {
-        let bytes = spent_bytes(prevouts);
+        let taproot_inputs = prevouts.iter().filter(|prevout| is_taproot(prevout.script)).count();
+        let copied_bytes = spent_bytes(prevouts) as u64 * taproot_inputs as u64;
         let trusts_core_alone =
             self.engine == ScriptEngine::Core || self.difference.get().is_some();
-        if checks.engine != ScriptEngine::Core || trusts_core_alone || bytes <= SPENT_BYTES_MAX {
+        if checks.engine != ScriptEngine::Core
+            || trusts_core_alone
+            || copied_bytes <= self.copied_bytes_max
+        {
             return;
         }
         let needs_copy = |asked: &&mut PartInput| is_taproot(prevouts[asked.input].script);
         let mut asked: Vec<_> = asked.iter_mut().filter(needs_copy).collect();
-        let one_in = bytes.div_ceil(SPENT_BYTES_MAX) as u64;
+        let one_in = copied_bytes.div_ceil(self.copied_bytes_max);
         let verdicts = self.with_lanes(|lanes| {
             let mut messages = TxSighash::new(*tx, prevouts, None);
             asked.iter().for_each(|asked| lanes.add(&mut messages, asked.input, checks.flags));
