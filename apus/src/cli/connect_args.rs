@@ -48,7 +48,7 @@ pub struct ConnectArgs {
     /// chainstate].
     ///
     /// A join creates a directory in DIR, with a name of its own for each data directory, and
-    /// stores outputs and spends in it: usually 0.3 to 0.5 times as many bytes as the joined blocks,
+    /// stores outputs and spends in it: usually 0.3 to 0.5 times the bytes of the joined blocks,
     /// at most 1.5 times as many. They are written and read in large pieces, so that a hard disk is
     /// fast enough. An interrupted join continues from its files; with another DIR it starts over.
     #[arg(long, value_name = "DIR")]

@@ -73,11 +73,7 @@ impl Ledger {
 
     /// Records in the index that blocks may be missing.
     pub fn note_pruned(&mut self) -> Result<(), StoreError> {
-        if !self.pruning.is_pruned {
-            self.records.index.write_pruned()?;
-            self.pruning.is_pruned = true;
-        }
-        Ok(())
+        self.pruning.note_pruned(&self.records.index)
     }
 
     /// Records a block of `tx_count` transactions that has passed all rules that need no coins, but

@@ -476,7 +476,7 @@ impl Ledger {
     fn take_dirty(&mut self, tree: &Tree) -> Result<Vec<(BlockId, IndexRecord)>, StoreError> {
         // The flag is written before entries of blocks that were never stored.
         if self.pruning.has_dropped {
-            self.note_pruned()?;
+            self.pruning.note_pruned(&self.records.index)?;
         }
         // What the system could not write would be older where it is read again.
         self.records.all.check_written()?;

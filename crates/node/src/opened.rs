@@ -21,7 +21,6 @@ use super::block_peers::BlockPeers;
 use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
-use super::directory::open_directory;
 use super::error::SyncError;
 use super::estimate::costs::Costs;
 use super::expected_sizes::Sizes;
@@ -40,7 +39,7 @@ use super::sources::{Place, Sources};
 use super::states::StatesWatch;
 use super::stored_sizes::StoredSizes;
 use super::system_clock::refuse_clock_behind;
-use super::unindexed::{has_index, refuse_half_an_index, refuse_unindexed};
+use super::unindexed::open_indexed;
 use super::view::View;
 
 /// Bytes of an average transaction, for the weight of stored blocks whose size is not known.
@@ -125,12 +124,7 @@ impl Node {
         keep: impl FnOnce(&Disk, &Options) -> Result<Vec<u64>, StoreError>,
     ) -> Result<Self, SyncError> {
         let (network, read_only) = (&options.network, matches!(coins, Coins::ReadOnly));
-        if !read_only && !has_index(options) {
-            refuse_unindexed(&options.blocks_path(), options)?;
-        }
-        let dir = open_directory(options, disk, read_only)?;
-        let (index_db, index, files) = dir.open_blocks()?;
-        refuse_half_an_index(&dir, &index, options)?;
+        let (dir, index_db, index, files) = open_indexed(options, disk, read_only)?;
         let chainstate_path = match coins {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),
             Coins::New(rebuild) => rebuild.prepare(disk)?,

@@ -3,8 +3,8 @@
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_store::{
-    FileInfo, STORAGE_HEADER_BYTES, files_above_target, find_index, indexes_that_need_blocks,
-    prunable_height, stored_from,
+    FileInfo, IndexDb, STORAGE_HEADER_BYTES, files_above_target, find_index,
+    indexes_that_need_blocks, prunable_height, stored_from,
 };
 
 use super::options::{Options, Prune};
@@ -58,6 +58,15 @@ impl Pruning {
     /// hand.
     pub fn after(&self) -> u32 {
         self.after
+    }
+
+    /// Records in the block index that blocks may be missing.
+    pub fn note_pruned(&mut self, index: &IndexDb) -> Result<(), StoreError> {
+        if !self.is_pruned {
+            index.write_pruned()?;
+            self.is_pruned = true;
+        }
+        Ok(())
     }
 
     /// Turns pruning off for this run.

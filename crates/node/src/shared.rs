@@ -178,7 +178,7 @@ impl Shared<'_> {
         Ok(Prepared::new(block, self.tree.node(step.id).height))
     }
 
-    /// Keeps at least `bytes` of the disk free, for other data, from all that is written for blocks.
+    /// Keeps at least `bytes` of the disk free from all that is written for blocks.
     pub fn keep_free(&self, bytes: u64) {
         self.files.keep_free(bytes);
         if let Some(peers) = self.peers {

@@ -3,19 +3,38 @@
 
 use std::path::Path;
 
-use apus_disk::StoreError;
-use apus_store::{BlockIndex, BlockSource, DataDir, SourceItem, list_block_files};
+use apus_disk::{Disk, StoreError};
+use apus_store::{
+    BlockFiles, BlockIndex, BlockSource, DataDir, IndexDb, SourceItem, list_block_files,
+};
 use apus_wire::{Cursor, Header};
 
+use super::directory::open_directory;
+use super::error::SyncError;
 use super::options::Options;
 
-/// Returns whether the data directory has a block index.
-pub fn has_index(options: &Options) -> bool {
-    options.network_dir().join("blocks/index/CURRENT").is_file()
+/// Opens the data directory that `options` name, and its blocks.
+///
+/// # Errors
+/// Those of [`open_directory`] and [`DataDir::open_blocks`]; and there are block files without an
+/// index of them, in which case nothing is created.
+pub fn open_indexed(
+    options: &Options,
+    disk: &Disk,
+    read_only: bool,
+) -> Result<(DataDir, IndexDb, BlockIndex, BlockFiles), SyncError> {
+    let has_index = options.network_dir().join("blocks/index/CURRENT").is_file();
+    if !read_only && !has_index {
+        refuse_unindexed(&options.blocks_path(), options)?;
+    }
+    let dir = open_directory(options, disk, read_only)?;
+    let (db, index, files) = dir.open_blocks()?;
+    refuse_half_an_index(&dir, &index, options)?;
+    Ok((dir, db, index, files))
 }
 
 /// Returns an error if the index of an opened directory is not complete.
-pub fn refuse_half_an_index(
+fn refuse_half_an_index(
     dir: &DataDir,
     index: &BlockIndex,
     options: &Options,
@@ -30,7 +49,7 @@ pub fn refuse_half_an_index(
 
 /// Returns an error if there are block files in `blocks`, for a data directory whose index is
 /// missing or empty. Nothing is created.
-pub fn refuse_unindexed(blocks: &Path, options: &Options) -> Result<(), StoreError> {
+fn refuse_unindexed(blocks: &Path, options: &Options) -> Result<(), StoreError> {
     let network = &options.network;
     if list_block_files(blocks)?.is_empty() {
         return Ok(());

@@ -98,7 +98,8 @@ impl SourceFile {
             return Err(StoreError::new(&self.path, what));
         }
         // A power cut may have lost all of a new file but the first sector.
-        let reserved = self.number.is_some() && (written >= SECTOR_BYTES || head.is_empty());
+        let reserved =
+            self.number.is_some() && (written + FRAME_BYTES >= SECTOR_BYTES || head.is_empty());
         if ours.is_some() || reserved {
             return Ok(());
         }

@@ -289,7 +289,7 @@ impl Inventory {
     }
 
     /// Returns where the present index has the undo data of a block that is stored at `place`;
-    /// `None` if there is none, if it is damaged, or if it lacks heights, as that of Core before 0.15.
+    /// `None` if there is none, if it is damaged, or if it lacks heights (Core before 0.15).
     fn undo_of<B: AsRef<[u8]>>(
         &self,
         id: BlockId,

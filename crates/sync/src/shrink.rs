@@ -71,8 +71,8 @@ pub fn check_reach(
         _ => return Ok(()),
     };
     Err(SyncError::WouldShrink(format!(
-        "{what} The present UTXO set was kept. Restore the missing blocks, or `apus sync --from` a node \
-         that has them; to replace the UTXO set by a lower one anyway, add --allow-shrink"
+        "{what} The present UTXO set was kept. Restore the missing blocks, or `apus sync --from` a \
+         node that has them; to replace the UTXO set by a lower one anyway, add --allow-shrink"
     )))
 }
 

@@ -96,8 +96,8 @@ pub trait Inputs {
     /// Returns the transaction at `index`.
     fn tx(&self, index: usize) -> TxView<'_>;
 
-    /// Calls `work` with the transaction at `index` and the coins that it spends. Compressed scripts
-    /// are written to `scratch`; long ones, which are not compressed, are not copied.
+    /// Calls `work` with the transaction at `index` and the coins that it spends. Compressed
+    /// scripts are written to `scratch`; long ones, which are not compressed, are not copied.
     fn with_tx<T>(
         &self,
         index: usize,
@@ -407,7 +407,7 @@ impl ScriptChecker {
     }
 }
 
-/// Returns the size that the outputs which a transaction spends have in the memory of Core's engine.
+/// Returns the bytes that the outputs spent by a transaction take in the memory of Core's engine.
 fn spent_bytes(prevouts: &[Prevout]) -> usize {
     let long = prevouts.iter().map(|spent| spent.script.len());
     let long = long.filter(|len| *len > SHORT_SCRIPT_BYTES).sum::<usize>();

@@ -25,8 +25,8 @@ pub fn is_little() -> bool {
 
 /// Returns the memory that the process may use: what the system has available without swapping
 /// (`MemAvailable`), what the process's control group or one above it allows (`memory.max`,
-/// `memory.high`), or its address space (`ulimit -v`), whichever is least. `None` if the system does
-/// not report it.
+/// `memory.high`), or its address space (`ulimit -v`), whichever is least. `None` if the system
+/// does not report it.
 pub fn memory_limit(root: &Root) -> Option<MemoryLimit> {
     let files = groups(root).into_iter().flat_map(|group| group.limit_files().collect::<Vec<_>>());
     let limits = files.filter_map(|path| {

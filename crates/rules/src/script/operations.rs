@@ -11,8 +11,8 @@ use super::Left;
 use super::interpreter::Interpreter;
 use super::item::Item;
 
-/// The largest number of bytes that SHA-1 and RIPEMD-160, which are faster in Core's engine, hash in
-/// one input. Few inputs that exceed it fit into a block.
+/// The largest number of bytes that SHA-1 and RIPEMD-160, which are faster in Core's engine, hash
+/// in one input. Few inputs that exceed it fit into a block.
 const SLOWLY_HASHED_MAX: usize = 1 << 16;
 
 impl<'a> Interpreter<'_, 'a> {

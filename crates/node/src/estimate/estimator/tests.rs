@@ -88,7 +88,7 @@ impl World {
         Self { weather: Box::new(weather), ..self }
     }
 
-    fn from_peers(self) -> Self {
+    fn sent_by_peers(self) -> Self {
         Self { downloads: true, ..self }
     }
 
@@ -195,7 +195,7 @@ fn stops(from: f64, to: f64) -> impl Fn(f64) -> Weather {
 
 #[test]
 fn when_a_peer_stops_the_share_freezes_and_no_time_is_told() {
-    let past = join(1.5, [1.0; 4]).from_peers().with(stops(12.0, 132.0)).run();
+    let past = join(1.5, [1.0; 4]).sent_by_peers().with(stops(12.0, 132.0)).run();
     let frozen = past.at(13.1).share();
     assert!((0.1..0.2).contains(&frozen), "{frozen}");
     for told in past.told.iter().filter(|told| (18.5..131.9).contains(&told.at)) {
@@ -223,7 +223,7 @@ fn blocks_that_trickle_in_are_no_stall() {
         0.0..0.2 => Weather { lacks: true, ..FINE },
         _ => Weather { speed: 0.0, lacks: true, comes: false, used: 0.02, ..FINE },
     };
-    let world = World::new(&[(Phase::SwiftSync, 10.0, 1.0)]).from_peers().with(trickle);
+    let world = World::new(&[(Phase::SwiftSync, 10.0, 1.0)]).sent_by_peers().with(trickle);
     let past = world.run();
     assert!(past.told.iter().all(|told| told.estimate.waiting.is_none()));
     let [_, half, end] = past.hits();
@@ -237,7 +237,7 @@ fn slow_peers_say_nothing_of_the_machine() {
         ..160.0 => Weather { lacks: true, used: 0.1, ..FINE },
         _ => FINE,
     };
-    let past = join(1.0, [8.0, 1.0, 1.0, 1.0]).from_peers().with(slow).run();
+    let past = join(1.0, [8.0, 1.0, 1.0, 1.0]).sent_by_peers().with(slow).run();
     let told = past.at(80.0);
     assert!(told.holds(past.end - 80.0), "{told:?}, {}", past.end);
     assert_eq!(told.estimate.bottleneck, Some(Bottleneck::Peers));
