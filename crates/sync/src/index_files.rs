@@ -369,6 +369,8 @@ impl Inventory {
                 entries[parent.index()].record.status.0 & BlockStatus::BLOCK_VALID_MASK
             });
             let record = &mut entries[id.index()].record;
+            // Core also sets this flag for the blocks below a snapshot, which are not stored.
+            record.status.0 |= known.status.0 & BlockStatus::BLOCK_OPT_WITNESS;
             if record.block_pos().is_some() {
                 let level = known.status.0 & BlockStatus::BLOCK_VALID_MASK;
                 record.status.raise_validity(level.min(of_parent));

@@ -369,7 +369,12 @@ fn other_commands_leave_a_directory_that_core_starts_on() {
     assert_core_starts(&bitcoind, &place, 150, Some(top));
     assert_ends(&apus(&place, &["reindex"]), 0, &[]);
     assert_core_starts(&bitcoind, &place, 150, Some(top));
-    // The index that is made of the block files lacks the base block.
+    // The index that is made of the block files keeps the base block, of which it has the header.
+    let output = apus(&place, &["reindex", "--index"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    assert_core_starts(&bitcoind, &place, 150, Some(top));
+    // Without the present index, it lacks the base block.
+    std::fs::remove_dir_all(place.network_dir().join("blocks/index")).unwrap();
     let output = apus(&place, &["reindex", "--index"]);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
     assert_eq!(status(&place).snapshot, None);
