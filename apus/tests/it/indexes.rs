@@ -446,3 +446,33 @@ fn statistics_of_a_height_need_the_index() {
     assert_eq!(genesis["block_info"]["unspendables"]["genesis_block"], 50.0);
     assert_eq!((&genesis["txouts"], genesis.get("muhash")), (&0.into(), None));
 }
+
+/// Damage to an index is found even if nothing is to be appended, and the message says how to build
+/// the index again.
+#[test]
+fn a_damaged_index_is_built_again_as_its_message_says() {
+    let whole = Place::new(Network::Regtest);
+    whole.sync_blocks("main", &with_genesis(small(5)));
+    let expected = indexed(&whole);
+    let filters = "indexes/blockfilter/basic/fltr00000.dat";
+    let kinds: [(&str, &str, fn(&Path)); 4] = [
+        ("blockfilterindex", filters, |file| std::fs::remove_file(file).unwrap()),
+        ("blockfilterindex", filters, |file| std::fs::write(file, [1; 40]).unwrap()),
+        ("txindex", "indexes/txindex/CURRENT", |file| std::fs::write(file, [0; 16]).unwrap()),
+        ("coinstatsindex", "indexes/coinstatsindex/db/CURRENT", |file| {
+            std::fs::write(file, "MANIFEST-000999\n").unwrap();
+        }),
+    ];
+    for (index, file, damage) in kinds {
+        let place = whole.copy();
+        damage(&place.network_dir().join(file));
+        let refused = apus(&place, &["index", index]);
+        let command = format!("`apus index {index}`");
+        assert_ends(&refused, 1, &["remove ", &command]);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let directory = text.split("remove ").nth(1).unwrap().split(' ').next().unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
+        assert_ends(&apus(&place, &["index", index]), 0, &[]);
+        indexed(&place).assert_equal(&expected);
+    }
+}

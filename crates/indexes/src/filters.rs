@@ -5,7 +5,7 @@ use std::path::Path;
 
 use apus_disk::{Disk, Result, StoreError};
 use apus_hash::{Hash, sha256d, sha256d_64};
-use apus_leveldb::{Db, RunWriter};
+use apus_leveldb::{Db, Options, RunWriter};
 use apus_store::FlatFilePos;
 use apus_wire::{Cursor, ParseError, put_varint};
 
@@ -66,6 +66,34 @@ fn read_pos(cursor: &mut Cursor) -> std::result::Result<FlatFilePos, ParseError>
 fn put_pos(out: &mut Vec<u8>, pos: FlatFilePos) {
     put_varint(out, pos.file.into());
     put_varint(out, pos.pos.into());
+}
+
+/// Checks that the files hold as much as the database at `path` says, which bitcoind notices only
+/// when a filter is asked for.
+///
+/// # Errors
+/// A file is missing or too short, or the database cannot be read.
+pub fn check_files(disk: &Disk, path: &Path) -> Result<()> {
+    let db = Db::open(disk.clone(), path, Options { read_only: true, ..Options::default() })?;
+    let Some(value) = db.get(&[DB_FILTER_POS])? else { return Ok(()) };
+    let next = read_pos(&mut Cursor::new(&value))
+        .map_err(|error| StoreError::new(path, format!("a record cannot be read: {error}")))?;
+    for number in 0..=next.file {
+        let file = path.with_file_name(format!("fltr{number:05}.dat"));
+        let found = if file.exists() { Some(disk.len(&file)?) } else { None };
+        let used = if number == next.file { u64::from(next.pos) } else { 1 };
+        if found.unwrap_or(0) < used {
+            let what = match found {
+                Some(found) => format!(
+                    "the file has {found} bytes, but the database of the index says that more are \
+                     used"
+                ),
+                None => "the file is missing, although the database of the index names it".into(),
+            };
+            return Err(StoreError::new(file, what));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the basic filter of a block.

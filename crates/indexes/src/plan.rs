@@ -10,6 +10,7 @@ use apus_node::opened::Node;
 use apus_store::{IndexKind, find_index};
 
 use super::block::StoredBlock;
+use super::filters::check_files;
 
 /// What has to be done for one index.
 #[derive(Clone)]
@@ -53,6 +54,9 @@ impl Plan {
                 path.display()
             )));
         };
+        if kind == IndexKind::BlockFilterIndex {
+            check_files(node.dir.disk(), &path)?;
+        }
         if best == node.tip() {
             return Ok(None);
         }

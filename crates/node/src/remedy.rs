@@ -1,9 +1,11 @@
 //! Remedies for damage in the data directory, for wrong hints and for full disks. No other file
 //! knows which command repairs which file.
 
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use apus_disk::StoreError;
+use apus_store::IndexKind;
 
 use super::error::SyncError;
 use super::options::Options;
@@ -54,11 +56,12 @@ fn with_room(mut error: StoreError, is_ours: bool) -> StoreError {
 
 /// Adds to `error` the command that repairs the damage, as [`naming`] does.
 fn named(options: &Options, mut error: StoreError) -> StoreError {
+    // A file of another network is not damaged.
     if is_damage(&error)
-        && let Some(remedy) = remedy(&error.path, options)
+        && !error.what.contains("--chain")
+        && let Some(remedy) = Remedy::of(&error.path, options)
     {
-        error.what += "; ";
-        error.what += &remedy;
+        error.what += &format!("; {remedy}");
     }
     error
 }
@@ -116,43 +119,101 @@ fn is_damage(error: &StoreError) -> bool {
     error.source.is_none() && !is_lock && !error.what.contains("`apus ")
 }
 
-/// Returns the command that repairs the file or directory at `path`, if there is one.
-fn remedy(path: &Path, options: &Options) -> Option<String> {
-    let network_dir = options.network_dir();
-    let blocks = options.blocks_path();
-    let fixed = |text: &str| Some(text.to_string());
-    if path.starts_with(options.join_path()) || path.starts_with(options.spill_path()) {
-        return Some(format!(
-            "remove {} and run the same command, which starts the join over (on another disk with \
-             --spilldir); or sync with --method=order, which makes no such files",
-            options.join_path().display()
-        ));
+/// What repairs damage, with what its sentence needs. A test follows each from the state in which
+/// it is printed (`apus/tests/it/unchanged/remedies.rs`).
+enum Remedy {
+    /// The temporary files of a join, in this directory.
+    StartJoinOver(PathBuf),
+    /// The UTXO set of an interrupted rebuild, in this directory.
+    StartRebuildOver(PathBuf),
+    /// The block index.
+    RebuildIndex,
+    /// The UTXO set.
+    RebuildChainstate,
+    /// Undo data.
+    RewriteUndo,
+    /// A block file that is missing.
+    StoreFileAgain,
+    /// Blocks in a block file.
+    ReplaceBlocks,
+    /// One of Core's optional indexes: its directory, and its name.
+    BuildOptionalIndex(PathBuf, &'static str),
+}
+
+impl Remedy {
+    /// Returns what repairs the file or directory at `path`; `None` if it is not known.
+    fn of(path: &Path, options: &Options) -> Option<Self> {
+        let network_dir = options.network_dir();
+        if path.starts_with(options.join_path()) || path.starts_with(options.spill_path()) {
+            return Some(Self::StartJoinOver(options.join_path()));
+        }
+        if path.starts_with(network_dir.join("blocks/index")) {
+            return Some(Self::RebuildIndex);
+        }
+        let unfinished = network_dir.join(REBUILD_DIRECTORY);
+        if path.starts_with(&unfinished) {
+            return Some(Self::StartRebuildOver(unfinished));
+        }
+        if path.starts_with(network_dir.join("chainstate")) {
+            return Some(Self::RebuildChainstate);
+        }
+        for kind in IndexKind::ALL {
+            let database = kind.database(&network_dir);
+            // Filters are in files beside their database.
+            let directory = match kind {
+                IndexKind::BlockFilterIndex => database.parent()?.to_path_buf(),
+                _ => database,
+            };
+            if path.starts_with(&directory) {
+                return Some(Self::BuildOptionalIndex(directory, kind.name()));
+            }
+        }
+        let first = path.strip_prefix(options.blocks_path()).ok()?.components().next();
+        let Some(Component::Normal(name)) = first else { return None };
+        match name.to_string_lossy().get(..3) {
+            Some("rev") => Some(Self::RewriteUndo),
+            Some("blk") if !path.exists() => Some(Self::StoreFileAgain),
+            Some("blk") => Some(Self::ReplaceBlocks),
+            _ => None,
+        }
     }
-    if path.starts_with(network_dir.join("blocks").join("index")) {
-        return fixed("`apus reindex --index` rebuilds the block index from the block files");
-    }
-    let unfinished = network_dir.join(REBUILD_DIRECTORY);
-    if path.starts_with(&unfinished) {
-        let directory = unfinished.display();
-        return Some(format!(
-            "remove {directory} and run `apus reindex`, which starts from the beginning"
-        ));
-    }
-    if path.starts_with(network_dir.join("chainstate")) {
-        return fixed("`apus reindex` rebuilds the chainstate from the blocks");
-    }
-    let first = path.strip_prefix(&blocks).ok()?.components().next();
-    let Some(Component::Normal(name)) = first else { return None };
-    match name.to_string_lossy().get(..3) {
-        Some("rev") => fixed("`apus reindex --index` writes the undo data again"),
-        Some("blk") if !path.exists() => fixed(
-            "put the file back; or run `apus sync --from` a node or a file that has its blocks, \
-             which stores them again",
-        ),
-        Some("blk") => fixed(
-            "run `apus reindex`, which notes the file, and then `apus sync --from` a node or a \
-             file that has its blocks, which replaces the damaged ones",
-        ),
-        _ => None,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StartJoinOver(directory) => write!(
+                f,
+                "remove {} and run the same command, which starts the join over (on another disk \
+                 with --spilldir); or sync with --method=order, which makes no such files",
+                directory.display()
+            ),
+            Self::StartRebuildOver(directory) => write!(
+                f,
+                "remove {} and run `apus reindex`, which starts from the beginning",
+                directory.display()
+            ),
+            Self::RebuildIndex => {
+                f.write_str("`apus reindex --index` rebuilds the block index from the block files")
+            }
+            Self::RebuildChainstate => {
+                f.write_str("`apus reindex` rebuilds the chainstate from the blocks")
+            }
+            Self::RewriteUndo => f.write_str("`apus reindex --index` writes the undo data again"),
+            Self::StoreFileAgain => f.write_str(
+                "put the file back; or run `apus sync --from` a node or a file that has its \
+                 blocks, which stores them again",
+            ),
+            Self::ReplaceBlocks => f.write_str(
+                "run `apus reindex`, which notes the file, and then `apus sync --from` a node or \
+                 a file that has its blocks, which replaces the damaged ones",
+            ),
+            Self::BuildOptionalIndex(directory, name) => write!(
+                f,
+                "remove {} and run `apus index {name}`, which builds the index again; all else \
+                 works without it",
+                directory.display()
+            ),
+        }
     }
 }
