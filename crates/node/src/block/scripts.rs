@@ -24,8 +24,8 @@ use crate::outcome::ScriptCounts;
 const RECHECK_ONE_IN: u64 = 4096;
 
 /// The most bytes of spent outputs that are copied for the taproot inputs of one transaction, about
-/// a second of one core. 9,000 inputs that spend keys stay below it.
-const COPIED_BYTES_MAX: u64 = 4 << 30;
+/// a quarter of a second of one core. 4,700 inputs that spend keys stay below it.
+const COPIED_BYTES_MAX: u64 = 1 << 30;
 /// The size of a spent output in memory, and the longest script that has its place in it.
 const SPENT_OUTPUT_BYTES: usize = 48;
 const SHORT_SCRIPT_BYTES: usize = 36;
