@@ -63,9 +63,9 @@ fn zeros_before_blocks_are_a_note() {
         blocks.iter().flat_map(|block| [frame(block), vec![0; 8]].concat()).collect();
     let head = [vec![0; 17 << 20], framed(&place.network, &blocks)].concat();
     for (name, bytes, said) in [
-        ("gap", gap(293), "293 zeros before blocks, in 1 places"),
-        ("between", between, "1,600 zeros before blocks, in 200 places"),
-        ("head", head, "17,825,792 zeros before blocks, in 1 places"),
+        ("gap", gap(293), "293 zeros before blocks were passed over (gaps: 1)"),
+        ("between", between, "1,600 zeros before blocks were passed over (gaps: 200)"),
+        ("head", head, "17,825,792 zeros before blocks were passed over (gaps: 1)"),
     ] {
         let new = Place::new(Network::Regtest);
         let file = new.write_bytes(name, &bytes).display().to_string();
