@@ -106,8 +106,8 @@ pub fn scan(
     if scan.gaps > 0 {
         let (gaps, bytes) = (thousands(scan.gaps), thousands(scan.gap_bytes));
         watch.observer.note(&format!(
-            "{bytes} zeros before blocks were passed over (gaps: {gaps}): space that a node reserved, \
-             or a download that is not complete"
+            "{bytes} zeros before blocks were passed over (gaps: {gaps}): space that a node \
+             reserved, or a download that is not complete"
         ));
     }
     scan.note_gap(&first_files);
