@@ -447,6 +447,9 @@ fn statistics_of_a_height_need_the_index() {
     assert_eq!((&genesis["txouts"], genesis.get("muhash")), (&0.into(), None));
 }
 
+/// Damage to a file of an index.
+type Damage = fn(&Path);
+
 /// Damage to an index is found even if nothing is to be appended, and the message says how to build
 /// the index again.
 #[test]
@@ -455,7 +458,7 @@ fn a_damaged_index_is_built_again_as_its_message_says() {
     whole.sync_blocks("main", &with_genesis(small(5)));
     let expected = indexed(&whole);
     let filters = "indexes/blockfilter/basic/fltr00000.dat";
-    let kinds: [(&str, &str, fn(&Path)); 4] = [
+    let kinds: [(&str, &str, Damage); 4] = [
         ("blockfilterindex", filters, |file| std::fs::remove_file(file).unwrap()),
         ("blockfilterindex", filters, |file| std::fs::write(file, [1; 40]).unwrap()),
         ("txindex", "indexes/txindex/CURRENT", |file| std::fs::write(file, [0; 16]).unwrap()),
