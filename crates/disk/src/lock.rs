@@ -116,8 +116,7 @@ pub fn lock_holder(path: &Path) -> Option<u32> {
         return None;
     }
     let file = std::fs::File::open(path).ok()?;
-    let holds = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).ok()??;
-    Some(holds.pid?.as_raw_nonzero().get().unsigned_abs())
+    process_of(fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).ok()??)
 }
 
 impl Drop for FileLock {
@@ -154,15 +153,19 @@ fn refused(path: &Path, file: &File, errno: rustix::io::Errno) -> StoreError {
 /// Returns the error for a lock that another program holds. It names the process, unless that is in
 /// another container or on another machine.
 fn locked_by(path: &Path, held: Option<Flock>) -> StoreError {
-    let holder = held.and_then(|held| held.pid);
-    // A process outside this container has the number 0.
-    let holder = holder.and_then(|pid| u32::try_from(pid.as_raw_pid()).ok()).filter(|id| *id > 0);
+    let holder = held.and_then(process_of);
     let named = holder.and_then(|id| {
         let name = std::fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
         Some(format!("in use by {} (process {id})", name.trim_end()))
     });
     let what = named.unwrap_or_else(|| "in use by another program".to_string());
     StoreError { holder, ..StoreError::locked(path, what) }
+}
+
+/// Returns the number of the process that holds a lock; `None` if it is outside this container,
+/// where the system gives 0, or if the lock belongs to no process.
+fn process_of(held: Flock) -> Option<u32> {
+    held.pid.and_then(|pid| u32::try_from(pid.as_raw_pid()).ok()).filter(|id| *id > 0)
 }
 
 fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Held>> {
