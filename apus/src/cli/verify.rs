@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use apus_disk::StoreError;
 use apus_node as node;
 use apus_node::Watch;
+use apus_store::IndexKind;
 use apus_sync::{Damage, Incomplete, LevelReport, Verified, Verify};
 use apus_tools as tools;
 use clap::Args;
@@ -27,6 +29,8 @@ const DAMAGE_SHOWN: usize = 10;
 /// level 3 disconnects the blocks in memory, and checks that the UTXO set holds exactly their
 /// coins; level 4 connects them again, with scripts. Each level includes those below it. Damage is
 /// printed with its file and the command that repairs it, and the exit status is then 1.
+///
+/// Of the optional indexes, the entries for these blocks are read; with --blocks 0, all of them.
 ///
 /// The directory is read and not changed. It may be pruned and on a read-only mount, and other
 /// programs may read it at the same time; bitcoind must not be running on it.
@@ -66,6 +70,7 @@ struct VerifiedJson {
     levels: Vec<LevelJson>,
     damaged: Vec<DamageJson>,
     damage_count: u64,
+    damaged_indexes: Vec<DamagedIndexJson>,
     blocks_read: u64,
     bytes: u64,
     transactions: u64,
@@ -89,6 +94,14 @@ struct DamageJson {
     level: u8,
     height: u32,
     block: String,
+    file: String,
+    offset: Option<u64>,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct DamagedIndexJson {
+    index: &'static str,
     file: String,
     offset: Option<u64>,
     reason: String,
@@ -123,6 +136,9 @@ fn print_damage(found: &Verified) {
             "Damaged, at level {level}: block {block} at height {height}: {error}"
         ));
     }
+    for (kind, error) in &found.damaged_indexes {
+        output::note(format_args!("Damaged: the index {}: {error}", kind.name()));
+    }
     let shown = found.damage.listed.len().min(DAMAGE_SHOWN) as u64;
     if found.damage.count > shown {
         output::note(format_args!("… and {} more", thousands(found.damage.count - shown)));
@@ -148,6 +164,12 @@ fn json(found: &Verified) -> String {
         offset: damage.error.offset,
         reason: damage.error.what.clone(),
     };
+    let damaged_index = |(kind, error): &(IndexKind, StoreError)| DamagedIndexJson {
+        index: kind.name(),
+        file: error.path.display().to_string(),
+        offset: error.offset,
+        reason: error.what.clone(),
+    };
     let json = VerifiedJson {
         height: found.height,
         bestblock: found.best_block.to_string(),
@@ -159,6 +181,7 @@ fn json(found: &Verified) -> String {
         levels: found.levels.iter().map(level).collect(),
         damaged: found.damage.listed.iter().map(damage).collect(),
         damage_count: found.damage.count,
+        damaged_indexes: found.damaged_indexes.iter().map(damaged_index).collect(),
         blocks_read: found.counts.blocks,
         bytes: found.counts.bytes,
         transactions: found.counts.transactions,
@@ -198,7 +221,10 @@ fn text(found: &Verified) -> String {
     ));
     lines.extend(found.script_difference.iter().map(|found| format!("scripts: {found}")));
     lines.push(match (found.is_sound(), found.interrupted) {
-        (false, _) => format!("Damage found: {}", thousands(found.damage.count)),
+        (false, _) => format!(
+            "Damage found: {}",
+            thousands(found.damage.count + found.damaged_indexes.len() as u64)
+        ),
         (true, true) => "Interrupted: no damage found so far".to_string(),
         (true, false) => "No damage found".to_string(),
     });

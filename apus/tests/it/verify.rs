@@ -7,17 +7,20 @@ use std::sync::atomic::AtomicBool;
 use apus_node as node;
 use apus_node::{AssumeValid, Method, Options, Phase, Prune};
 use apus_node::{SwiftSyncOptions, Watch};
+use apus_store::IndexKind;
 use apus_sync::{Incomplete, Verified, Verify};
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
+use apus_wire::Chain;
 
 use crate::pruned::{SPARE, options, sync_with, world as long_world};
-use crate::support::Place;
+use crate::support::chains::small;
 use crate::support::damage::{KINDS, Kind, damage};
 use crate::support::mounts::run_with_mounts;
 use crate::support::program::{apus, assert_ends, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::swift::{World, small_chain};
+use crate::support::{Place, first_table, with_genesis};
 
 pub fn world() -> World {
     World::of(&small_chain(44, 60, 20_000))
@@ -233,4 +236,47 @@ fn a_read_only_mount_and_other_readers_do_not_matter() {
         assert_ends(&output, 0, &[]);
         assert_eq!(stdout(&output).matches("No damage found").count(), 2, "{}", stdout(&output));
     }
+}
+
+#[test]
+fn damaged_indexes_are_found_and_named() {
+    let whole = Place::new(Chain::Regtest);
+    whole.sync_blocks("main", &with_genesis(small(5)));
+    assert_ends(
+        &apus(
+            &whole,
+            &["index", "txindex", "txospenderindex", "blockfilterindex", "coinstatsindex"],
+        ),
+        0,
+        &[],
+    );
+    assert_ends(&apus(&whole, &["verify", "--blocks=0"]), 0, &[]);
+    let database = |place: &Place, kind: IndexKind| kind.database(&place.network_dir());
+    for kind in IndexKind::ALL {
+        let command = format!("`apus index {}`", kind.name());
+        // A table that is missing is found when the index is opened; a bit, when it is read.
+        for (is_missing, args) in
+            [(true, &["verify"][..]), (false, &["verify", "--blocks=0", "--json"])]
+        {
+            let place = whole.copy();
+            let table = first_table(&database(&place, kind));
+            let mut bytes = std::fs::read(&table).unwrap();
+            bytes[20] ^= 8;
+            std::fs::remove_file(&table).unwrap();
+            if !is_missing {
+                std::fs::write(&table, bytes).unwrap();
+            }
+            let found = apus(&place, args);
+            assert_ends(&found, 1, &["Damaged: the index", kind.name(), &command]);
+            if !is_missing {
+                let json: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+                assert_eq!(json["damaged_indexes"][0]["index"], kind.name(), "{json}");
+            }
+        }
+    }
+    let place = whole.copy();
+    std::fs::write(place.network_dir().join("indexes/blockfilter/basic/fltr00000.dat"), [1; 60])
+        .unwrap();
+    let words = ["Damaged: the index", "fltr00000.dat", "`apus index blockfilterindex`"];
+    assert_ends(&apus(&place, &["verify"]), 1, &words);
 }

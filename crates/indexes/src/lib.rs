@@ -22,6 +22,7 @@
 //! | `own_coins` | the coins that a block both creates and spends |
 //! | `sorting` | an external sort that ends in tables |
 //! | `reading` | answers from indexes that exist, also while they are written |
+//! | `verify` | which of the indexes that exist are damaged |
 //! | `uniform` | a sort for keys that are hashes |
 //! | `block` | a stored block, read together with the coins that it spends |
 
@@ -45,6 +46,7 @@ mod sorted;
 mod pass;
 mod by_height;
 mod reading;
+mod verify;
 pub mod update;
 
 /// The keys and constants of the indexes that docs/format.md lists.
@@ -64,4 +66,5 @@ pub use reading::{Filter, IndexReader, StatisticsAt, TxPlace, statistics_at};
 pub use saved::SavedSort;
 pub use statistics::Totals;
 pub use update::{Indexed, update};
+pub use verify::damaged_indexes;
 pub use wanted_scripts::WantedScripts;

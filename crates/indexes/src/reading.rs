@@ -79,6 +79,15 @@ impl IndexReader {
         })
     }
 
+    /// Reads every table of an index that there is, and checks checksums and the order of keys,
+    /// until `goes_on` is false.
+    ///
+    /// # Errors
+    /// The index cannot be read or is damaged.
+    pub fn verify_tables(&self, kind: IndexKind, goes_on: impl Fn() -> bool + Sync) -> Result<()> {
+        self.read(kind, |opened| opened.db.verify_while(&goes_on)).map(drop)
+    }
+
     /// Returns the place of the transaction with a txid, from `txindex`. Its block may have been
     /// disconnected, as in Core.
     ///

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use apus_disk::Disk;
+use apus_indexes::damaged_indexes;
 use apus_node::error::SyncError;
 use apus_node::opened::Coins;
 use apus_node::options::Options;
@@ -13,7 +14,8 @@ use apus_sync::unfinished::open_node;
 use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 
 /// Checks the last blocks of the active chain, their undo data and the UTXO set (Core's
-/// `verifychain`). Writes nothing: the directory may be pruned, on a read-only mount, and open in
+/// `verifychain`), and the optional indexes: their entries for these blocks or, if all blocks are
+/// checked, everything in them. Writes nothing: the directory may be pruned, on a read-only mount, and open in
 /// other programs that read it. Level 3 keeps about [`Options::dbcache_bytes`] of coins in memory;
 /// the report says how many blocks it could check with that.
 ///
@@ -35,6 +37,11 @@ pub fn verify(options: &Options, asked: Verify, watch: Watch) -> Result<Verified
             ..damage
         };
         found.damage.listed = found.damage.listed.into_iter().map(with_remedy).collect();
+        let lowest = found.levels.first().map_or(found.height, |level| level.from);
+        let damaged = damaged_indexes(&node, &(lowest..=found.height), asked.blocks == 0, watch)?;
+        let with_remedy = |(kind, error)| (kind, remedy::of_damage(options, false, error));
+        found.damaged_indexes = damaged.into_iter().map(with_remedy).collect();
+        found.interrupted |= watch.is_stopped();
         (found.elapsed, found.cpu) = (started.elapsed(), cpu_time() - cpu);
         Ok(found)
     })

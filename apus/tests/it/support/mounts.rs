@@ -44,7 +44,7 @@ pub fn small_disk() -> Option<PathBuf> {
 }
 
 /// Returns whether a process can mount a file system that only it can see.
-fn may_mount() -> bool {
+pub fn may_mount() -> bool {
     static MAY_MOUNT: OnceLock<bool> = OnceLock::new();
     *MAY_MOUNT.get_or_init(|| {
         let status = in_own_namespace("mount -t tmpfs none /mnt").stderr(Stdio::null()).status();

@@ -2,7 +2,8 @@
 //! at the same tip.
 
 use super::damages::DAMAGES;
-use super::{command, copy_of_whole, removing, tried, usable};
+use super::surroundings::Surroundings;
+use super::{copy_of_whole, removing, run, tried, usable};
 use crate::bitcoind::daemon::{Daemon, program_in};
 
 /// Damage with which bitcoind starts: it reads the last blocks alone.
@@ -25,7 +26,7 @@ fn bitcoind_starts_after_a_refusal() {
             let place = copy_of_whole();
             (damage.apply)(&place);
             let before = usable(&place).unwrap();
-            if command(&place, tried, false).status.success() {
+            if run(&place, tried, Surroundings::Usual).status.success() {
                 continue;
             }
             refused += 1;

@@ -1,4 +1,4 @@
-//! Kinds of damage to a data directory, and of odd surroundings.
+//! Kinds of damage to a data directory.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -173,7 +173,7 @@ pub const DAMAGES: &[Damage] = &[
         name: "chainstate without a table",
         apply: |p| fs::remove_file(first_table(&chainstate(p))).unwrap(),
     },
-    // Surroundings.
+    // Block files elsewhere.
     Damage {
         name: "blocks moved",
         apply: |p| {
@@ -192,5 +192,4 @@ pub const DAMAGES: &[Damage] = &[
             fs::rename(to.join("index"), index(p)).unwrap();
         },
     },
-    Damage { name: "clock behind", apply: |_| {} },
 ];

@@ -1,10 +1,12 @@
 //! A command that does not succeed leaves what opened before: every command that writes, on every
-//! kind of damage.
+//! kind of damage, and with odd surroundings. Power cuts at any step of a command are tested beside
+//! the command.
 
 mod bitcoind;
 mod damages;
 mod rebuilds;
 mod remedies;
+mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,11 +21,11 @@ use apus_store::{DataDir, DataDirOptions, IndexEntry};
 use apus_wire::Chain;
 
 use crate::support::chains::small;
-use crate::support::clock::with_clock;
 use crate::support::judge::Judge;
 use crate::support::program::{apus, assert_ends, program_on, stderr, stdout};
 use crate::support::{Place, with_genesis};
-use damages::{DAMAGES, moved_blocks};
+use damages::{DAMAGES, Damage, moved_blocks};
+use surroundings::Surroundings;
 
 /// The height of the directory before a command.
 const HEIGHT: usize = 190;
@@ -133,7 +135,7 @@ const fn removing(args: &'static [&'static str]) -> Tried {
     Tried { args, removes: true }
 }
 
-fn command(place: &Place, tried: &Tried, clock_is_behind: bool) -> Output {
+fn run(place: &Place, tried: &Tried, surroundings: Surroundings) -> Output {
     let moved = moved_blocks(place);
     let args: Vec<String> = tried
         .args
@@ -147,23 +149,29 @@ fn command(place: &Place, tried: &Tried, clock_is_behind: bool) -> Output {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut command: Command = program_on(place, &args);
     command.current_dir(place.root());
-    if clock_is_behind {
-        with_clock(&mut command, 978_307_200);
-    }
-    command.output().unwrap()
+    surroundings.run(place, command)
 }
 
-/// Runs a command on every kind of damage, and panics if one of them leaves less than it found.
+/// Every kind of damage in usual surroundings, and no damage in all others.
+fn cases() -> impl Iterator<Item = (&'static Damage, Surroundings)> {
+    let (usual, odd) = Surroundings::all().split_first().unwrap();
+    let damaged = DAMAGES.iter().map(|damage| (damage, *usual));
+    damaged.chain(odd.iter().map(|surroundings| (&DAMAGES[0], *surroundings)))
+}
+
+/// Runs a command in every case, and panics if one of them leaves less than it found.
 fn holds(tried: &Tried) {
     let mut faults = Vec::new();
-    for damage in DAMAGES {
+    for (damage, surroundings) in cases() {
         let place = copy_of_whole();
         (damage.apply)(&place);
         let (before, could) = (tree(place.root()), usable(&place));
-        let output = command(&place, tried, damage.name == "clock behind");
+        let output = run(&place, tried, surroundings);
         let ended = output.status.code();
         let said = stdout(&output) + &stderr(&output);
-        let mut fault = |what: &str| faults.push(format!("{}: {what}\n    {said}", damage.name));
+        let mut fault = |what: &str| {
+            faults.push(format!("{}, {surroundings:?}: {what}\n    {said}", damage.name));
+        };
         if said.contains("panicked") || ended.is_none() {
             fault("panicked");
         }
@@ -280,6 +288,7 @@ commands! {
     hints_create_below: tried(&["hints", "create", "--height=150", "-o", "$new"]);
     init: tried(&["init"]);
     doctor: tried(&["doctor"]);
+    serve: tried(&["serve", "--bind=127.0.0.1", "--port=0", "--server=0", "--debug=net"]);
     status: tried(&["status"]);
     verify: tried(&["verify", "--level=4", "--blocks=0"]);
 }

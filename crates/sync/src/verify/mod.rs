@@ -48,6 +48,7 @@ pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verifi
         best_block: tip.hash,
         levels: Vec::new(),
         damage: DamageList::default(),
+        damaged_indexes: Vec::new(),
         interrupted: false,
         counts: Default::default(),
         script_difference: None,

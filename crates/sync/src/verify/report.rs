@@ -6,6 +6,7 @@ use apus_disk::StoreError;
 use apus_hash::Hash;
 use apus_node::block::script_difference::ScriptDifference;
 use apus_node::outcome::Counts;
+use apus_store::IndexKind;
 
 /// What to verify (the arguments of Core's `verifychain`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub struct Verified {
     pub levels: Vec<LevelReport>,
     /// What is damaged, from the tip down.
     pub damage: DamageList,
+    /// The optional indexes that are damaged.
+    pub damaged_indexes: Vec<(IndexKind, StoreError)>,
     /// Whether the verification was stopped before its end.
     pub interrupted: bool,
     /// The blocks that were read, and with level 4 the scripts that were checked.
@@ -45,7 +48,7 @@ pub struct Verified {
 impl Verified {
     /// Returns whether no damage was found.
     pub fn is_sound(&self) -> bool {
-        self.damage.count == 0
+        self.damage.count == 0 && self.damaged_indexes.is_empty()
     }
 
     /// Returns whether all levels got as far as was asked for.
