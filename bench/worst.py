@@ -243,7 +243,21 @@ def many_txs(chain, blocks):
     return base, [[Tx([one], [(SPENT, TRUE)]) for one in tx.inputs] for tx in txs]
 
 
-OTHERS = {"most outputs": many_outputs, "10,000 bytes in each output": long_outputs,
+def many_copies(chain, blocks):
+    """20 transactions, each of 195 inputs that spend 10,000 bytes and 137 that spend a leaf."""
+    leaves = (SUCCESS, 20 * 137, b"", [b"\x50", SUCCESS_CONTROL])
+    base, txs = spend(chain, [(LONG, 20 * 195, b"", []), leaves], blocks)
+    split = []
+    for tx in txs:
+        long, leaf_inputs = tx.inputs[: 20 * 195], tx.inputs[20 * 195 :]
+        split.append([
+            Tx(long[195 * i : 195 * (i + 1)] + leaf_inputs[137 * i : 137 * (i + 1)], [(SPENT, TRUE)])
+            for i in range(20)
+        ])
+    return base, split
+
+
+OTHERS = {"long spent scripts and leaves, 20 transactions": many_copies, "most outputs": many_outputs, "10,000 bytes in each output": long_outputs,
           "most transactions": many_txs}
 
 
