@@ -30,12 +30,12 @@ impl Cookie {
         temporary.push(".tmp");
         let write = |mut file: File| {
             file.write_all(format!("{USER}:{password}").as_bytes())?;
-            // A file that was there before has other permissions, perhaps.
             file.set_permissions(Permissions::from_mode(mode))?;
             fs::rename(&temporary, path)
         };
-        let open =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        // A file or a link of another user, perhaps, which is neither followed nor written to.
+        let _ = fs::remove_file(&temporary);
+        let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         match open.and_then(write) {
             Ok(()) => Ok(Self { path: path.to_path_buf(), password }),
             Err(error) => {
@@ -67,11 +67,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(COOKIE_FILE);
         fs::write(&path, "old").unwrap();
+        let other = tempfile::NamedTempFile::new().unwrap();
+        fs::write(other.path(), "of another").unwrap();
+        std::os::unix::fs::symlink(other.path(), dir.path().join(".cookie.tmp")).unwrap();
         let cookie = Cookie::create(&path, 0o600).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{USER}:{}", cookie.password));
         assert_eq!(cookie.password.len(), 64);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(other.path()).unwrap(), "of another");
         drop(cookie);
         assert!(!path.exists());
         let missing = Cookie::create(&dir.path().join("no/.cookie"), 0o600);
