@@ -20,8 +20,10 @@ const GENERATOR: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd,
 const CHECKSUM_CHARS: usize = 6;
 /// The most characters of an address in Bech32.
 const CHARS_MAX: usize = 90;
-/// The most characters of Base58 that Core decodes to tell what is wrong.
+/// The most bytes of Base58 that Core decodes to tell what is wrong.
 const BASE58_BYTES_MAX: usize = 100;
+/// The most characters that stand for so many bytes. The time to decode grows with their square.
+const BASE58_CHARS_MAX: usize = 137;
 /// The most bytes of a witness program (BIP141).
 const PROGRAM_BYTES_MAX: usize = 40;
 
@@ -126,10 +128,11 @@ fn decode(text: &str, chain: Chain) -> Result<Destination, Wrong> {
         return segwit(text, hrp);
     }
     let wrong = |what: &str| Err((what.to_string(), Vec::new()));
+    let text = Some(text.trim_matches(is_space)).filter(|text| text.len() <= BASE58_CHARS_MAX);
     // Core decodes at most 21 bytes.
-    let decoded = base58::decode_check(text.trim_matches(is_space)).ok();
+    let decoded = text.and_then(|text| base58::decode_check(text).ok());
     let Some(bytes) = decoded.filter(|bytes| bytes.len() <= 21) else {
-        let decoded = base58::decode(text.trim_matches(is_space)).ok();
+        let decoded = text.and_then(|text| base58::decode(text).ok());
         return wrong(match decoded.is_some_and(|bytes| bytes.len() <= BASE58_BYTES_MAX) {
             true => "Invalid checksum or length of Base58 address (P2PKH or P2SH)",
             false => "Invalid or unsupported Segwit (Bech32) or Base58 encoding.",
