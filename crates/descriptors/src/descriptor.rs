@@ -13,6 +13,14 @@ use super::checksum::{CHECKSUM_CHARS, checksum, with_checksum};
 use super::error::DescriptorError;
 use super::text::{expression, paths};
 
+/// The most characters of a descriptor, above those that wallets make.
+const CHARS_MAX: usize = 10_000;
+/// The most characters of an address.
+const ADDRESS_CHARS_MAX: usize = 90;
+/// The most characters of an extended key. The time to decode Base58 grows with their square.
+const EXTENDED_KEY_CHARS_MAX: usize = 112;
+/// The most paths of a key (BIP389): each path has a copy of the expression.
+const PATHS_MAX: usize = 100;
 /// The most keys of a multisignature script outside P2SH (Core's limit for standard scripts).
 const BARE_KEYS_MAX: usize = 3;
 /// The opcode that begins the script of a taproot output.
@@ -52,11 +60,17 @@ impl Descriptor {
     /// It has a wrong checksum, a private key, an unknown expression, or a key or an address of
     /// another network.
     pub fn parse(text: &str, chain: Chain) -> Result<Self, DescriptorError> {
+        if text.len() > CHARS_MAX {
+            let what =
+                format!("A descriptor has at most {CHARS_MAX} characters, not {}", text.len());
+            return Err(invalid(what));
+        }
         let payload = without_checksum(text)?;
         let (name, argument) = call(payload).ok_or_else(|| unknown(payload))?;
         if name != "raw" && has_private_key(argument) {
             return Err(DescriptorError::PrivateKey);
         }
+        check_sizes(argument)?;
         let forms = match name {
             "addr" => vec![Form::Script(script_of_address(argument, chain)?)],
             "raw" => vec![Form::Script(script_of_hex(argument)?)],
@@ -192,9 +206,28 @@ fn has_private_key(expressions: &str) -> bool {
         .any(|word| word.starts_with("xprv") || word.starts_with("tprv") || is_wif(word))
 }
 
+/// Checks what would take long to parse: the number of paths of a key, and the lengths of extended
+/// keys.
+fn check_sizes(expressions: &str) -> Result<(), DescriptorError> {
+    let steps = expressions.split('<').skip(1).filter_map(|after| after.split('>').next());
+    if let Some(count) = steps.map(|steps| steps.split(';').count()).find(|it| *it > PATHS_MAX) {
+        return Err(invalid(format!("A key has at most {PATHS_MAX} paths, not {count}")));
+    }
+    let is_hex = |word: &str| word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut words = expressions.split(|c: char| !c.is_ascii_alphanumeric());
+    match words.find(|word| word.len() > EXTENDED_KEY_CHARS_MAX && !is_hex(word)) {
+        Some(word) => Err(invalid(format!(
+            "A key or an address has at most {EXTENDED_KEY_CHARS_MAX} characters, not {}",
+            word.len()
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn script_of_address(address: &str, chain: Chain) -> Result<Vec<u8>, DescriptorError> {
-    let address = Address::<NetworkUnchecked>::from_str(address);
-    let known = address.map_err(|_| ()).and_then(|address| {
+    let address = Some(address).filter(|address| address.len() <= ADDRESS_CHARS_MAX).ok_or(());
+    let parse = |address| Address::<NetworkUnchecked>::from_str(address).map_err(|_| ());
+    let known = address.and_then(parse).and_then(|address| {
         let checked = address.require_network(network(chain));
         checked.map_err(|_: bitcoin::address::ParseError| ())
     });
@@ -336,6 +369,24 @@ mod tests {
         let sorted = parse(&format!("sortedmulti(1,{high},{low})")).unwrap();
         let multi = parse(&format!("multi(1,{low},{high})")).unwrap();
         assert_eq!(sorted.scripts_at(0), multi.scripts_at(0));
+    }
+
+    #[test]
+    fn what_would_take_long_is_refused() {
+        let paths = |count: usize| vec!["0"; count].join(";");
+        let wpkh = |count| format!("wpkh({BIP84}/<{}>/*)", paths(count).replace("0;0", "0;1"));
+        let refused = |text: &str| parse(text).err().unwrap().to_string();
+        assert!(refused(&wpkh(PATHS_MAX + 1)).contains("at most 100 paths"));
+        for text in ["wpkh(xpub", "addr(1", "rawtr(z", "wsh(pk("] {
+            let text = format!("{text}{}))", "z".repeat(EXTENDED_KEY_CHARS_MAX + 1));
+            assert!(refused(&text).contains("at most 112 characters"), "{text}");
+        }
+        let raw = |count| format!("raw({})", "5".repeat(count));
+        assert!(parse(&raw(CHARS_MAX - 6)).is_ok());
+        assert!(refused(&raw(CHARS_MAX)).contains("at most 10000 characters"));
+        let many: Vec<String> = (0..PATHS_MAX).map(|at| at.to_string()).collect();
+        let many = parse(&format!("wpkh({BIP84}/<{}>/*)", many.join(";"))).unwrap();
+        assert_eq!(many.texts().len(), PATHS_MAX);
     }
 
     #[test]
