@@ -206,13 +206,7 @@ impl ServerArgs {
             let credential = Credential::new(&user.unwrap_or_default(), &password);
             credentials.push(credential.map_err(|error| error.to_string())?);
         }
-        let given = self.rpcauth.iter().map(|text| (text.clone(), "--rpcauth".to_string()));
-        let found = || {
-            let found = chosen.config.secrets("rpcauth").into_iter();
-            found.map(|Found { text, place }| (text, format!("rpcauth from {place}")))
-        };
-        let all: Vec<_> = if self.rpcauth.is_empty() { found().collect() } else { given.collect() };
-        for (text, what) in all {
+        for (text, what) in merged(&self.rpcauth, "rpcauth", chosen.config.secrets("rpcauth")) {
             let credential = Credential::parse(&text);
             let wrong =
                 || format!("{what} must have the form USER:SALT$HASH; the value is not shown");
@@ -259,16 +253,19 @@ impl ServerArgs {
     }
 }
 
-/// Returns all values of an option, from the command line or else from a settings file, each with
-/// its name for an error.
+/// Returns all values of an option, from the command line and the settings files, each with its name
+/// for an error.
 fn texts(given: &[String], name: &str, chosen: &mut Settings) -> Vec<(String, String)> {
-    match given {
-        [] => {
-            let found = chosen.config.take_list(name).into_iter();
-            found.map(|Found { text, place }| (text, format!("{name} from {place}"))).collect()
-        }
-        given => given.iter().map(|text| (text.clone(), format!("--{name}"))).collect(),
-    }
+    merged(given, name, chosen.config.take_list(name))
+}
+
+/// Returns the values of the command line, followed by those of the settings files, as Core merges
+/// them (its `GetSettingsList`).
+fn merged(given: &[String], name: &str, found: Vec<Found>) -> Vec<(String, String)> {
+    let given = given.iter().map(|text| (text.clone(), format!("--{name}")));
+    let found = found.into_iter();
+    let found = found.map(|Found { text, place }| (text, format!("{name} from {place}")));
+    given.chain(found).collect()
 }
 
 /// Parses an address of this machine; `what` names the option or setting in an error.
