@@ -21,6 +21,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
+use super::log_limit::Limits;
 use super::numbers::time_stamp;
 use super::output;
 
@@ -35,6 +36,9 @@ static LOG: OnceLock<Log> = OnceLock::new();
 /// The categories that are logged.
 static CATEGORIES: LazyLock<Arc<Logs>> =
     LazyLock::new(|| Arc::new(Logs::new(tracing::callsite::rebuild_interest_cache)));
+
+/// What each place in the code may still log.
+static LIMITS: LazyLock<Mutex<Limits>> = LazyLock::new(Mutex::default);
 
 /// Receives the warnings, besides standard error.
 static HEARD: Mutex<Option<Weak<Live>>> = Mutex::new(None);
@@ -223,39 +227,38 @@ impl State {
     }
 }
 
-/// Prints warnings to standard error.
-pub struct Warnings;
+/// Shows warnings on standard error, on the page and in the log file, and writes the events of
+/// `--debug` to the log file, in Core's form.
+pub struct Lines;
 
-impl<S: Subscriber> Layer<S> for Warnings {
+impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if *event.metadata().level() <= Level::WARN {
-            let warning = format!("Warning: {}", Fields::of(event));
-            let heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(live) = heard.as_ref().and_then(Weak::upgrade) {
-                live.say(&warning);
-            }
-            drop(heard);
-            output::note(warning);
+        let (metadata, text) = (event.metadata(), Fields::of(event));
+        if *metadata.level() > Level::WARN {
+            // The target of an event without a category is the path of a module.
+            return match metadata.target() {
+                path if path.contains("::") => line(text),
+                category => line(format_args!("[{category}] {text}")),
+            };
         }
+        let place = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
+        let lines = LIMITS.lock().unwrap_or_else(PoisonError::into_inner).take(
+            place,
+            &text,
+            Instant::now(),
+        );
+        lines.iter().for_each(|text| warn(text));
     }
 }
 
-/// Writes warnings and the events of `--debug` to the log file, in Core's form.
-pub struct ToFile;
-
-impl<S: Subscriber> Layer<S> for ToFile {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if !is_on() {
-            return;
-        }
-        let before = match *event.metadata().level() {
-            Level::WARN | Level::ERROR => "[warning] ".to_string(),
-            // The target of an event without a category is the path of a module.
-            _ if event.metadata().target().contains("::") => String::new(),
-            _ => format!("[{}] ", event.metadata().target()),
-        };
-        line(before + &Fields::of(event));
+fn warn(text: &str) {
+    let warning = format!("Warning: {text}");
+    let heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(live) = heard.as_ref().and_then(Weak::upgrade) {
+        live.say(&warning);
     }
+    output::note(warning);
+    line(format_args!("[warning] {text}"));
 }
 
 /// The text of an event.

@@ -6,6 +6,7 @@ mod numbers;
 mod output;
 mod version;
 mod categories;
+mod log_limit;
 mod log;
 mod differences_json;
 mod system;
@@ -198,7 +199,7 @@ pub fn start_log(debug: &[String]) -> Result<(), String> {
         // cannot be written.
         .log_internal_errors(false)
         .with_filter(filter_fn(|event| *event.level() > Level::WARN && log::is_wanted(event)));
-    let others = log::Warnings.and_then(log::ToFile).with_filter(filter_fn(log::is_wanted));
+    let others = log::Lines.with_filter(filter_fn(log::is_wanted));
     tracing_subscriber::registry().with(stderr).with(others).init();
     Ok(())
 }

@@ -427,7 +427,8 @@ impl Connections {
         self.reports.greet(id, them);
         self.served.add(id);
         if let Some(report) = self.reports.get(id) {
-            observer.note(&format!("Connected to {report}{}", limits(them.services)));
+            let text = format!("Connected to {report}{}", limits(them.services));
+            self.tell(id, text, observer);
         }
         // As in Core, inbound peers do not count: they could make us doubt our clock.
         if self.dialer.connection_type(id) != ConnectionType::Inbound
@@ -437,6 +438,15 @@ impl Connections {
         }
         self.alone_since = Some(self.now());
         self.count_peers();
+    }
+
+    /// Tells the user about a peer. As in Core, inbound ones are logged with `--debug=net` alone:
+    /// strangers could fill the disk.
+    fn tell(&self, id: PeerId, text: String, observer: &dyn Observer) {
+        match self.dialer.connection_type(id) {
+            ConnectionType::Inbound => tracing::debug!(target: "net", "{text}"),
+            _ => observer.note(&text),
+        }
     }
 
     /// Handles a connection that is closed or cannot be read any more.
@@ -463,7 +473,7 @@ impl Connections {
         let what = if closing == Closing::Lost { "Lost" } else { "Dropped" };
         match self.dialer.is_feeler(id) {
             true => tracing::debug!(target: "net", peer = name, why, "the end of a feeler"),
-            false => observer.note(&format!("{what} peer {name}: {why}")),
+            false => self.tell(id, format!("{what} peer {name}: {why}"), observer),
         }
         self.reports.end(id, why);
         let now = self.now();
