@@ -6,12 +6,10 @@
 //! sees half a commit. Readers look at it for microseconds, and read files and tables afterwards,
 //! so that no thread of a sync waits for them. A block takes 150 bytes of memory.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use apus_chain::{ActiveChain, BlockId, BlockNode, Tree};
 use apus_coins::CoinsView;
-use apus_hash::Hash;
 use apus_net::NODE_NETWORK_LIMITED_MIN_BLOCKS;
 use apus_store::{BlockFiles, BlockReader, IndexRecord};
 use apus_wire::message::Services;
@@ -25,9 +23,8 @@ const HEADERS_AT_A_TIME: usize = 5_000;
 #[derive(Default)]
 pub struct View {
     committed: RwLock<Option<Committed>>,
-    /// The hash of the tip, for those who wait for another one.
-    tip: Mutex<Hash>,
-    tip_changed: Condvar,
+    /// Called after each commit.
+    listeners: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
 
 impl std::fmt::Debug for View {
@@ -94,17 +91,13 @@ impl View {
         committed.as_ref().map(look)
     }
 
-    /// Waits until the hash of the tip is not `known`, or for `patience`. Returns whether it is
-    /// another.
-    pub fn wait_for_tip(&self, known: &Hash, patience: Duration) -> bool {
-        let is_known = |tip: &mut Hash| *tip == *known;
-        let tip = self.tip_changed.wait_timeout_while(self.tip(), patience, is_known);
-        !tip.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    /// Calls `listener` from now on after each commit. It must not wait.
+    pub fn on_commit(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.listeners().push(Box::new(listener));
     }
 
     /// Shows a directory with these files, as of a commit, instead of the one before.
     pub(super) fn open(&self, files: &BlockFiles, commit: NewCommit) {
-        let hash = commit.tree.node(commit.tip).hash;
         let mut committed = Committed {
             tree: commit.tree.with_genesis_alone(),
             active: ActiveChain::default(),
@@ -122,7 +115,7 @@ impl View {
         committed.follow_headers(commit.tree, usize::MAX);
         committed.follow(commit);
         *self.committed.write().unwrap_or_else(PoisonError::into_inner) = Some(committed);
-        self.set_tip(hash);
+        self.tell_listeners();
     }
 
     fn change(&self, change: impl FnOnce(&mut Committed)) {
@@ -132,21 +125,19 @@ impl View {
         }
     }
 
-    fn tip(&self) -> MutexGuard<'_, Hash> {
-        self.tip.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> MutexGuard<'_, Vec<Box<dyn Fn() + Send + Sync>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_tip(&self, hash: Hash) {
-        *self.tip() = hash;
-        self.tip_changed.notify_all();
+    fn tell_listeners(&self) {
+        self.listeners().iter().for_each(|listener| listener());
     }
 
     /// Shows what a commit has made durable.
     pub(super) fn follow(&self, commit: NewCommit) {
-        let hash = commit.tree.node(commit.tip).hash;
         self.follow_headers(commit.tree);
         self.change(|committed| committed.follow(commit));
-        self.set_tip(hash);
+        self.tell_listeners();
     }
 
     /// Shows the headers that are known by now, so many at a time that readers hardly wait.
@@ -263,6 +254,9 @@ impl Committed {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use apus_store::BlockStatus;
     use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 
@@ -381,17 +375,17 @@ mod tests {
     }
 
     #[test]
-    fn a_new_tip_ends_the_wait_for_it() {
+    fn listeners_hear_of_each_commit() {
         let mut world = World::new();
         let root = world.tree.genesis();
-        let a = add(&mut world.tree, root, 1);
-        world.commit(root, vec![]);
-        let known = world.tree.node(root).hash;
-        assert!(!world.view.wait_for_tip(&known, Duration::ZERO));
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| world.view.wait_for_tip(&known, Duration::from_secs(3600)));
-            world.commit(a, vec![]);
-            assert!(waits.join().unwrap());
+        let heard = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&heard);
+        world.view.on_commit(move || {
+            count.fetch_add(1, Relaxed);
         });
+        world.commit(root, vec![]);
+        let a = add(&mut world.tree, root, 1);
+        world.commit(a, vec![]);
+        assert_eq!(heard.load(Relaxed), 2);
     }
 }

@@ -77,8 +77,11 @@ pub fn gettxoutsetinfo(call: &Call) -> Result<Json, RpcError> {
         _ => return Err(invalid(&format!("'{name}' is not a valid hash_type"))),
     };
     let use_index = call.param(2).is_null() || params::boolean(call.param(2))?;
-    let state =
-        call.source.indexes.caught_up(&call.source.view, IndexKind::CoinStatsIndex, call.stop)?;
+    let state = call.source.indexes.caught_up(
+        &call.source.view,
+        IndexKind::CoinStatsIndex,
+        call.waiting,
+    )?;
     let is_given = !call.param(1).is_null();
     if is_given {
         if state.is_none() {

@@ -100,8 +100,8 @@ pub fn filter_type(kind: &serde_json::Value) -> Result<&str, RpcError> {
 /// # Errors
 /// There is no such index.
 pub fn index(call: &Call, name: &str) -> Result<State, RpcError> {
-    let Call { source, stop, .. } = call;
-    let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, stop)?;
+    let Call { source, waiting, .. } = call;
+    let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, waiting)?;
     state.ok_or_else(|| {
         RpcError::new(RPC_MISC_ERROR, format!("Index is not enabled for filtertype {name}"))
     })

@@ -2,9 +2,7 @@
 //! transactions whose places they name.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_chain::BlockId;
 use apus_disk::Disk;
@@ -17,6 +15,7 @@ use apus_wire::{BlockView, HEADER_BYTES, OutPoint, TxView};
 use serde::Serialize;
 
 use super::error::{RPC_MISC_ERROR, RpcError, internal};
+use super::waiting::Waiting;
 
 /// Bytes that are read of a transaction at first.
 const TX_BYTES: usize = 4096;
@@ -88,26 +87,22 @@ impl Indexes {
     /// tip and that lacks only the last blocks (Core's `BlockUntilSyncedToCurrentChain`).
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or the call is to be made again.
     pub fn caught_up(
         &self,
         view: &View,
         kind: IndexKind,
-        stop: &AtomicBool,
+        waiting: &Waiting,
     ) -> Result<Option<State>, RpcError> {
-        let until = Instant::now() + WAIT_MAX;
-        loop {
-            let state = self.state(view, kind)?;
-            let tip = view.look(Committed::tip);
-            let Some((tip, behind)) = tip.zip(state.filter(|state| !state.synced)) else {
-                return Ok(state);
-            };
-            let is_near = behind.best_block_height + BLOCKS_BEHIND_MAX >= tip.height;
-            let is_followed = self.wanted.contains(&kind) && is_near;
-            if !is_followed || stop.load(Relaxed) || Instant::now() > until {
-                return Ok(state);
-            }
-            view.wait_for_tip(&tip.hash, LOOK_EVERY);
+        let state = self.state(view, kind)?;
+        let tip = view.look(|it| it.tip().height);
+        let Some((tip, behind)) = tip.zip(state.filter(|state| !state.synced)) else {
+            return Ok(state);
+        };
+        let is_near = behind.best_block_height + BLOCKS_BEHIND_MAX >= tip;
+        match self.wanted.contains(&kind) && is_near && waiting.since() < WAIT_MAX {
+            true => waiting.again(LOOK_EVERY).map_or(Ok(state), Err),
+            false => Ok(state),
         }
     }
 

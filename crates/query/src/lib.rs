@@ -11,6 +11,7 @@
 //! | [`error`] | an error with Core's code |
 //! | [`json`] | JSON text, with numbers as Core prints them |
 //! | [`params`] | the parameters of calls |
+//! | [`waiting`] | calls that wait |
 //! | `indexes` | Core's optional indexes |
 //! | `scan_state` | the scan of blocks that runs |
 //! | `source` | what answers are made of |
@@ -27,6 +28,7 @@
 pub mod error;
 pub mod json;
 pub mod params;
+pub mod waiting;
 mod indexes;
 mod scan_state;
 mod source;
@@ -59,6 +61,7 @@ mod rest;
 pub use error::RpcError;
 pub use json::Json;
 pub use methods::{Method, call, find, methods};
-pub use rest::rest;
+pub use rest::{reads_body, rest};
 pub use rest_answer::RestAnswer;
 pub use source::Source;
+pub use waiting::Waiting;

@@ -8,6 +8,7 @@ use super::error::RpcError;
 use super::json::Json;
 use super::params::{Arg, Kind, check_args, usage};
 use super::source::{Call, Source};
+use super::waiting::Waiting;
 use super::{
     address, block, block_stats, chain, coin_stats, coins, decode, deployments, descriptor,
     filters, header, mining, proof, raw_transaction, scan, spenders, verify, wait,
@@ -39,7 +40,8 @@ impl Method {
     }
 }
 
-/// Answers a call. It may take long, and ends early once `stop` is true.
+/// Answers a call. It may take long, ends early once `stop` is true, and may have to be made again
+/// ([`Waiting`]).
 ///
 /// # Errors
 /// Those of Bitcoin Core.
@@ -47,10 +49,10 @@ pub fn call(
     source: &Source,
     method: &Method,
     params: &[Value],
-    stop: &AtomicBool,
+    (stop, waiting): (&AtomicBool, &Waiting),
 ) -> Result<Json, RpcError> {
     check_args(&method.help(), method.args, params)?;
-    (method.run)(&Call { source, params, stop })
+    (method.run)(&Call { source, params, stop, waiting })
 }
 
 /// Returns all methods.

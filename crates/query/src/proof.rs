@@ -60,6 +60,7 @@ pub fn gettxoutproof(call: &Call) -> Result<Json, RpcError> {
 fn unspent_in(call: &Call, txids: &BTreeSet<Hash>) -> Result<Option<StoredBlock>, RpcError> {
     let (coins, tip) = call.source.look(|it| (it.coins.clone(), it.tip_id()))?;
     for txid in txids {
+        call.check_stop()?;
         if let Some((_, coin)) = coins.scan_txids(txid, txid).next_coin().map_err(internal)? {
             return call.source.look(|it| {
                 let block = it.tree.ancestor(tip, coin.height);

@@ -109,7 +109,7 @@ fn in_block(
 /// Answers for the transaction that `txindex` has under a txid.
 fn by_txid(call: &Call, txid: &Hash, verbosity: i32) -> Result<Json, RpcError> {
     let source = call.source;
-    let state = source.indexes.caught_up(&source.view, IndexKind::TxIndex, call.stop)?;
+    let state = source.indexes.caught_up(&source.view, IndexKind::TxIndex, call.waiting)?;
     let found = source.indexes.transaction(&source.view, txid)?;
     let Some(found) = found else {
         let why = match state {

@@ -22,6 +22,7 @@ use super::script::ScriptPubKey;
 use super::source::Source;
 use super::stored::{StoredBlock, parse};
 use super::transaction::{Spent, Transaction, script_bytes, script_of};
+use super::waiting::Waiting;
 
 /// The most headers of an answer (Core's `MAX_REST_HEADERS_RESULTS`).
 const HEADERS_MAX: usize = 2000;
@@ -39,6 +40,7 @@ struct Request<'a> {
     query: Option<&'a str>,
     body: &'a [u8],
     stop: &'a AtomicBool,
+    waiting: &'a Waiting,
 }
 
 /// The endpoints: each path begins one. The first that fits is taken.
@@ -59,19 +61,24 @@ const ENDPOINTS: &[(&str, Endpoint)] = &[
     ("spenttxouts/", spent_txouts),
 ];
 
-/// Answers a request for `path`, which follows `/rest/`. It may take long. Returns `None` if there
-/// is no such endpoint.
+/// Answers a request for `path`, which follows `/rest/`. It may take long, and may have to be asked
+/// again ([`Waiting`]). Returns `None` if there is no such endpoint.
 pub fn rest(
     source: &Source,
     path: &str,
     query: Option<&str>,
     body: &[u8],
-    stop: &AtomicBool,
+    (stop, waiting): (&AtomicBool, &Waiting),
 ) -> Option<RestAnswer> {
     let (start, endpoint) = ENDPOINTS.iter().find(|(start, _)| path.starts_with(start))?;
     let path = Path::new(&path[start.len()..]);
-    let request = Request { source, path, query, body, stop };
+    let request = Request { source, path, query, body, stop, waiting };
     Some(endpoint(&request).unwrap_or_else(|error| error))
+}
+
+/// Returns whether the endpoint of a path reads the body of a request, as `getutxos` alone does.
+pub fn reads_body(path: &str) -> bool {
+    path.starts_with("getutxos")
 }
 
 impl Request<'_> {
@@ -99,7 +106,7 @@ impl Request<'_> {
     /// Returns the answer of a method of RPC.
     fn call(&self, method: &str, params: &[serde_json::Value]) -> Answer {
         let method = find(method).expect("a method of ours");
-        let answer = call(self.source, method, params, self.stop);
+        let answer = call(self.source, method, params, (self.stop, self.waiting));
         answer.map(|answer| RestAnswer::json(&answer)).map_err(|error| failed(&error))
     }
 }
@@ -392,7 +399,8 @@ fn filter_index(request: &Request, kind: &str) -> Result<State, RestAnswer> {
         return Err(RestAnswer::bad(format!("Unknown filtertype {kind}")));
     }
     let source = request.source;
-    let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, request.stop);
+    let state =
+        source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, request.waiting);
     let state = state.map_err(|error| failed(&error))?;
     state.ok_or_else(|| RestAnswer::bad("Index is not enabled for filtertype basic"))
 }

@@ -1,13 +1,11 @@
 //! `scanblocks`: which blocks have to do with the scripts of descriptors.
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering::Relaxed;
 
 use apus_descriptors::{Descriptor, Range};
 use apus_hash::Hash;
 use apus_indexes::WantedScripts;
 use apus_node::view::Committed;
-use apus_wire::Chain;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -70,7 +68,7 @@ fn start(call: &Call) -> Result<Json, RpcError> {
     let (first, last) = heights(call)?;
     let mut scripts = HashSet::new();
     for object in params::array(call.param(1))? {
-        scripts.extend(scripts_of(object, call.source.chain())?);
+        add_scripts(object, call, &mut scripts)?;
     }
     let blocks: Vec<At> = call.source.look(|it: &Committed| {
         let hash = |height| it.active.at(height).map(|id| (height, it.tree.node(id).hash));
@@ -99,9 +97,7 @@ impl Work<'_> {
         let (mut relevant_blocks, mut to_height, mut completed) = (Vec::new(), first, true);
         let total = (blocks.len() as u32).saturating_sub(1);
         for chunk in blocks.chunks(CHUNK) {
-            if self.call.stop.load(Relaxed) {
-                return Err(RpcError::stopped());
-            }
+            self.call.check_stop()?;
             if scan.is_aborted() {
                 completed = false;
                 break;
@@ -171,9 +167,13 @@ fn heights(call: &Call) -> Result<(u32, u32), RpcError> {
     }
 }
 
-/// Returns the scripts of a scan object: a descriptor, or an object with one and its range (Core's
+/// Adds the scripts of a scan object: a descriptor, or an object with one and its range (Core's
 /// `EvalDescriptorStringOrObject`).
-fn scripts_of(object: &Value, chain: Chain) -> Result<Vec<Vec<u8>>, RpcError> {
+fn add_scripts(
+    object: &Value,
+    call: &Call,
+    scripts: &mut HashSet<Vec<u8>>,
+) -> Result<(), RpcError> {
     let invalid = |what: &str| RpcError::new(RPC_INVALID_PARAMETER, what);
     let (text, range) = match object {
         Value::String(text) => (&text[..], Range::default()),
@@ -187,13 +187,13 @@ fn scripts_of(object: &Value, chain: Chain) -> Result<Vec<Vec<u8>>, RpcError> {
         _ => return Err(invalid("Scan object needs to be either a string or an object")),
     };
     let refused = |error| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, error);
-    let descriptor = Descriptor::parse(text, chain).map_err(refused)?;
+    let descriptor = Descriptor::parse(text, call.source.chain()).map_err(refused)?;
     let indexes = if descriptor.is_range() { range.begin..=range.end } else { 0..=0 };
-    let mut scripts = Vec::new();
     for index in indexes {
+        call.check_stop()?;
         scripts.extend(descriptor.scripts_at(index).map_err(refused)?);
     }
-    Ok(scripts)
+    Ok(())
 }
 
 /// Reads a range: its end, or both ends (Core's `ParseDescriptorRange`).

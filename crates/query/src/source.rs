@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 use super::error::{RPC_IN_WARMUP, RPC_INVALID_ADDRESS_OR_KEY, RpcError, internal};
 use super::indexes::Indexes;
 use super::scan_state::Scan;
+use super::waiting::Waiting;
 
 /// What the answers are made of.
 pub struct Source {
@@ -117,14 +119,24 @@ pub struct Call<'a> {
     pub source: &'a Source,
     /// The parameters by position, which are of the method's types.
     pub params: &'a [Value],
-    /// Raised when the program is about to stop.
+    /// Raised when the client has left, or the program is about to stop.
     pub stop: &'a AtomicBool,
+    /// Since when the call is made, and whether it is to be made again.
+    pub waiting: &'a Waiting,
 }
 
 impl Call<'_> {
     /// Returns the parameter at a position; null if it was left out.
     pub fn param(&self, index: usize) -> &Value {
         self.params.get(index).unwrap_or(&Value::Null)
+    }
+
+    /// Ends the call once the client has left, or the program is about to stop.
+    ///
+    /// # Errors
+    /// The call is to end.
+    pub(super) fn check_stop(&self) -> Result<(), RpcError> {
+        if self.stop.load(Relaxed) { Err(RpcError::stopped()) } else { Ok(()) }
     }
 }
 

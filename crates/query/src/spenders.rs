@@ -42,7 +42,7 @@ pub fn gettxspendingprevout(call: &Call) -> Result<Json, RpcError> {
         check_fields(options, &OPTIONS, true)?;
     }
     let source = call.source;
-    let state = source.indexes.caught_up(&source.view, IndexKind::TxoSpenderIndex, call.stop)?;
+    let state = source.indexes.caught_up(&source.view, IndexKind::TxoSpenderIndex, call.waiting)?;
     let option = |name: &str| options.get(name).map(params::boolean).transpose();
     let mempool_only = option("mempool_only")?.unwrap_or(state.is_none());
     let with_tx = option("return_spending_tx")?.unwrap_or(false);
@@ -59,6 +59,7 @@ pub fn gettxspendingprevout(call: &Call) -> Result<Json, RpcError> {
         if mempool_only {
             return Ok(None);
         }
+        call.check_stop()?;
         let found = source.indexes.spender(&source.view, outpoint)?;
         if found.is_none() && !state.is_some_and(|state| state.synced) {
             let what = "Mempool lacks a relevant spend, and txospenderindex is unavailable.";

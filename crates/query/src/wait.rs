@@ -1,7 +1,7 @@
 //! Calls that wait for a block.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apus_chain::BlockNode;
 use serde::Serialize;
@@ -11,8 +11,8 @@ use super::json::{Json, json};
 use super::params;
 use super::source::Call;
 
-/// The time between two looks at the flag that ends a call.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The longest time after which a call looks at the tip again, whether there is a new one or not.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
 struct Tip {
@@ -24,7 +24,7 @@ struct Tip {
 pub fn waitfornewblock(call: &Call) -> Result<Json, RpcError> {
     let until = deadline(call, 0)?;
     let known = match call.param(1) {
-        known if known.is_null() => call.source.look(|it| it.tip().hash)?,
+        known if known.is_null() => call.waiting.first_tip(call.source.look(|it| it.tip().hash)?),
         known => params::hash(known, "current_tip")?,
     };
     wait(call, until, |tip| tip.hash != known)
@@ -42,13 +42,13 @@ pub fn waitforblockheight(call: &Call) -> Result<Json, RpcError> {
     wait(call, deadline(call, 1)?, |tip| i64::from(tip.height) >= i64::from(height))
 }
 
-/// Returns when the call ends without a block, by the parameter at `index`; `None` for never.
-fn deadline(call: &Call, index: usize) -> Result<Option<Instant>, RpcError> {
+/// Returns how long the call waits for a block, by the parameter at `index`; `None` for ever.
+fn deadline(call: &Call, index: usize) -> Result<Option<Duration>, RpcError> {
     let timeout = call.param(index);
     let timeout: i32 = if timeout.is_null() { 0 } else { params::integer(timeout)? };
     match u64::try_from(timeout) {
         Ok(0) => Ok(None),
-        Ok(milliseconds) => Ok(Some(Instant::now() + Duration::from_millis(milliseconds))),
+        Ok(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
         Err(_) => Err(RpcError::new(RPC_MISC_ERROR, "Negative timeout")),
     }
 }
@@ -56,16 +56,17 @@ fn deadline(call: &Call, index: usize) -> Result<Option<Instant>, RpcError> {
 /// Returns the tip once `is_it` is true of it, the time is over, or the program is about to stop.
 fn wait(
     call: &Call,
-    until: Option<Instant>,
+    longest: Option<Duration>,
     is_it: impl Fn(&BlockNode) -> bool,
 ) -> Result<Json, RpcError> {
-    loop {
-        let tip = call.source.look(|committed| committed.tip())?;
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if is_it(&tip) || call.stop.load(Relaxed) || left == Some(Duration::ZERO) {
-            return Ok(json(&Tip { hash: tip.hash.to_string(), height: tip.height }));
-        }
-        let patience = left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY));
-        call.source.view.wait_for_tip(&tip.hash, patience);
+    let tip = call.source.look(|committed| committed.tip())?;
+    let left = longest.map_or(LOOK_EVERY, |longest| longest.saturating_sub(call.waiting.since()));
+    if !is_it(&tip)
+        && !left.is_zero()
+        && !call.stop.load(Relaxed)
+        && let Some(again) = call.waiting.again(left.min(LOOK_EVERY))
+    {
+        return Err(again);
     }
+    Ok(json(&Tip { hash: tip.hash.to_string(), height: tip.height }))
 }

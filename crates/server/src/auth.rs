@@ -90,6 +90,11 @@ impl Whitelist {
         }
     }
 
+    /// Returns whether a user may call every method.
+    pub(crate) fn allows_all(&self, user: &str) -> bool {
+        !self.refuses_others && !self.methods.contains_key(user)
+    }
+
     /// Returns whether a user may call a method.
     pub(crate) fn allows(&self, user: &str, method: &str) -> bool {
         match self.methods.get(user) {
@@ -173,6 +178,7 @@ mod tests {
         assert!(list.allows("a", "help") && !list.allows("a", "getblockcount"));
         assert!(!list.allows("a", "stop") && !list.allows("b", "help"));
         assert!(list.allows("c", "help"));
+        assert!(list.allows_all("c") && !list.allows_all("a") && !list.allows_all("b"));
         list.refuses_others = true;
         assert!(!list.allows("c", "help"));
     }

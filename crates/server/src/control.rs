@@ -24,10 +24,10 @@ pub(crate) fn uptime(call: &Call) -> Result<Json, RpcError> {
 /// Asks the work to end.
 pub(crate) fn stop(call: &Call) -> Result<Json, RpcError> {
     call.state.stop.store(true, Relaxed);
-    if let Some(wait) = call.param(0).as_u64() {
-        std::thread::sleep(Duration::from_millis(wait).min(STOP_WAIT_MAX));
-    }
-    Ok(json(&"Apus stopping"))
+    let wait = Duration::from_millis(call.param(0).as_u64().unwrap_or(0)).min(STOP_WAIT_MAX);
+    let left = wait.saturating_sub(call.waiting.since());
+    let again = if left.is_zero() { None } else { call.waiting.again(left) };
+    again.map_or_else(|| Ok(json(&"Apus stopping")), Err)
 }
 
 /// Returns the calls that are being answered.

@@ -1,5 +1,5 @@
 //! The frame of JSON-RPC 1.0, 1.1 and 2.0 around calls, with the statuses and errors of Bitcoin
-//! Core (its `httprpc.cpp` and `rpc/request.cpp`). A function of the bytes of a request.
+//! Core (its `httprpc.cpp` and `rpc/request.cpp`). It does not know how calls are executed.
 
 use std::fmt;
 
@@ -9,6 +9,9 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::threads::NotDone;
 
 /// The request is no call (Core's `RPC_INVALID_REQUEST`).
 const INVALID_REQUEST: i32 = -32600;
@@ -19,6 +22,13 @@ const PARSE_ERROR: i32 = -32700;
 
 /// The deepest that arrays and objects of a request may be nested (Core's `MAX_JSON_DEPTH`).
 const DEPTH_MAX: usize = 512;
+/// The most values of a request, each of which takes some 70 bytes in memory, and of which a batch
+/// has two at least for each call.
+const VALUES_MAX: usize = 1 << 20;
+/// The most calls of a batch.
+const CALLS_MAX: usize = 100_000;
+/// The most names of parameters that are read: more than a method has.
+const NAMES_MAX: usize = 64;
 /// The most bytes of the replies to a batch. A larger one is refused as a whole.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
@@ -45,56 +55,97 @@ pub(crate) trait Execute {
     /// Returns whether the user may call this method.
     fn allows(&self, method: &str) -> bool;
 
-    /// Calls a method.
-    fn execute(&self, method: &str, params: Params) -> Result<Box<RawValue>, RpcError>;
+    /// Calls a method, and frames its reply.
+    fn execute(
+        &self,
+        call: Call,
+        frame: &Frame,
+    ) -> impl Future<Output = Result<Executed, NotDone>> + Send;
+
+    /// Waits until there is room for `bytes` bytes of replies.
+    fn hold(&self, bytes: usize) -> impl Future<Output = Result<(), NotDone>> + Send;
 }
 
-/// Answers the body of a request.
-pub(crate) fn answer(body: &[u8], calls: &impl Execute) -> Answer {
-    let mut state = State { id: Some(RawValue::NULL.to_owned()), version: Version::V1 };
-    let refuse = |state: &State, error| state.refuse(&error);
-    match parse(body) {
-        None => refuse(&state, RpcError::new(PARSE_ERROR, "Parse error")),
-        Some(Request::Other) => {
-            refuse(&state, RpcError::new(PARSE_ERROR, "Top-level object parse error"))
+/// A reply.
+pub(crate) struct Executed {
+    /// Its text.
+    pub text: Vec<u8>,
+    /// The code of the error; `None` for a result.
+    pub error: Option<i32>,
+    /// A call keeps its seat until there is room for the reply.
+    pub seat: Option<OwnedSemaphorePermit>,
+}
+
+/// Answers a request.
+///
+/// # Errors
+/// A call is not answered, or there is no room for the replies.
+pub(crate) async fn answer(
+    request: Result<Request, RpcError>,
+    calls: &impl Execute,
+) -> Result<Answer, NotDone> {
+    let mut frame = Frame { id: Some(RawValue::NULL.to_owned()), version: Version::V1 };
+    match request {
+        Err(error) => Ok(frame.refuse(&error)),
+        Ok(Request::Other) => {
+            let error = RpcError::new(PARSE_ERROR, "Top-level object parse error");
+            Ok(frame.refuse(&error))
         }
-        Some(Request::One(fields)) => match state.take(*fields) {
-            Err(error) => state.refuse(&error),
-            Ok(call) if !calls.allows(&call.method) => Answer { status: 403, body: None },
-            Ok(call) => state.answer_one(call, calls),
+        Ok(Request::One(fields)) => match frame.take(*fields) {
+            Err(error) => Ok(frame.refuse(&error)),
+            Ok(call) if !calls.allows(&call.method) => Ok(Answer { status: 403, body: None }),
+            Ok(call) => frame.answer_one(call, calls).await,
         },
-        Some(Request::Batch(all)) => state.answer_batch(all, calls),
+        Ok(Request::Batch(all)) => frame.answer_batch(all, calls).await,
     }
 }
 
-/// Parses a body; `None` if it is no JSON, or nested too deep. serde_json allows less by itself.
-fn parse(body: &[u8]) -> Option<Request> {
-    if depth(body) > DEPTH_MAX {
-        return None;
+/// Parses a body.
+///
+/// # Errors
+/// It is no JSON, nested too deep, or has too many values.
+pub(crate) fn parse(body: &[u8]) -> Result<Request, RpcError> {
+    let refused = |what: &str| Err(RpcError::new(PARSE_ERROR, what));
+    let (depth, values) = measure(body);
+    if values > VALUES_MAX {
+        return refused("The request has too many values: split it");
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
+    // serde_json allows less by itself.
     deserializer.disable_recursion_limit();
-    let request = Request::deserialize(&mut deserializer).ok()?;
-    deserializer.end().ok().map(|()| request)
+    let request =
+        if depth > DEPTH_MAX { None } else { Request::deserialize(&mut deserializer).ok() };
+    match request.filter(|_| deserializer.end().is_ok()) {
+        Some(Request::Batch(all)) if all.len() > CALLS_MAX => {
+            refused("The batch has too many calls: split it")
+        }
+        Some(request) => Ok(request),
+        None => refused("Parse error"),
+    }
 }
 
-/// Returns how deep arrays and objects are nested in JSON text.
-fn depth(text: &[u8]) -> usize {
+/// Returns how deep arrays and objects are nested in JSON text, and at least how many values and
+/// names it has.
+fn measure(text: &[u8]) -> (usize, usize) {
     let (mut depth, mut deepest, mut in_string, mut is_escaped) = (0_usize, 0, false, false);
+    let mut values = 1;
     for byte in text {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' if in_string => is_escaped = true,
             b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
+            _ if in_string => {}
+            b'[' | b'{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
+                values += 1;
             }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
             _ => {}
         }
     }
-    deepest
+    (deepest, values)
 }
 
 /// Returns an id as Core shows it: numbers as they were written, strings and others rewritten.
@@ -109,9 +160,11 @@ fn rewritten(id: Box<RawValue>) -> Box<RawValue> {
 }
 
 /// A call whose form is right.
-struct Call {
-    method: String,
-    params: Params,
+pub(crate) struct Call {
+    /// The name of the method.
+    pub method: String,
+    /// Its parameters.
+    pub params: Params,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,12 +177,13 @@ enum Version {
 
 /// The version and the id of the present call. As in Core, an element of a batch that is no object
 /// is answered with those of the element before it.
-struct State {
+#[derive(Clone)]
+pub(crate) struct Frame {
     id: Option<Box<RawValue>>,
     version: Version,
 }
 
-impl State {
+impl Frame {
     /// Takes version and id of a request, and returns its call (Core's `JSONRPCRequest::parse`).
     fn take(&mut self, fields: Fields) -> Result<Call, RpcError> {
         let Fields { id, jsonrpc, method, params } = fields;
@@ -158,21 +212,28 @@ impl State {
         self.version == Version::V2 && self.id.is_none()
     }
 
-    fn answer_one(&self, call: Call, calls: &impl Execute) -> Answer {
-        match calls.execute(&call.method, call.params) {
-            _ if self.is_notification() => Answer { status: 204, body: None },
-            Err(error) if self.version == Version::V1 => self.refuse(&error),
-            result => Answer { status: 200, body: Some(line(self.reply(&result))) },
+    async fn answer_one(&self, call: Call, calls: &impl Execute) -> Result<Answer, NotDone> {
+        let Executed { text, error, seat } = calls.execute(call, self).await?;
+        calls.hold(text.len()).await?;
+        drop(seat);
+        if self.is_notification() {
+            return Ok(Answer { status: 204, body: None });
         }
+        let error = error.filter(|_| self.version == Version::V1);
+        Ok(Answer { status: error.map_or(200, status), body: Some(line(text)) })
     }
 
-    fn answer_batch(&mut self, all: Vec<Element>, calls: &impl Execute) -> Answer {
+    async fn answer_batch(
+        &mut self,
+        all: Vec<Element>,
+        calls: &impl Execute,
+    ) -> Result<Answer, NotDone> {
         let whitelisted = |element: &Element| match element {
             Element(Some(fields)) => fields.method.as_str().is_none_or(|name| calls.allows(name)),
             Element(None) => true,
         };
         if !all.iter().all(whitelisted) {
-            return Answer { status: 403, body: None };
+            return Ok(Answer { status: 403, body: None });
         }
         let (is_empty, mut body) = (all.is_empty(), vec![b'[']);
         for element in all {
@@ -180,43 +241,53 @@ impl State {
                 Element(Some(fields)) => self.take(*fields),
                 Element(None) => Err(RpcError::new(INVALID_REQUEST, "Invalid Request object")),
             };
-            let result = call.and_then(|call| calls.execute(&call.method, call.params));
+            let done = match call {
+                Ok(call) => calls.execute(call, self).await?,
+                Err(error) => self.frame(Err(error)),
+            };
             if self.is_notification() {
                 continue;
             }
+            let Executed { text, seat, .. } = done;
+            calls.hold(body.len() + text.len()).await?;
+            drop(seat);
             if body.len() > 1 {
                 body.push(b',');
             }
-            body.extend(self.reply(&result));
+            body.extend(text);
             if body.len() > BATCH_BYTES_MAX {
                 let what = "The replies to this batch are too large: split it";
                 (self.id, self.version) = (Some(RawValue::NULL.to_owned()), Version::V1);
-                return self.refuse(&RpcError::new(RPC_INTERNAL_ERROR, what));
+                return Ok(self.refuse(&RpcError::new(RPC_INTERNAL_ERROR, what)));
             }
         }
         // An empty batch is answered, since it names no version.
-        match body.len() {
-            1 if !is_empty => Answer { status: 204, body: None },
-            _ => {
-                body.push(b']');
-                Answer { status: 200, body: Some(line(body)) }
-            }
+        if body.len() == 1 && !is_empty {
+            return Ok(Answer { status: 204, body: None });
         }
+        body.push(b']');
+        Ok(Answer { status: 200, body: Some(line(body)) })
     }
 
     /// Returns the answer to a call that fails with an HTTP error (Core's `JSONErrorReply`).
     fn refuse(&self, error: &RpcError) -> Answer {
-        let status = match error.code {
-            INVALID_REQUEST => 400,
-            METHOD_NOT_FOUND => 404,
-            _ => 500,
-        };
         let reply = Reply::<&RawValue>::of(self.version, Err(error), self.id.as_deref());
-        Answer { status, body: Some(line(reply.text())) }
+        Answer { status: status(error.code), body: Some(line(reply.text())) }
     }
 
-    fn reply(&self, result: &Result<Box<RawValue>, RpcError>) -> Vec<u8> {
-        Reply::of(self.version, result.as_ref(), self.id.as_deref()).text()
+    /// Frames the result of a call.
+    pub fn frame(&self, result: Result<Box<RawValue>, RpcError>) -> Executed {
+        let text = Reply::of(self.version, result.as_ref(), self.id.as_deref()).text();
+        Executed { text, error: result.err().map(|error| error.code), seat: None }
+    }
+}
+
+/// Returns the HTTP status of an error.
+fn status(code: i32) -> u16 {
+    match code {
+        INVALID_REQUEST => 400,
+        METHOD_NOT_FOUND => 404,
+        _ => 500,
     }
 }
 
@@ -273,18 +344,21 @@ impl<'a, T: Serialize> Reply<'a, T> {
 }
 
 /// The body of a request.
-enum Request {
+pub(crate) enum Request {
+    /// A call.
     One(Box<Fields>),
+    /// Several.
     Batch(Vec<Element>),
+    /// Neither.
     Other,
 }
 
 /// An element of a batch; `None` if it is no object.
-struct Element(Option<Box<Fields>>);
+pub(crate) struct Element(Option<Box<Fields>>);
 
 /// The fields of a call. If a name occurs twice, the first one counts, as in Core.
 #[derive(Default)]
-struct Fields {
+pub(crate) struct Fields {
     id: Option<Box<RawValue>>,
     jsonrpc: Value,
     method: Value,
@@ -365,9 +439,12 @@ impl<'de> Deserialize<'de> for Request {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Request, A::Error> {
                 let mut all = Vec::new();
-                while let Some(element) = seq.next_element()? {
+                while all.len() <= CALLS_MAX
+                    && let Some(element) = seq.next_element()?
+                {
                     all.push(element);
                 }
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
                 Ok(Request::Batch(all))
             }
         }
@@ -422,9 +499,12 @@ impl<'de> Deserialize<'de> for Given {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
                 let mut named = Vec::new();
-                while let Some(pair) = map.next_entry()? {
+                while named.len() <= NAMES_MAX
+                    && let Some(pair) = map.next_entry()?
+                {
                     named.push(pair);
                 }
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                 Ok(Given::Params(Params::Named(named)))
             }
 
@@ -454,18 +534,24 @@ mod tests {
             method != "secret"
         }
 
-        fn execute(&self, method: &str, params: Params) -> Result<Box<RawValue>, RpcError> {
-            match (method, params) {
+        async fn execute(&self, call: Call, frame: &Frame) -> Result<Executed, NotDone> {
+            Ok(frame.frame(match (&call.method[..], call.params) {
                 ("echo", Params::List(list)) => Ok(to_raw_value(&list).unwrap()),
                 ("echo", Params::Named(named)) => Ok(to_raw_value(&json!(named)).unwrap()),
                 ("fail", _) => Err(RpcError::new(-8, "no")),
                 _ => Err(RpcError::new(METHOD_NOT_FOUND, "Method not found")),
-            }
+            }))
+        }
+
+        async fn hold(&self, _: usize) -> Result<(), NotDone> {
+            Ok(())
         }
     }
 
     fn ask(body: &str) -> (u16, String) {
-        let Answer { status, body } = answer(body.as_bytes(), &Echo);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let Answer { status, body } =
+            runtime.block_on(answer(parse(body.as_bytes()), &Echo)).unwrap();
         (status, body.map_or_else(String::new, |body| String::from_utf8(body).unwrap()))
     }
 
@@ -578,6 +664,25 @@ mod tests {
         ] {
             assert_eq!(ask(&body), (status, reply), "{body}");
         }
+    }
+
+    #[test]
+    fn values_calls_and_names_are_counted() {
+        let list = |count: usize| vec!["0"; count].join(",");
+        let echo = |count| format!(r#"{{"method":"echo","params":["#) + &list(count) + "]}";
+        assert_eq!(ask(&echo(1000)).0, 200);
+        assert!(ask(&echo(VALUES_MAX)).1.contains("too many values"));
+        let batch = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+        assert!(ask(&batch(CALLS_MAX + 1)).1.contains("too many calls"));
+        assert!(ask(&batch(VALUES_MAX)).1.contains("too many values"));
+        // A comma in a string is none between values.
+        assert_eq!(
+            ask(&format!(r#"{{"method":"echo","params":["{}"]}}"#, list(VALUES_MAX))).0,
+            200
+        );
+        let names: Vec<String> = (0..1000).map(|at| format!(r#""a{at}":0"#)).collect();
+        let (_, reply) = ask(&format!(r#"{{"method":"echo","params":{{{}}}}}"#, names.join(",")));
+        assert!(reply.contains(r#"["a64",0]"#) && !reply.contains("a65"), "{reply}");
     }
 
     #[test]

@@ -9,13 +9,13 @@
 //! | [`config`] | how the server is reached, and by whom |
 //! | `logs` | the categories of the log |
 //! | [`live`] | what the running process reports about itself |
+//! | `threads` | who answers calls, with limits on time and memory |
 //! | `jsonrpc`, `named` | the frame of JSON-RPC around calls |
 //! | `state` | what calls are answered from |
 //! | `control`, `network`, `mempool` | the methods about each |
 //! | `methods` | the list of all methods, with those of `apus-query` |
 //! | `rpc` | the calls that are being answered |
-//! | `lanes`, `throttle`, `workers` | limits on time, threads and memory |
-//! | `connections` | a limit on connections |
+//! | `connections` | limits on connections |
 //! | `metrics` | what Prometheus reads |
 //! | `page` | the web page |
 //! | `router` | the routes, and who may take each |
@@ -29,6 +29,7 @@ mod cookie;
 pub mod config;
 mod logs;
 pub mod live;
+mod threads;
 mod jsonrpc;
 mod named;
 mod state;
@@ -37,9 +38,6 @@ mod network;
 mod mempool;
 mod methods;
 mod rpc;
-mod throttle;
-mod workers;
-mod lanes;
 mod connections;
 mod metrics;
 mod page;
@@ -48,6 +46,8 @@ mod serve;
 pub mod offline;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod load_tests;
 
 pub use auth::{Credential, Whitelist};
 pub use config::Config;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use apus_net::PeerOptions;
 use apus_node::clock::unix_time;
 use apus_node::marks::Marks;
-use apus_node::{Meters, Observer, Options, PeerInfo, Phase, Progress, Tip};
+use apus_node::{Meters, Observer, Options, PeerInfo, Progress, Tip};
 use apus_wire::Network;
 
 use super::logs::Logs;
@@ -144,26 +144,6 @@ impl Live {
         self.began.elapsed()
     }
 
-    /// Returns whether a sync works, and does not wait for peers.
-    pub(crate) fn is_busy(&self) -> bool {
-        let is_idle = |phase: Phase| {
-            use Phase::{
-                DownloadingHeaders, FindingPeers, Following, Serving, WaitingForHeaders,
-                WaitingForWork,
-            };
-            matches!(
-                phase,
-                DownloadingHeaders
-                    | FindingPeers
-                    | Following
-                    | Serving
-                    | WaitingForHeaders
-                    | WaitingForWork
-            )
-        };
-        self.now().progress.as_ref().is_some_and(|progress| !is_idle(progress.phase))
-    }
-
     /// Returns the last progress; `None` before the first.
     pub fn progress(&self) -> Option<Progress> {
         self.now().progress.clone()
@@ -210,7 +190,8 @@ impl Live {
         self.warnings.load(Relaxed)
     }
 
-    /// Adds a line for the user. One that begins with `Warning: ` is a warning.
+    /// Adds a line for the user. One that begins with `Warning: ` is a warning. A line that is
+    /// repeated takes the place of the one before it.
     pub fn say(&self, text: &str) {
         let mut text = text.trim();
         let warning = text.strip_prefix("Warning: ");
@@ -219,6 +200,9 @@ impl Live {
         let line = Line { time, warns, text: text.chars().take(LINE_CHARS_MAX).collect() };
         self.warnings.fetch_add(u64::from(warns), Relaxed);
         let mut lines = self.kept();
+        if lines.back().is_some_and(|last| last.text == line.text) {
+            lines.pop_back();
+        }
         if lines.len() == LINES_MAX {
             lines.pop_front();
         }

@@ -3,12 +3,13 @@
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 
-use apus_query::RpcError;
 use apus_query::json::{Json, json};
 use apus_query::params::{Arg, Kind, check_args, usage};
+use apus_query::{RpcError, Waiting};
 use serde_json::Value;
 
 use super::state::{Call, State};
+use super::threads::Lane;
 use super::{control, mempool, network};
 
 /// A method of this crate.
@@ -30,7 +31,8 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    fn name(self) -> &'static str {
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Own(own) => own.name,
             Self::Query(method) => method.name,
@@ -59,27 +61,64 @@ impl Method {
         }
     }
 
-    /// Answers a call, which may take long, and ends early once `stop` is true.
+    /// Returns which threads answer a call.
+    pub fn lane(self, params: &[Value]) -> Lane {
+        // The other actions of a scan tell how far it is, or end it.
+        let is_scan = self.name().starts_with("scan");
+        let is_long = LONG.contains(&self.name())
+            && (!is_scan || params.first().is_some_and(|action| action == "start"));
+        if is_long { Lane::Long } else { Lane::Quick }
+    }
+
+    /// Answers a call, which may take long, ends early once `stop` is true, and may have to be made
+    /// again ([`Waiting`]).
     pub fn call(
         self,
         state: &State,
         params: &[Value],
-        stop: &AtomicBool,
+        (stop, waiting): (&AtomicBool, &Waiting),
     ) -> Result<Json, RpcError> {
         match self {
             Self::Own(own) => {
                 check_args(&self.help(), own.args, params)?;
-                (own.run)(&Call { state, params })
+                (own.run)(&Call { state, params, waiting })
             }
-            Self::Query(method) => apus_query::call(&state.source, method, params, stop),
+            Self::Query(method) => apus_query::call(&state.source, method, params, (stop, waiting)),
         }
     }
 }
+
+/// The methods that may take more than some milliseconds: they read whole blocks, all coins or all
+/// headers, or what they are given may be large.
+const LONG: &[&str] = &[
+    "decoderawtransaction",
+    "dumptxoutset",
+    "getblock",
+    "getblockstats",
+    "getchaintips",
+    "getdescriptorinfo",
+    "getnetworkhashps",
+    "getrawtransaction",
+    "gettxoutproof",
+    "gettxoutsetinfo",
+    "gettxspendingprevout",
+    "scanblocks",
+    "sendrawtransaction",
+    "submitpackage",
+    "testmempoolaccept",
+    "verifychain",
+    "verifytxoutproof",
+];
 
 /// Returns the method of this name.
 pub(crate) fn find(name: &str) -> Option<Method> {
     let own = OWN.iter().find(|method| method.name == name).map(Method::Own);
     own.or_else(|| apus_query::find(name).map(Method::Query))
+}
+
+/// Returns all methods.
+pub(crate) fn all() -> impl Iterator<Item = Method> {
+    OWN.iter().map(Method::Own).chain(apus_query::methods().iter().map(Method::Query))
 }
 
 /// Returns the help of one method, or a line about each, by category.
@@ -90,11 +129,7 @@ fn help(call: &Call) -> Result<Json, RpcError> {
         let help = help.unwrap_or_else(|| format!("help: unknown command: {name}\n"));
         return Ok(json(&help.strip_suffix('\n').unwrap_or(&help)));
     }
-    let mut all: Vec<Method> = OWN
-        .iter()
-        .map(Method::Own)
-        .chain(apus_query::methods().iter().map(Method::Query))
-        .collect();
+    let mut all: Vec<Method> = all().collect();
     all.retain(|method| method.category() != HIDDEN);
     all.sort_by_key(|method| (method.category(), method.name()));
     let (mut text, mut category) = (String::new(), "");
@@ -222,6 +257,9 @@ mod tests {
             assert!(own.description.ends_with('.'), "{}", own.name);
             assert_eq!(OWN.iter().filter(|other| other.name == own.name).count(), 1);
             assert_eq!(find(own.name).unwrap().name(), own.name);
+        }
+        for name in LONG {
+            assert!(find(name).is_some(), "{name}");
         }
         assert!(find("getblock").is_some() && find("getwalletinfo").is_none());
     }

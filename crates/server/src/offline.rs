@@ -26,6 +26,7 @@ use super::page;
 use super::router::{App, Client, router};
 use super::rpc::Rpc;
 use super::state::State;
+use super::threads::Threads;
 
 /// The name and the password that are right, as the header `Authorization` has them.
 pub const AUTHORIZATION: &str = "Basic bWU6c2VjcmV0";
@@ -49,7 +50,8 @@ impl Offline {
         let live = Live::new(About::new(&options, "1", false));
         let stop = Arc::new(AtomicBool::new(false));
         let state = State::new(Arc::clone(&live), source, Arc::clone(&view), Arc::clone(&stop));
-        let rpc = Arc::new(Rpc::new(state, config.whitelist.clone()));
+        let threads = Threads::new(config.threads, config.work_queue);
+        let rpc = Arc::new(Rpc::new(state, config.whitelist.clone(), threads));
         let credentials = config.credentials.clone();
         let app = Arc::new(App::new(&config, credentials, rpc));
         let (_, stopped) = tokio::sync::watch::channel(false);

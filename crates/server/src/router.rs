@@ -1,45 +1,52 @@
 //! The routes, and who may take each.
 
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use apus_query::RestAnswer;
+use apus_query::{RestAnswer, Waiting};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Body as HttpBody;
 use prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::auth::{Credential, Identity, identify};
-use super::connections::{Busy, Connection};
-use super::jsonrpc::{Answer, answer};
-use super::lanes::{Lanes, kind_of_call, kind_of_rest};
+use super::connections::Connection;
+use super::jsonrpc::{Answer, answer, parse};
 use super::metrics;
 use super::origin;
 use super::rpc::{Calls, Rpc};
 use super::subnet::Subnet;
-use super::workers::{Budget, NotDone};
+use super::threads::{Budget, FREE_BYTES, Lane, NotDone, Room};
 
 /// The most bytes of a request's body (Core's `MAX_BODY_SIZE`).
 const BODY_BYTES_MAX: usize = 32 << 20;
-/// The most bytes of the bodies of all requests.
+/// The most bytes of all bodies above 64 KiB.
 const BODIES_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// The time in which the body of a request must come.
 const BODY_TIME: Duration = Duration::from_secs(120);
+/// The most bytes of a body without a password: that of `getutxos`, with 15 outpoints in hex.
+const OPEN_BODY_BYTES_MAX: usize = 16 << 10;
+/// The time in which it must come.
+const OPEN_BODY_TIME: Duration = Duration::from_secs(10);
+/// The most bytes of all answers above 64 KiB that are being sent to those with a password.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
+/// The same for those without one.
+const OPEN_ANSWERS_BYTES_MAX: usize = 32 << 20;
 /// How long a wrong password is not answered, as in Core, and a call for which the queue is full.
 const DELAY: Duration = Duration::from_millis(250);
+/// Headers with which a proxy says that a request is not its own.
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 /// What a client needs to be allowed, as Core says it.
 const REALM: HeaderValue = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
 
@@ -50,8 +57,10 @@ pub(crate) struct App {
     credentials: Vec<Credential>,
     page_is_public: bool,
     rest: bool,
-    lanes: Lanes,
     bodies: Budget,
+    answers: Budget,
+    /// Those of requests without a password.
+    open_answers: Budget,
 }
 
 /// Who is at the other end of a connection.
@@ -78,43 +87,34 @@ impl App {
             credentials,
             page_is_public: config.page_is_public,
             rest: config.rest,
-            lanes: Lanes::new(config.threads, config.work_queue),
             bodies: Budget::new(BODIES_BYTES_MAX),
+            answers: Budget::new(ANSWERS_BYTES_MAX),
+            open_answers: Budget::new(OPEN_ANSWERS_BYTES_MAX),
         }
     }
+}
 
-    /// Runs `work` of this kind, and returns its answer once there is room for it.
-    async fn work(
-        &self,
-        kind: String,
-        stop: Arc<AtomicBool>,
-        work: impl FnOnce() -> Response<Bytes> + Send + 'static,
-    ) -> Response {
-        // If the client leaves, the work ends.
-        let _leaves = RaiseOnDrop(stop);
-        match self.lanes.run(kind, self.rpc.state.live.is_busy(), work).await {
-            Err(NotDone::QueueFull) => {
-                sleep(DELAY).await;
-                (StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded").into_response()
-            }
-            Err(NotDone::Panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-            Ok(answer) => answer.map(Body::from),
+/// Returns what is answered to a call that is not done.
+async fn refusal(why: NotDone) -> Response {
+    match why {
+        NotDone::QueueFull => {
+            sleep(DELAY).await;
+            (StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded").into_response()
         }
+        NotDone::NoRoom => {
+            let what = "Other large requests and answers are being sent: try again\n";
+            (StatusCode::SERVICE_UNAVAILABLE, what).into_response()
+        }
+        NotDone::Panicked => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
 /// Returns the routes. A [`Client`] must be in the extensions of each request.
 pub(crate) fn router(app: &Arc<App>, page: Router) -> Router {
-    let page = if app.page_is_public {
-        page.layer(from_fn(named_or_own))
-    } else {
-        page.layer(from_fn(named))
-    };
-    let named = Router::new()
-        .route("/", post(rpc))
-        .route("/metrics", get(metrics))
-        .layer(from_fn(named))
-        .with_state(Arc::clone(app));
+    let page =
+        page.merge(Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(app)));
+    let page = page.layer(from_fn_with_state(Arc::clone(app), watching));
+    let named = Router::new().route("/", post(rpc)).with_state(Arc::clone(app));
     let open = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -136,112 +136,145 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     let header = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let identity = identify(header, &app.credentials);
     let is_named = matches!(identity, Identity::User(_));
+    if identity == Identity::Wrong {
+        tracing::warn!("{} gave a wrong password", client.address);
+        sleep(DELAY).await;
+        return password_needed(request.method());
+    }
     if !origin::is_allowed(request.headers(), is_named) {
         return (StatusCode::FORBIDDEN, "The headers Host and Origin name another site\n")
             .into_response();
     }
-    if is_named {
-        client.connection.set_named();
-    }
+    client.connection.hear(is_named);
     if app.rpc.is_stopping() {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     request.extensions_mut().insert(identity);
-    let busy: Busy = client.connection.work();
-    let response = next.run(request).await;
-    response.map(|body| Body::new(Answering { body, _busy: busy }))
+    next.run(request).await
 }
 
 fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
     subnets.iter().any(|subnet| subnet.contains(address))
 }
 
-/// Lets requests with a right password pass.
-async fn named(Extension(identity): Extension<Identity>, request: Request, next: Next) -> Response {
-    match identity {
-        Identity::User(_) => return next.run(request).await,
-        Identity::Unnamed => {}
-        Identity::Wrong => {
-            tracing::warn!("a client gave a wrong password");
-            sleep(DELAY).await;
-        }
-    }
-    // A browser shows it; programs that call get none, as from Core.
+/// Asks for a password. A browser shows the words; programs that call get none, as from Core.
+fn password_needed(method: &Method) -> Response {
     let (status, head) = (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, REALM)]);
-    if request.method() == Method::GET {
+    if method == Method::GET {
         return (status, head, PASSWORD_WORDS).into_response();
     }
     (status, head).into_response()
 }
 
-/// Lets requests of this machine pass, and those with a right password.
-async fn named_or_own(
+/// Lets those see page and metrics who may call every method and, if the page is public, programs
+/// of this machine see the page.
+async fn watching(
+    State(app): State<Arc<App>>,
     Extension(client): Extension<Client>,
     Extension(identity): Extension<Identity>,
     request: Request,
     next: Next,
 ) -> Response {
-    match client.address.to_canonical().is_loopback() && identity == Identity::Unnamed {
-        true => next.run(request).await,
-        false => named(Extension(identity), request, next).await,
+    if let Identity::User(user) = &identity {
+        if app.rpc.whitelist.allows_all(user) {
+            return next.run(request).await;
+        }
+        let what = "This user may call some methods alone (--rpcwhitelist)\n";
+        return (StatusCode::FORBIDDEN, what).into_response();
     }
+    let is_page = app.page_is_public && request.uri().path() != "/metrics";
+    if is_page && is_own(&client, request.headers()) {
+        return next.run(request).await;
+    }
+    password_needed(request.method())
+}
+
+/// Returns whether a program of this machine sent a request, and no proxy for another.
+fn is_own(client: &Client, headers: &HeaderMap) -> bool {
+    let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(*name));
+    client.address.to_canonical().is_loopback() && !is_forwarded
 }
 
 async fn rpc(
     State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
     Extension(identity): Extension<Identity>,
     request: Request,
 ) -> Response {
-    let Identity::User(user) = identity else { return StatusCode::UNAUTHORIZED.into_response() };
-    let (body, room) = match read(&app.bodies, request).await {
-        Ok(read) => read,
+    let Identity::User(user) = identity else { return password_needed(request.method()) };
+    let bytes = announced(&request).unwrap_or(BODY_BYTES_MAX).min(BODY_BYTES_MAX);
+    let mut body_room = Room::default();
+    if let Err(why) = app.bodies.grow(&mut body_room, bytes).await {
+        return refusal(why).await;
+    }
+    let body = match read(request, BODY_BYTES_MAX, BODY_TIME).await {
+        Ok(body) => body,
         Err(status) => return status.into_response(),
     };
+    let _busy = client.connection.work();
     let stop = Arc::new(AtomicBool::new(false));
-    let calls = Calls { rpc: Arc::clone(&app.rpc), user, stop: Arc::clone(&stop) };
-    app.work(kind_of_call(&body), stop, move || {
-        let Answer { status, body } = answer(&body, &calls);
-        drop((calls, room));
-        let mut response = Response::new(Bytes::from(body.unwrap_or_default()));
-        *response.status_mut() = StatusCode::from_u16(status).expect("one of a few");
-        if !response.body().is_empty() {
-            let json = HeaderValue::from_static("application/json");
-            response.headers_mut().insert(header::CONTENT_TYPE, json);
+    // If the client leaves, the work ends.
+    let _leaves = RaiseOnDrop(Arc::clone(&stop));
+    let calls = Calls {
+        rpc: &app.rpc,
+        user,
+        stop,
+        answers: &app.answers,
+        room: Mutex::default(),
+        is_admitted: AtomicBool::new(false),
+    };
+    let request = if body.len() <= FREE_BYTES {
+        parse(&body)
+    } else {
+        match app.rpc.threads.run(Lane::Quick, false, move || parse(&body)).await {
+            Ok((request, _)) => request,
+            Err(why) => return refusal(why).await,
         }
-        response
-    })
-    .await
+    };
+    match answer(request, &calls).await {
+        Err(why) => refusal(why).await,
+        Ok(Answer { status, body }) => {
+            let kind = body.is_some().then_some("application/json");
+            respond(status, kind, calls.room.into_inner().hold(body.unwrap_or_default()))
+        }
+    }
 }
 
-/// Reads the body of a request, once there is room for it.
-async fn read(
-    bodies: &Budget,
-    request: Request,
-) -> Result<(Bytes, OwnedSemaphorePermit), StatusCode> {
-    let body = request.into_body();
-    let bytes = HttpBody::size_hint(&body).exact().unwrap_or(BODY_BYTES_MAX as u64);
-    if bytes > BODY_BYTES_MAX as u64 {
+/// Returns a response with a status that is one of a few.
+fn respond(status: u16, content_type: Option<&'static str>, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).expect("one of a few");
+    if let Some(kind) = content_type {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    response
+}
+
+/// Returns the length of a body, if the request says it.
+fn announced(request: &Request) -> Option<usize> {
+    HttpBody::size_hint(request.body()).exact().map(|bytes| bytes as usize)
+}
+
+/// Reads the body of a request.
+async fn read(request: Request, most: usize, time: Duration) -> Result<Bytes, StatusCode> {
+    if announced(&request).is_some_and(|bytes| bytes > most) {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
-    let room = bodies.take(bytes as usize).await;
-    match timeout(BODY_TIME, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+    match timeout(time, Limited::new(request.into_body(), most).collect()).await {
         Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
         Ok(Err(_)) => Err(StatusCode::BAD_REQUEST),
-        Ok(Ok(body)) => Ok((body.to_bytes(), room)),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
     }
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let rpc = Arc::clone(&app.rpc);
-    app.work("metrics".into(), Arc::default(), move || {
-        let text = metrics::text(&rpc.state.live, |method, params| rpc.ask(method, params));
-        let mut response = Response::new(Bytes::from(text));
-        let kind = HeaderValue::from_static(CONTENT_TYPE);
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response
-    })
-    .await
+    let text = move || metrics::text(&rpc.state.live, |method, params| rpc.ask(method, params));
+    match app.rpc.threads.run(Lane::Quick, false, text).await {
+        Ok((text, _)) => respond(200, Some(CONTENT_TYPE), text.into()),
+        Err(why) => refusal(why).await,
+    }
 }
 
 /// Returns whether the directory is open.
@@ -255,33 +288,63 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 /// Answers REST, which needs no password, as in Core.
-async fn rest(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn rest(
+    State(app): State<Arc<App>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+) -> Response {
     let uri = request.uri().clone();
-    let (body, room) = match read(&app.bodies, request).await {
-        Ok(read) => read,
-        Err(status) => return status.into_response(),
-    };
-    let (stop, rpc) = (Arc::new(AtomicBool::new(false)), Arc::clone(&app.rpc));
-    let raised = Arc::clone(&stop);
-    app.work(kind_of_rest(uri.path()), stop, move || {
-        let _listed = rpc.list("rest", &raised);
-        let path = uri.path().strip_prefix("/rest/").unwrap_or_default();
-        let source = &rpc.state.source;
-        let answer = apus_query::rest(source, path, uri.query(), &body, &raised);
-        drop(room);
-        let mut response = Response::new(Bytes::new());
-        match answer {
-            None => *response.status_mut() = StatusCode::NOT_FOUND,
-            Some(RestAnswer { status, content_type, body }) => {
-                *response.body_mut() = body.into();
-                *response.status_mut() = StatusCode::from_u16(status).expect("one of a few");
-                let kind = HeaderValue::from_static(content_type);
-                response.headers_mut().insert(header::CONTENT_TYPE, kind);
-            }
+    let path = uri.path().strip_prefix("/rest/").unwrap_or_default();
+    let mut body = Bytes::new();
+    if apus_query::reads_body(path) {
+        body = match read(request, OPEN_BODY_BYTES_MAX, OPEN_BODY_TIME).await {
+            Ok(body) => body,
+            Err(status) => return status.into_response(),
+        };
+    }
+    let _busy = client.connection.work();
+    let stop = Arc::new(AtomicBool::new(false));
+    let _leaves = RaiseOnDrop(Arc::clone(&stop));
+    let _listed = app.rpc.list("rest", &stop);
+    match answer_rest(&app, (path, uri.query()), body, &stop).await {
+        Err(why) => refusal(why).await,
+        Ok(None) => StatusCode::NOT_FOUND.into_response(),
+        Ok(Some((answer, room))) => {
+            let RestAnswer { status, content_type, body } = answer;
+            respond(status, Some(content_type), room.hold(body))
         }
-        response
-    })
-    .await
+    }
+}
+
+async fn answer_rest(
+    app: &App,
+    (path, query): (&str, Option<&str>),
+    body: Bytes,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<(RestAnswer, Room)>, NotDone> {
+    let waiting = Arc::new(Waiting::new());
+    let mut news = app.rpc.news();
+    let mut is_admitted = false;
+    loop {
+        news.mark_unchanged();
+        let (rpc, stop, waits) = (app.rpc.clone(), stop.clone(), waiting.clone());
+        let (path, query, body) = (path.to_string(), query.map(str::to_string), body.clone());
+        let work = move || {
+            let source = &rpc.state.source;
+            apus_query::rest(source, &path, query.as_deref(), &body, (&stop, &waits))
+        };
+        let (answer, seat) = app.rpc.threads.run(Lane::Open, is_admitted, work).await?;
+        is_admitted = true;
+        if let Some(patience) = waiting.take() {
+            drop(seat);
+            let _ = timeout(patience, news.changed()).await;
+            continue;
+        }
+        let Some(answer) = answer else { return Ok(None) };
+        let mut room = Room::default();
+        app.open_answers.grow(&mut room, answer.body.len()).await?;
+        return Ok(Some((answer, room)));
+    }
 }
 
 /// Raises a flag when it is dropped.
@@ -290,31 +353,5 @@ struct RaiseOnDrop(Arc<AtomicBool>);
 impl Drop for RaiseOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
-    }
-}
-
-/// A body whose connection is busy until hyper has taken all of it.
-struct Answering {
-    body: Body,
-    _busy: Busy,
-}
-
-impl HttpBody for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

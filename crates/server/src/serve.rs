@@ -23,16 +23,19 @@ use tower::ServiceExt;
 
 use super::auth::Credential;
 use super::config::{Config, CookieFile};
-use super::connections::{CONNECTIONS_MAX, Connections, Patient, Place};
+use super::connections::{CONNECTIONS_MAX, Connections, Paced, Place};
 use super::cookie::{Cookie, USER};
 use super::live::Live;
 use super::page;
 use super::router::{App, Client, router};
 use super::rpc::Rpc;
 use super::state::State;
+use super::threads::Threads;
 
 /// Threads that talk to all connections; others compute the answers.
 const TALKING_THREADS: usize = 1;
+/// Threads that gather what the page shows.
+const PAGE_THREADS: usize = 2;
 /// The most bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The most headers of a request.
@@ -104,13 +107,14 @@ impl Server {
             .map_err(|error| StartError::System(io::Error::other(error)))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(TALKING_THREADS)
-            .max_blocking_threads(config.threads)
+            .max_blocking_threads(Threads::quick(config.threads) + PAGE_THREADS)
             .thread_name("apus-http")
             .enable_all()
             .build()
             .map_err(StartError::System)?;
         let state = State::new(Arc::clone(live), source, Arc::clone(view), Arc::clone(stop));
-        let rpc = Arc::new(Rpc::new(state, config.whitelist.clone()));
+        let threads = Threads::new(config.threads, config.work_queue);
+        let rpc = Arc::new(Rpc::new(state, config.whitelist.clone(), threads));
         let app = Arc::new(App::new(config, credentials, Arc::clone(&rpc)));
         let (ended, stopped) = watch::channel(false);
         let routes = router(&app, page::routes(live, view, stop, stopped.clone()));
@@ -251,7 +255,7 @@ async fn talk(stream: TcpStream, address: SocketAddr, place: Place, how: How) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
     http.header_read_timeout(patience);
-    let io = TokioIo::new(Patient::new(stream, place, patience));
+    let io = TokioIo::new(Paced::new(stream, patience));
     let mut talking = std::pin::pin!(http.serve_connection(io, service));
     let ended = tokio::select! {
         ended = talking.as_mut() => ended,
@@ -264,4 +268,5 @@ async fn talk(stream: TcpStream, address: SocketAddr, place: Place, how: How) {
     if let Err(error) = ended {
         tracing::debug!(target: "http", %address, %error, "a connection has ended");
     }
+    drop(place);
 }

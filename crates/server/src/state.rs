@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use apus_node::view::View;
-use apus_query::Source;
+use apus_query::{Source, Waiting};
 use serde_json::Value;
 
 use super::live::Live;
@@ -52,6 +52,8 @@ pub(crate) struct Call<'a> {
     pub state: &'a State,
     /// The parameters by position, which are of the method's types.
     pub params: &'a [Value],
+    /// Since when the call is made, and whether it is to be made again.
+    pub waiting: &'a Waiting,
 }
 
 impl Call<'_> {

@@ -43,7 +43,7 @@ async fn send(server: &Offline, from: &str, request: Request<Body>) -> Response 
     server.send(from.parse().unwrap(), request).await
 }
 
-fn basic(pair: &str) -> String {
+pub(super) fn basic(pair: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(pair))
 }
 
@@ -53,7 +53,7 @@ async fn text(response: Response) -> (u16, String) {
     (status, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-const UPTIME: &str = r#"{"method":"uptime","id":1}"#;
+pub(super) const UPTIME: &str = r#"{"method":"uptime","id":1}"#;
 
 #[tokio::test]
 async fn a_password_opens_what_is_not_open_to_all() {
@@ -94,6 +94,42 @@ async fn a_wrong_password_is_answered_late() {
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(response.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"jsonrpc\"");
     assert_eq!(began.elapsed(), Duration::from_millis(250));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_told_by_no_answer() {
+    let server = Offline::new(|config| config.rest = true);
+    let began = tokio::time::Instant::now();
+    for path in ["/healthz", "/readyz", "/", "/metrics", "/rest/chaininfo.json", "/none"] {
+        for host in ["localhost", "evil.example"] {
+            let request = Request::get(path).header("host", host);
+            let request = request.header(header::AUTHORIZATION, basic("me:wrong"));
+            let response = send(&server, HOME, request.body(Body::empty()).unwrap()).await;
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{path} {host}");
+        }
+    }
+    assert_eq!(began.elapsed(), 12 * Duration::from_millis(250));
+}
+
+#[tokio::test]
+async fn a_user_of_some_methods_sees_no_page() {
+    let server = Offline::new(|config| config.whitelist.add("me:uptime"));
+    for path in ["/", "/events", "/metrics", "/page.js"] {
+        assert_eq!(ask(&server, ("GET", path), "me:secret", "").await.0, 403, "{path}");
+    }
+    assert_eq!(ask(&server, ("POST", "/"), "me:secret", UPTIME).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_proxy_does_not_make_strangers_programs_of_this_machine() {
+    let server = Offline::new(|config| config.page_is_public = true);
+    for header in ["forwarded", "x-forwarded-for", "x-real-ip", "via"] {
+        let page = Request::get("/").header("host", "localhost").header(header, "for=10.0.0.1");
+        let response = send(&server, HOME, page.body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{header}");
+    }
+    assert_eq!(ask(&server, ("GET", "/"), "", "").await.0, 200);
+    assert_eq!(ask(&server, ("GET", "/metrics"), "", "").await.0, 401);
 }
 
 #[tokio::test]
@@ -171,7 +207,7 @@ async fn metrics_tell_what_is_known() {
 }
 
 /// Starts a server on a free port of this machine.
-fn server(change: impl FnOnce(&mut Config)) -> (Server, Arc<Live>) {
+pub(super) fn server(change: impl FnOnce(&mut Config)) -> (Server, Arc<Live>) {
     let mut config = Config::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
     config.credentials = vec![Credential::new("me", "secret").unwrap()];
     change(&mut config);
@@ -182,14 +218,14 @@ fn server(change: impl FnOnce(&mut Config)) -> (Server, Arc<Live>) {
     (server, live)
 }
 
-fn connect(server: &Server) -> TcpStream {
+pub(super) fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.addresses()[0]).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
 
 /// Reads until the server closes the connection.
-fn rest_of(mut stream: TcpStream) -> String {
+pub(super) fn rest_of(mut stream: TcpStream) -> String {
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     text

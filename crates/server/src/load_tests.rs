@@ -1,0 +1,143 @@
+//! What strangers and users may cost. Whatever they do, a call with a password is answered before
+//! they are done: they never are.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use apus_query::params::{Arg, Kind};
+
+use super::Server;
+use super::methods;
+use super::offline::{AUTHORIZATION, Offline};
+use super::tests::{UPTIME, basic, connect, rest_of, server};
+
+/// Sends the beginning of a request and no more.
+fn begin(server: &Server, text: &str) -> TcpStream {
+    let mut stream = connect(server);
+    // The server may have closed it already, to make room.
+    let _ = stream.write_all(text.as_bytes());
+    stream
+}
+
+fn post(user: &str, body: &str) -> String {
+    let (authorization, length) = (basic(user), body.len());
+    format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\n\
+         Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// Calls `uptime` on a new connection.
+fn check_answered(server: &Server) {
+    let text = rest_of(begin(server, &post("me:secret", UPTIME)));
+    assert!(text.contains("\"result\":"), "{text}");
+}
+
+#[test]
+fn bodies_that_do_not_come_hold_nobody_up() {
+    let (server, _) = server(|config| config.rest = true);
+    // With a password, a large one takes room that small ones do not need.
+    let large = post("me:secret", "").replace("Content-Length: 0", "Content-Length: 33554432");
+    let named: Vec<TcpStream> = (0..8).map(|_| begin(&server, &large)).collect();
+    check_answered(&server);
+    // Without one, others take their places.
+    let open = "POST /rest/getutxos.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n";
+    let strangers: Vec<TcpStream> = (0..600).map(|_| begin(&server, open)).collect();
+    check_answered(&server);
+    let large = open.replace("Length: 1", "Length: 33554432");
+    assert!(rest_of(begin(&server, &large)).starts_with("HTTP/1.1 413 "));
+    // Other endpoints read none.
+    let unread = open.replace("getutxos.bin", "chaininfo.json");
+    assert!(rest_of(begin(&server, &unread)).starts_with("HTTP/1.1 503 "));
+    drop((named, strangers));
+}
+
+#[test]
+fn readers_that_do_not_read_hold_nobody_up() {
+    let (server, _) = server(|_| {});
+    let large = format!(r#"{{"method":"echo","params":["{}"]}}"#, "a".repeat(8 << 20));
+    let request = post("me:secret", &large);
+    let unread: Vec<TcpStream> = (0..12).map(|_| begin(&server, &request)).collect();
+    check_answered(&server);
+    drop(unread);
+}
+
+#[test]
+fn calls_that_wait_hold_no_thread() {
+    let (server, _) = server(|config| config.threads = 2);
+    let stop = r#"{"method":"stop","params":[10000]}"#;
+    for body in [stop.to_string(), format!("[{stop},{stop}]")] {
+        let waiting: Vec<TcpStream> =
+            (0..20).map(|_| begin(&server, &post("me:secret", &body))).collect();
+        check_answered(&server);
+        drop(waiting);
+    }
+}
+
+#[test]
+fn odd_requests_and_wrong_passwords_hold_nobody_up() {
+    let (server, _) = server(|config| config.rest = true);
+    let wrong = post("me:wrong", UPTIME);
+    let wrong: Vec<TcpStream> = (0..100).map(|_| begin(&server, &wrong)).collect();
+    let mut flood = String::new();
+    for at in 0..600 {
+        flood += &format!("GET /rest/x{at}.bin HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    let floods: Vec<TcpStream> = (0..4).map(|_| begin(&server, &flood)).collect();
+    check_answered(&server);
+    drop((wrong, floods));
+}
+
+#[test]
+fn connections_beyond_the_most_make_room_for_a_call() {
+    let (server, _) = server(|_| {});
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.extend((0..300).map(|_| begin(&server, "GET / HTTP/1.1\r\n")));
+        check_answered(&server);
+    }
+}
+
+/// Returns a value of some bytes.
+fn value(kind: Kind, bytes: usize) -> String {
+    match kind {
+        Kind::Text | Kind::Any => format!(r#""{}""#, "z".repeat(bytes)),
+        Kind::Array => format!("[{}0]", "0,".repeat(bytes / 2)),
+        Kind::Object => format!(r#"{{"{}":0}}"#, "z".repeat(bytes)),
+        Kind::Number => "9".repeat(bytes),
+        Kind::Bool => "true".to_string(),
+    }
+}
+
+/// Sends each parameter of each method with 1 kB, 100 kB and 10 MB. What takes quadratic time would
+/// take hours.
+#[test]
+fn large_parameters_take_no_longer_than_their_bytes() {
+    let server = Offline::new(|_| {});
+    let ask = |method: &str, params: &str| {
+        let body = format!(r#"{{"method":"{method}","params":{params},"id":1}}"#);
+        let headers = [("host", "localhost"), ("authorization", AUTHORIZATION)];
+        let (status, reply) = server.ask(("POST", "/"), &headers, body.as_bytes()).unwrap();
+        assert!(matches!(status, 200 | 500) && !reply.is_empty(), "{method}: {status}");
+    };
+    for method in methods::all() {
+        let args = method.args();
+        for at in 0..args.len() {
+            for bytes in [1_000, 100_000, 10_000_000] {
+                let small = |arg: &Arg| value(arg.kind, 1);
+                let mut params: Vec<String> = args[..at].iter().map(small).collect();
+                params.push(value(args[at].kind, bytes));
+                ask(method.name(), &format!("[{}]", params.join(",")));
+            }
+        }
+    }
+    for text in
+        ["zzz", "1111", "xpub", "bc1", "wpkh(xpub", "tr(", "wpkh(K/<0;1", "raw(00", "addr(1"]
+    {
+        let text = text.to_string() + &text[text.len() - 1..].repeat(100_000) + ")";
+        ask("getdescriptorinfo", &format!(r#"["{text}"]"#));
+        ask("validateaddress", &format!(r#"["{text}"]"#));
+    }
+    let names: Vec<String> = (0..100_000).map(|at| format!(r#""a{at}":0"#)).collect();
+    ask("getblockcount", &format!("{{{}}}", names.join(",")));
+}
