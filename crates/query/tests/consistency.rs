@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use apus_node::options::{AssumeValid, Method, Options};
 use apus_node::progress::Watch;
 use apus_node::view::{Committed, View};
-use apus_query::{Source, call, find};
+use apus_query::{Source, Waiting, call, find};
 use apus_testchain::{Chain, Spec, Spends, Wide, WideSpec};
 use apus_wire::{Network, OutPoint, genesis_block};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn assert_whole(committed: &Committed) {
 fn ask(source: &Source, view: &View, done: &AtomicBool) -> u64 {
     let stop = AtomicBool::new(false);
     let ask = |method: &str, params: &[Value]| -> Value {
-        let answer = call(source, find(method).unwrap(), params, &stop);
+        let answer = call(source, find(method).unwrap(), params, (&stop, &Waiting::never()));
         serde_json::from_str(answer.unwrap_or_else(|e| panic!("{method} {params:?}: {e}")).get())
             .unwrap()
     };

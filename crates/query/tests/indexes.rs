@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Method, Options};
 use apus_node::progress::Watch;
 use apus_node::view::View;
-use apus_query::{Source, call, find, rest};
+use apus_query::{Source, Waiting, call, find, rest};
 use apus_store::IndexKind;
 use apus_testchain::{Chain, Spec};
 use apus_wire::{BlockView, Network, genesis_block};
@@ -28,6 +30,13 @@ fn options(directory: &Path, indexes: &[IndexKind]) -> Options {
     options.threads = 2;
     options.indexes = indexes.to_vec();
     options
+}
+
+fn all_blocks() -> Vec<Vec<u8>> {
+    let chain = Chain::new(Spec::small(9));
+    let mut blocks = vec![genesis_block(&Network::new(apus_wire::Chain::Regtest))];
+    blocks.extend(chain.blocks().map(<[u8]>::to_vec));
+    blocks
 }
 
 fn sync(directory: &Path, options: &Options, blocks: &[Vec<u8>]) {
@@ -52,21 +61,24 @@ fn view(options: &Options) -> Arc<View> {
 }
 
 fn ask(source: &Source, method: &str, params: Value) -> Result<Value, String> {
-    let answer = call(source, find(method).unwrap(), params.as_array().unwrap(), &NEVER);
+    let answer = call(
+        source,
+        find(method).unwrap(),
+        params.as_array().unwrap(),
+        (&NEVER, &Waiting::never()),
+    );
     answer.map(|json| serde_json::from_str(json.get()).unwrap()).map_err(|error| error.message)
 }
 
 fn error(source: &Source, path: &str) -> String {
-    let answer = rest(source, path, None, &[], &NEVER).unwrap();
+    let answer = rest(source, path, None, &[], (&NEVER, &Waiting::never())).unwrap();
     assert_eq!(answer.status, 404);
     String::from_utf8(answer.body).unwrap().trim_end().to_string()
 }
 
 #[test]
 fn an_index_below_the_tip_answers_what_it_has() {
-    let chain = Chain::new(Spec::small(9));
-    let mut blocks = vec![genesis_block(&Network::new(apus_wire::Chain::Regtest))];
-    blocks.extend(chain.blocks().map(<[u8]>::to_vec));
+    let blocks = all_blocks();
     let directory = tempfile::tempdir().unwrap();
     let indexed = options(directory.path(), &IndexKind::ALL);
     sync(directory.path(), &indexed, &blocks[..=INDEXED]);
@@ -113,4 +125,39 @@ fn an_index_below_the_tip_answers_what_it_has() {
     );
     let counted = ask(&source, "gettxoutsetinfo", json!(["none", null, false])).unwrap();
     assert!(counted["transactions"].is_number());
+}
+
+#[test]
+fn a_call_that_waits_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let blocks = all_blocks();
+    let options = options(directory.path(), &[]);
+    sync(directory.path(), &options, &blocks);
+    let source = Source::at_rest(view(&options), &options);
+    let tip = ask(&source, "getbestblockhash", json!([])).unwrap();
+    let (other, high) = (blocks[1].clone(), blocks.len());
+    let other = BlockView::parse(other).unwrap().hash().to_string();
+    let stop = AtomicBool::new(false);
+    let again = |method: &str, params: Value| {
+        let waiting = Waiting::new();
+        let params = params.as_array().unwrap();
+        let answer = call(&source, find(method).unwrap(), params, (&stop, &waiting));
+        waiting.take().inspect(|_| assert!(answer.is_err()))
+    };
+    for (method, params) in [
+        ("waitfornewblock", json!([])),
+        ("waitfornewblock", json!([0, tip])),
+        ("waitforblock", json!([other, 3_600_000])),
+        ("waitforblockheight", json!([high + 1])),
+    ] {
+        let patience = again(method, params.clone()).unwrap();
+        assert!(patience > Duration::ZERO && patience <= Duration::from_secs(60), "{method}");
+        let at_once = ask(&source, method, params).unwrap();
+        assert_eq!(at_once["hash"], tip, "{method}");
+    }
+    assert!(again("waitforblockheight", json!([high + 1, 5])) <= Some(Duration::from_millis(5)));
+    assert_eq!(again("waitfornewblock", json!([0, other])), None);
+    assert_eq!(again("waitforblock", json!([tip])), None);
+    stop.store(true, Relaxed);
+    assert_eq!(again("waitfornewblock", json!([])), None);
 }

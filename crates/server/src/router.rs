@@ -305,46 +305,23 @@ async fn rest(
     let _busy = client.connection.work();
     let stop = Arc::new(AtomicBool::new(false));
     let _leaves = RaiseOnDrop(Arc::clone(&stop));
-    let _listed = app.rpc.list("rest", &stop);
-    match answer_rest(&app, (path, uri.query()), body, &stop).await {
-        Err(why) => refusal(why).await,
-        Ok(None) => StatusCode::NOT_FOUND.into_response(),
-        Ok(Some((answer, room))) => {
-            let RestAnswer { status, content_type, body } = answer;
-            respond(status, Some(content_type), room.hold(body))
-        }
+    let (path, query) = (path.to_string(), uri.query().map(str::to_string));
+    let work = move |state: &super::state::State, how: (&AtomicBool, &Waiting)| {
+        apus_query::rest(&state.source, &path, query.as_deref(), &body, how)
+    };
+    let (answer, seat) = match app.rpc.run((Lane::Open, "rest"), &stop, false, work).await {
+        Ok(answered) => answered,
+        Err(why) => return refusal(why).await,
+    };
+    let Some(RestAnswer { status, content_type, body }) = answer else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let mut room = Room::default();
+    if let Err(why) = app.open_answers.grow(&mut room, body.len()).await {
+        return refusal(why).await;
     }
-}
-
-async fn answer_rest(
-    app: &App,
-    (path, query): (&str, Option<&str>),
-    body: Bytes,
-    stop: &Arc<AtomicBool>,
-) -> Result<Option<(RestAnswer, Room)>, NotDone> {
-    let waiting = Arc::new(Waiting::new());
-    let mut news = app.rpc.news();
-    let mut is_admitted = false;
-    loop {
-        news.mark_unchanged();
-        let (rpc, stop, waits) = (app.rpc.clone(), stop.clone(), waiting.clone());
-        let (path, query, body) = (path.to_string(), query.map(str::to_string), body.clone());
-        let work = move || {
-            let source = &rpc.state.source;
-            apus_query::rest(source, &path, query.as_deref(), &body, (&stop, &waits))
-        };
-        let (answer, seat) = app.rpc.threads.run(Lane::Open, is_admitted, work).await?;
-        is_admitted = true;
-        if let Some(patience) = waiting.take() {
-            drop(seat);
-            let _ = timeout(patience, news.changed()).await;
-            continue;
-        }
-        let Some(answer) = answer else { return Ok(None) };
-        let mut room = Room::default();
-        app.open_answers.grow(&mut room, answer.body.len()).await?;
-        return Ok(Some((answer, room)));
-    }
+    drop(seat);
+    respond(status, Some(content_type), room.hold(body))
 }
 
 /// Raises a flag when it is dropped.

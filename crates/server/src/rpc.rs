@@ -7,15 +7,18 @@ use std::time::Instant;
 
 use apus_query::{RpcError, Waiting};
 use serde_json::Value;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::auth::Whitelist;
 use super::jsonrpc::{Call, Execute, Executed, Frame, METHOD_NOT_FOUND, Params};
-use super::methods::{Method, find};
+use super::methods::find;
 use super::named::by_place;
 use super::state::{Active, State};
-use super::threads::{Budget, NotDone, Room, Threads};
+use super::threads::{Budget, Lane, NotDone, Room, Threads};
+
+/// What ends a call soon once it is raised, and whether the call is to be made again.
+type How<'a> = (&'a AtomicBool, &'a Waiting);
 
 /// All calls of this process.
 pub(crate) struct Rpc {
@@ -75,13 +78,39 @@ impl Rpc {
         self.is_stopping.load(Relaxed)
     }
 
-    /// Returns what changes with each commit.
-    pub fn news(&self) -> watch::Receiver<()> {
-        self.news.subscribe()
+    /// Does `work` in a lane, listed as a call of `method`, and again as often as it asks for it
+    /// ([`Waiting`]). Returns its result with the seat.
+    ///
+    /// # Errors
+    /// Those of [`Threads::run`].
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        (lane, method): (Lane, &str),
+        stop: &Arc<AtomicBool>,
+        mut is_admitted: bool,
+        work: impl Fn(&State, How) -> T + Send + Sync + 'static,
+    ) -> Result<(T, OwnedSemaphorePermit), NotDone> {
+        let _listed = self.list(method, stop);
+        let (work, waiting) = (Arc::new(work), Arc::new(Waiting::new()));
+        let mut news = self.news.subscribe();
+        loop {
+            news.mark_unchanged();
+            let (rpc, work) = (Arc::clone(self), Arc::clone(&work));
+            let (stop, waits) = (Arc::clone(stop), Arc::clone(&waiting));
+            let once = move || {
+                stop.fetch_or(rpc.is_stopping(), Relaxed);
+                work(&rpc.state, (&stop, &waits))
+            };
+            let (result, seat) = self.threads.run(lane, is_admitted, once).await?;
+            let Some(patience) = waiting.take() else { return Ok((result, seat)) };
+            drop(seat);
+            is_admitted = true;
+            let _ = timeout(patience, news.changed()).await;
+        }
     }
 
     /// Lists a request as a call of `method` until the result is dropped.
-    pub fn list(&self, method: &str, stop: &Arc<AtomicBool>) -> Listed<'_> {
+    fn list(&self, method: &str, stop: &Arc<AtomicBool>) -> Listed<'_> {
         let id = self.next.fetch_add(1, Relaxed);
         let (method, began, stop) = (method.to_string(), Instant::now(), Arc::clone(stop));
         self.state.active().insert(id, Active { method, began, stop });
@@ -90,7 +119,7 @@ impl Rpc {
 }
 
 /// Lists a call until it is dropped.
-pub(crate) struct Listed<'a>(&'a Rpc, u64);
+struct Listed<'a>(&'a Rpc, u64);
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
@@ -113,46 +142,19 @@ impl Execute for Calls<'_> {
             Params::List(list) => Ok(list),
             Params::Named(named) => by_place(named, known.args()),
         };
-        match params {
-            Ok(params) => self.call(known, params, frame).await,
-            Err(error) => Ok(frame.frame(Err(error))),
-        }
+        let params = match params {
+            Ok(params) => params,
+            Err(error) => return Ok(frame.frame(Err(error))),
+        };
+        let (at, frame) = ((known.lane(&params), known.name()), frame.clone());
+        let work = move |state: &State, how: How| frame.frame(known.call(state, &params, how));
+        let is_admitted = self.is_admitted.load(Relaxed);
+        let (executed, seat) = self.rpc.run(at, &self.stop, is_admitted, work).await?;
+        self.is_admitted.store(true, Relaxed);
+        Ok(Executed { seat: Some(seat), ..executed })
     }
 
     async fn hold(&self, bytes: usize) -> Result<(), NotDone> {
         self.answers.grow(&mut *self.room.lock().await, bytes).await
-    }
-}
-
-impl Calls<'_> {
-    async fn call(
-        &self,
-        method: Method,
-        params: Vec<Value>,
-        frame: &Frame,
-    ) -> Result<Executed, NotDone> {
-        let _listed = self.rpc.list(method.name(), &self.stop);
-        let (lane, params) = (method.lane(&params), Arc::new(params));
-        let waiting = Arc::new(Waiting::new());
-        let mut news = self.rpc.news();
-        loop {
-            news.mark_unchanged();
-            let (rpc, stop, waits) = (self.rpc.clone(), self.stop.clone(), waiting.clone());
-            let (params, frame) = (params.clone(), frame.clone());
-            let work = move || {
-                if rpc.is_stopping() {
-                    stop.store(true, Relaxed);
-                }
-                frame.frame(method.call(&rpc.state, &params, (&stop, &waits)))
-            };
-            let is_admitted = self.is_admitted.load(Relaxed);
-            let (executed, seat) = self.rpc.threads.run(lane, is_admitted, work).await?;
-            self.is_admitted.store(true, Relaxed);
-            let Some(patience) = waiting.take() else {
-                return Ok(Executed { seat: Some(seat), ..executed });
-            };
-            drop(seat);
-            let _ = timeout(patience, news.changed()).await;
-        }
     }
 }
