@@ -1,5 +1,5 @@
-//! A bound on the warnings of each place in the code, as in Bitcoin Core, so that strangers who cause
-//! them do not fill the disk.
+//! A bound on the warnings of each place in the code, as in Bitcoin Core, so that strangers who
+//! cause them do not fill the disk.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

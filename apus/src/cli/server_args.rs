@@ -253,8 +253,8 @@ impl ServerArgs {
     }
 }
 
-/// Returns all values of an option, from the command line and the settings files, each with its name
-/// for an error.
+/// Returns all values of an option, from the command line and the settings files, each with its
+/// name for an error.
 fn texts(given: &[String], name: &str, chosen: &mut Settings) -> Vec<(String, String)> {
     merged(given, name, chosen.config.take_list(name))
 }

@@ -100,6 +100,33 @@ fn passwords_come_from_files_and_are_not_shown() {
     assert!(!stderr(&output).contains("hidden"), "{}", stderr(&output));
 }
 
+/// Who is restricted in bitcoin.conf stays so, whatever the command line adds.
+#[test]
+fn lists_of_files_and_of_the_command_line_are_merged() {
+    let place = world().in_order();
+    let secret = "0123456789abcdef0123456789abcdef$\
+                  0ad814968caefdecab8a6c0c55414688fdcad02f100ee7ac5def2352aaff36e5";
+    let conf = format!(
+        "[regtest]\nrpcauth=bob:{secret}\nrpcwhitelist=bob:getblockcount\nrpcwhitelistdefault=0\n"
+    );
+    std::fs::write(place.datadir().join("bitcoin.conf"), conf).unwrap();
+    let alice = format!("--rpcauth=alice:{secret}");
+    let options =
+        [&alice[..], "--rpcwhitelist=alice:uptime", "--rpcwhitelist=bob:getblockcount,help"];
+    let running = Running::start(&place, &[&SERVE[..], &options].concat());
+    for (user, method, status) in [
+        ("bob", "getblockcount", 200),
+        ("bob", "uptime", 403),
+        ("bob", "help", 403),
+        ("alice", "uptime", 200),
+        ("alice", "getblockcount", 403),
+    ] {
+        let call = format!(r#"{{"method":"{method}","id":1}}"#);
+        let user = authorization(&format!("{user}:secret"));
+        assert_eq!(post(running.address, &user, &call).0, status, "{method}");
+    }
+}
+
 #[test]
 fn wrong_options_of_the_server_are_refused() {
     let place = world().in_order();
