@@ -21,6 +21,9 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(30);
 const HEADERS_TIMEOUT_BASE: Duration = Duration::from_secs(15 * 60);
 /// Core's `HEADERS_DOWNLOAD_TIMEOUT_PER_HEADER`.
 const HEADERS_TIMEOUT_PER_HEADER: Duration = Duration::from_millis(1);
+/// How far below the first request headers are requested after an empty answer; then that many
+/// times as far.
+const BELOW_FIRST: u32 = 32;
 /// A chain may have less work than the tip by the work of this many blocks (Core's
 /// `GetAntiDoSWorkThreshold`).
 const NEAR_TIP_BLOCKS: u32 = 144;
@@ -68,6 +71,9 @@ pub struct HeadersOf {
     stage: Stage,
     presync: Option<Box<Presync>>,
     best: Option<BlockId>,
+    /// The block after which headers were requested, and how far below it they are requested next
+    /// if there are none.
+    start: Option<(BlockId, u32)>,
     /// When headers were requested, if there is no answer yet.
     asked: Option<Duration>,
     /// When the request was last repeated.
@@ -107,6 +113,11 @@ impl<'a> HeaderChain<'a> {
             Lent::Growing(tree) => tree,
             Lent::Fixed(tree) => tree,
         }
+    }
+
+    /// Returns whether headers are added to the tree.
+    pub fn grows(&self) -> bool {
+        matches!(self.tree, Lent::Growing(_))
     }
 
     /// Sets the time, in seconds since 1970.
@@ -153,6 +164,11 @@ impl HeadersOf {
         self.stage == Stage::AtEnd
     }
 
+    /// Returns whether headers were requested, and there may be more.
+    pub fn is_asking(&self) -> bool {
+        self.stage == Stage::Asking
+    }
+
     /// Returns whether nothing was requested yet.
     pub fn is_to_be_asked(&self) -> bool {
         self.stage == Stage::New
@@ -181,7 +197,9 @@ impl HeadersOf {
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         let time = HEADERS_TIMEOUT_BASE + HEADERS_TIMEOUT_PER_HEADER * missing;
         self.deadline = Some(now + time);
-        chain.request(start_of_request(tree), None)
+        let start = start_of_request(tree);
+        self.start = Some((start, BELOW_FIRST));
+        chain.request(start, None)
     }
 
     /// Repeats the request if the peer has not answered it for long: a peer that is syncing may
@@ -246,6 +264,9 @@ impl HeadersOf {
         now: Duration,
     ) -> Result<Option<Outgoing>, HeadersFault> {
         if list.is_empty() {
+            if let Some(request) = self.ask_below(chain, now) {
+                return Ok(Some(request));
+            }
             self.end();
             return match self.presync.take() {
                 Some(_) => Err(HeadersFault::LowWork("its chain has too little work")),
@@ -279,6 +300,21 @@ impl HeadersOf {
             return self.take_low_work(&headers, is_full, chain, now);
         }
         self.accept(&headers, is_full, chain, now)
+    }
+
+    /// Requests headers from further below, after an empty answer that does not show what the peer
+    /// has: the best header may be of a branch that it does not have.
+    fn ask_below(&mut self, chain: &HeaderChain, now: Duration) -> Option<Outgoing> {
+        let is_asking = self.stage == Stage::Asking && self.presync.is_none();
+        let (start, below) = self.start.filter(|_| is_asking)?;
+        let (tree, height) = (chain.tree(), chain.tree().node(start).height);
+        let has_it = |best| tree.ancestor(best, height) == Some(start);
+        if height == 0 || self.best.is_some_and(has_it) {
+            return None;
+        }
+        let start = tree.ancestor(start, height.saturating_sub(below))?;
+        (self.start, self.asked) = (Some((start, below.saturating_mul(below))), Some(now));
+        Some(chain.request(start, None))
     }
 
     /// Handles headers while the tree must not change: they only show what the peer has.

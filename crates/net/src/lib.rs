@@ -16,6 +16,7 @@ mod headers;
 mod line;
 mod manager;
 mod max_download;
+mod near_tip;
 mod peer;
 mod peer_options;
 mod presync;

@@ -2,16 +2,19 @@
 //! requests them. A pure function of events and time: sockets, threads and clocks are the caller's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_hash::sha256d;
 use apus_wire::message::{
-    Command, Inventory, InventoryItem, InventoryKind, Message, MessageError, NetAddress, Services,
+    Command, HEADERS_MAX, Inventory, InventoryItem, InventoryKind, Message, MessageError,
+    NetAddress, Services,
 };
 use apus_wire::{BlockView, HEADER_BYTES};
 
 use super::headers::{HeaderChain, HeadersFault, HeadersOf};
+use super::near_tip::Branches;
 use super::peer::{Has, PeerId};
 use super::schedule::{Arrival, Fault, Limits, Schedule};
 use super::session::{Handled, Ourselves, Outgoing, Session, SessionFault, Themselves};
@@ -22,8 +25,10 @@ const ADDRESSES_PER_SECOND: f64 = 0.1;
 /// the number that it gets when we ask it for addresses.
 const ADDRESS_TOKENS_MAX: f64 = 1000.0;
 
-/// Time after which another peer is asked for headers as well, if one does not answer.
-const ANOTHER_AFTER: Duration = Duration::from_secs(5);
+/// Time after which another peer is asked for headers as well, if one has sent nothing new yet, and
+/// if it has.
+const ANOTHER_AFTER: Duration = Duration::from_secs(1);
+const ANOTHER_AFTER_NEWS: Duration = Duration::from_secs(5);
 
 /// Why a peer is dropped.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -91,12 +96,20 @@ pub struct PeerManager {
     settings: Settings,
     peers: BTreeMap<PeerId, Peer>,
     schedule: Schedule,
-    /// The peer that headers are requested from while there are many to come.
-    header_peer: Option<PeerId>,
-    /// When that peer was asked, or the last header came that was new to the tree.
-    news: Duration,
+    /// When a peer was last asked for headers while there may be many to come, or a header came
+    /// that was new to the tree.
+    headers_moved: Duration,
+    /// Whether such a header has come since all were asked.
+    has_news: bool,
+    /// When the best header last came to have more work by a full message of headers.
+    improved: Duration,
     /// When the first peer said that it has sent all its headers.
     ended: Option<Duration>,
+    /// Whether that was said before all were asked again: few headers are to come.
+    has_ended: bool,
+    /// The tip, and the greatest height, above which the blocks of all branches are wanted while
+    /// the tree grows.
+    followed: Option<(BlockId, u32)>,
     /// The height below which blocks are requested without their witnesses.
     stripped_below: u32,
 }
@@ -117,9 +130,12 @@ impl PeerManager {
             settings,
             peers: BTreeMap::new(),
             schedule,
-            header_peer: None,
-            news: Duration::ZERO,
+            headers_moved: Duration::ZERO,
+            has_news: false,
+            improved: Duration::ZERO,
             ended: None,
+            has_ended: false,
+            followed: None,
             stripped_below: 0,
         }
     }
@@ -186,22 +202,59 @@ impl PeerManager {
         self.peers.values().filter(|peer| peer.session.is_ready()).count()
     }
 
+    /// Wants the blocks of all branches with more work than `tip`, up to height `top`, from now on
+    /// while the tree grows, until others are wanted.
+    pub fn follow(&mut self, tip: BlockId, top: u32) {
+        self.followed = Some((tip, top));
+    }
+
+    /// Wants the blocks of the branches that are followed now.
+    fn want_followed(&mut self, tree: &Tree) {
+        if let Some((tip, top)) = self.followed {
+            let branches = Branches::above(tree, tip, self.schedule.having(), top);
+            self.schedule.want_near_tip(branches);
+        }
+    }
+
+    /// Returns whether a block of a branch that is followed may still come from a peer.
+    pub fn awaits_any(&mut self, tree: &Tree) -> bool {
+        self.want_followed(tree);
+        self.schedule.awaits_any(tree)
+    }
+
+    /// Wants no block.
+    pub fn want_nothing(&mut self) {
+        self.followed = None;
+        self.schedule.want(Arc::new([]), []);
+    }
+
+    /// Returns how many outbound peers have said that they have no more headers.
+    pub fn heard(&self) -> usize {
+        let outbound = self.peers.values().filter(|peer| !peer.inbound);
+        outbound.filter(|peer| peer.headers.is_at_end()).count()
+    }
+
+    /// Returns whether the handshake of an outbound peer is not complete.
+    pub fn is_opening(&self) -> bool {
+        self.peers.values().any(|peer| !peer.inbound && !peer.session.is_ready())
+    }
+
     /// Returns whether there are peers and all have said that they have no more headers. Once one
-    /// has said so, all others together have `patience`, which begins anew with each header that
-    /// is new to the tree.
+    /// has said so, all others together have `patience`, which begins anew with each full message
+    /// of headers that ends with more work than all before.
     pub fn has_all_headers(&self, now: Duration, patience: Duration) -> bool {
         // Inbound peers must not keep us waiting.
         let ready = || self.peers.values().filter(|peer| peer.session.is_ready() && !peer.inbound);
         let is_asked = |peer: &Peer| !peer.headers.is_to_be_asked();
         let is_over =
-            self.ended.is_some_and(|ended| now.saturating_sub(ended.max(self.news)) > patience);
+            self.ended.is_some_and(|ended| now.saturating_sub(ended.max(self.improved)) > patience);
         ready().any(|peer| peer.headers.is_at_end())
             && ready().all(|peer| peer.headers.is_at_end() || is_over && is_asked(peer))
     }
 
     /// Starts to request headers from all peers again.
     pub fn ask_for_headers(&mut self) {
-        (self.header_peer, self.ended) = (None, None);
+        (self.ended, self.has_news, self.headers_moved) = (None, false, Duration::ZERO);
         self.peers.values_mut().for_each(|peer| peer.headers.begin_anew());
     }
 
@@ -231,9 +284,6 @@ impl PeerManager {
     pub fn closed(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.schedule.remove_peer(id);
-        if self.header_peer == Some(id) {
-            self.header_peer = None;
-        }
     }
 
     /// Handles a message. A peer that breaks the protocol is dropped.
@@ -270,6 +320,20 @@ impl PeerManager {
         if self.peers.contains_key(&id) {
             self.drop_peer(id, PeerError::InvalidBlock(why), out);
         }
+    }
+
+    /// Panics unless what must hold after every tick does: no outbound peer waits to be asked for
+    /// headers unless another one is asked, and at the tip none does; and each wanted block near
+    /// the tip was requested if an idle outbound peer can send it.
+    #[cfg(test)]
+    pub(super) fn assert_right(&self, chain: &HeaderChain, now: Duration) {
+        let is_near_end = self.has_ended || self.ended.is_some();
+        let outbound = || self.peers.values().filter(|peer| !peer.inbound);
+        let waits = |peer: &Peer| peer.session.is_ready() && peer.headers.is_to_be_asked();
+        let is_asked = outbound().any(|peer| peer.headers.is_asking());
+        assert!(!outbound().any(waits) || is_asked && !is_near_end, "headers are not requested");
+        assert!(!is_near_end || !self.peers.values().any(waits), "headers wait at the tip");
+        self.schedule.assert_right(chain.tree(), now);
     }
 
     fn drop_peer(&mut self, id: PeerId, error: PeerError, out: &mut Vec<Action>) {
@@ -336,13 +400,20 @@ impl PeerManager {
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
         match message {
             Message::Headers(list) => {
-                let before = chain.tree().len();
-                let request = peer.headers.take(list, chain, now)?;
+                let best_of = |chain: &HeaderChain| chain.tree().node(chain.tree().best_header());
+                let (before, best) = (chain.tree().len(), best_of(chain).work);
+                let taken = peer.headers.take(list, chain, now);
                 if chain.tree().len() > before {
-                    self.news = now;
+                    (self.headers_moved, self.has_news) = (now, true);
                 }
+                // Few headers are the last of a chain.
+                if best_of(chain).work > best && list.len() == HEADERS_MAX {
+                    self.improved = now;
+                }
+                let request = taken?;
                 if peer.headers.is_at_end() && !peer.inbound {
                     self.ended.get_or_insert(now);
+                    self.has_ended = true;
                 }
                 out.extend(request.map(|request| Action::Send(id, request)));
                 self.note_best(id);
@@ -432,27 +503,35 @@ impl PeerManager {
             }
         }
         self.request_headers(chain, now, out);
+        if chain.grows() {
+            self.want_followed(chain.tree());
+        }
         self.request_blocks(chain.tree(), now, out);
     }
 
-    /// Requests headers from one peer while there are many to come, and from all others after that.
+    /// Requests headers from all peers at once if few are to come. While there may be many, one
+    /// outbound peer after another is asked, and the next if those before send nothing new; inbound
+    /// peers come last, and delay no other.
     fn request_headers(&mut self, chain: &HeaderChain, now: Duration, out: &mut Vec<Action>) {
-        let busy = self.header_peer.and_then(|id| self.peers.get(&id));
-        // A peer that sends headers that are known already delays no other request.
-        let is_busy = |peer: &Peer| !peer.headers.is_at_end() && now < self.news + ANOTHER_AFTER;
-        if busy.is_some_and(is_busy) {
-            return;
-        }
-        let is_first = !self.peers.values().any(|peer| peer.headers.is_at_end());
-        let waiting = self
+        let is_near_end = self.has_ended || self.ended.is_some();
+        let mut waiting: Vec<(bool, PeerId)> = self
             .peers
-            .iter_mut()
-            .filter(|(_, peer)| peer.session.is_ready() && peer.headers.is_to_be_asked());
-        for (id, peer) in waiting {
-            out.push(Action::Send(*id, peer.headers.begin(chain, now)));
-            (self.header_peer, self.news) = (Some(*id), now);
-            if is_first {
-                break;
+            .iter()
+            .filter(|(_, peer)| peer.session.is_ready() && peer.headers.is_to_be_asked())
+            .map(|(id, peer)| (peer.inbound, *id))
+            .collect();
+        waiting.sort_unstable();
+        let after = if self.has_news { ANOTHER_AFTER_NEWS } else { ANOTHER_AFTER };
+        for (inbound, id) in waiting {
+            let is_busy = |peer: &Peer| (inbound || !peer.inbound) && peer.headers.is_asking();
+            let is_time = now >= self.headers_moved + after;
+            if !is_near_end && !is_time && self.peers.values().any(is_busy) {
+                return;
+            }
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            out.push(Action::Send(id, peer.headers.begin(chain, now)));
+            if !is_near_end {
+                self.headers_moved = now;
             }
         }
     }

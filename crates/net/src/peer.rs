@@ -145,7 +145,8 @@ impl Peer {
 
     /// Records that a block is no longer expected, and may still come.
     pub fn release(&mut self, block: BlockId) {
-        if self.forget(block) {
+        if let Some(at) = self.in_flight.iter().position(|request| request.block == block) {
+            self.in_flight.remove(at);
             self.released.push(block);
         }
     }
@@ -209,6 +210,13 @@ impl Peer {
         };
         let slack = LATE_AFTER.max((request.due - request.asked) / 2);
         now > request.due + slack || self.is_quiet(now)
+    }
+
+    /// Returns when an expected block was requested, and the bytes of it that have come.
+    pub fn state_of(&self, block: BlockId) -> Option<(Duration, u64)> {
+        let at = self.in_flight.iter().position(|request| request.block == block)?;
+        let is_next = at == 0 && self.released.is_empty();
+        Some((self.in_flight[at].asked, if is_next { self.line.partial() } else { 0 }))
     }
 
     /// Returns the time that an expected block still needs, if it was requested a while ago.

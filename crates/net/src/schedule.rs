@@ -15,6 +15,10 @@
 //! - A peer is dropped for silence and for lies, and not because its line is slow.
 //! - Inbound peers are asked only for blocks that no outbound peer has.
 //!
+//! Near the tip ([`Schedule::want_near_tip`]) each lane is a branch, and bandwidth counts less than
+//! time: another peer is asked after a fraction of a second in which nothing comes, then twice as
+//! many, so that a block is here as soon as any of the peers that have it sends it.
+//!
 //! Nothing here knows sockets, clocks or the bytes of blocks.
 
 use std::collections::{BTreeMap, HashSet};
@@ -24,6 +28,7 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 
+use super::near_tip::Branches;
 use super::peer::{Has, Peer, PeerId, Typical};
 use super::wanted::{NeededSoon, Place, Wanted};
 
@@ -52,6 +57,14 @@ const SILENCE: Duration = Duration::from_secs(20);
 const SILENCE_ROUND_TRIPS: u32 = 60;
 /// The factor by which peers may be silent for longer if all are: it may be our own line.
 const ALL_SILENT_FACTOR: u32 = 3;
+/// Near the tip, other peers are asked for a block this long, and a round trip of at most this
+/// long, after the last one was.
+const NEAR_STEP: Duration = Duration::from_millis(250);
+/// The most of half the time that a block takes at the best speed known, which is waited instead if
+/// that is longer.
+const NEAR_STEP_MAX: Duration = Duration::from_secs(8);
+/// The time for which a peer may send a block near the tip at a speed that promises it soon.
+const NEAR_PROMISE: Duration = Duration::from_secs(1);
 /// The most blocks of its own chain that a peer may lack.
 const REFUSED_MAX: usize = 16;
 
@@ -99,6 +112,8 @@ pub struct Schedule {
     allowance: u64,
     /// Since when more than [`WAITING_BYTES`] wait to be taken.
     waiting_since: Option<Duration>,
+    /// The branches near the tip whose blocks are wanted; `None` if others are.
+    near_tip: Option<Branches>,
 }
 
 impl Schedule {
@@ -110,14 +125,35 @@ impl Schedule {
             peers: BTreeMap::new(),
             allowance: ALLOWANCE_MAX,
             waiting_since: None,
+            near_tip: None,
         }
     }
 
     /// Replaces the wanted blocks. Each lane is a range of `blocks`; lanes do not overlap. Blocks
     /// in flight are forgotten, and may still come.
     pub fn want(&mut self, blocks: Arc<[BlockId]>, lanes: impl IntoIterator<Item = Range<usize>>) {
+        self.near_tip = None;
         self.wanted.replace(blocks, lanes);
         self.peers.values_mut().for_each(Peer::release_all);
+    }
+
+    /// Wants the blocks of these branches, in any order. Those in flight that were wanted before
+    /// are still expected.
+    pub fn want_near_tip(&mut self, branches: Branches) {
+        if self.near_tip.as_ref() == Some(&branches) {
+            return;
+        }
+        let (blocks, lanes) = (Arc::from(&branches.blocks[..]), branches.lanes.clone());
+        for block in self.wanted.exchange(blocks, lanes) {
+            self.peers.values_mut().for_each(|peer| peer.release(block));
+        }
+        self.near_tip = Some(branches);
+    }
+
+    /// Returns whether a wanted block that has not arrived may still come from a peer.
+    pub fn awaits_any(&self, tree: &Tree) -> bool {
+        let has = |block| self.peers.values().any(|peer| peer.can_send(tree, block));
+        self.wanted.awaited().any(has)
     }
 
     /// Changes [`Limits::bytes_max`].
@@ -169,6 +205,38 @@ impl Schedule {
     pub fn missing(&self, tree: &Tree) -> Option<BlockId> {
         let has = |block| self.peers.values().any(|peer| peer.can_send(tree, block));
         self.wanted.not_requested().find(|block| !has(*block))
+    }
+
+    /// Panics unless each wanted block near the tip was requested if an idle outbound peer can send
+    /// it, and from outbound peers first.
+    #[cfg(test)]
+    pub(super) fn assert_right(&self, tree: &Tree, _: Duration) {
+        let Some(branches) = &self.near_tip else { return };
+        let unique: HashSet<&BlockId> = branches.blocks.iter().collect();
+        assert_eq!(unique.len(), branches.blocks.len(), "lanes overlap");
+        if self.wanted.expected_bytes() > self.limits.bytes_max {
+            return;
+        }
+        for block in self.wanted.awaited() {
+            let asked = |peer: &&Peer| peer.in_flight().any(|asked| asked == block);
+            let can = |peer: &&Peer| !peer.has.is_inbound && peer.can_send(tree, block);
+            let outbound = || self.peers.values().filter(can);
+            let is_requested = self.peers.values().any(|peer| asked(&peer));
+            assert!(
+                is_requested || !outbound().any(|peer| !peer.owes()),
+                "a block is not requested"
+            );
+            let by_inbound =
+                self.peers.values().filter(|peer| peer.has.is_inbound).any(|p| asked(&p));
+            let by_outbound = outbound().any(|peer| asked(&peer));
+            let is_idle = outbound().any(|peer| !peer.owes());
+            assert!(!by_inbound || by_outbound || !is_idle, "an inbound peer comes first");
+        }
+    }
+
+    /// Returns the first block that a reader waits for and that has not arrived.
+    pub fn first_awaited(&self) -> Option<BlockId> {
+        self.wanted.first_awaited()
     }
 
     /// Returns whether all wanted blocks are taken.
@@ -253,7 +321,7 @@ impl Schedule {
         let mut exhausted = HashSet::new();
         for is_inbound in [false, true] {
             while let Some((id, finish)) = self.next_peer(is_inbound, &exhausted, now) {
-                if is_inbound && self.is_elsewhere(tree) {
+                if is_inbound && self.near_tip.is_none() && self.is_elsewhere(tree) {
                     break;
                 }
                 match self.next_block(tree, id, finish, now) {
@@ -264,9 +332,14 @@ impl Schedule {
                 }
             }
         }
-        for place in self.late(now) {
-            if let Some(id) = self.other_peer(tree, place.block, now) {
-                self.allowance = self.allowance.saturating_sub(self.wanted.average_bytes());
+        let is_near = self.near_tip.is_some();
+        let late = if is_near { self.late_near_tip(tree, now) } else { self.late(now) };
+        for (place, count) in late {
+            for _ in 0..count {
+                let Some(id) = self.other_peer(tree, place.block, now) else { break };
+                if !is_near {
+                    self.allowance = self.allowance.saturating_sub(self.wanted.average_bytes());
+                }
                 request(self, id, place);
             }
         }
@@ -312,7 +385,15 @@ impl Schedule {
         let ahead = self.limits.bytes_max / self.wanted.average_bytes();
         let ahead = ahead.min(AHEAD_BLOCKS_MAX) as usize;
         let peer = &self.peers[&id];
-        self.wanted.choose((before, ahead), has_room, |block| peer.can_send(tree, block))
+        let is_last_resort = self.near_tip.is_some() && peer.has.is_inbound;
+        let outbound: Vec<&Peer> = match is_last_resort {
+            true => self.peers.values().filter(|other| !other.has.is_inbound).collect(),
+            false => Vec::new(),
+        };
+        let fits = |block| {
+            peer.can_send(tree, block) && !outbound.iter().any(|other| other.can_send(tree, block))
+        };
+        self.wanted.choose((before, ahead), has_room, fits)
     }
 
     /// Returns how many more blocks faster peers can send in `time`, so that a peer that needs this
@@ -335,9 +416,66 @@ impl Schedule {
         next.all(|block| outbound().any(|peer| peer.can_send(tree, block)))
     }
 
+    /// Returns the blocks near the tip for which others must be asked, and how many.
+    fn late_near_tip(&self, tree: &Tree, now: Duration) -> Vec<(Place, usize)> {
+        let mut late = Vec::new();
+        for needed in self.wanted.needed_soon(LOOKED_AT) {
+            let peers = needed.asked.iter().filter_map(|id| self.peers.get(id));
+            let asked: Vec<(Duration, u64, &Peer)> = peers
+                .filter_map(|peer| {
+                    peer.state_of(needed.place.block).map(|(at, got)| (at, got, peer))
+                })
+                .collect();
+            // An inbound peer does not delay an outbound one.
+            let is_inbound = asked.iter().all(|(.., peer)| peer.has.is_inbound);
+            if is_inbound && self.has_idle_outbound(tree, needed.place.block) {
+                late.push((needed.place, 1));
+                continue;
+            }
+            let last = asked.iter().map(|(at, ..)| *at).max().unwrap_or(now);
+            let trips = asked.iter().map(|(.., peer)| peer.line.measured_round_trip()).max();
+            let step = NEAR_STEP + trips.unwrap_or_default().min(NEAR_STEP);
+            let is_promised = asked.iter().any(|(at, got, _)| self.promises(*got, now - *at));
+            if now >= last + step.max(self.near_step_of_line()) && !is_promised {
+                late.push((needed.place, needed.asked.len()));
+            }
+        }
+        late
+    }
+
+    fn has_idle_outbound(&self, tree: &Tree, block: BlockId) -> bool {
+        let outbound = self.peers.values().filter(|peer| !peer.has.is_inbound);
+        outbound.filter(|peer| !peer.owes()).any(|peer| peer.can_send(tree, block))
+    }
+
+    /// Returns half the time that a block takes at the best speed known. It is nothing while an
+    /// outbound peer's speed is not known, which may be better.
+    fn near_step_of_line(&self) -> Duration {
+        let outbound = self.peers.values().filter(|peer| !peer.has.is_inbound);
+        let speeds: Option<Vec<f64>> = outbound.map(|peer| peer.line.speed()).collect();
+        let best = speeds.unwrap_or_default().into_iter().fold(0.0, f64::max);
+        match best > 0.0 {
+            true => {
+                let seconds = self.wanted.average_bytes() as f64 / best / 2.0;
+                Duration::from_secs_f64(seconds.min(NEAR_STEP_MAX.as_secs_f64()))
+            }
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Returns whether a block of which so many bytes have come in a time promises to be here soon.
+    fn promises(&self, got: u64, time: Duration) -> bool {
+        let left = self.wanted.average_bytes().saturating_sub(got) as f64;
+        let seconds = time.as_secs_f64();
+        let limit = NEAR_PROMISE.max(self.near_step_of_line() * 4);
+        got > 0
+            && time < limit
+            && left * seconds / got as f64 <= NEAR_PROMISE.as_secs_f64().max(seconds)
+    }
+
     /// Returns the blocks that are needed soon, and that all peers that were asked for them keep us
-    /// waiting for.
-    fn late(&mut self, now: Duration) -> Vec<Place> {
+    /// waiting for, each to be requested from one more.
+    fn late(&mut self, now: Duration) -> Vec<(Place, usize)> {
         if self.waiting_bytes() <= WAITING_BYTES {
             self.waiting_since = None;
         } else {
@@ -353,7 +491,7 @@ impl Schedule {
             let waited = waited.filter(|_| allowed > 0);
             if (is_urgent || waited.is_some()) && self.is_late(&needed, is_urgent, waited, now) {
                 allowed = allowed.saturating_sub(1);
-                late.push(needed.place);
+                late.push((needed.place, 1));
             }
         }
         late
@@ -428,7 +566,8 @@ impl Schedule {
         if self.peers.len() < 2 {
             return Vec::new();
         }
-        let are_all = owing().all(|(_, peer)| since(peer) > SILENCE);
+        // What one peer alone owes says nothing about our line.
+        let are_all = owing().nth(1).is_some() && owing().all(|(_, peer)| since(peer) > SILENCE);
         let factor = if are_all { ALL_SILENT_FACTOR } else { 1 };
         let silent = owing().filter(|(_, peer)| {
             let round_trips = peer.line.measured_round_trip() * SILENCE_ROUND_TRIPS;

@@ -107,6 +107,46 @@ impl Wanted {
         (self.arrived_bytes, self.in_flight) = (0, 0);
     }
 
+    /// Replaces the wanted blocks and keeps the state of those that are still wanted; a reader
+    /// waits for each lane. Returns the blocks in flight that are not wanted any more.
+    pub fn exchange(&mut self, blocks: Arc<[BlockId]>, lanes: Vec<Range<usize>>) -> Vec<BlockId> {
+        let before = std::mem::take(&mut self.states);
+        self.replace(blocks, lanes);
+        let mut left: HashMap<BlockId, Requested> = before;
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            lane.is_read = true;
+            for index in lane.rest.clone() {
+                let Some(requested) = left.remove(&self.blocks[index]) else { continue };
+                match requested.state {
+                    State::InFlight(_) => self.in_flight += 1,
+                    State::Arrived(_, bytes) => self.arrived_bytes += bytes,
+                    State::Taken => continue,
+                }
+                lane.open += 1;
+                self.states.insert(self.blocks[index], Requested { lane: at, index, ..requested });
+            }
+        }
+        let in_flight = left.into_iter().filter(|(_, it)| matches!(it.state, State::InFlight(_)));
+        in_flight.map(|(block, _)| block).collect()
+    }
+
+    /// Returns the next block of the first lane that is read, if it has not arrived.
+    pub fn first_awaited(&self) -> Option<BlockId> {
+        let lane = self.lanes.iter().find(|lane| lane.is_read && !lane.rest.is_empty())?;
+        let first = self.blocks[lane.rest.start];
+        self.awaited().next().filter(|block| *block == first)
+    }
+
+    /// Returns the wanted blocks that have not arrived.
+    pub fn awaited(&self) -> impl Iterator<Item = BlockId> + '_ {
+        let rest = self.lanes.iter().flat_map(|lane| &self.blocks[lane.rest.clone()]);
+        let is_here = |block: &BlockId| match self.states.get(block) {
+            Some(requested) => !matches!(requested.state, State::InFlight(_)),
+            None => false,
+        };
+        rest.copied().filter(move |block| !is_here(block))
+    }
+
     /// Returns whether all blocks are taken.
     pub fn is_done(&self) -> bool {
         self.lanes.iter().all(|lane| lane.rest.is_empty())

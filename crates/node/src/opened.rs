@@ -94,6 +94,8 @@ pub struct Node {
     pub refusals: Vec<Refusal>,
     /// The refused blocks whose headers break a rule on their parents, with these parents.
     pub refused_on: Vec<(Hash, BlockId)>,
+    /// Blocks that count as available since a peer says that it has them.
+    pub claimed: Vec<BlockId>,
     /// The damaged copies of stored blocks that were replaced.
     pub repaired: Vec<Refusal>,
     /// Where the directory's content is shown to readers, if it is.
@@ -154,6 +156,7 @@ impl Node {
             pressure: None,
             scripts,
             pool: super::threads::pool(options.threads)?,
+            claimed: Vec::new(),
             refusals: Vec::new(),
             refused_on: Vec::new(),
             repaired: Vec::new(),

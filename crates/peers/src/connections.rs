@@ -15,6 +15,7 @@ use apus_net::{
 };
 use apus_node::block_peers::Wanted;
 use apus_node::clock::unix_time;
+use apus_node::fault::Fault as NodeFault;
 use apus_node::opened::Node;
 use apus_node::progress::Observer;
 use apus_node::words::about;
@@ -25,6 +26,7 @@ use super::advice::Advice;
 use super::dialer::{Closing, Dialer, FailedManual};
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
+use super::missing::Missing;
 use super::peer_infos::peer_infos;
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic};
@@ -38,12 +40,6 @@ const WAIT: Duration = Duration::from_millis(100);
 const BATCH: usize = 64;
 /// Time from one check of what takes long to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Only blocks less than this far below the best header may be given up: a reorganisation may still
-/// replace them.
-pub(super) const NEAR_BLOCKS: u32 = 144;
-/// Time from one message about a block that no peer has to the next, minus
-/// [`Connections::gone_after`].
-const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Time from one save of the address book to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
 /// Time without any peer after which the user is told.
@@ -73,12 +69,9 @@ pub(super) struct Connections {
     /// The height of the tip.
     height: Arc<AtomicU32>,
     time_offsets: TimeOffsets,
-    /// The block that no peer has, and since when.
-    missing: Option<(BlockId, Duration)>,
-    /// Whether a block that no peer has may be given up.
-    gives_up: bool,
-    /// Time after which a block that no peer has is given up or reported, while there are peers.
-    gone_after: Duration,
+    missing: Missing,
+    /// When a good block near the tip last came, or such blocks were first awaited.
+    last_block: Duration,
     looked: Duration,
     saved: Duration,
     /// Since when no peer has connected or the last one was lost; `None` after the user was told
@@ -124,9 +117,8 @@ impl Connections {
             traffic,
             height,
             time_offsets: TimeOffsets::default(),
-            missing: None,
-            gives_up: false,
-            gone_after: options.gone_after,
+            missing: Missing::new(options.gone_after),
+            last_block: Duration::ZERO,
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
@@ -150,9 +142,37 @@ impl Connections {
         &mut self.manager
     }
 
-    /// Returns whether a connection is being opened, or its handshake is not complete.
+    /// Returns whether we are opening a connection, or the handshake of one that we opened is not
+    /// complete.
     pub fn is_opening(&self) -> bool {
-        self.dialer.is_dialing() || self.manager.len() > self.manager.ready()
+        self.dialer.is_dialing() || self.manager.is_opening()
+    }
+
+    /// Notes that a good block near the tip is here, or that the wait for such blocks begins.
+    pub fn note_block(&mut self) {
+        self.last_block = self.now();
+    }
+
+    /// Returns whether blocks near the tip may still come: one did, or the wait for them began,
+    /// less than `patience` ago.
+    pub fn awaits_blocks(&mut self, tree: &Tree, patience: Duration) -> bool {
+        self.now() <= self.last_block + patience && self.manager.awaits_any(tree)
+    }
+
+    /// Closes the connection to the peer that sent these bytes for a block: they are others, or
+    /// break a rule.
+    pub fn blame(&mut self, from: PeerId, id: BlockId, fault: &NodeFault, observer: &dyn Observer) {
+        let mut actions = Vec::new();
+        match fault {
+            NodeFault::Damaged(_, what) => {
+                self.manager.changed_block(from, id, what.clone(), &mut actions);
+            }
+            NodeFault::Rule(_, error) => {
+                self.manager.invalid_block(from, error.to_string(), &mut actions);
+            }
+            _ => {}
+        }
+        self.carry_out(actions, observer);
     }
 
     /// Returns the reports on all peers.
@@ -169,9 +189,10 @@ impl Connections {
         let Wanted { blocks, lanes, gives_up, stripped_below, .. } = wanted.clone();
         self.traffic.want(wanted.bytes());
         self.feed.begin(wanted);
+        self.manager.want_nothing();
         self.manager.strip_below(stripped_below);
         self.manager.schedule().want(blocks, lanes);
-        (self.missing, self.gives_up) = (None, gives_up);
+        self.missing.begin(gives_up);
     }
 
     /// Serves what `node` has now, and announces a new tip.
@@ -187,7 +208,7 @@ impl Connections {
 
     /// Stops requesting blocks. Blocks that have arrived can still be taken.
     pub fn want_nothing(&mut self) {
-        self.manager.schedule().want(Arc::new([]), []);
+        self.manager.want_nothing();
         self.traffic.want(0);
         self.feed.take_notes();
     }
@@ -521,33 +542,15 @@ impl Connections {
         self.traffic.set_peers(self.manager.ready(), outbound);
     }
 
-    /// Gives up the block that a thread waits for, or tells the user, if no peer has had it for a
-    /// while.
+    /// Gives up blocks that threads wait for and that do not come, or tells the user.
     fn look_for_missing(&mut self, tree: &Tree, observer: &dyn Observer) {
-        let now = self.now();
-        let missing = self.manager.schedule().missing(tree).filter(|_| self.manager.ready() > 0);
-        let Some(block) = missing else {
-            self.missing = None;
-            return;
-        };
-        match self.missing {
-            Some((known, since)) if known == block => {
-                if now > since + self.gone_after {
-                    let node = tree.node(block);
-                    let best = tree.node(tree.best_header()).height;
-                    let is_near = best - node.height.min(best) < NEAR_BLOCKS;
-                    let is_given_up = self.gives_up && is_near;
-                    let then = if is_given_up { "" } else { ": waiting for one that has" };
-                    let (hash, height) = (node.hash, node.height);
-                    observer.note(&format!("No peer has block {hash} at height {height}{then}"));
-                    // The user is told again if it lasts.
-                    self.missing = Some((block, now + WORDS_EVERY));
-                    if is_given_up {
-                        self.feed.gone(block);
-                    }
-                }
-            }
-            _ => self.missing = Some((block, now)),
+        let (now, is_alone) = (self.now(), self.manager.ready() == 0);
+        let (gone, words) = self.missing.look(self.manager.schedule(), is_alone, tree, now);
+        if let Some(words) = words {
+            observer.note(&words);
+        }
+        if let Some(block) = gone {
+            self.feed.gone(block);
         }
     }
 

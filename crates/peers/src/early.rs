@@ -140,9 +140,14 @@ impl EarlyBlocks {
     }
 
     /// Takes any block.
-    pub fn pop(&mut self) -> Option<(BlockId, Held)> {
+    pub fn pop(&mut self) -> Option<(BlockId, PeerId, Held)> {
         let id = *self.blocks.keys().next()?;
-        self.remove(id).map(|(_, held)| (id, held))
+        self.remove(id).map(|(from, held)| (id, from, held))
+    }
+
+    /// Returns whether there are no blocks.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 
     fn forget(&mut self, held: &Held) {
@@ -206,7 +211,7 @@ mod tests {
         // The same block again replaces the first.
         add(&mut blocks, vec![3; 9]);
         add(&mut blocks, vec![4; 9]);
-        assert_eq!(blocks.pop().unwrap().1.read().unwrap(), [4; 9]);
+        assert_eq!(blocks.pop().unwrap().2.read().unwrap(), [4; 9]);
         assert!(blocks.pop().is_none() && blocks.memory == 0);
     }
 
@@ -230,7 +235,7 @@ mod tests {
         let mut blocks = EarlyBlocks::new(PathBuf::from("/proc/none/early"), 10, Arc::default());
         add(&mut blocks, vec![1; 20]);
         assert!(blocks.has_failed());
-        assert_eq!(blocks.pop().unwrap().1.read().unwrap(), [1; 20]);
+        assert_eq!(blocks.pop().unwrap().2.read().unwrap(), [1; 20]);
         assert!(blocks.file_for(20).is_none(), "it is not tried again");
     }
 }

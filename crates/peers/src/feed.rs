@@ -199,15 +199,20 @@ impl Feed {
         self.arrived.notify_all();
     }
 
-    /// Takes a block that has arrived and that no thread has taken.
-    pub fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
+    /// Takes a block that has arrived and that no thread has taken, with the peer that sent it.
+    pub fn take_left(&self) -> Option<(BlockId, PeerId, BlockBytes)> {
         loop {
-            let (id, held) = self.state().blocks.pop()?;
+            let (id, from, held) = self.state().blocks.pop()?;
             // A block that cannot be read is requested again.
             if let Ok(bytes) = held.read() {
-                return Some((id, bytes));
+                return Some((id, from, bytes));
             }
         }
+    }
+
+    /// Returns whether no block has arrived that no thread has taken.
+    pub(super) fn has_none(&self) -> bool {
+        self.state().blocks.is_empty()
     }
 
     /// Drops the blocks that have arrived and that no thread has taken, with their file.

@@ -3,24 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_chain::Tree;
+use apus_chain::{BlockId, Tree};
 use apus_net::{Has, HeaderChain};
+use apus_node::block::check::{History, check_bytes};
+use apus_node::block::step::Step;
 use apus_node::clock::unix_time;
 use apus_node::error::SyncError;
-use apus_node::opened::Node;
+use apus_node::fault::Fault;
+use apus_node::opened::{Node, refusal, step};
 use apus_node::progress::{Observer, Phase, Progress, Watch};
+use apus_node::sources::Place;
 use apus_rules::Work;
 
 use super::Peers;
 use super::connections::Connections;
+use super::feed::Feed;
 
-/// [`Peers::patience`] divided by this is the time for which a peer that does not say whether it
-/// has more headers delays the download of blocks, once another peer has said that it has none: 5 s
-/// of two minutes.
+/// [`Peers::patience`] divided by these is the time for which a peer that does not say whether it
+/// has more headers delays the download of blocks, and the end of a sync, once another peer has
+/// said that it has none: 5 and 20 s of two minutes.
 const PATIENCE_BEFORE_BLOCKS: u32 = 24;
+const PATIENCE_AT_END: u32 = 6;
+/// The number of peers that must have said what they have, or those being connected are waited for
+/// at the end of a sync.
+const HEARD_MIN: usize = 3;
 /// Blocks by which the best header may be above the tip when a sync ends: blocks of a branch that
 /// no peer has.
 const LAG_BLOCKS: u32 = 144;
+/// If a peer's chain continues the tip by more blocks than this, a pipeline downloads all but the
+/// last [`LAG_BLOCKS`].
+const BULK_BLOCKS: u32 = 2 * LAG_BLOCKS;
 /// Time from one save of headers to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Time after which the user is told what a search waits for.
@@ -29,6 +41,8 @@ const WORDS_AFTER: Duration = Duration::from_secs(10);
 /// When a search for headers ends.
 #[derive(Clone, Copy)]
 pub struct Search {
+    /// Whether blocks near the tip are downloaded meanwhile, as by [`wait_for_news`].
+    pub fetches: bool,
     /// Whether nothing else is left to do, so that slow peers are waited for longer.
     pub is_last: bool,
     /// Whether files have blocks to connect, so that the search ends when peers bring no new
@@ -39,7 +53,8 @@ pub struct Search {
 }
 
 /// Requests headers from all peers until none of them has more, and adds them to the tree and the
-/// block index.
+/// block index. The blocks after the tip that peers have count as available from now on, except
+/// that a search that fetches blocks stores them, and ends once one of them may be the next tip.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
@@ -50,11 +65,12 @@ pub fn find_headers(
     watch: Watch,
 ) -> Result<(), SyncError> {
     let before_blocks = peers.patience / PATIENCE_BEFORE_BLOCKS;
-    let patience = if search.is_last { peers.patience } else { before_blocks };
+    let at_end = peers.patience / PATIENCE_AT_END;
+    let patience = if search.is_last { at_end } else { before_blocks };
     let mut waited = Waited::default();
     let mut since = None;
     let mut news = (0, Duration::ZERO);
-    grow(node, peers, watch, |connections, tree| {
+    grow(node, peers, watch, search.fetches, |connections, tree| {
         let now = connections.now();
         let waits = now - *since.get_or_insert(now);
         let best = tree.node(tree.best_header());
@@ -62,8 +78,11 @@ pub fn find_headers(
             news = (best.height, now);
         }
         // A peer that is being connected may have a better chain.
-        let may_come = !search.is_last && waits < before_blocks && connections.is_opening();
-        let is_done = !may_come && connections.manager().has_all_headers(now, patience);
+        let is_alone = !search.is_last || connections.manager().heard() < HEARD_MIN;
+        let may_come = waits < patience && is_alone && connections.is_opening();
+        let is_done = !may_come
+            && connections.manager().has_all_headers(now, patience)
+            && !(search.fetches && connections.awaits_blocks(tree, patience));
         let phase = match () {
             () if connections.manager().ready() == 0 => Phase::FindingPeers,
             () if !is_done => Phase::DownloadingHeaders,
@@ -80,24 +99,32 @@ pub fn find_headers(
     })
 }
 
-/// Waits until there is a better chain of headers than before, or a peer has blocks of a better
-/// chain that none had before. Meanwhile all peers are asked for headers that they may have
-/// announced while the tree could not grow.
+/// Takes headers, and stores the blocks of all branches with more work than the tip, until one of
+/// them may be the next tip, or a peer has so many more that a pipeline is to download them. No
+/// branch waits for another.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
 pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Result<(), SyncError> {
-    let best = node.tree.best_header();
-    let (tip_id, tip) = (node.tip(), node.tree.node(node.tip()).work);
-    grow(node, peers, watch, |connections, tree| {
-        connections.stay_at_tip(tree, tip_id, watch.observer);
+    let tip = node.tip();
+    grow(node, peers, watch, true, |connections, tree| {
+        connections.stay_at_tip(tree, tip, watch.observer);
         watch.observer.observe(&progress(Phase::Following, tree));
-        let is_new = |has: Has| {
-            let best = tree.node(has.best);
-            !tree.is_linked(has.best) && !best.failed && best.work > tip && !has.is_limited
-        };
-        tree.best_header() != best || connections.manager().schedule().having().any(is_new)
+        let height = tree.node(tip).height;
+        let is_far = |has: Has| bulk_top(tree, tip, has) > height;
+        connections.manager().schedule().having().any(is_far)
     })
+}
+
+/// Returns the height up to which a pipeline downloads the chain of a peer above `tip`; the tip's
+/// own if the chain has few more blocks, or forks below the tip.
+fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
+    let (best, tip_height) = (tree.node(has.best), tree.node(tip).height);
+    let continues = tree.ancestor(has.best, tip_height) == Some(tip);
+    match continues && !best.failed && best.height > tip_height + BULK_BLOCKS && !has.is_limited {
+        true => best.height - LAG_BLOCKS,
+        false => tip_height,
+    }
 }
 
 /// Returns whether no better chain is available than the active one, or the height to stop at is
@@ -117,45 +144,113 @@ pub fn lags(node: &Node) -> bool {
     height(node.tree.best_header()).min(top) > height(node.tip()) + LAG_BLOCKS
 }
 
-/// Adds peers' headers to the tree until `is_done`, and requests them from all peers again.
+/// Adds peers' headers to the tree until `is_done`, and requests them from all peers again. With
+/// `fetches`, stores blocks near the tip meanwhile, until one of them may be the next tip.
 fn grow(
     node: &mut Node,
     peers: &Arc<Peers>,
     watch: Watch,
+    fetches: bool,
     mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
 ) -> Result<(), SyncError> {
     let tip = node.tip();
+    let top = node.options.stop_at_height.unwrap_or(u32::MAX);
     let mut connections = peers.connections();
     connections.serve(node, watch.observer);
     connections.manager().ask_for_headers();
+    if fetches && node.tree.node(tip).height < top {
+        connections.manager().follow(tip, top);
+        connections.note_block();
+    }
     let mut is_over = false;
     while !is_over {
         let until = connections.now() + SAVE_EVERY;
         let secret = connections.secret();
-        let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
-        while connections.now() < until {
-            is_over = is_done(&mut connections, chain.tree()) || watch.is_stopped();
-            if is_over {
-                break;
+        while connections.now() < until && !is_over {
+            let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
+            while connections.now() < until && (!fetches || peers.feed.has_none()) {
+                is_over = is_done(&mut connections, chain.tree()) || watch.is_stopped();
+                if is_over {
+                    break;
+                }
+                connections.turn(&mut chain, watch.observer);
             }
-            connections.turn(&mut chain, watch.observer);
+            if fetches {
+                store_arrived(node, &mut connections, &peers.feed, watch)?;
+                is_over |= !is_complete(node);
+            }
         }
         node.ledger.records.follow(&node.tree);
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
         node.publish_headers();
     }
-    for has in connections.manager().schedule().having() {
-        mark_available(&mut node.tree, has);
+    let having: Vec<Has> = connections.manager().schedule().having().collect();
+    for has in having {
+        let top = if fetches { bulk_top(&node.tree, tip, has) } else { u32::MAX };
+        claim(node, tip, has, top);
     }
     if watch.is_stopped() { Err(SyncError::Stopped) } else { Ok(()) }
 }
 
-/// Marks the blocks that a peer has as available. Takes time only for those that were not.
-fn mark_available(tree: &mut Tree, has: Has) {
+/// Stores the blocks near the tip that have arrived. They are available then.
+fn store_arrived(
+    node: &mut Node,
+    connections: &mut Connections,
+    feed: &Feed,
+    watch: Watch,
+) -> Result<(), SyncError> {
+    while let Some((id, from, bytes)) = feed.take_left() {
+        node.ledger.records.follow(&node.tree);
+        let step = Step { id, place: Place::Peers, weight: 0 };
+        match check_bytes(&node.tree, step, History::New, bytes) {
+            Ok(block) => {
+                connections.note_block();
+                let (shared, ledger) = node.split();
+                ledger.store_block(&shared, id, block.view())?;
+                node.tree.mark_available(id);
+            }
+            Err(fault) => {
+                connections.blame(from, id, &fault, watch.observer);
+                if let Fault::Rule(step, error) = fault {
+                    node.refusals.push(refusal(node, &step, error.to_string()));
+                    node.mark_failed(id);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Marks the blocks up to height `top` that a peer has as available, if they continue the tip:
+/// nothing is disconnected for blocks that are not here. Takes time only for those that were not.
+fn claim(node: &mut Node, tip: BlockId, has: Has, top: u32) {
+    let tree = &mut node.tree;
+    let height = tree.node(tip).height;
+    if tree.ancestor(has.best, height) != Some(tip) || top <= height {
+        return;
+    }
     let branch = tree.ancestors(has.best).take_while(|id| !tree.is_linked(*id));
-    let new: Vec<_> = branch.filter(|id| has.has(tree, *id)).collect();
-    new.into_iter().rev().for_each(|id| tree.mark_available(id));
+    let is_new = |id: &BlockId| {
+        tree.node(*id).height <= top && !tree.is_available(*id) && has.has(tree, *id)
+    };
+    let new: Vec<_> = branch.filter(is_new).collect();
+    new.iter().rev().for_each(|id| tree.mark_available(*id));
+    node.claimed.extend(new);
+}
+
+/// Forgets that blocks were available which peers have and which are not stored: what is not here
+/// after a pipeline is awaited without it.
+pub fn forget_claims(node: &mut Node) {
+    let mut claimed = std::mem::take(&mut node.claimed);
+    // A block is unlinked after all that build on it.
+    claimed.sort_by_key(|id| std::cmp::Reverse(node.tree.node(*id).height));
+    for id in claimed {
+        let is_active = node.ledger.active.contains(&node.tree, id);
+        if !is_active && step(node, id).is_some_and(|step| step.place == Place::Peers) {
+            node.tree.mark_missing(id);
+        }
+    }
 }
 
 fn has_minimum_work(tree: &Tree) -> bool {

@@ -10,7 +10,10 @@
 //! ```
 //!
 //! While a pipeline works, the tree of headers does not change, and peers send the blocks that it
-//! names. Between pipelines, headers are requested ([`find_headers`]).
+//! names. Between pipelines, headers are taken from all peers, and the blocks of every branch near
+//! the tip that has more work are stored ([`wait_for_news`]): so no pipeline waits for a block near
+//! the tip, no branch waits for another, and nothing is disconnected before the blocks that replace
+//! it are here.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -24,7 +27,8 @@
 //! | `route` | connects to a host, directly or through a proxy |
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
 //! | `feed` | hands blocks to the threads that wait for them |
-//! | `headers` | requests headers between pipelines |
+//! | `headers` | requests headers, and blocks near the tip, between pipelines |
+//! | `missing` | blocks that threads wait for and that do not come |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
 //! | `peer_infos` | what is known about each peer, for those who ask |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
@@ -45,6 +49,7 @@ mod lan;
 mod limiter;
 mod link;
 mod mdns;
+mod missing;
 mod peer_infos;
 mod random;
 mod receiving;
@@ -81,7 +86,7 @@ use crossbeam_channel::{Sender, bounded};
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left_after};
-pub use self::headers::{Search, find_headers, is_complete, lags, wait_for_news};
+pub use self::headers::{Search, find_headers, forget_claims, is_complete, lags, wait_for_news};
 pub use self::lan::{LanNode, LanSearch};
 pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;
@@ -257,7 +262,11 @@ impl BlockPeers for Peers {
     }
 
     fn serve(&self, tree: &Tree, wanted: Wanted, observer: &dyn Observer, work: &mut dyn FnMut()) {
-        self.connections().want(wanted);
+        // Blocks near the tip may be on their way, and are wanted again after this.
+        let has_own = !wanted.blocks.is_empty();
+        if has_own {
+            self.connections().want(wanted);
+        }
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let talking = threads::spawn(scope, "apus-net", || {
@@ -268,7 +277,9 @@ impl BlockPeers for Peers {
                 while !over.load(Relaxed) {
                     connections.turn(&mut chain, observer);
                 }
-                connections.want_nothing();
+                if has_own {
+                    connections.want_nothing();
+                }
             });
             // Without it no block arrives, and all waits must end.
             let talking = talking.inspect_err(|error| {
@@ -287,7 +298,7 @@ impl BlockPeers for Peers {
     }
 
     fn take_left(&self) -> Option<(BlockId, BlockBytes)> {
-        self.feed.take_left()
+        self.feed.take_left().map(|(id, _, bytes)| (id, bytes))
     }
 
     fn drop_left(&self) {

@@ -6,8 +6,8 @@ use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::Watch;
 
-use super::connections::NEAR_BLOCKS;
 use super::download::{download, fetch};
+use super::missing::NEAR_BLOCKS;
 
 /// No sample is downloaded if fewer blocks than this are missing.
 const BLOCKS_MIN: u32 = 256;

@@ -25,7 +25,8 @@ use apus_node::states::StatesWatch;
 use apus_node::waiting::learn_from_samples;
 use apus_node::{mend, rebuild, remedy, resources};
 use apus_peers::{
-    LanSearch, Peers, Search, find_headers, is_complete, lags, learn_sizes, wait_for_news,
+    LanSearch, Peers, Search, find_headers, forget_claims, is_complete, lags, learn_sizes,
+    wait_for_news,
 };
 use apus_store::BlockSource;
 
@@ -302,6 +303,7 @@ fn follow_peers(
     loop {
         let claim = claim.filter(|_| first.is_none());
         let search = Search {
+            fetches: first.is_some(),
             is_last,
             // Hints may need blocks that the files lack.
             has_files: !opened.is_empty() && claim.is_none() && first.is_none(),
@@ -347,6 +349,7 @@ fn follow_peers(
                 }
             }
         }
+        forget_claims(node);
         is_last = !follows;
         searches = !follows || lags(node);
     }

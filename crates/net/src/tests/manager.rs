@@ -567,9 +567,8 @@ fn a_peer_without_headers_holds_up_nobody_for_long() {
     world.connect(Habit::NoHeaders, &chain);
     assert!(world.talk());
     world.connect(Habit::Honest, &chain);
-    world.wait(3);
     assert_eq!(world.best_height(), 0);
-    world.wait(5);
+    world.wait(2);
     assert_eq!(world.best_height(), 20);
 }
 

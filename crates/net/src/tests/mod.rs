@@ -2,6 +2,7 @@ mod addresses;
 mod candidates;
 mod connections;
 mod feelers;
+mod hostile_worlds;
 mod limits;
 mod line;
 mod manager;

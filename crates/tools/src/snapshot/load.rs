@@ -109,7 +109,7 @@ fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(
     let Some(wanted) = Peers::wanted(&node.options, lan.as_ref()) else { return Ok(()) };
     let height = node.tree.node(node.tip()).height;
     let peers = Arc::new(Peers::begin(&node.options, wanted, lan, node.dir.disk(), height)?);
-    let search = Search { is_last: true, has_files: false, height: listed.height };
+    let search = Search { fetches: false, is_last: true, has_files: false, height: listed.height };
     let observer = peers.observer(watch.observer);
     find_headers(node, &peers, search, Watch::new(&observer, watch.stop))
 }

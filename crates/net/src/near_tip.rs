@@ -1,0 +1,58 @@
+//! The blocks that are wanted near the tip: those of every branch that a peer has and that has more
+//! work than the tip.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use apus_chain::{BlockId, Tree};
+
+use super::peer::Has;
+
+/// The most branches that are wanted at once, and blocks of each: what is beyond follows when these
+/// blocks are here.
+const BRANCHES_MAX: usize = 64;
+const BLOCKS_MAX: usize = 288;
+
+/// Blocks in lanes: each lane is a range of the blocks, and the part of a branch that no lane
+/// before has.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Branches {
+    /// The blocks, each once; those of a lane in order of height.
+    pub blocks: Vec<BlockId>,
+    /// A lane for each branch, the one with the most work first, those of outbound peers before
+    /// those that only inbound peers have.
+    pub lanes: Vec<Range<usize>>,
+}
+
+impl Branches {
+    /// Returns the blocks up to height `top` that are not available in `tree`, of the branches of
+    /// these peers.
+    pub fn above(tree: &Tree, tip: BlockId, having: impl Iterator<Item = Has>, top: u32) -> Self {
+        let work = tree.node(tip).work;
+        let is_better = |has: &Has| {
+            let best = tree.node(has.best);
+            best.work > work && !best.failed
+        };
+        let mut ends: Vec<Has> = having.filter(is_better).collect();
+        ends.sort_by_key(|has| {
+            (has.is_inbound, std::cmp::Reverse(tree.node(has.best).work), has.best)
+        });
+        ends.dedup_by_key(|has| has.best);
+        let (mut wanted, mut seen) = (Self::default(), HashSet::<BlockId>::new());
+        for has in ends {
+            let is_new = |id: &BlockId| !tree.is_linked(*id) && !seen.contains(id);
+            let branch = tree.ancestors(has.best).take_while(is_new);
+            let is_missing = |id: &BlockId| !tree.is_available(*id) && tree.node(*id).height <= top;
+            let mut branch: Vec<BlockId> = branch.filter(is_missing).collect();
+            branch.reverse();
+            branch.truncate(BLOCKS_MAX);
+            if !branch.is_empty() && wanted.lanes.len() < BRANCHES_MAX {
+                let first = wanted.blocks.len();
+                seen.extend(&branch);
+                wanted.blocks.append(&mut branch);
+                wanted.lanes.push(first..wanted.blocks.len());
+            }
+        }
+        wanted
+    }
+}

@@ -1,0 +1,84 @@
+//! Blocks that threads wait for and that do not come: near the best header they are given up, and
+//! otherwise the user is told.
+
+use std::time::Duration;
+
+use apus_chain::{BlockId, Tree};
+use apus_net::Schedule;
+
+/// Only blocks less than this far below the best header may be given up: a reorganisation may still
+/// replace them.
+pub(super) const NEAR_BLOCKS: u32 = 144;
+/// Time from one message about a block that no peer has to the next, minus the time after which it
+/// is reported first.
+const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
+/// The time for which a pipeline waits for a block near the best header that a peer has. After that
+/// it is awaited between pipelines, where it holds up no other branch.
+const AWAITED_MAX: Duration = Duration::from_secs(10);
+
+/// The blocks that are waited for.
+pub(super) struct Missing {
+    /// The block that no peer has, and since when.
+    missing: Option<(BlockId, Duration)>,
+    /// The block near the best header that a thread waits for, and since when.
+    awaited: Option<(BlockId, Duration)>,
+    /// Whether a block may be given up.
+    gives_up: bool,
+    /// Time after which a block that no peer has is given up or reported, while there are peers.
+    gone_after: Duration,
+}
+
+impl Missing {
+    /// Waits for no block.
+    pub fn new(gone_after: Duration) -> Self {
+        Self { missing: None, awaited: None, gives_up: false, gone_after }
+    }
+
+    /// Begins again for other blocks, which may be given up or not.
+    pub fn begin(&mut self, gives_up: bool) {
+        *self = Self { gives_up, ..Self::new(self.gone_after) };
+    }
+
+    /// Returns a block to give up, and what to tell the user. `is_alone` says whether there is no
+    /// peer.
+    pub fn look(
+        &mut self,
+        schedule: &Schedule,
+        is_alone: bool,
+        tree: &Tree,
+        now: Duration,
+    ) -> (Option<BlockId>, Option<String>) {
+        let best = tree.node(tree.best_header()).height;
+        let gives_up = self.gives_up;
+        let may_go = |id: BlockId| gives_up && tree.node(id).height + NEAR_BLOCKS > best;
+        let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now);
+        let gone = late.filter(|(_, waits)| *waits > AWAITED_MAX).map(|(id, _)| id);
+        let missing = schedule.missing(tree).filter(|_| !is_alone);
+        match since(&mut self.missing, missing, now) {
+            Some((id, waits)) if waits > self.gone_after => {
+                let node = tree.node(id);
+                let then = if may_go(id) { "" } else { ": waiting for one that has" };
+                let words =
+                    format!("No peer has block {} at height {}{then}", node.hash, node.height);
+                // The user is told again if it lasts.
+                self.missing = Some((id, now + WORDS_EVERY));
+                (gone.or(Some(id).filter(|id| may_go(*id))), Some(words))
+            }
+            _ => (gone, None),
+        }
+    }
+}
+
+/// Notes a block that is waited for now. Returns it, and for how long it has been.
+fn since(
+    known: &mut Option<(BlockId, Duration)>,
+    block: Option<BlockId>,
+    now: Duration,
+) -> Option<(BlockId, Duration)> {
+    let began = match (*known, block) {
+        (Some((known, began)), Some(block)) if known == block => began,
+        _ => now,
+    };
+    *known = block.map(|block| (block, began));
+    block.map(|block| (block, now.saturating_sub(began)))
+}
