@@ -70,7 +70,8 @@ async def stranger(port, number, pause, gone):
 
 
 def strangers(first, number, port, gone):
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 16, 1 << 16))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     async def together():
         await asyncio.gather(*[stranger(port, first + n, 5, gone) for n in range(number)])
@@ -143,7 +144,6 @@ def main():
     parser.add_argument("--port", type=int, default=18_777)
     parser.add_argument("chain")
     args = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 16, 1 << 16))
     shutil.rmtree(args.dir, ignore_errors=True)
     os.makedirs(args.dir)
     subprocess.run([args.apus, "sync", "--regtest", "--datadir", os.path.join(args.dir, "d"), "--from",
