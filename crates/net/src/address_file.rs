@@ -53,7 +53,7 @@ impl Addresses {
                 ["anchor", host, port] => anchors.extend(parse_place(host, port)),
                 [host, port, ..] => {
                     let place = parse_place(host, port);
-                    match place.and_then(|place| parse_known(&place, &fields[2..])) {
+                    match place.and_then(|place| parse_known(&place, &fields[2..], now)) {
                         Some((place, known)) if known.is_tried => {
                             book.insert_tried(place, known, now);
                         }
@@ -68,7 +68,7 @@ impl Addresses {
     }
 }
 
-fn parse_known(place: &Place, fields: &[&str]) -> Option<(Place, Known)> {
+fn parse_known(place: &Place, fields: &[&str], now: i64) -> Option<(Place, Known)> {
     let (five, rest) = fields.split_first_chunk::<5>()?;
     let [services, seen, worked, failures, speed] = five;
     let worked = worked.parse().ok()?;
@@ -82,7 +82,8 @@ fn parse_known(place: &Place, fields: &[&str]) -> Option<(Place, Known)> {
     };
     let known = Known {
         services: Services(u64::from_str_radix(services, 16).ok()?),
-        seen: seen.parse().ok()?,
+        // The clock may have been ahead then, or be behind now.
+        seen: seen.parse::<i64>().ok()?.min(now),
         attempted: 0,
         counted: 0,
         worked,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
-use apus_hash::Hash;
+use apus_hash::{Hash, sha256d};
 use apus_rules::{RuleClass, Work, block_work, proof_of_work};
 use apus_wire::Header;
 use apus_wire::message::{GetHeaders, HEADERS_MAX, Hashes, HeaderList};
@@ -296,7 +296,7 @@ impl HeadersOf {
                 self.end();
                 return Ok(None);
             }
-            self.presync = Some(Box::new(begin_presync(chain, start)));
+            self.presync = Some(Box::new(begin_presync(chain, start, now)));
             return self.take_low_work(&headers, is_full, chain, now);
         }
         self.accept(&headers, is_full, chain, now)
@@ -459,7 +459,7 @@ fn is_on_best(chain: &HeaderChain, block: BlockId) -> bool {
     [tree.best_header(), chain.tip].iter().any(|end| tree.ancestor(*end, height) == Some(block))
 }
 
-fn begin_presync(chain: &HeaderChain, start: BlockId) -> Presync {
+fn begin_presync(chain: &HeaderChain, start: BlockId, now: Duration) -> Presync {
     let tree = chain.tree();
     let node = tree.node(start);
     let start = PresyncStart {
@@ -470,5 +470,8 @@ fn begin_presync(chain: &HeaderChain, start: BlockId) -> Presync {
         median_time_past: tree.median_time_past(start),
     };
     let params = PresyncParams::of(tree.network());
-    Presync::new(tree.network(), params, start, chain.minimum, chain.unix_time, chain.secret)
+    // Another one for each attempt, so that none learns from those before.
+    let attempt = sha256d(&[&chain.secret[..], &now.as_nanos().to_le_bytes()].concat());
+    let secret = *attempt.0.first_chunk().expect("a hash has 32 bytes");
+    Presync::new(tree.network(), params, start, chain.minimum, chain.unix_time, secret)
 }

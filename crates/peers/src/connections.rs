@@ -23,13 +23,14 @@ use apus_wire::message::{Command, Services};
 use crossbeam_channel::{Receiver, select};
 
 use super::advice::Advice;
-use super::dialer::{Closing, Dialer, FailedManual};
+use super::dialer::{Dialer, FailedManual};
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
 use super::missing::Missing;
 use super::peer_infos::peer_infos;
 use super::random::random;
-use super::report::{PeerReport, Reports, Traffic};
+use super::report::{PeerReport, Reports, Traffic, limits};
+use super::roles::Closing;
 use super::route::Unreachable;
 use super::served_peers::ServedPeers;
 use super::upkeep::Upkeep;
@@ -42,6 +43,9 @@ const BATCH: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time from one save of the address book to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(15 * 60);
+/// All connections are closed if the machine was suspended for longer than this (Core's
+/// `TIMEOUT_INTERVAL`, after which it drops a peer that was not heard).
+const SUSPENDED_MIN: Duration = Duration::from_secs(20 * 60);
 /// Time without any peer after which the user is told.
 const ALONE_AFTER: Duration = Duration::from_secs(10);
 /// Time from one message about a proxy that does not answer to the next, while there is no peer.
@@ -72,6 +76,8 @@ pub(super) struct Connections {
     missing: Missing,
     /// When a good block near the tip last came, or such blocks were first awaited.
     last_block: Duration,
+    /// The time at which these connections were created, by the clock as it is now.
+    began: Option<i64>,
     looked: Duration,
     saved: Duration,
     /// Since when no peer has connected or the last one was lost; `None` after the user was told
@@ -119,6 +125,7 @@ impl Connections {
             time_offsets: TimeOffsets::default(),
             missing: Missing::new(options.gone_after),
             last_block: Duration::ZERO,
+            began: None,
             looked: Duration::ZERO,
             saved: Duration::ZERO,
             alone_since: Some(Duration::ZERO),
@@ -217,6 +224,7 @@ impl Connections {
     pub fn turn(&mut self, chain: &mut HeaderChain, observer: &dyn Observer) {
         let unix_time = unix_time();
         chain.set_time(unix_time);
+        self.look_for_suspension(unix_time, observer);
         // Events that arrived between two turns must not count as silence.
         self.handle_waiting(None, chain, observer);
         self.take_notes(observer);
@@ -249,6 +257,21 @@ impl Connections {
             default(WAIT) => None,
         };
         self.handle_waiting(first, chain, observer);
+    }
+
+    /// Closes all connections that we opened if the clock has gone much further than this process
+    /// has run: the machine was suspended, and the connections are dead.
+    fn look_for_suspension(&mut self, unix_time: i64, observer: &dyn Observer) {
+        let now = self.now();
+        let ran = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let (began, suspended) = (unix_time - ran, SUSPENDED_MIN.as_secs() as i64);
+        let before = self.began.replace(began);
+        if before.is_some_and(|before| began > before.saturating_add(suspended)) {
+            for id in self.links.keys().copied().collect::<Vec<PeerId>>() {
+                let why = "the machine was suspended, or its clock was set".to_string();
+                self.close(id, Closing::Lost, why, observer);
+            }
+        }
     }
 
     /// Replaces peers that do not keep us at `tip`. It must be called often while there is nothing
@@ -528,6 +551,9 @@ impl Connections {
         if let Some((id, why)) = leaving {
             self.close(id, Closing::Dropped, why.to_string(), observer);
         }
+        for id in self.dialer.old_seeds(now) {
+            self.close(id, Closing::Lost, "it has sent no addresses".to_string(), observer);
+        }
         if now > self.saved + SAVE_EVERY {
             self.saved = now;
             self.save(false);
@@ -565,20 +591,6 @@ impl Connections {
         if let Err(error) = self.dialer.save(is_last) {
             tracing::warn!("cannot save the addresses of peers: {error}");
         }
-    }
-}
-
-/// Returns what a peer with these services does not send, as the end of a sentence about the peer.
-fn limits(services: Services) -> &'static str {
-    match () {
-        () if !services.has(Services::WITNESS) => {
-            "; it does not serve witnesses, so no block is requested from it"
-        }
-        () if services.has(Services::NETWORK) => "",
-        () if services.has(Services::NETWORK_LIMITED) => {
-            "; it is pruned, so only its most recent 286 blocks are requested"
-        }
-        () => "; it serves no blocks",
     }
 }
 

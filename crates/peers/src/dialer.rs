@@ -22,7 +22,8 @@ use super::keyed_groups::KeyedGroups;
 use super::lan::{LanNode, LanSearch};
 use super::link::{self, Dialing, Event};
 use super::random::random;
-use super::roles::{Automatic, Inbound, Role, Roles};
+use super::roles::{Automatic, Closing, Inbound, Role, Roles};
+use super::seeds::Seeds;
 
 /// The most connections that we open by ourselves: as many as Core, which opens 8 for everything
 /// and 2 for blocks alone.
@@ -67,17 +68,6 @@ pub(super) const NEEDED: Services = Services::NETWORK.with(Services::WITNESS);
 /// The file with addresses of peers, next to Core's `peers.dat`.
 pub const FILE: &str = "apus-peers.txt";
 
-/// How a connection was closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Closing {
-    /// The peer has closed it, or the line broke.
-    Lost,
-    /// We have closed it since nothing came: our own line may have been down.
-    Silent,
-    /// We have closed it for another reason.
-    Dropped,
-}
-
 /// A connection that the user asked for, or to a node on the local network, that could not be
 /// opened.
 pub(super) struct FailedManual {
@@ -103,9 +93,11 @@ pub(super) struct Dialer {
     pub lan: Option<LanSearch>,
     /// Peers that are asked for addresses alone.
     seeds: Vec<Target>,
+    /// Those of them, and of the peers of DNS seeds, that are asked now.
+    asked: Seeds,
     roles: Roles,
     groups: KeyedGroups,
-    /// Number of connections that are being opened.
+    /// Number of connections that are being opened, without those for addresses alone.
     dialing: usize,
     names_asked: Option<Duration>,
     /// When a peer to connect to is looked for again.
@@ -157,6 +149,7 @@ impl Dialer {
             file,
             manual: named.cloned().map(Manual::from).collect(),
             lan: None,
+            asked: Seeds::default(),
             seeds: options.seednode.iter().filter(|t| options.reaches_host(t)).cloned().collect(),
             roles: Roles::default(),
             groups: KeyedGroups::default(),
@@ -241,6 +234,7 @@ impl Dialer {
             return;
         }
         self.ask_seeds(now);
+        self.dial_seeds();
         self.use_fixed_seeds(now, unix_time);
         if now < self.next_search {
             return;
@@ -400,8 +394,8 @@ impl Dialer {
         };
         let is_begun = link::dial(id, target, v2 && self.how.v2, nets, &self.how);
         if is_begun {
+            self.dialing += usize::from(!matches!(role, Role::Seed(_)));
             self.roles.0.insert(id, role);
-            self.dialing += 1;
         }
         is_begun
     }
@@ -420,18 +414,14 @@ impl Dialer {
             return;
         }
         self.names_asked = Some(now);
-        for target in self.seeds.clone() {
-            self.dial(Role::Seed(target.clone()), target, true);
-        }
-        if !self.options.asks_dns_seeds() {
-            return;
-        }
-        for seed in self.network.dns_seeds {
+        let mut seeds = self.seeds.clone();
+        let dns_seeds = if self.options.asks_dns_seeds() { self.network.dns_seeds } else { &[] };
+        for seed in dns_seeds {
             let name = seed.trim_end_matches('.');
             if self.options.proxies.names.is_some() {
                 // The proxy resolves names, so one of the seed's peers is asked for others.
                 let Ok(target) = Target::parse(name, self.network.port) else { continue };
-                self.dial(Role::Seed(target.clone()), target, true);
+                seeds.push(target);
                 continue;
             }
             let name = format!("{DNS_PREFIX}{seed}");
@@ -443,6 +433,20 @@ impl Dialer {
                 let _ = how.events.send(Event::Resolved(name, found));
             });
         }
+        self.asked.ask(seeds);
+    }
+
+    /// Connects to peers that are asked for addresses alone, few at a time.
+    fn dial_seeds(&mut self) {
+        let is_seed = |role: &&Role| matches!(role, Role::Seed(_));
+        while let Some(target) = self.asked.next(self.roles.0.values().filter(is_seed).count()) {
+            self.dial(Role::Seed(target.clone()), target, true);
+        }
+    }
+
+    /// Returns the peers that were asked for addresses long ago.
+    pub fn old_seeds(&self, now: Duration) -> Vec<PeerId> {
+        self.asked.old(now)
     }
 
     /// Adds addresses that a DNS seed returned to the address book.
@@ -466,7 +470,7 @@ impl Dialer {
 
     /// Records that a connection is no longer being opened.
     pub fn opened(&mut self, id: PeerId) {
-        if self.connection_type(id) != ConnectionType::Inbound {
+        if self.connection_type(id) != ConnectionType::Inbound && !self.is_seed(id) {
             self.dialing -= 1;
         }
     }
@@ -512,6 +516,7 @@ impl Dialer {
                 self.book.worked(place, services, unix_time);
             }
             Some(Role::Feeler(place)) => self.book.worked(place, services, unix_time),
+            Some(Role::Seed(_)) => self.asked.worked(id, now),
             Some(Role::Manual(at, _) | Role::Local(at, _)) => {
                 self.manual[*at].wait = RETRY_FIRST;
             }
@@ -521,6 +526,7 @@ impl Dialer {
 
     /// Records that a connection was closed.
     pub fn closed(&mut self, id: PeerId, closing: Closing, speed: Option<u64>, now: Duration) {
+        self.asked.closed(id);
         match self.roles.remove(id) {
             Some(Role::Manual(at, _) | Role::Local(at, _)) => {
                 let manual = &mut self.manual[at];

@@ -13,6 +13,7 @@ use apus_node::fault::Fault;
 use apus_node::opened::{Node, refusal, step};
 use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::sources::Place;
+use apus_node::words::about;
 use apus_rules::Work;
 
 use super::Peers;
@@ -33,6 +34,8 @@ const LAG_BLOCKS: u32 = 144;
 /// If a peer's chain continues the tip by more blocks than this, a pipeline downloads all but the
 /// last [`LAG_BLOCKS`].
 const BULK_BLOCKS: u32 = 2 * LAG_BLOCKS;
+/// The age at which the user is told of a tip at the end of a sync.
+const OLD_TIP_SECONDS: i64 = 24 * 60 * 60;
 /// Time from one save of headers to the next.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// Time after which the user is told what a search waits for.
@@ -125,6 +128,25 @@ fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
         true => best.height - LAG_BLOCKS,
         false => tip_height,
     }
+}
+
+/// Returns what speaks against the tip being the last block of the best chain, for the user at the
+/// end of a sync.
+pub fn doubts(node: &Node, peers: &Peers) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if peers.connections().manager().heard() < 2 {
+        doubts.push(
+            "Only one peer has said which chain it has: others may have a better one".to_string(),
+        );
+    }
+    let age = unix_time() - i64::from(node.tree.node(node.tip()).time);
+    if age > OLD_TIP_SECONDS && node.options.stop_at_height.is_none() {
+        let age = about(Duration::from_secs(age.unsigned_abs()));
+        doubts.push(format!(
+            "The last block is {age} old: if the network is alive, the peers hold back newer ones"
+        ));
+    }
+    doubts
 }
 
 /// Returns whether no better chain is available than the active one, or the height to stop at is

@@ -18,7 +18,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `connections` | the thread that talks to all peers, as `net::PeerManager` decides |
-//! | `dialer`, `roles` | chooses the peers to connect to, and keeps the address book |
+//! | `dialer`, `roles`, `seeds` | chooses the peers to connect to, and keeps the address book |
 //! | `keyed_groups` | parts of the network, hashed, by which inbound peers are told apart |
 //! | `upkeep` | replaces peers that lag behind, and slow ones by faster ones |
 //! | `lan` | finds nodes on the local network, and announces this one |
@@ -57,6 +57,7 @@ mod report;
 mod roles;
 mod route;
 mod sample;
+mod seeds;
 mod served_peers;
 mod server;
 mod stock;
@@ -86,7 +87,9 @@ use crossbeam_channel::{Sender, bounded};
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left_after};
-pub use self::headers::{Search, find_headers, forget_claims, is_complete, lags, wait_for_news};
+pub use self::headers::{
+    Search, doubts, find_headers, forget_claims, is_complete, lags, wait_for_news,
+};
 pub use self::lan::{LanNode, LanSearch};
 pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;

@@ -12,18 +12,24 @@ const PARTS: u64 = 100;
 /// A read may always take this many bytes.
 const BYTES_AT_ONCE_MIN: u64 = 512;
 
+/// Connections that others open to us together may take one byte in this many.
+const INBOUND_SHARE: u64 = 10;
+
 /// A limit on the bytes a second of all connections together.
 pub(super) struct Limiter {
     /// `None` for no limit at any time.
     limits: Option<MaxDownload>,
     /// When all bytes read so far should have arrived at the limit.
     paid: Mutex<Instant>,
+    /// The same for those of connections that others opened, at their share of the limit.
+    paid_inbound: Mutex<Instant>,
 }
 
 impl Limiter {
     /// Creates a limit that follows the local time of day.
     pub fn new(limits: Option<MaxDownload>) -> Self {
-        Self { limits, paid: Mutex::new(Instant::now()) }
+        let now = Instant::now();
+        Self { limits, paid: Mutex::new(now), paid_inbound: Mutex::new(now) }
     }
 
     /// Returns the most bytes a second now; `None` for no limit.
@@ -37,20 +43,29 @@ impl Limiter {
     }
 
     /// Counts bytes that have arrived, and sleeps if they came too fast: the connection then fills
-    /// up, and the peer has to wait.
-    pub fn take(&self, bytes: u64) {
+    /// up, and the peer has to wait. Connections that others opened have a share of their own, so
+    /// that they cannot slow a download.
+    pub fn take(&self, bytes: u64, inbound: bool) {
         if let Some(limit) = self.now() {
-            std::thread::sleep(self.wait_after(bytes, limit, Instant::now()));
+            std::thread::sleep(self.wait_after(bytes, limit, inbound, Instant::now()));
         }
     }
 
     /// Takes note of bytes that have come at `now`, when `limit` bytes a second may come, and
     /// returns how long to wait before more are read.
-    fn wait_after(&self, bytes: u64, limit: u64, now: Instant) -> Duration {
-        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
-        *paid = (*paid).max(now) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
-        *paid - now
+    fn wait_after(&self, bytes: u64, limit: u64, inbound: bool, now: Instant) -> Duration {
+        let wait = pay(&self.paid, bytes, limit, now);
+        match inbound {
+            true => pay(&self.paid_inbound, bytes, limit / INBOUND_SHARE, now),
+            false => wait,
+        }
     }
+}
+
+fn pay(paid: &Mutex<Instant>, bytes: u64, limit: u64, now: Instant) -> Duration {
+    let mut paid = paid.lock().unwrap_or_else(PoisonError::into_inner);
+    *paid = (*paid).max(now) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
+    *paid - now
 }
 
 /// Returns the most bytes to read at once if `limit` bytes a second may come.
@@ -69,11 +84,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn inbound_connections_have_a_share_and_take_no_more_of_the_download() {
+        let limiter = Limiter::new(None);
+        let now = Instant::now();
+        for times in 1..=50 {
+            let inbound = limiter.wait_after(10, 1_000, true, now);
+            assert_eq!(inbound, Duration::from_millis(100) * times);
+        }
+        // What they have read counts for all, and they read a tenth of the limit.
+        let outbound = limiter.wait_after(500, 1_000, false, now);
+        assert_eq!(outbound, Duration::from_millis(1_000));
+    }
+
+    #[test]
     fn bytes_of_all_connections_take_their_time() {
         let limiter = Limiter::new(None);
         let begun = Instant::now();
-        let after =
-            |bytes, limit, ms| limiter.wait_after(bytes, limit, begun + Duration::from_millis(ms));
+        let at = |ms| begun + Duration::from_millis(ms);
+        let after = |bytes, limit, ms| limiter.wait_after(bytes, limit, false, at(ms));
         assert_eq!(after(500, 1_000, 0), Duration::from_millis(500));
         assert_eq!(after(500, 1_000, 100), Duration::from_millis(900), "what came before counts");
         assert_eq!(after(100, 1_000, 1_100), Duration::from_millis(100), "no pause is saved up");

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -185,7 +185,7 @@ pub(super) fn accept(id: PeerId, socket: Arc<Socket>, how: &Arc<Dialing>) -> boo
     let how = Arc::clone(how);
     threads::spawn_free(format!("apus-peer-{}", id.0), move || {
         let begin = || -> Result<_, TransportError> {
-            let (from, received) = prepare(&socket, &how)?;
+            let (from, received) = prepare(&socket, &how, true)?;
             let mut permit = None;
             let mut admit = |bytes| socket.admit(bytes, &mut permit);
             let to = &mut &**socket;
@@ -205,13 +205,16 @@ pub(super) fn accept(id: PeerId, socket: Arc<Socket>, how: &Arc<Dialing>) -> boo
 /// # Errors
 /// The port cannot be listened on, or the system refuses the thread.
 pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io::Result<()> {
-    let listener = TcpListener::bind(("0.0.0.0", port))?;
+    // As `apus serve`: both protocols, or IPv4 alone where there is no other.
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
     listener.set_nonblocking(true)?;
     is_started(threads::spawn_free("apus-listen".to_string(), move || {
         loop {
             match listener.accept() {
                 Ok((stream, address)) => {
                     let is_ready = stream.set_nonblocking(false).is_ok();
+                    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     if is_ready && events.send(Event::Accepted(stream, address)).is_err() {
                         return;
                     }
@@ -252,7 +255,8 @@ fn open(
     let because = |error: TransportError| Unreachable::Host(error.to_string());
     let connect = || -> Result<_, Unreachable> {
         let socket = Arc::new(Socket::outbound(how.routes.connect(target, nets)?));
-        let (from, received) = prepare(&socket, how).map_err(|error| because(error.into()))?;
+        let (from, received) =
+            prepare(&socket, how, false).map_err(|error| because(error.into()))?;
         Ok((socket, from, received))
     };
     if v2 {
@@ -276,11 +280,15 @@ fn has_hung_up(error: &io::Error) -> bool {
 }
 
 /// Prepares a new connection for the handshake of the transport.
-fn prepare(stream: &TcpStream, how: &Dialing) -> io::Result<(BufReader<Receiving>, Arc<Received>)> {
+fn prepare(
+    stream: &TcpStream,
+    how: &Dialing,
+    inbound: bool,
+) -> io::Result<(BufReader<Receiving>, Arc<Received>)> {
     // A Unix socket, of a proxy, has no such option.
     let _ = stream.set_nodelay(true);
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let from = Receiving::new(stream, &how.limiter)?;
+    let from = Receiving::new(stream, &how.limiter, inbound)?;
     let received = from.received();
     Ok((BufReader::with_capacity(READ_AHEAD, from), received))
 }

@@ -18,6 +18,8 @@ const OPENING_TIME: Duration = Duration::from_secs(60);
 pub(super) struct Receiving {
     stream: TcpStream,
     limiter: Arc<Limiter>,
+    /// Whether the peer opened the connection.
+    inbound: bool,
     received: Arc<Received>,
 }
 
@@ -37,7 +39,7 @@ impl Receiving {
     ///
     /// # Errors
     /// The system has no more descriptors.
-    pub fn new(stream: &TcpStream, limiter: &Arc<Limiter>) -> io::Result<Self> {
+    pub fn new(stream: &TcpStream, limiter: &Arc<Limiter>, inbound: bool) -> io::Result<Self> {
         let received = Received {
             all: Moved::default(),
             block_bytes: AtomicU64::new(0),
@@ -45,7 +47,7 @@ impl Receiving {
             until: Instant::now() + OPENING_TIME,
         };
         let (stream, limiter) = (stream.try_clone()?, Arc::clone(limiter));
-        Ok(Self { stream, limiter, received: Arc::new(received) })
+        Ok(Self { stream, limiter, inbound, received: Arc::new(received) })
     }
 
     /// Returns the record of what arrives, which other threads may read.
@@ -96,7 +98,7 @@ impl Read for Receiving {
             result => result?,
         };
         self.received.all.add(read);
-        self.limiter.take(read as u64);
+        self.limiter.take(read as u64, self.inbound);
         Ok(read)
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use apus_net::{PeerId, Themselves, Transport};
 use apus_node::progress::Download;
+use apus_wire::message::Services;
 
 use super::limiter::Limiter;
 
@@ -172,6 +173,20 @@ impl Traffic {
             waited: Duration::from_nanos(self.waited_nanoseconds.load(Relaxed)),
             limit: self.limiter.now(),
         }
+    }
+}
+
+/// Returns what a peer with these services does not send, as the end of a sentence about the peer.
+pub(super) fn limits(services: Services) -> &'static str {
+    match () {
+        () if !services.has(Services::WITNESS) => {
+            "; it does not serve witnesses, so no block is requested from it"
+        }
+        () if services.has(Services::NETWORK) => "",
+        () if services.has(Services::NETWORK_LIMITED) => {
+            "; it is pruned, so only its most recent 286 blocks are requested"
+        }
+        () => "; it serves no blocks",
     }
 }
 

@@ -14,6 +14,17 @@ use apus_wire::message::Host;
 
 use super::budget::Socket;
 
+/// How a connection was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Closing {
+    /// The peer has closed it, or the line broke.
+    Lost,
+    /// We have closed it since nothing came: our own line may have been down.
+    Silent,
+    /// We have closed it for another reason.
+    Dropped,
+}
+
 /// Why there is a connection.
 pub(super) enum Role {
     /// The user asked for it. The index into the list of those.

@@ -25,7 +25,7 @@ use apus_node::states::StatesWatch;
 use apus_node::waiting::learn_from_samples;
 use apus_node::{mend, rebuild, remedy, resources};
 use apus_peers::{
-    LanSearch, Peers, Search, find_headers, forget_claims, is_complete, lags, learn_sizes,
+    LanSearch, Peers, Search, doubts, find_headers, forget_claims, is_complete, lags, learn_sizes,
     wait_for_news,
 };
 use apus_store::BlockSource;
@@ -321,6 +321,7 @@ fn follow_peers(
             if lags(node) {
                 watch.observer.note("No peer has the next blocks: waiting for one that has");
             } else if !follows {
+                doubts(node, peers).iter().for_each(|words| watch.observer.note(words));
                 return Ok(());
             }
             wait_for_news(node, peers, watch)?;

@@ -295,6 +295,17 @@ fn a_failure_counts_once_until_a_connection_works() {
 }
 
 #[test]
+fn a_clock_that_is_behind_at_one_start_loses_no_address() {
+    let mut book = book();
+    book.add(&spread(10, 30), Group::named("a seed"), NOW);
+    let count = |book: &Addresses| book.to_text(&[]).matches(" new ").count();
+    let all = count(&book);
+    assert!(all > 10, "{all}");
+    let (again, _) = Addresses::read(&book.to_text(&[]), key(), NOW - 24 * HOUR);
+    assert_eq!(count(&again), all);
+}
+
+#[test]
 fn the_fastest_is_one_that_worked_and_may_be_connected_to() {
     let mut book = book();
     let hosts = ["8.1.1.1", "8.2.1.1", "8.3.1.1"].map(host);
