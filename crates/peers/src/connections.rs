@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use apus_chain::{BlockId, Tree};
 use apus_net::{
     Action, ConnectionType, Fault, HeaderChain, Ourselves, PeerError, PeerId, PeerManager,
-    PeerOptions, TimeOffsets, Transport, TransportError,
+    PeerOptions, SessionFault, TimeOffsets, Transport, TransportError,
 };
 use apus_node::block_peers::Wanted;
 use apus_node::clock::unix_time;
@@ -439,18 +439,19 @@ impl Connections {
                         PeerError::Download(Fault::Silent(_)) => Closing::Silent,
                         _ => Closing::Dropped,
                     };
+                    let inbound = self.dialer.connection_type(id) == ConnectionType::Inbound;
+                    if inbound && error == PeerError::Session(SessionFault::Ourselves) {
+                        let name = self.dialer.name_of(id);
+                        observer.note(&format!("Dropped peer {name}: {error}"));
+                    }
                     self.close(id, closing, error.to_string(), observer);
                 }
                 Action::Ready(id) => self.greet(id, observer),
                 Action::Addresses(id, list) => {
                     self.dialer.heard(id, &list, unix_time());
                     if self.dialer.is_seed(id) && list.len() > 1 {
-                        self.close(
-                            id,
-                            Closing::Lost,
-                            "it has sent addresses".to_string(),
-                            observer,
-                        );
+                        let why = "it has sent addresses".to_string();
+                        self.close(id, Closing::Lost, why, observer);
                     }
                 }
                 Action::Block(..) => {}
