@@ -51,7 +51,9 @@ pub use peer_options::{NetKind, PeerOptions};
 pub use presync::{Presync, PresyncParams, PresyncStart, Presynced};
 pub use proxy::{Proxies, Proxy};
 pub use schedule::{Arrival, Fault, Limits, Schedule};
-pub use serving::{Answer, NODE_NETWORK_LIMITED_MIN_BLOCKS, Refused, ServedChain, Serving};
+pub use serving::{
+    Answer, BlockForm, NODE_NETWORK_LIMITED_MIN_BLOCKS, Refused, ServedChain, Serving,
+};
 pub use session::{
     Handled, Ourselves, Outgoing, PROTOCOL_VERSION, Session, SessionFault, Themselves,
 };

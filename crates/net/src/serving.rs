@@ -26,6 +26,21 @@ const LIMITED_BUFFER: u32 = 2;
 /// The most blocks that are announced by their headers (Core's `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_BLOCKS_TO_ANNOUNCE: u32 = 8;
 
+/// The most hashes in the answer to `getblocks` (Core's `nLimit`).
+const GETBLOCKS_MAX: usize = 500;
+/// Seconds of blocks at the low end of a pruned node's that are not named, since they may be pruned
+/// before they are requested (Core's `nPrunedBlocksLikelyToHave`).
+const PRUNED_SOON: u32 = 3600;
+/// The number of blocks below the tip that are sent as compact blocks (Core's
+/// `MAX_CMPCTBLOCK_DEPTH`).
+const MAX_CMPCTBLOCK_DEPTH: u32 = 5;
+/// The number of blocks below the tip of which single transactions are sent (Core's
+/// `MAX_BLOCKTXN_DEPTH`).
+const MAX_BLOCKTXN_DEPTH: u32 = 10;
+/// The number of blocks by whose time the tip may be old while compact blocks are sent (Core's
+/// `CanDirectFetch`).
+const RECENT_BLOCKS: i64 = 20;
+
 /// The chain that peers are served, as it is at one moment.
 #[derive(Clone, Copy)]
 pub struct ServedChain<'a> {
@@ -35,6 +50,8 @@ pub struct ServedChain<'a> {
     pub active: &'a ActiveChain,
     /// What peers are told that we serve.
     pub services: Services,
+    /// The time in seconds since 1970.
+    pub time: i64,
     /// Returns whether a block is stored, and is valid as far as it was checked.
     pub is_stored: &'a dyn Fn(BlockId) -> bool,
 }
@@ -48,6 +65,20 @@ pub enum Refused {
     /// The upload target is reached, and the block is more than a week old.
     #[error("it asked for an old block, and the upload target (--maxuploadtarget) is reached")]
     UploadTarget,
+    /// The peer asked for a transaction after the last of a block.
+    #[error("it asked for transactions that a block does not have")]
+    NoSuchTransaction,
+}
+
+/// How a block is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockForm {
+    /// Without its witnesses.
+    Stripped,
+    /// With its witnesses (BIP144).
+    Complete,
+    /// As a compact block (BIP152).
+    Compact,
 }
 
 /// The answer to a request for one item.
@@ -57,11 +88,13 @@ pub enum Answer {
     Block {
         /// The block.
         id: BlockId,
-        /// Whether its witnesses are sent (BIP144).
-        with_witnesses: bool,
+        /// How it is sent.
+        form: BlockForm,
     },
     /// Say that the item is not found.
     NotFound,
+    /// Send nothing, as Core does for a block that it does not have.
+    Nothing,
     /// Disconnect the peer.
     Disconnect(Refused),
 }
@@ -108,6 +141,34 @@ impl<'a> ServedChain<'a> {
         blocks
     }
 
+    /// Returns the hashes in the answer to `getblocks`, which end before `stop`.
+    fn inventory(&self, request: &GetHeaders) -> Vec<InventoryItem> {
+        let network = self.tree.network();
+        let is_pruned = !self.services.has(Services::NETWORK);
+        let kept = NODE_NETWORK_LIMITED_MIN_BLOCKS - PRUNED_SOON / network.pow_target_spacing;
+        let mut items = Vec::new();
+        let mut height = self.fork(request) + 1;
+        while items.len() < GETBLOCKS_MAX
+            && let Some(id) = self.active.at(height)
+        {
+            let hash = self.tree.node(id).hash;
+            let may_be_pruned = height + kept <= self.height() || !(self.is_stored)(id);
+            if hash == request.stop || is_pruned && may_be_pruned {
+                break;
+            }
+            items.push(InventoryItem { kind: InventoryKind::BLOCK, hash });
+            height += 1;
+        }
+        items
+    }
+
+    /// Returns whether blocks near the tip are sent as compact blocks: the tip is recent, so that
+    /// the peer may have their transactions.
+    fn is_recent(&self) -> bool {
+        let spacing = i64::from(self.tree.network().pow_target_spacing);
+        i64::from(self.tree.node(self.tip()).time) > self.time - RECENT_BLOCKS * spacing
+    }
+
     /// Returns the height of the last block that the locator and the active chain have in common
     /// (Core's `FindForkInGlobalIndex`).
     fn fork(&self, request: &GetHeaders) -> u32 {
@@ -141,14 +202,19 @@ impl<'a> ServedChain<'a> {
     /// Returns the answer to a request for `item`; `target_reached` says whether the upload target
     /// is reached for old blocks.
     pub fn answer(&self, item: &InventoryItem, target_reached: bool) -> Answer {
-        let with_witnesses = match item.kind {
-            InventoryKind::BLOCK => false,
-            InventoryKind::WITNESS_BLOCK => true,
-            _ => return Answer::NotFound,
-        };
+        match item.kind {
+            InventoryKind::TX | InventoryKind::WTX | InventoryKind::WITNESS_TX => {
+                return Answer::NotFound;
+            }
+            InventoryKind::BLOCK
+            | InventoryKind::WITNESS_BLOCK
+            | InventoryKind::COMPACT_BLOCK
+            | InventoryKind::FILTERED_BLOCK => {}
+            _ => return Answer::Nothing,
+        }
         // A block that may not be served must look like one that is not known.
         let Some(id) = self.tree.find(&item.hash).filter(|id| self.is_public(*id)) else {
-            return Answer::NotFound;
+            return Answer::Nothing;
         };
         let (block, best) = (self.tree.node(id), self.tree.node(self.tree.best_header()));
         let age = i64::from(best.time) - i64::from(block.time);
@@ -160,10 +226,26 @@ impl<'a> ServedChain<'a> {
         if !serves_all && depth > NODE_NETWORK_LIMITED_MIN_BLOCKS + LIMITED_BUFFER {
             return Answer::Disconnect(Refused::Pruned);
         }
-        match (self.is_stored)(id) {
-            true => Answer::Block { id, with_witnesses },
-            false => Answer::NotFound,
-        }
+        let form = match item.kind {
+            _ if !(self.is_stored)(id) => return Answer::Nothing,
+            InventoryKind::BLOCK => BlockForm::Stripped,
+            InventoryKind::WITNESS_BLOCK => BlockForm::Complete,
+            InventoryKind::COMPACT_BLOCK if depth <= MAX_CMPCTBLOCK_DEPTH && self.is_recent() => {
+                BlockForm::Compact
+            }
+            InventoryKind::COMPACT_BLOCK => BlockForm::Complete,
+            // We take no bloom filter, so none finds anything.
+            _ => return Answer::Nothing,
+        };
+        Answer::Block { id, form }
+    }
+
+    /// Returns the answer to `getblocktxn` for a block: the block whose transactions are sent;
+    /// `None` if the answer is that to a request for all of the block, or if there is none.
+    pub fn transactions_of(&self, hash: &Hash) -> Option<BlockId> {
+        let id = self.tree.find(hash).filter(|id| (self.is_stored)(*id))?;
+        let is_near = self.tree.node(id).height + MAX_BLOCKTXN_DEPTH >= self.height();
+        is_near.then_some(id)
     }
 
     fn message(&self, blocks: &[BlockId]) -> Outgoing {
@@ -183,6 +265,9 @@ pub struct Serving {
     has: Option<BlockId>,
     /// The tip that was announced last.
     announced: Option<BlockId>,
+    /// The last block of a full answer to `getblocks`. Once it is sent, so is the hash of the tip:
+    /// the peer then asks for more (Core's `m_continuation_block`).
+    continuation: Option<Hash>,
 }
 
 impl Serving {
@@ -192,8 +277,15 @@ impl Serving {
         Self { announced: Some(chain.tip()), ..Self::default() }
     }
 
-    /// Handles a message other than `getdata`, each item of which [`ServedChain::answer`] answers,
-    /// and returns the answer.
+    /// Returns the block of a `getdata` after which the hash of the tip is sent, if there is one.
+    pub fn continuation(&mut self, message: &Message) -> Option<Hash> {
+        let Message::GetData(list) = message else { return None };
+        let is_in_list = |hash: &Hash| list.iter().any(|item| item.hash == *hash);
+        self.continuation.take_if(|hash| is_in_list(hash))
+    }
+
+    /// Handles a message other than `getdata` and `getblocktxn`, whose answers are read from block
+    /// files, and returns the answer.
     pub fn handle(&mut self, message: &Message, chain: ServedChain<'_>) -> Option<Outgoing> {
         match message {
             Message::SendHeaders => self.prefers_headers = true,
@@ -206,6 +298,14 @@ impl Serving {
                 // As in Core, not the higher one: a block is rather announced twice than never.
                 self.sent = Some(blocks.last().copied().unwrap_or(chain.tip()));
                 return Some(chain.message(&blocks));
+            }
+            Message::GetBlocks(request) => {
+                let items = chain.inventory(request);
+                if items.len() == GETBLOCKS_MAX {
+                    self.continuation = items.last().map(|item| item.hash);
+                }
+                let inventory = Inventory(Command::INV, &items);
+                return (!items.is_empty()).then(|| Outgoing::new(&inventory));
             }
             Message::Headers(list) => {
                 let last = list.iter().last();

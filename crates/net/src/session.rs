@@ -110,6 +110,9 @@ pub enum SessionFault {
     /// A `sendcmpct` that says neither yes nor no (BIP152).
     #[error("it sent a `sendcmpct` that says neither yes nor no")]
     SendCmpct,
+    /// A message for nodes with a service that we do not offer.
+    #[error("it sent `{0}`, though we do not offer the service")]
+    NotOffered(Command),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -313,7 +316,16 @@ impl Session {
                 }
                 Ok(Handled::Done)
             }
-            Message::GetHeaders(_) | Message::GetData(_) | Message::SendHeaders if serves => {
+            Message::Bloom(command) | Message::CompactFilters(command) => {
+                Err(SessionFault::NotOffered(*command))
+            }
+            Message::GetHeaders(_)
+            | Message::GetBlocks(_)
+            | Message::GetData(_)
+            | Message::GetBlockTxn(_)
+            | Message::SendHeaders
+                if serves =>
+            {
                 Ok(Handled::Pass)
             }
             // We serve nothing. Like Core while its chain has too little work, we only say that we
@@ -327,7 +339,9 @@ impl Session {
             | Message::SendHeaders
             | Message::SendCmpct(_)
             | Message::GetAddr
+            | Message::GetBlocks(_)
             | Message::GetData(_)
+            | Message::GetBlockTxn(_)
             | Message::FeeFilter
             | Message::Other => Ok(Handled::Done),
             Message::Addresses(_)

@@ -9,6 +9,7 @@ use apus_disk::StoreError;
 use apus_net::ServedChain;
 use apus_store::{BlockReader, BlockStatus, FlatFilePos};
 
+use super::clock::unix_time;
 use super::view::{Committed, View};
 
 /// The headers and the stored blocks of a directory, for any number of threads.
@@ -29,6 +30,7 @@ impl Served {
                 tree: &committed.tree,
                 active: &committed.active,
                 services: committed.services(),
+                time: unix_time(),
                 is_stored: &|id| place(committed, id).is_some(),
             })
         });

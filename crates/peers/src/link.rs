@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use apus_hash::Hash;
 use apus_net::{
     NetKind, Outgoing, PeerId, Reader, Target, Transport, TransportError, Writer, initiate, respond,
 };
@@ -29,6 +30,10 @@ const OUTGOING_MAX: usize = 1024;
 const READ_AHEAD: usize = 64 << 10;
 /// Time from one look for connections that others have opened to the next.
 const ACCEPT_EVERY: Duration = Duration::from_millis(100);
+
+/// The messages that are answered before the next one of the peer is read.
+const REQUESTS: [Command; 4] =
+    [Command::GETDATA, Command::GETBLOCKTXN, Command::GETHEADERS, Command::GETBLOCKS];
 
 /// What the threads of connections report.
 pub(super) enum Event {
@@ -72,10 +77,13 @@ enum Waiting {
 /// A peer's request for blocks, which are read when they are sent.
 pub(super) struct BlocksRequest {
     pub stock: Arc<Stock>,
+    pub command: Command,
     /// The message with the request.
     pub bytes: Vec<u8>,
     /// The range of the payload in `bytes`.
     pub payload: Range<usize>,
+    /// The block after which the hash of the tip is sent.
+    pub continuation: Option<Hash>,
     pub answered: Option<Answered>,
 }
 
@@ -331,7 +339,7 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
         let mut admit = |len| socket.admit(len, &mut permit);
         let event = match reader.read_watched(&mut bytes, &mut admit, &mut count) {
             Ok((command, payload)) => {
-                let is_request = [Command::GETDATA, Command::GETHEADERS].contains(&command);
+                let is_request = REQUESTS.contains(&command);
                 let answered = (is_request || permit.is_some()).then(|| {
                     let (until, over) = bounded(0);
                     until_answered = Some(over);
@@ -372,10 +380,10 @@ fn send_all(
                     socket.sent.add(bytes.len());
                     bytes.clear();
                     is_sending.store(true, Relaxed);
-                    let BlocksRequest { stock, bytes, payload, answered } = *request;
-                    let request = Message::decode(Command::GETDATA, &bytes[payload]);
-                    if let Ok(Message::GetData(list)) = request {
-                        stock.send_requested(list, &mut writer, socket)?;
+                    let BlocksRequest { stock, command, bytes, payload, continuation, answered } =
+                        *request;
+                    if let Ok(message) = Message::decode(command, &bytes[payload]) {
+                        stock.send_requested(&message, continuation, &mut writer, socket)?;
                     }
                     is_sending.store(false, Relaxed);
                     drop(answered);

@@ -109,11 +109,22 @@ impl ServedPeers {
     ) -> bool {
         let (id, link) = link;
         let (Some(stock), Some(peer)) = (&self.stock, self.peers.get_mut(&id)) else { return true };
-        if command == Command::GETDATA {
+        let message = match Message::decode(command, &bytes[payload.clone()]) {
+            Ok(message) => message,
+            Err(why) => {
+                tracing::debug!(target: "net", peer = id.0, %why, "a message is ignored");
+                return true;
+            }
+        };
+        if let Message::GetData(_) | Message::GetBlockTxn(_) = message {
+            let continuation = peer.continuation(&message);
             let stock = Arc::clone(stock);
-            return link.send_blocks(BlocksRequest { stock, bytes, payload, answered });
+            let request = BlocksRequest { stock, command, bytes, payload, continuation, answered };
+            return link.send_blocks(request);
         }
-        let Ok(message) = Message::decode(command, &bytes[payload]) else { return true };
+        if let Message::Other = message {
+            tracing::debug!(target: "net", peer = id.0, %command, "an unknown message is ignored");
+        }
         match stock.served.look(|chain| peer.handle(&message, chain)) {
             Some(answer) => link.answer(answer, answered),
             None => true,

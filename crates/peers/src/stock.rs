@@ -10,15 +10,18 @@ use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
 use apus_disk::StoreError;
-use apus_net::{Answer, Outgoing, Refused, UploadTarget, Writer};
+use apus_hash::Hash;
+use apus_net::{Answer, BlockForm, Outgoing, Refused, UploadTarget, Writer};
 use apus_node::served::Served;
 use apus_node::shared::NEVER;
 use apus_wire::BlockView;
 use apus_wire::message::{
-    Command, Inventory, InventoryItem, InventoryList, PAYLOAD_BYTES_MAX, Raw,
+    Command, GetBlockTxn, Inventory, InventoryItem, InventoryKind, InventoryList, Message,
+    PAYLOAD_BYTES_MAX, Raw, block_transactions, compact_block,
 };
 
 use super::budget::{Budget, Permit, Socket};
+use super::random::random;
 
 /// The most bytes of blocks that wait in memory for peers to read them. Beyond these, blocks are
 /// sent in pieces.
@@ -122,29 +125,48 @@ impl Stock {
         Ok(())
     }
 
-    /// Sends the requested blocks. Each is read when the one before is written, so that a request
-    /// takes the memory of one block at most, however many it names.
+    /// Answers a request whose answer is read from block files. After the block `continuation`, the
+    /// hash of the tip is sent.
     ///
     /// # Errors
     /// The peer is to be disconnected.
     pub fn send_requested(
         &self,
+        message: &Message,
+        continuation: Option<Hash>,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<(), NotSent> {
+        match message {
+            Message::GetData(list) => self.send_items(*list, continuation, writer, to),
+            Message::GetBlockTxn(request) => self.send_transactions(request, writer, to),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the requested blocks. Each is read when the one before is written, so that a request
+    /// takes the memory of one block at most, however many it names.
+    ///
+    /// # Errors
+    /// The peer is to be disconnected.
+    fn send_items(
+        &self,
         list: InventoryList,
+        continuation: Option<Hash>,
         writer: &mut Writer,
         to: &Socket,
     ) -> Result<(), NotSent> {
         let mut missing = Vec::new();
         for item in list.iter() {
-            let is_reached = self.target().is_reached_for_old_blocks(self.now());
-            match self.served.look(|chain| chain.answer(&item, is_reached)) {
-                Answer::Block { id, with_witnesses } => {
-                    match self.sending.try_take(ENCODING_BYTES) {
-                        Some(memory) => self.send_whole(id, with_witnesses, writer, to, memory)?,
-                        None => self.send_in_pieces(id, with_witnesses, writer, to)?,
+            match self.answer(&item) {
+                Answer::Block { id, form } => {
+                    self.send_block(id, form, writer, to)?;
+                    if continuation == Some(item.hash) {
+                        self.send_tip(writer, to)?;
                     }
-                    self.blocks.fetch_add(1, Relaxed);
                 }
                 Answer::NotFound => missing.push(item),
+                Answer::Nothing => {}
                 Answer::Disconnect(why) => return Err(why.into()),
             }
             if missing.len() == NOT_FOUND_MAX {
@@ -155,22 +177,82 @@ impl Stock {
         Ok(())
     }
 
-    /// Sends a block from memory, which it takes until the peer has read it.
-    fn send_whole(
+    fn answer(&self, item: &InventoryItem) -> Answer {
+        let is_reached = self.target().is_reached_for_old_blocks(self.now());
+        self.served.look(|chain| chain.answer(item, is_reached))
+    }
+
+    /// Sends a block from memory, or in pieces if no memory is left.
+    fn send_block(
         &self,
         id: BlockId,
-        with_witnesses: bool,
+        form: BlockForm,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<(), NotSent> {
+        match self.sending.try_take(ENCODING_BYTES) {
+            Some(memory) => {
+                let block = self.read(id, form)?;
+                let command = match form {
+                    BlockForm::Stripped | BlockForm::Complete => Command::BLOCK,
+                    BlockForm::Compact => Command::CMPCTBLOCK,
+                };
+                self.send_whole(command, block, writer, to, memory)?;
+            }
+            None => self.send_in_pieces(id, form != BlockForm::Stripped, writer, to)?,
+        }
+        self.blocks.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Sends transactions of a block near the tip, or all of another block, as Core does.
+    fn send_transactions(
+        &self,
+        request: &GetBlockTxn,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<(), NotSent> {
+        if let Some(id) = self.served.look(|chain| chain.transactions_of(&request.block))
+            && let Some(memory) = self.sending.try_take(ENCODING_BYTES)
+        {
+            let block = self.read(id, BlockForm::Complete)?;
+            let view = BlockView::parse(&block[..]).map_err(|error| unreadable(&error))?;
+            let payload = block_transactions(&view, request).ok_or(Refused::NoSuchTransaction)?;
+            drop(block);
+            return self.send_whole(Command::BLOCKTXN, payload, writer, to, memory);
+        }
+        let item = InventoryItem { kind: InventoryKind::WITNESS_BLOCK, hash: request.block };
+        match self.answer(&item) {
+            Answer::Block { id, form } => self.send_block(id, form, writer, to),
+            Answer::NotFound | Answer::Nothing => Ok(()),
+            Answer::Disconnect(why) => Err(why.into()),
+        }
+    }
+
+    /// Sends the hash of the tip.
+    fn send_tip(&self, writer: &mut Writer, to: &Socket) -> io::Result<()> {
+        let hash = self.served.look(|chain| chain.tree.node(chain.tip()).hash);
+        let items = [InventoryItem { kind: InventoryKind::BLOCK, hash }];
+        let Outgoing { command, payload } = Outgoing::new(&Inventory(Command::INV, &items));
+        self.send(Raw(command, &payload), writer, to)
+    }
+
+    /// Sends a message from memory, which it takes until the peer has read it.
+    fn send_whole(
+        &self,
+        command: Command,
+        mut payload: Vec<u8>,
         writer: &mut Writer,
         to: &Socket,
         mut memory: Permit,
     ) -> Result<(), NotSent> {
-        let (mut block, mut first) = (self.read(id, with_witnesses)?, Vec::new());
-        let (_, second) = writer.frame(Raw(Command::BLOCK, &block), &mut first);
+        let mut first = Vec::new();
+        let (_, second) = writer.frame(Raw(command, &payload), &mut first);
         if second.is_empty() {
-            block = Vec::new();
+            payload = Vec::new();
         }
-        memory.shrink_to(first.capacity() + block.capacity());
-        Ok(self.write(&first, &block, to)?)
+        memory.shrink_to(first.capacity() + payload.capacity());
+        Ok(self.write(&first, &payload, to)?)
     }
 
     /// Sends a block as the peer reads it: it is encoded once, and then its pieces are read again.
@@ -181,9 +263,10 @@ impl Stock {
         writer: &mut Writer,
         to: &Socket,
     ) -> Result<(), NotSent> {
+        let form = if with_witnesses { BlockForm::Complete } else { BlockForm::Stripped };
         let (frame, len) = {
             let _memory = self.encoding.take(ENCODING_BYTES, &NEVER)?;
-            let block = self.read(id, with_witnesses)?;
+            let block = self.read(id, form)?;
             (writer.outline(Raw(Command::BLOCK, &block), &mut Vec::new()), block.len())
         };
         self.write(&frame.head, &[], to)?;
@@ -197,17 +280,20 @@ impl Stock {
         Ok(self.write(&frame.tail, &[], to)?)
     }
 
-    fn read(&self, id: BlockId, with_witnesses: bool) -> Result<Vec<u8>, NotSent> {
+    fn read(&self, id: BlockId, form: BlockForm) -> Result<Vec<u8>, NotSent> {
         let mut block = Vec::new();
         is_read(self.served.read_block(id, &mut block))?;
-        if with_witnesses {
+        if form == BlockForm::Complete {
             return Ok(block);
         }
         let view = BlockView::parse(&block[..]).map_err(|error| unreadable(&error))?;
-        Ok(view.without_witnesses())
+        Ok(match form {
+            BlockForm::Compact => compact_block(&view, random()),
+            _ => view.without_witnesses(),
+        })
     }
 
-    /// Reads a part of what [`Stock::read`] returns into `piece`, whose content is replaced.
+    /// Reads a part of a block into `piece`, whose content is replaced.
     fn read_piece(
         &self,
         id: BlockId,
@@ -219,7 +305,7 @@ impl Stock {
             return is_read(self.served.read_piece(id, part, piece));
         }
         let _memory = self.encoding.take(ENCODING_BYTES, &NEVER)?;
-        let block = self.read(id, with_witnesses)?;
+        let block = self.read(id, BlockForm::Stripped)?;
         let bytes = block.get(part).ok_or_else(|| unreadable(&"it has changed"))?;
         piece.clear();
         piece.extend_from_slice(bytes);

@@ -5,6 +5,7 @@ pub mod daemon;
 mod debug_log;
 mod history;
 mod indexes;
+mod messages;
 mod pruning;
 mod rpc_frame;
 mod serving;

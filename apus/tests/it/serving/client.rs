@@ -7,14 +7,17 @@ use std::process::{Child, Output, Stdio};
 use apus_hash::Hash;
 use apus_net::{Outgoing, PROTOCOL_VERSION, Reader, Transport, Writer, initiate};
 use apus_wire::message::{
-    Command, GetHeaders, Hashes, Inventory, InventoryItem, InventoryKind, Message, Raw, Services,
-    Version,
+    Command, GetHeaders, Hashes, Inventory, InventoryItem, InventoryKind, Message, Nonce, Raw,
+    Services, Version,
 };
 use rustix::process::Signal;
 
 use crate::support::Place;
 use crate::support::program::{program_on, signal};
 use crate::support::waiting::LIMIT;
+
+/// The number of a ping, unlike those of other programs.
+const NONCE: u64 = 0x6170_7573_6170_7573;
 
 /// `apus serve` on a directory; killed when it is dropped.
 pub struct Serving {
@@ -98,7 +101,7 @@ impl Client {
             nonce: 1,
             user_agent: b"/client/",
             start_height: 0,
-            relay: false,
+            relay: true,
         };
         client.send(&Outgoing::new(&version));
         let payload = client.next(Command::VERSION).expect("it answers");
@@ -158,14 +161,27 @@ impl Client {
         self.next(Command::BLOCK)
     }
 
-    /// Whether the server says that it does not have a block.
-    pub fn is_not_found(&mut self, kind: InventoryKind, hash: Hash) -> bool {
-        self.ask(kind, [hash]);
-        let payload = self.next(Command::NOTFOUND).expect("an answer");
-        let Ok(Message::NotFound(list)) = Message::decode(Command::NOTFOUND, &payload) else {
-            panic!("{payload:?}");
-        };
-        list.iter().eq([InventoryItem { kind, hash }])
+    /// The messages with which the server answers one; `None` if it hangs up.
+    pub fn answers(&mut self, message: &Outgoing) -> Option<Vec<(Command, Vec<u8>)>> {
+        self.send(message);
+        // It answers in order.
+        self.send(&Outgoing::new(&Nonce(NONCE).ping()));
+        let mut answers = Vec::new();
+        loop {
+            let (command, payload) = self.reader.read(&mut self.buffer).ok()?;
+            let payload = self.buffer[payload].to_vec();
+            match command {
+                Command::PONG if payload == NONCE.to_le_bytes() => return Some(answers),
+                _ => answers.push((command, payload)),
+            }
+        }
+    }
+
+    /// Whether the server says nothing to a request for a block.
+    pub fn is_ignored(&mut self, kind: InventoryKind, hash: Hash) -> bool {
+        let items = [InventoryItem { kind, hash }];
+        let request = Outgoing::new(&Inventory(Command::GETDATA, &items));
+        self.answers(&request).expect("a pong").is_empty()
     }
 
     /// The hashes of the headers after a block.

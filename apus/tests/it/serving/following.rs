@@ -112,7 +112,7 @@ fn a_sync_that_follows_serves_and_announces() {
         for (hash, expected) in all.iter().zip(bytes(trunk.iter().chain(&first))) {
             assert_eq!(client.block(WITNESS, *hash), Some(expected));
         }
-        assert!(client.is_not_found(WITNESS, hash(&second[4])));
+        assert!(client.is_ignored(WITNESS, hash(&second[4])));
     }
 
     source.switch_to(chain_of(trunk.iter().chain(&second)));

@@ -6,11 +6,12 @@ use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_hash::Hash;
 use apus_wire::Header;
 use apus_wire::message::{
-    Command, GetHeaders, HEADERS_MAX, Hashes, InventoryItem, InventoryKind, Message, Services,
+    Command, GetHeaders, HEADERS_MAX, Hashes, Inventory, InventoryItem, InventoryKind, Message,
+    Services,
 };
 
 use super::{headers_on, regtest, tree_of};
-use crate::{Answer, Outgoing, Refused, ServedChain, Serving};
+use crate::{Answer, BlockForm, Outgoing, Refused, ServedChain, Serving};
 
 const ALL: Services = Services::WITNESS.with(Services::NETWORK).with(Services::NETWORK_LIMITED);
 const LIMITED: Services = Services::WITNESS.with(Services::NETWORK_LIMITED);
@@ -22,6 +23,7 @@ struct World {
     active: ActiveChain,
     stored: BTreeSet<BlockId>,
     services: Services,
+    time: i64,
 }
 
 impl World {
@@ -30,7 +32,7 @@ impl World {
         let tree = tree_of(branches);
         let tip = branches[0].last().map_or(tree.genesis(), |last| id(&tree, last));
         let stored = tree.ids().collect();
-        Self { active: ActiveChain::to(&tree, tip), tree, stored, services: ALL }
+        Self { active: ActiveChain::to(&tree, tip), tree, stored, services: ALL, time: 0 }
     }
 
     fn look<T>(&self, look: impl FnOnce(ServedChain<'_>) -> T) -> T {
@@ -38,6 +40,7 @@ impl World {
             tree: &self.tree,
             active: &self.active,
             services: self.services,
+            time: self.time,
             is_stored: &|id| self.stored.contains(&id),
         })
     }
@@ -148,7 +151,7 @@ fn a_chain_of_too_little_work_has_no_headers() {
     }
     let tip = id(&tree, &headers[0]);
     let active = ActiveChain::to(&tree, tip);
-    let mut world = World { stored: tree.ids().collect(), tree, active, services: ALL };
+    let mut world = World { stored: tree.ids().collect(), tree, active, services: ALL, time: 0 };
     let locator = [genesis.hash()];
     assert_eq!(world.headers(&locator, Hash::ZERO), Some(Vec::new()));
     let mut serving = world.look(Serving::new);
@@ -169,14 +172,91 @@ fn blocks_come_with_and_without_witnesses() {
     let world = World::of(std::slice::from_ref(&chain));
     let id = id(&world.tree, &chain[2]);
     let of = |kind| world.answer(kind, chain[2].hash(), false);
-    let block = |with_witnesses| Answer::Block { id, with_witnesses };
-    assert_eq!(of(InventoryKind::WITNESS_BLOCK), block(true));
-    assert_eq!(of(InventoryKind::BLOCK), block(false));
-    for other in [InventoryKind::TX, InventoryKind::WTX, InventoryKind(3), InventoryKind(99)] {
-        assert_eq!(of(other), Answer::NotFound, "{other:?}");
+    let block = |form| Answer::Block { id, form };
+    assert_eq!(of(InventoryKind::WITNESS_BLOCK), block(BlockForm::Complete));
+    assert_eq!(of(InventoryKind::BLOCK), block(BlockForm::Stripped));
+    for tx in [InventoryKind::TX, InventoryKind::WTX, InventoryKind::WITNESS_TX] {
+        assert_eq!(of(tx), Answer::NotFound, "{tx:?}");
+    }
+    for other in [InventoryKind::FILTERED_BLOCK, InventoryKind(99)] {
+        assert_eq!(of(other), Answer::Nothing, "{other:?}");
     }
     let unknown = world.answer(InventoryKind::WITNESS_BLOCK, Hash([7; 32]), true);
-    assert_eq!(unknown, Answer::NotFound);
+    assert_eq!(unknown, Answer::Nothing);
+}
+
+#[test]
+fn the_last_blocks_come_as_compact_blocks_while_the_tip_is_recent() {
+    let (chain, _) = forked(20, 0, 0);
+    let mut world = World::of(std::slice::from_ref(&chain));
+    let of = |world: &World, height: usize| match world.answer(
+        InventoryKind::COMPACT_BLOCK,
+        chain[height - 1].hash(),
+        false,
+    ) {
+        Answer::Block { form, .. } => form,
+        other => panic!("{other:?}"),
+    };
+    let tip_time = i64::from(chain[19].time);
+    world.time = tip_time + 20 * 600 - 1;
+    assert_eq!([20, 15, 14, 1].map(|height| of(&world, height)), {
+        use BlockForm::{Compact, Complete};
+        [Compact, Compact, Complete, Complete]
+    });
+    world.time += 1;
+    assert_eq!(of(&world, 20), BlockForm::Complete, "the tip is old");
+    let single =
+        |height: usize| world.look(|it| it.transactions_of(&chain[height - 1].hash())).is_some();
+    assert_eq!([20, 10, 9].map(single), [true, true, false]);
+}
+
+#[test]
+fn getblocks_names_up_to_500_blocks_before_stop() {
+    let (chain, other) = forked(1_200, 10, 4);
+    let mut world = World::of(&[chain.clone(), other.clone()]);
+    let at = |height: usize| chain[height - 1].hash();
+    let ask = |world: &World, serving: &mut Serving, locator: &[Hash], stop| {
+        let request = GetHeaders { version: 0, locator: Hashes::List(locator), stop };
+        let sent = world.look(|it| serving.handle(&Message::GetBlocks(request), it));
+        sent.map_or_else(Vec::new, |sent| {
+            assert_eq!(sent.command, Command::INV);
+            hashes(&sent)
+        })
+    };
+    let names = |from: usize, to: usize| hashes_of(&chain[from - 1..to]);
+    for (locator, stop, from, to) in [
+        (vec![], Hash::ZERO, 1, 500),
+        (vec![at(3)], Hash::ZERO, 4, 503),
+        (vec![at(3)], at(10), 4, 9),
+        (vec![at(3)], at(3), 4, 503),
+        (vec![other[3].hash(), at(1_200), at(3)], Hash::ZERO, 1_201, 1_210),
+        (vec![Hash([7; 32]), at(1_000)], Hash::ZERO, 1_001, 1_210),
+        (vec![at(1_210)], Hash::ZERO, 1_211, 1_210),
+    ] {
+        let mut serving = world.look(Serving::new);
+        assert_eq!(ask(&world, &mut serving, &locator, stop), names(from, to));
+        let wants = |height: usize| {
+            let item = InventoryItem { kind: InventoryKind::WITNESS_BLOCK, hash: at(height) };
+            let sent = Outgoing::new(&Inventory(Command::GETDATA, &[item]));
+            sent.payload
+        };
+        let mut continues = |height| {
+            let payload = wants(height);
+            let message = Message::decode(Command::GETDATA, &payload).unwrap();
+            serving.continuation(&message)
+        };
+        assert_eq!(continues(to - 1), None);
+        let is_full = to + 1 == from + 500;
+        assert_eq!(continues(to), is_full.then(|| at(to)), "the peer asks for more");
+        assert_eq!(continues(to), None, "only once");
+    }
+    world.services = LIMITED;
+    let mut serving = world.look(Serving::new);
+    assert_eq!(ask(&world, &mut serving, &[at(900)], Hash::ZERO), []);
+    assert_eq!(ask(&world, &mut serving, &[at(927)], Hash::ZERO), []);
+    assert_eq!(ask(&world, &mut serving, &[at(928)], Hash::ZERO), names(929, 1_210));
+    world.stored.remove(&id(&world.tree, &chain[1_000]));
+    assert_eq!(ask(&world, &mut serving, &[at(990)], Hash::ZERO), names(991, 1_000));
 }
 
 #[test]
@@ -189,12 +269,12 @@ fn only_recent_branches_are_served() {
     let late = Header { prev: last.hash(), time: last.time + 31 * DAY, ..last };
     chain.push(late);
     let world = World::of(&[chain.clone(), other.clone()]);
-    assert_eq!(world.block(&other[3]), Answer::NotFound);
+    assert_eq!(world.block(&other[3]), Answer::Nothing);
     assert!(matches!(world.block(&chain[0]), Answer::Block { .. }), "the active chain");
     // As many blocks later as come in a month.
     let (chain, other) = forked(5, 4_330, 4);
     let world = World::of(&[chain, other.clone()]);
-    assert_eq!(world.block(&other[3]), Answer::NotFound);
+    assert_eq!(world.block(&other[3]), Answer::Nothing);
 }
 
 #[test]
@@ -203,12 +283,12 @@ fn a_pruned_node_serves_its_last_blocks() {
     let mut world = World::of(std::slice::from_ref(&chain));
     world.services = LIMITED;
     let at = |height: usize| &chain[height - 1];
-    let of = |id| Answer::Block { id, with_witnesses: true };
+    let of = |id| Answer::Block { id, form: BlockForm::Complete };
     // Two more than 288, since the peer may not know our newest blocks.
     assert_eq!(world.block(at(1_000 - 290)), of(id(&world.tree, at(1_000 - 290))));
     assert_eq!(world.block(at(1_000 - 291)), Answer::Disconnect(Refused::Pruned));
     world.stored.remove(&id(&world.tree, at(900)));
-    assert_eq!(world.block(at(900)), Answer::NotFound);
+    assert_eq!(world.block(at(900)), Answer::Nothing);
     world.services = ALL;
     assert_eq!(world.block(at(1)), of(id(&world.tree, at(1))));
 }

@@ -240,8 +240,14 @@ impl Talk {
             Ok(message) => message,
             Err(error @ MessageError::TooMany(..)) if is_ready => return Err(error.into()),
             // As in Core.
-            Err(_) => return Ok(()),
+            Err(why) => {
+                tracing::debug!(target: "net", %why, "a message is ignored");
+                return Ok(());
+            }
         };
+        if is_ready && let Message::Other = message {
+            tracing::debug!(target: "net", %command, "an unknown message is ignored");
+        }
         let mut out = Vec::new();
         match (&message, &mut self.serving) {
             // We said that we want no transactions, and take none.
@@ -249,8 +255,10 @@ impl Talk {
             _ => match (self.session.handle(&message, stock.now(), &mut out)?, &message) {
                 (Handled::Done, _) => {}
                 (Handled::Ready, _) => self.serving = Some(stock.served.look(Serving::new)),
-                (Handled::Pass, Message::GetData(list)) => {
-                    stock.send_requested(*list, &mut self.writer, to)?;
+                (Handled::Pass, Message::GetData(_) | Message::GetBlockTxn(_)) => {
+                    let serving = self.serving.as_mut();
+                    let continuation = serving.and_then(|serving| serving.continuation(&message));
+                    stock.send_requested(&message, continuation, &mut self.writer, to)?;
                     // It may have taken long, and the peer had to wait.
                     self.session.heard(stock.now());
                 }

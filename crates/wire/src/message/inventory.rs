@@ -18,10 +18,16 @@ impl InventoryKind {
     pub const TX: Self = Self(1);
     /// A block; in a request, without its witnesses.
     pub const BLOCK: Self = Self(2);
+    /// A block's transactions that a bloom filter finds, in a request (BIP37).
+    pub const FILTERED_BLOCK: Self = Self(3);
+    /// A compact block, in a request (BIP152).
+    pub const COMPACT_BLOCK: Self = Self(4);
     /// A transaction, by its wtxid (BIP339).
     pub const WTX: Self = Self(5);
     /// A block with its witnesses, in a request (BIP144).
     pub const WITNESS_BLOCK: Self = Self(2 | 1 << 30);
+    /// A transaction with its witnesses, by its txid, in a request (BIP144).
+    pub const WITNESS_TX: Self = Self(1 | 1 << 30);
 }
 
 /// A block or transaction that a peer has, wants, or does not have.

@@ -7,6 +7,7 @@
 
 mod address;
 mod command;
+mod compact;
 mod inventory;
 mod payload;
 mod transaction;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use address::{ADDRESSES_MAX, AddressList, Host, NetAddress};
 pub use command::Command;
+pub use compact::{GetBlockTxn, block_transactions, compact_block};
 pub use inventory::{INVENTORY_MAX, Inventory, InventoryItem, InventoryKind, InventoryList};
 pub use payload::{
     GetHeaders, HEADERS_MAX, Hashes, HeaderList, Headers, LOCATOR_MAX, Nonce, Payload, Raw,
@@ -193,6 +195,15 @@ pub enum Message<'a> {
     Addresses(AddressList),
     /// Asks for headers.
     GetHeaders(GetHeaders<'a>),
+    /// Asks for the hashes of blocks; its payload is that of `getheaders`.
+    GetBlocks(GetHeaders<'a>),
+    /// Asks for transactions of a block (BIP152).
+    GetBlockTxn(GetBlockTxn),
+    /// Asks for the transactions of the mempool, or is about a bloom filter (BIP35, BIP37): for
+    /// nodes that offer bloom filters.
+    Bloom(Command),
+    /// Asks for filters of blocks or their headers (BIP157): for nodes that offer these.
+    CompactFilters(Command),
     /// Headers.
     Headers(HeaderList<'a>),
     /// Blocks and transactions that the peer has.
@@ -232,6 +243,17 @@ impl<'a> Message<'a> {
             Command::ADDR => AddressList::parse_addr(cursor).map(Self::Addresses),
             Command::ADDRV2 => AddressList::parse_addrv2(cursor).map(Self::Addresses),
             Command::GETHEADERS => GetHeaders::parse(cursor).map(Self::GetHeaders),
+            Command::GETBLOCKS => GetHeaders::parse(cursor).map(Self::GetBlocks),
+            Command::GETBLOCKTXN => GetBlockTxn::parse(cursor).map(Self::GetBlockTxn),
+            Command::MEMPOOL | Command::FILTERLOAD | Command::FILTERADD | Command::FILTERCLEAR => {
+                Ok(Self::Bloom(command))
+            }
+            Command::GETCFILTERS | Command::GETCFHEADERS => {
+                cursor.array::<37>().map(|_| Self::CompactFilters(command)).map_err(Into::into)
+            }
+            Command::GETCFCHECKPT => {
+                cursor.array::<33>().map(|_| Self::CompactFilters(command)).map_err(Into::into)
+            }
             Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
             Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),
             Command::GETDATA => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::GetData),

@@ -10,7 +10,7 @@ use bitcoin::p2p::{Address, Magic, ServiceFlags, address::AddrV2, address::AddrV
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Header, OutPoint};
+use crate::{BlockView, Header, OutPoint};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 
@@ -387,4 +387,37 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn compact_blocks_and_their_transactions_are_as_core_writes_them() {
+    use bitcoin::bip152::{BlockTransactions, BlockTransactionsRequest, HeaderAndShortIds};
+
+    let mut block = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+    for lock_time in 1..6 {
+        let mut tx = block.txdata[0].clone();
+        tx.lock_time = bitcoin::absolute::LockTime::from_consensus(lock_time);
+        if lock_time % 2 == 0 {
+            tx.input[0].witness.push([7; 40]);
+        }
+        block.txdata.push(tx);
+    }
+    let bytes = serialize(&block);
+    let view = BlockView::parse(&bytes[..]).unwrap();
+    let expected = HeaderAndShortIds::from_block(&block, 7, 2, &[]).unwrap();
+    assert_eq!(compact_block(&view, 7), serialize(&expected));
+    let last = block.txdata.len() as u64 - 1;
+    let wanted =
+        BlockTransactionsRequest { block_hash: block.block_hash(), indexes: vec![0, 1, last] };
+    let payload = serialize(&wanted);
+    let Ok(Message::GetBlockTxn(request)) = Message::decode(Command::GETBLOCKTXN, &payload) else {
+        panic!("it is valid");
+    };
+    assert_eq!(request.indexes, [0, 1, last as u16]);
+    let answer = BlockTransactions::from_request(&wanted, &block).unwrap();
+    assert_eq!(block_transactions(&view, &request).unwrap(), serialize(&answer));
+    let beyond = GetBlockTxn { indexes: vec![0, last as u16 + 1], ..request };
+    assert_eq!(block_transactions(&view, &beyond), None);
+    let overflowing = [&[0; 32][..], &[2, 0xfd, 0xff, 0xff, 0]].concat();
+    assert!(Message::decode(Command::GETBLOCKTXN, &overflowing).is_err());
 }
