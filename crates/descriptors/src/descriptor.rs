@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use apus_wire::Chain;
@@ -6,7 +7,7 @@ use bitcoin::hex::FromHex;
 use bitcoin::secp256k1::{Secp256k1, VerifyOnly};
 use bitcoin::{Address, NetworkKind};
 use miniscript::descriptor::{DescriptorPublicKey, SinglePubKey};
-use miniscript::{Descriptor as Miniscript, ForEachKey};
+use miniscript::{Descriptor as Miniscript, ForEachKey, MiniscriptKey};
 
 use super::address::network;
 use super::checksum::{CHECKSUM_CHARS, checksum, with_checksum};
@@ -71,10 +72,18 @@ impl Descriptor {
             return Err(DescriptorError::PrivateKey);
         }
         check_sizes(argument)?;
+        check_steps(payload)?;
         let forms = match name {
             "addr" => vec![Form::Script(script_of_address(argument, chain)?)],
             "raw" => vec![Form::Script(script_of_hex(argument)?)],
-            "rawtr" => keys(argument)?.into_iter().map(Form::OutputKey).collect(),
+            "rawtr" => {
+                let keys = keys(argument)?;
+                if keys.iter().any(MiniscriptKey::is_uncompressed) {
+                    let what = "rawtr(): Uncompressed keys are not allowed";
+                    return Err(invalid(what));
+                }
+                keys.into_iter().map(Form::OutputKey).collect()
+            }
             "combo" => combo(argument)?,
             "sortedmulti" => inside(argument)?,
             "pk" | "pkh" | "wpkh" | "sh" | "wsh" | "tr" | "multi" => output(payload)?,
@@ -291,7 +300,50 @@ fn output(payload: &str) -> Result<Vec<Form>, DescriptorError> {
 fn parsed(payload: &str) -> Result<Vec<Miniscript<DescriptorPublicKey>>, DescriptorError> {
     let parsed = Miniscript::<DescriptorPublicKey>::from_str(payload);
     let single = parsed.and_then(Miniscript::into_single_descriptors);
-    single.map_err(|error| invalid(error.to_string()))
+    let single = single.map_err(|error| invalid(error.to_string()))?;
+    if has_policy(payload) {
+        single.iter().try_for_each(check_sane)?;
+    }
+    Ok(single)
+}
+
+/// Returns whether the script of a descriptor is an expression that Core reads as miniscript, so
+/// that it must be sane. Core's other functions allow what these do not, such as a key twice in
+/// `multi()`.
+fn has_policy(mut payload: &str) -> bool {
+    while let Some(("sh" | "wsh", argument)) = call(payload) {
+        payload = argument;
+    }
+    let name = call(payload).map(|(name, _)| name);
+    !matches!(name, Some("pk" | "pkh" | "wpkh" | "multi" | "sortedmulti" | "tr"))
+}
+
+/// Checks that a script needs a signature and can be satisfied, that nobody else can change the
+/// witness, and that it mixes no kinds of time locks and repeats no keys (Core's `IsSane`).
+fn check_sane(descriptor: &Miniscript<DescriptorPublicKey>) -> Result<(), DescriptorError> {
+    let sane = descriptor.sanity_check().and_then(|()| descriptor.max_weight_to_satisfy());
+    sane.map(drop).map_err(|error| invalid(format!("{descriptor} is not sane: {error}")))
+}
+
+/// Checks the steps of key paths, where the parser takes more than Core does.
+fn check_steps(payload: &str) -> Result<(), DescriptorError> {
+    let steps = payload.split(['/', '<', ';', '>', ',', ')']);
+    if let Some(step) = steps.into_iter().find(|step| step.starts_with('+')) {
+        return Err(invalid(format!("Key path value '{step}' is not a valid uint32")));
+    }
+    for choice in payload.split('<').skip(1) {
+        let steps = choice.split('>').next().unwrap_or_default().split(';');
+        let mut seen = HashSet::new();
+        for step in steps {
+            let number = step.trim_end_matches(['h', '\'']);
+            let value = (number.parse::<u32>().ok(), number.len() == step.len());
+            if value.0.is_some() && !seen.insert(value) {
+                let what = format!("Duplicated key path value {step} in multipath specifier");
+                return Err(invalid(what));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks that an extended key belongs to the network.

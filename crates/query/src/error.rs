@@ -30,7 +30,7 @@ pub const RPC_IN_WARMUP: i32 = -28;
 pub const RPC_INTERNAL_ERROR: i32 = -32603;
 
 /// Returns the error for a directory that is damaged, or that cannot be read.
-pub(super) fn internal(error: impl Display) -> RpcError {
+pub fn internal(error: impl Display) -> RpcError {
     RpcError::new(RPC_INTERNAL_ERROR, error)
 }
 

@@ -1,14 +1,16 @@
 //! The methods about transactions that no block holds, answered as by a node whose mempool is
 //! empty, so that clients carry on. Apus relays no transactions.
 
+use apus_hash::Hash;
 use apus_query::RpcError;
 use apus_query::error::{
-    RPC_DESERIALIZATION_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER,
+    RPC_DESERIALIZATION_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, internal,
 };
 use apus_query::json::{Amount, Json, from_hex, json};
 use apus_query::params::{array, boolean, hash, integer, text};
 use bitcoin::Transaction;
 use bitcoin::consensus::encode::deserialize;
+use bitcoin::hashes::Hash as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -17,6 +19,8 @@ use super::state::Call;
 
 /// There are no connections for this (Core's `RPC_CLIENT_P2P_DISABLED`).
 const P2P_DISABLED: i32 = -31;
+/// A transaction is in the chain (Core's `RPC_VERIFY_ALREADY_IN_UTXO_SET`).
+const ALREADY_IN_UTXO_SET: i32 = -27;
 /// Core's `MAX_PACKAGE_COUNT`.
 const PACKAGE_MAX: usize = 25;
 /// The most blocks for which Core estimates a fee.
@@ -114,10 +118,17 @@ fn not_relayed() -> RpcError {
     RpcError::new(P2P_DISABLED, "Apus relays no transactions: send it through another node")
 }
 
-/// Refuses to send a transaction.
+/// Refuses to send a transaction. As by Core, one that has an unspent output is in the chain.
 pub(crate) fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
-    decode(call.param(0), ".")?;
-    Err(not_relayed())
+    let txid = Hash(decode(call.param(0), ".")?.compute_txid().to_byte_array());
+    let coins = call.state.view.look(|committed| committed.coins.clone());
+    let coin = coins.map(|coins| coins.scan_txids(&txid, &txid).next_coin());
+    match coin.transpose().map_err(internal)?.flatten() {
+        Some(_) => {
+            Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"))
+        }
+        None => Err(not_relayed()),
+    }
 }
 
 /// Refuses to send transactions.

@@ -169,6 +169,7 @@ const MINING: &str = "mining";
 const NETWORK: &str = "network";
 const RAW: &str = "rawtransactions";
 const UTIL: &str = "util";
+const ZMQ: &str = "zmq";
 
 const TXID: Arg = Arg::needed("txid", Kind::Text);
 const VERBOSE: Arg = Arg::optional("verbose", Kind::Bool);
@@ -196,7 +197,7 @@ const OWN: &[Own] = methods![
             Arg::optional("arg9", ANY)
         ]
         "Returns its parameters, to test clients.";
-    NETWORK "getaddednodeinfo" network::none, [Arg::optional("node", Kind::Text)]
+    NETWORK "getaddednodeinfo" network::getaddednodeinfo, [Arg::optional("node", Kind::Text)]
         "Returns an empty list: no peer is added while Apus runs.";
     NETWORK "getconnectioncount" network::getconnectioncount, []
         "Returns the number of peers.";
@@ -204,7 +205,7 @@ const OWN: &[Own] = methods![
         "Returns the bytes received from peers and sent to them.";
     NETWORK "getnetworkinfo" network::getnetworkinfo, []
         "Returns the version, the services, the networks and the number of peers.";
-    NETWORK "getnodeaddresses" network::none,
+    NETWORK "getnodeaddresses" network::getnodeaddresses,
         [Arg::optional("count", Kind::Number), Arg::optional("network", Kind::Text)]
         "Returns an empty list: the addresses are those of a sync, which it does not share.";
     NETWORK "getpeerinfo" network::getpeerinfo, []
@@ -229,7 +230,8 @@ const OWN: &[Own] = methods![
             Arg::needed("hexstring", Kind::Text), Arg::optional("maxfeerate", ANY),
             Arg::optional("maxburnamount", ANY)
         ]
-        "Fails: Apus relays no transactions.";
+        "Fails: a transaction with an unspent output is in the chain already, and Apus relays no \
+         others.";
     RAW "submitpackage" mempool::submitpackage,
         [
             Arg::needed("package", Kind::Array), Arg::optional("maxfeerate", ANY),
@@ -244,6 +246,8 @@ const OWN: &[Own] = methods![
     UTIL "estimatesmartfee" mempool::estimatesmartfee,
         [Arg::needed("conf_target", Kind::Number), Arg::optional("estimate_mode", Kind::Text)]
         "Returns that no fee can be estimated: Apus has no mempool.";
+    ZMQ "getzmqnotifications" network::none, []
+        "Returns an empty list: Apus sends no ZMQ notifications.";
 ];
 
 #[cfg(test)]

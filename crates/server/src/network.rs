@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use apus_net::{NetKind, PROTOCOL_VERSION};
 use apus_node::PeerInfo;
 use apus_query::RpcError;
+use apus_query::error::RPC_INVALID_PARAMETER;
 use apus_query::json::{Amount, Json, json};
+use apus_query::params::integer;
 use apus_wire::message::Services;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,6 +16,11 @@ use super::state::{Call, State};
 
 /// The version of Bitcoin Core whose answers are given, as a number.
 const VERSION: u32 = 310_000;
+/// The version of Bitcoin Core whose answers are given, and that of Apus. Clients read the first
+/// name, and take every other than Core's for an old version or for another chain.
+const SUBVERSION: &str = concat!("/Satoshi:31.0.0/Apus:", env!("CARGO_PKG_VERSION"), "/");
+/// A node that was not added (Core's `RPC_CLIENT_NODE_NOT_ADDED`).
+const NODE_NOT_ADDED: i32 = -24;
 /// Core's default of `-minrelaytxfee` and `-incrementalrelayfee`, in satoshis per 1,000 bytes.
 pub(crate) const RELAY_FEE: Amount = Amount(100);
 /// The seconds for which `-maxuploadtarget` counts.
@@ -99,7 +106,7 @@ pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
     offsets.sort_unstable();
     Ok(json(&Info {
         version: VERSION,
-        subversion: concat!("/Apus:", env!("CARGO_PKG_VERSION"), "/"),
+        subversion: SUBVERSION,
         protocolversion: PROTOCOL_VERSION,
         localservices: format!("{services:016x}"),
         localservicesnames: names(services),
@@ -269,6 +276,23 @@ pub(crate) fn getpeerinfo(call: &Call) -> Result<Json, RpcError> {
         })
     };
     Ok(json(&peers.iter().map(peer).collect::<Vec<_>>()))
+}
+
+/// Returns an empty list of added peers: none is added while Apus runs.
+pub(crate) fn getaddednodeinfo(call: &Call) -> Result<Json, RpcError> {
+    if !call.param(0).is_null() {
+        return Err(RpcError::new(NODE_NOT_ADDED, "Error: Node has not been added."));
+    }
+    none(call)
+}
+
+/// Returns an empty list of addresses.
+pub(crate) fn getnodeaddresses(call: &Call) -> Result<Json, RpcError> {
+    let count = call.param(0);
+    if !count.is_null() && integer::<i32>(count)? < 0 {
+        return Err(RpcError::new(RPC_INVALID_PARAMETER, "Address count out of range"));
+    }
+    none(call)
 }
 
 /// Returns an empty list: Apus neither bans peers, nor adds them while it runs.
