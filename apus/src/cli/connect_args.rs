@@ -39,7 +39,7 @@ pub struct ConnectArgs {
     /// The method of syncing [default: swiftsync with --hints or --snapshot; else join or order,
     /// whichever is faster].
     ///
-    /// A run begins with a line that names the method, the reason for it, and about how long it will
+    /// A run begins with a line that names the method, the reason, and about how long it will
     /// take. All methods end with the same UTXO set; they differ in time, in temporary disk space,
     /// and, for SwiftSync, in what is checked (see --hints).
     #[arg(long, value_enum, value_name = "METHOD")]
