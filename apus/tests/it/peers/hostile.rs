@@ -336,8 +336,7 @@ fn bytes_after_a_block_are_ignored_as_core_does() {
 #[test]
 fn a_connection_to_our_own_port_is_noticed() {
     let (told, port) = (Told::default(), free_port());
-    // The other end says why, but an inbound peer is no line for the user.
-    let honest = late(chain(), Held::All, vec![told.when_told("it closed the connection")]);
+    let honest = late(chain(), Held::All, vec![told.when_told("it is ourselves")]);
     let (place, stop) = (world().place(), AtomicBool::new(false));
     let mut options = with_peers(&place, Method::InOrder, &[&honest]);
     let peers = options.peers.as_mut().unwrap();
@@ -345,8 +344,7 @@ fn a_connection_to_our_own_port_is_noticed() {
     (peers.listen, peers.port) = (true, port);
     let summary = sync::sync(&options, &[], Watch::new(&told, &stop));
     assert_eq!(summary.unwrap().best_block, world().tip());
-    told.assert_has(&["Lost peer 127.0.0.1:", "it closed the connection"]);
-    assert_eq!(told.count("it is ourselves"), 0);
+    told.assert_has(&["Dropped peer 127.0.0.1:", "it is ourselves"]);
 }
 
 /// What the connection of a peer that says what we say is.
