@@ -75,7 +75,7 @@ fn unspent_in(call: &Call, txids: &BTreeSet<Hash>) -> Result<Option<StoredBlock>
 /// Returns the block of the first of the transactions, from `txindex`.
 fn indexed(call: &Call, txids: &BTreeSet<Hash>) -> Result<Option<StoredBlock>, RpcError> {
     let Some(txid) = txids.first() else { return Ok(None) };
-    call.source.indexes.caught_up(&call.source.view, IndexKind::TxIndex, call.stop)?;
+    call.source.indexes.caught_up(&call.source.view, IndexKind::TxIndex, call.waiting)?;
     let found = call.source.indexes.transaction(&call.source.view, txid)?;
     let Some(found) = found else { return Ok(None) };
     call.source.look(|it| it.tree.find(&found.block).map(|id| StoredBlock::new(it, id)))

@@ -317,7 +317,7 @@ fn tx(request: &Request) -> Answer {
     let (text, source) = (request.path.whole, request.source);
     let txid = hash(text)?;
     request.look(|_| ())?;
-    let state = source.indexes.caught_up(&source.view, IndexKind::TxIndex, request.stop);
+    let state = source.indexes.caught_up(&source.view, IndexKind::TxIndex, request.waiting);
     state.map_err(|error| failed(&error))?;
     let found = source.indexes.transaction(&source.view, &txid);
     let found = found.map_err(|error| failed(&error))?;
