@@ -20,11 +20,12 @@ use super::Peers;
 use super::connections::Connections;
 use super::feed::Feed;
 
-/// [`Peers::patience`] divided by these is the time for which a peer that does not say whether it
-/// has more headers delays the download of blocks, and the end of a sync, once another peer has
-/// said that it has none: 5 and 20 s of two minutes.
+/// [`Peers::patience`] divided by this is the time for which a peer that does not say whether it
+/// has more headers delays the download of blocks, once another peer has said that it has none: 5 s
+/// of two minutes.
 const PATIENCE_BEFORE_BLOCKS: u32 = 24;
-const PATIENCE_AT_END: u32 = 6;
+/// The longest that such a peer delays the end of a sync.
+const PATIENCE_AT_END: Duration = Duration::from_secs(20);
 /// The number of peers that must have said what they have, or those being connected are waited for
 /// at the end of a sync.
 const HEARD_MIN: usize = 3;
@@ -68,7 +69,7 @@ pub fn find_headers(
     watch: Watch,
 ) -> Result<(), SyncError> {
     let before_blocks = peers.patience / PATIENCE_BEFORE_BLOCKS;
-    let at_end = peers.patience / PATIENCE_AT_END;
+    let at_end = peers.patience.min(PATIENCE_AT_END);
     let patience = if search.is_last { at_end } else { before_blocks };
     let mut waited = Waited::default();
     let mut since = None;
