@@ -5,6 +5,7 @@ mod exit;
 mod numbers;
 mod output;
 mod version;
+mod bind_address;
 mod categories;
 mod log_limit;
 mod log;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use apus_net::{HostKind, MaxDownload, NetKind, PeerOptions, Proxies, Proxy, Target};
 use clap::{Args, ValueEnum};
 
+use super::bind_address::address;
 use super::conf::{Config, Found};
 use super::lan::looks_for_nodes;
 use super::settings::Settings;
@@ -82,6 +83,10 @@ pub struct PeerArgs {
     #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_name = "0|1")]
     listen: Option<u8>,
+    /// With --listen, take connections at this address of this machine alone, ADDR or ADDR:PORT
+    /// ([ADDR]:PORT for IPv6); may be given many times [default: all addresses].
+    #[arg(long, value_name = "ADDR", hide_short_help = true)]
+    bind: Vec<String>,
     /// Listen on this port [default: the network's, 8333 on mainnet].
     #[arg(long, value_name = "PORT", hide_short_help = true)]
     port: Option<u16>,
@@ -196,6 +201,13 @@ impl PeerArgs {
         if let Some(port) = number(self.port, "port", config)? {
             peers.port = port;
         }
+        if !self.bind.is_empty() && !peers.listen {
+            return Err(
+                "--bind has no effect without --listen: add --listen, or remove --bind".to_string()
+            );
+        }
+        let bind = self.bind.iter().map(|text| address("--bind", text, peers.port));
+        peers.bind = bind.collect::<Result<_, _>>()?;
         if let Some(millis) = number(self.timeout, "timeout", config)? {
             peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
         }
@@ -240,6 +252,7 @@ impl PeerArgs {
         let given = [
             ("addnode", !self.addnode.is_empty()),
             ("connect", !self.connect.is_empty()),
+            ("bind", !self.bind.is_empty()),
             ("port", self.port.is_some()),
         ];
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()

@@ -10,6 +10,7 @@ use apus_tools as tools;
 use clap::Args;
 use serde::Serialize;
 
+use super::bind_address::address;
 use super::conf::{Config, Found};
 use super::connect_args::take_minimumchainwork;
 use super::directory::Directory;
@@ -18,7 +19,7 @@ use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{duration, thousands};
 use super::peers::number;
 use super::reporting::Reporting;
-use super::server_args::{ServerArgs, address};
+use super::server_args::ServerArgs;
 use super::serving::{Serving, serve_while};
 use super::upload_target::maxuploadtarget;
 

@@ -9,6 +9,7 @@ use apus_server::{COOKIE_FILE, Config, Credential, Subnet};
 use apus_wire::Chain;
 use clap::Args;
 
+use super::bind_address::address;
 use super::conf::Found;
 use super::home::expand_home;
 use super::peers::number;
@@ -266,18 +267,6 @@ fn merged(given: &[String], name: &str, found: Vec<Found>) -> Vec<(String, Strin
     let found = found.into_iter();
     let found = found.map(|Found { text, place }| (text, format!("{name} from {place}")));
     given.chain(found).collect()
-}
-
-/// Parses an address of this machine; `what` names the option or setting in an error.
-pub fn address(what: &str, text: &str, port: u16) -> Result<SocketAddr, String> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let ip = bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-    ip.or_else(|_| text.parse()).map_err(|_| {
-        format!(
-            "{what}: '{text}' is not an address: give an IP address of this machine, as ADDR, \
-             ADDR:PORT or [ADDR]:PORT"
-        )
-    })
 }
 
 #[cfg(test)]

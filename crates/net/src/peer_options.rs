@@ -1,5 +1,6 @@
 //! The options for finding and using peers.
 
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use apus_wire::message::Host;
@@ -42,7 +43,9 @@ pub struct PeerOptions {
     pub onlynet: Vec<NetKind>,
     /// Whether to accept connections from others, and serve blocks to all peers.
     pub listen: bool,
-    /// The port for connections from others.
+    /// The addresses of this machine for connections from others; empty for all.
+    pub bind: Vec<SocketAddr>,
+    /// The port for connections from others if `bind` is empty.
     pub port: u16,
     /// Time limit for opening a connection.
     pub timeout: Duration,
@@ -79,6 +82,7 @@ impl PeerOptions {
             maxconnections: MAXCONNECTIONS,
             onlynet: Vec::new(),
             listen: false,
+            bind: Vec::new(),
             port,
             timeout: TIMEOUT,
             v2transport: true,
@@ -92,6 +96,14 @@ impl PeerOptions {
 }
 
 impl PeerOptions {
+    /// Returns the addresses of this machine to listen on; `[::]` stands for those of IPv4, too.
+    pub fn listening(&self) -> Vec<SocketAddr> {
+        match self.bind.is_empty() {
+            true => vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port)],
+            false => self.bind.clone(),
+        }
+    }
+
     /// Returns whether connections that the user did not ask for may go to hosts of this kind, and
     /// can.
     pub fn reaches(&self, kind: NetKind) -> bool {

@@ -299,6 +299,7 @@ impl Session {
         let serves = self.ourselves.services.has(Services::WITNESS);
         match message {
             Message::WtxidRelay => Err(SessionFault::AfterHandshake(Command::WTXIDRELAY)),
+            Message::Feature => Err(SessionFault::AfterHandshake(Command::FEATURE)),
             Message::SendAddrV2 => Err(SessionFault::AfterHandshake(Command::SENDADDRV2)),
             Message::SendCmpct(send) if send.announce > 1 => Err(SessionFault::SendCmpct),
             Message::Tx(_) => Err(SessionFault::Transaction),

@@ -162,10 +162,9 @@ impl Peers {
         let mut dialer = Dialer::new(dialing, network, peers, (disk, file), unix_time())?;
         dialer.lan = lan;
         let (listening, over) = bounded(0);
-        if peers.listen {
-            link::listen(peers.port, over, events).map_err(|error| {
-                let port = peers.port;
-                SyncError::Input(format!("cannot listen on port {port}: {error}"))
+        for address in if peers.listen { peers.listening() } else { Vec::new() } {
+            link::listen(address, over.clone(), events.clone()).map_err(|error| {
+                SyncError::Input(format!("cannot listen on {address}: {error}"))
             })?;
         }
         let memory_max = early_bytes();

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -208,14 +208,22 @@ pub(super) fn accept(id: PeerId, socket: Arc<Socket>, how: &Arc<Dialing>) -> boo
     })
 }
 
-/// Reports connections to `port` until the sender of `over` is dropped, in a thread of its own.
+/// Reports connections to `address` until the sender of `over` is dropped, in a thread of its own.
 ///
 /// # Errors
-/// The port cannot be listened on, or the system refuses the thread.
-pub(super) fn listen(port: u16, over: Receiver<()>, events: Sender<Event>) -> io::Result<()> {
+/// The address cannot be listened on, or the system refuses the thread.
+pub(super) fn listen(
+    address: SocketAddr,
+    over: Receiver<()>,
+    events: Sender<Event>,
+) -> io::Result<()> {
     // As `apus serve`: both protocols, or IPv4 alone where there is no other.
-    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
-        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
+    let listener = TcpListener::bind(address).or_else(|error| match address.ip() {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
+        }
+        _ => Err(error),
+    })?;
     listener.set_nonblocking(true)?;
     is_started(threads::spawn_free("apus-listen".to_string(), move || {
         loop {

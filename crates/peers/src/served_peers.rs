@@ -1,7 +1,6 @@
 //! The peers of a sync that are served, with `--listen`.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,8 +32,7 @@ impl ServedPeers {
     pub fn new(options: &PeerOptions) -> Self {
         let PeerOptions { listen, maxuploadtarget, v2transport, .. } = *options;
         let (is_on, bytes_max, v2) = (listen, maxuploadtarget, v2transport);
-        let listening = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), options.port);
-        let lan = options.announce.then(|| Announcement::new(vec![listening]));
+        let lan = options.announce.then(|| Announcement::new(options.listening()));
         Self { stock: None, is_on, lan, bytes_max, v2, peers: BTreeMap::new() }
     }
 

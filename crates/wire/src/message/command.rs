@@ -63,6 +63,7 @@ commands! {
     BLOCK "block",
     BLOCKTXN "blocktxn",
     CMPCTBLOCK "cmpctblock",
+    FEATURE "feature",
     FEEFILTER "feefilter",
     FILTERADD "filteradd",
     FILTERCLEAR "filterclear",

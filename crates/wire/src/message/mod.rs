@@ -218,6 +218,8 @@ pub enum Message<'a> {
     Tx(&'a [u8]),
     /// The minimum fee rate of transactions that the peer wants (BIP133), which is not read here.
     FeeFilter,
+    /// Says what the sender supports, before `verack` alone.
+    Feature,
     /// Any other message.
     Other,
 }
@@ -261,6 +263,7 @@ impl<'a> Message<'a> {
             Command::NOTFOUND => InventoryList::parse(cursor, usize::MAX).map(Self::NotFound),
             Command::BLOCK => Ok(Self::Block(payload)),
             Command::TX => Ok(Self::Tx(payload)),
+            Command::FEATURE => Ok(Self::Feature),
             Command::FEEFILTER => Ok(Self::FeeFilter),
             _ => Ok(Self::Other),
         };
