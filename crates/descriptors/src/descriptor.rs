@@ -304,6 +304,7 @@ fn parsed(payload: &str) -> Result<Vec<Miniscript<DescriptorPublicKey>>, Descrip
     if has_policy(payload) {
         single.iter().try_for_each(check_sane)?;
     }
+    single.iter().try_for_each(check_leaves)?;
     Ok(single)
 }
 
@@ -323,6 +324,18 @@ fn has_policy(mut payload: &str) -> bool {
 fn check_sane(descriptor: &Miniscript<DescriptorPublicKey>) -> Result<(), DescriptorError> {
     let sane = descriptor.sanity_check().and_then(|()| descriptor.max_weight_to_satisfy());
     sane.map(drop).map_err(|error| invalid(format!("{descriptor} is not sane: {error}")))
+}
+
+/// Checks that each script of a tree can be satisfied. The parser has checked the rest.
+fn check_leaves(descriptor: &Miniscript<DescriptorPublicKey>) -> Result<(), DescriptorError> {
+    let Miniscript::Tr(tree) = descriptor else { return Ok(()) };
+    for leaf in tree.leaves() {
+        let script = leaf.miniscript();
+        if script.max_satisfaction_size().is_err() {
+            return Err(invalid(format!("{script} is not satisfiable")));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the steps of key paths, where the parser takes more than Core does.

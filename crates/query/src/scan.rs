@@ -59,10 +59,6 @@ fn start(call: &Call) -> Result<Json, RpcError> {
         let what = "Scan already in progress, use action \"abort\" or \"status\"";
         RpcError::new(RPC_INVALID_PARAMETER, what)
     })?;
-    if call.params.len() < 2 {
-        let what = "scanobjects argument is required for the start action";
-        return Err(RpcError::new(RPC_MISC_ERROR, what));
-    }
     let name = filter_type(call.param(4))?;
     let is_checked = match call.param(5).get("filter_false_positives") {
         Some(value) => params::boolean(value)?,

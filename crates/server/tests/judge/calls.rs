@@ -363,6 +363,8 @@ fn right(hash: &str, txid: &str) -> Vec<(&'static str, Vec<Value>)> {
         ("decoderawtransaction", vec![json!("00"), json!(true)]),
         ("estimatesmartfee", vec![json!(2), json!("economical")]),
         ("getaddednodeinfo", vec![]),
+        ("getaddednodeinfo", vec![json!("192.0.2.7")]),
+        ("getnodeaddresses", vec![json!(-1)]),
         ("getchaintxstats", vec![json!(3), json!(hash)]),
         ("getdeploymentinfo", vec![json!(hash)]),
         ("getdifficulty", vec![]),

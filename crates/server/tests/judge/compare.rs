@@ -89,6 +89,11 @@ fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
         return match name {
             // The bytes cannot be parsed; Core shows the words of its library.
             "verifytxoutproof" => is_misc(ours) && is_misc(theirs),
+            // The reason for what is no descriptor.
+            "getdescriptorinfo" | "scanblocks" => {
+                let is_no_descriptor = |answer: &Answer| matches!(answer, Err((-5, _)));
+                is_no_descriptor(ours) && is_no_descriptor(theirs)
+            }
             // Apus does not prune on request.
             "pruneblockchain" => is_misc(ours) && theirs.is_ok(),
             _ => false,

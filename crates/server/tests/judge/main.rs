@@ -6,6 +6,7 @@ mod bitcoind;
 mod calls;
 mod compare;
 mod daemon;
+mod descriptor_calls;
 mod frames;
 mod http;
 mod rest_calls;

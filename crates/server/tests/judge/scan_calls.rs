@@ -5,6 +5,7 @@ use apus_wire::Chain;
 use serde_json::{Value, json};
 
 use super::calls::Rpc;
+use super::descriptor_calls::random_descriptors;
 use super::http::hex;
 use super::worlds::World;
 
@@ -15,7 +16,7 @@ const TPUB: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUG
 const XPUB: &str = "xpub6BgBgsespWvERF3LHQu6CnqdvfEvtMcQjYrcRzx53QJjSxarj2afYWcLteoGVky7D3UKD\
                    P9QyrLprQ3VCECoY49yfdDEHGCtMMj92pReUsQ";
 /// Public keys.
-const KEYS: [&str; 3] = [
+pub const KEYS: [&str; 3] = [
     "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798",
     "02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5",
     "02f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9",
@@ -43,14 +44,16 @@ pub fn scans(world: &World, sample: &[usize], calls: &mut Vec<Rpc>) {
     }
     calls.push(("scanblocks", json!(["start", all, tip + 1])));
     calls.push(("scanblocks", json!(["start", all, 0, tip + 1])));
-    for action in ["status", "abort", "stop", ""] {
+    for action in ["start", "status", "abort", "stop", ""] {
         calls.push(("scanblocks", json!([action])));
     }
     for options in [json!({}), json!({ "filter_false_positives": 1 }), json!({ "other": 1 })] {
         calls.push(("scanblocks", json!(["start", ["raw(51)"], 0, 1, "basic", options])));
         calls.push(("scanblocks", json!(["start", ["raw(51)"], 0, 1, "other", options])));
     }
-    objects(extended_key(world.network.chain), calls);
+    let key = extended_key(world.network.chain);
+    objects(key, calls);
+    random_descriptors(key, calls);
 }
 
 /// An extended key of a network, from Core's tests and from BIP86.
@@ -84,6 +87,8 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         format!("wsh(sortedmulti(2,{three},{one}))"),
         format!("sh(wsh(multi(1,{one},{two})))"),
         format!("wsh(and_v(v:pk({one}),older(10)))"),
+        format!("wsh(multi(1,{one},{one}))"),
+        format!("multi(1,{one},{one})"),
         format!("tr({one})"),
         format!("tr({one},pk({two}))"),
         format!("tr({one},{{pk({two}),and_v(v:pk({three}),after(9))}})"),
@@ -99,23 +104,13 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         calls.push(("scanblocks", json!(["start", [descriptor]])));
         calls.push(("scanblocks", json!(["start", [{ "desc": summed, "range": [3, 5] }]])));
     }
+    for wrong in not_sane(key) {
+        calls.push(("getdescriptorinfo", json!([wrong])));
+        calls.push(("scanblocks", json!(["start", [wrong]])));
+    }
     let others = written_otherwise(key).into_iter();
     calls.extend(others.map(|descriptor| ("getdescriptorinfo", json!([descriptor]))));
-    let ranges: [Value; 12] = [
-        json!(0),
-        json!(-1),
-        json!([0, -1]),
-        json!([-1, 3]),
-        json!([5, 3]),
-        json!([1]),
-        json!("5"),
-        json!(1.5),
-        json!(1_u64 << 31),
-        json!(1_000_000),
-        json!([0.5, 1]),
-        json!(null),
-    ];
-    for range in ranges {
+    for range in ranges() {
         let object = json!({ "desc": format!("wpkh({key}/*)"), "range": range });
         calls.push(("scanblocks", json!(["start", [object]])));
     }
@@ -144,6 +139,43 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         }
         calls.push(("scanblocks", json!(["start", [wrong]])));
     }
+}
+
+/// Ranges, right and wrong.
+fn ranges() -> [Value; 12] {
+    [
+        json!(0),
+        json!(-1),
+        json!([0, -1]),
+        json!([-1, 3]),
+        json!([5, 3]),
+        json!([1]),
+        json!("5"),
+        json!(1.5),
+        json!(1_u64 << 31),
+        json!(1_000_000),
+        json!([0.5, 1]),
+        json!(null),
+    ]
+}
+
+/// Descriptors that Core refuses, though each of their parts is right.
+fn not_sane(key: &str) -> Vec<Value> {
+    vec![
+        json!("wsh(1)"),
+        json!("wsh(0)"),
+        json!("wsh(older(5))"),
+        json!(format!("wsh(sha256({}))", "ab".repeat(32))),
+        json!(format!("wsh(or_i(older(5),pk({})))", KEYS[0])),
+        json!(format!("wsh(and_v(v:pk({}),pk({})))", KEYS[0], KEYS[0])),
+        json!(format!("wsh(and_v(v:pk({}),and_v(v:after(100),after(1000000000))))", KEYS[0])),
+        json!(format!("wpkh({key}/<0;0>/*)")),
+        json!(format!("wpkh({key}/+1)")),
+        json!(
+            "rawtr(0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798483ada7726a3c\
+             4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8)"
+        ),
+    ]
 }
 
 /// Descriptors that Core writes in another way.
