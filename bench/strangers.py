@@ -138,7 +138,7 @@ def run(args, number, port, aimed_at):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--apus", default="target/release/apus")
-    parser.add_argument("--dir", default="/tmp/apus-strangers")
+    parser.add_argument("--dir", default="target/bench/strangers")
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--port", type=int, default=18_777)

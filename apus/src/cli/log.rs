@@ -233,7 +233,8 @@ pub struct Lines;
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let (metadata, text) = (event.metadata(), Fields::of(event));
+        let metadata = event.metadata();
+        let text = Fields::of(event);
         if *metadata.level() > Level::WARN {
             // The target of an event without a category is the path of a module.
             return match metadata.target() {

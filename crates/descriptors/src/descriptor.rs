@@ -319,8 +319,8 @@ fn has_policy(mut payload: &str) -> bool {
     !matches!(name, Some("pk" | "pkh" | "wpkh" | "multi" | "sortedmulti" | "tr"))
 }
 
-/// Checks that a script needs a signature and can be satisfied, that nobody else can change the
-/// witness, and that it mixes no kinds of time locks and repeats no keys (Core's `IsSane`).
+/// Checks that a script needs a signature, can be satisfied, is not malleable, mixes no kinds of
+/// time locks and repeats no keys (Core's `IsSane`).
 fn check_sane(descriptor: &Miniscript<DescriptorPublicKey>) -> Result<(), DescriptorError> {
     let sane = descriptor.sanity_check().and_then(|()| descriptor.max_weight_to_satisfy());
     sane.map(drop).map_err(|error| invalid(format!("{descriptor} is not sane: {error}")))

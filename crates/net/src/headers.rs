@@ -307,7 +307,8 @@ impl HeadersOf {
     fn ask_below(&mut self, chain: &HeaderChain, now: Duration) -> Option<Outgoing> {
         let is_asking = self.stage == Stage::Asking && self.presync.is_none();
         let (start, below) = self.start.filter(|_| is_asking)?;
-        let (tree, height) = (chain.tree(), chain.tree().node(start).height);
+        let tree = chain.tree();
+        let height = tree.node(start).height;
         let has_it = |best| tree.ancestor(best, height) == Some(start);
         if height == 0 || self.best.is_some_and(has_it) {
             return None;

@@ -401,7 +401,8 @@ impl PeerManager {
         match message {
             Message::Headers(list) => {
                 let best_of = |chain: &HeaderChain| chain.tree().node(chain.tree().best_header());
-                let (before, best) = (chain.tree().len(), best_of(chain).work);
+                let before = chain.tree().len();
+                let best = best_of(chain).work;
                 let taken = peer.headers.take(list, chain, now);
                 if chain.tree().len() > before {
                     (self.headers_moved, self.has_news) = (now, true);

@@ -98,10 +98,10 @@ impl PeerOptions {
 impl PeerOptions {
     /// Returns the addresses of this machine to listen on; `[::]` stands for those of IPv4, too.
     pub fn listening(&self) -> Vec<SocketAddr> {
-        match self.bind.is_empty() {
-            true => vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port)],
-            false => self.bind.clone(),
+        if self.bind.is_empty() {
+            return vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port)];
         }
+        self.bind.clone()
     }
 
     /// Returns whether connections that the user did not ask for may go to hosts of this kind, and

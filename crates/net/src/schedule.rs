@@ -143,8 +143,8 @@ impl Schedule {
         if self.near_tip.as_ref() == Some(&branches) {
             return;
         }
-        let (blocks, lanes) = (Arc::from(&branches.blocks[..]), branches.lanes.clone());
-        for block in self.wanted.exchange(blocks, lanes) {
+        let blocks = Arc::from(&branches.blocks[..]);
+        for block in self.wanted.exchange(blocks, branches.lanes.clone()) {
             self.peers.values_mut().for_each(|peer| peer.release(block));
         }
         self.near_tip = Some(branches);
@@ -386,9 +386,10 @@ impl Schedule {
         let ahead = ahead.min(AHEAD_BLOCKS_MAX) as usize;
         let peer = &self.peers[&id];
         let is_last_resort = self.near_tip.is_some() && peer.has.is_inbound;
-        let outbound: Vec<&Peer> = match is_last_resort {
-            true => self.peers.values().filter(|other| !other.has.is_inbound).collect(),
-            false => Vec::new(),
+        let outbound: Vec<&Peer> = if is_last_resort {
+            self.peers.values().filter(|other| !other.has.is_inbound).collect()
+        } else {
+            Vec::new()
         };
         let fits = |block| {
             peer.can_send(tree, block) && !outbound.iter().any(|other| other.can_send(tree, block))
@@ -463,7 +464,7 @@ impl Schedule {
         }
     }
 
-    /// Returns whether a block of which so many bytes have come in a time promises to be here soon.
+    /// Returns whether a block will be here soon, if `got` bytes of it have come in `time`.
     fn promises(&self, got: u64, time: Duration) -> bool {
         let left = self.wanted.average_bytes().saturating_sub(got) as f64;
         let seconds = time.as_secs_f64();

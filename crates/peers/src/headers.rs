@@ -125,9 +125,10 @@ pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Resul
 fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
     let (best, tip_height) = (tree.node(has.best), tree.node(tip).height);
     let continues = tree.ancestor(has.best, tip_height) == Some(tip);
-    match continues && !best.failed && best.height > tip_height + BULK_BLOCKS && !has.is_limited {
-        true => best.height - LAG_BLOCKS,
-        false => tip_height,
+    if continues && !best.failed && best.height > tip_height + BULK_BLOCKS && !has.is_limited {
+        best.height - LAG_BLOCKS
+    } else {
+        tip_height
     }
 }
 

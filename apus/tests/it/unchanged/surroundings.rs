@@ -58,7 +58,7 @@ impl Surroundings {
         if may_mount() { all } else { &all[..2] }
     }
 
-    /// Runs a command on the directory of `place` to its end; one that serves is told to end once
+    /// Runs a command on the directory of `place` to its end; one that serves gets SIGTERM once
     /// it does.
     pub fn run(self, place: &Place, mut command: Command) -> Output {
         let datadir = place.datadir();
@@ -92,7 +92,7 @@ fn mounted(script: &str, datadir: &Path, command: &Command) -> Command {
     mounted
 }
 
-/// Runs a command and returns its output. Once it says that it serves, it is told to end.
+/// Runs a command and returns its output. Once it says that it serves, it gets SIGTERM.
 fn to_its_end(mut command: Command) -> Output {
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
