@@ -117,6 +117,8 @@ class SyncOptions(ConnectOptions, total=False):
     """Connect only over these networks: ipv4, ipv6, onion."""
     listen: bool
     """With follow: serve blocks to others."""
+    bind: Union[str, Sequence[str]]
+    """With listen: the addresses to listen on. Default: all."""
     port: int
     """The port to listen on."""
     maxuploadtarget: Union[int, str]
