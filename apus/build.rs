@@ -1,6 +1,6 @@
 //! Two things that the compiler needs to be told: what this build is made of (the commit, and
 //! Bitcoin Core's engine), for `apus --version`; and that the program starts without the engine's
-//! random generator (`random_init` in `crates/rules`).
+//! random generator (`random_init` in `crates/scripts`).
 
 #[path = "shared_data.rs"]
 mod shared_data;

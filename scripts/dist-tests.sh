@@ -23,4 +23,4 @@ if [ -n "$archive" ]; then
 fi
 set -x
 $cargo test --profile dist --locked -p secp-lanes --lib --tests
-$cargo test --profile dist --locked "$@" -p apus-rules --lib -- tests::fast_scripts
+$cargo test --profile dist --locked "$@" -p apus-scripts --lib -- tests::fast_scripts

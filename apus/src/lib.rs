@@ -42,6 +42,7 @@
 #[cfg(feature = "cli")]
 mod cli;
 
+pub use apus_consensus::{RuleClass, RuleError};
 pub use apus_disk::StoreError;
 pub use apus_hash::{Hash, ParseHashError};
 pub use apus_net::PeerOptions;
@@ -52,7 +53,6 @@ pub use apus_node::{
     Unobserved, Waits, Watch, memory_in_use,
 };
 pub use apus_peers::PeerReport;
-pub use apus_rules::{RuleClass, RuleError};
 pub use apus_swiftsync::{AggregateKind, Format, Hints, HintsError, Numbering};
 pub use apus_sync::{
     ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, Summary, reindex, reindex_files,

@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use apus_rules::script::{Checks, signature_checks};
-use apus_rules::sighash::{Preimages, SharedHashes, TxSighash};
-use apus_rules::{FastScripts, FastVerdict, TxScripts};
+use apus_scripts::script::{Checks, signature_checks};
+use apus_scripts::sighash::{Preimages, SharedHashes, TxSighash};
+use apus_scripts::{FastScripts, FastVerdict, TxScripts};
 use apus_wire::{InputView, Prevout, ScriptFlags, TxView};
 
 use crate::chain::scripts::Blocks;

@@ -99,7 +99,7 @@ fn parse_and_run() -> ExitCode {
     if let Err(text) = start_log(&cli.debug) {
         return Failure::usage(text).end(json);
     }
-    let random_init_replaced = apus_rules::random_init_was_replaced();
+    let random_init_replaced = apus_scripts::random_init_was_replaced();
     tracing::debug!(random_init_replaced, "started");
     let prepared = system::prepare().map_err(Failure::from);
     let ended = prepared.and_then(|()| run(cli)).unwrap_or_else(|failure| failure.end(json));

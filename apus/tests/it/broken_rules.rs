@@ -2,7 +2,7 @@
 //! narrowly keeps the rule and is connected. The tests of `testchain` hold the same blocks against
 //! Bitcoin Core's engine.
 
-use apus_rules::RuleClass;
+use apus_consensus::RuleClass;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Parent, remerkle};
 use apus_wire::Chain as Network;

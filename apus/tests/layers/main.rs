@@ -45,7 +45,7 @@ const UNSAFE_FILES: [&str; 15] = [
     // Options of the C library's allocator, where memory is short.
     "crates/node/src/memory/allocator.rs",
     // The attribute that replaces one function of the script engine's start.
-    "crates/rules/src/random_init.rs",
+    "crates/scripts/src/random_init.rs",
     // An allocator that refuses large requests, for fuzzing.
     "fuzz/src/limit.rs",
     // `wait4`, for the peak memory of a process that has ended.
@@ -127,6 +127,18 @@ fn a_crate_uses_only_crates_below_it() {
         wrong.extend(above.filter(|used| **used != "export").map(|used| format!("{name}: {used}")));
     }
     assert!(wrong.is_empty(), "a crate uses one that stands below it in Cargo.toml: {wrong:?}");
+}
+
+/// Bitcoin Core's C++ takes minutes to build, so only crates that run scripts may need it.
+#[test]
+fn bitcoin_core_is_reached_through_scripts_alone() {
+    for name in ladder() {
+        let text = manifest(&format!("crates/{name}/Cargo.toml"));
+        let (_, used) = text.split_once("[dependencies]\n").expect("a list of dependencies");
+        let used = used.split("\n[").next().unwrap_or_default();
+        let uses_core = used.lines().any(|line| line.starts_with("bitcoinkernel"));
+        assert_eq!(uses_core, name == "scripts", "crates/{name}/Cargo.toml");
+    }
 }
 
 #[test]

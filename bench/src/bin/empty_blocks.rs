@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 
 use apus_bench::block_file::chain_in;
+use apus_consensus::proof_of_work;
 use apus_hash::sha256d;
-use apus_rules::proof_of_work;
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 use clap::Parser;
 

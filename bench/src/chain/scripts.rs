@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use apus_coins::Coin;
+use apus_consensus::script_flags;
 use apus_disk::Disk;
-use apus_rules::{TxScripts, script_flags};
+use apus_scripts::TxScripts;
 use apus_store::{BlockFiles, DataDir, DataDirOptions, IndexEntry};
 use apus_wire::{BlockView, Chain, Cursor, Network, Prevout, ScriptFlags};
 use rayon::prelude::*;

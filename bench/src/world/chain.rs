@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use apus_consensus::proof_of_work;
 use apus_hash::Hash;
-use apus_rules::proof_of_work;
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 
 /// Blocks of the chain: more than any run downloads.

@@ -1,6 +1,6 @@
 //! Compares the tree with a model that looks at every block for every query.
 
-use apus_rules::{Work, block_work};
+use apus_consensus::{Work, block_work};
 use apus_wire::{BlockView, Chain, Header, Network, genesis_block};
 use proptest::prelude::*;
 

@@ -2,12 +2,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use apus_disk::{FileVec, StoreError};
-use apus_hash::Hash;
-use apus_rules::{
+use apus_consensus::{
     Ancestry, HeaderFacts, RuleClass, RuleError, Work, block_work, check_header,
     check_header_in_context, median_time_past,
 };
+use apus_disk::{FileVec, StoreError};
+use apus_hash::Hash;
 use apus_wire::{Header, Network};
 use hashbrown::HashTable;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

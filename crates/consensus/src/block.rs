@@ -5,7 +5,7 @@ use apus_wire::{BlockView, Network, merkle_root};
 use super::error::{RuleClass, RuleError};
 use super::header::check_header;
 use super::limits::{SIGOPS_COST_MAX, WEIGHT_MAX};
-use super::signet::has_signet_solution;
+use super::signet::{VerifyScript, has_signet_solution};
 use super::sigops::{WITNESS_SCALE, legacy_sigops};
 use super::tx::{check_transaction, is_final};
 
@@ -72,7 +72,7 @@ pub struct BlockContext<'a> {
 }
 
 /// Checks the rules that need nothing but the block, in order (Core's `CheckBlock`). Each
-/// transaction is hashed once.
+/// transaction is hashed once. The challenge of a signet is a script, which `verify` runs.
 ///
 /// # Errors
 /// `high-hash`, `bad-signet-blksig`, `bad-txnmrklroot`, `bad-txns-duplicate`, `bad-blk-length`,
@@ -81,13 +81,14 @@ pub struct BlockContext<'a> {
 pub fn check_block<B: AsRef<[u8]>>(
     view: BlockView<B>,
     network: &Network,
+    verify: VerifyScript,
 ) -> Result<CheckedBlock<B>, RuleError> {
     let hash = view.hash();
     check_header(view.header(), &hash, network)?;
     let txids = view.txids();
     let committed = merkle_root_matches(&view, &txids);
     // If the header does not commit to these bytes, they say nothing about the block's hash.
-    signet_solution(&view, &hash, &txids, network).map_err(|error| match committed {
+    signet_solution(&view, &hash, &txids, network, verify).map_err(|error| match committed {
         Ok(()) => error,
         Err(_) => RuleError { class: RuleClass::Mutated, ..error },
     })?;
@@ -149,9 +150,10 @@ fn signet_solution<B: AsRef<[u8]>>(
     hash: &Hash,
     txids: &[Hash],
     network: &Network,
+    verify: VerifyScript,
 ) -> Result<(), RuleError> {
     let Some(challenge) = &network.signet_challenge else { return Ok(()) };
-    if *hash == network.genesis_hash || has_signet_solution(view, txids, challenge) {
+    if *hash == network.genesis_hash || has_signet_solution(view, txids, challenge, verify) {
         return Ok(());
     }
     Err(RuleError::consensus("bad-signet-blksig", "signet block signature validation failure"))

@@ -5,8 +5,6 @@ use apus_wire::{
     flags, merkle_root, put_compact_size,
 };
 
-use super::core_scripts::TxScripts;
-
 /// The first bytes of the push that holds the solution, in the script of the witness commitment
 /// (BIP325).
 const SIGNET_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
@@ -14,17 +12,20 @@ const SIGNET_HEADER: [u8; 4] = [0xec, 0xc7, 0xda, 0xa2];
 /// The flags with which a solution is checked.
 const SIGNET_FLAGS: ScriptFlags = flags::P2SH | flags::WITNESS | flags::DERSIG | flags::NULLDUMMY;
 
+/// Returns whether the only input of a serialised transaction satisfies the script of the coin that
+/// it spends.
+pub type VerifyScript = fn(tx: &[u8], spent: &Prevout, flags: ScriptFlags) -> bool;
+
 /// Returns whether the block solves `challenge` (BIP325; Core's `CheckSignetBlockSolution`).
-pub(super) fn has_signet_solution<B: AsRef<[u8]>>(
+pub fn has_signet_solution<B: AsRef<[u8]>>(
     view: &BlockView<B>,
     txids: &[Hash],
     challenge: &[u8],
+    verify: VerifyScript,
 ) -> bool {
     let Some(to_sign) = transaction_to_sign(view, txids, challenge) else { return false };
     let prevout = Prevout { amount: 0, script: challenge, height: 0, is_coinbase: false };
-    TxScripts::from_bytes(&to_sign, &[prevout], SIGNET_FLAGS)
-        .and_then(|scripts| scripts.check_input(0))
-        .is_ok()
+    verify(&to_sign, &prevout, SIGNET_FLAGS)
 }
 
 /// Returns the serialised virtual transaction whose only input spends an output with the challenge

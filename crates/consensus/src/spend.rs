@@ -26,10 +26,9 @@ const COINBASE_MATURITY: i64 = 100;
 /// it.
 ///
 /// [`bip30_check`]: super::bip30_check
-/// [`TxScripts`]: super::TxScripts
 ///
 /// ```
-/// use apus_rules::{BlockContext, BlockSpends, CheckedBlock, RuleError};
+/// use apus_consensus::{BlockContext, BlockSpends, CheckedBlock, RuleError};
 /// use apus_wire::Prevout;
 ///
 /// /// Checks the spends of a block. `prevouts` are the coins that each transaction spends; the

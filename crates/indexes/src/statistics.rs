@@ -2,8 +2,8 @@
 //! and the totals up to a block.
 
 use apus_coins::{bogosize, put_hashed_coin};
+use apus_consensus::{is_bip30_unspendable, subsidy};
 use apus_hash::{Elements, Hash, MuHash};
-use apus_rules::{is_bip30_unspendable, subsidy};
 use apus_wire::{Cursor, Network, ParseError, is_unspendable};
 
 use super::block::Block;

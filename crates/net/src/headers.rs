@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::{RuleClass, Work, block_work, proof_of_work};
 use apus_hash::{Hash, sha256d};
-use apus_rules::{RuleClass, Work, block_work, proof_of_work};
 use apus_wire::Header;
 use apus_wire::message::{GetHeaders, HEADERS_MAX, Hashes, HeaderList};
 

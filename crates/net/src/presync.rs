@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
 
+use apus_consensus::{FUTURE_SECONDS_MAX, Work, block_work, permitted_difficulty_transition};
 use apus_hash::Hash;
-use apus_rules::{FUTURE_SECONDS_MAX, Work, block_work, permitted_difficulty_transition};
 use apus_wire::{Chain, Header, Network};
 
 /// The most blocks for each second of a chain's time: the median time past must grow by a second

@@ -2,8 +2,8 @@
 //! chain that is served. Which blocks are read from where is the caller's.
 
 use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_consensus::{Work, equivalent_time};
 use apus_hash::Hash;
-use apus_rules::{Work, equivalent_time};
 use apus_wire::Header;
 use apus_wire::message::{
     Command, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem, InventoryKind, Message,

@@ -1,7 +1,7 @@
 //! The blocks whose scripts need not be checked, chosen exactly as by Core's `ConnectBlock`.
 
 use apus_chain::{BlockId, Tree};
-use apus_rules::{Work, equivalent_time};
+use apus_consensus::{Work, equivalent_time};
 
 use super::options::{AssumeValid, BURIED_SECONDS};
 

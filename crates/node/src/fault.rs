@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use apus_chain::BlockId;
 use apus_coins::SnapshotError;
+use apus_consensus::RuleError;
 use apus_disk::StoreError;
-use apus_rules::RuleError;
 use apus_swiftsync::HintsError;
 
 use super::block::step::Step;

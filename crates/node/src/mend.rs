@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::BlockId;
+use apus_consensus::CheckedBlock;
 use apus_disk::StoreError;
-use apus_rules::CheckedBlock;
 use apus_store::{BlockStatus, FlatFilePos};
 
 use super::block::step::Step;

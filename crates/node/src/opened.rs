@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_coins::{Chainstate, CoinsCache};
+use apus_consensus::proof_of_work;
 use apus_disk::{Disk, FileSystem, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
-use apus_rules::proof_of_work;
 use apus_store::{BlockFiles, BlockIndex, BlockStatus, DataDir, IndexRecord};
 use apus_wire::{BlockView, genesis_block};
 use rayon::ThreadPool;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::{RuleClass, RuleError, stated_height};
 use apus_hash::Hash;
-use apus_rules::{RuleClass, RuleError, stated_height};
 use apus_store::{BlockSource, ScanWarning, SourceItem};
 use apus_wire::{BlockView, Cursor, Header};
 

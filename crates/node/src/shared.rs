@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_chain::{BlockId, Tree};
 use apus_coins::{Chainstate, CoinsCache};
+use apus_consensus::CheckedBlock;
 use apus_disk::{ShareWatch, StoreError};
-use apus_rules::CheckedBlock;
 use apus_store::BlockFiles;
 use apus_wire::{BlockView, Network};
 

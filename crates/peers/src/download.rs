@@ -1,6 +1,7 @@
 //! Downloads blocks and stores them as they arrive, before a pipeline needs them.
 
 use apus_chain::BlockId;
+use apus_consensus::CheckedBlock;
 use apus_disk::StoreError;
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
@@ -13,7 +14,6 @@ use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::Shared;
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
-use apus_rules::CheckedBlock;
 use rayon::prelude::*;
 
 /// A block that has arrived, and passed all rules that need no coins.

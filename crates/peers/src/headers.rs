@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::Work;
 use apus_net::{Has, HeaderChain};
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
@@ -14,7 +15,6 @@ use apus_node::opened::{Node, refusal, step};
 use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::sources::Place;
 use apus_node::words::about;
-use apus_rules::Work;
 
 use super::Peers;
 use super::connections::Connections;

@@ -1,7 +1,7 @@
 //! Statistics of a block: `getblockstats`.
 
 use apus_coins::Coin;
-use apus_rules::{MONEY_MAX, is_bip30_repeat, subsidy};
+use apus_consensus::{MONEY_MAX, is_bip30_repeat, subsidy};
 use apus_wire::{BlockView, TxView, compact_size_len, is_unspendable};
 use serde::Serialize;
 use serde_json::value::RawValue;

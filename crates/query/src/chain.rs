@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apus_chain::BlockId;
+use apus_consensus::Work;
 use apus_node::tips::guess_progress;
 use apus_node::view::Committed;
-use apus_rules::Work;
 use apus_store::BlockStatus;
 use apus_wire::Chain;
 use serde::Serialize;

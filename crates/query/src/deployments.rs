@@ -1,8 +1,8 @@
 //! The deployments of consensus rules.
 
 use apus_chain::BlockId;
+use apus_consensus::script_flags;
 use apus_node::view::Committed;
-use apus_rules::script_flags;
 use apus_wire::{Chain, Network, flags};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;

@@ -1,7 +1,7 @@
 //! JSON as Bitcoin Core prints it: amounts with eight decimals, other fractions with 16 digits.
 
+use apus_consensus::COIN;
 use apus_hash::Hash;
-use apus_rules::COIN;
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 

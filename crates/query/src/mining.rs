@@ -1,8 +1,8 @@
 //! The work of miners.
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::{Work, next_work_required};
 use apus_node::view::Committed;
-use apus_rules::{Work, next_work_required};
 use apus_wire::Chain;
 use serde::Serialize;
 

@@ -2,15 +2,33 @@
 
 use std::sync::OnceLock;
 
+use apus_consensus::{CheckedBlock, RuleError};
 use apus_hash::sha256d;
 use apus_wire::opcodes::OP_1;
-use apus_wire::{Prevout, ScriptFlags, TxView, flags};
+use apus_wire::{BlockView, Network, Prevout, ScriptFlags, TxView, flags};
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     KernelError, PrecomputedTransactionData, ScriptPubkey, Transaction, TxOut, verify,
 };
 
-use super::error::RuleError;
+/// Checks the rules that need nothing but the block, in order ([`apus_consensus::check_block`]).
+/// Core's engine checks the solution of a signet's block.
+///
+/// # Errors
+/// Those of [`apus_consensus::check_block`]
+pub fn check_block<B: AsRef<[u8]>>(
+    view: BlockView<B>,
+    network: &Network,
+) -> Result<CheckedBlock<B>, RuleError> {
+    apus_consensus::check_block(view, network, only_input_is_valid)
+}
+
+/// Does what [`apus_consensus::VerifyScript`] asks for.
+pub(super) fn only_input_is_valid(tx: &[u8], spent: &Prevout, flags: ScriptFlags) -> bool {
+    TxScripts::from_bytes(tx, std::slice::from_ref(spent), flags)
+        .and_then(|scripts| scripts.check_input(0))
+        .is_ok()
+}
 
 /// A transaction prepared for libbitcoinkernel, so that any number of threads can check its inputs
 /// independently, while the hashes that its signatures share are computed only once.
@@ -44,7 +62,7 @@ impl<'a> TxScripts<'a> {
         Self::from_bytes(tx.bytes(), prevouts, flags)
     }
 
-    pub(super) fn from_bytes(
+    fn from_bytes(
         tx: &[u8],
         prevouts: &'a [Prevout<'a>],
         flags: ScriptFlags,

@@ -13,6 +13,7 @@ use std::io::ErrorKind::NotFound;
 
 use apus_chain::{BlockId, Tree};
 use apus_coins::{Heights, for_each_spending_tx};
+use apus_consensus::{RuleError, proof_of_work};
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_node::block::check::{History, check_bytes};
@@ -31,7 +32,6 @@ use apus_node::scan::{Findings, scan};
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::{Place, SourcePlace, Sources};
 use apus_node::system_clock::refuse_clock_behind;
-use apus_rules::{RuleError, proof_of_work};
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,

@@ -2,8 +2,8 @@
 //!
 //! This crate is responsible for [`sync`] and [`reindex`], for the choice of a method, for the
 //! threads and queues of each method, and for what an interrupted run saves. It does not know
-//! argument parsing or terminals, what makes a block valid (`apus-rules`), how a single block is
-//! read, checked and committed (`apus-node`), or how to talk to peers (`apus-peers`).
+//! argument parsing or terminals, what makes a block valid (`apus-consensus`), how a single block
+//! is read, checked and committed (`apus-node`), or how to talk to peers (`apus-peers`).
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Scripts, compared with Core's engine.
 
-use apus_rules::sighash::TxSighash;
-use apus_rules::{FastScripts, FastVerdict, TxScripts};
+use apus_scripts::sighash::TxSighash;
+use apus_scripts::{FastScripts, FastVerdict, TxScripts};
 use apus_wire::{BlockView, Prevout, flags};
 use bitcoin::absolute::LockTime;
 use bitcoin::consensus::{deserialize, serialize};

@@ -7,11 +7,11 @@ use std::panic::catch_unwind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_chain::{BlockId, Tree};
-use apus_hash::Hash;
-use apus_rules::{
-    BlockContext, RuleClass, RuleError, check_block, check_block_in_context,
-    check_header_in_context,
+use apus_consensus::{
+    BlockContext, RuleClass, RuleError, check_block_in_context, check_header_in_context,
 };
+use apus_hash::Hash;
+use apus_scripts::check_block;
 use apus_testchain::block::{merkle_root, mine};
 use apus_testchain::{Chain, Rng, Spec, remerkle, seal};
 use apus_wire::{BlockView, Chain as Network, Header};

@@ -6,7 +6,7 @@
 //! `CheckBlock` this is not a mutation but a broken rule. Core nevertheless accepts the real block
 //! later, because `ProcessNewBlock` does not remember what fails in `CheckBlock`.
 
-use apus_rules::RuleClass;
+use apus_consensus::RuleClass;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Builder, Parent};
 use apus_wire::Chain as Network;

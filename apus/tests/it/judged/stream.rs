@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use apus_consensus::RuleClass;
 use apus_hash::Hash;
-use apus_rules::RuleClass;
 use apus_testchain::block::{encode_block, mine};
 use apus_testchain::{Break, Builder, Parent, Rng, remerkle};
 use bitcoin::hashes::Hash as _;

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use apus_consensus::RuleClass;
 use apus_hash::Hash;
 use apus_node::Refusal;
-use apus_rules::RuleClass;
 use apus_store::{BlockStatus, IndexEntry};
 use apus_testchain::{Rng, rounds};
 use apus_wire::Chain as Network;

@@ -1,6 +1,6 @@
 //! The chains that streams consist of: a main chain and forks of it, some a hundred blocks deep.
 
-use apus_rules::RuleClass;
+use apus_consensus::RuleClass;
 use apus_testchain::{Break, Chain, Rng, Spec};
 
 /// The height of the blocks that both directories hold before a stream.

@@ -92,7 +92,7 @@ fn headers(count: usize, is_mined: bool, change: impl Fn(usize, &mut Header)) ->
         };
         change(number, &mut header);
         let is_valid = |header: &Header| {
-            apus_rules::proof_of_work(&header.hash(), header.bits, &network) == is_mined
+            apus_consensus::proof_of_work(&header.hash(), header.bits, &network) == is_mined
         };
         while !is_valid(&header) {
             header.nonce += 1;

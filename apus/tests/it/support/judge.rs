@@ -2,8 +2,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Once};
 
+use apus_consensus::RuleClass;
 use apus_hash::Hash;
-use apus_rules::RuleClass;
 use apus_wire::Chain;
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::{Work, block_work, proof_of_work};
 use apus_hash::Hash;
-use apus_rules::{Work, block_work, proof_of_work};
 use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Nonce, Raw, Services,
     Version,

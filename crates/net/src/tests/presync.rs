@@ -1,4 +1,4 @@
-use apus_rules::{Work, block_work};
+use apus_consensus::{Work, block_work};
 use apus_wire::{Chain, Header, Network};
 
 use super::{headers_on, regtest};

@@ -1,10 +1,10 @@
 //! All rules that a block can be checked against without coins.
 
 use apus_chain::Tree;
-use apus_rules::{
-    BlockContext, CheckedBlock, RuleError, check_block, check_block_in_context,
-    check_stripped_block_in_context,
+use apus_consensus::{
+    BlockContext, CheckedBlock, RuleError, check_block_in_context, check_stripped_block_in_context,
 };
+use apus_scripts::check_block;
 use apus_wire::BlockView;
 
 use super::step::Step;

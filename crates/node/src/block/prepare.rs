@@ -5,8 +5,8 @@
 //! UTXO set.
 
 use apus_coins::Coin;
+use apus_consensus::CheckedBlock;
 use apus_hash::Hash;
-use apus_rules::CheckedBlock;
 use apus_wire::{OutPoint, is_unspendable};
 use hashbrown::HashMap;
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::{RuleError, script_flags};
 use apus_disk::{Disk, StoreError};
-use apus_rules::sighash::{SharedHashes, TxSighash};
-use apus_rules::{FastScripts, FastVerdict, RuleError, TxScripts, is_taproot, script_flags};
+use apus_scripts::sighash::{SharedHashes, TxSighash};
+use apus_scripts::{FastScripts, FastVerdict, TxScripts, is_taproot};
 use apus_wire::{Network, Prevout, ScriptFlags, TxView};
 use secp_lanes::Kernel;
 

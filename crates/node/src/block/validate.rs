@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apus_chain::{BlockId, Tree};
 use apus_coins::Coin;
-use apus_rules::{BlockContext, BlockSpends, RuleError, is_bip30_repeat};
+use apus_consensus::{BlockContext, BlockSpends, RuleError, is_bip30_repeat};
 use apus_wire::{Network, Prevout, TxView, put_compact_size};
 
 use super::prepare::{CoinSource, MissingCoin, Prepared};

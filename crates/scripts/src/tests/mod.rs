@@ -4,13 +4,13 @@
 mod core;
 mod differential;
 mod fast_scripts;
-mod headers;
 mod node;
 mod real;
 mod real_scripts;
 mod reasons;
 mod spends;
 
+use apus_consensus::*;
 use apus_hash::Hash;
 use apus_testdata::{Random, blocks_of, data, shared};
 use apus_wire::{
@@ -22,6 +22,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::transaction::Version;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 
+use super::check_block;
 use super::*;
 
 /// A chain of headers from the genesis block on, as the ancestry of its last one.

@@ -6,7 +6,6 @@ use bitcoin::{OutPoint, ScriptBuf, Sequence, Transaction, TxOut, Witness};
 
 use super::differential::kernel_verdict;
 use super::*;
-use crate::tx::check_transaction;
 
 /// The verdict on a block without context, which libbitcoinkernel must share.
 fn context_free(bytes: Vec<u8>) -> String {
@@ -103,15 +102,6 @@ fn inputs_and_outputs() {
         outpoints[count as usize / 2 - 1] = outpoint(count - 1);
         assert_eq!(with_inputs(&outpoints), "bad-txns-inputs-duplicate");
     }
-}
-
-#[test]
-fn a_transaction_larger_than_a_block() {
-    let mut tx = spending(1);
-    tx.output[0].script_pubkey = ScriptBuf::from(vec![0; 1_000_000]);
-    let bytes = block_of(&[tx]);
-    let view = BlockView::parse(bytes).unwrap();
-    assert_eq!(check_transaction(&view.tx(0)), Err("bad-txns-oversize"));
 }
 
 #[test]
@@ -366,10 +356,11 @@ fn signet_judged_on_changed_bytes() {
         let mut bytes = good.clone();
         bytes[at] ^= 1;
         let Ok(view) = BlockView::parse(&bytes) else { continue };
-        let solved = signet::has_signet_solution(
+        let solved = has_signet_solution(
             &view,
             &view.txids(),
             network.signet_challenge.as_ref().unwrap(),
+            crate::core_scripts::only_input_is_valid,
         );
         // The solution commits to everything but the target, the nonce, the header's own merkle
         // root and the witness of the coinbase.

@@ -58,9 +58,7 @@ pub struct OutputCounter {
 
 impl OutputCounter {
     /// Creates a counter at the first output of a block. `coinbase_is_overwritten` is the result of
-    /// [`is_bip30_unspendable`] for the block.
-    ///
-    /// [`is_bip30_unspendable`]: apus_rules::is_bip30_unspendable
+    /// `is_bip30_unspendable` of apus-consensus for the block.
     pub fn new(numbering: Numbering, coinbase_is_overwritten: bool) -> Self {
         Self { numbering, coinbase_is_overwritten, counted: 0 }
     }

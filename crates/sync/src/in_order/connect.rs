@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_coins::{Coin, Lookup, Overwrite};
+use apus_consensus::{Bip30Check, RuleError, bip30_check};
 use apus_disk::StoreError;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::prepare::Prepared;
@@ -19,7 +20,6 @@ use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::Shared;
 use apus_node::sources::Place;
-use apus_rules::{Bip30Check, RuleError, bip30_check};
 use apus_wire::OutPoint;
 
 use super::pipeline::Workers;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use apus_chain::BlockId;
 use apus_coins::{Coin, Heights, UndoError, complete_heights, for_each_spending_tx};
+use apus_consensus::{CheckedBlock, is_bip30_repeat, is_bip30_unspendable};
 use apus_disk::StoreError;
 use apus_hash::Hash;
 use apus_node::block::step::Step;
@@ -12,7 +13,6 @@ use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::{NEVER, Shared};
 use apus_node::sources::{BlockBytes, Place};
-use apus_rules::{CheckedBlock, is_bip30_repeat, is_bip30_unspendable};
 use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
 
 /// Disconnects the tip. No block may be in flight.

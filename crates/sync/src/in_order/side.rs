@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::BlockId;
+use apus_consensus::CheckedBlock;
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::clock::Stage;
@@ -14,7 +15,6 @@ use apus_node::opened::{Node, refusal};
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::CHECKED_AT_ONCE;
-use apus_rules::CheckedBlock;
 use rayon::prelude::*;
 
 /// Stores the blocks of sources that are on side branches, or after a missing block, and that break

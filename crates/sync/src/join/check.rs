@@ -2,13 +2,13 @@
 //! spends, and scripts unless they are assumed valid. Writes its undo data.
 
 use apus_coins::Coin;
+use apus_consensus::CheckedBlock;
 use apus_join::{BlockCoins, SpendSource};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::validate::check_spends;
 use apus_node::clock::Stage;
 use apus_node::sources::{BlockBytes, Place};
 use apus_node::threads::Crew;
-use apus_rules::CheckedBlock;
 use apus_wire::Cursor;
 
 use super::bucket::{BlockQueue, Bucket};

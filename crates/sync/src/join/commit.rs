@@ -2,12 +2,12 @@
 //! and best block, in an order that is safe if a crash interrupts it anywhere.
 
 use apus_coins::Bulk;
+use apus_consensus::subsidy;
 use apus_disk::StoreError;
 use apus_node::clock::Stage;
 use apus_node::coin_count::CoinsAt;
 use apus_node::commit::Ledger;
 use apus_node::shared::Shared;
-use apus_rules::subsidy;
 use apus_store::BlockStatus;
 use apus_wire::Network;
 

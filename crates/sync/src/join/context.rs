@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use apus_consensus::BlockContext;
 use apus_disk::Parts;
 use apus_hash::HashKey;
 use apus_join::{Layout, Memory};
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
-use apus_rules::BlockContext;
 
 use super::plan::Plan;
 

@@ -2,15 +2,15 @@
 //! spends without reading it again, unless it checks scripts.
 
 use apus_coins::{Compressed, decompress_amount, take_compressed};
+use apus_consensus::{
+    BlockContext, CheckedBlock, FactSpends, InputFacts, RuleError, SigopCosts, SpentAs, SpentCoin,
+    TxFacts, script_flags,
+};
 use apus_hash::Hash;
 use apus_join::{BlockCoins, InputNotes, SpendSource, TxNotes};
 use apus_leveldb::append_short;
 use apus_node::block::validate::BranchTimes;
 use apus_node::sources::BlockBytes;
-use apus_rules::{
-    BlockContext, CheckedBlock, FactSpends, InputFacts, RuleError, SigopCosts, SpentAs, SpentCoin,
-    TxFacts, script_flags,
-};
 use apus_wire::{Cursor, InputView, ParseError, ScriptFlags, put_compact_size, put_varint};
 
 /// Takes notes of one block after another: of all its transactions and inputs, in order.

@@ -1,12 +1,12 @@
 //! The blocks of a join, and what is known about them before the first is read.
 
 use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_consensus::{Bip30Check, bip30_check, is_bip30_repeat};
 use apus_join::BlockKind;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::step::Step;
 use apus_node::block::validate::BranchTimes;
 use apus_node::opened::{Node, step};
-use apus_rules::{Bip30Check, bip30_check, is_bip30_repeat};
 
 /// The blocks of a join, from the one after the chainstate's best block on.
 pub struct Plan {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_coins::{compress_amount, put_compressed_script_at};
+use apus_consensus::CheckedBlock;
 use apus_disk::StoreError;
 use apus_hash::Hash;
 use apus_join::{
@@ -15,7 +16,6 @@ use apus_node::block::step::Step;
 use apus_node::clock::Stage;
 use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
-use apus_rules::CheckedBlock;
 use apus_store::{FlatFilePos, Lane};
 use apus_wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 

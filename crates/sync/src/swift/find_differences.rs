@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
 use apus_coins::{Coin, SnapshotFile, SnapshotReadError};
+use apus_consensus::CheckedBlock;
 use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
@@ -18,7 +19,6 @@ use apus_node::shared::NEVER;
 use apus_node::sources::BlockBytes;
 use apus_node::threads;
 use apus_node::threads::Crew;
-use apus_rules::CheckedBlock;
 use apus_swiftsync::Salt;
 use apus_wire::OutPoint;
 

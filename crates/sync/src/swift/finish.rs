@@ -2,12 +2,12 @@
 //! and best block, in an order in which a crash at any point does no harm.
 
 use apus_coins::{Bulk, SnapshotError};
+use apus_consensus::subsidy;
 use apus_hash::Hash;
 use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
-use apus_rules::subsidy;
 use apus_store::BlockStatus;
 use apus_swiftsync::HintsError;
 

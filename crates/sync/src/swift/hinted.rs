@@ -1,8 +1,8 @@
 //! The outputs of a block, each with what the claim says about it.
 
 use apus_coins::SnapshotError;
+use apus_consensus::{CheckedBlock, is_bip30_unspendable};
 use apus_node::fault::Fault;
-use apus_rules::{CheckedBlock, is_bip30_unspendable};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputCounter, OutputFate};
 use apus_wire::{OutPoint, OutputView};

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use apus_coins::{
     GroupCoin, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotPieces, SnapshotReadError,
 };
+use apus_consensus::MONEY_MAX;
 use apus_disk::SpillFile;
 use apus_hash::Hash;
 use apus_node::fault::Fault;
@@ -15,7 +16,6 @@ use apus_node::memory::limit::mapped_bytes;
 use apus_node::opened::Node;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::threads;
-use apus_rules::MONEY_MAX;
 use apus_swiftsync::hints::Numbering;
 use apus_wire::OutPoint;
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use apus_chain::{ActiveChain, BlockId, Tree};
+use apus_consensus::{Bip30Check, bip30_check, bip30_overwritten_after};
 use apus_hash::Hash;
 use apus_node::block::check::History;
 use apus_node::block::step::Step;
@@ -11,7 +12,6 @@ use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Prune};
 use apus_node::sources::Place;
-use apus_rules::{Bip30Check, bip30_check, bip30_overwritten_after};
 use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 

@@ -1,9 +1,9 @@
 //! The block up to which a SwiftSync of outpoints assumes all blocks valid.
 
 use apus_chain::{BlockId, Tree};
+use apus_consensus::Work;
 use apus_node::assumevalid::is_buried;
 use apus_node::options::{AssumeValid, BURIED_SECONDS};
-use apus_rules::Work;
 
 use crate::claim::Claim;
 

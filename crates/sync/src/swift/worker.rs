@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use apus_coins::{Coin, CoinParts, SurvivorWriter, compress_script};
+use apus_consensus::CheckedBlock;
 use apus_hash::Elements;
 use apus_node::block::check::History;
 use apus_node::block::prepare::Prepared;
@@ -14,7 +15,6 @@ use apus_node::fault::Fault;
 use apus_node::marks::Mark;
 use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
-use apus_rules::CheckedBlock;
 use apus_store::{FlatFilePos, UndoRecord};
 
 use super::context::{Context, FinishedBlock};

@@ -4,6 +4,7 @@
 
 use apus_chain::BlockId;
 use apus_coins::{Coin, Heights, UndoError, for_each_spending_tx};
+use apus_consensus::{CheckedBlock, is_bip30_unspendable};
 use apus_disk::StoreError;
 use apus_node::block::check::{History, check_view, parse};
 use apus_node::block::prepare::{CoinSource, Prepared};
@@ -12,7 +13,6 @@ use apus_node::clock::Stage;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
 use apus_node::sources::{BlockBytes, Place};
-use apus_rules::{CheckedBlock, is_bip30_unspendable};
 use apus_store::{FlatFilePos, IndexRecord};
 use apus_wire::OutPoint;
 

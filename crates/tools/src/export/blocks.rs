@@ -5,11 +5,11 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::AtomicBool;
 
 use apus_coins::{Coin, Heights};
+use apus_consensus::{Ancestry, HeaderFacts, subsidy};
 use apus_export::Batch;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::workers::check_stop;
-use apus_rules::{Ancestry, HeaderFacts, subsidy};
 use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
 
 use super::columns::ExportTable;

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use apus_consensus::is_bip30_unspendable;
 use apus_disk::{Disk, File, SpillFile};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::workers::{check_stop, for_each_on_pool};
-use apus_rules::is_bip30_unspendable;
 use apus_swiftsync::{HintsEncoder, HintsError};
 use apus_wire::BlockView;
 use rayon::ThreadPool;

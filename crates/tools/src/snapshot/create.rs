@@ -10,6 +10,7 @@ use apus_coins::{
     Coin, CoinScan, CoinsView, SnapshotCoins, SnapshotHead, SurvivorWriter, Survivors, WriteError,
     decode_coin_key, key_order,
 };
+use apus_consensus::is_bip30_unspendable;
 use apus_disk::{Disk, File, StoreError};
 use apus_hash::Hash;
 use apus_node::error::SyncError;
@@ -18,7 +19,6 @@ use apus_node::options::Options;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::workers::{check_stop, for_each_on_pool};
 use apus_node::{remedy, snapshot_chainstate, threads};
-use apus_rules::is_bip30_unspendable;
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputFate, numbered_outputs};
 use apus_sync::hints_file::HintsFile;

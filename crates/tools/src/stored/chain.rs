@@ -5,6 +5,9 @@ use std::ops::Range;
 use apus_coins::Chainstate;
 #[cfg(feature = "export")]
 use apus_coins::{Coin, Heights, for_each_spending_tx};
+#[cfg(feature = "export")]
+use apus_consensus::HeaderFacts;
+use apus_consensus::bip30_overwritten_after;
 use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
@@ -12,9 +15,6 @@ use apus_node::directory::open_directory;
 use apus_node::error::SyncError;
 use apus_node::opened::{no_coins, not_indexed};
 use apus_node::options::Options;
-#[cfg(feature = "export")]
-use apus_rules::HeaderFacts;
-use apus_rules::bip30_overwritten_after;
 use apus_store::{BlockFiles, BlockIndex, DataDir, FlatFilePos, IndexEntry};
 use apus_wire::{BlockView, merkle_root};
 use rayon::ThreadPool;

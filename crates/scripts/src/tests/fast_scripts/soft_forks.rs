@@ -8,8 +8,9 @@ use apus_wire::{Chain, Network, ScriptFlags, flags};
 
 use super::build::{Asm, Spend, Wrap, by, bytes, p2pkh, public};
 use super::{ALL, Expected, Judged, expect, families, judge};
+use crate::FastVerdict;
 use crate::script::{Left, flags_allow};
-use crate::{FastVerdict, script_flags};
+use apus_consensus::script_flags;
 
 /// The sets of flags of all blocks of all networks.
 pub fn all() -> BTreeSet<ScriptFlags> {

@@ -1,12 +1,41 @@
 //! The rules for headers and their arithmetic, compared with the crate `bitcoin` and real chains.
+//! The other rules are tested beside Bitcoin Core's engine, in apus-scripts.
 
-use apus_wire::Cursor;
+use apus_hash::Hash;
+use apus_testdata::{blocks_of, shared};
+use apus_wire::{BlockView, Chain, Cursor, Header, Network};
 use bitcoin::CompactTarget;
+use bitcoin::hashes::Hash as _;
 use bitcoin::pow::Target;
 use proptest::prelude::*;
 
 use super::*;
 use crate::arith::U256;
+use crate::tx::check_transaction;
+
+/// A chain of headers from the genesis block on, as the ancestry of its last one.
+#[derive(Clone, Copy)]
+struct Headers<'a>(&'a [Header]);
+
+impl Ancestry for Headers<'_> {
+    fn height(&self) -> u32 {
+        self.0.len() as u32 - 1
+    }
+
+    fn at(&self, height: u32) -> HeaderFacts {
+        let header = &self.0[height as usize];
+        HeaderFacts { bits: header.bits, time: header.time }
+    }
+}
+
+fn regtest() -> Network {
+    Network::new(Chain::Regtest)
+}
+
+/// `ok`, or the reject reason of an error.
+fn verdict(result: Result<(), RuleError>) -> String {
+    result.map_or_else(|error| error.reason.into_owned(), |()| "ok".to_owned())
+}
 
 fn parse_headers(bytes: &[u8]) -> Vec<Header> {
     bytes.chunks_exact(80).map(|h| Header::parse(&mut Cursor::new(h)).unwrap()).collect()
@@ -180,7 +209,7 @@ fn retargets() {
     headers[2015].time = headers[0].time + 9_999_999;
     assert_eq!(next(&headers, &network), 0x1d00_ffff);
     let regtest = chain(144, 0x207f_ffff, 1_000_000_000);
-    assert_eq!(next(&regtest, &super::regtest()), 0x207f_ffff);
+    assert_eq!(next(&regtest, &self::regtest()), 0x207f_ffff);
 }
 
 #[test]
@@ -263,6 +292,25 @@ fn equivalent_times() {
     assert_eq!(equivalent_time(ten, one, 0, &network), i64::MAX);
     assert!(Work::from_hash(&network.minimum_chain_work) > ten);
     assert_eq!(Work::from_hash(&Hash::from_hex(&format!("{one}"))), one);
+}
+
+#[test]
+fn a_transaction_larger_than_a_block() {
+    let output = bitcoin::TxOut {
+        value: bitcoin::Amount::ZERO,
+        script_pubkey: bitcoin::ScriptBuf::from(vec![0; 1_000_000]),
+    };
+    let tx = bitcoin::Transaction {
+        version: bitcoin::transaction::Version::TWO,
+        lock_time: bitcoin::absolute::LockTime::ZERO,
+        input: vec![bitcoin::TxIn::default()],
+        output: vec![output],
+    };
+    let mut block = Header::default().to_bytes().to_vec();
+    block.push(1);
+    block.extend(bitcoin::consensus::serialize(&tx));
+    let view = BlockView::parse(block).unwrap();
+    assert_eq!(check_transaction(&view.tx(0)), Err("bad-txns-oversize"));
 }
 
 proptest! {
