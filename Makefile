@@ -21,7 +21,7 @@ export CXXFLAGS = $(strip $(GIVEN_CXXFLAGS) $(shell \
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint deny check msrv bench build dist \
+.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint quick deny check msrv bench build dist \
 	release test-release test-deb test-container test-contrib crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -80,6 +80,14 @@ lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
 	$(CARGO) clippy $(RELEASE) -p apus --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(RELEASE) --workspace --no-deps
+
+# The crates before `scripts` in Cargo.toml do not use Bitcoin Core's C++, and but for two their tests do not.
+WITHOUT_CORE := $(shell sed -n '/^apus-disk/,/^apus-scripts/s/^\(apus-[a-z-]*\) = .*/\1/p' Cargo.toml)
+WITHOUT_CORE := $(patsubst %,-p %,$(filter-out apus-scripts apus-coins apus-store,$(WITHOUT_CORE)))
+quick: setup ## format, clippy and tests of the crates without Bitcoin Core's C++, in two minutes
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked $(WITHOUT_CORE) --all-targets -- -D warnings
+	$(CARGO) test --locked $(WITHOUT_CORE)
 
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
