@@ -70,7 +70,9 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     for shape in &size.shapes {
         let base = Base::make(shape, false, programs, dir)?;
         let count = |key: &str| Cell::Count(base.count(key)).text();
-        let (bytes, inputs, unspent) = (count("bytes"), count("inputs"), count("unspent"));
+        let bytes = count("bytes");
+        let inputs = count("inputs");
+        let unspent = count("unspent");
         report.notes.push(format!(
             "{}: {bytes} bytes, {inputs} inputs, {unspent} coins left",
             shape.name()
@@ -133,7 +135,8 @@ fn table(rows: &[Row]) -> Table {
     ];
     let mut table = Table::new("runs", &columns);
     for row in rows {
-        let (usage, json) = (&row.run.usage, &row.run.json);
+        let usage = &row.run.usage;
+        let json = &row.run.json;
         let same = |other: &&Row| (other.shape, other.is_core) == (row.shape, row.is_core);
         let largest = rows.iter().filter(same).max_by_key(|other| other.dbcache);
         let times = largest.map_or(1.0, |largest| row.run.seconds() / largest.run.seconds());

@@ -142,7 +142,8 @@ fn table(rows: &[Row]) -> Table {
     ];
     let mut table = Table::new("exports", &columns);
     for row in rows {
-        let (usage, seconds) = (&row.run.usage, row.run.seconds());
+        let usage = &row.run.usage;
+        let seconds = row.run.seconds();
         let count = |key: &str| row.run.json[key].as_u64().unwrap_or(0);
         table.push(vec![
             Cell::text_of(&row.chain),

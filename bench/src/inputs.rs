@@ -99,7 +99,8 @@ fn measure_tx(
         let start = Instant::now();
         let mut messages = TxSighash::new(tx, prevouts, shared);
         for &input in &inputs {
-            let (mut checks, preimages) = (Checks::new(), &mut kind.preimages);
+            let mut checks = Checks::new();
+            let preimages = &mut kind.preimages;
             let checked = signature_checks(&mut messages, input, flags, preimages, &mut checks);
             let _ = black_box((checked, checks));
         }
@@ -123,7 +124,8 @@ fn measure_tx(
 
 impl Kind {
     fn new() -> Self {
-        let (cost, preimages) = (Cost::default(), Preimages::default());
+        let cost = Cost::default();
+        let preimages = Preimages::default();
         Self { cost, preimages, lanes: FastScripts::new(None), waiting: 0 }
     }
 

@@ -89,7 +89,8 @@ impl Programs {
 pub fn run(mut command: Command) -> Result<(String, Usage)> {
     let file = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?);
-    let (start, busy_before) = (Instant::now(), busy());
+    let start = Instant::now();
+    let busy_before = busy();
     let pid = command.spawn()?.id();
     let (waited, peak_anonymous_bytes) = std::thread::scope(|scope| {
         let (running, ended) = mpsc::channel();
@@ -103,7 +104,8 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
     usage.others_cpu = busy().saturating_sub(busy_before).saturating_sub(usage.cpu);
     let output = {
         use std::io::{Read, Seek};
-        let (mut file, mut output) = (file, String::new());
+        let mut file = file;
+        let mut output = String::new();
         file.rewind()?;
         file.read_to_string(&mut output)?;
         output
@@ -121,7 +123,8 @@ pub fn run(mut command: Command) -> Result<(String, Usage)> {
 /// # Errors
 /// The child cannot be waited for.
 pub fn wait_or_signal(child: &mut Child, time: Duration, signal: &str) -> Result<ExitStatus> {
-    let (pid, signal) = (child.id().to_string(), format!("-{signal}"));
+    let pid = child.id().to_string();
+    let signal = format!("-{signal}");
     std::thread::scope(|scope| {
         let (running, ended) = mpsc::channel::<()>();
         scope.spawn(move || {

@@ -34,13 +34,15 @@ impl Size {
     /// Returns the size for published figures.
     pub fn full() -> Self {
         let shape = Shape::with_top(Coins::Many, made::SIZE_MANY);
-        let (dbcaches, targets) = (vec![50, 450, 4000], vec![0, 550]);
+        let dbcaches = vec![50, 450, 4000];
+        let targets = vec![0, 550];
         Self { shape, dbcaches, targets, fast: false, runs: 3 }
     }
 
     /// Returns the size for tests.
     pub fn small() -> Self {
-        let (dbcaches, targets) = (vec![16], vec![0, 550]);
+        let dbcaches = vec![16];
+        let targets = vec![0, 550];
         Self { shape: Shape::small(1_500_000), dbcaches, targets, fast: true, runs: 1 }
     }
 }
@@ -149,7 +151,8 @@ fn table(rows: &[Row]) -> Table {
         };
         let first = rows.iter().find(same).map_or(1.0, |first| first.run.seconds());
         let count = |key: &str| row.run.json[key].as_u64().unwrap_or(0);
-        let (looked_up, inputs) = (count("coins_looked_up"), count("inputs").max(1));
+        let looked_up = count("coins_looked_up");
+        let inputs = count("inputs").max(1);
         table.push(vec![
             Cell::Count(row.target),
             Cell::Count(row.dbcache as u64),

@@ -55,7 +55,8 @@ struct Row {
 /// # Errors
 /// A run fails, or ends with a different UTXO set.
 pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
-    let (mut rows, mut report) = (Vec::new(), Report::new("snapshot"));
+    let mut rows = Vec::new();
+    let mut report = Report::new("snapshot");
     for (chain, shape) in size.shapes.iter().enumerate() {
         let base = Base::make(shape, true, programs, dir)?;
         let snapshot = dir.join(format!("{}-utxo.dat", shape.name()));
@@ -111,7 +112,8 @@ impl Chain<'_> {
         self.rebuild(&["--method", "order"], None)?;
         add("snapshot create, below the tip", self.create(self.size.below)?);
         self.create(0)?;
-        let (hints, snapshot) = (&self.base.hints, &self.snapshot);
+        let hints = &self.base.hints;
+        let snapshot = &self.snapshot;
         add("snapshot info", self.ask(&["snapshot", "info"], snapshot)?);
         add("prove hints", self.ask(&["prove"], hints)?);
         add("prove snapshot", self.ask(&["prove"], snapshot)?);

@@ -45,7 +45,8 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let part = |i: &u64| (*i, (*i + size.count.div_ceil(threads)).min(size.count));
 
     // The time of generating the coins alone, to be subtracted.
-    let (start, begun) = (Instant::now(), cpu_time());
+    let start = Instant::now();
+    let begun = cpu_time();
     let made: u64 = parts
         .par_iter()
         .map(|i| make(part(i), |_, _, _| Ok(())))
@@ -54,7 +55,8 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let making_cpu = cpu_time() - begun;
 
     let survivors = Survivors::new(&Disk::new(), place.path(), size.memory_bytes);
-    let (start, begun) = (Instant::now(), cpu_time());
+    let start = Instant::now();
+    let begun = cpu_time();
     parts.par_iter().try_for_each(|i| -> Result<()> {
         let mut writer = SurvivorWriter::new(&survivors);
         make(part(i), |txid, vout, coin| Ok(writer.push(txid, vout, coin)?))?;
@@ -63,7 +65,8 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     let push = start.elapsed().saturating_sub(making);
     let push_cpu = (cpu_time() - begun).saturating_sub(making_cpu);
 
-    let (start, begun) = (Instant::now(), cpu_time());
+    let start = Instant::now();
+    let begun = cpu_time();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(size.writers).build()?;
     let bulk = chainstate.bulk()?;
     let busy = Mutex::new((Duration::ZERO, Duration::ZERO));
@@ -82,7 +85,9 @@ pub fn run(size: &Size, dir: &Path) -> Result<serde_json::Value> {
     })?;
     let commit = Instant::now();
     bulk.commit(&Hash([1; 32]))?;
-    let (commit, write, write_cpu) = (commit.elapsed(), start.elapsed(), cpu_time() - begun);
+    let commit = commit.elapsed();
+    let write = start.elapsed();
+    let write_cpu = cpu_time() - begun;
     let (in_range, in_finish) =
         busy.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let count = survivors.count();
@@ -121,8 +126,10 @@ fn make(
     (from, to): (u64, u64),
     mut take: impl FnMut(&Hash, u32, &CoinParts) -> Result<()>,
 ) -> Result<u64> {
-    let (mut digest, mut i) = (0, from);
-    let (mut txid, mut script) = (Hash::ZERO, [0; 35]);
+    let mut digest = 0;
+    let mut i = from;
+    let mut txid = Hash::ZERO;
+    let mut script = [0; 35];
     while i < to {
         let mut random = Rng::from_state(!i);
         if i.is_multiple_of(OUTPUTS) || i == from {

@@ -88,11 +88,14 @@ const STYLE_DARK: &str =
 impl Lines<'_> {
     /// Returns the SVG document.
     pub fn svg(&self) -> String {
-        let (left, right, height) = (70.0, WIDTH - 20.0, 420.0);
+        let left = 70.0;
+        let right = WIDTH - 20.0;
+        let height = 420.0;
         let mut out = start(self.title, height);
         let names = self.series.iter().map(|series| (series.name.as_str(), true));
         let under_legend = legend(&mut out, names);
-        let (top, bottom) = (under_legend + 20.0, height - 50.0);
+        let top = under_legend + 20.0;
+        let bottom = height - 50.0;
         let all = || self.series.iter().flat_map(|series| &series.points);
         let x_axis = Axis::log(all().map(|p| p.0), left, right);
         let y_axis = match self.log_y {
@@ -137,7 +140,8 @@ impl Lines<'_> {
 impl Dots<'_> {
     /// Returns the SVG document.
     pub fn svg(&self) -> String {
-        let (left, right) = (290.0, WIDTH - 30.0);
+        let left = 290.0;
+        let right = WIDTH - 30.0;
         let bottom = TOP + ROW * self.rows.len() as f64 + 8.0;
         let values = self.rows.iter().flat_map(|(_, marks)| marks.iter().map(|mark| mark.1));
         let axis = Axis::log(values, left, right);
@@ -164,7 +168,9 @@ impl Dots<'_> {
 impl Bars<'_> {
     /// Returns the SVG document.
     pub fn svg(&self) -> String {
-        let (left, right, top) = (290.0, WIDTH - 70.0, 40.0);
+        let left = 290.0;
+        let right = WIDTH - 70.0;
+        let top = 40.0;
         let bottom = top + ROW * self.bars.len() as f64 + 4.0;
         let axis = Axis::from_zero(self.bars.iter().map(|bar| bar.1), left, right);
         let mut out = start(self.title, bottom + 46.0);
@@ -176,7 +182,8 @@ impl Bars<'_> {
         text(&mut out, ((left + right) / 2.0, bottom + 36.0), "", "middle", self.x);
         for (row, (name, value, color)) in self.bars.iter().enumerate() {
             let y = top + ROW * row as f64 + 4.0;
-            let (width, height) = ((axis.at(*value) - left).max(1.0), ROW - 8.0);
+            let width = (axis.at(*value) - left).max(1.0);
+            let height = ROW - 8.0;
             text(&mut out, (left - 8.0, y + 13.0), "", "end", name);
             let _ = writeln!(
                 out,
@@ -223,7 +230,8 @@ impl Axis {
     /// Returns the marks of an axis: powers of ten, or about five round numbers from zero.
     fn ticks(&self) -> Vec<f64> {
         if self.log {
-            let (first, last) = (self.ends.0.ceil() as i32, self.ends.1.floor() as i32);
+            let first = self.ends.0.ceil() as i32;
+            let last = self.ends.1.floor() as i32;
             return (first..=last).map(|power| 10f64.powi(power)).collect();
         }
         let rough = self.ends.1 / 5.0;
@@ -252,13 +260,16 @@ fn style() -> String {
         let class = |(i, color)| format!(".f{i}{{fill:{color}}}.c{i}{{stroke:{color}}}\n");
         colors.into_iter().enumerate().map(class).collect()
     };
-    let (light, dark) = (classes(LIGHT), classes(DARK));
+    let light = classes(LIGHT);
+    let dark = classes(DARK);
     format!("{STYLE_LIGHT}{light}@media (prefers-color-scheme:dark){{\n{STYLE_DARK}{dark}}}")
 }
 
 /// Draws the legend below the title, and returns where it ends.
 fn legend<'a>(out: &mut String, names: impl Iterator<Item = (&'a str, bool)>) -> f64 {
-    let (left, mut x, mut y) = (18.0, 18.0, 44.0);
+    let left = 18.0;
+    let mut x = 18.0;
+    let mut y = 44.0;
     for (color, (name, filled)) in names.enumerate().filter(|(_, (name, _))| !name.is_empty()) {
         let width = 34.0 + 6.8 * name.chars().count() as f64;
         if x > left && x + width > WIDTH {

@@ -157,7 +157,8 @@ fn each_engine_checks_every_script_in_each_way() {
     let found = rows(&report, "runs");
     assert_eq!(found.len(), 12, "three ways, and four who check scripts");
     for row in &found {
-        let (all, core) = (row["scripts_checked"].as_u64(), row["scripts_core"].as_u64());
+        let all = row["scripts_checked"].as_u64();
+        let core = row["scripts_core"].as_u64();
         let by_core = row["run"].as_str().unwrap().ends_with("in Core's engine");
         assert!(all > Some(1_000), "{row}");
         assert!(if by_core { core == all } else { core < all.map(|all| all / 10) }, "{row}");

@@ -83,7 +83,8 @@ fn indices(table: &Table, names: &[String]) -> Result<Vec<usize>, Error> {
         let index = table.columns.iter().position(|column| column.name == name);
         let index = index.ok_or_else(|| {
             let all: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-            let (table, all) = (table.name, all.join(", "));
+            let table = table.name;
+            let all = all.join(", ");
             Error::Usage(format!("{table} has no column '{name}'; its columns are {all}"))
         })?;
         if found.contains(&index) {
@@ -123,16 +124,19 @@ fn array(kind: Kind, shape: Shape, values: Values) -> Result<ArrayRef, ArrowErro
             _ => primitive::<Int64Type>(numbers, nulls, |number| number)?,
         },
         (Data::Bytes { bytes, ends }, Shape::Text) => {
-            let (offsets, bytes) = (offsets(&ends), Buffer::from_vec(bytes));
+            let offsets = offsets(&ends);
+            let bytes = Buffer::from_vec(bytes);
             Arc::new(LargeStringArray::try_new(offsets, bytes, nulls)?)
         }
         (Data::Bytes { bytes, ends }, Shape::Blob(Some(len))) => {
-            let (rows, bytes) = (ends.len(), padded(bytes, &ends, len));
+            let rows = ends.len();
+            let bytes = padded(bytes, &ends, len);
             let bytes = Buffer::from_vec(bytes);
             Arc::new(FixedSizeBinaryArray::try_new_with_len(len as i32, bytes, nulls, rows)?)
         }
         (Data::Bytes { bytes, ends }, _) => {
-            let (offsets, bytes) = (offsets(&ends), Buffer::from_vec(bytes));
+            let offsets = offsets(&ends);
+            let bytes = Buffer::from_vec(bytes);
             Arc::new(LargeBinaryArray::try_new(offsets, bytes, nulls)?)
         }
     })

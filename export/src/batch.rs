@@ -243,7 +243,8 @@ mod tests {
         ];
         let mut all = Batch::new(&TABLE);
         for cut in 0..=rows.len() {
-            let (mut first, mut second) = (Batch::new(&TABLE), Batch::new(&TABLE));
+            let mut first = Batch::new(&TABLE);
+            let mut second = Batch::new(&TABLE);
             rows[..cut].iter().for_each(|row| first.push(row));
             rows[cut..].iter().for_each(|row| second.push(row));
             first.append(second);

@@ -183,7 +183,8 @@ mod tests {
     fn a_path_and_a_stream_get_the_same_bytes() {
         let dir = tempfile::tempdir().unwrap();
         for format in [Format::Parquet, Format::Csv] {
-            let (path, mut stream) = (dir.path().join("file"), Vec::new());
+            let path = dir.path().join("file");
+            let mut stream = Vec::new();
             write(format, Forms::default(), Target::Path(&path)).unwrap();
             write(format, Forms::default(), Target::Stream(Box::new(&mut stream))).unwrap();
             assert!(std::fs::read(&path).unwrap() == stream, "{format:?}");

@@ -80,7 +80,8 @@ pub struct ParquetFile<'a>(SerializedFileWriter<Box<dyn Write + Send + 'a>>);
 impl<'a> ParquetFile<'a> {
     /// Begins a file.
     pub fn new(schema: &Schema, out: Box<dyn Write + Send + 'a>) -> Result<Self, Error> {
-        let (root, properties) = (schema.columns.root_schema_ptr(), &schema.properties);
+        let root = schema.columns.root_schema_ptr();
+        let properties = &schema.properties;
         Ok(Self(SerializedFileWriter::new(out, root, Arc::clone(properties))?))
     }
 

@@ -114,7 +114,8 @@ impl Block {
             let view = parse(self.raw.as_bytes(py))?;
             let ids = view.txids().into_iter().zip(view.wtxids());
             let made = view.txs().zip(ids).enumerate().map(|(position, (tx, (txid, wtxid)))| {
-                let (txid, wtxid) = (txid.to_string(), wtxid.to_string());
+                let txid = txid.to_string();
+                let wtxid = wtxid.to_string();
                 Py::new(py, Transaction::new(py, &tx, txid, wtxid, position == 0)?)
             });
             Ok(PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)?.unbind())
@@ -147,7 +148,8 @@ impl Transaction {
         let inputs = PyTuple::new(py, inputs.collect::<PyResult<Vec<_>>>()?)?;
         let outputs = tx.outputs().map(|output| Output::new(py, &output));
         let outputs = PyTuple::new(py, outputs.collect::<Vec<_>>())?;
-        let (size, weight) = (tx.bytes().len(), 3 * tx.base_size() + tx.bytes().len());
+        let size = tx.bytes().len();
+        let weight = 3 * tx.base_size() + tx.bytes().len();
         Ok(Self {
             txid,
             wtxid,

@@ -81,7 +81,8 @@ pub fn run(
     note: &Bound<'_, PyAny>,
     report: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let (line, stop) = (Line::default(), AtomicBool::new(false));
+    let line = Line::default();
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let work = || {
             let _end = End(&line);

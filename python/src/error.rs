@@ -14,7 +14,8 @@ fn build(py: Python<'_>, error: &SyncError) -> PyResult<PyErr> {
     let mut cause = error;
     if let SyncError::Differs { error, differences } = error {
         let coins = differences.coins.iter().map(|coin| {
-            let (outpoint, kind) = (&coin.outpoint, coin.kind.name());
+            let outpoint = &coin.outpoint;
+            let kind = coin.kind.name();
             (outpoint.txid.to_string(), outpoint.vout, coin.height, kind, coin.to_string())
         });
         about.set_item("differences", coins.collect::<Vec<_>>())?;

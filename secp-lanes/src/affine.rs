@@ -127,7 +127,8 @@ impl Op for Rounds<'_> {
         first_points::<V>(work, &mut memory);
         // The remaining points of the comb, by their places, and a place that is free.
         let mut places: [usize; COMB_PLACES] = std::array::from_fn(|i| i);
-        let (mut count, mut spare) = (comb.windows() / 2, comb.windows() / 2);
+        let mut count = comb.windows() / 2;
+        let mut spare = comb.windows() / 2;
         let plan = Plan { table: TABLE_ROUNDS[0], operands: None, sums: &places[..count], comb };
         plan.run::<V>(work, &mut memory);
         for round in 1.. {

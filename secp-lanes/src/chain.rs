@@ -81,7 +81,8 @@ impl Chain {
     #[inline(always)]
     pub fn push<V: Vector>(&mut self, steps: Steps<V>, numbers: Number<'_>) {
         let (before, after) = self.products.split_at_mut(self.len + 1);
-        let (before, after) = (&before[self.len], &mut after[0]);
+        let before = &before[self.len];
+        let after = &mut after[0];
         numbers.times(steps, before, after);
         let unused = steps.vectors()..;
         after[unused.clone()].copy_from_slice(&before[unused]);
@@ -93,13 +94,15 @@ impl Chain {
     pub fn invert<V: Vector>(&mut self) -> bool {
         let [a, b, c, d] = &self.products[self.len];
         let [a, b, c, d] = [Fe::<V>::load(a), Fe::load(b), Fe::load(c), Fe::load(d)];
-        let (ab, cd) = (a.mul(b), c.mul(d));
+        let ab = a.mul(b);
+        let cd = c.mul(d);
         let all = ab.mul(cd);
         if all.zeros() != 0 {
             return false;
         }
         let inverse = all.inverse();
-        let (one_ab, one_cd) = (inverse.mul(cd), inverse.mul(ab));
+        let one_ab = inverse.mul(cd);
+        let one_cd = inverse.mul(ab);
         let ones = [one_ab.mul(b), one_ab.mul(a), one_cd.mul(d), one_cd.mul(c)];
         for (one, to) in ones.into_iter().zip(&mut self.inverses[self.len % 2]) {
             one.store(to);

@@ -82,7 +82,8 @@ impl Comb {
         let mask = (1 << self.bits) - 1;
         let mut at = 0;
         for window in 0..self.windows {
-            let (word, shift) = (at / 64, at % 64);
+            let word = at / 64;
+            let shift = at % 64;
             let both = u128::from(padded[word + 1]) << 64 | u128::from(padded[word]);
             put(window, ((both >> shift) as u64 & mask) as u16);
             at += self.bits as usize;
@@ -143,8 +144,9 @@ impl Op for Build {
 #[inline(always)]
 fn powers<V: Vector>(count: usize) -> Vec<Row> {
     let steps = Steps::<V>::new(1);
-    let (mut power, mut next, mut terms) =
-        (Jacobian::default(), Jacobian::default(), Terms::default());
+    let mut power = Jacobian::default();
+    let mut next = Jacobian::default();
+    let mut terms = Terms::default();
     let start = [Fe::constant(GENERATOR[0]), Fe::constant(GENERATOR[1]), Fe::<V>::small(1)];
     for (part, to) in start.into_iter().zip([&mut power.x, &mut power.y, &mut power.z]) {
         part.store(&mut to[0]);
@@ -155,7 +157,8 @@ fn powers<V: Vector>(count: usize) -> Vec<Row> {
         // Z is usable only in products.
         let inverse = z.mul(Fe::small(1)).inverse();
         let square = inverse.sqr();
-        let (x, y) = (x.mul(square), y.mul(square.mul(inverse)));
+        let x = x.mul(square);
+        let y = y.mul(square.mul(inverse));
         rows.push([x.first(), y.first()]);
         power.double(steps, &mut terms, &mut next);
         std::mem::swap(&mut power, &mut next);

@@ -176,7 +176,8 @@ impl Recoding {
             let top = (half[2] << 2 | half[1] >> 62).cast_signed();
             usize::try_from(top.wrapping_add(carry.cast_signed() as i64 + TOP_MAX)).ok()
         };
-        let (x, y) = (rest(a, state >> 6 & 1)?, rest(b, state >> 7)?);
+        let x = rest(a, state >> 6 & 1)?;
+        let y = rest(b, state >> 7)?;
         *self.top.get(x)?.get(y)?
     }
 }
@@ -184,7 +185,8 @@ impl Recoding {
 static RECODING: LazyLock<Recoding> = LazyLock::new(|| {
     let mut all = vec![((0, 0), ZERO)];
     for (point, (a, b)) in (0..).zip(POINTS) {
-        let (mut a, mut b) = (i64::from(a), i64::from(b));
+        let mut a = i64::from(a);
+        let mut b = i64::from(b);
         for power in 0..3 {
             all.push(((a, b), 6 * point + 2 * power));
             all.push(((-a, -b), 6 * point + 2 * power + 1));
@@ -197,7 +199,8 @@ static RECODING: LazyLock<Recoding> = LazyLock::new(|| {
         #[expect(clippy::cast_possible_wrap)]
         let bits =
             |shift: usize, carry: usize| ((index >> shift & 7) + (index >> carry & 1)) as i64;
-        let (a, b) = (bits(0, 6), bits(3, 7));
+        let a = bits(0, 6);
+        let b = bits(3, 7);
         let fits = |((x, y), _): &&((i64, i64), Digit)| (a - x) % 8 == 0 && (b - y) % 8 == 0;
         let ((x, y), digit) = *all.iter().find(fits).expect("every remainder modulo 8");
         let carry = |difference: i64, bit: u8| match difference {

@@ -50,8 +50,10 @@ impl Prime {
 
     /// Returns the inverse of a number below the prime; zero for zero.
     pub fn inverse(&self, number: &Words) -> Words {
-        let (mut f, mut g) = (self.limbs, limbs(number));
-        let (mut d, mut e): (Limbs, Limbs) = ([0; 5], [1, 0, 0, 0, 0]);
+        let mut f = self.limbs;
+        let mut g = limbs(number);
+        let mut d: Limbs = [0; 5];
+        let mut e: Limbs = [1, 0, 0, 0, 0];
         let mut delta = 1;
         // d * number = f and e * number = g, modulo the prime, each time.
         for _ in 0..ROUNDS_MAX {
@@ -96,7 +98,10 @@ impl Prime {
 /// Makes 62 division steps. `delta` continues from one call to the next.
 #[inline(always)]
 fn steps(delta: &mut i64, mut f: u64, mut g: u64) -> Matrix {
-    let (mut u, mut v, mut q, mut r) = (1i64, 0i64, 0i64, 1i64);
+    let mut u = 1i64;
+    let mut v = 0i64;
+    let mut q = 0i64;
+    let mut r = 1i64;
     let mut left = STEPS;
     loop {
         // While g is even it is halved, which doubles the weight of the other factors.

@@ -88,7 +88,8 @@ impl Kernel {
     pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         #[cfg(target_arch = "x86_64")]
         {
-            let (avx512, avx2) = (avx512::detect(), avx2::detect());
+            let avx512 = avx512::detect();
+            let avx2 = avx2::detect();
             match (self, avx512, avx2) {
                 (Self::Avx512, Some(proof), _) => return avx512::dispatch(proof, op),
                 (Self::Avx2, _, Some(proof)) => return avx2::dispatch(proof, op),

@@ -87,7 +87,8 @@ fn multiple<'a, V: Vector>(
 ) -> &'a Jacobian {
     let steps = Steps::<V>::new(digits.len());
     let Memory { sums: [sum, next], points, terms, starts } = memory;
-    let (mut sum, mut next) = (sum, next);
+    let mut sum = sum;
+    let mut next = next;
     let (negate, mut infinity) = look_up::<V>(tables, digits, DIGITS - 1, points);
     start::<V>(points, &negate, &infinity, sum);
     for i in (0..DIGITS - 1).rev() {

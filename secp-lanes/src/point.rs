@@ -99,7 +99,8 @@ impl Jacobian {
         steps.run(SquareFactor, [h], hh);
         steps.run_masked(SignedDifference, [&other.y, cube, &self.y], negate, r);
         // The powers of Z are no longer needed.
-        let (hhh, v) = (cube, square);
+        let hhh = cube;
+        let v = square;
         steps.run(Product, [h, hh], hhh);
         steps.run(Product, [&self.x, hh], v);
         steps.run(SumX, [r, hhh, v], &mut to.x);

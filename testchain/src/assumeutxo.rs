@@ -95,7 +95,8 @@ pub fn chain_299() -> ListedChain {
     let genesis_time = ListedChain::genesis().tip.median_time_past();
     let mut chain = ListedChain::genesis();
     // Coins of the wallet, those to be spent first at the end.
-    let (mut coinbases, mut change) = (Vec::new(), Vec::new());
+    let mut coinbases = Vec::new();
+    let mut change = Vec::new();
     for height in 1..=CACHED_HEIGHT {
         let turn = (height as usize - 1) / 25 % 4;
         let pays = nodes.get(turn).unwrap_or(&wallet);
@@ -258,7 +259,8 @@ mod tests {
                 bitcoin::consensus::encode::deserialize(&block[..80]).unwrap();
             (header.prev_blockhash, header.block_hash())
         };
-        let ((first, hash), (second, _)) = (parent(&more[0]), parent(&more[1]));
+        let (first, hash) = parent(&more[0]);
+        let (second, _) = parent(&more[1]);
         assert_eq!((first, second), (chain.base().hash, hash));
     }
 }

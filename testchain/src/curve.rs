@@ -204,7 +204,8 @@ mod tests {
                 assert_eq!(a.minus(b).minus(a).times(largest), b);
                 assert_eq!(a.times(b), b.times(a));
                 assert!(subtract(a.times(b).0, PRIME).1, "not reduced");
-                let (square, product) = (a.minus(b), a.times(b));
+                let square = a.minus(b);
+                let product = a.times(b);
                 let expanded =
                     a.times(a).minus(product).minus(product).minus(Element::ZERO.minus(b.times(b)));
                 assert_eq!(square.times(square), expanded);

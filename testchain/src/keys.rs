@@ -230,7 +230,8 @@ mod tests {
         let ring = keys.ring_of(vec![3, 99, 3, 100, 250]);
         assert_eq!(ring.indices, [3, 99, 100, 250]);
         for index in [3, 4, 99, 100, 250, u32::MAX] {
-            let (now, then) = (keys.ring().key(index), ring.key(index));
+            let now = keys.ring().key(index);
+            let then = ring.key(index);
             assert_eq!(now.pk65(), then.pk65());
             let public = PublicKey::from_secret_key(&keys.secp, &now.secret());
             assert_eq!(now.pk33(), public.serialize());

@@ -217,7 +217,9 @@ impl Planner<'_> {
                 draft.parents.push((draft.payment.inputs.len() as u32, fresh.tx));
                 let parent = &self.plan.txs[fresh.tx as usize];
                 draft.depth = draft.depth.max(parent.depth + 1);
-                let (vout, amount, lock) = (u32::from(fresh.vout), fresh.amount, fresh.lock);
+                let vout = u32::from(fresh.vout);
+                let amount = fresh.amount;
+                let lock = fresh.lock;
                 let sequence = self.sequence(None, lock);
                 Spend { txid: [0; 32], vout, amount, lock, sequence, hash_type: None }
             }

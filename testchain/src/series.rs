@@ -48,7 +48,8 @@ impl Series {
 
     fn entries(&self, index: u32) -> (&Entry, &Entry) {
         let index = index % self.count;
-        let (high, low) = (index / self.side, index % self.side);
+        let high = index / self.side;
+        let low = index % self.side;
         (&self.high[high as usize], &self.low[low as usize])
     }
 

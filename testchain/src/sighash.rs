@@ -73,7 +73,8 @@ impl<'a> Messages<'a> {
             prevouts.extend_from_slice(&input.vout.to_le_bytes());
             sequences.extend_from_slice(&input.sequence.to_le_bytes());
         }
-        let (v0, v1) = (OnceCell::new(), OnceCell::new());
+        let v0 = OnceCell::new();
+        let v1 = OnceCell::new();
         Messages { tx, ring, outputs, output_starts, prevouts, sequences, v0, v1 }
     }
 
@@ -220,7 +221,8 @@ impl<'a> Messages<'a> {
 
     /// Returns the hashes of outpoints, amounts, scripts, sequence numbers and outputs.
     fn taproot_common(&self) -> [[u8; 32]; 5] {
-        let (mut amounts, mut scripts) = (Vec::new(), Vec::new());
+        let mut amounts = Vec::new();
+        let mut scripts = Vec::new();
         for input in &self.tx.inputs {
             amounts.extend_from_slice(&input.amount.to_le_bytes());
             scripts.extend_from_slice(&with_length(input.lock.script_of(self.ring).as_bytes()));

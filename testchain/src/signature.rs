@@ -195,11 +195,13 @@ mod tests {
 
     #[test]
     fn signatures_verify() -> Result<(), secp256k1::Error> {
-        let (secp, keys) = (Secp256k1::new(), Keys::new(7, 100));
+        let secp = Secp256k1::new();
+        let keys = Keys::new(7, 100);
         let ring = keys.ring();
         for (i, nonce) in (0..200u32).zip(keys.nonces(0, 200)) {
             let hash = sha256::Hash::hash(&i.to_le_bytes()).to_byte_array();
-            let (message, key) = (Message::from_digest(hash), ring.key(i));
+            let message = Message::from_digest(hash);
+            let key = ring.key(i);
             let signature = ecdsa(&key.secret(), &nonce, hash, 3);
             let (hash_type, bytes) = signature.as_slice().split_last().unwrap();
             assert_eq!(*hash_type, 3);

@@ -256,7 +256,8 @@ impl<'a> Signer<'a> {
             Item::Bytes(bytes) => return bytes.clone(),
             Item::KeyOfOwn { nonce, s, code } => {
                 let z = odd_message(&self.messages, i, odd, *code, SIGHASH_ALL);
-                let (nonce, s) = (self.ring.key(*nonce), self.ring.key(*s));
+                let nonce = self.ring.key(*nonce);
+                let s = self.ring.key(*s);
                 let secret = secret_for(nonce.secret(), nonce.xonly(), &s.secret(), z);
                 return self.ring.keys().public(&secret).to_vec();
             }

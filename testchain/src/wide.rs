@@ -350,7 +350,8 @@ impl Wide {
 
     fn make(&mut self) -> MadeBlock {
         let height = self.height() + 1;
-        let (first_tx, first_output) = (self.txs.len() as u32, self.outputs);
+        let first_tx = self.txs.len() as u32;
+        let first_output = self.outputs;
         self.blocks.push(BlockRow { first_tx, first_output });
         let body = if self.spec.is_busy(height) { self.body() } else { Body::default() };
         let outputs = if height <= self.spec.quiet_blocks { FIRST_OUTPUTS } else { 1 };

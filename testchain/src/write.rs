@@ -57,7 +57,9 @@ fn write_split(
     file_bytes_max: u64,
     mut open: impl FnMut(u32) -> io::Result<File>,
 ) -> io::Result<u64> {
-    let (mut file_number, mut file_bytes, mut all_bytes) = (0, 0u64, 0);
+    let mut file_number = 0;
+    let mut file_bytes = 0u64;
+    let mut all_bytes = 0;
     let mut out = BufWriter::with_capacity(1 << 20, open(0)?);
     for block in std::iter::once(genesis()).chain(blocks.map(|block| block.bytes)) {
         let len = block.len() as u64 + 8;

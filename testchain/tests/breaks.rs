@@ -70,7 +70,8 @@ fn core_refuses_every_broken_block() {
 fn core_accepts_every_sound_block() {
     let chain = Chain::new(Spec::small(1));
     let judge = judge_of(&chain);
-    let (mut seen, mut wrong) = (HashSet::new(), Vec::new());
+    let mut seen = HashSet::new();
+    let mut wrong = Vec::new();
     for &rule in Break::ALL {
         let broken = chain.broken(rule);
         let sound: bitcoin::Block = deserialize(&broken.sound).unwrap();

@@ -144,7 +144,8 @@ fn files_hold_the_chain() {
     let whole = std::fs::read(path).unwrap();
     assert_eq!(whole.len() as u64, size);
     assert_eq!(&whole[8..8 + genesis().len()], genesis());
-    let (mut at, mut blocks) = (0, 0);
+    let mut at = 0;
+    let mut blocks = 0;
     while at < whole.len() {
         assert_eq!(whole[at..at + 4], REGTEST_MAGIC);
         at += 8 + u32::from_le_bytes(whole[at + 4..at + 8].try_into().unwrap()) as usize;
@@ -218,7 +219,8 @@ fn a_wide_chain_spends_new_coins_old_ones_or_those_of_one_block() {
         let ages: Vec<u32> = all.collect();
         ages.iter().filter(|age| **age < 100).count() * 100 / ages.len()
     };
-    let (mixed, old) = (new_percent(&spent(Spends::Mixed)), new_percent(&spent(Spends::Old)));
+    let mixed = new_percent(&spent(Spends::Mixed));
+    let old = new_percent(&spent(Spends::Old));
     assert!(mixed > 50 && old < 30, "{mixed} and {old} % are of the newest hundred blocks");
     for (height, of) in spent(Spends::Bursts) {
         let different = of.iter().collect::<HashSet<_>>().len();

@@ -87,12 +87,10 @@ impl Demo<'_> {
     /// Runs the whole demo. Returns `false` if it was interrupted.
     fn show(&self, root: &Path) -> Result<bool, Failure> {
         let text = |error| StoreError::io(root, "prepare the demo", error);
-        let (in_order, joined, assumed, full) = (
-            root.join("in-order"),
-            root.join("join"),
-            root.join("swiftsync-assumevalid"),
-            root.join("swiftsync-full"),
-        );
+        let in_order = root.join("in-order");
+        let joined = root.join("join");
+        let assumed = root.join("swiftsync-assumevalid");
+        let full = root.join("swiftsync-full");
         for directory in [&in_order, &joined, &assumed, &full] {
             if directory.exists() {
                 let what =
@@ -101,7 +99,8 @@ impl Demo<'_> {
             }
             std::fs::create_dir_all(directory).map_err(text)?;
         }
-        let (blocks, hints) = (root.join("mainnet-0-14131.dat"), root.join("mainnet-14131.hints"));
+        let blocks = root.join("mainnet-0-14131.dat");
+        let hints = root.join("mainnet-14131.hints");
         std::fs::write(&blocks, BLOCKS).map_err(text)?;
 
         let last = thousands(14_131);
@@ -203,7 +202,9 @@ impl Demo<'_> {
     /// Prints a UTXO set's figures next to Core's, and returns whether they are the same.
     fn compare(&self, way: &Way) -> Result<bool, Failure> {
         self.say(way.name)?;
-        let (summary, muhash, serialized) = (&way.summary, &way.muhash, &way.serialized);
+        let summary = &way.summary;
+        let muhash = &way.muhash;
+        let serialized = &way.serialized;
         let rows = [
             ("height", summary.height.to_string(), CORE.height.to_string()),
             ("best block", summary.best_block.to_string(), CORE.best_block.to_string()),

@@ -197,7 +197,8 @@ impl ExportCommand {
 
     /// Returns what to export of a table.
     fn asked(&self, table: ExportTable, (format, forms): (Format, Forms)) -> Export {
-        let (start_height, stop_height) = (self.start_height, self.stop_height);
+        let start_height = self.start_height;
+        let stop_height = self.stop_height;
         Export { table, format, forms, start_height, stop_height }
     }
 

@@ -102,7 +102,8 @@ pub fn run(command: &IndexCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let started = Instant::now();
     let indexed = tools::index(&chosen.options, &kinds, Watch::new(&reporter, &stop));
     reporter.finish();
-    let (indexed, seconds) = (indexed?, started.elapsed().as_secs_f64());
+    let indexed = indexed?;
+    let seconds = started.elapsed().as_secs_f64();
     let text = text(&indexed, seconds);
     log::line(&text);
     log::last_line("Done");

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_place_logs_a_mib_an_hour() {
-        let (mut limits, begin) = (Limits::default(), Instant::now());
+        let mut limits = Limits::default();
+        let begin = Instant::now();
         let text = "x".repeat(BYTES_MAX / 4);
         for _ in 0..4 {
             assert_eq!(limits.take(("a", 1), &text, begin), [text.as_str()]);

@@ -26,7 +26,8 @@ pub fn precise(elapsed: Duration) -> String {
 /// Formats a Unix time as Bitcoin Core's log does: ISO 8601, UTC, `2009-01-03T18:15:05Z`.
 pub fn time_stamp(time: i64) -> String {
     let second = time.rem_euclid(86_400);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
+    let hour = second / 3600;
+    let minute = second / 60 % 60;
     format!("{}T{hour:02}:{minute:02}:{:02}Z", date(time), second % 60)
 }
 

@@ -317,7 +317,8 @@ impl PeerArgs {
         if !self.onlynet.is_empty() {
             return Ok(self.onlynet.iter().map(|net| NetKind::from(*net)).collect());
         }
-        let (mut kinds, mut others) = (Vec::new(), Vec::new());
+        let mut kinds = Vec::new();
+        let mut others = Vec::new();
         for Found { text, place } in config.take_list("onlynet") {
             match Net::from_str(&text, true) {
                 Ok(net) => kinds.push(NetKind::from(net)),

@@ -98,7 +98,9 @@ impl Reporter {
         });
         let now = Instant::now();
         let memory = MemoryInUse::default();
-        let (shown, logged, timed) = (None, None, Timed::default());
+        let shown = None;
+        let logged = None;
+        let timed = Timed::default();
         let state = Mutex::new(State { looked: now, memory, shown, logged, timed });
         Self { started: now, bar, quiet, state }
     }
@@ -313,8 +315,8 @@ impl View<'_> {
     fn upload(&self) -> Option<String> {
         let upload = self.progress.upload?;
         let s = if upload.peers == 1 { "" } else { "s" };
-        let (speed, megabytes) =
-            (words::speed(upload.bytes_per_second as f64), upload.bytes as f64 / 1e6);
+        let speed = words::speed(upload.bytes_per_second as f64);
+        let megabytes = upload.bytes as f64 / 1e6;
         Some(format!("{} peer{s} served, {speed}, {megabytes:.1} MB in all", upload.peers))
     }
 
@@ -455,7 +457,8 @@ mod tests {
             line(&some, &waits, None),
             "25.0 %, Join 1/3: reading blocks: 30 of 1,000 blocks, 12.0 MB/s, 18 min 20 s so far"
         );
-        let (waiting, bottleneck) = (Some(Duration::from_secs(125)), Some(Bottleneck::Peers));
+        let waiting = Some(Duration::from_secs(125));
+        let bottleneck = Some(Bottleneck::Peers);
         let waits = Estimate { waiting, bottleneck, speed: None, ..waits };
         assert_eq!(
             line(&some, &waits, None),

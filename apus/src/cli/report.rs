@@ -31,11 +31,13 @@ pub(super) fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
 /// Returns the report as text: the outcome, a table, what to know besides, and the next step.
 /// `columns` are those of the terminal; `None` if the report goes elsewhere.
 pub fn summary_text(summary: &Summary, columns: Option<usize>, next: &str) -> String {
-    let (table, warnings) = (table(summary), warnings(summary));
+    let table = table(summary);
+    let warnings = warnings(summary);
     let labels = table.label_columns().max(warnings.label_columns());
     let is_bad = summary.interrupted || summary.connects_nothing();
     let good = if is_bad { AnsiColor::Yellow } else { AnsiColor::Green };
-    let (good, bold) = (good.on_default().bold(), Style::new().bold());
+    let good = good.on_default().bold();
+    let bold = Style::new().bold();
     let outcome = outcome(summary);
     let (first, rest) = outcome.split_once(':').unwrap_or((&outcome, ""));
     format!(
@@ -221,8 +223,8 @@ fn bottleneck(summary: &Summary) -> Option<String> {
 /// Describes how far an interrupted join has come.
 pub fn join_words(saved: &SavedJoin) -> String {
     let total = thousands(saved.total.into());
-    let (read, checked) =
-        (thousands(saved.blocks_read.into()), thousands(saved.blocks_checked.into()));
+    let read = thousands(saved.blocks_read.into());
+    let checked = thousands(saved.blocks_checked.into());
     let what = match saved.pass {
         JoinPass::Reading => format!("{read} of {total} blocks read"),
         JoinPass::Matching => format!("all {total} blocks read, spends partly matched"),
@@ -234,7 +236,8 @@ pub fn join_words(saved: &SavedJoin) -> String {
 /// Names the rules that were not checked in a range of blocks.
 fn not_checked(blocks: &NotChecked) -> String {
     let rules: Vec<&str> = blocks.rules.iter().map(|rule| words(*rule)).collect();
-    let (first, last) = (thousands(blocks.first.into()), thousands(blocks.last.into()));
+    let first = thousands(blocks.first.into());
+    let last = thousands(blocks.last.into());
     format!("taken as valid in blocks {first} to {last}: {}", rules.join(", "))
 }
 

@@ -127,8 +127,8 @@ impl ServerArgs {
         if !is_on(self.server, "server", is_default) {
             return Ok(None);
         }
-        let (rest, page_is_public) =
-            (is_on(self.rest, "rest", false), is_on(self.pagepublic, "pagepublic", false));
+        let rest = is_on(self.rest, "rest", false);
+        let page_is_public = is_on(self.pagepublic, "pagepublic", false);
         let allow = self.allow(chosen)?;
         let mut config = Config::new(self.bind(chosen, !allow.is_empty())?);
         (config.allow, config.rest, config.page_is_public) = (allow, rest, page_is_public);
@@ -200,8 +200,8 @@ impl ServerArgs {
             let found = || Ok(chosen.config.find(name)?.map(|found| found.text));
             given.clone().map_or_else(found, |text| Ok::<_, String>(Some(text)))
         };
-        let (user, password) =
-            (secret(&self.rpcuser, "rpcuser")?, secret(&self.rpcpassword, "rpcpassword")?);
+        let user = secret(&self.rpcuser, "rpcuser")?;
+        let password = secret(&self.rpcpassword, "rpcpassword")?;
         let mut credentials = Vec::new();
         if let Some(password) = password.filter(|password| !password.is_empty()) {
             let credential = Credential::new(&user.unwrap_or_default(), &password);

@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn prune_means_what_it_means_to_core() {
-        let (mib, max) = (1 << 20, i64::MAX);
+        let mib = 1 << 20;
+        let max = i64::MAX;
         for (given, expected) in [
             (0, Ok(None)),
             (1, Ok(Some(Prune::Manual))),

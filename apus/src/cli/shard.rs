@@ -351,7 +351,8 @@ fn todo(command: &Todo) -> Result<ExitCode, Failure> {
     let Results { stage, missing, end, .. } = Results::find(&job)?;
     match command.json {
         true => {
-            let (stage, end_height) = (stage.name(), end - 1);
+            let stage = stage.name();
+            let end_height = end - 1;
             let dbcache = job.manifest.memory.bytes >> 20;
             output::line(to_json(&TodoJson { stage, numbers: missing, end_height, dbcache }))?;
         }

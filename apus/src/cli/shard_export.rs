@@ -91,7 +91,8 @@ pub fn verify(command: &ShardVerifyExport, quiet: bool) -> Result<ExitCode, Fail
 }
 
 fn report(quiet: bool, what: &str, done: &RangesDone) -> Result<ExitCode, Failure> {
-    let (rows, bytes) = (thousands(done.rows), thousands(done.bytes));
+    let rows = thousands(done.rows);
+    let bytes = thousands(done.bytes);
     let reporting = Reporting { quiet, json: false };
     reporting.say(format_args!("{what}: {rows} rows, {bytes} bytes"))?;
     Ok(ExitCode::SUCCESS)
@@ -108,7 +109,8 @@ impl RangeArgs {
         let chosen = self.directory.to_options().map_err(Failure::usage)?;
         let directory = expand_home(&self.output);
         let forms = Forms { hash: self.txid.into(), bytes: self.spk.into() };
-        let (table, blocks) = (self.table.into(), self.blocks);
+        let table = self.table.into();
+        let blocks = self.blocks;
         let asked = Ranges { directory: &directory, table, forms, blocks, only };
         let reporter = Reporting { quiet, json: false }.reporter();
         let stop = stop_on_signal(Interrupted::Saves);

@@ -230,7 +230,8 @@ pub fn run_and_report(
     let stop = stop_on_signal(Interrupted::Saves);
     let result = serve_while(serving, &reporter, &stop, |observer| work(observer, &stop));
     reporter.finish();
-    let (summary, memory) = (result?, reporter.most_memory());
+    let summary = result?;
+    let memory = reporter.most_memory();
     log::last_line(report::outcome(&summary));
     let next = || next_step(options, &summary);
     let text = || report::summary_text(&summary, stdout_columns(), &next());

@@ -141,7 +141,8 @@ fn json_at(stats: &StatisticsAt, with_hash: bool) -> String {
 
 /// Returns an amount in bitcoins with eight decimals, as Core prints it.
 fn bitcoins(satoshi: i128) -> String {
-    let (sign, amount) = (if satoshi < 0 { "-" } else { "" }, satoshi.unsigned_abs());
+    let sign = if satoshi < 0 { "-" } else { "" };
+    let amount = satoshi.unsigned_abs();
     format!("{sign}{}.{:08}", amount / 100_000_000, amount % 100_000_000)
 }
 

@@ -50,7 +50,8 @@ fn a_header_on_an_invalid_block_is_refused_for_that() {
     for (change, reason) in
         [(old, "bad-version(0x00000001)"), (early, "time-too-old"), (late, "time-too-new")]
     {
-        let (child, sibling) = (on(&tip.child(&greedy), change), on(&tip, change));
+        let child = on(&tip.child(&greedy), change);
+        let sibling = on(&tip, change);
         let place = Place::new(Network::Regtest);
         let all = valid.iter().chain([&greedy, &child, &sibling]);
         let summary = place.sync_blocks("all", &blocks::bytes(all));

@@ -148,11 +148,13 @@ fn power_may_fail_at_any_step_of_a_sync() {
     let old = bytes(trunk.iter().chain(&short));
     let new = bytes(&long);
     let run = |place: &Place, disk: &Disk, sources: &[PathBuf]| {
-        let (options, stop) = (place.options(), AtomicBool::new(false));
+        let options = place.options();
+        let stop = AtomicBool::new(false);
         sync::sync_on(disk, &options, sources, Watch::new(&Unobserved, &stop))
     };
     let reindex = |place: &Place, disk: &Disk| {
-        let (options, stop) = (place.options(), AtomicBool::new(false));
+        let options = place.options();
+        let stop = AtomicBool::new(false);
         sync::reindex_on(disk, &options, Watch::new(&Unobserved, &stop))
     };
     cut_everywhere(|_| {}, |place, disk| run(place, disk, &[place.write("old", &old)]), 15);

@@ -129,7 +129,8 @@ fn a_rotated_log_loses_no_line() {
     let place = Place::new(Chain::Main);
     let path = place.network_dir().join("debug.log");
     let mut child = start_sync(&place, &[]);
-    let (mut whole, mut rotated) = (String::new(), 0);
+    let mut whole = String::new();
+    let mut rotated = 0;
     while wait_for(&mut child, &path) {
         let old = place.root().join(format!("debug.log.{rotated}"));
         std::fs::rename(&path, &old).unwrap();

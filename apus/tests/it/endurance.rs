@@ -122,7 +122,8 @@ impl Endurance {
 
     /// All of it, or what is left to be done.
     pub fn run(&self, place: &Place, disk: &Disk, seen: &Commits) -> Result<(), SyncError> {
-        let (options, stop) = (self.options(place), Default::default());
+        let options = self.options(place);
+        let stop = Default::default();
         let disk = &seen.watch(disk);
         let [first, branch, rest] = self.sources.each_ref().map(std::slice::from_ref);
         sync::sync_on(disk, &options, first, Watch::new(&Unobserved, &stop))?;
@@ -201,7 +202,8 @@ fn the_power_may_fail_at_every_change_of_a_run_with_everything() {
     let next = || cuts.lock().unwrap().next();
     let work = || {
         while let Some(power) = next() {
-            let (place, seen) = (test.base.copy(), Commits::default());
+            let place = test.base.copy();
+            let seen = Commits::default();
             let result = test.run(&place, &failing(&power), &seen);
             // Merges, which go on beside the rest, make some changes more or fewer.
             assert_eq!(result.is_err(), power.is_off(), "{power:?}");

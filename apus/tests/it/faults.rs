@@ -40,7 +40,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// The number of calls of each kind in the whole work.
     fn calls(&self) -> BTreeMap<Call, u64> {
-        let (place, faults) = (self.base.copy(), Arc::new(Faults::default()));
+        let place = self.base.copy();
+        let faults = Arc::new(Faults::default());
         (self.run)(&place, &faults.on(Disk::new())).unwrap();
         (self.assert_done)(&place, self.name);
         faults.counts()
@@ -48,8 +49,10 @@ impl Work<'_> {
 
     /// Makes calls of every kind fail, so many of each, once or from then on.
     fn fail_everywhere(&self, seed: u64, of_each: u64) {
-        let (calls, mut rng) = (self.calls(), Rng::new(seed, 1));
-        let (mut tried, mut refused) = (0, 0);
+        let calls = self.calls();
+        let mut rng = Rng::new(seed, 1);
+        let mut tried = 0;
+        let mut refused = 0;
         for (call, count) in calls {
             for round in 0..rounds(of_each) {
                 let number = match of_each.saturating_mul(rounds(1)) >= count {
@@ -72,7 +75,8 @@ impl Work<'_> {
     /// whether the fault was an error.
     fn fail(&self, fault: Fault, cut: bool) -> bool {
         let what = format!("{}, {fault:?}, power cut after it: {cut}", self.name);
-        let (place, faults) = (self.base.copy(), Faults::of(fault));
+        let place = self.base.copy();
+        let faults = Faults::of(fault);
         let (disk, power) = counted();
         let result = (self.run)(&place, &faults.on(disk));
         let failed = faults.failed();
@@ -107,7 +111,8 @@ fn in_order_with_everything() {
     let test = Endurance::new();
     let whole = test.base.copy();
     test.run(&whole, &Disk::new(), &Commits::default()).unwrap();
-    let (expected, seen) = (test.end(&whole), Mutex::new(Commits::default()));
+    let expected = test.end(&whole);
+    let seen = Mutex::new(Commits::default());
     let work = Work {
         name: "in order, pruned, rewound",
         base: &test.base,
@@ -145,7 +150,9 @@ fn joins_and_swiftsyncs() {
     base.shrink();
     let source = base.write("all", &world.blocks);
     let join = |place: &Place, disk: &Disk| {
-        let (method, join_depth, save_every) = (Method::Join, 0, Duration::ZERO);
+        let method = Method::Join;
+        let join_depth = 0;
+        let save_every = Duration::ZERO;
         let options = Options {
             method: Some(method),
             save_every,
@@ -202,7 +209,8 @@ fn reindexes() {
         name: "reindex --index",
         base: &base,
         run: &|place, disk| {
-            let (options, stop) = (place.in_order(), AtomicBool::new(false));
+            let options = place.in_order();
+            let stop = AtomicBool::new(false);
             sync::reindex_files_on(disk, &options, Watch::new(&Unobserved, &stop)).map(|_| ())
         },
         assert_done: &|place, what| assert_eq!(held(place), expected, "{what}"),

@@ -76,7 +76,8 @@ fn on_a_small_disk() {
     let right = place.muhash();
     // No room for more blocks; for more undo data; for anything, where coins wait in the cache, and
     // where some were committed.
-    let (cache, tip) = (450 << 20, QUIET + 26);
+    let cache = 450 << 20;
+    let tip = QUIET + 26;
     for (left, cache, expected) in [
         (60 * MIB, cache, QUIET..tip),
         (50 * MIB + MIB / 2, cache, QUIET..tip),

@@ -77,7 +77,8 @@ fn by_hand(blocks: &[Vec<u8>], height: u32, numbering: Numbering) -> Counted {
         .collect();
     let mut counted = Counted::new();
     for (height, block) in (0..).zip(&blocks).skip(1) {
-        let (mut outputs, mut unspent) = (0, Vec::new());
+        let mut outputs = 0;
+        let mut unspent = Vec::new();
         for tx in &block.txdata {
             let txid = tx.compute_txid();
             for (vout, output) in (0..).zip(&tx.output) {
@@ -168,7 +169,8 @@ fn hints_below_the_tip_are_as_of_a_directory_that_stopped_there() {
 
 #[test]
 fn branches_that_lost_do_not_count() {
-    let (main, fork) = (small(5), small_fork(5, 160, 45, 9));
+    let main = small(5);
+    let fork = small_fork(5, 160, 45, 9);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
     place.sync(&[place.write("fork", &with_genesis(fork)[161..])]);
@@ -196,7 +198,8 @@ fn blocks_in_any_order_of_files() {
 fn a_format_becomes_another_as_if_it_had_been_made_so() {
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
-    let (input, out) = (place.root().join("in"), place.root().join("out"));
+    let input = place.root().join("in");
+    let out = place.root().join("out");
     let nowhere = Options { datadir: place.root().join("nowhere"), ..place.options() };
     for height in [0, 150, 200] {
         for from in Format::WRITTEN {
@@ -357,10 +360,8 @@ fn interrupted_nothing_is_written_and_nothing_left() {
     for phase in [Phase::ReadingCoins, Phase::MakingHints] {
         let stop = AtomicBool::new(false);
         let options = Options { dbcache_bytes: 0, ..place.options() };
-        let (out, observer) = (
-            place.root().join("out"),
-            StopWhen(&stop, |progress: &Progress| progress.phase == phase),
-        );
+        let out = place.root().join("out");
+        let observer = StopWhen(&stop, |progress: &Progress| progress.phase == phase);
         let summary =
             create_hints(&options, Some(190), Format::Bip456, &out, Watch::new(&observer, &stop))
                 .unwrap();
@@ -389,7 +390,9 @@ fn on_the_command_line() {
     place.sync(&[place.write("chain", &with_genesis(small(5)))]);
     let datadir = format!("--datadir={}", place.datadir().display());
     let path = |name: &str| place.root().join(name).to_str().unwrap().to_string();
-    let (out, bitmap, back) = (path("a.hints"), path("a.bitmap"), path("back.hints"));
+    let out = path("a.hints");
+    let bitmap = path("a.bitmap");
+    let back = path("back.hints");
     let create = |more: &[&str]| {
         apus_hints(&[&["create", "--regtest", &datadir, "-o", &out][..], more].concat())
     };
@@ -400,7 +403,8 @@ fn on_the_command_line() {
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&json["height"], &json["format"]), (&170.into(), &"bip456".into()));
     assert_eq!(json["bytes"], std::fs::metadata(&out).unwrap().len());
-    let (peak, mapped) = (json["peak_memory"].as_u64(), json.get("peak_memory_mapped"));
+    let peak = json["peak_memory"].as_u64();
+    let mapped = json.get("peak_memory_mapped");
     assert!(peak.is_some_and(|bytes| bytes > 0) && mapped.is_some(), "{json}");
     says(&create(&["--force", "--height=201"]), 1, &["is at height 200"]);
 

@@ -91,7 +91,8 @@ fn index_until(
     options: &Options,
     is_there: impl Fn(&Progress) -> bool + Sync,
 ) -> (Indexed, Option<u32>) {
-    let (stop, lowest) = (AtomicBool::new(false), AtomicU32::new(u32::MAX));
+    let stop = AtomicBool::new(false);
+    let lowest = AtomicU32::new(u32::MAX);
     let observer = StopWhen(&stop, |progress: &Progress| {
         if progress.phase == Phase::ReadingForIndexes {
             lowest.fetch_min(progress.height, Relaxed);
@@ -256,7 +257,9 @@ fn killed_at_any_moment_it_carries_on() {
     let (disk, changes) = Changes::counted();
     index_on(&disk, &killed_options(whole.options()), &IndexKind::ALL, Watch::default()).unwrap();
     let expected = Indexes::read(&whole.network_dir()).without_hashes();
-    let (mut rng, mut carried_on, all) = (Rng::new(34, 1), 0, changes.count());
+    let mut rng = Rng::new(34, 1);
+    let mut carried_on = 0;
+    let all = changes.count();
     let coins = place.muhash();
     let parts = 6;
     for part in 0..parts {
@@ -438,7 +441,8 @@ fn statistics_of_a_height_need_the_index() {
     assert_ends(&ask(&["--height=9", "--hash=hash_serialized_3"]), 2, &["of the tip alone"]);
     try_index(&place, &[IndexKind::CoinStatsIndex]).unwrap();
     let json = |output| serde_json::from_str::<serde_json::Value>(&stdout(&output)).unwrap();
-    let (tip, at_tip) = (json(ask(&["--hash=muhash"])), json(ask(&["--height=206"])));
+    let tip = json(ask(&["--hash=muhash"]));
+    let at_tip = json(ask(&["--height=206"]));
     for name in ["height", "bestblock", "txouts", "bogosize", "muhash", "total_amount"] {
         assert_eq!(tip[name], at_tip[name], "{name}");
     }

@@ -174,8 +174,11 @@ fn statistics_of_the_utxo_set() {
 #[test]
 fn commands_that_make_and_prove_hints() {
     let it = Synced::new();
-    let (place, options, height) = (&it.place, it.options(&it.place), it.world.height());
-    let (out, snapshot) = (place.root().join("out"), it.write_snapshot());
+    let place = &it.place;
+    let options = it.options(&it.place);
+    let height = it.world.height();
+    let out = place.root().join("out");
+    let snapshot = it.write_snapshot();
     let hints = it.world.write_hints(place, height);
     let is_absent = |interrupted: bool| {
         assert_ne!(interrupted, out.exists(), "it is there exactly if nobody interrupts");
@@ -186,7 +189,8 @@ fn commands_that_make_and_prove_hints() {
         [(0, &[ReadingCoins, MakingHints][..]), (20, &[ReadingCoins, ReadingUndo, MakingHints])]
     {
         assert_stops("hints create", phases, |observer, stop| {
-            let (at, format) = (Some(height - below), Format::Bip456);
+            let at = Some(height - below);
+            let format = Format::Bip456;
             let made = tools::create_hints(&options, at, format, &out, Watch::new(observer, stop));
             is_absent(made.unwrap().interrupted)
         });
@@ -225,8 +229,11 @@ fn commands_that_make_and_prove_hints() {
 #[test]
 fn commands_that_make_and_prove_snapshots() {
     let it = Synced::new();
-    let (place, options, height) = (&it.place, it.options(&it.place), it.world.height());
-    let (out, snapshot) = (place.root().join("out"), it.write_snapshot());
+    let place = &it.place;
+    let options = it.options(&it.place);
+    let height = it.world.height();
+    let out = place.root().join("out");
+    let snapshot = it.write_snapshot();
     let is_absent = |interrupted: bool| {
         assert_ne!(interrupted, out.exists(), "it is there exactly if nobody interrupts");
         let _ = std::fs::remove_file(&out);
@@ -288,12 +295,15 @@ fn loading_a_snapshot() {
 #[test]
 fn exports() {
     let it = Synced::new();
-    let (options, out) = (it.options(&it.place), it.place.root().join("out.csv"));
+    let options = it.options(&it.place);
+    let out = it.place.root().join("out.csv");
     for table in [ExportTable::Coins, ExportTable::Inputs] {
         assert_stops(&format!("{table:?}"), &[Exporting], |observer, stop| {
             let forms =
                 tables::Forms { hash: tables::HashForm::Hex, bytes: tables::BytesForm::Hex };
-            let (format, start_height, stop_height) = (tables::Format::Csv, None, None);
+            let format = tables::Format::Csv;
+            let start_height = None;
+            let stop_height = None;
             let asked = Export { table, format, forms, start_height, stop_height };
             let to = Destination::File(&out);
             let exported = tools::export(&options, &asked, to, Watch::new(observer, stop)).unwrap();
@@ -307,7 +317,8 @@ fn exports() {
 #[test]
 fn exports_of_a_history() {
     let it = Synced::new();
-    let (options, out) = (it.options(&it.place), it.place.root().join("history.csv"));
+    let options = it.options(&it.place);
+    let out = it.place.root().join("history.csv");
     let index = &[IndexKind::BlockFilterIndex];
     let descriptors = ["raw(51)".to_string()];
     for (has_filters, phases) in [(false, &[Exporting][..]), (true, &[ReadingFilters])] {
@@ -323,7 +334,8 @@ fn exports_of_a_history() {
                 start_height: None,
                 stop_height: None,
             };
-            let (to, watch) = (Destination::File(&out), Watch::new(observer, stop));
+            let to = Destination::File(&out);
+            let watch = Watch::new(observer, stop);
             let history = tools::export_history(&options, &asked, to, watch).unwrap();
             assert_ne!(history.exported.interrupted, out.exists());
             let _ = std::fs::remove_file(&out);
@@ -357,8 +369,8 @@ fn a_rewind() {
 #[test]
 fn syncs_and_rebuilds_by_every_method() {
     let it = Synced::new();
-    let (hints, snapshot) =
-        (it.world.write_hints(&it.place, it.world.height()), it.write_snapshot());
+    let hints = it.world.write_hints(&it.place, it.world.height());
+    let snapshot = it.write_snapshot();
     let expected = it.place.muhash();
     let source = it.world.sources(&it.place, Mode::Full, &it.world.file_order());
     let ways = |options: Options| {
@@ -370,10 +382,8 @@ fn syncs_and_rebuilds_by_every_method() {
         };
         let of_snapshot =
             SwiftSyncOptions { snapshot: Some(snapshot.clone()), ..Default::default() };
-        let (in_order, joined) = (
-            vec![Connecting, WritingCoins, Merging],
-            vec![JoinReading, JoinMatching, JoinChecking],
-        );
+        let in_order = vec![Connecting, WritingCoins, Merging];
+        let joined = vec![JoinReading, JoinMatching, JoinChecking];
         [
             (
                 "order",

@@ -80,7 +80,8 @@ fn an_interrupted_join_is_named_and_carried_on() {
 
 #[test]
 fn data_directories_may_share_a_place_for_temporary_files() {
-    let (one, other) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
+    let one = Place::new(Chain::Regtest);
+    let other = Place::new(Chain::Regtest);
     let spill = one.root().join("spill");
     std::fs::create_dir(&spill).unwrap();
     std::fs::create_dir(spill.join("join")).unwrap();
@@ -107,7 +108,8 @@ fn a_join_that_moves_or_is_given_up_leaves_no_temporary_files() {
         std::fs::create_dir_all(&directory).unwrap();
         directory
     };
-    let (one, two) = (at("one"), at("two"));
+    let one = at("one");
+    let two = at("two");
     stop_in(&options(&place, Some(&one)), Phase::JoinReading);
     assert_eq!(entries(&one).len(), 1);
     stop_in(&options(&place, Some(&two)), Phase::JoinReading);
@@ -170,7 +172,8 @@ fn a_disk_for_temporary_files_that_is_not_mounted_costs_no_work() {
 #[test]
 fn temporary_files_of_a_crash_before_the_first_save_are_found() {
     let place = Place::new(Chain::Regtest);
-    let (spill, other) = (place.root().join("spill"), place.root().join("other"));
+    let spill = place.root().join("spill");
+    let other = place.root().join("other");
     std::fs::create_dir(&spill).unwrap();
     std::fs::create_dir(&other).unwrap();
     stop_in(&options(&place, Some(&spill)), Phase::JoinReading);

@@ -90,7 +90,8 @@ fn a_directory_in_use_stays_as_it_is() {
 
 #[test]
 fn a_new_directory_is_not_made_beside_blocks_in_use() {
-    let (place, disk) = (Place::new(Chain::Regtest), Disk::new());
+    let place = Place::new(Chain::Regtest);
+    let disk = Disk::new();
     let blocks = place.root().join("elsewhere");
     let locked = blocks.join("regtest/blocks");
     std::fs::create_dir_all(&locked).unwrap();

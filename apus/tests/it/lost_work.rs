@@ -151,8 +151,8 @@ fn mark_invalid(place: &Place, height: u32) {
 fn a_chainstate_behind_a_symlink_is_rebuilt_where_it_is() {
     let place = synced(120);
     let muhash = place.muhash();
-    let (chainstate, elsewhere) =
-        (place.network_dir().join("chainstate"), place.root().join("fast-disk"));
+    let chainstate = place.network_dir().join("chainstate");
+    let elsewhere = place.root().join("fast-disk");
     std::fs::rename(&chainstate, &elsewhere).unwrap();
     symlink(&elsewhere, &chainstate).unwrap();
     // Core leaves this file in a chainstate that came from a validated snapshot.
@@ -191,7 +191,8 @@ fn a_chainstate_that_is_a_mount_or_overlay_is_rebuilt_once() {
 fn commands_that_read_write_nothing_and_read_together() {
     let place = synced(150);
     let hints = place.root().join("hints");
-    let (hints, datadir) = (hints.to_str().unwrap(), place.network_dir());
+    let hints = hints.to_str().unwrap();
+    let datadir = place.network_dir();
     assert_ends(&apus(&place, &["hints", "create", "-o", hints]), 0, &[]);
     // bitcoind's LevelDB leaves changes in a log, which a reader replays in memory.
     let judge = Judge::open(&place).expect("the engine opens it");

@@ -171,7 +171,8 @@ fn wrong_options_exit_with_2_and_say_what_to_do() {
 fn a_height_below_the_hints_is_a_wrong_option() {
     let place = Place::new(Chain::Main);
     place.sync(&[data("mainnet-0-14131.dat")]);
-    let (hints, datadir) = (place.root().join("hints"), place.datadir());
+    let hints = place.root().join("hints");
+    let datadir = place.datadir();
     let mut create = program();
     create.args(["hints", "create", "-o"]).arg(&hints).arg("--datadir").arg(&datadir);
     assert_ends(&create.output().unwrap(), 0, &[]);
@@ -330,9 +331,12 @@ fn a_demo_that_fails_names_no_directories() {
 fn all_commands_have_the_same_names_for_height_and_best_block() {
     let place = Place::new(Chain::Main);
     let blocks = data("mainnet-0-14131.dat");
-    let (blocks, file) = (blocks.to_str().unwrap(), |name: &str| place.root().join(name));
-    let (hints, copy) = (file("hints"), file("copy"));
-    let (hints, copy) = (hints.to_str().unwrap(), copy.to_str().unwrap());
+    let blocks = blocks.to_str().unwrap();
+    let file = |name: &str| place.root().join(name);
+    let hints = file("hints");
+    let copy = file("copy");
+    let hints = hints.to_str().unwrap();
+    let copy = copy.to_str().unwrap();
     let table = file("coins.csv");
     let table = table.to_str().unwrap();
     for args in [

@@ -78,7 +78,8 @@ fn every_command_and_option_has_its_place() {
     let bash = program().args(["completions", "bash"]).output().unwrap();
     assert_ends(&bash, 0, &[]);
     let bash = stdout(&bash);
-    let (mut options_seen, mut pages) = (0, BTreeSet::new());
+    let mut options_seen = 0;
+    let mut pages = BTreeSet::new();
     for command in COMMANDS {
         let (options, commands) = of_help(command);
         let page = format!("apus {command}").trim().replace(' ', "-") + ".1";

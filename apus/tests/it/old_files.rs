@@ -130,7 +130,8 @@ fn a_missing_file_is_repaired_in_place() {
     let half = loose.place.root().join("half.dat");
     let second = loose.blocks.len() / 2;
     std::fs::write(&half, framed(&loose.place.network, &loose.blocks[..second - 20])).unwrap();
-    let (whole, half) = (whole.display().to_string(), half.display().to_string());
+    let whole = whole.display().to_string();
+    let half = half.display().to_string();
     let undo = loose.place.undo();
     for number in [1, 0, 3] {
         std::fs::remove_file(loose.path(number)).unwrap();

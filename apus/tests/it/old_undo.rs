@@ -52,7 +52,8 @@ fn a_rewind_restores_the_same_coins_as_with_new_undo_data() {
     let (world, place) = &*NEW;
     // With a small cache each block is committed before the next is disconnected.
     for dbcache in [450 << 20, 1] {
-        let (new, old) = (place.copy(), old_from(OldUndo::LastOnly, 1));
+        let new = place.copy();
+        let old = old_from(OldUndo::LastOnly, 1);
         for height in [world.height() - 1, 170, 120, 1] {
             rewind(&new, height, dbcache).unwrap();
             rewind(&old, height, dbcache).unwrap();
@@ -68,7 +69,8 @@ fn a_reorganisation_leaves_the_same_coins_as_cores_engine() {
     let fork = with_genesis(small_fork(5, 140, 70, 4));
     let alone = Place::new(apus_wire::Chain::Regtest);
     alone.sync_blocks("fork", &fork);
-    let (ours, theirs) = (old_from(OldUndo::LastOnly, 1), old_from(OldUndo::LastOnly, 1));
+    let ours = old_from(OldUndo::LastOnly, 1);
+    let theirs = old_from(OldUndo::LastOnly, 1);
     assert_eq!(ours.sync_blocks("fork", &fork).height, 210);
     {
         let judge = Judge::open(&theirs).unwrap();
@@ -147,7 +149,8 @@ fn what_needs_heights_refuses_and_writes_nothing() {
 #[test]
 fn what_needs_no_heights_is_the_same_as_with_new_undo_data() {
     let (_, place) = &*NEW;
-    let (new, old) = (place.copy(), old_from(OldUndo::LastOnly, 1));
+    let new = place.copy();
+    let old = old_from(OldUndo::LastOnly, 1);
     let made = |place: &Place, table: &str| {
         let path = place.root().join(format!("{table}.csv"));
         let output = apus(place, &["export", table, "-o", path.to_str().unwrap()]);
@@ -167,7 +170,8 @@ fn what_needs_no_heights_is_the_same_as_with_new_undo_data() {
 #[test]
 fn answers_leave_out_heights_that_are_unknown() {
     let (world, place) = &*NEW;
-    let (new, old) = (place.copy(), old_from(OldUndo::LastOnly, 1));
+    let new = place.copy();
+    let old = old_from(OldUndo::LastOnly, 1);
     let serve = ["serve", "--bind=127.0.0.1", "--port=0"];
     let [new, old] = [&new, &old].map(|place| Running::start(place, &serve));
     let mut left_out = 0;

@@ -52,7 +52,8 @@ fn place_and_source() -> (Place, std::path::PathBuf) {
 #[test]
 fn the_last_commit_reports_the_share_done() {
     let (place, source) = place_and_source();
-    let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+    let recorder = Recorder::default();
+    let stop = AtomicBool::new(false);
     sync::sync(&place.options(), &[source], Watch::new(&recorder, &stop)).unwrap();
     recorder.assert_complete(Phase::WritingCoins, 1);
 }
@@ -60,7 +61,8 @@ fn the_last_commit_reports_the_share_done() {
 #[test]
 fn merges_report_the_share_done_and_commits_meanwhile_nothing() {
     let (place, source) = place_and_source();
-    let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+    let recorder = Recorder::default();
+    let stop = AtomicBool::new(false);
     let mut options = place.options();
     options.dbcache_bytes = 1; // commits all the time
     sync::sync(&options, &[source], Watch::new(&recorder, &stop)).unwrap();
@@ -73,7 +75,8 @@ fn merges_report_the_share_done_and_commits_meanwhile_nothing() {
 fn a_commit_of_swiftsync_reports_the_share_done() {
     let (place, source) = place_and_source();
     place.sync(std::slice::from_ref(&source));
-    let (hints, stop) = (place.root().join("hints"), AtomicBool::new(false));
+    let hints = place.root().join("hints");
+    let stop = AtomicBool::new(false);
     tools::create_hints(
         &place.options(),
         None,
@@ -94,7 +97,8 @@ fn reading_the_utxo_set_reports_the_share_done() {
     let place = Place::new(Network::Main);
     place.sync(&[data("mainnet-0-14131.dat")]);
     for hash in [UtxoHash::None, UtxoHash::MuHash, UtxoHash::HashSerialized3] {
-        let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+        let recorder = Recorder::default();
+        let stop = AtomicBool::new(false);
         tools::txoutset_info(&place.options(), hash, Watch::new(&recorder, &stop))
             .unwrap()
             .unwrap();
@@ -106,7 +110,8 @@ fn reading_the_utxo_set_reports_the_share_done() {
 fn hints_below_the_tip_report_the_blocks_above() {
     let (place, source) = place_and_source();
     place.sync(&[source]);
-    let (recorder, stop) = (Recorder::default(), AtomicBool::new(false));
+    let recorder = Recorder::default();
+    let stop = AtomicBool::new(false);
     let out = place.root().join("hints");
     tools::create_hints(
         &place.options(),

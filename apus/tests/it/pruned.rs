@@ -197,7 +197,8 @@ fn a_deep_reorganisation_keeps_what_it_may_need() {
     // Nothing is too many before blocks of the branch are stored.
     let used = tools::prune(&options(&place, None), 0).unwrap().usage;
     let target = options(&place, Some(Prune::Target(SPARE + used + 8_000)));
-    let (source, stop) = (place.write("branch", &branch), AtomicBool::new(false));
+    let source = place.write("branch", &branch);
+    let stop = AtomicBool::new(false);
     let after = fork as u32 + 90;
     let is_time = |p: &Progress| p.phase == Phase::Connecting && p.height >= after && p.blocks > 80;
     let observer = StopWhen(&stop, is_time);
@@ -343,7 +344,8 @@ fn power_may_fail_at_any_step_of_pruning() {
     let (disk, counter) = counted();
     let summary = run(&whole, &disk).unwrap();
     assert_eq!(summary.height as usize, fork + 6);
-    let (from, muhash) = (assert_holds_together(&whole), whole.muhash());
+    let from = assert_holds_together(&whole);
+    let muhash = whole.muhash();
     assert!(from > 300, "{from}");
     let mut cuts = 0;
     for power in power_cuts(1..=counter.steps(), 13) {

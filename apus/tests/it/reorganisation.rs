@@ -24,7 +24,8 @@ fn tip_of(chain: &Chain) -> apus_hash::Hash {
 
 #[test]
 fn a_branch_with_more_work_wins_and_both_are_kept() {
-    let (main, fork) = (small(5), small_fork(5, 190, 15, 9));
+    let main = small(5);
+    let fork = small_fork(5, 190, 15, 9);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
     let main_coins = place.muhash();
@@ -42,7 +43,8 @@ fn a_branch_with_more_work_wins_and_both_are_kept() {
 
 #[test]
 fn a_hundred_blocks_are_taken_back() {
-    let (main, fork) = (small(5), small_fork(5, 100, 101, 4));
+    let main = small(5);
+    let fork = small_fork(5, 100, 101, 4);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
     let summary = place.sync(&[place.write("fork", &with_genesis(fork)[101..])]);
@@ -65,8 +67,10 @@ fn a_hundred_blocks_are_taken_back() {
 
 #[test]
 fn with_equal_work_the_first_tip_is_kept() {
-    let (main, fork) = (small(5), small_fork(5, 195, 5, 2));
-    let (mains, forks) = (with_genesis(main), with_genesis(fork));
+    let main = small(5);
+    let fork = small_fork(5, 195, 5, 2);
+    let mains = with_genesis(main);
+    let forks = with_genesis(fork);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &mains)]);
     let summary = place.sync(&[place.write("fork", &forks)]);
@@ -117,7 +121,8 @@ fn decoded(block: &[u8]) -> bitcoin::Block {
 
 #[test]
 fn damaged_undo_data_stops_a_reorganisation_and_names_the_place() {
-    let (main, fork) = (small(5), small_fork(5, 190, 15, 9));
+    let main = small(5);
+    let fork = small_fork(5, 190, 15, 9);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
     let before = place.muhash();

@@ -34,7 +34,8 @@ fn set_at(world: &World, height: u32) -> (String, u64) {
 fn the_set_is_that_of_the_height_and_goes_up_again() {
     let world = world();
     let place = world.in_order();
-    let (top, tip) = (world.height(), place.muhash());
+    let top = world.height();
+    let tip = place.muhash();
     for height in [top, top - 1, 120, 1, 0] {
         let summary = rewind(&place, height).unwrap();
         assert_eq!((summary.height, summary.interrupted), (height, false));
@@ -98,7 +99,8 @@ fn power_may_fail_at_any_step_of_a_rewind() {
     let whole = base.copy();
     let (disk, counter) = counted();
     run(&whole, &disk).unwrap();
-    let (expected, mut cuts) = (whole.muhash(), 0);
+    let expected = whole.muhash();
+    let mut cuts = 0;
     for power in power_cuts(1..=counter.steps(), 13) {
         let place = base.copy();
         let _ = run(&place, &failing(&power));

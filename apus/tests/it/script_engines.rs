@@ -260,7 +260,8 @@ fn a_wrong_script_is_refused_by_a_run_that_carries_on() {
         }
         assert!(refused, "{rule:?}, {method:?}");
         // A SwiftSync that failed has left no coins.
-        let (options, stop) = (place.options(), AtomicBool::new(false));
+        let options = place.options();
+        let stop = AtomicBool::new(false);
         if let Ok(Some(coins)) =
             tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop))
         {

@@ -75,8 +75,10 @@ impl Observer for Seen {
 
 #[test]
 fn side_branches_are_stored_as_far_as_they_keep_the_rules() {
-    let (branches, place) = (Branches::new(), Place::new(Chain::Regtest));
-    let (source, seen) = (branches.write(&place), Seen::default());
+    let branches = Branches::new();
+    let place = Place::new(Chain::Regtest);
+    let source = branches.write(&place);
+    let seen = Seen::default();
     let stop = AtomicBool::new(false);
     let summary = sync::sync(&place.options(), &[source], Watch::new(&seen, &stop)).unwrap();
     assert_eq!((summary.height, summary.best_block), (80, hash(&branches.best[79])));
@@ -119,8 +121,10 @@ fn blocks_behind_a_gap_are_stored() {
 
 #[test]
 fn a_request_to_stop_is_heeded_between_blocks_of_side_branches() {
-    let (branches, place) = (Branches::new(), Place::new(Chain::Regtest));
-    let (source, stop) = (branches.write(&place), AtomicBool::new(false));
+    let branches = Branches::new();
+    let place = Place::new(Chain::Regtest);
+    let source = branches.write(&place);
+    let stop = AtomicBool::new(false);
     let is_time = |p: &Progress| p.phase == Phase::StoringBranches && p.blocks > 0;
     let observer = StopWhen(&stop, is_time);
     let options = place.options();
@@ -145,7 +149,8 @@ fn a_pruned_block_of_a_side_branch_is_not_stored_again() {
     sync_with(&place, &low, &[&world.blocks[..], &side].concat());
     let entries = |place: &Place| {
         let options = apus_store::DataDirOptions { prune: true, ..Default::default() };
-        let (disk, root) = (apus_disk::Disk::new(), place.datadir());
+        let disk = apus_disk::Disk::new();
+        let root = place.datadir();
         let dir = apus_store::DataDir::open(&disk, &root, &place.network, options).unwrap();
         let entries = dir.open_blocks().unwrap().1.entries;
         let hashes: Vec<_> = side.iter().map(|block| crate::support::hash_of(block)).collect();

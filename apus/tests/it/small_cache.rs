@@ -38,7 +38,8 @@ fn each_coin_is_read_from_the_tables_once_at_most() {
         let totals = wide.totals();
         assert_eq!(summary.coins, Some(totals.unspent));
         assert_eq!(place.muhash().1, totals.unspent);
-        let (spent, read) = (totals.inputs - totals.inputs_in_block, summary.waits.looked_up);
+        let spent = totals.inputs - totals.inputs_in_block;
+        let read = summary.waits.looked_up;
         assert!(read > spent / 2, "{spends:?}: {read} coins read for {spent} spends");
         assert!(read <= spent, "{spends:?}: {read} coins read for {spent} spends");
     }

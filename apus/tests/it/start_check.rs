@@ -33,7 +33,8 @@ fn damage_coin(place: &Place, world: &World, depth: u32) {
 fn a_sync_with_nothing_to_connect_finds_damaged_coins() {
     let world = world();
     let base = world.in_order();
-    let (coins, top) = (base.muhash(), world.height());
+    let coins = base.muhash();
+    let top = world.height();
     for damaged in [
         |place: &Place, world: &World| damage_coin(place, world, 2),
         |place: &Place, _: &World| {

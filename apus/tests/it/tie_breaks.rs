@@ -15,7 +15,8 @@ use crate::support::judge::Judge;
 fn children_that_wait_for_a_parent_keep_their_order() {
     let root = block(&genesis_parent(), "root");
     let parent = genesis_parent().child(&root);
-    let (first, second) = (block(&parent, "first"), block(&parent, "second"));
+    let first = block(&parent, "first");
+    let second = block(&parent, "second");
     for (a, b) in [(&first, &second), (&second, &first)] {
         let place = Place::new(Chain::Regtest);
         let summary = place.sync_blocks("blocks", &bytes([a, b, &root]));
@@ -27,7 +28,8 @@ fn children_that_wait_for_a_parent_keep_their_order() {
 #[test]
 fn a_mutated_copy_does_not_win_a_tie() {
     let parent = genesis_parent();
-    let (first, second) = (block(&parent, "first"), block(&parent, "second"));
+    let first = block(&parent, "first");
+    let second = block(&parent, "second");
     let blocks = bytes([&mutated(&first), &second, &first]);
     let judged = Place::new(Chain::Regtest);
     let judge = Judge::open(&judged).unwrap();
@@ -43,7 +45,8 @@ fn a_mutated_copy_does_not_win_a_tie() {
 fn blocks_linked_at_once_keep_their_order() {
     let root = block(&genesis_parent(), "root");
     let parent = genesis_parent().child(&root);
-    let (first, second) = (block(&parent, "first"), block(&parent, "second"));
+    let first = block(&parent, "first");
+    let second = block(&parent, "second");
     for (a, b) in [(&first, &second), (&second, &first)] {
         let mut tree = regtest_tree();
         let [root, first, second] = [&root, &first, &second].map(|block| add(&mut tree, block));

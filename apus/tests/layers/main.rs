@@ -143,7 +143,8 @@ fn bitcoin_core_is_reached_through_scripts_alone() {
 
 #[test]
 fn files_of_a_crate_name_each_other_in_one_direction() {
-    let (mut wrong, mut arrows) = (Vec::new(), 0);
+    let mut wrong = Vec::new();
+    let mut arrows = 0;
     let crates = ladder().into_iter().map(|name| (source_of(&name), name));
     for (root, name) in crates.chain([(workspace_root().join("apus/src"), "apus".to_string())]) {
         let graph = Graph::of(&Crate::read(&root));

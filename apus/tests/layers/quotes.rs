@@ -162,7 +162,8 @@ fn files_are_where_documents_place_them() {
             entries.filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_string()));
         documents.extend(names.filter(|name| name.ends_with(".md")));
     }
-    let (mut places, mut wrong) = (0, Vec::new());
+    let mut places = 0;
+    let mut wrong = Vec::new();
     for document in documents {
         for name in read(&document).split('`').skip(1).step_by(2) {
             let Some((first, rest)) = name.split_once('/').filter(|_| name.ends_with(".rs")) else {

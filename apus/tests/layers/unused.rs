@@ -37,7 +37,8 @@ const KEYWORDS: [&str; 9] =
 
 #[test]
 fn what_a_crate_offers_is_used() {
-    let (mut defined, mut named) = (BTreeMap::new(), BTreeMap::<String, usize>::new());
+    let mut defined = BTreeMap::new();
+    let mut named = BTreeMap::<String, usize>::new();
     for folder in ["crates", "apus/src", "python/src"] {
         let files = rust_files(&workspace_root().join(folder));
         let programs = files.iter().filter(|file| {
@@ -76,7 +77,8 @@ fn public_item(tokens: &[Token]) -> Option<String> {
 
 /// Returns the tokens without `use` declarations: importing or re-exporting a name does not use it.
 fn without_imports(tokens: &[Token]) -> Vec<Token> {
-    let (mut kept, mut at) = (Vec::new(), 0);
+    let mut kept = Vec::new();
+    let mut at = 0;
     while let Some(token) = tokens.get(at) {
         if !token.is("use") || tokens.get(at + 1).is_some_and(|next| next.is("<")) {
             kept.push(token.clone());

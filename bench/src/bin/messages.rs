@@ -52,7 +52,8 @@ fn main() -> ExitCode {
 /// Measures the coinbase of the genesis block, as dcrd's benchmark does.
 fn coinbase(effort: Effort, genesis: &BlockView<&[u8]>) {
     let tx = genesis.tx(0);
-    let (input, output) = (tx.input(0), tx.output(0));
+    let input = tx.input(0);
+    let output = tx.output(0);
     let inputs = [TxInput {
         outpoint: OutPoint { txid: Hash::ZERO, vout: u32::MAX },
         script: input.script_sig(),
@@ -115,7 +116,8 @@ fn measure(effort: Effort, what: &str, payload: &impl Payload) {
         black_box(&buffer);
     });
     // The crate computes the checksum when it takes the payload, which is a copy here.
-    let (magic, owned) = (*theirs.magic(), theirs.payload());
+    let magic = *theirs.magic();
+    let owned = theirs.payload();
     show(effort, batch, "  bitcoin 0.32, from a copy", || {
         black_box(serialize(&RawNetworkMessage::new(magic, owned.clone())));
     });

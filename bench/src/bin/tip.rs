@@ -47,11 +47,13 @@ fn send(mut to: &TcpStream, writer: &mut Writer, message: &Outgoing) -> std::io:
 fn main() -> Result<()> {
     let options = Options::parse();
     let network = Network::new(Chain::Regtest);
-    let (magic, chain) = (network.magic, chain_in(&options.file, &network)?);
+    let magic = network.magic;
+    let chain = chain_in(&options.file, &network)?;
     let first = chain.height().saturating_sub(options.blocks);
     let honest = Arc::new(Mutex::new(Honest { top: first, chain: chain.clone() }));
     let peer: Arc<Mutex<Option<(TcpStream, Writer)>>> = Arc::default();
-    let (served, link) = (Arc::clone(&honest), Arc::clone(&peer));
+    let served = Arc::clone(&honest);
+    let link = Arc::clone(&peer);
     let server = Server::start_raw(move |stream| {
         let Ok(to) = stream.try_clone() else { return };
         let opened = respond(magic, true, stream, &mut &to, &mut |_| Ok(()));
@@ -113,7 +115,8 @@ fn main() -> Result<()> {
         times.push(begun.elapsed());
     }
     times.sort();
-    let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+    let median = times[times.len() / 2];
+    let longest = times[times.len() - 1];
     println!("{} blocks: median {median:.1?}, longest {longest:.1?}", times.len());
     Ok(())
 }

@@ -26,6 +26,7 @@ pub fn reindex(datadir: &Path) -> Result<Value> {
         .build()?;
     manager.import_blocks()?;
     let chain = manager.active_chain();
-    let (height, tip) = (chain.height(), chain.tip().block_hash().to_string());
+    let height = chain.height();
+    let tip = chain.tip().block_hash().to_string();
     Ok(json!({ "height": height, "bestblock": tip }))
 }

@@ -125,7 +125,8 @@ impl MadeChain {
     pub fn make(shape: &Shape, programs: &Programs, dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
         let name = shape.name();
-        let (path, facts) = (dir.join(format!("{name}.dat")), dir.join(format!("{name}.json")));
+        let path = dir.join(format!("{name}.dat"));
+        let facts = dir.join(format!("{name}.json"));
         if !(path.is_file() && facts.is_file()) {
             eprintln!("generating {}", path.display());
             let mut command = programs.own();

@@ -127,7 +127,9 @@ fn measure(size: &Size, programs: &Programs, dir: &Path) -> Result<Measured> {
     let every_script = How { assumevalid: "0", ..swift };
     let swift = runner.reindex(swift, size.runs)?;
     let full = all(&mut runner, "0", size.full_runs)?;
-    let (mut engine, mut scripts, mut swift_full) = (None, None, None);
+    let mut engine = None;
+    let mut scripts = None;
+    let mut swift_full = None;
     if size.full_runs > 0 {
         swift_full = Some(runner.reindex(every_script, size.full_runs)?);
         scripts = Some(runner.scripts_alone(size.full_runs)?);
@@ -157,7 +159,8 @@ impl Measured {
             let core = core_without_scripts(&self.chain, *dbcache);
             all.push(("apus reindex, scripts skipped", Some(*dbcache), run, core));
         }
-        let (dbcache, core) = (SWIFTSYNC_DBCACHE, core_without_scripts(&self.chain, 4000));
+        let dbcache = SWIFTSYNC_DBCACHE;
+        let core = core_without_scripts(&self.chain, 4000);
         all.push(("apus hints create", Some(dbcache), &self.hints, None));
         all.push(("SwiftSync, assumed valid", Some(dbcache), &self.swift, core));
         for (dbcache, run) in &self.full {
@@ -204,7 +207,8 @@ impl Measured {
             let times = |part: f64, whole: Option<f64>| {
                 whole.map_or(Cell::Empty, |whole| Cell::Ratio(part / whole))
             };
-            let (cpu, cores) = (run.usage.cpu.as_secs_f64(), machine::cores() as f64);
+            let cpu = run.usage.cpu.as_secs_f64();
+            let cores = machine::cores() as f64;
             let seconds = run.seconds();
             table.push(vec![
                 Cell::text_of(name),
@@ -273,7 +277,8 @@ impl Measured {
         if let Some(floor) = self.floor_s() {
             bars.push(("the scripts' CPU time / cores".to_string(), floor, 5));
         }
-        let (size, cores) = (Cell::Bytes(self.chain.bytes()).text(), machine::cores());
+        let size = Cell::Bytes(self.chain.bytes()).text();
+        let cores = machine::cores();
         let title = format!("{size} of blocks to a UTXO set, {cores} cores");
         Bars { title: &title, x: "seconds, less is better", bars }.svg()
     }

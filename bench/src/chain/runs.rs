@@ -87,7 +87,8 @@ impl<'a> Runner<'a> {
         command.arg("--assumevalid").arg(self.chain.tip());
         let mut run = self.run("apus sync", command)?;
         self.check(&mut run)?;
-        let (tip, coins) = (run.json["bestblock"].as_str(), run.json["coins"].as_u64());
+        let tip = run.json["bestblock"].as_str();
+        let coins = run.json["coins"].as_u64();
         if tip != Some(self.chain.tip()) || coins != Some(self.chain.count("unspent")) {
             let what = format!("expected the chain's tip and coins, found {tip:?} and {coins:?}");
             return Err(what.into());

@@ -122,7 +122,8 @@ pub fn run(datadir: &Path) -> Result<Value> {
 fn check_block(blocks: &Blocks, entry: &IndexEntry) -> Result<Checked> {
     let block = blocks.read(entry)?;
     let prevouts = block.prevouts();
-    let (mut first, start) = (0, thread_cpu());
+    let mut first = 0;
+    let start = thread_cpu();
     for tx in block.view.txs().skip(1) {
         let end = first + tx.input_count();
         let tx = TxScripts::new(&tx, &prevouts[first..end], block.flags)?;
@@ -133,6 +134,7 @@ fn check_block(blocks: &Blocks, entry: &IndexEntry) -> Result<Checked> {
 }
 
 fn prevout((coin, script): &(Coin, Vec<u8>)) -> Prevout<'_> {
-    let (height, is_coinbase) = (coin.height, coin.is_coinbase);
+    let height = coin.height;
+    let is_coinbase = coin.is_coinbase;
     Prevout { amount: coin.amount as i64, script, height, is_coinbase }
 }

@@ -161,7 +161,8 @@ fn link_dir(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        let name = entry.file_name();
+        let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             link_dir(&entry.path(), &target)?;
         } else if name.to_string_lossy().starts_with("blk") {

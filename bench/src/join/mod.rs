@@ -223,7 +223,8 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     let mut report = Report::new(size.name);
     let knows_methods = knows_methods(programs)?;
     report.notes.extend(notes(size, knows_methods)?);
-    let (mut bases, mut rows) = (Vec::new(), Vec::new());
+    let mut bases = Vec::new();
+    let mut rows = Vec::new();
     for wanted in &size.chains {
         let shape = &wanted.shape;
         let full_runs = if shape.coins == Coins::Few { size.full_runs } else { 0 };
@@ -326,7 +327,8 @@ impl Contest<'_> {
         let bitcoind = self.size.bitcoind.as_deref().filter(|_| with_core);
         let core = |scripts| -> Result<Option<Row>> {
             let Some(bitcoind) = bitcoind else { return Ok(None) };
-            let (run, dbcache) = (self.core(bitcoind, scripts)?, self.size.core_dbcache);
+            let run = self.core(bitcoind, scripts)?;
+            let dbcache = self.size.core_dbcache;
             Ok(Some(Row { chain, way: Way::Core, scripts, dbcache, run }))
         };
         let ways: Vec<Way> = WAYS[1..].iter().copied().filter(|way| self.can(*way)).collect();
@@ -480,7 +482,8 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
     ];
     let mut table = Table::new("runs", &columns);
     for row in rows {
-        let (base, usage) = (&bases[row.chain], &row.run.usage);
+        let base = &bases[row.chain];
+        let usage = &row.run.usage;
         let told = |key: &str, cell: fn(u64) -> Cell| {
             row.run.json[key].as_u64().map_or(Cell::text_of("-"), cell)
         };

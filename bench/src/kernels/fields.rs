@@ -154,7 +154,8 @@ fn script_tail(script: &[u8]) -> usize {
 
 /// Reads a record's magic and its length, in one call each.
 pub fn read_frame(from: &mut impl Read, magic: [u8; 4]) -> Result<u32> {
-    let (mut found, mut len) = ([0; 4], [0; 4]);
+    let mut found = [0; 4];
+    let mut len = [0; 4];
     from.read_exact(&mut found)?;
     from.read_exact(&mut len)?;
     if found != magic {
@@ -171,7 +172,8 @@ pub fn write_frame(to: &mut impl Write, magic: [u8; 4], len: usize) -> Result<()
 
 /// Reads the spent coins of each transaction, and verifies their checksum.
 pub fn read_undo(from: impl Read, prev: &Hash) -> Result<Vec<Vec<Coin>>> {
-    let (mut from, mut raw) = (Hashed::new(from, prev), Vec::new());
+    let mut from = Hashed::new(from, prev);
+    let mut raw = Vec::new();
     let mut spent = Vec::new();
     for _ in 0..from.compact_size()? {
         let count = from.compact_size()?;

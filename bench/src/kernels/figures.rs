@@ -75,7 +75,9 @@ impl Figures {
 
     /// Adds a figure that was not measured here.
     pub fn core(&mut self, what: &'static str, by: &str, seconds: f64) {
-        let (kind, amount, digest) = (Kind::Core, Amount::One, None);
+        let kind = Kind::Core;
+        let amount = Amount::One;
+        let digest = None;
         self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
     }
 

@@ -36,7 +36,8 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     let (time, hash) = effort.time(|| theirs::Hash::hash(black_box(&long)).to_byte_array());
     figures.add("SHA-256 of 1 MiB", BITCOIN, Bytes(LONG_BYTES), time, digest(&hash))?;
 
-    let (what, amount) = ("double SHA-256 of 64 bytes", Records(PAIRS as u64));
+    let what = "double SHA-256 of 64 bytes";
+    let amount = Records(PAIRS as u64);
     let pairs: Vec<&[u8; 64]> = long.as_chunks().0.iter().take(PAIRS).collect();
     let ours = || pairs.iter().map(|pair| sha256d_64(pair).0).collect::<Vec<_>>();
     let (time, hashes) = effort.time(ours);

@@ -17,7 +17,8 @@ use crate::report::{Cell, Table};
 /// inscriptions.
 pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
     let mut random = Rng::from_state(10);
-    let (mut percent, mut clusters) = (500i64, 60i64);
+    let mut percent = 500i64;
+    let mut clusters = 60i64;
     let mut block = || {
         let walk = |value: i64, step: i64, least: i64, most: i64, random: &mut Rng| {
             (value + random.below(2 * step as u64 + 1) as i64 - step).clamp(least, most)
@@ -25,7 +26,8 @@ pub fn clustered_blocks(count: u64) -> Vec<Vec<u32>> {
         percent = walk(percent, 12, 130, 700, &mut random);
         clusters = walk(clusters, 4, 10, 200, &mut random);
         let outputs = 1_000 + random.below(6_000) as u32;
-        let (mut unspent, mut at) = (Vec::new(), 0);
+        let mut unspent = Vec::new();
+        let mut at = 0;
         while at < outputs {
             if random.below(100_000) < clusters as u64 {
                 let stride = 1 + (random.below(4) as u32).saturating_sub(1).min(2);
@@ -108,7 +110,8 @@ fn row(name: String, elias_fano: Vec<u8>) -> Result<Vec<Cell>> {
 /// Encodes hints in the simplest form, for comparison: for each block the number of indices, and
 /// for each index its distance from the previous one, all as CompactSize.
 fn gaps(hints: &dyn Hints) -> Result<Vec<u8>> {
-    let (mut out, mut unspent) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut unspent = Vec::new();
     for height in 1..=hints.height() {
         hints.unspent(height, &mut unspent)?;
         put_compact_size(&mut out, unspent.len() as u64);

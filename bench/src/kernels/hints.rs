@@ -84,7 +84,8 @@ fn compressed(effort: Effort, count: u64, figures: &mut Figures) -> Result<()> {
 /// Returns the sum of all indices, computed by threads that each read their own part of the blocks.
 fn sum_of_all(hints: &dyn Hints, threads: u32) -> Result<u64> {
     let part = &|thread: u32| {
-        let (mut sum, mut unspent) = (0, Vec::new());
+        let mut sum = 0;
+        let mut unspent = Vec::new();
         let bound =
             |thread: u32| (u64::from(hints.height()) * u64::from(thread)) / u64::from(threads);
         for height in bound(thread) + 1..=bound(thread + 1) {
@@ -130,7 +131,9 @@ const HEAD_BYTES: usize = 9;
 
 /// Returns the sum of all indices.
 fn decode_file(file: &[u8]) -> Result<u64> {
-    let (mut at, mut sum, mut unspent) = (HEAD_BYTES, 0, Vec::new());
+    let mut at = HEAD_BYTES;
+    let mut sum = 0;
+    let mut unspent = Vec::new();
     while at < file.len() {
         at += decode(&file[at..], BitOrder::Lsb, &mut unspent)?;
         sum += sum_of(&unspent);
@@ -139,7 +142,8 @@ fn decode_file(file: &[u8]) -> Result<u64> {
 }
 
 fn decode_file_with_crate(file: &[u8]) -> Result<u64> {
-    let (mut rest, mut sum) = (&file[HEAD_BYTES..], 0);
+    let mut rest = &file[HEAD_BYTES..];
+    let mut sum = 0;
     while !rest.is_empty() {
         sum += sum_of(&EliasFano::from_reader(&mut rest)?.decompress());
     }

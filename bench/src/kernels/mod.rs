@@ -126,7 +126,8 @@ fn core_pr_31551() -> Table {
         ("gain", "gain"),
     ];
     let mut table = Table::new("for comparison: Bitcoin Core PR 31551, block 413567", &columns);
-    let (mac, linux) = ("macOS, Clang 19", "Ubuntu, GCC 13");
+    let mac = "macOS, Clang 19";
+    let linux = "Ubuntu, GCC 13";
     for (what, place, before, after) in [
         ("read block", mac, 2_271_442e-9, 1_738_683e-9),
         ("write block", mac, 5_149_564e-9, 3_052_659e-9),

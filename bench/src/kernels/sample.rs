@@ -71,7 +71,8 @@ impl Sample {
             for (index, tx) in view.txs().enumerate() {
                 let txid = tx.txid();
                 for (vout, output) in tx.outputs().enumerate() {
-                    let (amount, script) = (output.value().unsigned_abs(), output.script());
+                    let amount = output.value().unsigned_abs();
+                    let script = output.script();
                     let coin = Coin::new(amount, script, made.height, index == 0);
                     coins.insert(OutPoint { txid, vout: vout as u32 }, coin);
                 }

@@ -50,11 +50,13 @@ struct Place<'a> {
 
 /// Reads and writes the block and its undo data, each through many small calls and through one.
 pub fn run(effort: Effort, sample: &Sample, dir: &Path, figures: &mut Figures) -> Result<()> {
-    let (key, magic) = (Obfuscation::new(KEY), Network::new(Chain::Main).magic);
+    let key = Obfuscation::new(KEY);
+    let magic = Network::new(Chain::Main).magic;
     let options = BlockFilesOptions::default();
     let files = BlockFiles::new(&Disk::new(), dir, magic, key, Vec::new(), options);
     let block: Block = deserialize(&sample.block)?;
-    let (undo, path) = (sample.encode_undo(), dir.join("fields.dat"));
+    let undo = sample.encode_undo();
+    let path = dir.join("fields.dat");
     let place = Place { sample, block, undo, magic, key, files, path };
     let writes = Effort { runs_max: effort.runs_max.min(WRITES_MAX), ..effort };
     let pos = place.write_block(writes, figures)?;
@@ -65,7 +67,8 @@ pub fn run(effort: Effort, sample: &Sample, dir: &Path, figures: &mut Figures) -
 
 impl Place<'_> {
     fn write_block(&self, effort: Effort, figures: &mut Figures) -> Result<FlatFilePos> {
-        let (what, amount) = ("write block", Bytes(self.sample.block.len()));
+        let what = "write block";
+        let amount = Bytes(self.sample.block.len());
         let len = self.sample.block.len();
         self.write_fields(effort, Record::Block, figures)?;
         let (time, written) = effort.time(|| self.write_in_one_call(|| serialize(&self.block)));
@@ -80,7 +83,8 @@ impl Place<'_> {
     }
 
     fn read_block(&self, effort: Effort, pos: FlatFilePos, figures: &mut Figures) -> Result<()> {
-        let (what, amount) = ("read block", Bytes(self.sample.block.len()));
+        let what = "read block";
+        let amount = Bytes(self.sample.block.len());
         let theirs = self.files.block_path(pos.file);
         let start = u64::from(pos.pos - STORAGE_HEADER_BYTES);
         let (time, block) = effort.time(|| self.block_fields(self.open(&theirs, start)?));
@@ -105,9 +109,11 @@ impl Place<'_> {
     /// Writes the undo data, and returns the position of Apus' record.
     fn write_undo(&self, effort: Effort, figures: &mut Figures) -> Result<FlatFilePos> {
         let Sample { prev, height, .. } = self.sample;
-        let (what, amount) = ("write undo", Bytes(self.undo.len()));
+        let what = "write undo";
+        let amount = Bytes(self.undo.len());
         self.write_fields(effort, Record::Undo, figures)?;
-        let (file, height) = (0, *height);
+        let file = 0;
+        let height = *height;
         let append = || {
             let payload = self.sample.encode_undo();
             self.files.append_undo(UndoRecord { file, height, prev, payload: &payload })
@@ -121,7 +127,8 @@ impl Place<'_> {
 
     fn read_undo(&self, effort: Effort, pos: FlatFilePos, figures: &mut Figures) -> Result<()> {
         let prev = &self.sample.prev;
-        let (what, amount) = ("read undo", Bytes(self.undo.len()));
+        let what = "read undo";
+        let amount = Bytes(self.undo.len());
         let theirs = self.files.undo_path(pos.file);
         let start = u64::from(pos.pos - STORAGE_HEADER_BYTES);
         let (time, spent) = effort.time(|| self.undo_fields(self.open(&theirs, start)?));

@@ -69,7 +69,8 @@ impl Data {
 /// Returns the `i`-th record in the order of keys.
 fn record(i: u64) -> Record {
     let mut random = Rng::from_state(i);
-    let (mut key, mut value) = ([0; 37], [0; 30]);
+    let mut key = [0; 37];
+    let mut value = [0; 30];
     random.fill(&mut key[9..]);
     random.fill(&mut value);
     key[0] = b'C';
@@ -175,7 +176,8 @@ fn read_apus(effort: Effort, data: &Data, dir: &Path, figures: &mut Figures) -> 
     let (time, sum) = effort.time(one_by_one);
     figures.add("get", APUS, wanted, time, sum?)?;
     let together = || -> Result<u64> {
-        let (mut sum, mut sorted) = (0, Vec::with_capacity(TOGETHER));
+        let mut sum = 0;
+        let mut sorted = Vec::with_capacity(TOGETHER);
         for part in data.wanted.chunks(TOGETHER) {
             sorted.clear();
             sorted.extend_from_slice(part);
@@ -245,7 +247,8 @@ fn put_all<'a>(
 }
 
 fn scan(db: &Db) -> Result<u64> {
-    let (mut cursor, mut sum) = (db.scan(&[], None)?, 0);
+    let mut cursor = db.scan(&[], None)?;
+    let mut sum = 0;
     while let Some((key, value)) = cursor.next_entry()? {
         sum = quick_digest(quick_digest(sum, key), value);
     }
@@ -253,7 +256,8 @@ fn scan(db: &Db) -> Result<u64> {
 }
 
 fn scan_rusty(db: &mut rusty_leveldb::DB) -> Result<u64> {
-    let (mut iterator, mut sum) = (db.new_iter()?, 0);
+    let mut iterator = db.new_iter()?;
+    let mut sum = 0;
     while let Some((key, value)) = iterator.next() {
         sum = quick_digest(quick_digest(sum, &key), &value);
     }

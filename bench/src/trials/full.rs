@@ -54,7 +54,8 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
         Way::Sync if rng.percent(50) => Some(State::Half),
         way => way.starts_from(),
     };
-    let (disk, results) = (world.fresh("disk")?, world.fresh("results")?);
+    let disk = world.fresh("disk")?;
+    let results = world.fresh("results")?;
     fs::create_dir_all(&disk)?;
     fs::create_dir_all(&results)?;
     let left = match rng.below(3) {
@@ -92,7 +93,8 @@ fn ended(results: &Path, which: &str) -> Result<Ended> {
 }
 
 fn verdict(world: &World, way: Way, from: Option<State>, results: &Path) -> Result<Verdict> {
-    let (first, second) = (ended(results, "first")?, ended(results, "second")?);
+    let first = ended(results, "first")?;
+    let second = ended(results, "second")?;
     if first.is_crash() || second.is_crash() {
         let crashed = if first.is_crash() { first } else { second };
         return Ok(Verdict::Crashed(crashed.short()));

@@ -148,7 +148,8 @@ pub fn run(kind: Kind, size: &Size, programs: &Programs, dir: &Path) -> Result<T
     let started = Instant::now();
     let world = World::new(programs.clone(), dir, size.chain)?;
     let made = started.elapsed().as_secs_f64();
-    let (seed, chain) = (size.seed, size.chain);
+    let seed = size.seed;
+    let chain = size.chain;
     eprintln!("seed {seed}, chain {chain}: made in {made:.1} s, {}", world.describe());
     let undamaged = matches!(kind, Kind::Kill | Kind::Full);
     let mut tally = Tally { undamaged, ..Tally::default() };

@@ -33,7 +33,8 @@ impl Truth {
     /// # Panics
     /// If the generator has a different last set.
     pub fn of(chain: &Chain) -> Self {
-        let (mut coins, mut hash) = (HashMap::<OutPoint, Vec<u8>>::new(), MuHash::new());
+        let mut coins = HashMap::<OutPoint, Vec<u8>>::new();
+        let mut hash = MuHash::new();
         let mut sets = Vec::new();
         for height in 0..=chain.height() {
             let block = chain.decoded(height);

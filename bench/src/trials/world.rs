@@ -155,7 +155,8 @@ impl World {
 
     /// Describes the world in one line, for the report.
     pub fn describe(&self) -> String {
-        let (height, coins) = (self.truth.height(), self.truth.tip().coins);
+        let height = self.truth.height();
+        let coins = self.truth.tip().coins;
         format!("{height} blocks, {coins} coins, in {}", self.place.path().display())
     }
 
@@ -312,7 +313,8 @@ impl World {
 
     /// Runs a command to its end, or until it counts as hanging.
     pub fn run_command(&self, mut command: Command) -> Result<Ended> {
-        let (out, err) = (self.place.path().join("stdout"), self.place.path().join("stderr"));
+        let out = self.place.path().join("stdout");
+        let err = self.place.path().join("stderr");
         command.stdin(Stdio::null());
         command.stdout(fs::File::create(&out)?).stderr(fs::File::create(&err)?);
         let status = wait_or_signal(&mut command.spawn()?, PATIENCE, "KILL")?;
@@ -357,7 +359,8 @@ impl World {
     /// # Errors
     /// The index is wrong; the error says what is wrong.
     pub fn check_index(&self, datadir: &Path) -> Result<()> {
-        let (disk, network) = (Disk::new(), Network::new(NetworkName::Regtest));
+        let disk = Disk::new();
+        let network = Network::new(NetworkName::Regtest);
         let dir = DataDir::open(&disk, datadir, &network, DataDirOptions::default())?;
         let (_, index, files) = dir.open_blocks()?;
         let mut found = 0;

@@ -281,7 +281,8 @@ impl<'a> Run<'a> {
     }
 
     fn flow(&mut self, id: PeerId, rate: f64, time: Duration, chain: &mut HeaderChain) {
-        let (now, spec) = (self.now, self.spec);
+        let now = self.now;
+        let spec = self.spec;
         let size = |height: usize| spec.size(height);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let complete = peer.flow(now, time, rate, size, &mut self.rng);
@@ -324,7 +325,8 @@ impl<'a> Run<'a> {
             Event::Message(id, message) => {
                 if self.peers.contains_key(&id) {
                     let Outgoing { command, payload } = message;
-                    let (now, actions) = (self.now, &mut self.actions);
+                    let now = self.now;
+                    let actions = &mut self.actions;
                     self.manager.received(id, command, &payload, chain, now, actions);
                     self.carry_out();
                 }

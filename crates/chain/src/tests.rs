@@ -59,7 +59,9 @@ impl Model {
 
     fn add(&mut self, prev: usize, work: Work) {
         let parent = &self.blocks[prev];
-        let (height, work, failed) = (parent.height + 1, parent.work.plus(work), parent.failed);
+        let height = parent.height + 1;
+        let work = parent.work.plus(work);
+        let failed = parent.failed;
         self.blocks.push(ModelBlock { prev, height, work, failed, ..ModelBlock::default() });
     }
 

@@ -289,7 +289,8 @@ impl Tree {
     /// `LastCommonAncestor`).
     pub fn fork(&self, a: BlockId, b: BlockId) -> Option<BlockId> {
         let height = self.block(a).height.min(self.block(b).height);
-        let (mut a, mut b) = (self.ancestor(a, height)?, self.ancestor(b, height)?);
+        let mut a = self.ancestor(a, height)?;
+        let mut b = self.ancestor(b, height)?;
         while a != b {
             (a, b) = (self.prev(a)?, self.prev(b)?);
         }

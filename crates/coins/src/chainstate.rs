@@ -112,14 +112,16 @@ impl Chainstate {
         if !outpoints.is_sorted_by(|a, b| key_order(a, b).is_le()) {
             order.sort_unstable_by(|a, b| key_order(&outpoints[*a], &outpoints[*b]));
         }
-        let (mut bytes, mut ends) = (Vec::with_capacity(35 * order.len()), vec![0]);
+        let mut bytes = Vec::with_capacity(35 * order.len());
+        let mut ends = vec![0];
         for i in &order {
             put_coin_key(&mut bytes, &outpoints[*i]);
             ends.push(bytes.len());
         }
         let keys: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
         let mut coins = vec![None; outpoints.len()];
-        let (mut error, mut scratch) = (None, Vec::new());
+        let mut error = None;
+        let mut scratch = Vec::new();
         self.db.get_many(&keys, |i, value| {
             let i = order[i];
             match self.values.coin(&outpoints[i], value, &mut scratch) {
@@ -270,7 +272,8 @@ impl Chainstate {
     }
 
     fn writer<'a>(&'a self, run: &'a RunBuilder) -> CoinWriter<'a> {
-        let (key, value) = (Vec::new(), Vec::new());
+        let key = Vec::new();
+        let value = Vec::new();
         CoinWriter { run: run.writer(), obfuscation: &self.values.obfuscation, key, value }
     }
 

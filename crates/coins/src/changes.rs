@@ -80,7 +80,8 @@ impl<'a> Changes<'a> {
     /// which is empty.
     pub fn split(&self, parts: usize) -> Vec<Part<'_>> {
         let step = self.len().div_ceil(parts.max(1)).max(1);
-        let (mut cuts, mut start) = (Vec::new(), 0);
+        let mut cuts = Vec::new();
+        let mut start = 0;
         while start < self.ranges() {
             let enough = |before: &usize| *before < self.before[start] + step;
             let more = self.before[start + 1..].partition_point(enough);

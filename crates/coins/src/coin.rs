@@ -165,7 +165,8 @@ pub(super) fn decompress_exactly(compressed: u64) -> Option<u64> {
 /// Returns the digits of a compressed amount, and the number of zeros after them.
 fn split_amount(compressed: u64) -> (u64, u32) {
     let Some(rest) = compressed.checked_sub(1) else { return (0, 0) };
-    let (digits, zeros) = (rest / 10, (rest % 10) as u32);
+    let digits = rest / 10;
+    let zeros = (rest % 10) as u32;
     match zeros {
         9 => (digits + 1, 9),
         _ => (digits / 9 * 10 + digits % 9 + 1, zeros),

@@ -15,7 +15,8 @@ pub fn large_vec<T>(count: usize) -> Vec<T> {
     #[cfg(target_os = "linux")]
     if count * size_of::<T>() >= HUGE_PAGES_MIN * huge_page_bytes() {
         use rustix::mm::{Advice, madvise};
-        let (start, page) = (items.as_ptr().addr(), rustix::param::page_size());
+        let start = items.as_ptr().addr();
+        let page = rustix::param::page_size();
         let skipped = start.next_multiple_of(page) - start;
         let bytes = (count * size_of::<T>() - skipped) / page * page;
         let first = items.as_ptr().wrapping_byte_add(skipped).cast_mut();

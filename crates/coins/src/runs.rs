@@ -133,11 +133,13 @@ impl Reader<'_> {
         let Some(&[key_len, low, high]) = self.bytes.get(self.at..self.at + 3) else {
             return Ok(None);
         };
-        let (key_len, coin_len) = (usize::from(key_len), u16::from_le_bytes([low, high]));
+        let key_len = usize::from(key_len);
+        let coin_len = u16::from_le_bytes([low, high]);
         let has_coin = coin_len != u16::MAX;
         let coin_len = if has_coin { usize::from(coin_len) } else { 0 };
         self.fill(3 + key_len + coin_len)?;
-        let (start, end) = (self.at + 3, self.at + 3 + key_len + coin_len);
+        let start = self.at + 3;
+        let end = self.at + 3 + key_len + coin_len;
         let key = self.bytes[start..start + key_len].to_vec();
         let coin = has_coin.then(|| self.bytes[start + key_len..end].to_vec());
         self.at = end;

@@ -44,10 +44,15 @@ struct Found {
 
 impl Shard {
     pub fn new(hasher: OutPointHasher) -> Self {
-        let (table, slab) = (Table::default(), Slab::default());
+        let table = Table::default();
+        let slab = Slab::default();
         let displaced = HashMap::new();
-        let (head, tail, hand) = (NONE, NONE, 0);
-        let (changed, held, pinned) = (0, 0, 0);
+        let head = NONE;
+        let tail = NONE;
+        let hand = 0;
+        let changed = 0;
+        let held = 0;
+        let pinned = 0;
         Self { hasher, table, slab, head, tail, changed, held, pinned, hand, displaced }
     }
 
@@ -417,7 +422,8 @@ impl Shard {
 
     fn unlink(&mut self, slot: u32) {
         let entry = self.slab.get_mut(slot);
-        let (prev, next) = (entry.prev, entry.next);
+        let prev = entry.prev;
+        let next = entry.next;
         (entry.prev, entry.next) = (NONE, NONE);
         match prev {
             NONE => self.head = next,
@@ -454,7 +460,9 @@ impl Shard {
                 assert!(entry.is_wanted(), "a coin that is awaited and not wanted");
             }
         }
-        let (mut prev, mut at, mut listed) = (NONE, self.head, 0);
+        let mut prev = NONE;
+        let mut at = self.head;
+        let mut listed = 0;
         while at != NONE {
             let entry = self.slab.get(at);
             assert_eq!(entry.prev, prev, "a broken link");

@@ -341,7 +341,8 @@ impl Slab {
             assert!(!twice, "a slot that is free twice");
         }
         let mut boxed = vec![false; self.boxes.len()];
-        let (mut free_slots, mut box_bytes) = (0, 0);
+        let mut free_slots = 0;
+        let mut box_bytes = 0;
         for slot in 0..self.len {
             free_slots += usize::from(self.get(slot).state() == State::Free);
             if let Some(index) = self.get(slot).box_index() {

@@ -200,7 +200,8 @@ impl CoinSum for MuHashSum {
     type Hash = MuHash;
 
     fn add(&mut self, outpoint: &OutPoint, coin: &Coin, script: &[u8]) {
-        let (outpoint, code) = (outpoint.to_bytes(), coin.code());
+        let outpoint = outpoint.to_bytes();
+        let code = coin.code();
         self.waiting.push_with(|out| put_hashed_coin(out, &outpoint, code, coin.amount, script));
         if self.waiting.byte_len() >= MUHASH_BATCH_BYTES {
             self.add_waiting();
@@ -224,7 +225,8 @@ fn for_each_coin(
     scan: &mut CoinScan,
     mut each: impl FnMut(&OutPoint, &Coin, &[u8], bool),
 ) -> Result<()> {
-    let (mut last, mut script) = (None, Vec::new());
+    let mut last = None;
+    let mut script = Vec::new();
     while let Some((outpoint, coin)) = scan.next_coin()? {
         script.clear();
         coin.script.decompress_into(&mut script);
@@ -243,7 +245,8 @@ fn count<S: CoinSum>(coins: &CoinsView, watch: ShareWatch) -> Result<(Counts, S:
         if watch.is_stopped() {
             return Ok(Default::default());
         }
-        let (mut counts, mut sum) = (Counts::default(), S::default());
+        let mut counts = Counts::default();
+        let mut sum = S::default();
         for_each_coin(&mut scan, |outpoint, coin, script, is_new| {
             counts.add(coin, script, is_new);
             sum.add(outpoint, coin, script);
@@ -277,7 +280,8 @@ pub(super) type Serialised = (Counts, Vec<u8>);
 pub(super) fn hash_in_order<E: Send>(
     mut next_batch: impl FnMut() -> std::result::Result<Vec<Serialised>, E> + Send,
 ) -> std::result::Result<(Counts, Hash), E> {
-    let (mut counts, mut hasher) = (Counts::default(), Sha256d::default());
+    let mut counts = Counts::default();
+    let mut hasher = Sha256d::default();
     let mut batch = next_batch()?;
     while !batch.is_empty() {
         let mut hash = || batch.iter().for_each(|(_, bytes)| hasher.update(bytes));
@@ -320,7 +324,8 @@ impl Serialiser {
         self.script.clear();
         coin.script.decompress_into(&mut self.script);
         self.counts.add(coin, &self.script, is_new);
-        let (out, outpoint) = (&mut self.bytes, outpoint.to_bytes());
+        let out = &mut self.bytes;
+        let outpoint = outpoint.to_bytes();
         put_hashed_coin(out, &outpoint, coin.code(), coin.amount, &self.script);
     }
 

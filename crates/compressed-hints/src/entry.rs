@@ -14,7 +14,8 @@ pub struct FrameEntry {
 impl FrameEntry {
     pub(crate) fn read(bytes: [u8; COMPRESSED_ENTRY_BYTES]) -> Self {
         let [b0, b1, l0, l1, l2, l3, crc @ ..] = bytes;
-        let (blocks, len) = (u16::from_le_bytes([b0, b1]), u32::from_le_bytes([l0, l1, l2, l3]));
+        let blocks = u16::from_le_bytes([b0, b1]);
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
         Self { blocks, len, crc: u32::from_le_bytes(crc) }
     }
 

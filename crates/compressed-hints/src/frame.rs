@@ -64,7 +64,8 @@ impl Frame {
 
     /// Calls `each` with all numbers of the frame, in the order in which they are decoded.
     fn for_each_number(&self, mut each: impl FnMut(Numbered)) {
-        let (mut counts, mut firsts) = (History::NEW, History::NEW);
+        let mut counts = History::NEW;
+        let mut firsts = History::NEW;
         let mut gaps = Vec::with_capacity(self.indices.len());
         for block in (0..self.blocks()).filter_map(|i| self.block(i)) {
             let count = block.len() as u32;
@@ -78,7 +79,8 @@ impl Frame {
         }
         let mut lanes = [History::NEW; LANES];
         for GapPlace { lane, index } in gap_order(gaps.len()) {
-            let (context, number) = (lanes[lane].context(Kind::Gap), gaps[index]);
+            let context = lanes[lane].context(Kind::Gap);
+            let number = gaps[index];
             each(Numbered { lane, context, number });
             push(&mut lanes[lane], number);
         }
@@ -101,7 +103,8 @@ impl Frame {
             symbols.push((lane, shares[usize::from(model.map()[context])][token]));
             bits.put(number - least, len);
         });
-        let (mut states, mut words) = ([STATE_START; LANES], Vec::with_capacity(symbols.len()));
+        let mut states = [STATE_START; LANES];
+        let mut words = Vec::with_capacity(symbols.len());
         for (lane, share) in symbols.into_iter().rev() {
             rans::put(&mut states[lane], share, &mut words);
         }
@@ -252,11 +255,13 @@ impl<'a> Input<'a> {
         if blocks > FRAME_BLOCKS_MAX {
             return None;
         }
-        let (mut counts, mut firsts) = (History::NEW, History::NEW);
+        let mut counts = History::NEW;
+        let mut firsts = History::NEW;
         let Frame { mut ends, mut indices } = old;
         let mut first_of = Vec::with_capacity(blocks);
         ends.clear();
-        let (mut end, mut gaps) = (0, 0);
+        let mut end = 0;
+        let mut gaps = 0;
         for _ in 0..blocks {
             let count = self.next(0, Kind::Count, &mut counts);
             let mut first = 0;
@@ -315,7 +320,8 @@ impl<'a> Input<'a> {
 /// come.
 fn add_up(ends: &[u32], first_of: &[u32], gaps: usize, indices: &mut [u32]) -> bool {
     let mut ahead = indices.len() - gaps;
-    let (mut start, mut are_right) = (0, true);
+    let mut start = 0;
+    let mut are_right = true;
     for (end, first) in ends.iter().zip(first_of) {
         let from = start;
         start = *end as usize;

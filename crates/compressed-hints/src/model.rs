@@ -100,7 +100,8 @@ impl Model {
     /// Returns the share of each token, for each table.
     pub fn shares(&self) -> Vec<[Share; TOKENS]> {
         let shares_of = |table: &Vec<u16>| {
-            let (mut start, mut shares) = (0, [Share::default(); TOKENS]);
+            let mut start = 0;
+            let mut shares = [Share::default(); TOKENS];
             for (share, slots) in shares.iter_mut().zip(table) {
                 *share = Share { start, slots: *slots };
                 start += slots;
@@ -152,9 +153,11 @@ impl Model {
         if count > TABLES_MAX {
             return None;
         }
-        let (mut map, mut tables) = (Vec::with_capacity(CONTEXTS), Vec::with_capacity(count));
+        let mut map = Vec::with_capacity(CONTEXTS);
+        let mut tables = Vec::with_capacity(count);
         while map.len() < CONTEXTS && count > 0 {
-            let (table, run) = (take_byte(rest)?, take_number(rest)?);
+            let table = take_byte(rest)?;
+            let run = take_number(rest)?;
             if usize::from(table) >= count || run == 0 || run > CONTEXTS - map.len() {
                 return None;
             }
@@ -326,7 +329,8 @@ fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
         clusters = added_up(&used, counts, &mut map);
     }
     // A context that never occurs gets the table of the one before, which makes runs longer.
-    let (mut last, mut used) = (map.first().copied().unwrap_or(0), used.into_iter().peekable());
+    let mut last = map.first().copied().unwrap_or(0);
+    let mut used = used.into_iter().peekable();
     for (i, table) in map.iter_mut().enumerate() {
         match used.next_if_eq(&i) {
             Some(_) => last = *table,
@@ -338,7 +342,8 @@ fn clusters(counts: &[[u32; TOKENS]]) -> (Vec<u8>, Vec<Cluster>) {
 
 /// Removes clusters without contexts from a map, and returns the others.
 fn added_up(used: &[usize], counts: &[[u32; TOKENS]], map: &mut [u8]) -> Vec<Cluster> {
-    let (mut sums, mut number): (Vec<[u32; TOKENS]>, _) = (Vec::new(), [None; 256]);
+    let mut sums: Vec<[u32; TOKENS]> = Vec::new();
+    let mut number = [None; 256];
     for i in used {
         let table = &mut map[*i];
         let new = *number[usize::from(*table)].get_or_insert_with(|| {

@@ -36,7 +36,8 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
     while sum != SLOTS {
         let add = sum < SLOTS;
         let cost = |(count, share): (&u32, &u16)| {
-            let (share, step) = (f64::from(*share), if add { 1.0 } else { -1.0 });
+            let share = f64::from(*share);
+            let step = if add { 1.0 } else { -1.0 };
             f64::from(*count) * (share / (share + step)).log2()
         };
         let may = |i: &usize| shares[*i] > if add { 0 } else { 1 };
@@ -55,7 +56,8 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
 /// Encodes a symbol with this share, which is not empty, into `state`. Both symbols and words are
 /// decoded in reverse order.
 pub fn put(state: &mut u32, share: Share, words: &mut Vec<u16>) {
-    let (start, slots) = (u32::from(share.start), u32::from(share.slots));
+    let start = u32::from(share.start);
+    let slots = u32::from(share.slots);
     if u64::from(*state) >= u64::from(slots) << (32 - SLOT_BITS) {
         words.push(*state as u16);
         *state >>= 16;

@@ -68,7 +68,8 @@ impl<B: AsRef<[u8]>> Compressed<B> {
             return Ok(Arc::clone(&held.frame));
         }
         let old = slot.take().and_then(|held| Arc::into_inner(held.frame)).unwrap_or_default();
-        let (here, next) = (&self.frames[index], &self.frames[index + 1]);
+        let here = &self.frames[index];
+        let next = &self.frames[index + 1];
         // All frames are within the file, since `walk` has checked the index.
         let bytes = &self.bytes.as_ref()[here.offset as usize..next.offset as usize];
         let blocks = (next.first_height - here.first_height) as usize;
@@ -150,7 +151,8 @@ fn walk(bytes: &[u8]) -> Result<Opened, DecodeError> {
 /// each frame, and the end of the last.
 fn read_index(index: &[u8], frames: &[u8], start: usize) -> Result<Vec<FrameStart>, DecodeError> {
     let mut starts = Vec::with_capacity(index.len() / COMPRESSED_ENTRY_BYTES + 1);
-    let (mut first_height, mut at) = (1u32, 0);
+    let mut first_height = 1u32;
+    let mut at = 0;
     for entry in index.as_chunks::<COMPRESSED_ENTRY_BYTES>().0 {
         let FrameEntry { blocks, len, crc } = FrameEntry::read(*entry);
         let bytes = frames.get(at..).and_then(|rest| rest.get(..len as usize));

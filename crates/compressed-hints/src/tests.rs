@@ -10,7 +10,8 @@ fn tables_of_any_shape_are_read_as_they_were_written() {
     for _ in 0..200 {
         let mut census = Census::default();
         for _ in 0..random.below(2_000) {
-            let (contexts, tokens) = (1 + random.below(CONTEXTS as u64), 1 + random.below(68));
+            let contexts = 1 + random.below(CONTEXTS as u64);
+            let tokens = 1 + random.below(68);
             let most = 1 << random.below(9);
             for _ in 0..random.below(most) {
                 census.count(random.below(contexts) as usize, random.below(tokens) as usize);

@@ -25,7 +25,8 @@ pub const fn range(token: usize) -> (u32, u32) {
     if token < EXACT {
         return (token, 0);
     }
-    let (octave, quarter) = ((token - EXACT) / 4 + EXACT.ilog2(), (token - EXACT) % 4);
+    let octave = (token - EXACT) / 4 + EXACT.ilog2();
+    let quarter = (token - EXACT) % 4;
     ((4 + quarter) << (octave - 2), octave - 2)
 }
 

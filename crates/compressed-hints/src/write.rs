@@ -88,7 +88,8 @@ impl Compressor {
             frame.encode(&self.model, &self.shares, &mut done.bytes);
             done.unspent += frame.indices() as u64;
             let code = &done.bytes[start..];
-            let (blocks, len) = (frame.blocks() as u16, code.len() as u32);
+            let blocks = frame.blocks() as u16;
+            let len = code.len() as u32;
             done.entries.push(FrameEntry { blocks, len, crc: crc32c::crc32c(code) });
         })?;
         Ok(done)
@@ -113,7 +114,8 @@ pub fn compress<E>(height: u32, read: impl Read<E> + Copy) -> Result<Vec<u8>, E>
     let mut survey = Survey::default();
     ranges(height).try_for_each(|range| survey.add(range, read))?;
     let compressor = Compressor::new(&survey);
-    let (mut file, mut entries) = (compressor.head(height), Vec::new());
+    let mut file = compressor.head(height);
+    let mut entries = Vec::new();
     for range in ranges(height) {
         let mut done = compressor.range(range, read)?;
         file.append(&mut done.bytes);
@@ -135,7 +137,8 @@ fn for_each_frame<E>(
     read: impl Read<E>,
     mut work: impl FnMut(&Frame),
 ) -> Result<(), E> {
-    let (mut frame, mut unspent) = (Frame::default(), Vec::new());
+    let mut frame = Frame::default();
+    let mut unspent = Vec::new();
     for height in range {
         read(height, &mut unspent)?;
         if frame.is_full(unspent.len()) {

@@ -26,8 +26,8 @@ pub(super) struct Money(pub i64);
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
-        let (whole, part) =
-            (self.0.unsigned_abs() / COIN as u64, self.0.unsigned_abs() % COIN as u64);
+        let whole = self.0.unsigned_abs() / COIN as u64;
+        let part = self.0.unsigned_abs() % COIN as u64;
         let digits = format!("{part:08}");
         let (cents, rest) = digits.split_at(2);
         write!(f, "{sign}{whole}.{cents}{}", rest.trim_end_matches('0'))

@@ -94,7 +94,8 @@ impl U256 {
     }
 
     pub fn shl(self, n: u32) -> Self {
-        let (limbs, bits) = ((n / 64) as usize, n % 64);
+        let limbs = (n / 64) as usize;
+        let bits = n % 64;
         let mut out = [0; 4];
         for (i, limb) in out.iter_mut().enumerate().skip(limbs) {
             *limb = self.0[i - limbs] << bits;
@@ -106,7 +107,8 @@ impl U256 {
     }
 
     pub fn shr(self, n: u32) -> Self {
-        let (limbs, bits) = ((n / 64) as usize, n % 64);
+        let limbs = (n / 64) as usize;
+        let bits = n % 64;
         let mut out = [0; 4];
         for (i, limb) in out.iter_mut().enumerate().take(4_usize.saturating_sub(limbs)) {
             *limb = self.0[i + limbs] >> bits;

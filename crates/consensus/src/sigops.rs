@@ -116,7 +116,8 @@ pub struct SigopCosts {
 impl SigopCosts {
     /// Computes the costs of an input in a block with these flags.
     pub fn of(input: &InputView, flags: ScriptFlags) -> Self {
-        let (p2sh, witness) = (p2sh_cost(input, flags), witness_script_hash_cost(input, flags));
+        let p2sh = p2sh_cost(input, flags);
+        let witness = witness_script_hash_cost(input, flags);
         Self { p2sh, witness_script_hash: witness }
     }
 

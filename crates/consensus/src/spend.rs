@@ -236,7 +236,8 @@ fn inputs_cover_outputs(value_in: i64, value_out: i64) -> Result<(), RuleError> 
     if value_in >= value_out {
         return Ok(());
     }
-    let (value_in, value_out) = (Money(value_in), Money(value_out));
+    let value_in = Money(value_in);
+    let value_out = Money(value_out);
     Err(RuleError::consensus(
         "bad-txns-in-belowout",
         format!("value in ({value_in}) < value out ({value_out})"),

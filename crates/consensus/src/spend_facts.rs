@@ -77,7 +77,8 @@ impl<'a> FactSpends<'a> {
     /// [`FactSpends::tx`].
     pub fn new(hash: &Hash, context: BlockContext<'a>, coinbase: &TxFacts) -> Self {
         let flags = script_flags(context.network, context.height, hash);
-        let (sums, claimed) = (BlockSums::new(coinbase.sigop_cost), coinbase.value_out);
+        let sums = BlockSums::new(coinbase.sigop_cost);
+        let claimed = coinbase.value_out;
         Self { context, flags, sums, claimed }
     }
 
@@ -94,10 +95,12 @@ impl<'a> FactSpends<'a> {
         inputs: impl Iterator<Item = (InputFacts, SpentCoin)>,
         median_time_past_at: impl Fn(u32) -> i64,
     ) -> Result<(), RuleError> {
-        let (mut value_in, mut sigop_cost) = (ValueIn::default(), tx.sigop_cost);
+        let mut value_in = ValueIn::default();
+        let mut sigop_cost = tx.sigop_cost;
         for (input, coin) in inputs {
             value_in.add(coin.amount, coin.height, coin.is_coinbase, self.context.height)?;
-            let (sequence, created_at) = (input.sequence, coin.height);
+            let sequence = input.sequence;
+            let created_at = coin.height;
             if tx.has_locks
                 && !sequence_lock_passed(sequence, created_at, &self.context, &median_time_past_at)
             {

@@ -40,7 +40,8 @@ impl Work {
     pub fn log2(self) -> f64 {
         let [low, high] = self.to_halves();
         let words = [low & 0xffff_ffff, low >> 32, high & 0xffff_ffff, high >> 32];
-        let (mut sum, mut factor) = (0.0, 1.0);
+        let mut sum = 0.0;
+        let mut factor = 1.0;
         for word in words {
             sum += factor * word as f64;
             factor *= 4_294_967_296.0;

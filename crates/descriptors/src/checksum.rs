@@ -35,7 +35,9 @@ pub fn with_checksum(descriptor: String) -> String {
 
 /// Returns the checksum of a descriptor; `None` if it has characters that descriptors do not have.
 pub fn checksum(descriptor: &str) -> Option<String> {
-    let (mut sum, mut class, mut count) = (1, 0, 0);
+    let mut sum = 1;
+    let mut class = 0;
+    let mut count = 0;
     for byte in descriptor.bytes() {
         let value = match VALUES[usize::from(byte)] {
             NONE => return None,
@@ -59,7 +61,8 @@ pub fn checksum(descriptor: &str) -> Option<String> {
 
 /// What the top five bits of a checksum add to the next.
 const TAPS: [u64; 32] = {
-    let (mut taps, mut top) = ([0; 32], 0);
+    let mut taps = [0; 32];
+    let mut top = 0;
     while top < 32 {
         let mut bit = 0;
         while bit < 5 {

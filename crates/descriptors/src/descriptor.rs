@@ -180,7 +180,8 @@ impl Form {
 /// Returns a descriptor without its checksum, if it has one (Core's `CheckChecksum`).
 fn without_checksum(text: &str) -> Result<&str, DescriptorError> {
     let mut parts = text.split('#');
-    let (payload, given) = (parts.next().unwrap_or_default(), parts.next());
+    let payload = parts.next().unwrap_or_default();
+    let given = parts.next();
     if parts.next().is_some() {
         return Err(invalid("Multiple '#' symbols"));
     }
@@ -430,7 +431,8 @@ mod tests {
 
     #[test]
     fn sorted_keys_are_in_order_without_p2sh() {
-        let (low, high) = (KEY, format!("03{}", &KEY[2..]));
+        let low = KEY;
+        let high = format!("03{}", &KEY[2..]);
         let sorted = parse(&format!("sortedmulti(1,{high},{low})")).unwrap();
         let multi = parse(&format!("multi(1,{low},{high})")).unwrap();
         assert_eq!(sorted.scripts_at(0), multi.scripts_at(0));

@@ -172,7 +172,8 @@ impl Disk {
     /// Renames the file `from` to `to`, replacing an existing file. Durable after
     /// [`Disk::sync_dir`].
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
+        let from = from.as_ref();
+        let to = to.as_ref();
         let fail = |e| StoreError::io(to, "rename a file to this name", e);
         self.ask(Call::Rename, to).map_err(fail)?;
         self.step(to)?;
@@ -267,8 +268,10 @@ impl Disk {
         let inner = inner.map_err(|e| StoreError::io(path, what, e))?;
         let power = self.power.as_ref();
         let power = power.map(|power| (Arc::clone(power), power.opened(path, is_new)));
-        let (path, hook) = (path.to_path_buf(), self.hook.clone());
-        let (direct, lost) = (AtomicBool::new(false), AtomicBool::new(false));
+        let path = path.to_path_buf();
+        let hook = self.hook.clone();
+        let direct = AtomicBool::new(false);
+        let lost = AtomicBool::new(false);
         Ok(File { path, inner, power, hook, direct, lost })
     }
 

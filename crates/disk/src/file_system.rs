@@ -22,7 +22,8 @@ impl FileSystem {
     pub fn of(path: &Path) -> Result<Self> {
         let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
         let fail = |e: rustix::io::Errno| StoreError::io(there, "read the free space", e.into());
-        let (found, system) = (stat(there).map_err(fail)?, statvfs(there).map_err(fail)?);
+        let found = stat(there).map_err(fail)?;
+        let system = statvfs(there).map_err(fail)?;
         let free = system.f_bavail.saturating_mul(system.f_frsize);
         Ok(Self { device: found.st_dev, free })
     }

@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn a_resumable_file_carries_on_where_it_was_synced() {
         let dir = tempfile::tempdir().unwrap();
-        let (disk, path) = (Disk::new(), dir.path().join("new").join("spill"));
+        let disk = Disk::new();
+        let path = dir.path().join("new").join("spill");
         let spill = SpillFile::resumable(&disk, path.clone(), Caching::Direct);
         assert_eq!(spill.sync().unwrap(), 0);
         assert!(!path.exists(), "created by the first append");

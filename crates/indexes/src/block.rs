@@ -103,7 +103,8 @@ impl StoredBlock {
     ) -> Result<(), SyncError> {
         let pos = self.undo.ok_or_else(|| self.missing("the undo data of the block"))?;
         files.read_undo_into(pos, &read.view.header().prev, undo)?;
-        let (spent, scripts) = (&mut read.spent, &mut read.spent_scripts);
+        let spent = &mut read.spent;
+        let scripts = &mut read.spent_scripts;
         for_each_spending_tx(undo, &read.view, heights, |_, coins| {
             for coin in coins.iter() {
                 scripts.push_with(|to| coin.script.decompress_into(to));

@@ -50,7 +50,8 @@ impl<'a> ByHeight<'a> {
             None => None,
             Some(index) => {
                 let OpenIndex { plan, db, run } = index;
-                let (database, stale) = ((db, plan.path.as_path()), stale_coins(node, plan)?);
+                let database = (db, plan.path.as_path());
+                let stale = stale_coins(node, plan)?;
                 let last = plan.last.as_ref();
                 let statistics = Statistics::after(last, database, &stale, run.writer())?;
                 Some((statistics, by_hash(index)?))
@@ -99,7 +100,8 @@ impl<'a> ByHeight<'a> {
 
 /// Returns what the disconnected blocks of an index changed in the UTXO set.
 fn stale_coins(node: &Node, plan: &Plan) -> Result<MuHash, SyncError> {
-    let (mut coins, mut buffers) = (MuHash::new(), Buffers::default());
+    let mut coins = MuHash::new();
+    let mut buffers = Buffers::default();
     let wants = Wants { txids: true, spent: Some(Heights::Needed) };
     for stale in &plan.stale {
         let block = stale.read(&node.files, wants, &mut buffers)?;

@@ -122,12 +122,13 @@ mod tests {
 
     #[test]
     fn a_full_file_is_cut_and_the_next_begins() {
-        let (dir, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::new();
         let at = |file, pos| FlatFilePos { file, pos };
         let mut files = FilterFiles::new(&disk, dir.path().to_path_buf(), at(0, 0));
         // 32 bytes of the hash, and a length of 5 bytes.
-        let (third, size) =
-            (vec![7; (MAX_FLTR_FILE_SIZE / 3) as usize], MAX_FLTR_FILE_SIZE / 3 + 37);
+        let third = vec![7; (MAX_FLTR_FILE_SIZE / 3) as usize];
+        let size = MAX_FLTR_FILE_SIZE / 3 + 37;
         let places: Vec<_> =
             (1..=4).map(|n| files.append(&Hash([n; 32]), &third).unwrap()).collect();
         assert_eq!(places, [at(0, 0), at(0, size), at(1, 0), at(1, size)]);

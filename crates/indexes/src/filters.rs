@@ -39,7 +39,8 @@ impl FilterEntry {
     /// The bytes are not a value.
     pub fn read(bytes: &[u8]) -> std::result::Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
-        let (hash, header) = (Hash(cursor.array()?), Hash(cursor.array()?));
+        let hash = Hash(cursor.array()?);
+        let header = Hash(cursor.array()?);
         let entry = Self { hash, header, pos: read_pos(&mut cursor)? };
         match cursor.remaining() {
             0 => Ok(entry),
@@ -128,7 +129,8 @@ impl<'a> Filters<'a> {
         writer: RunWriter<'a>,
     ) -> Result<Self> {
         let directory = path.parent().unwrap_or(path).to_path_buf();
-        let (mut next, mut header) = (FIRST, Hash::ZERO);
+        let mut next = FIRST;
+        let mut header = Hash::ZERO;
         if let Some(last) = last {
             let wrong = |error: ParseError| {
                 StoreError::new(path, format!("a record cannot be read: {error}"))

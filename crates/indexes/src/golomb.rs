@@ -46,7 +46,8 @@ impl<'a> BasicFilter<'a> {
     pub fn encode(&self) -> Vec<u8> {
         let script = |index: u32| self.scripts[index as usize];
         // Each hash with the index of its script.
-        let (mut hashes, mut sorted) = (vec![(0, 0); self.scripts.len()], Vec::new());
+        let mut hashes = vec![(0, 0); self.scripts.len()];
+        let mut sorted = Vec::new();
         self.key.hash_many(
             self.scripts.len(),
             |index| self.scripts[index],

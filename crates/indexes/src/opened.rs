@@ -80,7 +80,8 @@ impl<'a> OpenIndex<'a> {
     /// A disconnected block cannot be read.
     pub fn spender_records(&self, node: &Node, keys: SipKeys) -> Result<Vec<Other>, SyncError> {
         let mut records = vec![(SIPHASH_KEY.to_vec(), Some(keys.to_bytes().to_vec()))];
-        let (mut buffers, wants) = (Buffers::default(), Wants { txids: false, spent: None });
+        let mut buffers = Buffers::default();
+        let wants = Wants { txids: false, spent: None };
         for stale in &self.plan.stale {
             let block = stale.read(&node.files, wants, &mut buffers)?;
             records.extend(spend_keys(&block, keys).into_iter().map(|key| (key, None)));

@@ -124,7 +124,8 @@ impl Pass<'_> {
         stored: &StoredBlock,
     ) -> Result<(), SyncError> {
         let is_wanted = |from: Option<u32>| from.is_some_and(|from| stored.height >= from);
-        let (filters, statistics) = (is_wanted(self.filters), is_wanted(self.statistics));
+        let filters = is_wanted(self.filters);
+        let statistics = is_wanted(self.statistics);
         let Worker { buffers, txs, spends, made } = worker;
         let wants = Wants {
             txids: statistics || is_wanted(self.txs.map(|(from, _)| from)),

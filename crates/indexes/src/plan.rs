@@ -100,7 +100,8 @@ impl Plan {
 
 /// Returns a block, and where it is stored.
 pub fn stored(node: &Node, id: BlockId) -> StoredBlock {
-    let (block, record) = (node.tree.node(id), node.record(id));
+    let block = node.tree.node(id);
+    let record = node.record(id);
     StoredBlock {
         height: block.height,
         hash: block.hash,

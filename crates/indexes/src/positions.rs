@@ -174,7 +174,8 @@ impl Entry<SPEND_BYTES> for Spends<'_> {
     fn compare(&self, a: &[u8; SPEND_BYTES], b: &[u8; SPEND_BYTES]) -> Ordering {
         a[..8].cmp(&b[..8]).then_with(|| {
             // Two outputs with one hash, by chance: their keys go on with the places.
-            let (mut one, mut other) = (Vec::new(), Vec::new());
+            let mut one = Vec::new();
+            let mut other = Vec::new();
             self.0.put(a, &mut one);
             self.0.put(b, &mut other);
             one.cmp(&other)

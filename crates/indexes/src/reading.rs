@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn an_index_is_read_as_of_its_last_commit() {
-        let (directory, disk) = (tempfile::tempdir().unwrap(), Disk::new());
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Disk::new();
         let reader = IndexReader::new(&disk, directory.path());
         let txid = Hash([7; 32]);
         assert_eq!(reader.find(IndexKind::TxIndex).unwrap(), None);

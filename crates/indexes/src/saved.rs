@@ -135,7 +135,8 @@ mod tests {
         parts.extend_from_slice(&2_u32.to_le_bytes());
         parts.extend_from_slice(&[0; 8]);
         let parts = SavedParts::read(&mut &parts[..]).unwrap();
-        let (last, reached) = (Hash([1; 32]), Hash([2; 32]));
+        let last = Hash([1; 32]);
+        let reached = Hash([2; 32]);
         let saved = SavedSort { last, reached, keys: SipKeys(3, 4), parts };
         let bytes = saved.to_bytes();
         assert_eq!(SavedSort::parse(&bytes), Some(saved));

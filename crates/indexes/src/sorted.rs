@@ -41,11 +41,13 @@ impl<'a, const N: usize> Sorted<'a, N> {
         memory: usize,
     ) -> Result<Self, SyncError> {
         let index = OpenIndex::new(plan, node)?;
-        let (disk, files) = (node.dir.disk(), WorkFiles::new(node, plan.kind));
+        let disk = node.dir.disk();
+        let files = WorkFiles::new(node, plan.kind);
         if let Some((height, saved)) = files.saved(node, plan)? {
             match Sorter::resume(disk, files.entries.clone(), &saved.parts, memory) {
                 Ok(sorter) => {
-                    let (keys, from) = (saved.keys, height + 1);
+                    let keys = saved.keys;
+                    let from = height + 1;
                     return Ok(Self { index, sorter, keys, from, files });
                 }
                 Err(error) => tracing::warn!(target: "blockstorage", "{error}: begun again"),
@@ -74,7 +76,8 @@ impl<'a, const N: usize> Sorted<'a, N> {
         if reached.height < self.index.plan.from {
             return Ok(());
         }
-        let (last, parts) = (last_of(self.index.plan), self.sorter.save()?);
+        let last = last_of(self.index.plan);
+        let parts = self.sorter.save()?;
         self.files.save(&SavedSort { last, reached: reached.hash, keys: self.keys, parts })
     }
 
@@ -101,7 +104,8 @@ impl<'a, const N: usize> Sorted<'a, N> {
         let progress = Progress { height: tip.unwrap_or(0), ..Progress::of(Phase::WritingIndexes) };
         let report = progress.share_to(watch.observer);
         let share = Share::new(self.sorter.bytes(), &report);
-        let (run, pool) = (&self.index.run, &node.pool);
+        let run = &self.index.run;
+        let pool = &node.pool;
         let written = self.sorter.write(entry, run, &others, pool, keeps, (watch, &share));
         match &written {
             Err(SyncError::Stopped) if keeps => self.save(&stored(node, node.tip()))?,

@@ -229,8 +229,11 @@ impl Writer<'_> {
         entry: &impl Entry<N>,
         sorted: &[[u8; N]],
     ) -> Result<u64, StoreError> {
-        let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0);
-        let (mut next_key, mut next_value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
+        let mut count = 0;
+        let mut next_key = Vec::new();
+        let mut next_value = Vec::new();
         for bytes in sorted {
             next_key.clear();
             next_value.clear();
@@ -319,8 +322,10 @@ mod tests {
     #[test]
     fn entries_are_sorted_and_the_last_of_a_key_counts() {
         for (memory, threads) in [(1 << 20, 1), (1 << 16, 3), (1, 2)] {
-            let (dir, disk) = (tempfile::tempdir().unwrap(), Disk::new());
-            let (file, pool) = (dir.path().join("sort"), pool(threads).unwrap());
+            let dir = tempfile::tempdir().unwrap();
+            let disk = Disk::new();
+            let file = dir.path().join("sort");
+            let pool = pool(threads).unwrap();
             let sorter = Sorter::<8>::new(&disk, file.clone(), 50_000, memory, threads);
             let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
             std::thread::scope(|scope| {
@@ -333,7 +338,8 @@ mod tests {
                 }
             });
             for bytes in (0..50_000).map(entry) {
-                let (key, value) = ([&b"k"[..], &bytes[..6]].concat(), bytes[6..].to_vec());
+                let key = [&b"k"[..], &bytes[..6]].concat();
+                let value = bytes[6..].to_vec();
                 let last = expected.entry(key).or_default();
                 *last = last.clone().max(value);
             }
@@ -363,7 +369,8 @@ mod tests {
             for (key, value) in others.into_iter().filter(|(key, _)| key.len() != 7) {
                 expected.extend(value.map(|value| (key, value)));
             }
-            let (mut found, mut cursor) = (BTreeMap::new(), db.scan(&[], None).unwrap());
+            let mut found = BTreeMap::new();
+            let mut cursor = db.scan(&[], None).unwrap();
             while let Some((key, value)) = cursor.next_entry().unwrap() {
                 found.insert(key.to_vec(), value.to_vec());
             }

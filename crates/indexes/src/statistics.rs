@@ -74,9 +74,12 @@ impl Change {
     }
 
     fn count(&mut self, block: &Block) {
-        let (mut created, mut spent) = (Elements::default(), Elements::default());
+        let mut created = Elements::default();
+        let mut spent = Elements::default();
         let totals = &mut self.totals;
-        let (height, mut coins, mut outputs) = (block.stored.height, 0, 0);
+        let height = block.stored.height;
+        let mut coins = 0;
+        let mut outputs = 0;
         let own = OwnCoins::of(block);
         for (position, tx) in block.view.txs().enumerate() {
             let first_output = outputs;
@@ -90,7 +93,8 @@ impl Change {
             let mut outpoint = [0; 36];
             outpoint[..32].copy_from_slice(&block.txids[position].0);
             for (vout, out) in tx.outputs().enumerate() {
-                let (amount, script) = (out.value(), out.script());
+                let amount = out.value();
+                let script = out.script();
                 if is_unspendable(script) {
                     totals.unspendable_scripts += amount;
                     continue;
@@ -110,7 +114,8 @@ impl Change {
                 continue;
             }
             for input in tx.inputs() {
-                let (coin, script) = (&block.spent[coins], block.spent_scripts.get(coins));
+                let coin = &block.spent[coins];
+                let script = block.spent_scripts.get(coins);
                 if !own.has_spent(coins) {
                     let code = coin.parts().code;
                     spent.push_with(|to| {
@@ -253,7 +258,8 @@ mod tests {
         let hash = hash.parse().unwrap();
         let stored = StoredBlock { height, hash, block: None, undo: None, tx_count: 1 };
         let txids = view.txids();
-        let (spent, spent_scripts) = (Vec::new(), Elements::default());
+        let spent = Vec::new();
+        let spent_scripts = Elements::default();
         Change::of(&Block { stored: &stored, view, txids, spent, spent_scripts }, &network)
     }
 

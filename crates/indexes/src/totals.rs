@@ -37,7 +37,8 @@ impl<'a> Statistics<'a> {
         stale: &MuHash,
         writer: RunWriter<'a>,
     ) -> Result<Self> {
-        let (mut muhash, mut totals) = (MuHash::new(), Totals::default());
+        let mut muhash = MuHash::new();
+        let mut totals = Totals::default();
         if let Some(last) = last {
             let value = look_up(db, last.height, &last.hash)?;
             let value = value.ok_or_else(|| no_entry(path, last))?;

@@ -106,10 +106,12 @@ struct Read {
 impl Work<'_> {
     fn run(&self, plans: &[Plan]) -> Result<(), SyncError> {
         let of_kind = |kind| plans.iter().find(|plan| plan.kind == kind);
-        let (txs, spends) = (of_kind(IndexKind::TxIndex), of_kind(IndexKind::TxoSpenderIndex));
+        let txs = of_kind(IndexKind::TxIndex);
+        let spends = of_kind(IndexKind::TxoSpenderIndex);
         let sorters = [txs, spends].iter().flatten().count();
         let memory = self.node.options.dbcache_bytes / sorters.max(1);
-        let (node, blocks) = (self.node, self.blocks);
+        let node = self.node;
+        let blocks = self.blocks;
         let by_sort = BySort {
             txs: txs.map(|plan| Sorted::open(plan, node, blocks, memory)).transpose()?,
             spends: spends.map(|plan| Sorted::open(plan, node, blocks, memory)).transpose()?,
@@ -213,9 +215,13 @@ impl Work<'_> {
         let txs_of = |blocks: &[StoredBlock]| -> u64 {
             blocks.iter().map(|block| u64::from(block.tx_count)).sum()
         };
-        let (mut txs, all) = (txs_of(&self.blocks[..start]), txs_of(self.blocks));
-        let (began, options) = (Instant::now(), &self.node.options);
-        let (mut end, mut last, mut is_stopped) = (start, None, false);
+        let mut txs = txs_of(&self.blocks[..start]);
+        let all = txs_of(self.blocks);
+        let began = Instant::now();
+        let options = &self.node.options;
+        let mut end = start;
+        let mut last = None;
+        let mut is_stopped = false;
         let mut append = |last: &mut Option<(&[StoredBlock], Vec<Made>)>| {
             last.take().map_or(Ok(()), |(batch, made)| by_height.append(batch, made))
         };

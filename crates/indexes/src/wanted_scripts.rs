@@ -37,7 +37,9 @@ impl<'a> WantedScripts<'a> {
             return None;
         }
         let wanted = self.hashes(siphash_key(block), count * BASIC_FILTER_M);
-        let (mut bits, mut value, mut next) = (Bits::new(codes), 0_u64, 0);
+        let mut bits = Bits::new(codes);
+        let mut value = 0_u64;
+        let mut next = 0;
         for _ in 0..count {
             value = value.checked_add(bits.golomb_rice()?)?;
             while wanted[next] < value {

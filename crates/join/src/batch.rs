@@ -108,7 +108,8 @@ pub fn for_each_batch<E: From<NoBatch>>(
 ) -> Result<(), E> {
     let mut at = range.start;
     while at < range.end {
-        let (source, len) = (word(bytes, at).ok_or(NoBatch)?, word(bytes, at + 4).ok_or(NoBatch)?);
+        let source = word(bytes, at).ok_or(NoBatch)?;
+        let len = word(bytes, at + 4).ok_or(NoBatch)?;
         let start = at + HEAD_BYTES;
         let end = start + len as usize;
         if end > range.end {

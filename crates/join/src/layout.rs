@@ -176,7 +176,8 @@ impl Layout {
 }
 
 fn bucket_ends(first_height: u32, sizes: &[u64], bytes_max: u64) -> Vec<u32> {
-    let (mut ends, mut bytes) = (Vec::new(), 0);
+    let mut ends = Vec::new();
+    let mut bytes = 0;
     for (height, size) in (first_height..).zip(sizes) {
         if bytes > 0 && bytes + size > bytes_max {
             ends.push(height);

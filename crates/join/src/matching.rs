@@ -371,7 +371,8 @@ impl Matcher {
         for tx in self.txs.iter().filter(|tx| !tx.is_replayed) {
             for output in &self.outputs[tx.first_output as usize..tx.end_output as usize] {
                 if output.taker != UNTAKEN {
-                    let (height, place) = ((output.taker >> 32) as u32, output.taker as u32);
+                    let height = (output.taker >> 32) as u32;
+                    let place = output.taker as u32;
                     let bytes = output_bytes(bytes, output);
                     each(height, place, MatchedOutput { code: tx.code, output: bytes })?;
                 }

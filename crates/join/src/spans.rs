@@ -25,14 +25,16 @@ pub fn cut(sizes: &[u64], workers: usize) -> Vec<Span> {
 
 fn cut_with(sizes: &[u64], workers: usize, bytes_min: u64) -> Vec<Span> {
     let mut left: u64 = sizes.iter().sum();
-    let (mut spans, mut first) = (Vec::new(), 0);
+    let mut spans = Vec::new();
+    let mut first = 0;
     while first < sizes.len() {
         let wanted = match workers {
             1 => u64::MAX,
             // A span has at least one block, however many workers there are.
             workers => (left / (2 * workers as u64)).max(bytes_min).max(1),
         };
-        let (mut end, mut bytes) = (first, 0);
+        let mut end = first;
+        let mut bytes = 0;
         while end < sizes.len() && bytes < wanted {
             bytes += sizes[end];
             end += 1;

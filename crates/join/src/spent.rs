@@ -92,7 +92,8 @@ impl TxNotes {
     pub fn read(cursor: &mut Cursor) -> Result<Self, ParseError> {
         let head = cursor.varint()?;
         let inputs = u32::try_from(head >> 1).map_err(|_| cursor.error("too many inputs"))?;
-        let (value_out, sigop_cost) = (cursor.varint()?, cursor.varint()?);
+        let value_out = cursor.varint()?;
+        let sigop_cost = cursor.varint()?;
         Ok(Self { inputs, value_out, sigop_cost, has_locks: head & 1 == 1 })
     }
 }
@@ -205,7 +206,8 @@ impl<'a> BlockRecord<'a> {
                 Ok(Self::Block(BlockCoins { height, digest, list }))
             }
             LATE_COIN => {
-                let (height, place) = (number(cursor)?, number(cursor)?);
+                let height = number(cursor)?;
+                let place = number(cursor)?;
                 Ok(Self::Late(LateCoin { height, place, coin: sized(cursor)? }))
             }
             _ => Err(cursor.error("neither the record of a block nor a late coin")),

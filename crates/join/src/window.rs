@@ -84,7 +84,8 @@ impl<'a> TxLeft<'a> {
         let entry = self.entry;
         (0..u32_at(entry, COUNT)).filter_map(move |vout| {
             let at = HEAD_BYTES + 4 * vout as usize;
-            let (start, end) = (u32_at(entry, at), u32_at(entry, at + 4) & !GONE);
+            let start = u32_at(entry, at);
+            let end = u32_at(entry, at + 4) & !GONE;
             (start & GONE == 0).then(|| (vout, &entry[start as usize..end as usize]))
         })
     }
@@ -247,7 +248,8 @@ impl Window {
         };
         let Some(slot) = self.table.find(hash, is_it) else { return Met::Elsewhere };
         let entry = &mut self.ring[slot as usize * UNIT..];
-        let (code, tx) = (u32_at(entry, CODE), u32_at(entry, TX));
+        let code = u32_at(entry, CODE);
+        let tx = u32_at(entry, TX);
         let is_inside = code >> 1 == height;
         let at = HEAD_BYTES + 4 * outpoint.vout as usize;
         let offset = match outpoint.vout < u32_at(entry, COUNT) {
@@ -278,7 +280,8 @@ impl Window {
         leaves: &mut impl FnMut(&TxLeft) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(block) = self.blocks.pop_front() else { return Ok(()) };
-        let (mut at, mut ahead) = (block.start, block.start);
+        let mut at = block.start;
+        let mut ahead = block.start;
         let mut to_ask = AHEAD;
         while at < block.end {
             while to_ask > 0 && ahead < block.end {
@@ -290,7 +293,8 @@ impl Window {
             let entry = &self.ring[at..];
             let txid = txid_at(entry);
             self.table.remove(self.hasher.hash(&txid), (at / UNIT) as u32);
-            let (code, count) = (u32_at(entry, CODE), u32_at(entry, LEFT));
+            let code = u32_at(entry, CODE);
+            let count = u32_at(entry, LEFT);
             if count > 0 {
                 let is_coinbase = code & 1 == 1;
                 let created = Created { height: code >> 1, is_coinbase, ready: None };
@@ -376,7 +380,9 @@ mod tests {
     fn every_output_is_met_once_or_leaves() {
         let mut random = Random(11);
         for bytes in [0, 3000, 40_000, 1 << 20] {
-            let (window, coins, left) = (Window::new(bytes), HashMap::new(), HashMap::new());
+            let window = Window::new(bytes);
+            let coins = HashMap::new();
+            let left = HashMap::new();
             let mut pair = Pair { window, coins, left };
             let mut met = 0;
             for height in 1..300u32 {
@@ -429,9 +435,12 @@ mod tests {
 
     #[test]
     fn the_order_within_a_block_counts() {
-        let (window, coins, left) = (Window::new(0), HashMap::new(), HashMap::new());
+        let window = Window::new(0);
+        let coins = HashMap::new();
+        let left = HashMap::new();
         let mut pair = Pair { window, coins, left };
-        let (first, second) = (Hash([1; 32]), Hash([2; 32]));
+        let first = Hash([1; 32]);
+        let second = Hash([2; 32]);
         pair.block(5, &[(first, vec![b"a".to_vec()]), (second, vec![b"b".to_vec(), vec![]])]);
         let mut spend = |txid: &Hash, vout, height, spender| {
             let hash = pair.window.hash(txid);

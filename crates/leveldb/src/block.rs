@@ -186,7 +186,8 @@ impl Block {
         let mut at = self.restart_before(file, key)?;
         // For the previous entry, whose user key is smaller: the length of its internal key, and
         // how many bytes at the start of its user key equal those of `key`.
-        let (mut before, mut common) = (0, 0);
+        let mut before = 0;
+        let mut common = 0;
         while at < self.entries_end {
             let entry = Entry::read(file, at, self.entries_end)?;
             let len = entry.shared + (entry.value - entry.key);
@@ -251,7 +252,9 @@ impl Entry {
         let bytes = &file[..limit];
         let mut pos = at;
         let mut field = || get_varint32(bytes, &mut pos).ok_or(BadBlock(at));
-        let (shared, unshared, value_len) = (field()?, field()?, field()?);
+        let shared = field()?;
+        let unshared = field()?;
+        let value_len = field()?;
         let value = pos.saturating_add(unshared);
         let end = value.saturating_add(value_len);
         if end > limit { Err(BadBlock(at)) } else { Ok(Self { shared, key: pos, value, end }) }

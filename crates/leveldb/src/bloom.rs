@@ -136,7 +136,8 @@ impl Filter {
             return None;
         }
         let at = self.filters_end + 4 * window as usize;
-        let (start, end) = (get_u32(block, at)? as usize, get_u32(block, at + 4)? as usize);
+        let start = get_u32(block, at)? as usize;
+        let end = get_u32(block, at + 4)? as usize;
         if start > end || end > self.filters_end { None } else { Some(&block[start..end]) }
     }
 }

@@ -31,7 +31,9 @@ impl Fences {
     /// them, or a block lies beyond 4 GiB.
     pub(super) fn read(file: &[u8], index: Block) -> Result<Option<Self>, BadBlock> {
         let mut cursor = BlockCursor::default();
-        let (mut first, mut last, mut entries) = (Vec::new(), Vec::new(), 0);
+        let mut first = Vec::new();
+        let mut last = Vec::new();
+        let mut entries = 0;
         cursor.reset(index);
         while cursor.advance(file)? {
             if !cursor.is_restart(file, entries) {
@@ -48,7 +50,8 @@ impl Fences {
             return Ok(None);
         }
         let common: Box<[u8]> = first[..common_prefix(&first, &last)].into();
-        let (mut heads, mut places) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
+        let mut heads = Vec::with_capacity(entries);
+        let mut places = Vec::with_capacity(entries);
         cursor.reset(index);
         while cursor.advance(file)? {
             let key = user_key(cursor.key());

@@ -280,7 +280,8 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// Nearby items are tried first, since successive ascending keys are usually close to each other.
 #[inline]
 pub(super) fn first_from<T>(items: &[T], from: usize, is_before: impl Fn(&T) -> bool) -> usize {
-    let (mut low, mut step) = (from, 1);
+    let mut low = from;
+    let mut step = 1;
     while items.get(low + step - 1).is_some_and(&is_before) {
         low += step;
         step *= 2;

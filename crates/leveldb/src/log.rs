@@ -257,7 +257,9 @@ mod tests {
 
     #[test]
     fn records_of_every_length_come_back() {
-        let (mut bytes, mut records, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bytes = Vec::new();
+        let mut records = Vec::new();
+        let mut ends = Vec::new();
         for len in [0, 1, 32754, 32761, 3, 32760, 100_000, 32755, 7, 0, 65_536] {
             let record = vec![len as u8; len];
             let offset = bytes.len() as u64;
@@ -312,7 +314,8 @@ mod tests {
                 // With a record after it, this is damage that no power cut causes.
                 let mut followed = bytes.clone();
                 let sector = first + round % sectors;
-                let (from, to) = (sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES);
+                let from = sector * SECTOR_BYTES;
+                let to = (sector + 1) * SECTOR_BYTES;
                 followed[from.max(start)..to.min(bytes.len())].fill(0);
                 put_record(&mut followed, bytes.len() as u64, b"after");
                 assert!(read(&followed).is_err(), "{before} {torn}");

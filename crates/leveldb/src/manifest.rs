@@ -138,7 +138,8 @@ impl Edit {
                 get_slice(bytes, at)?;
             }
             TAG_DELETED_FILE => {
-                let (level, number) = (get_level(bytes, at)?, get_varint(bytes, at)?);
+                let level = get_level(bytes, at)?;
+                let number = get_varint(bytes, at)?;
                 self.deleted.push(DeletedFile { level, number });
             }
             TAG_NEW_FILE => self.new.push(NewFile {

@@ -43,9 +43,11 @@ impl PendingTable {
         let number = get_varint(bytes, at).filter(|number| *number < NUMBER_MAX)?;
         let len = get_varint(bytes, at)?;
         let mut key = || get_slice(bytes, at).filter(|key| key.len() >= TRAILER_BYTES);
-        let (smallest, largest) = (key()?, key()?);
+        let smallest = key()?;
+        let largest = key()?;
         let ascends = compare_internal(smallest, largest).is_le();
-        let (smallest, largest) = (smallest.into(), largest.into());
+        let smallest = smallest.into();
+        let largest = largest.into();
         ascends.then_some(Self { number, bytes: len, smallest, largest })
     }
 
@@ -86,7 +88,8 @@ impl PendingTable {
             || Table::new(inner.disk.clone(), path.clone(), self.number, bytes, keys.clone());
         // LevelDB may have opened the database meanwhile: it removes the file and may reuse its
         // number.
-        let (checked, mut cursor) = (open(), TableCursor::default());
+        let checked = open();
+        let mut cursor = TableCursor::default();
         if !cursor.seek_first(&checked)? || *cursor.key() != *self.smallest {
             return Err(error(
                 "the first key of the table is not the one that was written".to_string(),

@@ -47,7 +47,9 @@ pub(super) fn recover_logs(
     };
     let mut logs: Vec<u64> = names.iter().filter_map(log).collect();
     logs.sort_unstable();
-    let (mut memory, mut bytes, mut tables) = (Memory::new(), 0, Vec::new());
+    let mut memory = Memory::new();
+    let mut bytes = 0;
+    let mut tables = Vec::new();
     for number in logs {
         let path = log_path(dir, number);
         let log = disk.read(&path)?.unwrap_or_default();

@@ -65,7 +65,8 @@ pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
         StoreError::new(path, "the manifest is missing, although the file CURRENT names it")
     })?;
     let mut reader = LogReader::new(path, &bytes);
-    let (mut state, mut seen) = (State::default(), Edit::default());
+    let mut state = State::default();
+    let mut seen = Edit::default();
     loop {
         let offset = reader.offset();
         let Some(record) = reader.next_record()? else { break };
@@ -188,7 +189,8 @@ pub(super) fn new_manifest(
     current.sync()?;
     disk.rename(&temporary, dir.join("CURRENT"))?;
     disk.sync_dir(dir)?;
-    let (offset, last_sequence) = (bytes.len() as u64, state.last_sequence);
+    let offset = bytes.len() as u64;
+    let last_sequence = state.last_sequence;
     Ok(Manifest { file: Some(file), offset, last_sequence })
 }
 

@@ -96,7 +96,8 @@ pub(super) struct Probe {
 impl Table {
     /// Returns the table at `path`; nothing is read yet.
     pub(super) fn new(disk: Disk, path: PathBuf, number: u64, bytes: u64, keys: KeyRange) -> Self {
-        let (open, obsolete) = (OnceLock::new(), AtomicBool::new(false));
+        let open = OnceLock::new();
+        let obsolete = AtomicBool::new(false);
         Self { number, bytes, keys, disk, path, open, obsolete }
     }
 

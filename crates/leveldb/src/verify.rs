@@ -33,7 +33,9 @@ impl Db {
 fn verify_table(table: &Table) -> Result<u64> {
     let mut cursor = TableCursor::default();
     let mut found = cursor.seek_first(table)?;
-    let (mut entries, mut last, mut last_index) = (0, Vec::new(), Vec::new());
+    let mut entries = 0;
+    let mut last = Vec::new();
+    let mut last_index = Vec::new();
     while found {
         let key = cursor.key();
         let wrong = |what: &str| Err(cursor.bad_entry(table, what));

@@ -110,7 +110,8 @@ impl Version {
             tables.sort_by(|a, b| compare_internal(&a.keys.smallest, &b.keys.smallest));
             for pair in tables.windows(2) {
                 if compare_internal(&pair[0].keys.largest, &pair[1].keys.smallest).is_ge() {
-                    let (a, b) = (pair[0].number, pair[1].number);
+                    let a = pair[0].number;
+                    let b = pair[1].number;
                     let what = format!(
                         "the tables {a:06}.ldb and {b:06}.ldb of level {level} overlap, as only \
                          tables of level 0 may"
@@ -285,7 +286,8 @@ pub(super) fn split(runs: &[SortedRun], parts: usize) -> Result<Vec<Vec<u8>>> {
     }
     keys.sort_unstable();
     let total: u64 = keys.iter().map(|(_, weight)| weight).sum();
-    let (mut seen, mut cuts) = (0, Vec::new());
+    let mut seen = 0;
+    let mut cuts = Vec::new();
     for (key, weight) in keys {
         seen += weight;
         let due = seen as u128 * parts as u128 / u128::from(total.max(1));

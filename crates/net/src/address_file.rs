@@ -24,7 +24,8 @@ impl Addresses {
         }
         for ((host, port), known) in &self.known {
             let Known { services, seen, worked, failures, speed, source, is_tried, .. } = known;
-            let (host, services) = (host_text(host), services.0);
+            let host = host_text(host);
+            let services = services.0;
             let table = if *is_tried { "tried" } else { "new" };
             let source = hex(source.as_bytes());
             let _ = writeln!(

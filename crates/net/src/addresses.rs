@@ -227,7 +227,8 @@ impl Addresses {
 
     /// Returns where an address from `source` belongs in `new` (Core's `GetNewBucket`).
     fn new_slot(&self, place: &Place, source: Group) -> Slot {
-        let (group, source) = (Group::of(&place.0), source.as_bytes());
+        let group = Group::of(&place.0);
+        let source = source.as_bytes();
         let of_group = self.hash(b'g', &[group.as_bytes(), source]) % NEW_BUCKETS_PER_SOURCE;
         let bucket = self.hash(b'n', &[source, &of_group.to_le_bytes()]) % NEW_BUCKETS;
         let position = self.hash(b'N', &[&bucket.to_le_bytes(), &bytes_of(place)]) % BUCKET_SIZE;
@@ -236,7 +237,8 @@ impl Addresses {
 
     /// Returns where an address belongs in `tried` (Core's `GetTriedBucket`).
     fn tried_slot(&self, place: &Place) -> Slot {
-        let (group, bytes) = (Group::of(&place.0), bytes_of(place));
+        let group = Group::of(&place.0);
+        let bytes = bytes_of(place);
         let of_group = self.hash(b'a', &[&bytes]) % TRIED_BUCKETS_PER_GROUP;
         let of_group = of_group.to_le_bytes();
         let bucket = self.hash(b't', &[group.as_bytes(), &of_group]) % TRIED_BUCKETS;
@@ -357,7 +359,8 @@ impl Addresses {
     /// one of `tried`, otherwise and with `is_new` one of `new`. One with the port of another
     /// service is the last resort. `random` is random. It may find none, though there is one.
     pub fn select(&self, is_new: bool, needs: &Needs, random: u64) -> Option<Place> {
-        let (new, tried) = (self.new.filled(), self.tried.filled());
+        let new = self.new.filled();
+        let tried = self.tried.filled();
         let mut random = Random::new(random);
         let mut factor = 1.0;
         for at in 0..LOOKED_AT {

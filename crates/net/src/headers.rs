@@ -343,7 +343,8 @@ impl HeadersOf {
         let Some(presync) = &mut self.presync else { return Ok(None) };
         match presync.take(headers, is_full) {
             Presynced::More(headers) => {
-                let (last, start) = (presync.last(), presync.start());
+                let last = presync.last();
+                let start = presync.start();
                 if !headers.is_empty() {
                     self.keep(&headers, chain)?;
                 }

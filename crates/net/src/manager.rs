@@ -363,7 +363,8 @@ impl PeerManager {
                 return Ok(());
             }
         };
-        let (inbound, is_ready) = (peer.inbound, peer.session.is_ready());
+        let inbound = peer.inbound;
+        let is_ready = peer.session.is_ready();
         if let Message::Version(version) = &message
             && inbound
             && !is_ready

@@ -74,7 +74,8 @@ fn rate(text: &str) -> Option<u64> {
 /// second of other times is empty.
 fn ranges(text: &str) -> Option<impl Iterator<Item = Range<u32>>> {
     let (from, to) = text.split_once('-')?;
-    let (from, to) = (minute(from)?, minute(to)?);
+    let from = minute(from)?;
+    let to = minute(to)?;
     if from == to || from == DAY {
         return None;
     }
@@ -89,7 +90,8 @@ fn minute(text: &str) -> Option<u32> {
     if !is_number(hours) || !is_number(minutes) || minutes.len() != 2 {
         return None;
     }
-    let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let hours: u32 = hours.parse().ok()?;
+    let minutes: u32 = minutes.parse().ok()?;
     let minute = hours * 60 + minutes;
     (minutes < 60 && minute <= DAY).then_some(minute)
 }

@@ -38,7 +38,8 @@ impl Branches {
             (has.is_inbound, std::cmp::Reverse(tree.node(has.best).work), has.best)
         });
         ends.dedup_by_key(|has| has.best);
-        let (mut wanted, mut seen) = (Self::default(), HashSet::<BlockId>::new());
+        let mut wanted = Self::default();
+        let mut seen = HashSet::<BlockId>::new();
         for has in ends {
             let is_new = |id: &BlockId| !tree.is_linked(*id) && !seen.contains(id);
             let branch = tree.ancestors(has.best).take_while(is_new);

@@ -228,7 +228,8 @@ impl Presync {
     }
 
     fn take_one(&mut self, header: &Header) -> Result<(), &'static str> {
-        let (hash, height) = (header.hash(), self.height + 1);
+        let hash = header.hash();
+        let height = self.height + 1;
         if header.prev != self.last {
             return Err("its headers do not follow those before");
         }

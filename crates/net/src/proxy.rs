@@ -85,7 +85,8 @@ impl Proxies {
         };
         match network.as_deref() {
             None => {
-                let (ipv4, ipv6) = (proxy.clone(), proxy.clone());
+                let ipv4 = proxy.clone();
+                let ipv6 = proxy.clone();
                 *self = Self { ipv4, ipv6, names: proxy.clone(), onion: proxy };
             }
             Some("ipv4") => (self.ipv4, self.names) = (proxy.clone(), proxy),
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_value_of_proxy_means_what_it_means_to_core() {
-        let (a, b) = ("1.2.3.4:9050", "1.2.3.4:9");
+        let a = "1.2.3.4:9050";
+        let b = "1.2.3.4:9";
         for (values, expected) in [
             (&[][..], ["-", "-", "-", "-"]),
             (&["1.2.3.4"], [a, a, a, a]),

@@ -362,7 +362,8 @@ impl Schedule {
         exhausted: &HashSet<PeerId>,
         now: Duration,
     ) -> Option<(PeerId, Duration)> {
-        let (typical, quarter) = (self.typical(), self.limits.bytes_max / 4);
+        let typical = self.typical();
+        let quarter = self.limits.bytes_max / 4;
         let with_room = self.peers.iter().filter(|(id, peer)| {
             peer.has.is_inbound == is_inbound
                 && !exhausted.contains(id)
@@ -507,7 +508,8 @@ impl Schedule {
         waited: Option<Duration>,
         now: Duration,
     ) -> bool {
-        let (typical, block) = (self.typical(), needed.place.block);
+        let typical = self.typical();
+        let block = needed.place.block;
         needed.asked.iter().all(|id| {
             let Some(peer) = self.peers.get(id) else { return true };
             // A peer with a long round trip is given more time.

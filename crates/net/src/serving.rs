@@ -191,7 +191,8 @@ impl<'a> ServedChain<'a> {
         if self.active.contains(self.tree, id) {
             return true;
         }
-        let (block, best) = (self.tree.node(id), self.tree.node(self.tree.best_header()));
+        let block = self.tree.node(id);
+        let best = self.tree.node(self.tree.best_header());
         let network = self.tree.network();
         !block.failed
             && (self.is_stored)(id)
@@ -216,7 +217,8 @@ impl<'a> ServedChain<'a> {
         let Some(id) = self.tree.find(&item.hash).filter(|id| self.is_public(*id)) else {
             return Answer::Nothing;
         };
-        let (block, best) = (self.tree.node(id), self.tree.node(self.tree.best_header()));
+        let block = self.tree.node(id);
+        let best = self.tree.node(self.tree.best_header());
         let age = i64::from(best.time) - i64::from(block.time);
         if target_reached && age > HISTORICAL_BLOCK_AGE {
             return Answer::Disconnect(Refused::UploadTarget);
@@ -339,7 +341,8 @@ impl Serving {
     /// that the peer lacks, if it wants headers and has their parent, or else an `inv`. Nothing is
     /// announced of a chain with too little work.
     pub fn announce(&mut self, chain: ServedChain<'_>) -> Option<Outgoing> {
-        let (tree, tip) = (chain.tree, chain.tip());
+        let tree = chain.tree;
+        let tip = chain.tip();
         let before = self.announced.replace(tip).filter(|before| *before != tip)?;
         if !chain.has_minimum_work() || self.has_header(tree, tip) {
             return None;

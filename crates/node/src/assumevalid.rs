@@ -56,7 +56,8 @@ impl Assumed {
 /// difficulty, by which a single ordinary block is the work of years.
 pub fn is_buried_below_best(tree: &Tree, id: BlockId, seconds: i64) -> bool {
     let best = tree.best_header();
-    let (block, tip) = (tree.node(id), tree.node(best));
+    let block = tree.node(id);
+    let tip = tree.node(best);
     let blocks_due = seconds / i64::from(tree.network().pow_target_spacing);
     tip.work >= Work::from_hash(&tree.network().minimum_chain_work)
         && tree.ancestor(best, block.height) == Some(id)
@@ -66,7 +67,8 @@ pub fn is_buried_below_best(tree: &Tree, id: BlockId, seconds: i64) -> bool {
 
 /// Returns whether work of more than `seconds` lies on top of `id` in the chain of the best header.
 pub fn is_buried(tree: &Tree, id: BlockId, best: BlockId, seconds: i64) -> bool {
-    let (from, to) = (tree.node(id), tree.node(best));
+    let from = tree.node(id);
+    let to = tree.node(best);
     equivalent_time(to.work, from.work, to.bits, tree.network()) > seconds
 }
 
@@ -82,7 +84,8 @@ mod tests {
         network.minimum_chain_work = apus_hash::Hash::ZERO;
         let genesis = genesis_block(&network);
         let genesis = *BlockView::parse(&genesis).unwrap().header();
-        let (least, hard) = (genesis.bits, 0x1a00_ffff);
+        let least = genesis.bits;
+        let hard = 0x1a00_ffff;
         let mut tree = Tree::new(network, genesis);
         let mut tip = genesis.hash();
         let mut add = |tree: &mut Tree, bits| {

@@ -74,7 +74,9 @@ impl Wanted {
     /// Returns the blocks of these steps that are to come from peers, each list as a lane. All
     /// steps are of one branch and in order of height.
     pub fn of<'a>(lists: impl IntoIterator<Item = &'a [Step]>) -> Self {
-        let (mut blocks, mut sizes, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut blocks = Vec::new();
+        let mut sizes = Vec::new();
+        let mut lanes = Vec::new();
         for steps in lists {
             let first = blocks.len();
             for step in steps.iter().filter(|step| step.place == Place::Peers) {
@@ -85,7 +87,8 @@ impl Wanted {
                 lanes.push(first..blocks.len());
             }
         }
-        let (blocks, sizes) = (blocks.into(), sizes.into());
+        let blocks = blocks.into();
+        let sizes = sizes.into();
         Self { blocks, sizes, lanes, gives_up: false, stripped_below: 0 }
     }
 

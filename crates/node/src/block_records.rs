@@ -26,7 +26,8 @@ pub struct BlockRecords {
 impl BlockRecords {
     /// Returns no records, for an index that has not been read.
     pub fn new(index: IndexDb) -> Self {
-        let (index, last_written) = (Arc::new(index), Instant::now());
+        let index = Arc::new(index);
+        let last_written = Instant::now();
         Self { index, all: FileVec::new(), dirty: BTreeSet::new(), last_written }
     }
 

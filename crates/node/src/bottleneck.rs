@@ -111,7 +111,8 @@ mod tests {
             (0, 90, 10, 5, Some(1), Some(Processor)),
         ] {
             let seconds = Duration::from_secs;
-            let (cpu, pressure) = (seconds(cpu), pressure.map(seconds));
+            let cpu = seconds(cpu);
+            let pressure = pressure.map(seconds);
             let seen = Seen {
                 elapsed: 10.0,
                 waited: seconds(waited),

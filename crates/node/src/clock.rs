@@ -188,7 +188,8 @@ impl Clock {
         let [ready, in_flight, times] =
             self.queues.each_ref().map(|sum| sum.load(Ordering::Relaxed) as f64);
         let connecting = time(&self.connecting);
-        let (ready, in_flight) = (ready / times.max(1.0), in_flight / times.max(1.0));
+        let ready = ready / times.max(1.0);
+        let in_flight = in_flight / times.max(1.0);
         let stalls = self.stalls.each_ref().map(|count| count.load(Ordering::Relaxed));
         let longest_stall = time(&self.longest_stall);
         let looked_up = self.looked_up.load(Ordering::Relaxed);

@@ -82,7 +82,8 @@ impl<'a> Tables<'a> {
         writing: Writing,
         work: impl FnOnce(&AtomicBool) -> Result<Option<T>, E>,
     ) -> Result<Option<T>, E> {
-        let (halt, failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let halt = AtomicBool::new(false);
+        let failed = AtomicBool::new(false);
         thread::scope(|scope| {
             let halting = RaiseOnDrop(&halt);
             let writer = threads::spawn(scope, "apus-table", || {

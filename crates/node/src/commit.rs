@@ -113,7 +113,11 @@ pub struct Writes {
 
 impl Default for Writes {
     fn default() -> Self {
-        let (any, blocks, new_set, one_disk, empties_cache) = (true, true, false, false, false);
+        let any = true;
+        let blocks = true;
+        let new_set = false;
+        let one_disk = false;
+        let empties_cache = false;
         Self { any, blocks, new_set, one_disk, empties_cache }
     }
 }
@@ -456,7 +460,9 @@ impl Ledger {
         let kept_percent = if self.writes.empties_cache { 0 } else { KEPT_PERCENT };
         let kept_bytes = self.cache_bytes_max() / 100 * kept_percent;
         let changes = shared.pool.install(|| shared.cache.begin_sync());
-        let (blocks, changed, coins) = (self.done.counts.blocks, changes.len(), self.coins);
+        let blocks = self.done.counts.blocks;
+        let changed = changes.len();
+        let coins = self.coins;
         let committing = Committing { blocks, height, tip, coins, changed, entries: dirty };
         self.commits.being_written = Some(committing);
         Ok(CommitJob {

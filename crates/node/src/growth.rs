@@ -132,7 +132,9 @@ impl Sample {
     /// Estimates what the block at `height` leaves. The coins that it spends are assumed to be like
     /// those that it creates.
     pub fn of<B: AsRef<[u8]>>(view: &BlockView<B>, height: u32) -> Self {
-        let (mut coins, mut values, mut keys) = (0.0, 0.0, 0.0);
+        let mut coins = 0.0;
+        let mut values = 0.0;
+        let mut keys = 0.0;
         for (number, tx) in view.txs().enumerate() {
             let mut key = KEY_BYTES;
             for output in tx.outputs().filter(|output| !is_unspendable(output.script())) {
@@ -206,7 +208,8 @@ mod tests {
                 .txs()
                 .map(|tx| tx.outputs().filter(|output| !is_unspendable(output.script())).count())
                 .sum();
-            let (undo, tables) = (undo * bytes.len() as f64, tables * bytes.len() as f64);
+            let undo = undo * bytes.len() as f64;
+            let tables = tables * bytes.len() as f64;
             // The value of a coin has 4 to 150 bytes here.
             let spent = spent as f64;
             assert!(undo >= spent * 5.0 && undo <= spent * 151.0, "{height}: {undo} of {spent}");

@@ -33,7 +33,8 @@ pub fn mainnet_bytes(first: u32, last: u32) -> u64 {
 
 fn gigabytes_below(height: u32) -> f64 {
     let after = MAINNET.partition_point(|era| era.0 <= height).clamp(1, MAINNET.len() - 1);
-    let ((low, below), (high, above)) = (MAINNET[after - 1], MAINNET[after]);
+    let (low, below) = MAINNET[after - 1];
+    let (high, above) = MAINNET[after];
     let share = (f64::from(height) - f64::from(low)) / f64::from(high - low);
     below + (above - below) * share
 }

@@ -270,8 +270,10 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
     let reason = format!("the copy stored here was damaged ({what}) and was replaced by {from}");
     let repaired = refusal(node, &step, reason);
     let (shared, ledger) = node.split();
-    let (files, tree) = (shared.files, shared.tree);
-    let (block, prev) = (tree.node(step.id), tree.prev_hash(step.id));
+    let files = shared.files;
+    let tree = shared.tree;
+    let block = tree.node(step.id);
+    let prev = tree.prev_hash(step.id);
     let record = ledger.change(step.id);
     let undo = record.undo_pos().map(|pos| files.read_undo(pos, &prev));
     let undo = match undo {
@@ -305,7 +307,8 @@ fn read_note(node: &Node) -> Result<BTreeSet<u32>, StoreError> {
 
 /// Notes the numbers of block files for a later sync, replacing those noted before.
 fn write_note(node: &Node, files: &BTreeSet<u32>) -> Result<(), StoreError> {
-    let (disk, path) = (node.dir.disk(), node.dir.path().join(NOTE));
+    let disk = node.dir.disk();
+    let path = node.dir.path().join(NOTE);
     if files.is_empty() {
         disk.remove(&path)?;
         return disk.sync_dir(node.dir.path());

@@ -61,7 +61,10 @@ mod tests {
             ("my node", "-datadir='my node'"),
             ("it's", r"-datadir='it'\''s'"),
         ] {
-            let (program, datadir, blocks_dir, prune) = ("bitcoind", Some(path), None, None);
+            let program = "bitcoind";
+            let datadir = Some(path);
+            let blocks_dir = None;
+            let prune = None;
             let of = |network_options| {
                 NextCommand { program, network_options, datadir, blocks_dir, prune }.line()
             };

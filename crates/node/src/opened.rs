@@ -125,7 +125,8 @@ impl Node {
         coins: Coins<'_>,
         keep: impl FnOnce(&Disk, &Options) -> Result<Vec<u64>, StoreError>,
     ) -> Result<Self, SyncError> {
-        let (network, read_only) = (&options.network, matches!(coins, Coins::ReadOnly));
+        let network = &options.network;
+        let read_only = matches!(coins, Coins::ReadOnly);
         let (dir, index_db, index, files) = open_indexed(options, disk, read_only)?;
         let chainstate_path = match coins {
             Coins::InPlace | Coins::ReadOnly => dir.chainstate_path(),

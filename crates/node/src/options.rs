@@ -526,7 +526,8 @@ mod tests {
                 ..base.clone()
             }
         };
-        let (one, other) = (at("one").spill_path(), at("other").spill_path());
+        let one = at("one").spill_path();
+        let other = at("other").spill_path();
         assert_ne!(one, other);
         assert!(one.is_absolute() && one.parent().unwrap().ends_with("s"), "{}", one.display());
         // The same directory under another name.

@@ -111,8 +111,17 @@ pub struct Tip {
 impl Progress {
     /// Returns the progress at the start of a phase, with nothing else known.
     pub fn of(phase: Phase) -> Self {
-        let (height, time, blocks, blocks_all, bytes, coins, fraction) = (0, 0, 0, 0, 0, 0, 0.0);
-        let (download, states, upload, estimate) = (None, None, None, None);
+        let height = 0;
+        let time = 0;
+        let blocks = 0;
+        let blocks_all = 0;
+        let bytes = 0;
+        let coins = 0;
+        let fraction = 0.0;
+        let download = None;
+        let states = None;
+        let upload = None;
+        let estimate = None;
         Self {
             phase,
             height,

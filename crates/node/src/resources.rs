@@ -9,7 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// below `wanted`, it is raised as far as the system allows.
 pub fn allow_open_files(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    let (now, most) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    let now = limit.current.unwrap_or(u64::MAX);
+    let most = limit.maximum.unwrap_or(u64::MAX);
     let raised = wanted.min(most);
     let raise = || setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit });
     if now < raised && raise().is_ok() { raised } else { now }
@@ -49,7 +50,8 @@ pub struct MemoryInUse {
 /// Returns the memory that the process has in RAM now; `None` if the system does not report it.
 pub fn memory_in_use() -> Option<MemoryInUse> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let (bytes, mapped) = (field(&status, "VmRSS:")?, field(&status, "RssFile:")?);
+    let bytes = field(&status, "VmRSS:")?;
+    let mapped = field(&status, "RssFile:")?;
     Some(MemoryInUse { bytes, mapped })
 }
 

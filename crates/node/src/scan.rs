@@ -104,7 +104,8 @@ pub fn scan(
         before += source.len();
     }
     if scan.gaps > 0 {
-        let (gaps, bytes) = (thousands(scan.gaps), thousands(scan.gap_bytes));
+        let gaps = thousands(scan.gaps);
+        let bytes = thousands(scan.gap_bytes);
         watch.observer.note(&format!(
             "{bytes} zeros before blocks were passed over (gaps: {gaps}): space that a node \
              reserved, or a download that is not complete"
@@ -230,7 +231,8 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         let waiting = || self.waiting.values().flatten();
         let inside: HashSet<Hash> = waiting().map(|waiting| waiting.hash).collect();
         let blocks_above = |first: &&Waiting| {
-            let (mut seen, mut next) = (HashSet::new(), vec![first.hash]);
+            let mut seen = HashSet::new();
+            let mut next = vec![first.hash];
             while let Some(hash) = next.pop() {
                 if seen.insert(hash) {
                     let children = self.waiting.get(&hash).into_iter().flatten();

@@ -65,7 +65,10 @@ pub fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
 
 /// Reads what [`put_counts`] appended.
 pub fn counts(cursor: &mut Cursor) -> Result<Counts, ParseError> {
-    let (blocks, bytes, transactions) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-    let (inputs, scripts) = (cursor.u64()?, cursor.u64()?);
+    let blocks = cursor.u64()?;
+    let bytes = cursor.u64()?;
+    let transactions = cursor.u64()?;
+    let inputs = cursor.u64()?;
+    let scripts = cursor.u64()?;
     Ok(Counts { blocks, bytes, transactions, inputs, scripts })
 }

@@ -189,7 +189,8 @@ impl Shared<'_> {
     /// Has peers send the `wanted` blocks while `work` runs.
     pub fn serve<T>(&self, wanted: Wanted, observer: &dyn Observer, work: impl FnOnce() -> T) -> T {
         let Some(peers) = self.peers else { return work() };
-        let (mut work, mut result) = (Some(work), None);
+        let mut work = Some(work);
+        let mut result = None;
         peers.serve(self.tree, wanted, observer, &mut || {
             result = work.take().map(|work| work());
         });

@@ -50,7 +50,8 @@ impl SnapshotChainstate {
             );
             return Err(StoreError::new(path, what));
         };
-        let (disk, network_dir) = (disk.clone(), network_dir.to_path_buf());
+        let disk = disk.clone();
+        let network_dir = network_dir.to_path_buf();
         Ok(Some(Self { disk, network_dir, base: Hash(*base) }))
     }
 

@@ -108,7 +108,8 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
         likely: needed(blocks.likely, undo.likely, coins.likely, allocated),
         parts,
     };
-    let (none, (of_blocks, of_coins)) = (Bytes::default(), &volumes);
+    let none = Bytes::default();
+    let (of_blocks, of_coins) = &volumes;
     let demands = match of_blocks.device == of_coins.device {
         true => {
             let volume = if blocks.least + undo.least > 0 { of_blocks } else { of_coins };
@@ -216,7 +217,8 @@ pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, Stor
         false => node.chainstate.disk_bytes() + 2 * new_tables,
     };
     let part = |bytes, name| Part { bytes, name };
-    let (blocks, coins) = (Volume::of(node.dir.blocks_path())?, Volume::of(node.chainstate.dir())?);
+    let blocks = Volume::of(node.dir.blocks_path())?;
+    let coins = Volume::of(node.chainstate.dir())?;
     Ok(lack(&[
         (Volume::of(&spill)?, vec![part(spill_bytes.saturating_sub(spilled), SPILL)]),
         (
@@ -440,7 +442,9 @@ mod tests {
         };
         let reserve = MIN_DISK_SPACE_BYTES;
         let enough = |gigabytes| gigabytes * GB + reserve;
-        let (s, b, c) = ("/s", "/b", "/c");
+        let s = "/s";
+        let b = "/b";
+        let c = "/c";
         // One, two and three file systems, each with just enough space and with a byte less.
         for (devices, free, short) in [
             ([1, 1, 1], [enough(115); 3], [s, s, s]),

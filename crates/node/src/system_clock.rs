@@ -31,7 +31,8 @@ pub fn clocks(what: &str, time: u32) -> String {
 fn date_and_time(time: i64) -> String {
     let (year, month, day) = civil(time);
     let of_day = time.rem_euclid(24 * 60 * 60);
-    let (hour, minute) = (of_day / 3600, of_day / 60 % 60);
+    let hour = of_day / 3600;
+    let minute = of_day / 60 % 60;
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
 }
 

@@ -65,7 +65,8 @@ impl Tips {
         observer: &dyn Observer,
     ) {
         let Some(id) = active.tip() else { return };
-        let (tree, now) = (shared.tree, Instant::now());
+        let tree = shared.tree;
+        let now = Instant::now();
         let node = tree.node(id);
         let transactions = self.transactions.up_to(tree, active, records);
         let known = self.cache.filter(|(at, ..)| now - *at < CACHE_EVERY);
@@ -75,7 +76,8 @@ impl Tips {
         let blocks_left = i64::from(best_height) - i64::from(node.height);
         let seconds_left =
             (blocks_left >= 0).then(|| blocks_left * i64::from(shared.network.pow_target_spacing));
-        let (block_time, data) = (i64::from(node.time), &shared.network.chain_tx_data);
+        let block_time = i64::from(node.time);
+        let data = &shared.network.chain_tx_data;
         observer.tip(&Tip {
             hash: node.hash,
             height: node.height,

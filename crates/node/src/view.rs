@@ -280,7 +280,8 @@ mod tests {
     impl World {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
-            let (disk, network) = (apus_disk::Disk::new(), Network::new(Chain::Regtest));
+            let disk = apus_disk::Disk::new();
+            let network = Network::new(Chain::Regtest);
             let genesis = *BlockView::parse(genesis_block(&network)).unwrap().header();
             let options = apus_leveldb::Options {
                 create_if_missing: true,
@@ -350,7 +351,8 @@ mod tests {
     fn a_copy_of_the_headers_learns_which_have_failed() {
         let mut world = World::new();
         let root = world.tree.genesis();
-        let (good, bad) = (add(&mut world.tree, root, 1), add(&mut world.tree, root, 2));
+        let good = add(&mut world.tree, root, 1);
+        let bad = add(&mut world.tree, root, 2);
         let child = add(&mut world.tree, bad, 3);
         world.view.follow_headers(&world.tree);
         let best = || world.view.look(|it| it.tree.best_header()).unwrap();

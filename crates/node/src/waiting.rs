@@ -54,15 +54,19 @@ impl Waiting {
     pub fn up_to(node: &Node, end: BlockId, top: u32) -> Option<Self> {
         let fork = node.ledger.active.fork(&node.tree, end).unwrap_or(node.tree.genesis());
         let target = node.tree.ancestor(end, top.min(node.tree.node(end).height))?;
-        let (first, last) = (node.tree.node(fork).height + 1, node.tree.node(target).height);
+        let first = node.tree.node(fork).height + 1;
+        let last = node.tree.node(target).height;
         (first <= last).then(|| Self::between(node, first, target))
     }
 
     /// Returns the blocks from height `first` to `target` on the branch of `target`.
     pub fn between(node: &Node, first: u32, target: BlockId) -> Self {
         let assumed = Assumed::new(node.options.assumevalid, &node.tree);
-        let (mut bytes, mut with_scripts, mut without_undo) = (0, 0, 0);
-        let (mut copied, mut from_peers) = (0, 0);
+        let mut bytes = 0;
+        let mut with_scripts = 0;
+        let mut without_undo = 0;
+        let mut copied = 0;
+        let mut from_peers = 0;
         // All ancestors of a covered block are covered.
         let mut is_covered = false;
         let branch = node.tree.ancestors(target);
@@ -95,7 +99,8 @@ pub fn learn_from_samples(node: &mut Node) {
     let Some(waiting) = Waiting::of(node) else { return };
     let bytes: u64 = waiting.readable(node).map(|step| step.weight).sum();
     let every = (bytes / SAMPLES).max(1);
-    let (mut before, mut samples) = (0, Vec::new());
+    let mut before = 0;
+    let mut samples = Vec::new();
     for step in waiting.readable(node) {
         let marks = (before + step.weight) / every - before / every;
         before += step.weight;

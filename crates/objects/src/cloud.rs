@@ -50,7 +50,8 @@ impl Cloud {
             .map_err(|error| wrong(error.to_string()))?;
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
         let runtime = runtime.map_err(|e| StoreError::io(url, "start threads", e))?;
-        let (store, runtime) = (Arc::from(store), Arc::new(runtime));
+        let store = Arc::from(store);
+        let runtime = Arc::new(runtime);
         Ok(Self { url: url.to_string(), store, below, runtime })
     }
 

@@ -44,7 +44,8 @@ impl Store for Directory {
         let number = u64::from_le_bytes(number);
         let temporary = self.path.join(format!(".{name}.{number:016x}{INCOMPLETE}"));
         let file = self.disk.create(&temporary)?;
-        let (disk, path) = (self.disk.clone(), self.path.join(name));
+        let disk = self.disk.clone();
+        let path = self.path.join(name);
         Ok(Box::new(Writing { disk, path, temporary, file: Some(file), len: 0 }))
     }
 

@@ -123,11 +123,13 @@ impl Pack {
             _ => return error("this index is damaged: it ends too early"),
         };
         let number = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let (mut starts, mut at) = (vec![0], 0);
+        let mut starts = vec![0];
+        let mut at = 0;
         let pieces: Vec<Piece> = pieces
             .chunks_exact(12)
             .map(|bytes| {
-                let (part, len) = (number(bytes), number(&bytes[4..]));
+                let part = number(bytes);
+                let len = number(&bytes[4..]);
                 at += u64::from(len);
                 starts.push(at);
                 Piece { part, len, crc: number(&bytes[8..]) }
@@ -161,7 +163,8 @@ impl Pack {
         let mut range = self.range(parts);
         while !range.is_empty() {
             // Many small pieces are read at once.
-            let (first, mut end) = (range.start, range.start + 1);
+            let first = range.start;
+            let mut end = range.start + 1;
             let most = self.starts[first] + READ_BYTES;
             while end < range.end && self.starts[end + 1] <= most {
                 end += 1;
@@ -186,7 +189,8 @@ impl Pack {
     }
 
     fn check(&self, objects: &Objects, index: usize, bytes: &[u8]) -> Result<()> {
-        let (found, due) = (crc32c::crc32c(bytes), self.pieces[index].crc);
+        let found = crc32c::crc32c(bytes);
+        let due = self.pieces[index].crc;
         if found == due {
             return Ok(());
         }
@@ -264,7 +268,8 @@ mod tests {
         write(&objects, "p", &[(0, vec![1; 100]), (1, vec![2; 100])]).unwrap();
         let error = Pack::open(&objects, "p", &[8; 32]).err().unwrap().to_string();
         assert!(error.contains("p.done") && error.contains("another job"), "{error}");
-        let (index, data) = (place.path().join("p.done"), place.path().join("p"));
+        let index = place.path().join("p.done");
+        let data = place.path().join("p");
         let flip = |path: &Path, at: usize| {
             let mut bytes = std::fs::read(path).unwrap();
             bytes[at] ^= 1;

@@ -74,7 +74,8 @@ impl Advice {
             1 => "1 peer sends".to_string(),
             peers => format!("{peers} peers send"),
         };
-        let (speed, time) = (words::speed(speed), words::about(time));
+        let speed = words::speed(speed);
+        let time = words::about(time);
         let remedy = &self.remedy;
         Some(format!("{peers} {speed} in all: the download takes about {time} more. {remedy}"))
     }

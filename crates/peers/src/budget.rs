@@ -68,7 +68,8 @@ pub(super) struct Socket {
 impl Socket {
     /// Returns the socket of a connection that we opened.
     pub fn outbound(stream: TcpStream) -> Self {
-        let (sent, is_closed) = (Moved::default(), AtomicBool::new(false));
+        let sent = Moved::default();
+        let is_closed = AtomicBool::new(false);
         Self { stream, sent, is_closed, budget: None }
     }
 
@@ -186,7 +187,8 @@ mod tests {
 
     #[test]
     fn large_messages_wait_for_each_other() {
-        let (budget, open) = (Budget::new(BYTES), AtomicBool::new(false));
+        let budget = Budget::new(BYTES);
+        let open = AtomicBool::new(false);
         assert!(budget.take(SMALL_BYTES, &open).unwrap().is_none());
         let half = BYTES / 2;
         let first = budget.take(half, &open).unwrap();
@@ -204,7 +206,8 @@ mod tests {
     #[test]
     fn the_wait_of_a_closed_connection_ends() {
         let budget = Budget::new(BYTES);
-        let (open, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let open = AtomicBool::new(false);
+        let closed = AtomicBool::new(false);
         let all = budget.take(BYTES, &open).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| budget.take(BYTES, &closed).is_err());

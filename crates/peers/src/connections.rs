@@ -264,7 +264,8 @@ impl Connections {
     fn look_for_suspension(&mut self, unix_time: i64, observer: &dyn Observer) {
         let now = self.now();
         let ran = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let (began, suspended) = (unix_time - ran, SUSPENDED_MIN.as_secs() as i64);
+        let began = unix_time - ran;
+        let suspended = SUSPENDED_MIN.as_secs() as i64;
         let before = self.began.replace(began);
         if before.is_some_and(|before| began > before.saturating_add(suspended)) {
             for id in self.links.keys().copied().collect::<Vec<PeerId>>() {
@@ -277,7 +278,9 @@ impl Connections {
     /// Replaces peers that do not keep us at `tip`. It must be called often while there is nothing
     /// to download.
     pub fn stay_at_tip(&mut self, tree: &Tree, tip: BlockId, observer: &dyn Observer) {
-        let (manager, dialer, now) = (&self.manager, &mut self.dialer, self.started.elapsed());
+        let manager = &self.manager;
+        let dialer = &mut self.dialer;
+        let now = self.started.elapsed();
         let (actions, leaving) = self.upkeep.stay_at_tip(manager, dialer, (tree, tip), now);
         self.carry_out(actions, observer);
         for (id, why) in leaving {
@@ -393,7 +396,8 @@ impl Connections {
         why: &Unreachable,
         observer: &dyn Observer,
     ) {
-        let (is_alone, now) = (self.manager.ready() == 0, self.now());
+        let is_alone = self.manager.ready() == 0;
+        let now = self.now();
         match (manual, why) {
             (Some(FailedManual { name, is_first, wait }), _) if is_first || is_alone => {
                 let wait = about(wait);
@@ -571,7 +575,8 @@ impl Connections {
 
     /// Gives up blocks that threads wait for and that do not come, or tells the user.
     fn look_for_missing(&mut self, tree: &Tree, observer: &dyn Observer) {
-        let (now, is_alone) = (self.now(), self.manager.ready() == 0);
+        let now = self.now();
+        let is_alone = self.manager.ready() == 0;
         let (gone, words) = self.missing.look(self.manager.schedule(), is_alone, tree, now);
         if let Some(words) = words {
             observer.note(&words);

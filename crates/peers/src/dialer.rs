@@ -568,7 +568,8 @@ impl Dialer {
         if self.is_full() {
             return;
         }
-        let (id, socket) = (self.new_id(), Arc::new(Socket::inbound(stream, &self.how.budget)));
+        let id = self.new_id();
+        let socket = Arc::new(Socket::inbound(stream, &self.how.budget));
         if link::accept(id, Arc::clone(&socket), &self.how) {
             let group = self.groups.of(address.ip());
             let inbound = Inbound { address, socket, group, connected: now, last_block: None };

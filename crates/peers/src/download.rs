@@ -55,7 +55,8 @@ pub(super) fn fetch(
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
     shared.serve(Wanted::of([&steps[..]]), watch.observer, || {
-        let (mut done, all) = (0, steps.len());
+        let mut done = 0;
+        let all = steps.len();
         for steps in steps.chunks(CHECKED_AT_ONCE * shared.pool.current_num_threads()) {
             let next = shared.tree.node(steps[0].id);
             watch.observer.observe(&Progress {

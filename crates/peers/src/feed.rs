@@ -378,7 +378,8 @@ mod tests {
         let (wake, wakes) = bounded(1);
         let dir = tempfile::tempdir().unwrap();
         let feed = Feed::new(wake, dir.path().join("early"), 1 << 20, Arc::default());
-        let (go_on, halt) = (AtomicBool::new(false), AtomicBool::new(true));
+        let go_on = AtomicBool::new(false);
+        let halt = AtomicBool::new(true);
         feed.begin(wanted.clone());
         assert_eq!(feed.next(&halt), None);
         feed.arrive(id, PeerId(1), bytes.clone());

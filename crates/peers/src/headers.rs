@@ -123,7 +123,8 @@ pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Resul
 /// Returns the height up to which a pipeline downloads the chain of a peer above `tip`; the tip's
 /// own if the chain has few more blocks, or forks below the tip.
 fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
-    let (best, tip_height) = (tree.node(has.best), tree.node(tip).height);
+    let best = tree.node(has.best);
+    let tip_height = tree.node(tip).height;
     let continues = tree.ancestor(has.best, tip_height) == Some(tip);
     if continues && !best.failed && best.height > tip_height + BULK_BLOCKS && !has.is_limited {
         best.height - LAG_BLOCKS
@@ -289,7 +290,8 @@ fn progress(phase: Phase, tree: &Tree) -> Progress {
         return Progress { height: best.height, ..Progress::of(phase) };
     }
     let genesis = i64::from(tree.node(tree.genesis()).time);
-    let (all, done) = (unix_time() - genesis, i64::from(best.time) - genesis);
+    let all = unix_time() - genesis;
+    let done = i64::from(best.time) - genesis;
     let is_download = phase == Phase::DownloadingHeaders;
     let fraction = if is_download { done as f64 / all.max(1) as f64 } else { 0.0 };
     Progress {

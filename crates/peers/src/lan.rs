@@ -86,7 +86,8 @@ impl LanSearch {
     pub fn begin(options: &Options) -> Option<Self> {
         options.peers.as_ref().filter(|peers| peers.lan)?;
         let search = Arc::new(Search::default());
-        let (network, ending) = (options.network.chain.name(), EndOnDrop(Arc::clone(&search)));
+        let network = options.network.chain.name();
+        let ending = EndOnDrop(Arc::clone(&search));
         threads::spawn_free("apus-lan".to_string(), move || {
             let EndOnDrop(search) = &ending;
             if let Err(why) = look(network, |node| search.update(|found| found.nodes.push(node))) {

@@ -191,7 +191,8 @@ impl Peers {
             (Arc::clone(&traffic), Arc::clone(&height)),
             peers,
         );
-        let (connections, patience) = (Mutex::new(connections), peers.patience);
+        let connections = Mutex::new(connections);
+        let patience = peers.patience;
         Ok(Self { feed, connections, traffic, height, _listening: listening, patience })
     }
 

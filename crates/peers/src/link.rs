@@ -328,7 +328,9 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
             // The reader may wait for an answer that is in the queue. Then it learns of the end.
             queue.iter().for_each(drop);
         }))?;
-        let (socket, connected, last_block) = (Arc::clone(&socket), unix_time(), 0);
+        let socket = Arc::clone(&socket);
+        let connected = unix_time();
+        let last_block = 0;
         Ok(Link { socket, outgoing, is_sending, received, transport, connected, last_block })
     };
     let events = &how.events;
@@ -343,7 +345,8 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let mut count = |bytes| record.add_block(bytes);
     loop {
         let mut bytes = Vec::new();
-        let (mut permit, mut until_answered) = (None, None);
+        let mut permit = None;
+        let mut until_answered = None;
         let mut admit = |len| socket.admit(len, &mut permit);
         let event = match reader.read_watched(&mut bytes, &mut admit, &mut count) {
             Ok((command, payload)) => {
@@ -374,7 +377,8 @@ fn send_all(
     queue: &Receiver<Waiting>,
     is_sending: &AtomicBool,
 ) -> Result<(), NotSent> {
-    let (mut to, mut bytes): (&TcpStream, _) = (socket, Vec::new());
+    let mut to: &TcpStream = socket;
+    let mut bytes = Vec::new();
     while let Ok(first) = queue.recv() {
         let mut answered = Vec::new();
         for waiting in std::iter::once(first).chain(queue.try_iter()) {

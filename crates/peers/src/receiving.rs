@@ -46,7 +46,8 @@ impl Receiving {
             is_open: AtomicBool::new(false),
             until: Instant::now() + OPENING_TIME,
         };
-        let (stream, limiter) = (stream.try_clone()?, Arc::clone(limiter));
+        let stream = stream.try_clone()?;
+        let limiter = Arc::clone(limiter);
         Ok(Self { stream, limiter, inbound, received: Arc::new(received) })
     }
 

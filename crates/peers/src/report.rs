@@ -60,8 +60,11 @@ impl Reports {
             Transport::V1 => "v1",
             Transport::V2 => "v2",
         };
-        let (user_agent, speed, ended) = (String::new(), None, None);
-        let (blocks, bytes) = (0, 0);
+        let user_agent = String::new();
+        let speed = None;
+        let ended = None;
+        let blocks = 0;
+        let bytes = 0;
         let report =
             PeerReport { address, user_agent, transport, inbound, blocks, bytes, speed, ended };
         self.0.insert(id, report);
@@ -123,7 +126,8 @@ pub(super) struct Traffic {
 impl Traffic {
     /// Creates the numbers without any peer.
     pub fn new(limiter: Arc<Limiter>) -> Self {
-        let (peers, outbound) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let peers = AtomicUsize::new(0);
+        let outbound = AtomicUsize::new(0);
         let [bytes, block_bytes, open_bytes, left, waited_nanoseconds] = [0; 5].map(AtomicU64::new);
         Self { peers, outbound, bytes, block_bytes, open_bytes, left, waited_nanoseconds, limiter }
     }

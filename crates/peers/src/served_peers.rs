@@ -31,7 +31,9 @@ impl ServedPeers {
     /// Creates the state without peers. They are served if the options say that we listen.
     pub fn new(options: &PeerOptions) -> Self {
         let PeerOptions { listen, maxuploadtarget, v2transport, .. } = *options;
-        let (is_on, bytes_max, v2) = (listen, maxuploadtarget, v2transport);
+        let is_on = listen;
+        let bytes_max = maxuploadtarget;
+        let v2 = v2transport;
         let lan = options.announce.then(|| Announcement::new(options.listening()));
         Self { stock: None, is_on, lan, bytes_max, v2, peers: BTreeMap::new() }
     }
@@ -59,7 +61,8 @@ impl ServedPeers {
     /// Announces on the local network what is served now, if it has the minimum chain work: peers
     /// get no headers of another. Returns what to tell the user.
     pub fn announce(&mut self) -> Option<String> {
-        let (lan, stock) = (self.lan.as_mut()?, self.stock.as_ref()?);
+        let lan = self.lan.as_mut()?;
+        let stock = self.stock.as_ref()?;
         stock.served.look(|chain| match chain.has_minimum_work() {
             true => lan.set_tip(&chain),
             false => None,

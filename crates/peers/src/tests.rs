@@ -105,7 +105,8 @@ fn routes(proxy: Option<&Proxy>, onion: Option<&Proxy>) -> (Routes, Arc<Mutex<Ve
         record.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_string());
         Err(io::Error::other("no such name"))
     };
-    let (timeout, resolver) = (Duration::from_secs(60), Box::new(resolver));
+    let timeout = Duration::from_secs(60);
+    let resolver = Box::new(resolver);
     (Routes { proxies: proxies(proxy, onion), timeout, resolver }, names)
 }
 
@@ -226,7 +227,8 @@ fn proxies_may_be_for_one_network_or_at_a_unix_socket() {
 fn dial(options: &PeerOptions, routes: Routes, now: Duration, book: &[(Host, Services)]) {
     let network = Network::new(Chain::Main);
     let (events, heard) = unbounded();
-    let (magic, limiter) = (network.magic, Limiter::new(None).into());
+    let magic = network.magic;
+    let limiter = Limiter::new(None).into();
     let budget = Budget::new(MESSAGES_BYTES_MAX).into();
     let how = Arc::new(Dialing { magic, routes, v2: true, limiter, budget, events });
     let place = tempfile::tempdir().unwrap();
@@ -298,7 +300,8 @@ fn dns_seeds_are_asked_where_their_peers_may_be_connected_to() {
     ] {
         let proxy = Proxy::start(false);
         let (direct, looked_up) = routes(None, Some(&proxy));
-        let (alone, both) = (proxies(None, Some(&proxy)), proxies(Some(&proxy), Some(&proxy)));
+        let alone = proxies(None, Some(&proxy));
+        let both = proxies(Some(&proxy), Some(&proxy));
         let usual = PeerOptions { fixedseeds: false, ..PeerOptions::new(8333) };
         let options = PeerOptions { onlynet, proxies: alone, ..usual };
         dial(&options, direct, Duration::ZERO, &[]);
@@ -331,7 +334,8 @@ fn fixed_seeds_are_used_when_nothing_else_has_addresses() {
         dial(&options, routes, now, &[]);
         proxy.asked().into_iter().filter(|(host, _)| host.len() == ONION.len()).count()
     };
-    let (early, late) = (Duration::from_secs(60), Duration::from_secs(61));
+    let early = Duration::from_secs(60);
+    let late = Duration::from_secs(61);
     assert!(onion(&[], true, Duration::ZERO) >= 4);
     assert_eq!(onion(&[], false, late), 0);
     assert_eq!(onion(&["a.onion"], true, early), 0);
@@ -417,15 +421,18 @@ fn each_connection_has_its_own_nonce_time_and_height() {
 fn a_large_message_of_an_inbound_peer_waits_for_memory() {
     let magic = Network::new(Chain::Regtest).magic;
     let (events, heard) = unbounded();
-    let (limiter, budget) = (Limiter::new(None).into(), Arc::new(Budget::new(MESSAGES_BYTES_MAX)));
-    let (routes, of_all) = (routes(None, None).0, Arc::clone(&budget));
+    let limiter = Limiter::new(None).into();
+    let budget = Arc::new(Budget::new(MESSAGES_BYTES_MAX));
+    let routes = routes(None, None).0;
+    let of_all = Arc::clone(&budget);
     let how = Arc::new(Dialing { magic, routes, v2: false, limiter, budget, events });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connect = || {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (client, Arc::new(Socket::inbound(listener.accept().unwrap().0, &of_all)))
     };
-    let ((_other, holder), mut all) = (connect(), None);
+    let (_other, holder) = connect();
+    let mut all = None;
     holder.admit(MESSAGES_BYTES_MAX, &mut all).unwrap();
     let (mut client, socket) = connect();
     assert!(accept(PeerId(1), socket, &how));

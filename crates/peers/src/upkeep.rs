@@ -63,7 +63,8 @@ impl Upkeep {
         let (chosen, others) = dialer.roles().chosen(|id| manager.best(id));
         let verdicts = self.tip.check(tree, tip, (&chosen, &others, dialer.slots()), now);
         dialer.want_extra(self.tip.wants_extra());
-        let (mut actions, mut leaving) = (Vec::new(), Vec::new());
+        let mut actions = Vec::new();
+        let mut leaving = Vec::new();
         for verdict in verdicts {
             match verdict {
                 Verdict::Ask(id, block) => {

@@ -193,7 +193,9 @@ fn segwit(text: &str, expected: &str) -> Result<Destination, Wrong> {
 /// Returns the bytes of symbols of 5 bits; `None` if the bits that are left are not fewer than 5
 /// zeros.
 fn bytes(symbols: &[u8]) -> Option<Vec<u8>> {
-    let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::new());
+    let mut bits = 0_u32;
+    let mut count = 0;
+    let mut bytes = Vec::new();
     for symbol in symbols {
         bits = bits << 5 | u32::from(*symbol);
         count += 5;
@@ -251,7 +253,9 @@ fn bech32(text: &str) -> Result<(String, Vec<u8>, u32), Wrong> {
 /// Returns the places of characters that are not printable, or in another case than the first
 /// letter (Core's `CheckCharacters`).
 fn odd_characters(chars: &[u8]) -> Vec<usize> {
-    let (mut has_lower, mut has_upper, mut odd) = (false, false, Vec::new());
+    let mut has_lower = false;
+    let mut has_upper = false;
+    let mut odd = Vec::new();
     for (at, c) in chars.iter().enumerate() {
         let is_odd = match c {
             b'a'..=b'z' => {

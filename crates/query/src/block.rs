@@ -108,7 +108,8 @@ fn transactions<'a>(
     detail: Detail,
     chain: Chain,
 ) -> Vec<Transaction<'a>> {
-    let (txids, wtxids) = (view.txids(), view.wtxids());
+    let txids = view.txids();
+    let wtxids = view.wtxids();
     let of = |(index, tx): (usize, TxView<'a>)| {
         // The coinbase spends nothing.
         let coins = spent.zip(index.checked_sub(1)).map(|(spent, index)| &spent[index][..]);

@@ -191,8 +191,8 @@ impl Sums {
     /// Returns the statistics, except those that do not depend on the transactions.
     fn stats(mut self, view: &BlockView<&[u8]>) -> Stats {
         let count = self.fees.len() as i64;
-        let (totalfee, total_size) =
-            (self.fees.iter().sum::<i64>(), self.sizes.iter().sum::<i64>());
+        let totalfee = self.fees.iter().sum::<i64>();
+        let total_size = self.sizes.iter().sum::<i64>();
         let average = |sum: i64| if count > 0 { sum / count } else { 0 };
         let (lowest, highest) = extremes(self.rates.iter().map(|(rate, _)| *rate));
         let (minfee, maxfee) = extremes(self.fees.iter().copied());

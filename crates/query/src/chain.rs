@@ -55,7 +55,8 @@ pub fn getblockchaininfo(call: &Call) -> Result<Json, RpcError> {
     let source = call.source;
     let network = &source.network;
     source.look(|committed| {
-        let (tip, id) = (committed.tip(), committed.tip_id());
+        let tip = committed.tip();
+        let id = committed.tip_id();
         let pruned = committed.may_prune || committed.is_pruned;
         let challenge = network.signet_challenge.as_deref();
         json(&ChainInfo {
@@ -166,7 +167,8 @@ pub fn getchaintips(call: &Call) -> Result<Json, RpcError> {
 
 fn chain_tip(committed: &Committed, id: BlockId) -> ChainTip {
     let Committed { tree, active, .. } = committed;
-    let (block, status) = (tree.node(id), committed.record(id).status);
+    let block = tree.node(id);
+    let status = committed.record(id).status;
     let fork = active.fork(tree, id).map_or(0, |fork| tree.node(fork).height);
     let branch = || tree.ancestors(id).take_while(|id| !active.contains(tree, *id));
     let status = match () {

@@ -112,7 +112,8 @@ fn indexed(call: &Call, hash_type: HashType, state: State) -> Result<Json, RpcEr
             true => hash_or_height(committed, call.param(1))?,
             false => committed.tip_id(),
         };
-        let (tree, block) = (&committed.tree, committed.tree.node(id));
+        let tree = &committed.tree;
+        let block = committed.tree.node(id);
         let prev = block.prev.map(|prev| tree.node(prev).hash);
         Ok(At { height: block.height, hash: block.hash, prev })
     })?;

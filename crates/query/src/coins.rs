@@ -80,7 +80,8 @@ pub fn dumptxoutset(call: &Call) -> Result<Json, RpcError> {
     }
     let watch = Watch::new(&Unobserved, call.stop);
     if target.hash == tip.hash {
-        let (of, to) = ((tip.hash, tip.height), (source.pool()?, watch));
+        let of = (tip.hash, tip.height);
+        let to = (source.pool()?, watch);
         create_snapshot_of_view(&coins, of, source.network.magic, &path, to).map_err(failed)?;
     } else {
         let options = at_rest(call)?;

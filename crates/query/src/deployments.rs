@@ -165,7 +165,8 @@ impl TestDummy<'_> {
         let height = self.0.tree.node(id).height;
         let states = self.states(id, height + 1);
         let at = |height: u32| states[(height / PERIOD) as usize];
-        let (now, next) = (at(height), at(height + 1));
+        let now = at(height);
+        let next = at(height + 1);
         let first = states.iter().position(|state| *state == now).unwrap_or(0) as u32;
         let since = first * PERIOD;
         let active_since = match () {

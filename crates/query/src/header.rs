@@ -40,7 +40,8 @@ impl HeaderAnswer {
     /// Returns what is known about the header of `id`.
     pub fn new(committed: &Committed, id: BlockId) -> Self {
         let Committed { tree, active, .. } = committed;
-        let (block, header) = (tree.node(id), tree.header(id));
+        let block = tree.node(id);
+        let header = tree.header(id);
         let is_active = active.contains(tree, id);
         let depth = i64::from(committed.tip().height) - i64::from(block.height) + 1;
         let next = active.at(block.height + 1).filter(|_| is_active);
@@ -72,7 +73,8 @@ pub fn bits(bits: u32) -> String {
 
 /// Returns a target as 64 hex digits (Core's `GetTarget`), of bits that a valid header has.
 pub fn target(bits: u32) -> String {
-    let (size, word) = ((bits >> 24) as usize, bits & 0x7f_ffff);
+    let size = (bits >> 24) as usize;
+    let word = bits & 0x7f_ffff;
     let mut bytes = [0; 32];
     for (index, byte) in word.to_le_bytes()[..3].iter().enumerate() {
         if let Some(at) = (size + index).checked_sub(3).filter(|at| *at < 32) {

@@ -158,7 +158,8 @@ fn blocks(view: &View) -> Option<Arc<BlockReader>> {
 fn read(blocks: &BlockReader, place: TxPlace) -> Option<Found> {
     let end = blocks.block_len(place.block).ok()? as usize;
     let start = HEADER_BYTES + place.offset as usize;
-    let (mut header, mut tx) = (Vec::new(), Vec::new());
+    let mut header = Vec::new();
+    let mut tx = Vec::new();
     blocks.read_piece_into(place.block, 0..HEADER_BYTES, &mut header).ok()?;
     for end in [end.min(start + TX_BYTES), end] {
         blocks.read_piece_into(place.block, start..end.max(start), &mut tx).ok()?;

@@ -20,7 +20,8 @@ pub struct Amount(pub i64);
 impl Serialize for Amount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sign = if self.0 < 0 { "-" } else { "" };
-        let (satoshis, coin) = (self.0.unsigned_abs(), COIN.unsigned_abs());
+        let satoshis = self.0.unsigned_abs();
+        let coin = COIN.unsigned_abs();
         number(&format!("{sign}{}.{:08}", satoshis / coin, satoshis % coin)).serialize(serializer)
     }
 }
@@ -58,7 +59,9 @@ fn general(value: f64) -> String {
 
 /// The two hex digits of each byte.
 const DIGITS: [[u8; 2]; 256] = {
-    let (digits, mut all, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
+    let digits = b"0123456789abcdef";
+    let mut all = [[0; 2]; 256];
+    let mut byte = 0;
     while byte < 256 {
         all[byte] = [digits[byte >> 4], digits[byte & 15]];
         byte += 1;

@@ -28,7 +28,8 @@ pub fn getnetworkhashps(call: &Call) -> Result<Json, RpcError> {
         number => params::integer::<i32>(number),
     };
     let wrong = |what: &str| RpcError::new(RPC_INVALID_PARAMETER, what);
-    let (blocks, height) = (number(0, BLOCKS)?, number(1, -1)?);
+    let blocks = number(0, BLOCKS)?;
+    let height = number(1, -1)?;
     if blocks < -1 || blocks == 0 {
         return Err(wrong("Invalid nblocks. Must be a positive number or -1."));
     }
@@ -48,7 +49,9 @@ fn hashes_per_second(tree: &Tree, last: BlockId, blocks: i32) -> f64 {
     let end = tree.node(last);
     let interval = tree.network().difficulty_adjustment_interval();
     let blocks = u32::try_from(blocks).unwrap_or(end.height % interval + 1).min(end.height);
-    let (mut first, mut least, mut most) = (end, end.time, end.time);
+    let mut first = end;
+    let mut least = end.time;
+    let mut most = end.time;
     for _ in 0..blocks {
         let Some(prev) = first.prev else { break };
         first = tree.node(prev);
@@ -101,7 +104,8 @@ struct Next {
 pub fn getmininginfo(call: &Call) -> Result<Json, RpcError> {
     let network = &call.source.network;
     call.source.look(|committed| {
-        let (tip, id) = (committed.tip(), committed.tip_id());
+        let tip = committed.tip();
+        let id = committed.tip_id();
         let next = next_bits(committed);
         let challenge = network.signet_challenge.as_deref();
         json(&MiningInfo {
@@ -127,7 +131,9 @@ pub fn getmininginfo(call: &Call) -> Result<Json, RpcError> {
 
 /// Returns the target of a block that is made now, in compact form (Core's `NextEmptyBlockIndex`).
 fn next_bits(committed: &Committed) -> u32 {
-    let (tree, tip, id) = (&committed.tree, committed.tip(), committed.tip_id());
+    let tree = &committed.tree;
+    let tip = committed.tip();
+    let id = committed.tip_id();
     let network = tree.network();
     let mut least = i64::from(tree.median_time_past(id)) + 1;
     if (tip.height + 1).is_multiple_of(network.difficulty_adjustment_interval()) {

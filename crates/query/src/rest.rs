@@ -314,7 +314,8 @@ fn mempool(request: &Request) -> Answer {
 }
 
 fn tx(request: &Request) -> Answer {
-    let (text, source) = (request.path.whole, request.source);
+    let text = request.path.whole;
+    let source = request.source;
     let txid = hash(text)?;
     request.look(|_| ())?;
     let state = source.indexes.caught_up(&source.view, IndexKind::TxIndex, request.waiting);

@@ -66,7 +66,8 @@ impl StoredBlock {
     /// # Errors
     /// It is not stored, or cannot be read: it may have been pruned just now.
     pub fn read(&self) -> Result<Vec<u8>, RpcError> {
-        let (pos, mut bytes) = (self.place()?, Vec::new());
+        let pos = self.place()?;
+        let mut bytes = Vec::new();
         let read = self.blocks.read_block_into(pos, &mut bytes);
         read.map_err(|_| gone())?;
         Ok(bytes)
@@ -85,7 +86,8 @@ impl StoredBlock {
     /// # Errors
     /// It is not stored or shorter, or the file cannot be read.
     pub fn read_part(&self, part: Range<usize>) -> Result<Vec<u8>, RpcError> {
-        let (pos, mut bytes) = (self.place()?, Vec::new());
+        let pos = self.place()?;
+        let mut bytes = Vec::new();
         self.blocks.read_piece_into(pos, part, &mut bytes).map_err(|_| gone())?;
         Ok(bytes)
     }

@@ -98,7 +98,8 @@ impl<'a> Transaction<'a> {
         spent: Spent<'a>,
         chain: Chain,
     ) -> Self {
-        let (block, bytes_without_inputs) = (None, None);
+        let block = None;
+        let bytes_without_inputs = None;
         Self { tx, txid, wtxid, spent, chain, block, has_hex: true, bytes_without_inputs }
     }
 
@@ -168,7 +169,8 @@ pub fn fee(tx: TxView, coins: &[Coin]) -> i64 {
 
 impl Input {
     fn new(input: &InputView, is_coinbase: bool, coin: Option<&Coin>, chain: Chain) -> Self {
-        let (outpoint, script) = (input.outpoint(), input.script_sig());
+        let outpoint = input.outpoint();
+        let script = input.script_sig();
         Self {
             coinbase: is_coinbase.then(|| hex(script)),
             txid: (!is_coinbase).then(|| id(&outpoint.txid)),

@@ -20,7 +20,8 @@ pub struct Waiting {
 impl Waiting {
     /// Returns the state of a call that begins now, and is made again if it asks for it.
     pub fn new() -> Self {
-        let (tip, again) = (OnceLock::new(), Mutex::default());
+        let tip = OnceLock::new();
+        let again = Mutex::default();
         Self { began: Instant::now(), may_wait: true, tip, again }
     }
 

@@ -42,7 +42,8 @@ fn sync(directory: &Path, options: &Options, blocks: &[Vec<u8>]) -> u32 {
 
 /// Panics unless chain, blocks, transactions and coins are those of one commit.
 fn assert_whole(committed: &Committed) {
-    let (tree, tip) = (&committed.tree, committed.tip());
+    let tree = &committed.tree;
+    let tip = committed.tip();
     let best = committed.coins.best_block().unwrap();
     // Before the first commit there are no coins.
     assert!(best == Some(tip.hash) || best.is_none() && tip.height == 0, "{best:?} {}", tip.height);
@@ -100,7 +101,8 @@ fn ask(source: &Source, view: &View, done: &AtomicBool) -> u64 {
 
 /// Runs `work` while two readers ask.
 fn beside_readers(view: &Arc<View>, options: &Options, work: impl FnOnce()) {
-    let (done, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = AtomicBool::new(false);
+    let rounds = AtomicU64::new(0);
     let source = Source::of_sync(Arc::clone(view), options, || None);
     std::thread::scope(|scope| {
         for _ in 0..2 {

@@ -135,7 +135,8 @@ fn a_call_that_waits_is_made_again() {
     sync(directory.path(), &options, &blocks);
     let source = Source::at_rest(view(&options), &options);
     let tip = ask(&source, "getbestblockhash", json!([])).unwrap();
-    let (other, high) = (blocks[1].clone(), blocks.len());
+    let other = blocks[1].clone();
+    let high = blocks.len();
     let other = BlockView::parse(other).unwrap().hash().to_string();
     let stop = AtomicBool::new(false);
     let again = |method: &str, params: Value| {

@@ -60,7 +60,9 @@ fn next_event() -> u64 {
 impl Connections {
     /// Creates an empty list for `most` connections.
     pub fn new(most: usize) -> Arc<Self> {
-        let (open, next, left) = (Mutex::default(), AtomicU64::new(0), Notify::new());
+        let open = Mutex::default();
+        let next = AtomicU64::new(0);
+        let left = Notify::new();
         Arc::new(Self { open, next, left, most })
     }
 

@@ -118,7 +118,10 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request, RpcError> {
 /// Returns how deep arrays and objects are nested in JSON text, and at least how many values and
 /// names it has.
 fn measure(text: &[u8]) -> (usize, usize) {
-    let (mut depth, mut deepest, mut in_string, mut is_escaped) = (0_usize, 0, false, false);
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    let mut in_string = false;
+    let mut is_escaped = false;
     let mut values = 1;
     for byte in text {
         match byte {
@@ -226,7 +229,8 @@ impl Frame {
         if !all.iter().all(whitelisted) {
             return Ok(Answer { status: 403, body: None });
         }
-        let (is_empty, mut body) = (all.is_empty(), vec![b'[']);
+        let is_empty = all.is_empty();
+        let mut body = vec![b'['];
         for element in all {
             let call = match element {
                 Element(Some(fields)) => self.take(*fields),
@@ -366,7 +370,8 @@ enum Given {
 
 impl Fields {
     fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Box<Self>, A::Error> {
-        let (mut fields, mut seen) = (Box::new(Self::default()), [false; 4]);
+        let mut fields = Box::new(Self::default());
+        let mut seen = [false; 4];
         while let Some(name) = map.next_key::<String>()? {
             let names = ["id", "jsonrpc", "method", "params"];
             let at = names.iter().position(|known| *known == name);

@@ -196,7 +196,8 @@ impl Live {
         let mut text = text.trim();
         let warning = text.strip_prefix("Warning: ");
         text = warning.unwrap_or(text);
-        let (time, warns) = (unix_time(), warning.is_some());
+        let time = unix_time();
+        let warns = warning.is_some();
         let line = Line { time, warns, text: text.chars().take(LINE_CHARS_MAX).collect() };
         self.warnings.fetch_add(u64::from(warns), Relaxed);
         let mut lines = self.kept();

@@ -20,7 +20,8 @@ fn begin(server: &Server, text: &str) -> TcpStream {
 }
 
 fn post(user: &str, body: &str) -> String {
-    let (authorization, length) = (basic(user), body.len());
+    let authorization = basic(user);
+    let length = body.len();
     format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\n\
          Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"

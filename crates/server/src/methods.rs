@@ -132,7 +132,8 @@ fn help(call: &Call) -> Result<Json, RpcError> {
     let mut all: Vec<Method> = all().collect();
     all.retain(|method| method.category() != HIDDEN);
     all.sort_by_key(|method| (method.category(), method.name()));
-    let (mut text, mut category) = (String::new(), "");
+    let mut text = String::new();
+    let mut category = "";
     for method in all {
         if method.category() != category {
             category = method.category();

@@ -20,9 +20,12 @@ pub(crate) fn by_place(given: Vec<(String, Value)>, args: &[Arg]) -> Result<Vec<
         let at = names.split('|').find_map(|name| left.iter().position(|(it, _)| it == name))?;
         Some(left.remove(at))
     };
-    let (mut places, mut options) = (Vec::new(), Map::new());
+    let mut places = Vec::new();
+    let mut options = Map::new();
     // Places that are skipped become null once a later one is given.
-    let (mut hole, mut first_hole, mut first) = (0, 0, None);
+    let mut hole = 0;
+    let mut first_hole = 0;
+    let mut first = None;
     for Arg { names, fields, .. } in args {
         options.extend(fields.iter().filter_map(|field| take(field)));
         let found = take(names);

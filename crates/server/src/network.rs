@@ -71,7 +71,8 @@ pub(crate) fn getnettotals(call: &Call) -> Result<Json, RpcError> {
         time_left_in_cycle: if target > 0 { UPLOAD_TIMEFRAME } else { 0 },
     };
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (totalbytesrecv, totalbytessent) = (received, sent);
+    let totalbytesrecv = received;
+    let totalbytessent = sent;
     let timemillis = since.as_millis() as u64;
     Ok(json(&Totals { totalbytesrecv, totalbytessent, timemillis, uploadtarget }))
 }

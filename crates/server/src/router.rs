@@ -159,7 +159,8 @@ fn is_in(subnets: &[Subnet], address: IpAddr) -> bool {
 
 /// Asks for a password. A browser shows the words; programs that call get none, as from Core.
 fn password_needed(method: &Method) -> Response {
-    let (status, head) = (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, REALM)]);
+    let status = StatusCode::UNAUTHORIZED;
+    let head = [(header::WWW_AUTHENTICATE, REALM)];
     if method == Method::GET {
         return (status, head, PASSWORD_WORDS).into_response();
     }
@@ -305,7 +306,8 @@ async fn rest(
     let _busy = client.connection.work();
     let stop = Arc::new(AtomicBool::new(false));
     let _leaves = RaiseOnDrop(Arc::clone(&stop));
-    let (path, query) = (path.to_string(), uri.query().map(str::to_string));
+    let path = path.to_string();
+    let query = uri.query().map(str::to_string);
     let work = move |state: &super::state::State, how: (&AtomicBool, &Waiting)| {
         apus_query::rest(&state.source, &path, query.as_deref(), &body, how)
     };

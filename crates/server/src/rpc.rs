@@ -55,7 +55,8 @@ impl Rpc {
         let news = watch::Sender::new(());
         let listener = news.clone();
         state.view.on_commit(move || listener.send_replace(()));
-        let (next, is_stopping) = (AtomicU64::new(0), AtomicBool::new(false));
+        let next = AtomicU64::new(0);
+        let is_stopping = AtomicBool::new(false);
         Self { state, threads, whitelist, next, is_stopping, news }
     }
 
@@ -91,12 +92,15 @@ impl Rpc {
         work: impl Fn(&State, How) -> T + Send + Sync + 'static,
     ) -> Result<(T, OwnedSemaphorePermit), NotDone> {
         let _listed = self.list(method, stop);
-        let (work, waiting) = (Arc::new(work), Arc::new(Waiting::new()));
+        let work = Arc::new(work);
+        let waiting = Arc::new(Waiting::new());
         let mut news = self.news.subscribe();
         loop {
             news.mark_unchanged();
-            let (rpc, work) = (Arc::clone(self), Arc::clone(&work));
-            let (stop, waits) = (Arc::clone(stop), Arc::clone(&waiting));
+            let rpc = Arc::clone(self);
+            let work = Arc::clone(&work);
+            let stop = Arc::clone(stop);
+            let waits = Arc::clone(&waiting);
             let once = move || {
                 stop.fetch_or(rpc.is_stopping(), Relaxed);
                 work(&rpc.state, (&stop, &waits))
@@ -112,7 +116,9 @@ impl Rpc {
     /// Lists a request as a call of `method` until the result is dropped.
     fn list(&self, method: &str, stop: &Arc<AtomicBool>) -> Listed<'_> {
         let id = self.next.fetch_add(1, Relaxed);
-        let (method, began, stop) = (method.to_string(), Instant::now(), Arc::clone(stop));
+        let method = method.to_string();
+        let began = Instant::now();
+        let stop = Arc::clone(stop);
         self.state.active().insert(id, Active { method, began, stop });
         Listed(self, id)
     }
@@ -146,7 +152,8 @@ impl Execute for Calls<'_> {
             Ok(params) => params,
             Err(error) => return Ok(frame.frame(Err(error))),
         };
-        let (at, frame) = ((known.lane(&params), known.name()), frame.clone());
+        let at = (known.lane(&params), known.name());
+        let frame = frame.clone();
         let work = move |state: &State, how: How| frame.frame(known.call(state, &params, how));
         let is_admitted = self.is_admitted.load(Relaxed);
         let (executed, seat) = self.rpc.run(at, &self.stop, is_admitted, work).await?;

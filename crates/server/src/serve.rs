@@ -178,7 +178,8 @@ fn create_cookie(file: &CookieFile) -> Result<Option<Cookie>, StartError> {
 
 /// Opens the listening sockets: those of all addresses that can be listened on, and at least one.
 fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {
-    let (mut listeners, mut errors) = (Vec::new(), Vec::new());
+    let mut listeners = Vec::new();
+    let mut errors = Vec::new();
     for address in addresses {
         match open(*address) {
             Ok(listener) => listeners.push(listener),

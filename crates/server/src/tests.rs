@@ -212,7 +212,8 @@ pub(super) fn server(change: impl FnOnce(&mut Config)) -> (Server, Arc<Live>) {
     config.credentials = vec![Credential::new("me", "secret").unwrap()];
     change(&mut config);
     let options = Options::new(PathBuf::from("/d"), Network::new(Chain::Regtest));
-    let (live, view) = (Live::new(About::new(&options, "1", false)), Arc::<View>::default());
+    let live = Live::new(About::new(&options, "1", false));
+    let view = Arc::<View>::default();
     let source = Source::of_sync(Arc::clone(&view), &options, || None);
     let server = Server::start(&config, &live, (source, &view), &Arc::default()).unwrap();
     (server, live)

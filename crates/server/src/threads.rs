@@ -218,7 +218,8 @@ mod tests {
         let mut ends = Vec::new();
         for _ in 0..count {
             let (end, ended): (Sender<()>, Receiver<()>) = channel();
-            let (threads, started) = (Arc::clone(threads), started.clone());
+            let threads = Arc::clone(threads);
+            let started = started.clone();
             ends.push(end);
             tokio::spawn(async move {
                 let work = move || {

@@ -40,9 +40,12 @@ impl<R: Send + 'static> Ahead<R> {
         ahead: usize,
         read: impl Fn(usize) -> R + Send + Sync + 'static,
     ) -> Self {
-        let (next, taken, ready) = (0, 0, BTreeMap::new());
+        let next = 0;
+        let taken = 0;
+        let ready = BTreeMap::new();
         let state = State { next, taken, ready, has_ended: false, has_panicked: false };
-        let (read, state) = (Box::new(read), Mutex::new(state));
+        let read = Box::new(read);
+        let state = Mutex::new(state);
         let queue = Arc::new(Queue { read, count, ahead, state, changed: Condvar::new() });
         for _ in 0..THREADS.min(count) {
             let queue = Arc::clone(&queue);

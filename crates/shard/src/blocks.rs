@@ -56,7 +56,8 @@ impl JobBlocks {
         let files = manifest.files.iter().map(JobFile::clone).collect();
         let files = Files { objects, files, places: Arc::clone(&job.places) };
         let groups = groups(&job.places, heights.clone());
-        let (next, count) = (heights.start, groups.len());
+        let next = heights.start;
+        let count = groups.len();
         let read = move |index: usize| files.read_group(groups[index].clone());
         let groups = Ahead::new(count, GROUPS_AHEAD, read);
         let line = Line { next, group: Vec::new(), groups, digests: Vec::new() };
@@ -93,8 +94,10 @@ impl JobBlocks {
 
 /// Cuts heights into groups of blocks that are read together.
 fn groups(places: &[BlockPlace], heights: Range<u32>) -> Vec<Range<usize>> {
-    let (mut groups, mut bytes): (Vec<Range<usize>>, u64) = (Vec::new(), 0);
-    let (first, end) = (heights.start as usize - 1, heights.end as usize - 1);
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut bytes: u64 = 0;
+    let first = heights.start as usize - 1;
+    let end = heights.end as usize - 1;
     for (index, place) in (first..).zip(&places[first..end]) {
         let len = u64::from(place.len);
         match groups.last_mut() {
@@ -117,7 +120,8 @@ impl Files {
         order.sort_unstable_by_key(|at| (places[*at].file, places[*at].offset));
         let mut blocks = vec![Vec::new(); places.len()];
         let is_near = |one: &usize, next: &usize| {
-            let (one, next) = (&places[*one], &places[*next]);
+            let one = &places[*one];
+            let next = &places[*next];
             let end = one.offset + u64::from(one.len);
             one.file == next.file && next.offset <= end + GAP_BYTES
         };

@@ -121,7 +121,8 @@ impl<'a> Building<'a> {
         }
         let Self { node, .. } = self;
         let tip = node.tree.node(node.tip());
-        let (height, best_block) = (tip.height, tip.hash);
+        let height = tip.height;
+        let best_block = tip.hash;
         let coins = node.ledger.coins.unwrap_or_default() as u64;
         Ok(Finished { height, best_block, coins, amount, counts: node.ledger.done.counts, refusal })
     }
@@ -138,8 +139,10 @@ impl<'a> Building<'a> {
 
     /// Returns the plan of a join up to `target`, in which no block is read.
     fn plan(&self, target: BlockId) -> Plan {
-        let (tree, job) = (&self.node.tree, self.job);
-        let (assumevalid, end) = (job.manifest.assumevalid(), tree.node(target).height + 1);
+        let tree = &self.node.tree;
+        let job = self.job;
+        let assumevalid = job.manifest.assumevalid();
+        let end = tree.node(target).height + 1;
         let assumed = Assumed::new(assumevalid, tree);
         let place = Place::Peers;
         let steps = (1..end).map(|height| Step { id: self.id(height), place, weight: 0 }).collect();
@@ -153,7 +156,8 @@ impl<'a> Building<'a> {
         let undo: u64 = results.checked.iter().map(|pack| pack.bytes_of(1..results.end)).sum();
         let coins = results.matched.iter().map(|(pack, _)| pack.bytes_of(COINS..COINS + 1));
         let kept = if self.node.ledger.writes.blocks { blocks + undo } else { 0 };
-        let (needed, path) = (kept + coins.sum::<u64>(), self.node.dir.path());
+        let needed = kept + coins.sum::<u64>();
+        let path = self.node.dir.path();
         let free = FileSystem::of(path)?.free;
         if needed <= free {
             return Ok(());

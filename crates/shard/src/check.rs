@@ -35,7 +35,8 @@ pub fn check_bucket(
     stop: &AtomicBool,
 ) -> Result<(), SyncError> {
     let heights = job.bucket(number, results.end);
-    let (first, end) = (heights.start, heights.end);
+    let first = heights.start;
+    let end = heights.end;
     let name = Stage::Check.pack(number, heights.end);
     let engine = match results.has_difference {
         true => ScriptEngine::Core,
@@ -75,7 +76,8 @@ fn load_bucket(
 ) -> Result<(), StoreError> {
     let layout = &job.manifest.layout;
     let part = layout.first_bucket() + number;
-    let (results, objects) = (Arc::clone(results), Arc::clone(&job.objects));
+    let results = Arc::clone(results);
+    let objects = Arc::clone(&job.objects);
     let spans = results.read.len();
     let count = spans + results.matched.len();
     let read = move |at: usize| -> Result<Vec<Vec<u8>>, StoreError> {

@@ -63,9 +63,12 @@ pub fn finish(
         return Building::begin_without_blocks(job, &options, watch)?.run(&results, state);
     }
     let best = job.tree.node(plan.chain.tip().unwrap_or(job.tree.genesis()));
-    let (height, best_block) = (best.height, best.hash);
-    let (counts, paired) = (state.read().counts, &state.paired.counts);
-    let (coins, amount) = (paired.left, Some(paired.left_amount));
+    let height = best.height;
+    let best_block = best.hash;
+    let counts = state.read().counts;
+    let paired = &state.paired.counts;
+    let coins = paired.left;
+    let amount = Some(paired.left_amount);
     Ok(Finished { height, best_block, coins, amount, counts, refusal: None })
 }
 

@@ -145,7 +145,8 @@ impl Job {
         if let Some(network) = network {
             manifest.network = network.clone();
         }
-        let (mut headers, mut places) = (Vec::new(), Vec::new());
+        let mut headers = Vec::new();
+        let mut places = Vec::new();
         pack.read(&objects, HEADERS..PLACES + 1, |part, bytes| {
             match part {
                 HEADERS => headers.extend_from_slice(bytes),
@@ -158,7 +159,8 @@ impl Job {
         let tree = tree(&manifest.network, &headers)
             .ok_or_else(|| wrong("its headers do not build on each other".to_string()))?;
         let places: Arc<[BlockPlace]> = places.chunks_exact(PLACE_BYTES).map(read_place).collect();
-        let (blocks, height) = (places.len(), tree.node(tree.best_header()).height);
+        let blocks = places.len();
+        let height = tree.node(tree.best_header()).height;
         let ends = [&manifest.layout.bucket_ends, &manifest.span_ends];
         let is_whole = |ends: &Vec<u32>| ends.last() == Some(&(blocks as u32 + 1));
         if height < blocks as u32 || !ends.into_iter().all(is_whole) {
@@ -181,7 +183,8 @@ impl Job {
     /// Returns the numbers of tasks.
     pub fn counts(&self) -> Counts {
         let Manifest { layout, span_ends, .. } = &self.manifest;
-        let (partitions, buckets) = (layout.partitions(), layout.buckets());
+        let partitions = layout.partitions();
+        let buckets = layout.buckets();
         Counts { spans: span_ends.len(), partitions, buckets }
     }
 
@@ -323,16 +326,19 @@ impl Manifest {
         let engine = engine.ok_or(cursor.error("no such script engine"))?;
         let memory = Memory { bytes: cursor.u64()? as usize, workers: 1 };
         let hash_key = HashKey::new(cursor.array()?);
-        let (partitions, first_height) = (cursor.u64()? as u32, cursor.u64()? as u32);
+        let partitions = cursor.u64()? as u32;
+        let first_height = cursor.u64()? as u32;
         if !(1..=1 << u16::BITS).contains(&partitions) {
             return Err(cursor.error("no such number of partitions"));
         }
-        let (bucket_ends, span_ends) = (heights(cursor)?, heights(cursor)?);
+        let bucket_ends = heights(cursor)?;
+        let span_ends = heights(cursor)?;
         let layout = Layout { partitions, bucket_ends, first_height };
         let blocks_url = text(cursor)?;
         let mut files = Vec::new();
         for _ in 0..cursor.u64()? {
-            let (name, obfuscation) = (text(cursor)?, Obfuscation::new(cursor.array()?));
+            let name = text(cursor)?;
+            let obfuscation = Obfuscation::new(cursor.array()?);
             files.push(JobFile { name, obfuscation });
         }
         Ok(Self {

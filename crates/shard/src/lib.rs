@@ -137,14 +137,16 @@ pub fn run(
 pub fn run_all(job: &Job, threads: usize, watch: Watch) -> Result<(), SyncError> {
     loop {
         let results = Arc::new(Results::find(job)?);
-        let (stage, missing) = (results.stage, &results.missing);
+        let stage = results.stage;
+        let missing = &results.missing;
         let phase = match stage {
             Stage::Read => Phase::JoinReading,
             Stage::Match => Phase::JoinMatching,
             Stage::Check => Phase::JoinChecking,
             Stage::Finish => return Ok(()),
         };
-        let (next, count) = (AtomicUsize::new(0), job.count(stage));
+        let next = AtomicUsize::new(0);
+        let count = job.count(stage);
         let mut left = missing.len();
         let share = Progress { height: results.end - 1, ..Progress::of(phase) };
         let share = share.share_to(watch.observer);

@@ -36,7 +36,8 @@ pub fn match_partition(
     results: &Arc<Results>,
     stop: &AtomicBool,
 ) -> Result<(), SyncError> {
-    let (end, layout) = (results.end, &job.manifest.layout);
+    let end = results.end;
+    let layout = &job.manifest.layout;
     let name = Stage::Match.pack(number, end);
     let task = Task::new(job, end, job.manifest.engine)?;
     let parts = task.parts();
@@ -71,7 +72,8 @@ fn load_partition(
     results: &Arc<Results>,
     parts: &Parts,
 ) -> Result<(), StoreError> {
-    let (results, objects) = (Arc::clone(results), Arc::clone(&job.objects));
+    let results = Arc::clone(results);
+    let objects = Arc::clone(&job.objects);
     let count = results.read.len();
     let outputs = 2 * number as u32;
     let read = move |span: usize| -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
@@ -140,7 +142,8 @@ pub fn for_each_coin(
         let what = "its coins are not those that a task writes";
         StoreError::new(job.objects.path(pack.name()), what)
     };
-    let (mut last, mut piece) = (Vec::new(), Vec::new());
+    let mut last = Vec::new();
+    let mut piece = Vec::new();
     pack.read(&job.objects, COINS..COINS + 1, |_, bytes| {
         piece.clear();
         piece.extend_from_slice(bytes);

@@ -193,7 +193,8 @@ fn files(files: &[SourceFile], url: Option<&str>) -> Result<(Vec<JobFile>, Strin
 /// size. Returns the height after the last block of each.
 fn cut(sizes: &[u64], count: usize) -> Vec<u32> {
     let all: u64 = sizes.iter().sum();
-    let (mut ends, mut bytes) = (Vec::new(), 0);
+    let mut ends = Vec::new();
+    let mut bytes = 0;
     for (height, size) in (1..).zip(sizes) {
         bytes += size;
         let due = u128::from(bytes) * count as u128 / u128::from(all.max(1));
@@ -219,7 +220,8 @@ mod tests {
                 sizes[*start as usize - 1..*end as usize - 1].iter().sum()
             };
             let bytes: Vec<u64> = starts.zip(&ends).map(bytes).collect();
-            let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+            let least = bytes.iter().min().unwrap();
+            let most = bytes.iter().max().unwrap();
             assert!(most - least <= 2 * 113, "{count}: {least} to {most}");
         }
         assert_eq!(cut(&[9_000, 1, 1], 3), [2, 3, 4]);

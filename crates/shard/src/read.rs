@@ -25,11 +25,13 @@ pub fn read_span(job: &Job, number: usize, end: u32, stop: &AtomicBool) -> Resul
     let heights = job.span(number, end);
     let name = Stage::Read.pack(number, heights.end);
     let task = Task::new(job, heights.end, job.manifest.engine)?;
-    let (mut until, mut fault) = (heights.end, None);
+    let mut until = heights.end;
+    let mut fault = None;
     loop {
         let heights = heights.start..until;
         let parts = task.parts();
-        let (first, last) = (heights.start as usize - 1, until as usize - 1);
+        let first = heights.start as usize - 1;
+        let last = until as usize - 1;
         let read = ReadCounts::default();
         let mut span = SpanState { source: number as u32 + 1, first, next: first, end: last, read };
         let mut tx_counts = Vec::new();

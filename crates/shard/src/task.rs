@@ -53,14 +53,17 @@ impl<'a> Task<'a> {
     /// # Errors
     /// No temporary directory can be made.
     pub fn new(job: &'a Job, end: u32, engine: ScriptEngine) -> Result<Self, SyncError> {
-        let (disk, scratch) = (Disk::new(), TemporaryDir::new()?);
+        let disk = Disk::new();
+        let scratch = TemporaryDir::new()?;
         let network = &job.manifest.network;
         let mut options = Options::new(scratch.path().to_path_buf(), network.clone());
         options.scripts.engine = engine;
         let tables = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), &scratch.path().join("coins"), tables)?;
-        let (magic, options_of_files) = (network.magic, BlockFilesOptions::default());
-        let (none, infos) = (Obfuscation::NONE, Vec::new());
+        let magic = network.magic;
+        let options_of_files = BlockFilesOptions::default();
+        let none = Obfuscation::NONE;
+        let infos = Vec::new();
         let files = BlockFiles::new(&disk, scratch.path(), magic, none, infos, options_of_files);
         Ok(Self {
             job,
@@ -89,7 +92,8 @@ impl<'a> Task<'a> {
         parts: &Parts,
         work: impl FnOnce(&Context, &JobBlocks) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let (blocks, marks) = (JobBlocks::new(self.job, heights)?, Marks::default());
+        let blocks = JobBlocks::new(self.job, heights)?;
+        let marks = Marks::default();
         let shared = Shared {
             view: None,
             network: &self.job.manifest.network,
@@ -106,7 +110,8 @@ impl<'a> Task<'a> {
             marks: &marks,
         };
         let manifest = &self.job.manifest;
-        let (layout, memory) = (&manifest.layout, manifest.memory);
+        let layout = &manifest.layout;
+        let memory = manifest.memory;
         let context = Context::new(&shared, &self.plan, layout, memory, parts, &manifest.hash_key);
         work(&context, &blocks)
     }
@@ -135,7 +140,8 @@ impl<'a> Task<'a> {
     /// Returns empty parts. What is too large for the memory of a task goes to a temporary file.
     pub fn parts(&self) -> Parts {
         let manifest = &self.job.manifest;
-        let (path, parts) = (self.scratch.path().join("spill.dat"), manifest.layout.parts());
+        let path = self.scratch.path().join("spill.dat");
+        let parts = manifest.layout.parts();
         let bytes = manifest.memory.bytes.min(RESERVED_BYTES_MAX / parts);
         Parts::new(&self.disk, path, parts, bytes, Caching::PageCache)
     }

@@ -73,7 +73,8 @@ impl BlockFiles {
         infos: Vec<FileInfo>,
         options: BlockFilesOptions,
     ) -> Self {
-        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        let disk = disk.clone();
+        let directory = directory.to_path_buf();
         let writer = Writer::new(disk.clone(), directory.clone(), obfuscation, options, infos);
         let reader = Arc::new(BlockReader::new(&disk, &directory, magic, obfuscation));
         Self { disk, directory, magic, writer: Mutex::new(writer), reader }

@@ -46,7 +46,8 @@ impl BlockReader {
         magic: [u8; 4],
         obfuscation: Obfuscation,
     ) -> Self {
-        let (disk, directory) = (disk.clone(), directory.to_path_buf());
+        let disk = disk.clone();
+        let directory = directory.to_path_buf();
         Self { disk, directory, magic, obfuscation, readers: Mutex::default() }
     }
 
@@ -223,7 +224,8 @@ mod tests {
 
     /// Returns files in `directory` with one block, and its position.
     fn one_block(disk: &Disk, directory: &Path) -> (BlockFiles, FlatFilePos) {
-        let (key, options) = (Obfuscation::NONE, BlockFilesOptions::default());
+        let key = Obfuscation::NONE;
+        let options = BlockFilesOptions::default();
         let files = BlockFiles::new(disk, directory, MAGIC, key, vec![], options);
         let pos = files.append_block(&[7; 100], 1, 1).unwrap();
         (files, pos)
@@ -255,7 +257,8 @@ mod tests {
         let files = BlockFiles::new(&Disk::new(), directory.path(), MAGIC, key, vec![], options);
         let block: Vec<u8> = (0..100).collect();
         let pos = files.append_block(&block, 1, 1).unwrap();
-        let (mut piece, mut all) = (Vec::new(), Vec::new());
+        let mut piece = Vec::new();
+        let mut all = Vec::new();
         for part in [0..33, 33..99, 99..100, 100..100] {
             files.reader().read_piece_into(pos, part, &mut piece).unwrap();
             all.extend_from_slice(&piece);

@@ -190,7 +190,8 @@ impl DataDir {
     }
 
     fn block_files(&self, index: &BlockIndex) -> BlockFiles {
-        let (magic, infos) = (self.network.magic, index.files.clone());
+        let magic = self.network.magic;
+        let infos = index.files.clone();
         let options = self.options.files;
         BlockFiles::new(&self.disk, &self.blocks, magic, self.obfuscation, infos, options)
     }

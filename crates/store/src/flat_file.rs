@@ -141,7 +141,9 @@ pub(super) fn read_undo_payload(
 /// Returns the end of the space to reserve from `pos` on, before `len` bytes are written there;
 /// `None` if it is already reserved (Core's `FlatFileSeq::Allocate`).
 pub(super) fn reservation(pos: u32, len: u32, chunk: u32) -> Option<u64> {
-    let (pos, len, chunk) = (u64::from(pos), u64::from(len), u64::from(chunk));
+    let pos = u64::from(pos);
+    let len = u64::from(len);
+    let chunk = u64::from(chunk);
     let chunks = (pos + len).div_ceil(chunk);
     (chunks > pos.div_ceil(chunk)).then_some(chunks * chunk)
 }

@@ -55,7 +55,8 @@ fn check_directory(path: &Path) -> Result<()> {
 /// it, and the messages of one network would lead to the other.
 fn refuse_directory_of_network(root: &Path, network: &Network) -> Result<()> {
     let Some(found) = network_of(root)? else { return Ok(()) };
-    let (name, chain) = (found.subdirectory, found.chain.name());
+    let name = found.subdirectory;
+    let chain = found.chain.name();
     let is_used = network.chain == found.chain && root.join(name).exists();
     if found.chain == Chain::Main || is_used {
         return Ok(());

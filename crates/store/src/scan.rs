@@ -145,7 +145,8 @@ impl FileScan {
             if head.len() < HEAD_BYTES {
                 return Ok(self.finish());
             }
-            let (is_frame, is_padding) = (is_frame(head, self.magic), self.starts_unwritten());
+            let is_frame = is_frame(head, self.magic);
+            let is_padding = self.starts_unwritten();
             let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
             let ended = match is_frame || is_padding {
                 true => self.end_junk(),
@@ -282,7 +283,8 @@ impl FileScan {
         let window_bytes = std::mem::replace(&mut self.window_bytes, PADDING_WINDOW_BYTES);
         while self.at < self.len && self.at - offset < JUNK_STEP_BYTES {
             self.fill(1)?;
-            let (zeros, ahead) = (self.zeros_ahead(), self.ahead().len());
+            let zeros = self.zeros_ahead();
+            let ahead = self.ahead().len();
             self.at += zeros as u64;
             if zeros < ahead || ahead == 0 {
                 break;

@@ -26,7 +26,8 @@ impl BlockSource {
     /// says which, and what to do.
     pub fn open(path: &Path, network: &Network) -> Result<Self> {
         let metadata = path.metadata().map_err(|e| StoreError::io(path, "find this path", e))?;
-        let (magic, named) = (network.magic, path.to_path_buf());
+        let magic = network.magic;
+        let named = path.to_path_buf();
         if !metadata.is_dir() && !metadata.is_file() {
             return Err(StoreError::new(path, "this is neither a file nor a directory"));
         }
@@ -136,7 +137,8 @@ fn blocks_directory(path: &Path, network: &Network) -> Result<PathBuf> {
     let below = |network: &Network| path.join(network.subdirectory).join("blocks");
     for other in other_networks(network) {
         if !list_block_files(&below(&other))?.is_empty() {
-            let (name, chain) = (display_name(&other), other.chain.name());
+            let name = display_name(&other);
+            let chain = other.chain.name();
             let what = format!("this directory holds {name} blocks; use --chain {chain}");
             return Err(StoreError::new(path, what));
         }

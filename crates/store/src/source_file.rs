@@ -94,7 +94,8 @@ impl SourceFile {
             .min_by_key(|(found, _)| *found)
             .filter(|(found, _)| ours.is_none_or(|ours| *found < ours));
         if let Some((_, other)) = other {
-            let (name, chain) = (display_name(&other), other.chain.name());
+            let name = display_name(&other);
+            let chain = other.chain.name();
             let what = format!(
                 "this file holds {name} blocks, not {}; use --chain {chain}",
                 display_name(network)

@@ -145,12 +145,14 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(file: &'a File, obfuscation: Obfuscation) -> Result<Self> {
-        let (len, window) = (file.len()?, Vec::new());
+        let len = file.len()?;
+        let window = Vec::new();
         Ok(Self { file, len, obfuscation, window, window_start: 0 })
     }
 
     fn records(mut self, magic: [u8; 4]) -> Result<Vec<UndoPlace>> {
-        let (mut records, mut at) = (Vec::new(), 0);
+        let mut records = Vec::new();
+        let mut at = 0;
         while at + u64::from(UNDO_DATA_DISK_OVERHEAD) < self.len {
             let head = self.head(at)?;
             let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);

@@ -339,7 +339,8 @@ mod tests {
             let (front, back) = numbers.split_at(cut.min(numbers.len()));
             (front.to_vec(), back.to_vec())
         };
-        let ((created, more_created), (spent, more_spent)) = (cut(created), cut(spent));
+        let (created, more_created) = cut(created);
+        let (spent, more_spent) = cut(spent);
         let mut first = Aggregate::new(kind, &salt());
         spent.iter().rev().for_each(|n| first.spend(&element(*n)));
         more_created.iter().for_each(|n| first.create(&element(*n)));

@@ -19,7 +19,8 @@ pub struct AboveTip {
 
 /// Counts the blocks between the tip and the best header of `node`.
 pub fn above_tip(node: &Node) -> AboveTip {
-    let (best, tip) = (node.tree.best_header(), node.tip());
+    let best = node.tree.best_header();
+    let tip = node.tip();
     let top = node.options.stop_at_height.unwrap_or(u32::MAX);
     let headers = node.tree.node(best).height.min(top);
     let mut above = AboveTip { headers, ..AboveTip::default() };

@@ -49,7 +49,9 @@ pub fn connect_all(
     }
     announce(&choice, watch.observer);
     space::check(node, choice.method == Method::InOrder)?;
-    let (method, target, before) = (choice.method, choice.join_target(), node.tip());
+    let method = choice.method;
+    let target = choice.join_target();
+    let before = node.tip();
     course.chosen = Some(choice);
     match (method, claim, target) {
         (Method::SwiftSync, Some(claim), _) => {
@@ -89,7 +91,8 @@ pub fn join_towards(
     course: &mut Course,
     watch: Watch,
 ) -> Result<(), SyncError> {
-    let (mut next, mut ended_below) = (Some(target), 0);
+    let mut next = Some(target);
+    let mut ended_below = 0;
     while let Some(target) = next {
         return_to_fork(node, target, watch)?;
         let is_first = node.tip() == node.tree.genesis();
@@ -181,7 +184,8 @@ mod tests {
         let hash = sha256d(&wrong[..80]);
         for method in [Method::InOrder, Method::Join] {
             let place = tempfile::tempdir().unwrap();
-            let (file, network) = (place.path().join("blocks"), Network::new(Chain::Regtest));
+            let file = place.path().join("blocks");
+            let network = Network::new(Chain::Regtest);
             let mut bytes = Vec::new();
             for block in chain.blocks().chain([&wrong[..]]) {
                 bytes.extend_from_slice(&network.magic);

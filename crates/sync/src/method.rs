@@ -185,7 +185,10 @@ fn too_few(bytes: u64, tables: u64) -> Option<String> {
 impl ChosenMethod {
     /// Returns a method without blocks to sync.
     pub fn new(method: Method, why: impl Into<String>) -> Self {
-        let (target, blocks, plan, done) = (None, None, Plan::default(), 0.0);
+        let target = None;
+        let blocks = None;
+        let plan = Plan::default();
+        let done = 0.0;
         Self { method, why: why.into(), target, blocks, plan, done, is_automatic: false }
     }
 

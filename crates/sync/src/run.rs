@@ -217,7 +217,8 @@ fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Resul
 /// Returns an error if there is nothing to connect because the blocks of a pruned source begin
 /// above the blocks that are known.
 fn refuse_gap(node: &Node) -> Result<(), SyncError> {
-    let (tip, best) = (node.tip(), node.tree.best_candidate());
+    let tip = node.tip();
+    let best = node.tree.best_candidate();
     let height = node.tree.node(tip).height;
     // A stray block that is not above the tip leaves no gap.
     let is_above = |gap: &&Gap| gap.height.is_none_or(|first| first > height + 1);
@@ -281,7 +282,8 @@ fn run_with_peers(
         Some(first) => first,
         None => summary(node, started, true),
     };
-    let (reports, waited_for_peers) = (peers.reports(), peers.waited());
+    let reports = peers.reports();
+    let waited_for_peers = peers.waited();
     let above_tip = Some(above_tip(node));
     Ok(Summary { peers: reports, waited_for_peers, above_tip, ..summary })
 }

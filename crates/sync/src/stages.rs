@@ -80,7 +80,8 @@ fn cached(node: &Node) -> f64 {
 pub(super) fn weights_in_order(node: &mut Node, steps: &[Step], scripts_from: usize) -> Vec<u64> {
     let bytes: u64 = steps.iter().map(|step| step.weight).sum();
     let new = node.growth.tables(bytes).likely as f64;
-    let (before, cached) = (node.chainstate.disk_bytes() as f64, cached(node));
+    let before = node.chainstate.disk_bytes() as f64;
+    let cached = cached(node);
     let mut weights = node.split().0.weights(Phase::Connecting, steps, scripts_from);
     let mut done = 0;
     for (weight, step) in weights.iter_mut().zip(steps) {

@@ -38,7 +38,8 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
     node.ledger.writes.any = !connects;
     let mut found = check(&mut node, Verify { level, blocks }, watch)?;
     if connects {
-        let (options, disk) = (node.options.clone(), node.dir.disk().clone());
+        let options = node.options.clone();
+        let disk = node.dir.disk().clone();
         drop(node);
         node = open_node(&options, &disk, Coins::InPlace)?;
     }

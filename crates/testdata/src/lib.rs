@@ -86,7 +86,8 @@ pub fn shared(name: &str) -> PathBuf {
 /// length.
 pub fn blocks_of(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
-    let (mut blocks, mut rest) = (Vec::new(), &bytes[..]);
+    let mut blocks = Vec::new();
+    let mut rest = &bytes[..];
     while !rest.is_empty() {
         let len = u32::from_le_bytes(rest[4..8].try_into().unwrap()) as usize;
         blocks.push(rest[8..8 + len].to_vec());

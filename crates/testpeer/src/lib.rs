@@ -247,7 +247,9 @@ fn talk(
     let from = io::BufReader::new(stream);
     let (mut reader, mut writer) =
         respond(magic, accept_v2, from, &mut &*stream, &mut |_| Ok(())).map_err(error)?;
-    let (mut buffer, mut out, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut buffer = Vec::new();
+    let mut out = Vec::new();
+    let mut bytes = Vec::new();
     loop {
         let (command, payload) = reader.read(&mut buffer).map_err(error)?;
         let Ok(message) = Message::decode(command, &buffer[payload]) else { return Ok(()) };

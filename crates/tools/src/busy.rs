@@ -67,7 +67,8 @@ fn read_log(path: &Path) -> std::io::Result<Busy> {
     let mut file = File::open(path)?;
     let from = file.metadata()?.len().saturating_sub(LOG_BYTES);
     file.seek(SeekFrom::Start(from))?;
-    let (mut reader, mut line) = (BufReader::new(file), Vec::new());
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
     let mut found = Busy::default();
     while reader.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line);

@@ -40,7 +40,8 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
 
 /// Returns the height that the user means by `given`, which may be a time.
 fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
-    let (tip, after) = (node.tree.node(node.tip()).height, node.ledger.pruning.after());
+    let tip = node.tree.node(node.tip()).height;
+    let after = node.ledger.pruning.after();
     if tip < after {
         return Err(SyncError::Input(format!(
             "the chain is too short to be pruned: it ends at height {tip}, and nothing is pruned \
@@ -55,7 +56,8 @@ fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
             ))),
         };
     }
-    let (active, time) = (&node.ledger.active, given - TIMESTAMP_WINDOW);
+    let active = &node.ledger.active;
+    let time = given - TIMESTAMP_WINDOW;
     let is_later = |height: &u32| {
         active.at(*height).is_some_and(|id| u64::from(node.tree.node(id).time) >= time)
     };

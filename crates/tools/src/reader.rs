@@ -56,7 +56,8 @@ impl ChainReader {
     pub fn spent(&self, height: u32) -> Result<Vec<Vec<Coin>>, SyncError> {
         self.naming(|| {
             self.check_stored(height)?;
-            let (mut block, mut undo) = (Vec::new(), Vec::new());
+            let mut block = Vec::new();
+            let mut undo = Vec::new();
             let view = self.chain.read(height, &mut block)?.view;
             let mut coins =
                 self.chain.spent(height, &view, Heights::Needed, &mut undo)?.into_iter();

@@ -64,7 +64,8 @@ pub fn serve(
 /// One of these does not hold.
 pub fn can_serve(options: &Options) -> Result<(), SyncError> {
     check_synced(options)?;
-    let (root, blocks) = (&options.datadir, options.blocks_dir.as_deref());
+    let root = &options.datadir;
+    let blocks = options.blocks_dir.as_deref();
     let checked = DataDir::check_locks(&Disk::new(), root, &options.network, blocks, true);
     checked.map_err(|error| with_next_step(error.into()))
 }

@@ -26,7 +26,8 @@ use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 /// damaged. Any other damage is not an error, but is listed in [`Verified::damage`].
 pub fn verify(options: &Options, asked: Verify, watch: Watch) -> Result<Verified, SyncError> {
     remedy::naming(options, || {
-        let (started, cpu) = (Instant::now(), cpu_time());
+        let started = Instant::now();
+        let cpu = cpu_time();
         let mut node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
         let mut found = all_levels(&mut node, asked, watch)?;

@@ -38,7 +38,8 @@ impl Network {
 
 /// Returns an entry of the lists below, from hashes in hex.
 const fn listed(height: u32, chain_tx_count: u64, base: &str, coins: &str) -> AssumeutxoData {
-    let (base, hash_serialized) = (Hash::from_hex(base), Hash::from_hex(coins));
+    let base = Hash::from_hex(base);
+    let hash_serialized = Hash::from_hex(coins);
     AssumeutxoData { height, base, hash_serialized, chain_tx_count }
 }
 

@@ -228,7 +228,8 @@ impl Spans {
 
     fn walk_tx(&mut self, cursor: &mut Cursor) -> Result<(), ParseError> {
         let start = cursor.position() as u32;
-        let (first_input, first_output) = (self.inputs.len() as u32, self.outputs.len() as u32);
+        let first_input = self.inputs.len() as u32;
+        let first_output = self.outputs.len() as u32;
         cursor.take(4)?;
         let mut input_count = cursor.compact_size()?;
         let mut has_witness = false;
@@ -441,7 +442,8 @@ impl<'a> TxView<'a> {
         if !self.span.has_witness {
             return [self.bytes(), &[], &[]];
         }
-        let (start, end) = (self.span.start as usize, self.span.end as usize);
+        let start = self.span.start as usize;
+        let end = self.span.end as usize;
         let body = &self.bytes[start + 6..self.span.body_end as usize];
         [&self.bytes[start..start + 4], body, &self.bytes[end - 4..end]]
     }

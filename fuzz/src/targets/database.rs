@@ -240,7 +240,8 @@ fn mend_block(table: &mut [u8], at: &mut usize) -> Option<std::ops::Range<usize>
 
 /// Returns where the values of a block's entries start.
 fn values(table: &[u8], block: std::ops::Range<usize>) -> Vec<usize> {
-    let (mut values, mut at) = (Vec::new(), block.start);
+    let mut values = Vec::new();
+    let mut at = block.start;
     while at < block.end {
         let mut number = || get_varint(table, &mut at).and_then(|n| usize::try_from(n).ok());
         let (Some(_), Some(unshared), Some(len)) = (number(), number(), number()) else { break };

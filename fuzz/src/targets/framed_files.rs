@@ -34,7 +34,8 @@ pub fn run(data: &[u8]) {
 /// Checks that blocks are returned in order and as they are in the file, that a scan for headers
 /// finds the same ones, and that the blocks are found again after they were framed again.
 fn blocks(plain: &[u8], obfuscation: Obfuscation) {
-    let (dir, network) = (scratch(), Network::new(Chain::Regtest));
+    let dir = scratch();
+    let network = Network::new(Chain::Regtest);
     let path = dir.path().join("blk00000.dat");
     let mut hidden = plain.to_vec();
     obfuscation.apply(&mut hidden, 0);
@@ -44,7 +45,8 @@ fn blocks(plain: &[u8], obfuscation: Obfuscation) {
     let found = all(open(obfuscation));
     let headers = all(open(obfuscation).headers_only());
     assert_eq!(found.len(), headers.len());
-    let (mut end, mut framed) = (0, Vec::new());
+    let mut end = 0;
+    let mut framed = Vec::new();
     for (item, header) in found.iter().zip(&headers) {
         let Scanned::Block { offset, len, bytes } = item else {
             assert_eq!(item, header);
@@ -81,7 +83,8 @@ fn write(path: &Path, bytes: &[u8]) {
 /// Checks that undo data is returned in order and inside the file, and is read unchanged if its
 /// checksum matches the parent.
 fn undo(mut plain: Vec<u8>, obfuscation: Obfuscation) {
-    let (dir, magic) = (scratch(), Network::new(Chain::Regtest).magic);
+    let dir = scratch();
+    let magic = Network::new(Chain::Regtest).magic;
     mend_checksums(&mut plain, magic);
     let mut hidden = plain.clone();
     obfuscation.apply(&mut hidden, 0);
@@ -90,7 +93,8 @@ fn undo(mut plain: Vec<u8>, obfuscation: Obfuscation) {
     let file = SourceFile { path: path.into(), len: 0, obfuscation, number: Some(0) };
     let rev =
         UndoFile::beside(&file, magic).expect("the file can be read").expect("the file exists");
-    let (mut end, mut payload) = (0, Vec::new());
+    let mut end = 0;
+    let mut payload = Vec::new();
     for (index, record) in rev.records().iter().enumerate() {
         assert!(record.offset >= end + u64::from(STORAGE_HEADER_BYTES));
         end = record.offset + u64::from(record.len) + 32;

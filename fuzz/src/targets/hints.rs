@@ -60,7 +60,8 @@ fn code(data: &[u8]) {
             let theirs = hintsfile::EliasFano::from_reader(&mut Cursor::new(&data[..len]));
             assert_eq!(theirs.expect("the reference reads it, too").decompress(), unspent);
         }
-        let (mut again, mut read) = (Vec::new(), Vec::new());
+        let mut again = Vec::new();
+        let mut read = Vec::new();
         elias_fano::encode(&unspent, &mut again).expect("what was read is written");
         assert!(again.len() <= len);
         assert_eq!(elias_fano::decode(&again, BitOrder::Lsb, &mut read), Ok(again.len()));
@@ -97,7 +98,8 @@ pub fn compressed(data: &[u8]) {
 
 /// Reads all blocks up to the first invalid one. No list may be longer than a block allows.
 fn read(hints: &dyn Hints) -> Result<Vec<Block>, HintsError> {
-    let (mut blocks, mut unspent) = (Vec::new(), vec![7]);
+    let mut blocks = Vec::new();
+    let mut unspent = vec![7];
     for height in 1..=hints.height() {
         hints.unspent(height, &mut unspent)?;
         check_list(&unspent);
@@ -119,7 +121,9 @@ fn check_list(unspent: &[u32]) {
 
 /// Writes a file with these blocks.
 fn file_of(format: Format, blocks: &[Block]) -> Vec<u8> {
-    let (encoder, mut file, mut lens) = (encoder(format), Vec::new(), Vec::new());
+    let encoder = encoder(format);
+    let mut file = Vec::new();
+    let mut lens = Vec::new();
     encoder.put_head(blocks.len() as u32, &mut file);
     let head_len = file.len();
     for Block { unspent, outputs } in blocks {

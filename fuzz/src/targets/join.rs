@@ -60,8 +60,10 @@ fn partition(data: &[u8], is_framed: bool) {
         true => records.to_vec(),
         false => [&[0; 4][..], &(records.len() as u32).to_le_bytes(), records].concat(),
     };
-    let (outputs, spends) = (framed(outputs), framed(spends));
-    let (mut matcher, dropped) = (Matcher::new(TxidHasher::random()), HashSet::from([DROPPED]));
+    let outputs = framed(outputs);
+    let spends = framed(spends);
+    let mut matcher = Matcher::new(TxidHasher::random());
+    let dropped = HashSet::from([DROPPED]);
     let all = 0..outputs.len();
     let loaded = matcher.load(&outputs, std::slice::from_ref(&all), &dropped);
     let at_once =

@@ -139,7 +139,9 @@ pub fn peers(data: &[u8]) {
     });
     let mut manager = PeerManager::new(settings());
     let plan: Arc<[BlockId]> = known.iter().map(|(id, _)| *id).collect();
-    let (mut now, mut next, mut live) = (Duration::ZERO, 0, BTreeSet::new());
+    let mut now = Duration::ZERO;
+    let mut next = 0;
+    let mut live = BTreeSet::new();
     let mut out = Vec::new();
     while !script.0.is_empty() && next < 1000 {
         let tip = tree.genesis();
@@ -206,7 +208,8 @@ fn greeting(kind: u8, nonce: u64) -> (ConnectionType, Ourselves) {
         0x20 => ConnectionType::Manual,
         _ => ConnectionType::Inbound,
     };
-    let (user_agent, time) = ("/Apus/", 1_700_000_000);
+    let user_agent = "/Apus/";
+    let time = 1_700_000_000;
     (
         connection,
         Ourselves { nonce, user_agent, services: Services::default(), time, start_height: 0 },

@@ -52,7 +52,8 @@ fn numbers_if_strict(der: &[u8]) -> Option<(&[u8], &[u8])> {
     if r_len + s_len + 6 != der.len() || der[2] != 2 || der[4 + r_len] != 2 {
         return None;
     }
-    let (r, s) = (&der[4..4 + r_len], &der[6 + r_len..]);
+    let r = &der[4..4 + r_len];
+    let s = &der[6 + r_len..];
     let is_strict = |number: &[u8]| !matches!(number, [] | [0x80..=0xff, ..] | [0, 0..=0x7f, ..]);
     (is_strict(r) && is_strict(s)).then_some((r, s))
 }

@@ -35,7 +35,8 @@ pub fn run(data: &[u8]) {
 }
 
 fn read(data: &[u8], head: &SnapshotHead) -> Result<Vec<(OutPoint, Coin)>, SnapshotError> {
-    let (mut pieces, mut coins) = (SnapshotPieces::new(data, head), Vec::new());
+    let mut pieces = SnapshotPieces::new(data, head);
+    let mut coins = Vec::new();
     while let Some(piece) = pieces.next_piece()? {
         let before = coins.len();
         piece.for_each(|outpoint, coin| {

@@ -33,7 +33,8 @@ pub fn run(data: &[u8]) {
 
 /// Returns the number of inputs of each transaction in undo data, and where the undo data ends.
 fn shape_of(undo: &[u8]) -> Result<(Vec<usize>, usize), ParseError> {
-    let (mut cursor, mut shape) = (Cursor::new(undo), Vec::new());
+    let mut cursor = Cursor::new(undo);
+    let mut shape = Vec::new();
     for _ in 0..cursor.compact_size()? {
         let inputs = cursor.compact_size()?;
         for _ in 0..inputs {

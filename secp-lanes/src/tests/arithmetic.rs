@@ -209,7 +209,8 @@ fn the_largest_factors() {
 fn inverses_of_whole_numbers() {
     let mut random = Random(4);
     for prime in [P, N] {
-        let (inverses, prime) = (Prime::new(prime), big(&prime));
+        let inverses = Prime::new(prime);
+        let prime = big(&prime);
         let powers = (0..256).map(|bit| words(&(BigUint::from(1u32) << bit)));
         let random = (0..super::rounds(Kernel::Library, 10_000)).flat_map(|_| random.rows());
         for number in edges().into_iter().chain(powers).chain(random) {

@@ -99,7 +99,8 @@ impl Check {
     }
 
     pub fn ecdsa(random: &mut Random, compressed: bool) -> Self {
-        let (key, message) = (random.key(), random.bytes());
+        let key = random.key();
+        let message = random.bytes();
         let mut signature = SECP256K1.sign_ecdsa(&Message::from_digest(message), &key);
         if random.below(2) == 0 {
             signature = high_s(&signature);
@@ -114,7 +115,8 @@ impl Check {
     }
 
     pub fn schnorr(random: &mut Random) -> Self {
-        let (pair, message) = (Keypair::from_secret_key(SECP256K1, &random.key()), random.bytes());
+        let pair = Keypair::from_secret_key(SECP256K1, &random.key());
+        let message = random.bytes();
         let signature = SECP256K1.sign_schnorr_with_aux_rand(
             &Message::from_digest(message),
             &pair,

@@ -126,7 +126,9 @@ fn each_bit_counts() {
             unreachable!()
         };
         for bit in (0..1024).step_by(step) {
-            let (mut key, mut signature, mut message) = (key, signature, message);
+            let mut key = key;
+            let mut signature = signature;
+            let mut message = message;
             match bit / 256 {
                 0 => key[bit / 8] ^= 1 << (bit % 8),
                 1 | 2 => signature[bit / 8 - 32] ^= 1 << (bit % 8),
@@ -215,7 +217,8 @@ fn cheaply_made_signatures_are_what_they_were_made_to_be() {
         let mut batch = batch(kernel);
         let count = share(kernel, rounds(20_000));
         for _ in 0..count.div_ceil(1_000) {
-            let (mut checks, mut expected) = (Vec::new(), Vec::new());
+            let mut checks = Vec::new();
+            let mut expected = Vec::new();
             for _ in 0..1_000 {
                 let mut check = pool.signed(&mut random);
                 let is_valid = random.below(8) > 0;

@@ -90,7 +90,8 @@ fn padded(
         let outputs = [(coin.amount, OP_TRUE.to_vec()), (0, vec![OP_RETURN; len])];
         txs().tx(Payment::new(&[coin], outputs).to_transaction(site.keys())).finish()
     };
-    let (start, step) = (1 << 16, 1 << 17);
+    let start = 1 << 16;
+    let step = 1 << 17;
     let per_byte = (measure(&block(step)) - measure(&block(start))) / (step - start);
     let len = start + (limit - measure(&block(start))) / per_byte;
     Case { sound: block(len), broken: block(len + 1) }

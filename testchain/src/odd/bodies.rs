@@ -85,7 +85,8 @@ pub fn multisig_of_20(d: &mut Draft<'_>) {
 /// 1-of-2 multisig with an uncompressed key and a hybrid one.
 pub fn multisig_of_long_keys(d: &mut Draft<'_>) {
     let signer = d.choose(2) as u32;
-    let (long, hybrid) = (d.long_key(0, false), d.long_key(1, true));
+    let long = d.long_key(0, false);
+    let hybrid = d.long_key(1, true);
     d.number(1).data(&long).data(&hybrid).number(2).ops(&[OP_CHECKMULTISIG]).give(&[]).sign(signer);
 }
 

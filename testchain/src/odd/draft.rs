@@ -169,7 +169,8 @@ impl<'a> Draft<'a> {
     /// Writes a signature with SIGHASH_ALL whose message and key are not known yet. Returns that
     /// key, for a script code from byte `code` on, or from after the signature.
     pub fn own_signature(&mut self, code: Option<usize>) -> Item {
-        let (nonce, s) = (self.index(0), self.index(1));
+        let nonce = self.index(0);
+        let s = self.index(1);
         let s_bytes = self.ring.key(s).secret().secret_bytes();
         let signature = der(&self.ring.key(nonce).xonly(), &s_bytes, SIGHASH_ALL);
         self.data(signature.as_slice());

@@ -20,8 +20,10 @@ fn few_signatures_have_a_key_seen_before_and_none_a_nonce() {
     chain.blocks().for_each(|block| drop(judge.process(block)));
     assert_eq!(judge.height(), chain.height() as i32);
     assert_eq!(judge.tip(), chain.tip().to_byte_array());
-    let (mut nonces, mut keys) = (HashSet::new(), HashSet::new());
-    let (mut signatures, mut seen) = (0, 0);
+    let mut nonces = HashSet::new();
+    let mut keys = HashSet::new();
+    let mut signatures = 0;
+    let mut seen = 0;
     for spend in spends(&chain) {
         let found = spend.signatures();
         if found.is_empty() {
@@ -76,8 +78,13 @@ fn core_accepts_every_odd_template() {
 
 #[test]
 fn an_odd_chain_has_every_kind_of_signature() {
-    let (mut before, mut v0, mut v1) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let (mut depths, mut annexes, mut high, mut no_output) = (BTreeSet::new(), 0, 0, 0);
+    let mut before = BTreeSet::new();
+    let mut v0 = BTreeSet::new();
+    let mut v1 = BTreeSet::new();
+    let mut depths = BTreeSet::new();
+    let mut annexes = 0;
+    let mut high = 0;
+    let mut no_output = 0;
     for spend in spends(&Chain::new(Spec::odd(6))) {
         let input = &spend.tx.input[spend.index];
         let hash_types = spend.hash_types();

@@ -15,7 +15,8 @@ pub struct Spend {
 
 /// Returns every input of a chain, without coinbases, in order.
 pub fn spends(chain: &Chain) -> Vec<Spend> {
-    let (mut scripts, mut spends) = (HashMap::new(), Vec::new());
+    let mut scripts = HashMap::new();
+    let mut spends = Vec::new();
     for (n, tx) in
         (1..=chain.height()).flat_map(|h| chain.decoded(h).txdata.into_iter().enumerate())
     {

@@ -87,7 +87,8 @@ impl Sources {
     /// hides sources of lower precedence; if values follow it, Core includes bitcoin.conf again.
     pub fn list(&self, section: &str, name: &str) -> Vec<Setting> {
         let mut all = Vec::new();
-        let (mut done, mut negated_and_empty) = (false, false);
+        let mut done = false;
+        let mut negated_and_empty = false;
         for (kind, span) in self.spans(section, name) {
             if !done || (kind == Kind::ConfigFile && !negated_and_empty) {
                 for setting in &span[negated(span)..] {

@@ -355,7 +355,8 @@ fn a_run_says_what_it_took_from_which_file() {
 /// Every list of at most `N` actions from 1 to `last`, none twice in a row, in the order of Core's
 /// `ForEachNoDup`; what is left of a list is 0.
 fn action_lists<const N: usize>(last: u8) -> Vec<[u8; N]> {
-    let (mut lists, mut list) = (Vec::new(), [0; N]);
+    let mut lists = Vec::new();
+    let mut list = [0; N];
     loop {
         let used = list.iter().position(|action| *action == 0).unwrap_or(N);
         if list[..used].windows(2).all(|pair| pair[0] != pair[1]) {
@@ -372,7 +373,8 @@ fn action_lists<const N: usize>(last: u8) -> Vec<[u8; N]> {
 
 #[test]
 fn settings_merge_as_in_cores_own_test() {
-    let (mut lines, mut digested) = (0, String::new());
+    let mut lines = 0;
+    let mut digested = String::new();
     for on_command_line in action_lists::<3>(2) {
         for in_file in action_lists::<3>(4) {
             let mut line = String::new();
@@ -433,7 +435,8 @@ fn networks_merge_as_in_cores_own_test() {
                 let used = list.into_iter().take_while(|action| *action > 0);
                 used.map(|action| ACTIONS[usize::from(action) - 1]).collect::<Vec<_>>()
             };
-            let (arguments, lines) = (texts(on_command_line), texts(in_file));
+            let arguments = texts(on_command_line);
+            let lines = texts(in_file);
             let by_name = |lines: &[&str]| {
                 let mut settings = ByName::new();
                 for line in parse(&lines.join("\n")).unwrap().settings {

@@ -56,7 +56,8 @@ fn contradictions_are_refused() {
 #[test]
 fn files_give_way_to_the_command_line() {
     let root = tempfile::tempdir().unwrap();
-    let (dir, blocks) = (root.path().join("data"), root.path().join("blocks"));
+    let dir = root.path().join("data");
+    let blocks = root.path().join("blocks");
     std::fs::create_dir_all(dir.join("signet")).unwrap();
     std::fs::create_dir(&blocks).unwrap();
     let hash = "11".repeat(32);

@@ -36,7 +36,8 @@ impl Daemon {
     /// # Panics
     /// It does not start: its log is in the message.
     pub fn start(program: &Path, place: &Place, options: &[&str]) -> Self {
-        let (port, rpcport) = (free_port(), free_port());
+        let port = free_port();
+        let rpcport = free_port();
         std::fs::create_dir_all(place.datadir()).unwrap();
         let mut daemon = Self {
             child: Command::new(program)

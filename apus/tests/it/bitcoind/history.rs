@@ -31,7 +31,8 @@ fn row(
     let script = text(&output["scriptPubKey"]["hex"]);
     scripts.contains(&script).then(|| {
         let value = (output["value"].as_f64().unwrap() * 1e8).round() as u64;
-        let (hash, txid) = (text(&block["hash"]), text(&tx["txid"]));
+        let hash = text(&block["hash"]);
+        let txid = text(&tx["txid"]);
         let address = text(&output["scriptPubKey"]["address"]);
         let at = format!("{},{},{hash}", block["height"], block["time"]);
         format!("{at},{txid},{side},{index},{value},{prev},{address},{script}")

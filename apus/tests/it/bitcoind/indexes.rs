@@ -133,7 +133,8 @@ fn indexes_of_testnet3_are_those_of_bitcoind() {
 fn one_begins_indexes_and_the_other_continues_them() {
     let test = "one_begins_indexes_and_the_other_continues_them";
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
-    let (main, fork) = (with_genesis(small(5)), with_genesis(small_fork(5, 150, 60, 3)));
+    let main = with_genesis(small(5));
+    let fork = with_genesis(small_fork(5, 150, 60, 3));
     let place = Place::new(Network::Regtest);
     place.sync_blocks("begin", &main[..121]);
     index_by_bitcoind(&bitcoind, &place, 120);

@@ -217,7 +217,8 @@ fn the_same_files_go_as_with_core() {
     sync_with(&base, &options(&base, None), &world.blocks);
     let last = world.height() - 288;
     for height in [1, 150, 300, last - 1, last, last + 1, world.height()] {
-        let (ours, theirs) = (base.copy(), base.copy());
+        let ours = base.copy();
+        let theirs = base.copy();
         let height = height.to_string();
         let pruned = apus(&ours, &["prune", "-fastprune", "--height", &height]);
         assert_ends(&pruned, 0, &[]);

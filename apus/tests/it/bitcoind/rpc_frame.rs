@@ -89,7 +89,8 @@ fn requests_are_answered_as_by_bitcoind() {
         // A test build of bitcoind warns.
         let theirs: Vec<String> =
             theirs.iter().filter(|field| !field.starts_with("/warnings")).cloned().collect();
-        let (missing, more) = (only(&theirs, ours), only(ours, &theirs));
+        let missing = only(&theirs, ours);
+        let more = only(ours, &theirs);
         if !missing.is_empty() || !more.is_empty() {
             wrong += &format!("{method}: missing {missing:?}, more {more:?}\n");
         }

@@ -48,9 +48,10 @@ fn bitcoind_follows_a_reorganisation_through_apus() {
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     let miner_place = world().in_order();
     let miner = Daemon::start(&bitcoind, &miner_place, &[]);
-    let (place, port) = (world().place(), free_port());
-    let (connect, port_option) =
-        (format!("--connect={}", miner.address()), format!("--port={port}"));
+    let place = world().place();
+    let port = free_port();
+    let connect = format!("--connect={}", miner.address());
+    let port_option = format!("--port={port}");
     let args = ["sync", "--follow", "--listen", &port_option, &connect, "--assumevalid=0"];
     let mut child =
         program_on(&place, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -17,8 +17,8 @@ fn verdict(bitcoind: &Path, dir: &Path, args: &[&str]) -> Result<Vec<String>, St
     let mut command = Command::new(bitcoind);
     command.arg(format!("-datadir={}", dir.display())).args(["-server=0", LAST]).args(args);
     let output = command.output().unwrap();
-    let (log, text) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let log = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stderr);
     if !text.contains("Cannot resolve -externalip") {
         return Err(format!("{text} {log}"));
     }

@@ -52,7 +52,8 @@ fn assert_core_starts(bitcoind: &Path, place: &Place, validated: u32, works_with
     let muhash = place.muhash().0;
     let daemon = Daemon::start(bitcoind, place, &[]);
     let expected = [Some(validated), works_with].into_iter().flatten().map(u64::from);
-    let (expected, mut found) = (expected.collect::<Vec<_>>(), Vec::new());
+    let expected = expected.collect::<Vec<_>>();
+    let mut found = Vec::new();
     // bitcoind connects blocks that the validated set lacks after it has started.
     let are_there = comes_true(|| {
         let states = daemon.ask_json(&["getchainstates"]);
@@ -75,7 +76,8 @@ fn each_way_goes_on_where_core_has_loaded_a_snapshot() {
     let test = "each_way_goes_on_where_core_has_loaded_a_snapshot";
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     let listed = Listed::with_payments();
-    let (world, base) = (&listed.world, listed.height());
+    let world = &listed.world;
+    let base = listed.height();
     let left = left_by_core(&bitcoind, &listed, ON_TOP);
     let top = base + ON_TOP as u32;
     for way in [Method::InOrder, Method::Join, Method::SwiftSync] {
@@ -126,7 +128,8 @@ fn core_starts_whatever_blocks_have_come() {
     let test = "core_starts_whatever_blocks_have_come";
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     let listed = Listed::with_payments();
-    let (world, base) = (&listed.world, listed.height());
+    let world = &listed.world;
+    let base = listed.height();
     for on_top in [0, ON_TOP] {
         let left = left_by_core(&bitcoind, &listed, on_top);
         let top = base + on_top as u32;
@@ -259,7 +262,8 @@ fn core_goes_on_after_old_blocks_are_pruned() {
     let test = "core_goes_on_after_old_blocks_are_pruned";
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     let listed = Listed::with_payments();
-    let (world, small) = (&listed.world, ["-fastprune", "-prune=1"]);
+    let world = &listed.world;
+    let small = ["-fastprune", "-prune=1"];
     // Blocks of height 1 that lose fill a small file.
     let losers = (0..280).map(|number| block(&genesis_parent(), &format!("loser {number}")));
     let low = [&world.blocks[..=7], &bytes(&losers.collect::<Vec<_>>())].concat();
@@ -388,7 +392,8 @@ fn a_rebuild_gives_the_second_set_up_at_its_end() {
     let test = "a_rebuild_gives_the_second_set_up_at_its_end";
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     let listed = Listed::with_payments();
-    let (base, top) = (listed.height(), listed.height() + ON_TOP as u32);
+    let base = listed.height();
+    let top = listed.height() + ON_TOP as u32;
     let place = left_by_core(&bitcoind, &listed, ON_TOP);
     let blocks = place.write("blocks", &listed.world.blocks);
     let to_base = Options { stop_at_height: Some(base), ..place.options() };
@@ -414,7 +419,8 @@ fn core_validates_what_apus_has_loaded() {
     let Some(bitcoind) = program_in("BITCOIND", test) else { return };
     for listed in Listed::all() {
         let (place, _) = listed.loaded();
-        let (synced, base) = (listed.world.in_order(), listed.height());
+        let synced = listed.world.in_order();
+        let base = listed.height();
         let daemon = Daemon::start(&bitcoind, &place, &[]);
         let states = daemon.ask_json(&["getchainstates"]);
         let [below, works_with] = &states["chainstates"].as_array().unwrap()[..] else {

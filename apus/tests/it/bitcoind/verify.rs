@@ -28,7 +28,9 @@ fn the_same_directories_pass_as_with_core() {
     let world = world();
     let base = world.in_order();
     let mut rng = Rng::new(17, 0);
-    let (mut compared, mut refused, mut stricter) = (0, 0, 0);
+    let mut compared = 0;
+    let mut refused = 0;
+    let mut stricter = 0;
     let all = KINDS.map(Some).into_iter().cycle().take(rounds(31) as usize);
     for kind in all.chain([None]) {
         let place = base.copy();

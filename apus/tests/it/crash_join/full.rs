@@ -78,7 +78,8 @@ fn fill_up(
     save_every: Duration,
 ) -> Option<Full> {
     let what = format!("{volume:?} full in {pass:?}");
-    let (place, dir) = (test.world.place(), small.join("dir"));
+    let place = test.world.place();
+    let dir = small.join("dir");
     std::fs::create_dir(&dir).unwrap();
     std::fs::create_dir_all(place.network_dir()).unwrap();
     let mut options = Options { save_every, ..test.options(&place) };

@@ -175,7 +175,8 @@ fn assert_no_tables_left(place: &Place, what: &str) {
 
 /// The best block whose coins are committed; `None` where there are none.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
-    let (options, stop) = (place.options(), AtomicBool::new(false));
+    let options = place.options();
+    let stop = AtomicBool::new(false);
     let stats =
         tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop)).ok()??;
     (stats.txouts > 0).then_some((stats.height, stats.best_block))
@@ -293,7 +294,8 @@ impl PowerCuts {
 
     /// Checks what a power cut has left of an observed join, and ends it.
     fn carry_on(&mut self, begun: Begun, base: &Place, cut: (&Place, &Watcher), what: &str) {
-        let (test, (place, watch)) = (&self.test, cut);
+        let test = &self.test;
+        let (place, watch) = cut;
         let shown = committed(place);
         let new = Some((test.world.height(), test.world.tip()));
         assert!(shown == committed(base) || shown == new, "{what}: {shown:?}");
@@ -372,7 +374,8 @@ fn killed_child() {
     let [datadir, source, number] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
     let place = Place::new(apus_wire::Chain::Regtest);
     let options = options_of_program(datadir.into(), &place);
-    let (disk, stop) = (killing_at(number.parse().unwrap()), AtomicBool::new(false));
+    let disk = killing_at(number.parse().unwrap());
+    let stop = AtomicBool::new(false);
     sync::sync_on(&disk, &options, &[source.into()], Watch::new(&Unobserved, &stop)).unwrap();
 }
 
@@ -380,16 +383,19 @@ fn killed_child() {
 fn interrupted_and_killed_it_ends_right() {
     let test = Test::of(&long_chain());
     let mut rng = Rng::new(92, 1);
-    let (whole, place) = (test.world.place(), test.world.place());
+    let whole = test.world.place();
+    let place = test.world.place();
     let (disk, changes) = Changes::counted();
     let options = options_of_program(whole.datadir(), &whole);
     test.run(Begun::Empty, &disk, &options, &Watcher::default()).unwrap();
     test.assert_right(&whole, "not interrupted");
     let assert_none_or_all = || {
-        let (shown, tip) = (committed(&place), (test.world.height(), test.world.tip()));
+        let shown = committed(&place);
+        let tip = (test.world.height(), test.world.tip());
         assert!(shown.is_none_or(|shown| shown == tip), "{shown:?}");
     };
-    let (changes, mut ends) = (changes.count(), [0, 0]);
+    let changes = changes.count();
+    let mut ends = [0, 0];
     // As it begins, and after the first two passes.
     for (words, number) in [("Joining blocks", 0), ("read blocks", 1), ("matched spends", 2)] {
         // An interrupt saves what is done; then it is killed while it carries on.
@@ -401,7 +407,8 @@ fn interrupted_and_killed_it_ends_right() {
         child.wait().unwrap();
         assert_none_or_all();
         let share = 5 + rng.below(25) + 10 * number;
-        let (datadir, source) = (place.datadir(), test.source.display());
+        let datadir = place.datadir();
+        let source = test.source.display();
         let told = format!("{}|{source}|{}", datadir.display(), changes * share / 100);
         ends[1] += u32::from(is_killed(other_process("crash_join::killed_child", CHILD, &told)));
         assert_none_or_all();

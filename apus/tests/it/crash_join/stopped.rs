@@ -76,8 +76,8 @@ impl Next {
         };
         let join = test.options(place);
         let in_order = Options { method: Some(Method::InOrder), ..join.clone() };
-        let (progress, spill) =
-            (join_dir(place).join("progress"), join_dir(place).join("spill.dat"));
+        let progress = join_dir(place).join("progress");
+        let spill = join_dir(place).join("spill.dat");
         match self {
             Self::OtherTrust => {
                 let mut options = join;
@@ -164,7 +164,8 @@ fn assert_rev_files_hold_nothing_else(place: &Place, what: &str) {
 #[test]
 fn blocks_that_are_no_longer_assumed_valid_are_read_again() {
     let test = Test::small(96);
-    let (none, all) = (Hash::ZERO, Hash([0xff; 32]));
+    let none = Hash::ZERO;
+    let all = Hash([0xff; 32]);
     for (first, then, again) in [(none, all, true), (all, none, false), (none, none, false)] {
         let what = format!("minimum chain work {first}, then {then}");
         let place = test.begin(Begun::Empty);

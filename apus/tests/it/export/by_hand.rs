@@ -110,13 +110,15 @@ impl ByHand {
                 Some(_) => row([&previous.txid, &previous.vout]),
                 None => row([&"", &""]),
             });
-            let (sequence, script) = (input.sequence.to_consensus_u32(), &input.script_sig);
+            let sequence = input.sequence.to_consensus_u32();
+            let script = &input.script_sig;
             values.extend(row([&sequence, &hex(script.as_bytes()), &witness]));
             values.extend(match coin {
                 Some((output, height, is_coinbase)) => {
                     spent += output.value.to_sat();
                     let script = &output.script_pubkey;
-                    let (kind, bytes) = (kind(script), hex(script.as_bytes()));
+                    let kind = kind(script);
+                    let bytes = hex(script.as_bytes());
                     let value = output.value.to_sat();
                     row([&value, &height, &u8::from(is_coinbase), &kind, &bytes])
                 }
@@ -128,7 +130,8 @@ impl ByHand {
         for (vout, output) in (0..).zip(&tx.output) {
             let script = &output.script_pubkey;
             let value = output.value.to_sat();
-            let (coinbase, bytes) = (u8::from(is_coinbase), hex(script.as_bytes()));
+            let coinbase = u8::from(is_coinbase);
+            let bytes = hex(script.as_bytes());
             self.outputs.push(row([
                 &height,
                 &txid,

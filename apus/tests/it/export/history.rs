@@ -73,7 +73,8 @@ pub fn raw(scripts: &[ScriptBuf]) -> Vec<String> {
 fn by_hand(blocks: &[Vec<u8>], scripts: &[ScriptBuf]) -> Vec<String> {
     let numbers: HashMap<&ScriptBuf, usize> =
         scripts.iter().enumerate().map(|(number, script)| (script, number)).collect();
-    let (mut made, mut rows) = (HashMap::<OutPoint, TxOut>::new(), Vec::new());
+    let mut made = HashMap::<OutPoint, TxOut>::new();
+    let mut rows = Vec::new();
     for (height, bytes) in blocks.iter().enumerate() {
         let block: Block = deserialize(bytes).unwrap();
         let start = format!("{height},{},{}", block.header.time, block.block_hash());
@@ -83,7 +84,8 @@ fn by_hand(blocks: &[Vec<u8>], scripts: &[ScriptBuf]) -> Vec<String> {
                 let Some(number) = numbers.get(script) else { return };
                 let address = Address::from_script(script, Network::Regtest);
                 let address = address.map_or(String::new(), |address| address.to_string());
-                let (txid, script) = (tx.compute_txid(), script.to_hex_string());
+                let txid = tx.compute_txid();
+                let script = script.to_hex_string();
                 rows.push(format!(
                     "{start},{txid},{side},{value},{coinbase},{prev},{number},,{address},{script}"
                 ));

@@ -110,7 +110,8 @@ fn missing_undo_data_is_named_or_leaves_fees_empty() {
     assert_eq!(inputs, csv(&made, "inputs", &["--start-height=180"]));
     assert_eq!(csv(&place, "outputs", &[]), csv(&made, "outputs", &[]));
     for (table, column) in [("blocks", 17), ("transactions", 13)] {
-        let (full, bare) = (csv(&made, table, &[]), csv(&place, table, &[]));
+        let full = csv(&made, table, &[]);
+        let bare = csv(&place, table, &[]);
         assert_eq!(full.len(), bare.len());
         let mut missing = 0;
         for (full, bare) in full.iter().zip(&bare) {
@@ -218,7 +219,8 @@ fn an_interrupted_export_leaves_no_file() {
         for table in [ExportTable::Coins, ExportTable::Inputs] {
             let format = [Format::Parquet, Format::Sqlite, Format::Csv]
                 [FILES.iter().position(|name| *name == file).unwrap()];
-            let (start_height, stop_height) = (None, None);
+            let start_height = None;
+            let stop_height = None;
             let asked =
                 Export { table, format, forms: Forms::default(), start_height, stop_height };
             let stop = AtomicBool::new(false);

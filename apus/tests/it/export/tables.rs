@@ -77,7 +77,8 @@ fn sums_are_those_of_the_utxo_set_and_of_the_supply() {
     assert_eq!(csv(&place, "coins", &[]).len() as u64, stats.txouts + 1);
     assert_eq!(sum("coins", "value"), stats.total_amount);
     // What was paid in is what was paid out: coinbases claim subsidies and fees.
-    let (fees, reward) = (sum("blocks", "fees"), sum("blocks", "reward"));
+    let fees = sum("blocks", "fees");
+    let reward = sum("blocks", "reward");
     assert_eq!(sum("transactions", "fee"), fees);
     assert_eq!(reward, sum("blocks", "subsidy") + fees);
     assert_eq!(sum("outputs", "value"), sum("inputs", "prev_value") - fees + reward);
@@ -107,7 +108,8 @@ fn a_range_of_heights_is_a_part_of_the_rows() {
         let at = all[0].iter().position(|name| name == "height").unwrap();
         let height = |row: &[String]| row[at].parse::<u32>().unwrap();
         for (start, stop) in [(0, 0), (0, 160), (155, 170), (170, 200), (200, 200)] {
-            let (start_text, stop_text) = (start.to_string(), stop.to_string());
+            let start_text = start.to_string();
+            let stop_text = stop.to_string();
             let options = ["--start-height", &start_text, "--stop-height", &stop_text];
             let part = csv(&place, table, &options);
             let wanted = all[1..].iter().filter(|row| (start..=stop).contains(&height(row)));
@@ -118,7 +120,8 @@ fn a_range_of_heights_is_a_part_of_the_rows() {
 
 #[test]
 fn blocks_that_were_replaced_are_left_out() {
-    let (main, fork) = (small(5), crate::support::chains::small_fork(5, 160, 45, 9));
+    let main = small(5);
+    let fork = crate::support::chains::small_fork(5, 160, 45, 9);
     let place = synced(&with_genesis(main));
     place.sync(&[place.write("fork", &with_genesis(fork)[161..])]);
     assert_right(&place, &with_genesis(fork));

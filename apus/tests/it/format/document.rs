@@ -160,7 +160,8 @@ fn parse_line(line: &str) -> Line {
 
 /// The bytes of a string with `\0` and `\xNN` in it.
 fn unescape(text: &str) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), text);
+    let mut bytes = Vec::new();
+    let mut rest = text;
     while let Some((plain, escaped)) = rest.split_once('\\') {
         bytes.extend_from_slice(plain.as_bytes());
         rest = if let Some(rest) = escaped.strip_prefix('0') {

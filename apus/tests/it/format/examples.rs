@@ -101,7 +101,8 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     let network = Network::new(Chain::Regtest);
     let written = |key| {
         let dir = tempfile::tempdir().unwrap();
-        let (disk, options) = (Disk::new(), BlockFilesOptions::default());
+        let disk = Disk::new();
+        let options = BlockFilesOptions::default();
         let magic = network.magic;
         let files = BlockFiles::new(&disk, dir.path(), magic, key, vec![], options);
         files.append_block(&[0xaa, 0xbb, 0xcc], 1, 0).unwrap();
@@ -127,7 +128,9 @@ fn outpoint() -> OutPoint {
 }
 
 fn coins() -> Vec<(&'static str, Vec<u8>)> {
-    let (mut value, mut undo, mut key) = (Vec::new(), Vec::new(), Vec::new());
+    let mut value = Vec::new();
+    let mut undo = Vec::new();
+    let mut key = Vec::new();
     coin().encode(&mut value);
     coin().encode_undo(&mut undo);
     put_coin_key(&mut key, &outpoint());
@@ -141,10 +144,12 @@ fn joined() -> Vec<(&'static str, Vec<u8>)> {
     let mut encoded = Vec::new();
     coin().encode(&mut encoded);
     let (code, output) = (height << 1 | u32::from(is_coinbase), &encoded[3..]);
-    let (mut outputs, mut spend) = (Vec::new(), Vec::new());
+    let mut outputs = Vec::new();
+    let mut spend = Vec::new();
     let created = Created { height, is_coinbase, ready: Some(5) };
     put_tx(&mut outputs, &txid, created, 1, [(vout, output)].into_iter());
-    let (height, place) = (100_100, 5);
+    let height = 100_100;
+    let place = 5;
     put_spend(&mut spend, &Spend { outpoint: outpoint(), height, place });
     let early = SpendSource::Early { code, output };
     let mut sources = Vec::new();
@@ -158,7 +163,9 @@ fn joined() -> Vec<(&'static str, Vec<u8>)> {
     coinbase.put(&mut notes);
     tx.put(&mut notes);
     [first, second].iter().for_each(|input| input.put(&tx, &mut notes));
-    let (mut block, mut noted, mut late) = (Vec::new(), Vec::new(), Vec::new());
+    let mut block = Vec::new();
+    let mut noted = Vec::new();
+    let mut late = Vec::new();
     let coins = BlockCoins { height, digest: Some([0x33; 16]), list: &sources };
     put_block_coins(&mut block, &coins);
     put_block_coins(&mut noted, &BlockCoins { digest: None, list: &notes, ..coins });
@@ -175,7 +182,8 @@ fn joined() -> Vec<(&'static str, Vec<u8>)> {
 /// The examples from a sync of the regtest chain: undo data of block 205, and the records of block
 /// index and chainstate after 20 blocks.
 fn records() -> Vec<(&'static str, Vec<u8>)> {
-    let (place, whole) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
+    let place = Place::new(Chain::Regtest);
+    let whole = Place::new(Chain::Regtest);
     for place in [&place, &whole] {
         let blocks = place.network_dir().join("blocks");
         fs::create_dir_all(&blocks).unwrap();

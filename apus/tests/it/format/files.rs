@@ -105,7 +105,8 @@ fn the_document_names_every_file() {
 
     let hints = place.root().join("hints");
     let options = place.options();
-    let (stop, format) = (AtomicBool::new(false), apus_swiftsync::Format::Bip456);
+    let stop = AtomicBool::new(false);
+    let format = apus_swiftsync::Format::Bip456;
     create_hints(&options, None, format, &hints, Watch::new(&Unobserved, &stop)).unwrap();
     let options = options.with_hints(hints);
     let has_begun = |progress: &Progress| progress.phase == Phase::SwiftSync;

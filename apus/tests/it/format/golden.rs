@@ -65,9 +65,10 @@ fn block_files_made_earlier_are_written_again() {
     fs::copy(golden().join("blocks/xor.dat"), blocks.join("xor.dat")).unwrap();
     place.sync(&[place.write("blocks", &regtest_chain()[..=HEIGHT])]);
     for name in ["blk00000.dat", "rev00000.dat"] {
-        let (now, then) =
-            (fs::read(blocks.join(name)), fs::read(golden().join("blocks").join(name)));
-        let (now, then) = (now.unwrap(), then.unwrap());
+        let now = fs::read(blocks.join(name));
+        let then = fs::read(golden().join("blocks").join(name));
+        let now = now.unwrap();
+        let then = then.unwrap();
         assert!(then.len() > 800, "{name} was cut");
         assert!(now.starts_with(&then), "{name} differs");
         assert!(now[then.len()..].iter().all(|byte| *byte == 0), "{name} has more");

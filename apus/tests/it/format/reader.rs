@@ -69,7 +69,8 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     /// The block at a handle, which must be the next one.
     fn block(&mut self, handle: &mut &[u8]) -> &'a [u8] {
-        let (offset, len) = (varint(handle), varint(handle));
+        let offset = varint(handle);
+        let len = varint(handle);
         assert_eq!(offset, self.at, "no gap between blocks");
         self.at += len + self.words.size("BLOCK_TRAILER_BYTES");
         let (block, trailer) = self.file[offset..self.at].split_at(len);
@@ -82,11 +83,14 @@ impl<'a> Table<'a> {
     fn entries(&self, block: &[u8], interval: usize) -> Vec<Entry> {
         let (rest, count) = block.split_at(block.len() - 4);
         let (mut rest, restarts) = rest.split_at(rest.len() - 4 * number(count));
-        let (all, mut key, mut entries) = (rest.len(), Vec::new(), Vec::new());
+        let all = rest.len();
+        let mut key = Vec::new();
+        let mut entries = Vec::new();
         while !rest.is_empty() {
             let start = all - rest.len();
-            let (shared, further, value) =
-                (varint(&mut rest), varint(&mut rest), varint(&mut rest));
+            let shared = varint(&mut rest);
+            let further = varint(&mut rest);
+            let value = varint(&mut rest);
             if entries.len() % interval == 0 {
                 assert_eq!(shared, 0);
                 let restart = entries.len() / interval * 4;
@@ -139,7 +143,8 @@ fn hash(key: &[u8]) -> u32 {
 fn filter_block(words: &Words, blocks: &[(usize, Vec<Entry>)], end: usize) -> Vec<u8> {
     let window = 1 << words.number("FILTER_WINDOW_LOG2");
     let per_key = words.size("BLOOM_BITS_PER_KEY");
-    let (mut out, mut offsets) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut offsets = Vec::new();
     for number in 0..(blocks.last().unwrap().0 / window + 1).max(end / window) {
         offsets.push(out.len() as u32);
         let of_window = blocks.iter().filter(|(start, _)| start / window == number);
@@ -154,7 +159,8 @@ fn filter_block(words: &Words, blocks: &[(usize, Vec<Entry>)], end: usize) -> Ve
         let bits = (keys.len() * per_key).max(words.size("FILTER_BITS_MIN")).div_ceil(8) * 8;
         let mut filter = vec![0; bits / 8];
         for key in keys {
-            let (h, delta) = (hash(key), hash(key).rotate_right(17));
+            let h = hash(key);
+            let delta = hash(key).rotate_right(17);
             for probe in 0..probes as u32 {
                 let bit = h.wrapping_add(delta.wrapping_mul(probe)) as usize % bits;
                 filter[bit / 8] |= 1 << (bit % 8);
@@ -238,7 +244,9 @@ fn a_table_is_what_the_document_says() {
 
 /// The records of a manifest.
 fn read_log(words: &Words, file: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let (mut records, mut record, mut types) = (Vec::new(), Vec::new(), Vec::new());
+    let mut records = Vec::new();
+    let mut record = Vec::new();
+    let mut types = Vec::new();
     let header = words.size("LOG_HEADER_BYTES");
     for mut block in file.chunks(words.size("LOG_BLOCK_BYTES")) {
         while block.len() >= header {

@@ -136,7 +136,8 @@ fn branch(coins: std::ops::Range<u32>) -> Draft {
 #[test]
 fn the_tip_goes_back_to_the_fork_first() {
     // The branches spend some of the same coins.
-    let (short, long) = (branch(1..5), branch(3..10));
+    let short = branch(1..5);
+    let long = branch(3..10);
     for shape in SHAPES {
         let run = |options: &dyn Fn(&Place) -> Options| {
             let place = Place::new(Network::Regtest);

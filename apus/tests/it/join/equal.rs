@@ -85,7 +85,8 @@ fn regtest_blocks_of_bitcoin_core() {
 #[test]
 fn the_engine_opens_verifies_and_extends_the_result() {
     for (threads, dbcache_bytes) in [(1, 0), (3, 100 << 20)] {
-        let (files, assumed) = (Files::Shuffled, Assumed::Nothing);
+        let files = Files::Shuffled;
+        let assumed = Assumed::Nothing;
         let (place, outcome) = VARIED.join(Run { files, assumed, threads, dbcache_bytes });
         {
             let judge = Judge::open(&place).expect("the engine's start-up verification passes");
@@ -106,7 +107,9 @@ fn the_engine_opens_verifies_and_extends_the_result() {
 #[test]
 fn each_block_file_holds_neighbouring_heights() {
     for threads in [1, 3] {
-        let (files, assumed, dbcache_bytes) = (Files::Shuffled, Assumed::Nothing, 1 << 20);
+        let files = Files::Shuffled;
+        let assumed = Assumed::Nothing;
+        let dbcache_bytes = 1 << 20;
         let (place, _) = VARIED.join(Run { files, assumed, threads, dbcache_bytes });
         let (index, _) = place.blocks();
         let mut by_file: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();

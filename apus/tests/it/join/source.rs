@@ -87,7 +87,8 @@ impl Source {
             let whole = with_genesis(&chain.fork(height, count, seed));
             whole[height as usize + 1..].to_vec()
         };
-        let (height, middle) = (chain.height(), chain.height() - 40);
+        let height = chain.height();
+        let middle = chain.height() - 40;
         let stale = [branch(height - 2, 1, 5), branch(middle, 3, 6)].concat();
         let next = branch(height, 3, 7);
         Self { network: Network::Regtest, blocks, stale, next }
@@ -178,8 +179,10 @@ impl Source {
         let mut runs: Vec<Run> =
             (0..rounds(count)).map(|_| Run::random(&mut rng, files, assumed)).collect();
         for number in 0..files.len().max(4) {
-            let (files, assumed) = (files[number % files.len()], assumed[number % assumed.len()]);
-            let (threads, dbcache_bytes) = (THREADS[number % 4], DBCACHES[number / 2 % 4]);
+            let files = files[number % files.len()];
+            let assumed = assumed[number % assumed.len()];
+            let threads = THREADS[number % 4];
+            let dbcache_bytes = DBCACHES[number / 2 % 4];
             runs.push(Run { files, assumed, threads, dbcache_bytes });
         }
         self.check(&runs);

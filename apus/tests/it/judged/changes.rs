@@ -28,7 +28,8 @@ fn change_bytes(bytes: &mut Vec<u8>, first: usize, rng: &mut Rng) {
             return;
         }
         let mut place = || first + rng.below((bytes.len() - first) as u64) as usize;
-        let (at, other) = (place(), place());
+        let at = place();
+        let other = place();
         let len = rng.between(1, 40).min((bytes.len() - at) as u64) as usize;
         match rng.below(7) {
             0 => bytes[at] = [0, 1, 0x7f, 0x80, 0xfd, 0xff][rng.below(6) as usize],
@@ -226,7 +227,8 @@ fn changed_blocks_are_judged_as_core_judges_them() {
 fn changed_blocks_are_connected_or_refused_as_core_does_it() {
     let chain = Chain::new(spec(32));
     let blocks = with_genesis(&chain);
-    let (ours, theirs) = (Place::new(Network::Regtest), Place::new(Network::Regtest));
+    let ours = Place::new(Network::Regtest);
+    let theirs = Place::new(Network::Regtest);
     let judge = Judge::open(&theirs).unwrap();
     let mut rng = Rng::new(32, 0);
     let mut refused = BTreeMap::<String, u32>::new();

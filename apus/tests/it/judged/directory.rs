@@ -47,7 +47,8 @@ impl Blocks {
 /// Compares the blocks and the undo data that both directories store. Returns the number of undo
 /// records and of their bytes.
 pub fn assert_same_bytes(ours: &Blocks, theirs: &Blocks) -> (usize, usize) {
-    let (mut records, mut bytes) = (0, 0);
+    let mut records = 0;
+    let mut bytes = 0;
     for (hash, our) in &ours.entries {
         let Some(their) = theirs.get(hash) else { continue };
         assert_eq!((our.height, our.header), (their.height, their.header));

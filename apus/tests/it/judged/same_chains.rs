@@ -29,7 +29,8 @@ fn hash_serialized_3(mut utxos: Vec<Utxo>) -> Hash {
 fn both_accept(spec: Spec) -> (usize, usize) {
     let chain = Chain::new(spec);
     let blocks = with_genesis(&chain);
-    let (ours, theirs) = (Place::new(Network::Regtest), Place::new(Network::Regtest));
+    let ours = Place::new(Network::Regtest);
+    let theirs = Place::new(Network::Regtest);
     let summary = ours.sync(&[ours.write("chain", &blocks)]);
     assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
     let tip = (chain.height(), hash_of(blocks.last().unwrap()));
@@ -43,7 +44,8 @@ fn both_accept(spec: Spec) -> (usize, usize) {
     assert_eq!((coins, summary.coins), (chain.totals().unspent, Some(coins)));
     assert_eq!(hash, hash_serialized_3(chain.utxos().collect()));
 
-    let (our, their) = (Blocks::of(&ours), Blocks::of(&theirs));
+    let our = Blocks::of(&ours);
+    let their = Blocks::of(&theirs);
     assert!(our.entries.keys().eq(their.entries.keys()));
     for (hash, entry) in &our.entries {
         // The positions differ, because Core's files have another order.

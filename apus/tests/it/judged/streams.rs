@@ -31,7 +31,8 @@ impl Bases {
     fn new(seed: u64) -> Self {
         let world = World::new(seed);
         let base = &with_genesis(&world.chains[0])[..=BASE_HEIGHT as usize];
-        let (ours, theirs) = (Place::new(Network::Regtest), Place::new(Network::Regtest));
+        let ours = Place::new(Network::Regtest);
+        let theirs = Place::new(Network::Regtest);
         ours.sync(&[ours.write("base", base)]);
         Judge::open(&theirs).unwrap().process(&base[1..]);
         Self { world, ours, theirs }
@@ -233,7 +234,8 @@ fn one_stream(bases: &Bases, seed: u64, sums: &Sums) {
     let mut rng = Rng::new(seed, 0x6375_7473);
     let steps = rng.between(4, 9);
     let stream = Stream::new(&bases.world, seed, steps);
-    let (ours, theirs) = (bases.ours.copy(), bases.theirs.copy());
+    let ours = bases.ours.copy();
+    let theirs = bases.theirs.copy();
     let (refusals, our_tip) = to_apus(&ours, &cut(&stream.events, &mut rng));
     let engine = to_the_engine(&theirs, &stream.events, rng.percent(50));
 
@@ -247,7 +249,8 @@ fn one_stream(bases: &Bases, seed: u64, sums: &Sums) {
         assert!(best.len() > 1);
         sums.ties.fetch_add(1, Relaxed);
     }
-    let (our, their) = (Blocks::of(&ours), Blocks::of(&theirs));
+    let our = Blocks::of(&ours);
+    let their = Blocks::of(&theirs);
     let (records, _) = assert_same_bytes(&our, &their);
     let own = assert_true(&stream, &refusals);
     assert_agreed(&stream, &own, &engine.faults, [&our, &their]);
@@ -300,7 +303,8 @@ fn block_by_block_both_stand_at_the_same_tip() {
     for_seeds(1_000..1_000 + rounds(2), |seed| {
         let mut stream = Stream::new(&bases.world, seed, 4);
         stream.parents_first();
-        let (ours, theirs) = (bases.ours.copy(), bases.theirs.copy());
+        let ours = bases.ours.copy();
+        let theirs = bases.theirs.copy();
         let judge = Judge::open(&theirs).unwrap();
         let mut refused = 0;
         for event in &stream.events {
@@ -318,7 +322,8 @@ fn block_by_block_both_stand_at_the_same_tip() {
         drop(judge);
         all_refused.fetch_add(refused as u64, Relaxed);
         assert_same_coins(&ours, &theirs);
-        let (our, their) = (Blocks::of(&ours), Blocks::of(&theirs));
+        let our = Blocks::of(&ours);
+        let their = Blocks::of(&theirs);
         assert_same_bytes(&our, &their);
         for (hash, entry) in &their.entries {
             assert_eq!(our.validity(hash), their.validity(hash), "{hash} at {}", entry.height);

@@ -55,11 +55,14 @@ impl Answers for OfAnotherTime {
 
 /// A sync from peers whose clocks are ahead of ours by so many seconds.
 fn sync_with(ahead: &[i64]) -> Told {
-    let (greeted, peers) = (Greeted::default(), ahead.len());
+    let greeted = Greeted::default();
+    let peers = ahead.len();
     let server = |ahead: &i64| {
-        let (ahead, greeted) = (*ahead, Arc::clone(&greeted));
+        let ahead = *ahead;
+        let greeted = Arc::clone(&greeted);
         let begin = move || -> Box<dyn Answers> {
-            let (honest, greeted) = (Honest::new(chain()), Arc::clone(&greeted));
+            let honest = Honest::new(chain());
+            let greeted = Arc::clone(&greeted);
             Box::new(OfAnotherTime { honest, ahead, greeted, peers })
         };
         Server::start(world().place().network.magic, true, begin).unwrap()

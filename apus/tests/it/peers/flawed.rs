@@ -92,7 +92,8 @@ fn answering(flaw: Flaw) -> impl Fn() -> Flawed {
 
 /// A server with a flaw.
 fn flawed(flaw: Flaw, accept_v2: bool) -> Server {
-    let (magic, begin) = (world().place().network.magic, answering(flaw));
+    let magic = world().place().network.magic;
+    let begin = answering(flaw);
     Server::start(magic, accept_v2, move || Box::new(begin())).unwrap()
 }
 
@@ -189,7 +190,8 @@ impl Answers for Second {
 fn a_better_branch_that_comes_late_wins() {
     let magic = world().place().network.magic;
     for way in WAYS {
-        let (told, steps) = (Told::default(), Steps::default());
+        let told = Told::default();
+        let steps = Steps::default();
         // The other branch is worked on, or too short for the hints.
         let phase = match way {
             Method::SwiftSync => Phase::WaitingForHeaders,
@@ -197,13 +199,15 @@ fn a_better_branch_that_comes_late_wins() {
             Method::InOrder => Phase::Connecting,
         };
         let shown = told.when_seen(move |progress| progress.phase == phase);
-        let (first, begin) = (steps.clone(), answering(Flaw::Fork(100)));
+        let first = steps.clone();
+        let begin = answering(Flaw::Fork(100));
         let fork = Server::start(magic, false, move || {
             Box::new(First { answers: begin(), steps: first.clone() })
         });
         let begin = answering(Flaw::None);
         let late = Server::start(magic, false, move || {
-            let (steps, shown) = (steps.clone(), shown.clone());
+            let steps = steps.clone();
+            let shown = shown.clone();
             Box::new(Second { answers: begin(), steps, shown })
         });
         assert_as_from_files_in_the_end(&told, way, &[&fork.unwrap(), &late.unwrap()]);

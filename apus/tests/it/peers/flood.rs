@@ -69,7 +69,9 @@ fn flooding(messages: Vec<Outgoing>, times: usize) -> (Server, Gate) {
     let gate = done.clone();
     let begin = move || -> Box<dyn Answers> {
         let genesis = ServedChain::of(world().blocks[..1].to_vec());
-        let (honest, messages, done) = (Honest::new(genesis), messages.clone(), gate.clone());
+        let honest = Honest::new(genesis);
+        let messages = messages.clone();
+        let done = gate.clone();
         Box::new(Flooding { honest, messages, times, floods: 0, done })
     };
     (Server::start(world().place().network.magic, false, begin).unwrap(), done)
@@ -160,7 +162,8 @@ fn floods_take_little_memory() {
     ];
     let (mut servers, mut done): (Vec<Server>, Vec<Gate>) = floods.into_iter().unzip();
     servers.push(dripping());
-    let (port, connected) = (free_port(), Gate::default());
+    let port = free_port();
+    let connected = Gate::default();
     done.push(connected.clone());
     let connecting = std::thread::spawn(move || {
         let connections = connect_often(port);
@@ -170,7 +173,8 @@ fn floods_take_little_memory() {
     let listen = ["--listen=1".to_string(), format!("--port={port}")];
     let flooded = peak_memory(&servers, done, &listen);
     let connections = connecting.join().unwrap();
-    let (alone, flooded) = (alone >> 10, flooded >> 10);
+    let alone = alone >> 10;
+    let flooded = flooded >> 10;
     println!("peak memory alone {alone} KiB, with floods {flooded} KiB; {connections} connections");
     // How many the system lets through depends on what else the machine does.
     assert!(connections > 200, "{connections}");

@@ -48,7 +48,8 @@ fn filling(done: Gate) -> Disk {
 #[test]
 fn a_full_disk_ends_a_sync_and_keeps_what_came() {
     let world = (LONG.world)();
-    let (synced, place) = (world.in_order(), world.place());
+    let synced = world.in_order();
+    let place = world.place();
     // Other tables are those of the block index, and the one that a new chainstate begins with.
     place.sync_blocks("genesis", &world.blocks[..1]);
     let snapshot = place.root().join("utxo.dat");
@@ -67,7 +68,8 @@ fn a_full_disk_ends_a_sync_and_keeps_what_came() {
     // The block is none of the last, which are stored before the tables are begun.
     let silent = LONG.without(&[60], Refusal::Silence);
     let options = with(LONG.options(&place, Method::SwiftSync, &[&silent.server]));
-    let (told, all) = (Told::default(), u64::from(world.height()));
+    let told = Told::default();
+    let all = u64::from(world.height());
     let done = told.when_seen(move |p| p.phase == Phase::SwiftSync && p.blocks + 1 == all);
     let disk = filling(done);
     let begun = Instant::now();

@@ -41,7 +41,8 @@ impl Answers for Late {
 /// A peer that has all of `chain`, and holds this back until all of the gates are open.
 pub fn late(chain: ServedChain, held: Held, gates: Vec<Gate>) -> Server {
     start(move || {
-        let (honest, gates) = (Honest::new(chain.clone()), gates.clone());
+        let honest = Honest::new(chain.clone());
+        let gates = gates.clone();
         Box::new(Late { honest, held, gates })
     })
 }
@@ -94,7 +95,8 @@ pub fn counting(chain: ServedChain, (blocks, below): (usize, usize), then: Then)
     let sent = Gate::default();
     let gate = sent.clone();
     let server = start(move || {
-        let (honest, sent) = (Honest::new(chain.clone()), gate.clone());
+        let honest = Honest::new(chain.clone());
+        let sent = gate.clone();
         Box::new(Counting { honest, below, left: blocks, then, sent })
     });
     (server, sent)

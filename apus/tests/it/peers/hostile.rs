@@ -112,7 +112,8 @@ fn transaction_inv() -> Vec<u8> {
 
 /// What peers do between the bytes and the handshake.
 fn of_the_wire() -> Vec<Kind> {
-    let (magic, none) = (network().magic, [0; 4]);
+    let magic = network().magic;
+    let none = [0; 4];
     let kind = |name, reason, deed| Kind { name, reason, deed };
     let sends = |name, reason, bytes| kind(name, reason, Deed::Sends(bytes));
     let greets = |name, reason, bytes| kind(name, reason, Deed::Greets(bytes));
@@ -229,7 +230,8 @@ fn talk(first: &[u8], stream: &TcpStream, deed: Deed, done: &Gate) -> Option<()>
     let (mut reader, mut writer) =
         respond(network().magic, false, from, &mut &*stream, &mut |_| Ok(())).ok()?;
     let mut hostile = Hostile { honest: Honest::new(chain()), deed, done: done.clone() };
-    let (mut buffer, mut out) = (Vec::new(), Vec::new());
+    let mut buffer = Vec::new();
+    let mut out = Vec::new();
     loop {
         let (command, payload) = reader.read(&mut buffer).ok()?;
         if let Deed::Greets(bytes) = &hostile.deed {
@@ -253,8 +255,10 @@ fn talk(first: &[u8], stream: &TcpStream, deed: Deed, done: &Gate) -> Option<()>
 /// A server that does this to the first connection of the v1 transport, and a gate that opens once
 /// it has, or was hung up on.
 fn hostile(deed: Deed) -> (Server, Gate) {
-    let (deed, done) = (Mutex::new(Some(deed)), Gate::default());
-    let (magic, is_done) = (network().magic, done.clone());
+    let deed = Mutex::new(Some(deed));
+    let done = Gate::default();
+    let magic = network().magic;
+    let is_done = done.clone();
     let talk = move |stream: TcpStream| {
         // Whoever tries v2 first is hung up on. One byte would not tell: the key with which v2
         // begins is random.
@@ -276,7 +280,9 @@ fn hostile(deed: Deed) -> (Server, Gate) {
 
 #[test]
 fn each_kind_is_dropped_for_its_own_reason() {
-    let (mut servers, mut done, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+    let mut servers = Vec::new();
+    let mut done = Vec::new();
+    let mut expected = Vec::new();
     for Kind { name, reason, deed } in of_the_wire().into_iter().chain(of_messages()) {
         let (server, is_done) = hostile(deed);
         expected.push((name, server.address().to_string(), reason));
@@ -296,7 +302,8 @@ fn each_kind_is_dropped_for_its_own_reason() {
 /// What Core throws away without a word: the peer that sent it serves all blocks.
 #[test]
 fn messages_that_core_ignores_cost_nothing() {
-    let (magic, none) = (network().magic, [0; 4]);
+    let magic = network().magic;
+    let none = [0; 4];
     let sent = [
         [envelope(magic, b"headers\0\0\0\0\0", 1, none), vec![0]].concat(),
         message("\u{1}", &[1]),
@@ -318,7 +325,8 @@ fn messages_that_core_ignores_cost_nothing() {
 fn bytes_that_are_not_the_blocks_cost_the_peer() {
     for Kind { name, reason, deed } in of_blocks() {
         println!("{name}");
-        let ((hostile, _), told) = (hostile(deed), Told::default());
+        let (hostile, _) = hostile(deed);
+        let told = Told::default();
         let dropped = format!("Dropped peer {}:", hostile.address());
         let late = late(chain(), Held::All, vec![told.when_told(&dropped)]);
         assert_as_from_files_telling(&told, Method::Join, &[&hostile, &late]);
@@ -335,9 +343,11 @@ fn bytes_after_a_block_are_ignored_as_core_does() {
 
 #[test]
 fn a_connection_to_our_own_port_is_noticed() {
-    let (told, port) = (Told::default(), free_port());
+    let told = Told::default();
+    let port = free_port();
     let honest = late(chain(), Held::All, vec![told.when_told("it is ourselves")]);
-    let (place, stop) = (world().place(), AtomicBool::new(false));
+    let place = world().place();
+    let stop = AtomicBool::new(false);
     let mut options = with_peers(&place, Method::InOrder, &[&honest]);
     let peers = options.peers.as_mut().unwrap();
     peers.connect.insert(0, Target::parse("127.0.0.1", port).unwrap());

@@ -51,7 +51,8 @@ fn run_killed(way: Method, seed: u64) {
         let blocks = 1 + rng.below(u64::from(world().height())) as usize;
         let (server, is_time) = counting(chain(), (blocks, usize::MAX), Then::GoesOn);
         let mut child = start(program(&server));
-        let (ended, mut output) = (is_time.clone(), child.stdout.take().unwrap());
+        let ended = is_time.clone();
+        let mut output = child.stdout.take().unwrap();
         // It may need fewer blocks: its end closes its output.
         let reading = std::thread::spawn(move || {
             let _ = std::io::copy(&mut output, &mut std::io::sink());
@@ -93,9 +94,11 @@ fn sync_until(options: &Options, report: usize) -> Summary {
 #[test]
 fn an_interrupted_sync_downloads_nothing_again() {
     for way in WAYS {
-        let (mut report, mut is_interrupted) = (1, true);
+        let mut report = 1;
+        let mut is_interrupted = true;
         while is_interrupted {
-            let (place, server) = (world().place(), honest(true));
+            let place = world().place();
+            let server = honest(true);
             let options = with_peers(&place, way, &[&server]);
             let runs = [sync_until(&options, report), sync_until(&options, usize::MAX)];
             assert_eq!(runs[1].best_block, tip(), "{way:?}, {report}");
@@ -113,7 +116,8 @@ fn an_interrupted_sync_downloads_nothing_again() {
 #[test]
 fn a_full_disk_leaves_no_temporary_files() {
     let run = |way, number| {
-        let (place, server) = (world().place(), honest(true));
+        let place = world().place();
+        let server = honest(true);
         let fault = Fault { call: Call::Write, number, lasts: true, error: Errno::NOSPC };
         let faults = Faults::of(fault);
         let options = with_peers(&place, way, &[&server]);
@@ -208,7 +212,8 @@ fn what_was_saved_before_a_kill_is_not_downloaded_again() {
         let (ending, sent) = counting(chain(), (SENT, usize::MAX), Then::Ends);
         // Blocks of spans that no worker reads yet wait in memory.
         let waiting = if way == Method::InOrder { 2 } else { SENT * 3 / 4 };
-        let (datadir, enough) = (place.datadir(), SENT - waiting);
+        let datadir = place.datadir();
+        let enough = SENT - waiting;
         let told = format!("{}|{}|{}|{enough}", datadir.display(), way.name(), ending.address());
         let mut child = start(other_process("peers::interrupted::killed_child", CHILD, &told));
         let lines = Lines::of(child.stdout.take().unwrap());

@@ -150,13 +150,16 @@ impl Answers for HeadersAlone {
 
 #[test]
 fn a_sync_far_below_the_best_header_does_not_end() {
-    let (world, has_shown) = ((LONG.world)(), Arc::new(AtomicBool::new(false)));
-    let (place, told) = (world.place(), Told::default());
+    let world = (LONG.world)();
+    let has_shown = Arc::new(AtomicBool::new(false));
+    let place = world.place();
+    let told = Told::default();
     let ahead = Server::start(place.network.magic, true, move || {
         let has_shown = Arc::clone(&has_shown);
         Box::new(HeadersAlone { honest: Honest::new((LONG.chain)()), has_shown })
     });
-    let (ahead, lost) = (ahead.unwrap(), told.when_told("Lost peer"));
+    let ahead = ahead.unwrap();
+    let lost = told.when_told("Lost peer");
     let behind = late(ServedChain::of(world.blocks[..=200].to_vec()), Held::All, vec![lost]);
     let options = LONG.options(&place, Method::InOrder, &[&ahead, &behind]);
     let (summary, _) = sync_until(told, &options, "No peer has the next blocks", None);

@@ -55,7 +55,8 @@ fn a_panic_of_the_thread_that_talks_ends_each_way() {
         let place = (LONG.world)().place();
         let server = Server::start(place.network.magic, true, begin).unwrap();
         let options = LONG.options(&place, way, &[&server]);
-        let (watch, stop) = (Panicking::default(), AtomicBool::new(false));
+        let watch = Panicking::default();
+        let stop = AtomicBool::new(false);
         let run = || sync::sync(&options, &[], Watch::new(&watch, &stop));
         let run = || catch_unwind(AssertUnwindSafe(run));
         let (ended, is_endless) = stopped_at_limit(&stop, run);

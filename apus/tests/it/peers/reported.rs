@@ -51,17 +51,20 @@ impl Answers for Late {
 #[test]
 fn what_is_left_and_the_wait_for_it_are_reported() {
     for way in WAYS {
-        let (place, told) = (world().place(), Told::default());
+        let place = world().place();
+        let told = Told::default();
         let gate = told.when_seen(|progress| {
             let download = progress.download.unwrap_or_default();
             let is_waited_for = download.left > 0 && download.waited > Duration::ZERO;
             (download.peers, download.outbound) == (1, 1) && is_waited_for
         });
         let server = Server::start(place.network.magic, true, move || {
-            let (honest, gate) = (Honest::new(chain()), gate.clone());
+            let honest = Honest::new(chain());
+            let gate = gate.clone();
             Box::new(Late { honest, is_asked: false, gate })
         });
-        let (server, stop) = (server.unwrap(), AtomicBool::new(false));
+        let server = server.unwrap();
+        let stop = AtomicBool::new(false);
         let options = with_peers(&place, way, &[&server]);
         let summary = sync::sync(&options, &[], Watch::new(&told, &stop)).unwrap();
         assert_eq!(summary.best_block, world().tip());

@@ -158,7 +158,8 @@ fn sync(witness: bool, servers: &[&Server]) -> (Summary, Told) {
 
 /// [`sync`] that notes in `told` what the user is told.
 fn sync_telling(told: &Told, witness: bool, servers: &[&Server]) -> Summary {
-    let (place, stop) = (world().place(), AtomicBool::new(false));
+    let place = world().place();
+    let stop = AtomicBool::new(false);
     let summary =
         sync::sync(&options(&place, witness, servers), &[], Watch::new(told, &stop)).unwrap();
     assert_right(&place, &summary);
@@ -181,7 +182,8 @@ fn less_comes_and_the_same_comes_of_it() {
     let bytes = |summary: &Summary| summary.peers.iter().map(|peer| peer.bytes).sum::<u64>();
     assert_eq!(bytes(&with), bytes(&without) + less as u64);
     // The same work otherwise.
-    let (a, b) = (with.counts, without.counts);
+    let a = with.counts;
+    let b = without.counts;
     assert_eq!((a.blocks, a.transactions, a.inputs), (b.blocks, b.transactions, b.inputs));
 }
 
@@ -202,7 +204,8 @@ fn whoever_sends_another_block_is_dropped() {
         (Sends::OtherWitnesses, false, "bad-witness-"),
         (Sends::Repeats, false, "bad-txns-duplicate"),
     ] {
-        let (bad, told) = (server(sends), Told::default());
+        let bad = server(sends);
+        let told = Told::default();
         let dropped = format!("Dropped peer {}:", bad.address());
         let honest = late(chain(), Held::All, vec![told.when_told(&dropped)]);
         sync_telling(&told, witness, &[&bad, &honest]);

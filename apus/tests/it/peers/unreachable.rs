@@ -42,7 +42,9 @@ impl Observer for Watcher {
 
 /// What the user of a sync with these options is told, until it was these words so many times.
 fn told(options: &Options, words: &'static str, times: usize) -> (Told, Vec<Progress>) {
-    let (told, progress, stop) = (Told::default(), Mutex::default(), AtomicBool::new(false));
+    let told = Told::default();
+    let progress = Mutex::default();
+    let stop = AtomicBool::new(false);
     let watch = Watcher { words, times, told, progress, stop };
     let summary = sync::sync(options, &[], Watch::new(&watch, &watch.stop)).unwrap();
     assert!(summary.interrupted);

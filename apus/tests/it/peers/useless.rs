@@ -128,7 +128,9 @@ fn talk(stream: &TcpStream, replies: Replies, done: &Gate) -> Option<()> {
     let (mut reader, mut writer) =
         respond(magic(), false, from, &mut &*stream, &mut |_| Ok(())).ok()?;
     let mut honest = Honest::new(chain());
-    let (mut buffer, mut out, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut buffer = Vec::new();
+    let mut out = Vec::new();
+    let mut bytes = Vec::new();
     loop {
         let (command, payload) = reader.read(&mut buffer).ok()?;
         let message = Message::decode(command, &buffer[payload]).ok()?;

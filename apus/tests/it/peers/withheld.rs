@@ -57,10 +57,13 @@ impl Served {
 
     /// A peer that has all blocks but these.
     pub fn without(self, heights: &'static [usize], refusal: Refusal) -> Withholding {
-        let (asked, come) = (Gate::default(), Gate::default());
-        let (chain, gates) = ((self.chain)(), (asked.clone(), come.clone()));
+        let asked = Gate::default();
+        let come = Gate::default();
+        let chain = (self.chain)();
+        let gates = (asked.clone(), come.clone());
         let begin = move || -> Box<dyn Answers> {
-            let (honest, (asked, come)) = (Honest::new(chain.clone()), gates.clone());
+            let honest = Honest::new(chain.clone());
+            let (asked, come) = gates.clone();
             let left = honest.top - heights.len();
             Box::new(Peer { honest, heights, refusal, left, asked, come })
         };

@@ -202,7 +202,8 @@ pub fn assert_as_from_files_in_the_end(told: &Told, way: Method, servers: &[&Ser
 
 #[track_caller]
 fn outcome(told: &Told, way: Method, servers: &[&Server]) -> Outcome {
-    let (place, stop) = (world().place(), AtomicBool::new(false));
+    let place = world().place();
+    let stop = AtomicBool::new(false);
     let summary = sync::sync(&with_peers(&place, way, servers), &[], Watch::new(told, &stop));
     let outcome = Outcome::of(&place, summary.unwrap());
     assert_eq!(outcome.summary.best_block, tip());

@@ -271,7 +271,8 @@ fn a_block_that_changes_within_a_join_is_replaced() {
         assert_eq!(crc32c::crc32c(block), before);
         assert_ne!(block, synced.blocks[150]);
     });
-    let (read_again, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let read_again = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let watch = StopWhen(&read_again, |seen: &Progress| seen.phase == Phase::JoinReading);
     let summary = sync::sync(&options, &good, Watch::new(&watch, &stop)).unwrap();
     assert_eq!(summary.height as usize, synced.blocks.len() - 1);
@@ -293,7 +294,8 @@ fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
     assert_names(&error, &["at height 197"]);
     synced.place.shrink();
     let run = |place: &Place, disk: &Disk| {
-        let (options, stop) = (place.options(), AtomicBool::new(false));
+        let options = place.options();
+        let stop = AtomicBool::new(false);
         sync::sync_on(
             disk,
             &options,

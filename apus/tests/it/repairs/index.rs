@@ -24,7 +24,8 @@ type Damage = fn(&Path);
 
 /// A directory with a chain and two branches that lost, one of which was connected before.
 fn with_branches() -> Place {
-    let (main, fork) = (small(5), small_fork(5, 190, 15, 9));
+    let main = small(5);
+    let fork = small_fork(5, 190, 15, 9);
     let place = Place::new(Network::Regtest);
     place.sync(&[place.write("main", &with_genesis(main))]);
     place.sync(&[place.write("fork", &with_genesis(fork)[191..])]);
@@ -91,7 +92,8 @@ fn assert_whole(place: &Place, summary: &Summary, coins: &(String, u64)) {
 #[test]
 fn the_index_is_the_one_that_a_sync_has_written() {
     let place = with_branches();
-    let (coins, before) = (place.muhash(), comparable(&place));
+    let coins = place.muhash();
+    let before = comparable(&place);
     let summary = reindex_files(&place, &Disk::new()).unwrap();
     assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
     assert_eq!(summary.height, 205);
@@ -111,7 +113,8 @@ fn the_index_is_the_one_that_a_sync_has_written() {
 #[test]
 fn a_lost_or_damaged_index_comes_back() {
     let whole = with_branches();
-    let (coins, before) = (whole.muhash(), comparable(&whole));
+    let coins = whole.muhash();
+    let before = comparable(&whole);
     let kinds: [(&str, Damage); 7] = [
         ("missing", |dir| std::fs::remove_dir_all(dir).unwrap()),
         ("empty", |dir| {
@@ -246,7 +249,8 @@ fn a_lost_key_is_found_again() {
 /// invalid blocks, orphans, junk, and a last block that is cut.
 #[test]
 fn any_order_and_junk_in_the_files_does_no_harm() {
-    let (main, fork) = (small(5), small_fork(5, 190, 4, 9));
+    let main = small(5);
+    let fork = small_fork(5, 190, 4, 9);
     let chain = with_genesis(main);
     let reference = Place::new(Network::Regtest);
     let coins = {

@@ -30,7 +30,8 @@ fn named_file(dir: &Path, prefix: &str) -> PathBuf {
 
 /// The errors of reading the UTXO set, of a sync and of a reindex.
 fn messages(place: &Place) -> [String; 2] {
-    let (options, stop) = (place.options(), AtomicBool::new(false));
+    let options = place.options();
+    let stop = AtomicBool::new(false);
     let read = tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop));
     let synced = place.try_sync(&[]);
     [read.err().map(|error| error.to_string()), synced.err().map(|error| error.to_string())]
@@ -57,7 +58,8 @@ fn damaged_tables_name_the_command_that_rebuilds_them() {
             damage(&place.network_dir().join(directory));
             let [read, _] = messages(&place);
             assert!(read.contains(command), "{kind} of {directory}: {read}");
-            let (options, stop) = (place.options(), AtomicBool::new(false));
+            let options = place.options();
+            let stop = AtomicBool::new(false);
             let repaired = match directory {
                 "chainstate" => place.try_reindex(),
                 _ => sync::reindex_files(&options, Watch::new(&Unobserved, &stop)),

@@ -121,7 +121,8 @@ impl Client {
         let from = stream.try_clone().unwrap();
         let magic = place.network.magic;
         let (reader, writer) = initiate(transport, magic, from, &mut &stream).unwrap();
-        let (services, height) = (Services::default(), 0);
+        let services = Services::default();
+        let height = 0;
         Self { stream, reader, writer, buffer: Vec::new(), services, height }
     }
 

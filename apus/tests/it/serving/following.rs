@@ -40,8 +40,9 @@ impl Source {
     fn new(place: &Place, chain: ServedChain) -> Self {
         let honest = Arc::new(Mutex::new(Honest::new(chain)));
         let connections: Arc<Mutex<Vec<Connection>>> = Arc::default();
-        let (magic, served, all) =
-            (place.network.magic, Arc::clone(&honest), Arc::clone(&connections));
+        let magic = place.network.magic;
+        let served = Arc::clone(&honest);
+        let all = Arc::clone(&connections);
         let server = Server::start_raw(move |stream| {
             let to = stream.try_clone().unwrap();
             let Ok((mut reader, writer)) = respond(magic, true, stream, &mut &to, &mut |_| Ok(()))
@@ -89,7 +90,8 @@ fn a_sync_that_follows_serves_and_announces() {
     let place = Place::new(Chain::Regtest);
     let source = Source::new(&place, chain_of(trunk.iter().chain(&first)));
     let port = free_port();
-    let (connect, port) = (format!("--connect={}", source.server.address()), port);
+    let connect = format!("--connect={}", source.server.address());
+    let port = port;
     let listen = format!("--port={port}");
     let args = ["sync", "--follow", "--listen", &listen, &connect, "--assumevalid=0"];
     let mut child =

@@ -252,7 +252,8 @@ fn large_block() -> Vec<u8> {
 #[test]
 fn blocks_for_many_connections_take_little_memory() {
     const CONNECTIONS: usize = 250;
-    let (served, large) = (Place::new(Chain::Regtest), large_block());
+    let served = Place::new(Chain::Regtest);
+    let large = large_block();
     served.sync_blocks("blocks", std::slice::from_ref(&large));
     let server = Serving::start(&served, &["--maxconnections=300"]);
     let connect = |number: usize| Client::new(&served, server.address, TRANSPORTS[number % 2]);

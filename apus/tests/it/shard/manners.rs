@@ -56,7 +56,8 @@ fn a_task_names_the_tasks_that_come_first() {
 #[test]
 fn a_result_of_another_job_or_with_damage_is_named() {
     let [place, other] = [(); 2].map(|()| Place::new(apus_wire::Chain::Regtest));
-    let (job, others) = (planned(&place), planned(&other));
+    let job = planned(&place);
+    let others = planned(&other);
     for job in [&job, &others] {
         for span in ["0", "1"] {
             shard(&["read", "--job", job, "--span", span]);
@@ -66,7 +67,8 @@ fn a_result_of_another_job_or_with_damage_is_named() {
     let of_span = |name: &str| name.starts_with("read-00000-") && !name.ends_with(".done");
     let name = names.iter().map(|name| name.file_name().into_string().unwrap());
     let name = name.into_iter().find(|name| of_span(name)).unwrap();
-    let (ours, theirs) = (Path::new(&job).join(&name), Path::new(&others).join(&name));
+    let ours = Path::new(&job).join(&name);
+    let theirs = Path::new(&others).join(&name);
     let done = |path: &Path| path.with_file_name(format!("{name}.done"));
     let kept = std::fs::read(done(&ours)).unwrap();
     std::fs::copy(done(&theirs), done(&ours)).unwrap();

@@ -183,10 +183,12 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
     std::fs::create_dir(place.root().join("tmp")).unwrap();
     let before = listing(&place.datadir());
     let options = full_options(&place);
-    let (once, stop) = (options_of(&in_order, Mode::Full), AtomicBool::new(false));
+    let once = options_of(&in_order, Mode::Full);
+    let stop = AtomicBool::new(false);
     for height in [5, world.height()] {
         let path = place.write_bytes("utxo.dat", &made(&in_order, height).to_bytes());
-        let (watch, from) = (Watcher::default(), &[]);
+        let watch = Watcher::default();
+        let from = &[];
         let joined = tools::prove(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
         assert!(watch.has_joined());
         let at_once = tools::prove(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
@@ -215,7 +217,8 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
 fn assert_from_is_proved_by_a_join(world: &World, from: &Path) {
     let in_order = world.in_order();
     let case = Case::new(&made(&in_order, world.height()), []);
-    let (watch, stop) = (Watcher::default(), AtomicBool::new(false));
+    let watch = Watcher::default();
+    let stop = AtomicBool::new(false);
     let from = [from.to_path_buf()];
     let joined =
         tools::prove(&case.options(), &case.snapshot, &from, Watch::new(&watch, &stop)).unwrap();
@@ -262,7 +265,8 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     for (due, fault) in faults {
         let mut wrong = right.clone();
         fault(&mut wrong);
-        let (case, watch) = (Case::new(&wrong, &world.blocks), Watcher::default());
+        let case = Case::new(&wrong, &world.blocks);
+        let watch = Watcher::default();
         let error = case.verify(&case.options(), &watch).expect_err(due);
         match &error {
             SyncError::Differs { differences, .. } if !differences.coins.is_empty() => {
@@ -279,7 +283,8 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     let hints = world.model.hints(world.height(), apus_swiftsync::Numbering::Spendable);
     let hints = crate::support::model::encode(&hints[..200], Format::Bip456);
     let hints = place.write_bytes("wrong.hints", &hints);
-    let (watch, stop) = (Watcher::default(), AtomicBool::new(false));
+    let watch = Watcher::default();
+    let stop = AtomicBool::new(false);
     let error =
         tools::prove(&full_options(&place), &hints, &[], Watch::new(&watch, &stop)).unwrap_err();
     let SyncError::Differs { differences, .. } = &error else { panic!("{error}") };
@@ -354,7 +359,8 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
     let place = world.swift(Mode::AssumeValid, world.height());
     std::fs::create_dir(place.root().join("tmp")).unwrap();
     let hints = world.write_hints(&place, world.height());
-    let (options, stop) = (full_options(&place), AtomicBool::new(false));
+    let options = full_options(&place);
+    let stop = AtomicBool::new(false);
     let error = tools::prove(&options, &hints, &[], Watch::new(&Unobserved, &stop)).unwrap_err();
     let SyncError::Refused(refusal) = &error else { panic!("{error}") };
     assert!(refusal.reason.starts_with("block-script-verify-flag-failed"), "{error}");
@@ -365,7 +371,8 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
 
 #[test]
 fn a_base_block_beside_the_best_chain_is_proved() {
-    let (height, blocks) = (180, 12);
+    let height = 180;
+    let blocks = 12;
     let best = World::of(small(5));
     let fork = World::of(small_fork(5, height, blocks, 9));
     assert!(fork.height() < best.height());
@@ -474,7 +481,8 @@ fn a_block_damaged_meanwhile_is_taken_from_another_file() {
 
 /// The program with temporary files in `tmp`, and in the place of that in `$TMPDIR`.
 fn verify_with(case: &Case, tmpdir: &Path, args: &[&str]) -> std::process::Output {
-    let (snapshot, blocks) = (case.snapshot.to_str().unwrap(), case.blocks.to_str().unwrap());
+    let snapshot = case.snapshot.to_str().unwrap();
+    let blocks = case.blocks.to_str().unwrap();
     let args = [&["snapshot", "verify", snapshot, "--full", "--from", blocks], args].concat();
     program_on(&case.place, &args).env("TMPDIR", tmpdir).output().unwrap()
 }
@@ -559,7 +567,8 @@ fn on_a_small_disk() {
             join: JoinOptions { spill_dir: Some(small.clone()), ..Default::default() },
             ..case.options()
         };
-        let (fill, stop) = (FillDisk::new(phase, small.join("other")), AtomicBool::new(false));
+        let fill = FillDisk::new(phase, small.join("other"));
+        let stop = AtomicBool::new(false);
         let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&fill, &stop));
         std::fs::remove_file(small.join("other")).unwrap();
         assert_empty(&small);

@@ -51,10 +51,8 @@ fn at_every_height_the_coins_that_are_unspent_there() {
     let out = place.root().join("utxo.dat");
     let heights = [0, 1, 120, 151, 170, world.height() - 1, world.height()];
     for height in heights {
-        let (few, many) = (
-            Options { threads: 1, dbcache_bytes: 10_000, ..place.options() },
-            Options { threads: 3, ..place.options() },
-        );
+        let few = Options { threads: 1, dbcache_bytes: 10_000, ..place.options() };
+        let many = Options { threads: 3, ..place.options() };
         let bytes = created(&few, Some(height), &out);
         assert_eq!(created(&many, Some(height), &out), bytes, "height {height}");
         let snapshot = Snapshot::parse(&bytes);

@@ -156,7 +156,8 @@ fn power_may_fail_at_any_step_of_loading() {
     let (disk, counter) = counted();
     let whole = listed.world.place();
     load_on(&disk, &whole.options(), &out, &sources(&whole)).unwrap();
-    let (mut without, mut with) = (0, 0);
+    let mut without = 0;
+    let mut with = 0;
     for (number, power) in power_cuts(1..=counter.steps(), 2).enumerate() {
         let place = listed.world.place();
         let result = load_on(&failing(&power), &place.options(), &out, &sources(&place));
@@ -203,7 +204,8 @@ fn power_may_fail_at_any_step_of_giving_the_second_set_up() {
     let (disk, counter) = counted();
     let whole = loaded.copy();
     assert_eq!(run(&whole, &disk).unwrap().height, 302);
-    let (mut marked, mut given_up) = (0, 0);
+    let mut marked = 0;
+    let mut given_up = 0;
     for (number, power) in power_cuts(1..=counter.steps(), 3).enumerate() {
         let place = loaded.copy();
         let _ = run(&place, &failing(&power));

@@ -127,7 +127,8 @@ impl Answers for HeadersAlone {
 
 /// A directory with all headers and no blocks, left by a sync from a peer.
 fn with_headers(listed: &Listed) -> Place {
-    let (place, chain) = (listed.world.place(), ServedChain::of(listed.world.blocks.clone()));
+    let place = listed.world.place();
+    let chain = ServedChain::of(listed.world.blocks.clone());
     let begin = move || -> Box<dyn Answers> { Box::new(HeadersAlone(Honest::new(chain.clone()))) };
     let server = Server::start(place.network.magic, true, begin).unwrap();
     let options = with_peer(place.options(), &server);
@@ -143,7 +144,8 @@ fn with_headers(listed: &Listed) -> Place {
 fn it_is_loaded_before_peers_bring_the_blocks_and_once() {
     for (listed, more) in Listed::all().into_iter().zip([3, 0, 3]) {
         let (synced, snapshot) = listed.with_snapshot();
-        let (place, server) = (listed.world.place(), server(&listed, more));
+        let place = listed.world.place();
+        let server = server(&listed, more);
         let options = with_peer(options(&place, &listed, &snapshot), &server);
         let loaded = (0, Some((listed.world.tip(), Some(listed.height()))));
 
@@ -242,7 +244,8 @@ fn one_with_another_hash_is_refused_before_blocks_come() {
     let mut snapshot = Snapshot::parse(&std::fs::read(&path).unwrap());
     snapshot.coins[7].1.amount += 1;
     std::fs::write(&path, snapshot.to_bytes()).unwrap();
-    let (place, server) = (listed.world.place(), server(&listed, 0));
+    let place = listed.world.place();
+    let server = server(&listed, 0);
     let (summary, told) = run(&with_peer(options(&place, &listed, &path), &server), &[]);
     let error = summary.unwrap_err();
     assert!(matches!(error, SyncError::Snapshot { .. }), "{error}");
@@ -256,7 +259,8 @@ fn one_with_another_hash_is_refused_before_blocks_come() {
 fn whoever_follows_the_chain_has_it_until_the_proof() {
     let listed = Listed::with_payments();
     let (_made, snapshot) = listed.with_snapshot();
-    let (place, server) = (listed.world.place(), server(&listed, 2));
+    let place = listed.world.place();
+    let server = server(&listed, 2);
     let mut options = with_peer(options(&place, &listed, &snapshot), &server);
     options.peers.as_mut().unwrap().follow = true;
     let (summary, told) = run_until(&options, &[], half_way);
@@ -275,7 +279,8 @@ fn whoever_follows_the_chain_has_it_until_the_proof() {
 fn it_is_loaded_next_to_a_set_that_another_will_replace() {
     let listed = Listed::with_payments();
     let (synced, snapshot) = listed.with_snapshot();
-    let (place, server) = (listed.world.place(), server(&listed, 3));
+    let place = listed.world.place();
+    let server = server(&listed, 3);
     place.sync_blocks("some", &listed.world.blocks[..=150]);
     let options = with_peer(options(&place, &listed, &snapshot), &server);
     let (summary, told) = run_until(&options, &[], half_way);
@@ -299,7 +304,8 @@ fn a_swiftsync_from_files_goes_on_where_it_was_stopped() {
     let source = place.write("reversed", listed.world.blocks.iter().rev());
     let options = options(&place, &listed, &snapshot);
     // After some blocks, no other is stored before it is stopped.
-    let (stopped, written) = (Gate::default(), AtomicUsize::new(0));
+    let stopped = Gate::default();
+    let written = AtomicUsize::new(0);
     let gate = stopped.clone();
     let hook = move |call: Call, path: &Path| -> std::io::Result<()> {
         let is_block = path.file_name().is_some_and(|name| name == "blk00000.dat");
@@ -345,7 +351,8 @@ fn power_may_fail_at_any_step_of_a_sync_that_loads_it() {
     };
     let (disk, counter) = counted();
     run(&begun.copy(), &disk).unwrap_err();
-    let (mut without, mut with) = (0, 0);
+    let mut without = 0;
+    let mut with = 0;
     for power in power_cuts(1..=counter.steps(), 3) {
         let place = begun.copy();
         run(&place, &failing(&power)).unwrap_err();

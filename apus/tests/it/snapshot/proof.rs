@@ -73,8 +73,8 @@ fn another_order_and_longer_scripts_are_the_same_snapshot() {
     // Core decompresses scripts as it reads them, and takes long forms of what has a short one.
     let path = place.write_bytes("long", &with_long_scripts(&snapshot));
     verified(&options, &path, &[]);
-    let (long, short) =
-        (snapshot_info(&path).unwrap(), snapshot_info(&place.root().join("reversed")).unwrap());
+    let long = snapshot_info(&path).unwrap();
+    let short = snapshot_info(&place.root().join("reversed")).unwrap();
     assert!(long.bytes > short.bytes);
     assert_eq!(long.stats, short.stats);
 }

@@ -111,7 +111,8 @@ const FAULTS: &[Fault] = &[
     ("another flag", |s, _| coin(s).is_coinbase ^= true, Coins(&["changed"], "coinbase")),
     ("another script", |s, _| other_script(coin(s)), Coins(&["changed"], "scriptPubKey")),
     ("two amounts exchanged", |s, _| {
-        let (a, b) = (s.coins[AT].1.amount, s.coins[AT + 9].1.amount);
+        let a = s.coins[AT].1.amount;
+        let b = s.coins[AT + 9].1.amount;
         assert_ne!(a, b);
         (s.coins[AT].1.amount, s.coins[AT + 9].1.amount) = (b, a);
     }, Coins(&["changed"; 2], "value")),

@@ -29,9 +29,11 @@ pub fn check_block_index(place: &Place) -> CheckedIndex {
     let infos = blocks.infos();
     let mut from = 1;
     for entry in &index.entries {
-        let (status, height) = (entry.record.status, entry.height);
+        let status = entry.record.status;
+        let height = entry.height;
         let level = status.0 & BlockStatus::BLOCK_VALID_MASK;
-        let (data, undo) = (entry.block_pos(), entry.undo_pos());
+        let data = entry.block_pos();
+        let undo = entry.undo_pos();
         assert!(level >= BlockStatus::BLOCK_VALID_TREE, "{height}");
         assert!(data.is_some() || undo.is_none(), "{height}: undo data without its block");
         let is_known = level >= BlockStatus::BLOCK_VALID_TRANSACTIONS;

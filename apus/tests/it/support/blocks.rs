@@ -46,7 +46,8 @@ pub fn bytes<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<Vec<u8>> {
 
 /// Returns a chain of `count` valid blocks on `parent`, and its last block as a parent.
 pub fn branch(parent: &Parent, name: &str, count: usize) -> (Vec<Block>, Parent) {
-    let (mut blocks, mut tip) = (Vec::new(), parent.clone());
+    let mut blocks = Vec::new();
+    let mut tip = parent.clone();
     for index in 0..count {
         blocks.push(block(&tip, &format!("{name}{index}")));
         tip = tip.child(&blocks[index]);

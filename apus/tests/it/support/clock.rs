@@ -32,7 +32,8 @@ time_t time(time_t *out) {
 /// The library with these functions, compiled by the C compiler that Bitcoin Core's engine needs.
 static LIBRARY: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
-    let (source, library) = (directory.path().join("clock.c"), directory.path().join("clock.so"));
+    let source = directory.path().join("clock.c");
+    let library = directory.path().join("clock.so");
     std::fs::write(&source, SOURCE).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");

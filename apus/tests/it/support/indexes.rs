@@ -69,7 +69,8 @@ impl Indexes {
             let keys = ours.keys().chain(theirs.keys());
             let differs = |key: &&Vec<u8>| ours.get(*key) != theirs.get(*key);
             if let Some(key) = keys.filter(differs).min() {
-                let (ours, theirs) = (ours.get(key), theirs.get(key));
+                let ours = ours.get(key);
+                let theirs = theirs.get(key);
                 panic!("{name}: at {key:x?}\n{ours:x?} and\n{theirs:x?}");
             }
         }
@@ -96,7 +97,8 @@ pub fn of_active_chain(mut indexes: Indexes) -> Indexes {
 pub fn entries(dir: &Path, kind: IndexKind) -> Entries {
     let options = Options { read_only: true, ..Options::default() };
     let db = Db::open(Disk::new(), &kind.database(dir), options).unwrap();
-    let (mut all, mut cursor) = (Entries::new(), db.scan(&[], None).unwrap());
+    let mut all = Entries::new();
+    let mut cursor = db.scan(&[], None).unwrap();
     while let Some((key, value)) = cursor.next_entry().unwrap() {
         all.insert(key.to_vec(), value.to_vec());
     }
@@ -106,7 +108,8 @@ pub fn entries(dir: &Path, kind: IndexKind) -> Entries {
 fn filter_files(dir: &Path, entries: &Entries) -> Vec<Vec<u8>> {
     let next = &entries[&b"P"[..]];
     let mut cursor = apus_wire::Cursor::new(next);
-    let (file, end) = (cursor.varint().unwrap(), cursor.varint().unwrap() as usize);
+    let file = cursor.varint().unwrap();
+    let end = cursor.varint().unwrap() as usize;
     let read = |number| std::fs::read(dir.join(format!("fltr{number:05}.dat"))).unwrap();
     let mut files: Vec<Vec<u8>> = (0..=file).map(read).collect();
     let last = files.last_mut().unwrap();

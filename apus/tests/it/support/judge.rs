@@ -84,7 +84,8 @@ impl Judge {
             .unwrap();
         let dir = place.network_dir();
         std::fs::create_dir_all(dir.join("blocks")).unwrap();
-        let (data, blocks) = (dir.to_str().unwrap(), dir.join("blocks"));
+        let data = dir.to_str().unwrap();
+        let blocks = dir.join("blocks");
         let manager = ChainstateManagerBuilder::new(&context, data, blocks.to_str().unwrap())
             .unwrap()
             .worker_threads(2)
@@ -131,7 +132,8 @@ impl Judge {
     /// undo data, and the sum of their amounts.
     pub fn read_everything(&self) -> (u64, i64) {
         let chain = self.manager.active_chain();
-        let (mut coins, mut amount) = (0, 0);
+        let mut coins = 0;
+        let mut amount = 0;
         for entry in chain.iter().skip(1) {
             let block = self.manager.read_block_data(&entry).expect("the block is readable");
             let spent = self.manager.read_spent_outputs(&entry).expect("undo data is readable");

@@ -28,7 +28,8 @@ const SMALL: &str = "APUS_TEST_SMALL_DISK";
 /// unless it passes. If processes of this user cannot mount anything, does nothing and says so.
 pub fn run_on_small_disk(mib: u32, name: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let (small, child) = (dir.path().join("small"), std::env::current_exe().unwrap());
+    let small = dir.path().join("small");
+    let child = std::env::current_exe().unwrap();
     let script = format!(
         "mkdir small; mount -t tmpfs -o size={mib}m none small
         $child --ignored --exact {name}"

@@ -52,7 +52,8 @@ impl Outcome {
     /// Panics unless both runs have the same outcome.
     #[track_caller]
     pub fn assert_same(&self, other: &Self, what: &str) {
-        let (our, their) = (&self.summary, &other.summary);
+        let our = &self.summary;
+        let their = &other.summary;
         assert_eq!((our.height, our.best_block), (their.height, their.best_block), "{what}: tip");
         assert_eq!(self.refusals(), other.refusals(), "{what}");
         assert_eq!(our.coins, their.coins, "{what}: coins by the summary");
@@ -85,8 +86,10 @@ impl Outcome {
 fn assert_same_index(ours: &BTreeMap<Hash, Indexed>, theirs: &BTreeMap<Hash, Indexed>, what: &str) {
     let hashes: BTreeSet<&Hash> = ours.keys().chain(theirs.keys()).collect();
     for hash in hashes {
-        let (our, their) = (ours.get(hash).copied(), theirs.get(hash).copied());
-        let (our, their) = (our.map(without_failed_bytes), their.map(without_failed_bytes));
+        let our = ours.get(hash).copied();
+        let their = theirs.get(hash).copied();
+        let our = our.map(without_failed_bytes);
+        let their = their.map(without_failed_bytes);
         assert_eq!(our, their, "{what}: block index, {hash}");
     }
 }

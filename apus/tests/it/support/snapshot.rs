@@ -39,7 +39,8 @@ impl Snapshot {
     pub fn parse(bytes: &[u8]) -> Self {
         assert_eq!(bytes[..7], *b"utxo\xff\x02\x00");
         let mut cursor = Cursor::at(bytes, 7);
-        let (magic, base) = (cursor.array().unwrap(), Hash(cursor.array().unwrap()));
+        let magic = cursor.array().unwrap();
+        let base = Hash(cursor.array().unwrap());
         let count = cursor.u64().unwrap();
         assert_eq!(cursor.position(), HEAD_BYTES);
         let mut coins = Vec::new();
@@ -58,7 +59,8 @@ impl Snapshot {
     pub fn of_blocks(network: &Network, blocks: &[Vec<u8>]) -> Self {
         let height = blocks.len() as u32 - 1;
         let coins: Vec<_> = play(blocks, height).0.into_iter().collect();
-        let (base, count) = (hash_of(&blocks[height as usize]), coins.len() as u64);
+        let base = hash_of(&blocks[height as usize]);
+        let count = coins.len() as u64;
         Self { magic: network.magic, base, count, coins, tail: Vec::new() }
     }
 
@@ -96,7 +98,9 @@ pub fn unspent_at(blocks: &[Vec<u8>], height: u32) -> BTreeMap<OutPoint, Coin> {
 /// Returns the outputs that blocks, genesis first, leave unspent at a height, even if some of them
 /// spend an output before it is created or one that does not exist; and whether no block does that.
 pub fn play(blocks: &[Vec<u8>], height: u32) -> (BTreeMap<OutPoint, Coin>, bool) {
-    let (mut coins, mut early, mut is_valid) = (BTreeMap::new(), BTreeSet::new(), true);
+    let mut coins = BTreeMap::new();
+    let mut early = BTreeSet::new();
+    let mut is_valid = true;
     for (height, bytes) in (0..=height).zip(blocks).skip(1) {
         let block: bitcoin::Block = bitcoin::consensus::deserialize(bytes).unwrap();
         for (index, tx) in block.txdata.iter().enumerate() {

@@ -135,7 +135,8 @@ impl World {
 
     /// Returns the heights of all blocks in random order.
     pub fn shuffled(&self, seed: u64) -> Vec<usize> {
-        let (mut order, mut rng) = (self.file_order(), Rng::new(seed, 0));
+        let mut order = self.file_order();
+        let mut rng = Rng::new(seed, 0);
         for i in (1..order.len()).rev() {
             order.swap(i, rng.below(i as u64 + 1) as usize);
         }

@@ -61,7 +61,8 @@ fn check(world: &World, other: &World, best: &World, failed: usize, what: &str) 
 #[test]
 fn a_branch_of_equal_height_listed_first_does_not_matter() {
     let chain = small_chain(171, 40, 5_000);
-    let (world, height) = (World::of(&chain), chain.height());
+    let world = World::of(&chain);
+    let height = chain.height();
     let other = World::of(&chain.fork(height - 5, 5, 1));
     assert_eq!(other.height(), world.height());
     check(&world, &other, &world, 0, "equal height");
@@ -70,7 +71,8 @@ fn a_branch_of_equal_height_listed_first_does_not_matter() {
 #[test]
 fn a_longer_branch_wins_afterwards_in_order() {
     let chain = small_chain(172, 40, 5_000);
-    let (world, height) = (World::of(&chain), chain.height());
+    let world = World::of(&chain);
+    let height = chain.height();
     let other = World::of(&chain.fork(height - 5, 8, 1));
     check(&world, &other, &other, 0, "longer");
 }
@@ -95,7 +97,8 @@ fn invalid_branch(chain: &Chain, fork_at: u32, wrong_at: u32, height: u32) -> Wo
 #[test]
 fn a_longer_branch_that_turns_out_invalid_does_not_matter() {
     let chain = small_chain(173, 40, 5_000);
-    let (world, height) = (World::of(&chain), chain.height());
+    let world = World::of(&chain);
+    let height = chain.height();
     for wrong_at in [height - 2, height, height + 1] {
         let other = invalid_branch(&chain, height - 5, wrong_at, height + 4);
         let failed = (other.height() - wrong_at + 1) as usize;

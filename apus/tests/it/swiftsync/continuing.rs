@@ -30,7 +30,8 @@ fn in_order_up_to(world: &World, height: u32) -> Place {
 /// Panics unless the tip, the coins, and the undo data of the last blocks are right.
 fn assert_whole(world: &World, place: &Place, right: &Place, what: &str) {
     assert_eq!(place.muhash(), right.muhash(), "{what}");
-    let (ours, theirs) = (place.undo(), right.undo());
+    let ours = place.undo();
+    let theirs = right.undo();
     for height in world.height().saturating_sub(287).max(1)..=world.height() {
         let hash = world.hash(height);
         assert!(ours.contains_key(&hash), "{what}: no undo data for block {height}");

@@ -66,7 +66,8 @@ impl Interrupted {
 #[test]
 fn undo_data_goes_with_a_block_that_moves_to_another_file() {
     let begun = Interrupted::new(87, Mode::Full);
-    let (world, place) = (&begun.world, &begun.place);
+    let world = &begun.world;
+    let place = &begun.place;
     let file_of = |height: u32| {
         let entries = place.blocks().0.entries;
         entries.iter().find(|e| e.hash == world.hash(height)).unwrap().block_pos().unwrap().file

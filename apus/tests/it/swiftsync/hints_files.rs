@@ -30,7 +30,8 @@ fn create(place: &Place, height: Option<u32>, format: Format, threads: usize) ->
 
 /// A hints file made by the crate `hintsfile`: by 0.2.1, or by 0.1.1, which packs from bit 7 down.
 fn by_the_crate(hints: &[Hinted]) -> [Vec<u8>; 2] {
-    let (mut lsb, mut msb) = (Vec::new(), Vec::new());
+    let mut lsb = Vec::new();
+    let mut msb = Vec::new();
     let height = hints.len() as u32;
     let mut new = hintsfile::HintsfileBuilder::new(&mut lsb).initialize(height).unwrap();
     let mut old = hintsfile_msb::HintsfileBuilder::new(&mut msb).initialize(height).unwrap();

@@ -48,7 +48,8 @@ fn assert_no_coins(place: &Place) {
 
 /// The height and hash of the best block whose coins are committed.
 fn committed(place: &Place) -> Option<(u32, Hash)> {
-    let (options, stop) = (place.options(), AtomicBool::new(false));
+    let options = place.options();
+    let stop = AtomicBool::new(false);
     // An unfinished directory has none.
     let stats =
         tools::txoutset_info(&options, UtxoHash::None, Watch::new(&Unobserved, &stop)).ok()??;
@@ -66,13 +67,16 @@ struct StopAfter {
 
 impl StopAfter {
     fn new(looks: u64) -> Self {
-        let (first, last) = (Mutex::new(None), Mutex::new(None));
+        let first = Mutex::new(None);
+        let last = Mutex::new(None);
         Self { stop: AtomicBool::new(false), looks: Mutex::new(looks), first, last }
     }
 
     fn blocks_seen(&self) -> Option<(u64, u64, u64)> {
-        let (first, last) = (self.first.lock().unwrap(), self.last.lock().unwrap());
-        let (first, last) = (first.as_ref()?, last.as_ref()?);
+        let first = self.first.lock().unwrap();
+        let last = self.last.lock().unwrap();
+        let first = first.as_ref()?;
+        let last = last.as_ref()?;
         Some((first.blocks, last.blocks, last.bytes))
     }
 }
@@ -126,7 +130,8 @@ fn asked_to_stop_it_carries_on_without_doing_a_block_twice() {
             assert!(round < 60, "{mode:?}: it ends before it can be asked to stop");
             let place = world.place();
             let sources = world.sources(&place, mode, &world.shuffled(7));
-            let (mut done, mut bytes_done) = (0, 0);
+            let mut done = 0;
+            let mut bytes_done = 0;
             loop {
                 let save_every = if rng.percent(50) { SAVE_EVERY } else { Duration::MAX };
                 let looks = if interruptions < 10 { rng.between(1, 3) } else { u64::MAX };
@@ -359,7 +364,8 @@ fn interrupted_and_killed_it_ends_right() {
         let options = world.options(&whole, mode, &whole.root().join(HINTS));
         let source = [whole.root().join(SOURCE)];
         sync::sync_on(&disk, &options, &source, Watch::default()).unwrap();
-        let (changes, mut ends) = (changes.count(), [0, 0]);
+        let changes = changes.count();
+        let mut ends = [0, 0];
         for number in 0..3 {
             // An interrupt saves what is done; then it is killed while it carries on.
             let mut command = program(&world, &place, mode);
@@ -402,7 +408,8 @@ enum Counted {
 
 /// A process that kills itself at a change to files.
 fn child_of(world: &World, place: &Place, mode: Mode, (from, number): (Counted, u64)) -> Command {
-    let (root, tip) = (place.root().display(), world.tip());
+    let root = place.root().display();
+    let tip = world.tip();
     let told = format!("{root}|{tip}|{mode:?}|{from:?}|{number}");
     other_process("swiftsync::interrupted::killed_child", CHILD, &told)
 }
@@ -414,7 +421,8 @@ fn child_of(world: &World, place: &Place, mode: Mode, (from, number): (Counted, 
 fn killed_child() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let [root, tip, mode, from, number] = told.split('|').collect::<Vec<_>>().try_into().unwrap();
-    let (root, number) = (Path::new(root), number.parse().unwrap());
+    let root = Path::new(root);
+    let number = number.parse().unwrap();
     let disk = match from {
         "FromStart" => killing_at(number),
         _ => killing_after("swiftsync/progress", number),
@@ -441,7 +449,8 @@ fn killed_after_it_has_saved_it_carries_on() {
             let at = (Counted::FromFirstSave, number);
             is_killed(child_of(&world, &place, mode, at))
         };
-        let (mut saved, mut rng) = (0, Rng::new(86, 1));
+        let mut saved = 0;
+        let mut rng = Rng::new(86, 1);
         for _ in 0..5 {
             // Killed soon after it has saved (again), if it does not end before.
             let is_killed = run(rng.between(1, 30));

@@ -113,10 +113,12 @@ fn what_would_be_deleted_is_never_stored() {
     let old_options = swift_options(&world, &old, u64::MAX);
     let source = old.write("blocks", &world.blocks);
     sync(&old_options, std::slice::from_ref(&source));
-    let (muhash, whole) = (old.muhash(), bytes_of_blocks(&old));
+    let muhash = old.muhash();
+    let whole = bytes_of_blocks(&old);
     let then = Options { prune: Some(Prune::Target(SPARE)), ..old_options };
     sync(&then, &[]);
-    let (old_from, old_records) = (assert_holds_together(&old), records(&old));
+    let old_from = assert_holds_together(&old);
+    let old_records = records(&old);
     assert!(old_from > 300, "{old_from}");
     let order = world.shuffled(3);
     let source = old.write("shuffled", order.iter().map(|at| &world.blocks[*at]));
@@ -268,7 +270,8 @@ fn with_scripts_checked_or_beside_another_set_all_are_stored() {
             options.assumevalid = AssumeValid::Nothing;
         }
         if stop_at.is_some() {
-            let (hints, method) = (None, Method::InOrder);
+            let hints = None;
+            let method = Method::InOrder;
             let first = Options {
                 stop_at_height: stop_at,
                 method: Some(method),
@@ -355,8 +358,9 @@ const CHILD: &str = "APUS_TEST_SWIFTSYNC_PRUNED_CHILD";
 fn killed_child() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (root, changes) = told.split_once('|').unwrap();
-    let (world, place, root) =
-        (small_world(), Place::new(apus_wire::Chain::Regtest), Path::new(root));
+    let world = small_world();
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let root = Path::new(root);
     let options = Options {
         datadir: root.join("datadir"),
         save_every: Duration::ZERO,
@@ -377,7 +381,8 @@ fn killed_after_it_has_saved_it_carries_on() {
         is_killed(other_process("swiftsync::pruned::killed_child", CHILD, &told))
     };
     let progress = place.swift_dir().join("progress");
-    let (mut saved, mut rng) = (0, Rng::new(44, 1));
+    let mut saved = 0;
+    let mut rng = Rng::new(44, 1);
     for _ in 0..5 {
         saved += usize::from(run(rng.between(1, 30)) && progress.is_file());
         check_block_index(&place);

@@ -61,8 +61,10 @@ impl<'a> Expected<'a> {
     /// Compares index and undo data: all of it in full mode, and at least that of the last blocks
     /// in the other.
     fn check_blocks(&self, place: &Place, mode: Mode, what: &str) {
-        let (theirs, mut ours) = (self.place.index(), place.index());
-        let (their_undo, our_undo) = (self.place.undo(), place.undo());
+        let theirs = self.place.index();
+        let mut ours = place.index();
+        let their_undo = self.place.undo();
+        let our_undo = place.undo();
         let first = (self.world.height() + 1).saturating_sub(UNDO_BLOCKS);
         assert_eq!(ours.len(), theirs.len(), "{what}");
         for (hash, (height, status, _)) in &mut ours {

@@ -29,8 +29,10 @@ impl Siblings {
     fn new(chain: &Chain, pairs: usize, siblings: usize) -> Self {
         let mut coins = chain.spendable(Kind::OpTrue).into_iter();
         let base = World::of(chain);
-        let (mut blocks, mut tip) = (base.blocks, chain.parent(chain.height()));
-        let (mut stale, mut stale_blocks) = (Vec::new(), Vec::new());
+        let mut blocks = base.blocks;
+        let mut tip = chain.parent(chain.height());
+        let mut stale = Vec::new();
+        let mut stale_blocks = Vec::new();
         let mut pay = |tip: &Parent, amount: Option<u64>| {
             let coin = coins.next().expect("enough coins that everybody may spend");
             let amount = amount.unwrap_or(coin.amount);
@@ -155,7 +157,8 @@ fn a_sibling_that_breaks_a_rule_is_passed_over() {
     let poor =
         crate::support::model::encode_undo(&[vec![Coin::new(LITTLE - 1, &[0x51], 50, false)]]);
     let rights: Vec<_> = (1..=world.height()).map(|at| (at, world.model.undo(at))).collect();
-    let (mut both, mut poor_alone) = (rights.clone(), rights.clone());
+    let mut both = rights.clone();
+    let mut poor_alone = rights.clone();
     both.insert(height as usize - 1, (height, poor.clone()));
     poor_alone[height as usize - 1].1 = poor;
     // The records are in one rev file, or in those of two sources.
@@ -179,7 +182,8 @@ fn a_sibling_that_breaks_a_rule_is_passed_over() {
 
 /// A directory that connected each stale block and disconnected it again.
 fn reorganised(siblings: &Siblings) -> Place {
-    let (world, place) = (&siblings.world, siblings.world.place());
+    let world = &siblings.world;
+    let place = siblings.world.place();
     for (height, block) in &siblings.blocks {
         let below = world.blocks[..*height as usize].iter();
         let stale = place.sync(&[place.write("stale", below.chain([block]))]);

@@ -273,8 +273,8 @@ fn files_of_our_own_that_are_gone_or_damaged_are_named() {
     let (index, _) = place.blocks();
     let entry = index.entries.iter().find(|entry| entry.height == 125).unwrap();
     assert!(entry.record.status.has(BlockStatus::BLOCK_HAVE_DATA));
-    let (at, path) =
-        (entry.record.data_pos as usize + 90, place.network_dir().join("blocks/blk00000.dat"));
+    let at = entry.record.data_pos as usize + 90;
+    let path = place.network_dir().join("blocks/blk00000.dat");
     drop(index);
     for mode in MODES {
         let options = world.options(&place, mode, &hints);

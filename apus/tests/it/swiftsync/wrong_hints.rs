@@ -106,7 +106,8 @@ impl Spoiler {
         }
         let holes =
             |unspent: &[u32], outputs| unspent.len() > 2 && unspent.len() + 2 < outputs as usize;
-        let (a, b) = (self.block(holes), self.block(|u, n| holes(u, n) && u.len() % 2 == 0));
+        let a = self.block(holes);
+        let b = self.block(|u, n| holes(u, n) && u.len() % 2 == 0);
         let hole = |hints: &[Hinted], at: usize| {
             (0..hints[at].1).find(|index| !hints[at].0.contains(index)).unwrap()
         };

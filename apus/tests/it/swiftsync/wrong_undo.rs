@@ -179,7 +179,8 @@ fn records_that_do_not_belong_are_refused() {
     let right = records(&world);
     let txs = |height: u32| world.model.blocks[height as usize].undo.len();
     let busy: Vec<u32> = (1..=world.height()).filter(|height| txs(*height) > 3).collect();
-    let (a, b) = (busy[3] as usize - 1, busy[9] as usize - 1);
+    let a = busy[3] as usize - 1;
+    let b = busy[9] as usize - 1;
     let spoil = |name, due, change: &dyn Fn(&mut Records)| {
         let mut undo = right.clone();
         change(&mut undo);

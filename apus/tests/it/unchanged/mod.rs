@@ -165,7 +165,8 @@ fn holds(tried: &Tried) {
     for (damage, surroundings) in cases() {
         let place = copy_of_whole();
         (damage.apply)(&place);
-        let (before, could) = (tree(place.root()), usable(&place));
+        let before = tree(place.root());
+        let could = usable(&place);
         let output = run(&place, tried, surroundings);
         let ended = output.status.code();
         let said = stdout(&output) + &stderr(&output);

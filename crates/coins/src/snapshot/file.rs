@@ -38,7 +38,8 @@ impl SnapshotFile {
             return Err(SnapshotError::new("this is not a UTXO snapshot: the file is empty").into());
         }
         let bytes = file.map()?;
-        let (path, head) = (path.to_path_buf(), SnapshotHead::parse(&bytes)?);
+        let path = path.to_path_buf();
+        let head = SnapshotHead::parse(&bytes)?;
         Ok(Self { path, head, bytes, digest: OnceLock::new() })
     }
 

@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn coins_in_the_form_of_core_are_taken_as_they_stand() {
-        let (p2pkh, p2wpkh) =
-            ([&[0][..], &[9; 20]].concat(), [&[28, 0, 20][..], &[9; 20]].concat());
+        let p2pkh = [&[0][..], &[9; 20]].concat();
+        let p2wpkh = [&[28, 0, 20][..], &[9; 20]].concat();
         let p2pk = [&[3][..], &[9; 32]].concat();
         let amount = compress_amount(123_000);
         let forms = [

@@ -71,7 +71,8 @@ impl SnapshotHead {
 fn is_old(bytes: &[u8]) -> bool {
     const COUNT_MAX: u64 = 1 << 40;
     let mut cursor = Cursor::new(bytes);
-    let (hash, count) = (cursor.array::<32>(), cursor.u64());
+    let hash = cursor.array::<32>();
+    let count = cursor.u64();
     hash.is_ok_and(|hash| hash.ends_with(&[0; 4]))
         && count.is_ok_and(|count| (1..COUNT_MAX).contains(&count))
 }

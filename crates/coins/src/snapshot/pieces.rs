@@ -31,7 +31,8 @@ pub struct SnapshotPiece<'a> {
 impl<'a> SnapshotPieces<'a> {
     /// Returns the pieces of a whole file that begins with this head.
     pub fn new(bytes: &'a [u8], head: &SnapshotHead) -> Self {
-        let (at, coins_left) = (SnapshotHead::BYTES, head.coins);
+        let at = SnapshotHead::BYTES;
+        let coins_left = head.coins;
         Self { bytes, at, coins_left, last: None, is_sorted: true }
     }
 

@@ -60,7 +60,8 @@ pub fn snapshot_stats_sorted(
     watch: ShareWatch,
 ) -> Result<Option<SnapshotStats>, SnapshotReadError> {
     let slots = coins.ranges(Survivors::SLOTS_MAX);
-    let (mut slots_left, mut done) = (&slots[..], 0);
+    let mut slots_left = &slots[..];
+    let mut done = 0;
     let (counts, hash) = hash_in_order(|| -> Result<Vec<Serialised>, SnapshotReadError> {
         if watch.is_stopped() {
             return Ok(Vec::new());

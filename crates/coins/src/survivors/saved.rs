@@ -46,7 +46,8 @@ impl SavedSurvivors {
     /// The bytes are cut short, continue after the end, or name locations that no file can have.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(bytes);
-        let (count, amount) = (cursor.u64()?, cursor.u64()?);
+        let count = cursor.u64()?;
+        let amount = cursor.u64()?;
         let mut rest = &bytes[cursor.position()..];
         let Some(slots) = SavedParts::read(&mut rest) else {
             return Err(cursor.error("the locations are damaged or cut short"));

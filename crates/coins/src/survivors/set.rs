@@ -96,7 +96,8 @@ impl Survivors {
     }
 
     fn of(bits: u32, memory_bytes_max: usize, slots: Parts, totals: Totals) -> Self {
-        let (totals, lost) = (Mutex::new(totals), AtomicBool::new(false));
+        let totals = Mutex::new(totals);
+        let lost = AtomicBool::new(false);
         Self { bits, memory_bytes_max, slots, totals, lost }
     }
 
@@ -132,7 +133,9 @@ impl Survivors {
     pub fn ranges(&self, parts: usize) -> Vec<Range<usize>> {
         let sizes: Vec<u64> = (0..self.slots()).map(|slot| self.slots.bytes(slot)).collect();
         let total = u128::from(sizes.iter().sum::<u64>().max(1));
-        let (mut ranges, mut start, mut seen) = (Vec::new(), 0, 0u128);
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        let mut seen = 0u128;
         for (i, bytes) in sizes.iter().enumerate() {
             seen += u128::from(*bytes);
             // Each cut is within half a slot of its ideal place.
@@ -177,7 +180,8 @@ impl Survivors {
         mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
     ) -> Result<(), WriteError> {
         self.assert_none_lost();
-        let (mut order, mut buffer) = (Order::default(), PartBuffer::new());
+        let mut order = Order::default();
+        let mut buffer = PartBuffer::new();
         let bytes_max = self.sort_bytes_max();
         for slot in range {
             match self.slots.bytes(slot) > bytes_max as u64 {

@@ -26,7 +26,8 @@ impl<'a> SurvivorWriter<'a> {
     /// Returns a writer for one thread.
     pub fn new(survivors: &'a Survivors) -> Self {
         let slots = survivors.slots();
-        let (buffers, used) = (vec![0; slots * BUFFER_BYTES], vec![0; slots]);
+        let buffers = vec![0; slots * BUFFER_BYTES];
+        let used = vec![0; slots];
         Self { survivors, buffers, used, count: 0, amount: 0 }
     }
 
@@ -61,7 +62,8 @@ impl<'a> SurvivorWriter<'a> {
         for slot in 0..self.used.len() {
             self.flush_slot(slot)?;
         }
-        let (count, amount) = (std::mem::take(&mut self.count), std::mem::take(&mut self.amount));
+        let count = std::mem::take(&mut self.count);
+        let amount = std::mem::take(&mut self.amount);
         self.survivors.count_flushed(count, amount);
         Ok(())
     }

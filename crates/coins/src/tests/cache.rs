@@ -17,7 +17,8 @@ fn key(outpoint: &OutPoint) -> Vec<u8> {
 
 /// Applies changes like a database, and asserts that they are sorted and without repetition.
 fn apply(changes: &Changes, tables: &mut Tables) {
-    let (mut last, mut count) = (Vec::new(), 0);
+    let mut last = Vec::new();
+    let mut count = 0;
     for part in changes.split(3) {
         assert!(!part.is_empty());
         let before = count;
@@ -175,7 +176,8 @@ impl Pair {
     fn write_on(&mut self, seed: u64) -> Result<(), TestCaseError> {
         match self.writing.take() {
             None => {
-                let (changes, truth) = (self.cache.begin_sync(), self.truth.clone());
+                let changes = self.cache.begin_sync();
+                let truth = self.truth.clone();
                 prop_assert_eq!(self.cache.changed(), 0);
                 self.writing = Some(Writing { changes, truth, copied: None, is_visible: false });
             }
@@ -224,7 +226,8 @@ impl Pair {
     }
 
     fn write(&mut self, flush: bool) -> Result<(), TestCaseError> {
-        let (changed, len) = (self.cache.changed(), self.cache.len());
+        let changed = self.cache.changed();
+        let len = self.cache.len();
         let tables = &mut self.tables;
         let write = |changes: &Changes| -> Result<(), ()> {
             assert_eq!(changes.len(), changed);
@@ -252,9 +255,13 @@ proptest! {
     fn cache_and_tables_equal_a_plain_map(
         steps in proptest::collection::vec((0u8..24, 0u64..60, any::<u32>()), 1..300)
     ) {
-        let (cache, tables) = (Box::leak(Box::new(CoinsCache::new())), Tables::new());
-        let (truth, reads, writing) = (BTreeMap::new(), Vec::new(), None);
-        let (wanted, kept) = (BTreeSet::new(), BTreeSet::new());
+        let cache = Box::leak(Box::new(CoinsCache::new()));
+        let tables = Tables::new();
+        let truth = BTreeMap::new();
+        let reads = Vec::new();
+        let writing = None;
+        let wanted = BTreeSet::new();
+        let kept = BTreeSet::new();
         let mut pair = Pair { cache, tables, truth, reads, wanted, kept, writing };
         for (kind, n, seed) in steps {
             pair.step((kind, n, seed.into()))?;
@@ -269,7 +276,8 @@ proptest! {
 
 #[test]
 fn an_entry_goes_through_its_states() {
-    let (cache, at) = (CoinsCache::new(), outpoint(1));
+    let cache = CoinsCache::new();
+    let at = outpoint(1);
     let sync = |expected: &[Option<u64>]| {
         let written = |changes: &Changes| -> Result<(), ()> {
             let mut amounts = Vec::new();
@@ -319,7 +327,8 @@ fn fill(cache: &CoinsCache, generation: u64, at: &OutPoint, coin: &Coin) {
 
 #[test]
 fn a_read_is_filled_where_the_coin_is_still_awaited() {
-    let (cache, at) = (CoinsCache::new(), outpoint(1));
+    let cache = CoinsCache::new();
+    let at = outpoint(1);
     let sync = || cache.sync(|_| Ok::<_, ()>(())).expect("written");
     let first = cache.generation();
     // No block awaits it.
@@ -350,8 +359,11 @@ fn a_read_is_filled_where_the_coin_is_still_awaited() {
 #[test]
 fn what_is_being_written_stays_while_the_cache_changes() {
     let cache = CoinsCache::new();
-    let (kept, spent, twice, gone, again) =
-        (outpoint(1), outpoint(2), outpoint(4), outpoint(5), outpoint(7));
+    let kept = outpoint(1);
+    let spent = outpoint(2);
+    let twice = outpoint(4);
+    let gone = outpoint(5);
+    let again = outpoint(7);
     for (at, n) in [(kept, 1), (spent, 2), (twice, 3)] {
         cache.add(&at, &coin(n), Overwrite::Never).expect("free");
     }
@@ -427,7 +439,8 @@ fn a_sync_goes_on_beside_threads_that_use_the_cache() {
 
 #[test]
 fn batches_equal_single_calls() {
-    let (one, many) = (CoinsCache::new(), CoinsCache::new());
+    let one = CoinsCache::new();
+    let many = CoinsCache::new();
     let coins: Vec<_> = (0..5000).map(|n| (outpoint(n), coin(n))).collect();
     let outpoints: Vec<_> = (0..7000).step_by(3).map(outpoint).collect();
     for (at, coin) in &coins {

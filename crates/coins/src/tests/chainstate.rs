@@ -154,7 +154,8 @@ fn a_bulk_replaces_everything_at_once_or_not_at_all() {
     let coins = sorted(500..3000);
     for commit in [false, true] {
         let bulk = chainstate.bulk().expect("a run");
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut value = Vec::new();
         for (i, part) in coins.chunks(700).enumerate() {
             let mut writer = bulk.writer();
             for (at, coin) in part {
@@ -248,9 +249,13 @@ fn statistics_equal_those_counted_plainly() {
     let mut coins = all(&chainstate, 1);
     coins.sort_by_key(|(at, _)| *at);
 
-    let (mut bytes, mut muhash, mut bogosize, mut total) = (Vec::new(), MuHash::new(), 0, 0);
+    let mut bytes = Vec::new();
+    let mut muhash = MuHash::new();
+    let mut bogosize = 0;
+    let mut total = 0;
     for (at, coin) in &coins {
-        let (script, start) = (coin.script.to_script(), bytes.len());
+        let script = coin.script.to_script();
+        let start = bytes.len();
         bytes.extend_from_slice(&at.to_bytes());
         bytes.extend_from_slice(&(coin.height * 2 + u32::from(coin.is_coinbase)).to_le_bytes());
         bytes.extend_from_slice(&coin.amount.to_le_bytes());

@@ -89,7 +89,8 @@ fn connect(blocks: &[Vec<u8>], chainstate: &Chainstate) {
             }
             for (vout, output) in tx.outputs().enumerate() {
                 let outpoint = OutPoint { txid, vout: vout as u32 };
-                let (amount, is_coinbase) = (output.value() as u64, tx.is_coinbase());
+                let amount = output.value() as u64;
+                let is_coinbase = tx.is_coinbase();
                 let coin = Coin::new(amount, output.script(), height as u32, is_coinbase);
                 let overwrite = if is_coinbase { Overwrite::Possible } else { Overwrite::Never };
                 cache.add(&outpoint, &coin, overwrite).expect("free");
@@ -126,7 +127,8 @@ fn testnet3_has_the_figures_of_core() {
 /// Opens a data directory with Core's engine, processes blocks, and returns the height of its tip.
 fn core(dir: &Path, blocks: &[Vec<u8>]) -> i32 {
     let context = ContextBuilder::new().chain_type(ChainType::Mainnet).build().expect("a context");
-    let (data, files) = (dir.display().to_string(), dir.join("blocks").display().to_string());
+    let data = dir.display().to_string();
+    let files = dir.join("blocks").display().to_string();
     let core = ChainstateManager::new(&context, &data, &files).expect("Core opens it");
     for bytes in blocks {
         let block = Block::new(bytes).expect("a block");

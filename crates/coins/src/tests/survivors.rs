@@ -126,7 +126,8 @@ fn a_resumed_run_has_the_coins_that_were_saved_and_no_others() {
         let mut random = Random(seed << 32);
         let memory = random.below(3) * 60_000;
         let mut survivors = Survivors::with_bits(&Disk::new(), dir.path(), memory, 3);
-        let (mut expected, mut unsaved) = (Coins::new(), Coins::new());
+        let mut expected = Coins::new();
+        let mut unsaved = Coins::new();
         let mut saved = survivors.save().expect("nothing to save");
         for step in 0..12u64 {
             let new = coins(step * 10_000..step * 10_000 + random.below(3000) as u64);
@@ -200,7 +201,8 @@ fn a_slot_of_chosen_txids_is_sorted_in_bounded_memory() {
         }
         writer.flush().expect("flushed");
         drop(writer);
-        let (mut count, mut before) = (0, Vec::new());
+        let mut count = 0;
+        let mut before = Vec::new();
         let each = |key: &[u8], _: &mut [u8]| {
             assert!(before.as_slice() < key);
             (count, before) = (count + 1, key.to_vec());
@@ -292,7 +294,8 @@ fn damage_to_the_file_is_seen() {
 /// result is right.
 #[test]
 fn a_power_cut_loses_only_what_was_not_saved() {
-    let (first, second) = (coins(0..200), coins(1000..1400));
+    let first = coins(0..200);
+    let second = coins(1000..1400);
     let mut resumed = 0;
     for power in (1..).flat_map(|step| PowerCut::kinds(step, 2)) {
         let dir = tempfile::tempdir().expect("a directory");

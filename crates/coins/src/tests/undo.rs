@@ -6,7 +6,8 @@ use crate::{BlockUndo, Coin, Heights, UndoError, for_each_spending_tx};
 
 /// Returns the undo data of a block whose transactions have these numbers of inputs, and its coins.
 fn undo_of(inputs: &[usize]) -> (Vec<u8>, Vec<Vec<Coin>>) {
-    let (mut undo, mut seed) = (Vec::new(), 0);
+    let mut undo = Vec::new();
+    let mut seed = 0;
     put_compact_size(&mut undo, inputs.len() as u64);
     let mut txs = Vec::new();
     for count in inputs {

@@ -154,7 +154,8 @@ fn timewarp() {
 #[test]
 fn minimum_difficulty_on_testnet() {
     let network = Network::new(Chain::Test);
-    let (real, easiest) = (0x1c00_ffff, 0x1d00_ffff);
+    let real = 0x1c00_ffff;
+    let easiest = 0x1d00_ffff;
     let mut headers = chain(100, real, NOW as u32 - 100_000);
     let last = headers[99].time;
     let next = |headers: &[Header], time| next_work_required(&network, &Headers(headers), time);
@@ -172,14 +173,17 @@ fn minimum_difficulty_on_testnet() {
 
 #[test]
 fn retargets() {
-    let (bits, network) = (0x1b04_864c, Network::new(Chain::Main));
+    let bits = 0x1b04_864c;
+    let network = Network::new(Chain::Main);
     let mut headers = chain(2016, bits, 1_000_000_000);
     let next = |headers: &[Header], network: &Network| {
         next_work_required(network, &Headers(headers), headers.last().unwrap().time + 600)
     };
     let scaled = |numerator: u64, denominator: u64| {
         let target = Target::from_compact(CompactTarget::from_consensus(bits)).to_be_bytes();
-        let (mut out, mut rest, mut carry) = ([0u8; 32], 0u64, 0u64);
+        let mut out = [0u8; 32];
+        let mut rest = 0u64;
+        let mut carry = 0u64;
         let mut product = [0u8; 40];
         for i in (0..32).rev() {
             let value = u64::from(target[i]) * numerator + carry;
@@ -280,7 +284,8 @@ fn targets_that_no_hash_meets() {
 
 #[test]
 fn equivalent_times() {
-    let (network, bits) = (Network::new(Chain::Main), 0x1d00_ffff);
+    let network = Network::new(Chain::Main);
+    let bits = 0x1d00_ffff;
     let one = block_work(bits);
     let ten = (0..10).fold(Work::ZERO, |sum, _| sum.plus(one));
     assert_eq!(equivalent_time(ten, one, bits, &network), 5400);
@@ -334,7 +339,8 @@ proptest! {
 
     #[test]
     fn division_and_multiplication_undo_each_other(a: [u8; 32], b: u32, shift in 0u32..224) {
-        let (a, b) = (U256::from_le_bytes(&a), b.max(1));
+        let a = U256::from_le_bytes(&a);
+        let b = b.max(1);
         let small = a.shr(32);
         prop_assert_eq!(small.wrapping_mul(b).checked_div(U256::from(b)), Some(small));
         let divisor = U256::from(b).shl(shift);

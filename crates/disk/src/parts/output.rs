@@ -64,7 +64,8 @@ impl Output {
 
     /// Deletes the file, if there is one.
     pub(super) fn destroy(self) -> Result<()> {
-        let (disk, path) = (self.disk, self.file.path().to_path_buf());
+        let disk = self.disk;
+        let path = self.file.path().to_path_buf();
         drop(self.file);
         if path.exists() { disk.remove(path) } else { Ok(()) }
     }

@@ -20,7 +20,8 @@ impl ForgottenRoom {
         let mut taken: Vec<Range<u32>> = extents.iter().map(pages_of).collect();
         taken.sort_unstable_by_key(|pages| pages.start);
         taken.push(file_pages..file_pages);
-        let (mut room, mut start) = (Self::default(), 0);
+        let mut room = Self::default();
+        let mut start = 0;
         for pages in &taken {
             if start < pages.start {
                 room.pages.push(start..pages.start);

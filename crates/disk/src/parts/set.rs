@@ -185,7 +185,8 @@ impl Parts {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self) -> Result<SavedParts, StoreError> {
-        let (mut counts, mut total) = (Vec::with_capacity(self.parts.len()), 0);
+        let mut counts = Vec::with_capacity(self.parts.len());
+        let mut total = 0;
         for part in &self.parts {
             let mut part = lock(part);
             part.move_to_file(&self.out)?;

@@ -66,13 +66,15 @@ fn through_bytes(saved: &SavedParts) -> SavedParts {
 fn each_part_has_what_was_appended_and_not_forgotten() {
     for seed in 0..12 {
         let dir = tempfile::tempdir().expect("a directory");
-        let (disk, path) = (Disk::new(), dir.path().join("new").join("parts"));
+        let disk = Disk::new();
+        let path = dir.path().join("new").join("parts");
         let mut random = Random(seed << 32);
         let part_bytes = random.one_of(&[0, 5000, 3 * PAGE_BYTES, 1 << 20]);
         let count = random.one_of(&[1, 3, 20]);
         let mut parts = Parts::new(&disk, path.clone(), count, part_bytes, Caching::Direct);
         let mut expected = vec![Vec::new(); count];
-        let (mut saved, mut saved_pieces) = (parts.save().expect("nothing"), expected.clone());
+        let mut saved = parts.save().expect("nothing");
+        let mut saved_pieces = expected.clone();
         for _ in 0..400 {
             let part = random.below(count);
             match random.below(40u32) {
@@ -165,7 +167,8 @@ fn many_threads_append_and_read_at_the_same_time() {
 #[test]
 fn room_that_is_released_is_free() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (disk, path) = (Disk::new(), dir.path().join("parts"));
+    let disk = Disk::new();
+    let path = dir.path().join("parts");
     let mut parts = Parts::new(&disk, path.clone(), 3, 0, Caching::Direct);
     let mut expected = vec![Vec::new(); 3];
     let fill = |parts: &Parts, expected: &mut Pieces| {

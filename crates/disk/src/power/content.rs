@@ -107,7 +107,8 @@ impl Content {
             _ => random.below(count + 1),
         };
         let len_moment = moment(random);
-        let (mut len, mut longest) = (content.len(), content.len());
+        let mut len = content.len();
+        let mut longest = content.len();
         let mut lens = vec![len];
         for change in &self.unsynced {
             len = change.len_after(len);
@@ -163,7 +164,8 @@ impl Change {
             Change::Hole { offset, len } => (within(*offset), within(offset.saturating_add(*len))),
             Change::SetLen(_) | Change::Extend(_) => return,
         };
-        let (mut at, end) = (start, end.min(content.len()));
+        let mut at = start;
+        let end = end.min(content.len());
         while at < end {
             let sector = at / SECTOR_BYTES;
             let next = end.min((sector + 1) * SECTOR_BYTES);

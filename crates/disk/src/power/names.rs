@@ -62,7 +62,8 @@ impl Names {
         let mut names = self.synced.clone();
         let Some(random) = random else { return names };
         // Keep all, none, those up to some moment, or any.
-        let (kind, moment) = (random.below(4), random.below(self.unsynced.len() + 1));
+        let kind = random.below(4);
+        let moment = random.below(self.unsynced.len() + 1);
         let mut lost = BTreeSet::new();
         for (at, change) in self.unsynced.iter().enumerate() {
             let is_kept = match kind {

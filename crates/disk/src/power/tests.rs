@@ -54,7 +54,9 @@ fn unsynced_writes_survive_by_sectors_and_lengths() {
             seen.insert(byte);
         }
     }
-    let (old, changed, new) = ([1, 2].into(), [1, 2, 3].into(), [0, 4].into());
+    let old = [1, 2].into();
+    let changed = [1, 2, 3].into();
+    let new = [0, 4].into();
     let expected = [&old, &old, &changed, &changed, &new, &new, &new, &new];
     assert!(seen.iter().eq(expected), "{seen:?}");
     assert!(lens.into_iter().eq((4..=8).map(|sectors| sectors * SECTOR)));

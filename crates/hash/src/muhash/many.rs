@@ -43,7 +43,8 @@ impl Engine {
             });
         };
         let mut products = lanes.products(product);
-        let (mut keys, mut waiting) = ([[0; KEYS]; 8], 0);
+        let mut keys = [[0; KEYS]; 8];
+        let mut waiting = 0;
         Midstate::INITIAL.hash_many(count, message, |_, state| {
             for (row, word) in keys.iter_mut().zip(key_of_state(state)) {
                 row[waiting] = word;

@@ -58,7 +58,8 @@ impl Num3072 {
         const LOW_BITS: u32 = 21;
         const LOW: u64 = (1 << LOW_BITS) - PRIME_DIFF - 2;
         // `power` is self to the power of 2^ones - 1.
-        let (mut power, mut ones) = (self.clone(), 1);
+        let mut power = self.clone();
+        let mut ones = 1;
         for bit in (0..ONES.ilog2()).rev() {
             let half = power.clone();
             power.square_times(ones);

@@ -150,7 +150,8 @@ fn a_start_above_the_modulus() {
     let elements = elements(20);
     for engine in Engine::all() {
         let start = Num3072::from_bytes(&[0xff; NUM_BYTES]);
-        let (mut product, mut expected) = (start.clone(), start);
+        let mut product = start.clone();
+        let mut expected = start;
         engine.multiply(&mut product, 20, |i| &elements[i]);
         elements.iter().for_each(|element| expected.multiply(&number(&key(element))));
         assert!(product.to_bytes() == expected.to_bytes());

@@ -117,7 +117,8 @@ static RIGHT: [Round; 5] = [
 fn hash_16(messages: &[Hash; LANES]) -> [[u8; 20]; LANES] {
     let words = load(messages);
     let start = INITIAL_STATE.map(|word| broadcast(word));
-    let (mut left, mut right) = (start, start);
+    let mut left = start;
+    let mut right = start;
     sixteen_steps::<F1, F5>(&mut left, &mut right, &words, 0);
     sixteen_steps::<F2, F4>(&mut left, &mut right, &words, 1);
     sixteen_steps::<F3, F3>(&mut left, &mut right, &words, 2);
@@ -164,7 +165,8 @@ fn sixteen_steps<const F_LEFT: i32, const F_RIGHT: i32>(
     words: &[Words; 16],
     round: usize,
 ) {
-    let (of_left, of_right) = (&LEFT[round], &RIGHT[round]);
+    let of_left = &LEFT[round];
+    let of_right = &RIGHT[round];
     for i in 0..16 {
         step::<F_LEFT>(left, words, of_left, i);
         step::<F_RIGHT>(right, words, of_right, i);

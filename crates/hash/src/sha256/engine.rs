@@ -121,7 +121,8 @@ impl Constant {
             i += 1;
         }
         while i < 64 {
-            let (x, y): (u32, u32) = (words[i - 15], words[i - 2]);
+            let x: u32 = words[i - 15];
+            let y: u32 = words[i - 2];
             let near = x.rotate_right(7) ^ x.rotate_right(18) ^ (x >> 3);
             let far = y.rotate_right(17) ^ y.rotate_right(19) ^ (y >> 10);
             words[i] = far.wrapping_add(near).wrapping_add(words[i - 7]);

@@ -148,7 +148,8 @@ fn sixteen_rounds(state: &mut [Words; 8], mut word_and_k: impl FnMut(usize) -> W
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn expand(w: &mut [Words; 16], i: usize) {
-    let (x, y) = (w[(i + 1) % 16], w[(i + 14) % 16]);
+    let x = w[(i + 1) % 16];
+    let y = w[(i + 14) % 16];
     let near = xor(_mm512_ror_epi32(x, 7), _mm512_ror_epi32(x, 18), _mm512_srli_epi32(x, 3));
     let far = xor(_mm512_ror_epi32(y, 17), _mm512_ror_epi32(y, 19), _mm512_srli_epi32(y, 10));
     let old = _mm512_add_epi32(w[i], w[(i + 9) % 16]);
@@ -341,7 +342,8 @@ fn load_k<const STEP: usize>() -> __m128i {
 fn load_state(state: &State) -> [__m128i; 2] {
     // SAFETY: two reads of 16 bytes, which are the 32 bytes of the state.
     let [dcba, hgfe] = [0, 4].map(|at| unsafe { _mm_loadu_si128(state[at..].as_ptr().cast()) });
-    let (cdab, efgh) = (_mm_shuffle_epi32(dcba, 0xb1), _mm_shuffle_epi32(hgfe, 0x1b));
+    let cdab = _mm_shuffle_epi32(dcba, 0xb1);
+    let efgh = _mm_shuffle_epi32(hgfe, 0x1b);
     [_mm_alignr_epi8(cdab, efgh, 8), _mm_blend_epi16(efgh, cdab, 0xf0)]
 }
 
@@ -349,8 +351,10 @@ fn load_state(state: &State) -> [__m128i; 2] {
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn store_state(state: &mut State, abef: __m128i, cdgh: __m128i) {
-    let (feba, dchg) = (_mm_shuffle_epi32(abef, 0x1b), _mm_shuffle_epi32(cdgh, 0xb1));
-    let (dcba, hgfe) = (_mm_blend_epi16(feba, dchg, 0xf0), _mm_alignr_epi8(dchg, feba, 8));
+    let feba = _mm_shuffle_epi32(abef, 0x1b);
+    let dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+    let dcba = _mm_blend_epi16(feba, dchg, 0xf0);
+    let hgfe = _mm_alignr_epi8(dchg, feba, 8);
     // SAFETY: two writes of 16 bytes, which are the 32 bytes of the state.
     unsafe {
         _mm_storeu_si128(state[..4].as_mut_ptr().cast(), dcba);

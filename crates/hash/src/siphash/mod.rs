@@ -32,7 +32,9 @@ impl SipKey {
         message: impl Fn(usize) -> &'a [u8],
         mut each: impl FnMut(usize, u64),
     ) {
-        let (mut lanes, mut indices, mut used) = (Lanes::default(), [0; LANES], 0);
+        let mut lanes = Lanes::default();
+        let mut indices = [0; LANES];
+        let mut used = 0;
         for index in 0..count {
             let message = message(index);
             if !lanes.set(used, message) {

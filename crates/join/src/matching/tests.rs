@@ -172,7 +172,8 @@ impl History {
         let base = self.base.keys().map(|outpoint| outpoint.txid);
         let all: BTreeSet<Hash> = base.chain(self.known.iter().copied()).collect();
         let gone: Vec<Hash> = all.difference(&before).copied().collect();
-        let (mut place, mut made) = (0, Vec::new());
+        let mut place = 0;
+        let mut made = Vec::new();
         for index in 0..1 + self.random.below(4u32) {
             for _ in 0..if index > 0 { self.random.below(3u32) } else { 0 } {
                 if self.coins.iter().any(|(_, coin)| coin.0 >> 1 < height) {
@@ -239,8 +240,10 @@ impl History {
 
     /// Returns the result of a matcher that works in this many slices; `None` for all at once.
     fn matched(&mut self, slices: Option<u64>) -> Found {
-        let (txs, spends) = (self.txs.clone(), self.spends.clone());
-        let (txs, spends) = (self.batches(&txs), self.batches(&spends));
+        let txs = self.txs.clone();
+        let spends = self.spends.clone();
+        let txs = self.batches(&txs);
+        let spends = self.batches(&spends);
         let mut matcher = Matcher::new(TxidHasher::random());
         let mut result = Found { base: self.base.clone(), ..Found::default() };
         let dropped = HashSet::from([DROPPED]);
@@ -262,7 +265,8 @@ impl History {
         dropped: &HashSet<u32>,
         slice: Option<(u64, u64)>,
     ) -> Vec<u8> {
-        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+        let mut bytes = Vec::new();
+        let mut ranges = Vec::new();
         for batch in txs {
             let start = bytes.len();
             match slice {
@@ -395,7 +399,9 @@ impl Found {
 
 #[test]
 fn it_comes_to_what_a_map_comes_to() {
-    let (mut taken, mut overwritten, mut from_base) = (0, 0, 0);
+    let mut taken = 0;
+    let mut overwritten = 0;
+    let mut from_base = 0;
     for seed in 0..120 {
         let mut history = History::new(seed, 0, seed % 2 == 1);
         assert_eq!(history.result.fault, None);
@@ -419,7 +425,8 @@ fn it_comes_to_what_a_map_comes_to() {
 /// These blocks are of the kind in which no valid chain creates a transaction again.
 #[test]
 fn what_the_set_below_has_and_a_later_block_creates_is_a_fault() {
-    let (coinbase, payment) = (Hash([1; 32]), Hash([2; 32]));
+    let coinbase = Hash([1; 32]);
+    let payment = Hash([2; 32]);
     let mut bytes = Vec::new();
     let start = begin_batch(&mut bytes, 1);
     for (txid, is_coinbase) in [(coinbase, true), (payment, false)] {
@@ -464,8 +471,10 @@ fn the_lowest_fault_is_found() {
 #[test]
 fn records_that_are_cut_short_are_damaged() {
     let mut history = History::new(5, 0, false);
-    let (txs, spends) = (history.txs.clone(), history.spends.clone());
-    let (txs, spends) = (history.batches(&txs), history.batches(&spends));
+    let txs = history.txs.clone();
+    let spends = history.spends.clone();
+    let txs = history.batches(&txs);
+    let spends = history.batches(&spends);
     let none = HashSet::new();
     for cut in 1..txs[0].len() {
         let bytes = &txs[0][..txs[0].len() - cut];

@@ -70,7 +70,8 @@ fn many_runs_stay_few() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path(), small_options());
     let mut random = Random(5);
-    let (mut map, mut written) = (Map::new(), 0);
+    let mut map = Map::new();
+    let mut written = 0;
     for _ in 0..400 {
         let changes = changes(&mut random, 30, 1 << 40);
         apply_to(&mut map, &changes);
@@ -139,7 +140,8 @@ fn parts_make_up_the_whole() {
         let changes = changes(&mut random, 2000, 1 << 40);
         db.apply(changes.iter().map(|(k, v)| (k, v.as_ref()))).unwrap();
     }
-    let (whole, snapshot) = (content(&db), db.snapshot());
+    let whole = content(&db);
+    let snapshot = db.snapshot();
     for parts in [1, 2, 7, 100, 100_000] {
         let cuts = snapshot.split(parts).unwrap();
         assert!(cuts.len() < parts && cuts.is_sorted());
@@ -188,7 +190,9 @@ fn readers_see_whole_runs_during_merges() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..3 {
-            let (db, keys, done) = (&db, &keys, &done);
+            let db = &db;
+            let keys = &keys;
+            let done = &done;
             scope.spawn(move || {
                 let mut newest = 0;
                 while !done.load(Ordering::Relaxed) {
@@ -208,7 +212,8 @@ fn readers_see_whole_runs_during_merges() {
                 }
             });
         }
-        let (merging, merged) = (&db, &done);
+        let merging = &db;
+        let merged = &done;
         scope.spawn(move || {
             while !merged.load(Ordering::Relaxed) {
                 merging.merge().unwrap();

@@ -177,7 +177,8 @@ fn a_table_whose_first_key_is_above_its_last_is_refused() {
     let (_, files) = example(dir.path());
     let (name, manifest) = files.iter().find(|(name, _)| name.starts_with("MANIFEST")).unwrap();
     let path = dir.path().join(name);
-    let (mut records, mut forged) = (LogReader::new(&path, manifest), Vec::new());
+    let mut records = LogReader::new(&path, manifest);
+    let mut forged = Vec::new();
     while let Some(record) = records.next_record().unwrap() {
         let mut edit = Edit::decode(record, &path, 0).unwrap();
         for file in &mut edit.new {

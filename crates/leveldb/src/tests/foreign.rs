@@ -93,7 +93,8 @@ fn a_log_with_a_sequence_number_beyond_the_highest_is_refused() {
     for changes in [&[][..], &[(b"key".to_vec(), None)]] {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path(), small_options()));
-        let (mut log, path) = (Vec::new(), dir.path().join("000500.log"));
+        let mut log = Vec::new();
+        let path = dir.path().join("000500.log");
         put_batch(&mut log, SEQUENCE_MAX + 1, changes);
         fs::write(&path, log).unwrap();
         for options in [Options { read_only: true, ..small_options() }, small_options()] {

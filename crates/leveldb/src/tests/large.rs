@@ -19,7 +19,8 @@ fn size() -> u64 {
 /// Returns the `i`-th key in order and its value: 37 and 30 bytes, like a coin.
 fn entry(i: u64) -> ([u8; 37], [u8; 30]) {
     let mut random = Random(i);
-    let (mut key, mut value) = ([0; 37], [0; 30]);
+    let mut key = [0; 37];
+    let mut value = [0; 30];
     key[0] = b'C';
     key[1..9].copy_from_slice(&(i << 20).to_be_bytes());
     key[9..].chunks_mut(8).for_each(|c| c.copy_from_slice(&random.next().to_le_bytes()[..c.len()]));
@@ -84,7 +85,8 @@ fn a_scan_keeps_little_of_the_tables_in_memory() {
         (dir, db)
     };
     let bytes = memory_of(a_scan_keeps_little_of_the_tables_in_memory, prepare, |(_dir, db)| {
-        let (mut cursor, mut entries) = (db.scan(&[], None).unwrap(), 0);
+        let mut cursor = db.scan(&[], None).unwrap();
+        let mut entries = 0;
         while let Some((_, value)) = cursor.next_entry().unwrap() {
             assert_eq!(value.len(), 4000);
             entries += 1;

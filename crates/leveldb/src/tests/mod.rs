@@ -83,7 +83,8 @@ fn check(db: &Db, map: &Map, random: &mut Random) {
         assert_eq!(db.get(key).unwrap().as_ref(), map.get(key));
         assert_eq!(found.get(&i), map.get(key));
     }
-    let (from, to) = (&keys[10], &keys[90]);
+    let from = &keys[10];
+    let to = &keys[90];
     let part: Map = db.scan(from, Some(to)).unwrap().into_iter().map(Result::unwrap).collect();
     assert!(part.iter().eq(map.range(from.clone()..to.clone())));
 }

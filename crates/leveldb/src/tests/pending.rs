@@ -28,7 +28,8 @@ fn plan(dir: &Path, kind: RunKind) -> Plan {
         let changes = changes(&mut random, count, 400).into_iter();
         changes.map(|(key, value)| ([b"k", &key[..]].concat(), value)).collect()
     };
-    let (mut before, db) = (Map::new(), open(&dir.join("db"), small_options()));
+    let mut before = Map::new();
+    let db = open(&dir.join("db"), small_options());
     for _ in 0..2 {
         let changes = change(100);
         apply_to(&mut before, &changes);
@@ -46,7 +47,8 @@ fn plan(dir: &Path, kind: RunKind) -> Plan {
 /// Reads the number of written parts, and their tables, from the progress file.
 fn saved(dir: &Path) -> (usize, Vec<PendingTable>) {
     let Ok(bytes) = fs::read(dir.join("progress")) else { return (0, Vec::new()) };
-    let (mut tables, mut at) = (Vec::new(), 1);
+    let mut tables = Vec::new();
+    let mut at = 1;
     while at < bytes.len() {
         tables.push(PendingTable::read(&bytes, &mut at).unwrap());
     }
@@ -110,7 +112,8 @@ fn table_files(dir: &Path) -> usize {
 fn a_resumed_run_equals_one_written_in_one_go() {
     for kind in KINDS {
         let [one, two] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let (in_one_go, plan) = (plan(one.path(), kind), plan(two.path(), kind));
+        let in_one_go = plan(one.path(), kind);
+        let plan = plan(two.path(), kind);
         session(&Disk::new(), one.path(), &in_one_go, plan.parts.len()).unwrap();
         for until in 1..=plan.parts.len() {
             session(&Disk::new(), two.path(), &plan, until).unwrap();
@@ -134,7 +137,8 @@ fn power_cut_while_a_run_is_written_resumed_and_committed() {
     for kind in KINDS {
         let prepared = tempfile::tempdir().unwrap();
         let plan = plan(prepared.path(), kind);
-        let (mut cut_at, mut resumed) = (1, 0);
+        let mut cut_at = 1;
+        let mut resumed = 0;
         loop {
             let mut finished = false;
             let process = Arc::new(PowerCut::at(cut_at));

@@ -172,7 +172,8 @@ fn nobody_can_foresee_what_an_address_displaces() {
         let kept = flood.iter().map(|address| is_known(&book, address)).collect::<Vec<bool>>();
         (kept, flood.len())
     };
-    let ((first, count), (second, _)) = (fill([1; 32]), fill([2; 32]));
+    let (first, count) = fill([1; 32]);
+    let (second, _) = fill([2; 32]);
     let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
     assert!(same < count * 9 / 10, "{same} of {count} are in both books or in none");
 }
@@ -236,7 +237,8 @@ fn a_tried_address_that_cannot_be_tested_gives_way() {
 #[test]
 fn the_choice_is_elsewhere_and_not_tried_again_at_once() {
     let mut book = book();
-    let (a, b) = (host("8.8.1.1"), host("8.9.1.1"));
+    let a = host("8.8.1.1");
+    let b = host("8.9.1.1");
     book.add(&[address(a), address(b)], user(), NOW);
     let next = |book: &Addresses, not: &[Host], now: i64| {
         let may = |host: &Host| !not.contains(host);
@@ -278,7 +280,8 @@ fn ports_of_other_services_are_the_last_resort() {
 #[test]
 fn a_failure_counts_once_until_a_connection_works() {
     let mut book = book();
-    let (bad, good) = (place(&numbered(1)), place(&numbered(2)));
+    let bad = place(&numbered(1));
+    let good = place(&numbered(2));
     book.add(&[numbered(1), numbered(2)], user(), NOW);
     let is_chosen = |book: &Addresses, now| choices(book, true, now).contains(&bad.0);
     for attempt in 0..10 {

@@ -86,7 +86,8 @@ fn a_peer_leaves_for_one_that_is_twice_as_fast() {
         download.run(SECOND * 179, Some(0));
         assert_eq!(download.trials, []);
         download.run(SECOND * 40, Some(0));
-        let (slow, candidate) = (PeerId(5), PeerId(10));
+        let slow = PeerId(5);
+        let candidate = PeerId(10);
         let outcome = match is_taken {
             true => Trial::Replace(slow, candidate),
             false => Trial::Drop(candidate),

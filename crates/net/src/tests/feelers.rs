@@ -10,7 +10,8 @@ use crate::{Feelers, fixed_seeds};
 
 #[test]
 fn feelers_come_every_two_minutes_on_average() {
-    let (mut feelers, mut rng) = (Feelers::default(), Rng::new(1, 1));
+    let mut feelers = Feelers::default();
+    let mut rng = Rng::new(1, 1);
     let times: Vec<u64> = (0..200_000)
         .filter(|second| feelers.is_due(Duration::from_secs(*second), rng.next_u64()))
         .collect();

@@ -324,7 +324,8 @@ impl World {
             Event::Announce(id, height) => {
                 let Some(peer) = self.peers.get_mut(&id) else { return };
                 peer.top = peer.top.max(height);
-                let (spec, header) = (peer.spec, branches()[peer.spec.branch][height - 1]);
+                let spec = peer.spec;
+                let header = branches()[peer.spec.branch][height - 1];
                 if spec.stops {
                     return;
                 }

@@ -114,7 +114,9 @@ fn what_has_no_room_is_thrown_away_and_asked_for_again() {
     let (mut schedule, tree, plan) = schedule(50, BYTES_MAX);
     schedule.want(Arc::clone(&plan), once(0..plan.len()));
     schedule.read(0);
-    let (mut here, mut thrown, mut next) = (HashSet::new(), 0, 0);
+    let mut here = HashSet::new();
+    let mut thrown = 0;
+    let mut next = 0;
     for second in 0..200 {
         let now = Duration::from_secs(second);
         let asked: Vec<BlockId> =

@@ -51,7 +51,8 @@ fn a_rising_speed_is_that_of_the_last_bytes() {
         line.heard(bytes, at(200 * round_trip));
     }
     let last = f64::from(10_000 << 10) * 5.0;
-    let (average, rising) = (line.speed().unwrap(), line.rising_speed().unwrap());
+    let average = line.speed().unwrap();
+    let rising = line.rising_speed().unwrap();
     assert!(average < last / 2.0, "{average}, {last}");
     assert!((0.99..1.01).contains(&(rising / last)), "{rising}, {last}");
     // It falls slowly, when less comes.

@@ -131,7 +131,8 @@ impl World {
         let peer = FakePeer { habit, chain: chain.to_vec(), inbox: VecDeque::new(), count: 0 };
         self.peers.insert(id, peer);
         let mut actions = Vec::new();
-        let (user_agent, time) = ("/Apus:test/", UNIX_TIME);
+        let user_agent = "/Apus:test/";
+        let time = UNIX_TIME;
         let services = Services::default();
         let ourselves = Ourselves { nonce: OUR_NONCE, user_agent, services, time, start_height: 0 };
         self.manager.connected(id, kind, ourselves, self.now, &mut actions);
@@ -161,7 +162,8 @@ impl World {
         let mut actions = Vec::new();
         let tip = self.tree.genesis();
         let mut chain = HeaderChain::growing(&mut self.tree, tip, UNIX_TIME, [7; 16]);
-        let (command, payload) = (message.command, &message.payload);
+        let command = message.command;
+        let payload = &message.payload;
         self.manager.received(id, command, payload, &mut chain, self.now, &mut actions);
         self.carry_out(actions);
     }
@@ -427,7 +429,8 @@ fn wrong_headers(network: &Network, chain: &[Header]) -> Vec<(&'static str, Habi
         }
         header
     };
-    let (mut no_work, mut not_continuous) = (chain.to_vec(), chain.to_vec());
+    let mut no_work = chain.to_vec();
+    let mut not_continuous = chain.to_vec();
     no_work.truncate(11);
     no_work[10] = mined(no_work[10], false);
     not_continuous.remove(10);

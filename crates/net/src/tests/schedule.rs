@@ -271,7 +271,8 @@ fn a_lone_peer_may_take_its_time() {
     let interval = Duration::from_secs(600);
     let mut schedule = Schedule::new(Limits { bytes_max: 1000, block_interval: interval });
     schedule.want(Arc::clone(&plan), once(0..10));
-    let (peer, has) = (PeerId(1), Has { best: plan[9], is_limited: false, is_inbound: false });
+    let peer = PeerId(1);
+    let has = Has { best: plan[9], is_limited: false, is_inbound: false };
     schedule.set_peer(peer, has);
     schedule.read(0);
     // Memory is too small even for one block: the first is requested all the same.
@@ -290,7 +291,8 @@ fn a_block_that_was_not_asked_for_is_noticed() {
     let interval = Duration::from_secs(600);
     let mut schedule = Schedule::new(Limits { bytes_max: 1 << 30, block_interval: interval });
     schedule.want(Arc::clone(&plan), once(0..5));
-    let (first, second) = (PeerId(1), PeerId(2));
+    let first = PeerId(1);
+    let second = PeerId(2);
     let has = Has { best: plan[9], is_limited: false, is_inbound: false };
     schedule.set_peer(first, has);
     assert_eq!(schedule.requests(&tree, Duration::ZERO).len(), 1);
@@ -360,7 +362,8 @@ fn a_peer_that_sends_nothing_is_dropped_if_others_send() {
         schedule.heard(other, second * 1000, now);
         assert_eq!(schedule.tick(now), []);
     }
-    let (since, now) = (Duration::from_secs(21), Duration::from_secs(21));
+    let since = Duration::from_secs(21);
+    let now = Duration::from_secs(21);
     schedule.heard(other, 21_000, now);
     assert_eq!(schedule.tick(now), [(silent, Fault::Silent(since))]);
 }
@@ -458,7 +461,8 @@ fn a_new_peer_is_asked_for_little() {
     let interval = Duration::from_secs(600);
     let mut schedule = Schedule::new(Limits { bytes_max: 40_000_000, block_interval: interval });
     schedule.want(Arc::clone(&plan), once(0..300));
-    let (peer, has) = (PeerId(1), Has { best: plan[299], is_limited: false, is_inbound: false });
+    let peer = PeerId(1);
+    let has = Has { best: plan[299], is_limited: false, is_inbound: false };
     schedule.set_peer(peer, has);
     let mut in_flight: Vec<BlockId> = Vec::new();
     let mut bytes = 0;

@@ -107,7 +107,8 @@ fn forked(common: usize, of_first: u32, of_other: u32) -> (Vec<Header>, Vec<Head
 fn headers_follow_the_last_known_of_the_locator() {
     let (chain, other) = forked(2_500, 10, 4);
     let world = World::of(&[chain.clone(), other.clone()]);
-    let (unknown, end) = (Hash([7; 32]), Hash::ZERO);
+    let unknown = Hash([7; 32]);
+    let end = Hash::ZERO;
     let at = |height: usize| chain[height - 1].hash();
     for (locator, stop, from, to) in [
         (vec![at(100)], end, 101, 100 + HEADERS_MAX),
@@ -323,7 +324,8 @@ fn a_new_tip_is_announced_once() {
     world.switch_to(&chain[11]);
     let inv = (Command::INV, vec![chain[11].hash()]);
     assert_eq!(world.announce(&mut serving), Some(inv));
-    let (locator, stop) = ([chain[5].hash()], Hash::ZERO);
+    let locator = [chain[5].hash()];
+    let stop = Hash::ZERO;
     let request = GetHeaders { version: 0, locator: Hashes::List(&locator), stop };
     world.handle(&mut serving, &Message::GetHeaders(request));
     world.switch_to(&chain[13]);

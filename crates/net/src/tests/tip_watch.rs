@@ -43,7 +43,9 @@ impl Node {
 
     fn connect(&mut self, id: u64, height: u32) {
         let best = Some(self.at(height));
-        let (id, kind, since) = (PeerId(id), NetKind::Ipv4, self.now);
+        let id = PeerId(id);
+        let kind = NetKind::Ipv4;
+        let since = self.now;
         self.peers.push(Chosen { id, kind, since, best });
     }
 
@@ -67,7 +69,8 @@ impl Node {
         let end = self.now + time;
         while self.now < end {
             self.now += Duration::from_secs(1);
-            let (tip, others) = (self.at(self.height), []);
+            let tip = self.at(self.height);
+            let others = [];
             let verdicts =
                 self.watch.check(&self.tree, tip, (&self.peers, &others, SLOTS), self.now);
             for verdict in verdicts {
@@ -88,7 +91,8 @@ fn a_peer_that_lags_is_asked_and_then_dropped() {
     node.run(20 * MINUTE);
     assert_eq!(node.verdicts, []);
     node.run(30 * MINUTE);
-    let (asked, dropped) = (1202, 1202 + 121);
+    let asked = 1202;
+    let dropped = 1202 + 121;
     let id = PeerId(7);
     assert_eq!(node.verdicts, [(asked, Verdict::Ask(id, before)), (dropped, Verdict::Lags(id))]);
 }

@@ -131,7 +131,8 @@ fn only_bytes_of_blocks_are_counted() {
             theirs.1.encode(&Raw(Command::PING, &[7; 8]), &mut bytes);
             theirs.1.encode(&Raw(command, &long), &mut bytes);
             bytes.truncate(bytes.len() - missing);
-            let (mut counted, mut times) = (0, 0);
+            let mut counted = 0;
+            let mut times = 0;
             let (first, second) = thread::scope(|scope| {
                 scope.spawn(move || {
                     to_us.write_all(&bytes).unwrap();

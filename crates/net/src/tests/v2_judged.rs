@@ -79,7 +79,8 @@ fn converse(role: Role, garbage: Vec<u8>, decoys: Vec<Vec<u8>>, count: u64) {
 fn exchange(mut reader: Reader<impl Read>, mut writer: Writer, mut to: UnixStream, count: u64) {
     assert_eq!(writer.transport(), Transport::V2);
     let mut buffer = Vec::new();
-    let (mut random, mut bytes) = (Random(4), Vec::new());
+    let mut random = Random(4);
+    let mut bytes = Vec::new();
     for number in 0..count {
         let command = random.one_of(&[Command::BLOCK, Command::SENDHEADERS, Command::PING]);
         let len = random.below(if number % 100 == 0 { 300_000 } else { 300 });

@@ -54,7 +54,8 @@ impl Pad {
 
     /// Encrypts or decrypts bytes that are at `offset` of the header and contents.
     fn apply_to_packet(&self, offset: usize, bytes: &mut [u8]) {
-        let (nonce, start) = (StreamNonce::new(self.nonce), PAD_START + offset);
+        let nonce = StreamNonce::new(self.nonce);
+        let start = PAD_START + offset;
         ChaCha20::new(Key::new(self.key), nonce, start as u32).apply_keystream(bytes);
     }
 }
@@ -70,8 +71,8 @@ pub struct Inbound {
 impl Outbound {
     /// Creates the sending half. Its first packet authenticates our garbage.
     pub fn new(length_key: [u8; 32], contents_key: [u8; 32], garbage: Vec<u8>) -> Self {
-        let (lengths, contents) =
-            (LengthCipher::new(length_key), ContentsCipher::new(contents_key));
+        let lengths = LengthCipher::new(length_key);
+        let contents = ContentsCipher::new(contents_key);
         Self { lengths, contents, garbage }
     }
 
@@ -107,8 +108,8 @@ impl Outbound {
 impl Inbound {
     /// Creates the receiving half, whose peer has sent no garbage yet.
     pub fn new(length_key: [u8; 32], contents_key: [u8; 32]) -> Self {
-        let (lengths, contents) =
-            (LengthCipher::new(length_key), ContentsCipher::new(contents_key));
+        let lengths = LengthCipher::new(length_key);
+        let contents = ContentsCipher::new(contents_key);
         Self { lengths, contents, garbage: Vec::new() }
     }
 

@@ -92,8 +92,10 @@ impl Prepared {
         height: u32,
         sources: Vec<CoinSource>,
     ) -> Self {
-        let (external, created) = (Vec::new(), Vec::new());
-        let (created_by_coinbase, missing_inside) = (0, None);
+        let external = Vec::new();
+        let created = Vec::new();
+        let created_by_coinbase = 0;
+        let missing_inside = None;
         Self { block, height, sources, external, created, created_by_coinbase, missing_inside }
     }
 
@@ -163,7 +165,8 @@ impl Outputs {
     /// Spends an output for the transaction at position `spender`.
     fn spend(&mut self, outpoint: &OutPoint, spender: usize) -> SpentInside {
         let Some(&tx) = self.tx_by_txid.get(&outpoint.txid) else { return SpentInside::Elsewhere };
-        let (first, end) = (self.first[tx as usize], self.first[tx as usize + 1]);
+        let first = self.first[tx as usize];
+        let end = self.first[tx as usize + 1];
         let index = u64::from(first) + u64::from(outpoint.vout);
         if tx as usize >= spender || index >= u64::from(end) || self.gone[index as usize] {
             return SpentInside::Missing;

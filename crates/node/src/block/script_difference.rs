@@ -47,7 +47,8 @@ impl ScriptDifference {
         flags: ScriptFlags,
     ) -> Self {
         let spent = prevouts.iter().map(|prevout| {
-            let (amount, script) = (prevout.amount, hex(prevout.script));
+            let amount = prevout.amount;
+            let script = hex(prevout.script);
             format!(r#"{{"amount": {amount}, "scriptPubKey": "{script}"}}"#)
         });
         let text = format!(

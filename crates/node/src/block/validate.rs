@@ -132,12 +132,14 @@ impl Inputs for Validation {
                     let coin = &self.coins[at as usize];
                     let script = coin.script.as_raw().unwrap_or(&scripts[start..end]);
                     start = end;
-                    let (height, is_coinbase) = (coin.height, coin.is_coinbase);
+                    let height = coin.height;
+                    let is_coinbase = coin.is_coinbase;
                     Prevout { amount: coin.amount as i64, script, height, is_coinbase }
                 }
                 CoinSource::Inside { tx, vout } => {
                     let output = view.tx(tx as usize).output(vout as usize);
-                    let (amount, script) = (output.value(), output.script());
+                    let amount = output.value();
+                    let script = output.script();
                     let height = self.prepared.height;
                     Prevout { amount, script, height, is_coinbase: tx == 0 }
                 }
@@ -282,7 +284,8 @@ impl Validation {
     }
 
     fn sources_of(&self, index: usize) -> &[CoinSource] {
-        let (first, end) = (self.first_source[index], self.first_source[index + 1]);
+        let first = self.first_source[index];
+        let end = self.first_source[index + 1];
         &self.prepared.sources[first as usize..end as usize]
     }
 
@@ -358,7 +361,8 @@ fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Ch
     let all_inputs = prepared.sources.len();
     let chunk_inputs = all_inputs.div_ceil(all_inputs.div_ceil(most_inputs).max(1)).max(1);
     let all = 0..usize::MAX;
-    let (mut first_tx, mut inputs) = (1, 0);
+    let mut first_tx = 1;
+    let mut inputs = 0;
     for (index, tx) in view.txs().enumerate().skip(1) {
         let count = tx.input_count();
         if count > 2 * chunk_inputs {

@@ -120,7 +120,9 @@ impl Estimator {
         let is_idle = waiting.is_some() || progress.phase.waits() || !is_known;
         let left = if is_idle { None } else { self.left(has_plan, progress) };
         let is_of_run = has_plan || self.to_tip.is_some();
-        let (download, speed, blocks) = (speeds.download, speeds.bytes, speeds.blocks);
+        let download = speeds.download;
+        let speed = speeds.bytes;
+        let blocks = speeds.blocks;
         let bottleneck = match waiting {
             Some(_) => Some(Bottleneck::Peers),
             None => speeds.bottleneck.filter(|_| !is_at_tip),
@@ -203,7 +205,8 @@ impl Estimator {
 
     /// Takes note of the work that is done at second `now`.
     fn feed(&mut self, now: f64, done: f64, by_peers: bool) {
-        let (seconds, work) = ((now - self.fed.0).clamp(0.0, PAUSE_MAX), done - self.fed.1);
+        let seconds = (now - self.fed.0).clamp(0.0, PAUSE_MAX);
+        let work = done - self.fed.1;
         self.fed = (now, done);
         self.pace.feed(seconds, work.max(0.0));
         if !by_peers {

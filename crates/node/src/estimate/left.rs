@@ -75,14 +75,16 @@ impl Left {
     /// Returns the range in words, no more precise than it is: `3–8 s`, `12–15 min`, `3–4 h`,
     /// `up to 2 min`, `1–3 days`.
     pub fn words(&self) -> String {
-        let (low, high) = (self.low.as_secs_f64(), self.high.as_secs_f64());
+        let low = self.low.as_secs_f64();
+        let high = self.high.as_secs_f64();
         let (unit, word) = match high {
             0.0..100.0 => (1.0, "s"),
             100.0..7200.0 => (60.0, "min"),
             7200.0..172_800.0 => (3600.0, "h"),
             _ => (86_400.0, "days"),
         };
-        let (low, high) = ((low / unit).floor() as u64, (high / unit).ceil().max(1.0) as u64);
+        let low = (low / unit).floor() as u64;
+        let high = (high / unit).ceil().max(1.0) as u64;
         match low {
             0 => format!("up to {high} {word}"),
             low if low == high => format!("{high} {word}"),

@@ -81,7 +81,8 @@ impl Task {
     pub fn stages(&self, method: Method, costs: &Costs) -> Vec<Stage> {
         let Self { blocks, bytes, script_bytes, undo, spilled, tables, cached, .. } = *self;
         let seconds = |phase| costs.seconds(phase, blocks, bytes, script_bytes);
-        let (read, new) = (bytes + self.copied, self.new_tables);
+        let read = bytes + self.copied;
+        let new = self.new_tables;
         let tables_stage =
             |phase, bytes| Stage::new(phase, costs.seconds(phase, 0.0, bytes, 0.0), 2.0 * bytes);
         match method {

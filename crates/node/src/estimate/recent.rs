@@ -51,7 +51,8 @@ impl Recent {
     /// Takes note of the progress at second `now`, and returns the speeds of the last minute.
     pub fn add(&mut self, now: f64, progress: &Progress, machine: Machine) -> Speeds {
         let before = self.samples.back();
-        let (download, states) = (progress.download, progress.states);
+        let download = progress.download;
+        let states = progress.states;
         let sample = Sample {
             at: now,
             bytes: progress.bytes,
@@ -80,7 +81,8 @@ impl Recent {
             self.counted = Some(sample);
             return;
         };
-        let (was, elapsed) = (self.phase.unwrap_or(phase), sample.at - last.at);
+        let was = self.phase.unwrap_or(phase);
+        let elapsed = sample.at - last.at;
         if was == phase && elapsed < SAMPLE_EVERY {
             return;
         }
@@ -110,7 +112,8 @@ impl Sample {
             (count > 0).then_some(count as f64 / elapsed)
         };
         let download = speed(self.download.bytes, first.download.bytes);
-        let (machine, before) = (self.machine, first.machine);
+        let machine = self.machine;
+        let before = first.machine;
         let pressure = machine.pressure.zip(before.pressure);
         let seen = Seen {
             elapsed,
@@ -128,7 +131,8 @@ impl Sample {
             }
             bottleneck => bottleneck,
         });
-        let (bytes, blocks) = (speed(self.bytes, first.bytes), speed(self.blocks, first.blocks));
+        let bytes = speed(self.bytes, first.bytes);
+        let blocks = speed(self.blocks, first.blocks);
         Speeds { download, bytes, blocks, bottleneck }
     }
 }

@@ -218,7 +218,8 @@ impl SwiftShare {
     /// Divides `room` bytes: one worker and the minimum for coins come first; half of the rest may
     /// go to more workers, and what they leave to coins. `None` if `room` is too small.
     fn of(workers: usize, survivors_bytes: usize, room: u64) -> Option<Self> {
-        let (workers, wanted) = (workers.max(1), survivors_bytes as u64);
+        let workers = workers.max(1);
+        let wanted = survivors_bytes as u64;
         let after_one = room.checked_sub(LEAST_SWIFT_BYTES)?;
         let more = after_one / 2 / WORKER_BYTES;
         let workers = workers.min(1 + usize::try_from(more).unwrap_or(usize::MAX));

@@ -78,7 +78,8 @@ fn a_feeler_shows_that_an_address_works() {
     };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
-    let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
+    let mut chain = HeaderChain::fixed(&tree, tree.genesis());
+    let told = Told::default();
     let mut connections = peers.connections();
     connections.dialer.dial_feeler(unix_time());
     assert!(connections.is_opening());
@@ -106,7 +107,8 @@ fn half_open_connections_make_room() {
     let peers = PeerOptions { maxconnections: 11 + PLACES, ..PeerOptions::new(0) };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
-    let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
+    let mut chain = HeaderChain::fixed(&tree, tree.genesis());
+    let told = Told::default();
     let mut connections = peers.connections();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut clients = Vec::new();

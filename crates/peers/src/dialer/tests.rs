@@ -43,7 +43,8 @@ fn inbound(address: &str) -> Role {
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let socket = Arc::new(Socket::outbound(stream));
     let address: SocketAddr = address.parse().unwrap();
-    let (group, connected) = (KeyedGroups::default().of(address.ip()), Duration::ZERO);
+    let group = KeyedGroups::default().of(address.ip());
+    let connected = Duration::ZERO;
     Role::Inbound(Inbound { address, socket, group, connected, last_block: None })
 }
 
@@ -230,7 +231,8 @@ fn a_connected_peer_needs_no_test() {
     dialer.worked(id(1), NEEDED, Duration::ZERO, NOW - 1);
     let before = dialer.book.to_text(&[]);
     let line = |text: &str| {
-        let (host, port) = (old.0.ip().unwrap(), old.1);
+        let host = old.0.ip().unwrap();
+        let port = old.1;
         text.lines().find(|line| line.starts_with(&format!("{host} {port} "))).map(str::to_string)
     };
     // No new address may be connected to.

@@ -257,7 +257,8 @@ impl Table {
     }
 
     fn upload(&self) -> Upload {
-        let (peers, stock) = (self.peers().len(), &self.common.stock);
+        let peers = self.peers().len();
+        let stock = &self.common.stock;
         Upload { peers, blocks: stock.blocks(), bytes: stock.bytes(), bytes_per_second: 0 }
     }
 

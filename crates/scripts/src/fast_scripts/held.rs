@@ -49,7 +49,8 @@ impl Held {
                 return;
             }
             Check::Ecdsa { key, signature, message } => {
-                let (key, signature) = (self.copied(key), self.copied(signature));
+                let key = self.copied(key);
+                let signature = self.copied(signature);
                 HeldSignature::Ecdsa { key, signature, message }
             }
             Check::Multisig { keys, signatures } => {

@@ -103,7 +103,8 @@ impl FastScripts {
             }
             match signature {
                 HeldSignature::Ecdsa { key, signature, message } => {
-                    let (key, signature) = (&held.bytes[key], &held.bytes[signature]);
+                    let key = &held.bytes[key];
+                    let signature = &held.bytes[signature];
                     batch.push_ecdsa(key, signature, messages.of(message));
                 }
                 HeldSignature::Schnorr { key, signature, message } => {

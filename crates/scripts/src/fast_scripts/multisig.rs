@@ -162,12 +162,15 @@ mod tests {
     #[test]
     fn what_is_found_is_an_assignment() {
         let mut random = Random(1);
-        let (mut both, mut neither, mut missed) = (0, 0, 0);
+        let mut both = 0;
+        let mut neither = 0;
+        let mut missed = 0;
         for _ in 0..100_000 {
             let keys = 1 + random.below(6_usize);
             let needed = 1 + random.below(keys);
             let is_key: Vec<bool> = (0..keys).map(|_| random.below(8_u8) > 0).collect();
-            let (bits, rare) = (random.next(), random.next());
+            let bits = random.next();
+            let rare = random.next();
             let is_by = |s: usize, key: usize| (bits | rare) >> (8 * s + key) & 1 == 1;
             let is_by = |s: usize, key: usize| is_key[key] && is_by(s, key);
             let fits =

@@ -159,7 +159,8 @@ impl<'a> Interpreter<'_, 'a> {
     }
 
     fn binary(&mut self, code: u8) -> Result<(), Left> {
-        let (b, a) = (self.pop()?.number()?, self.pop()?.number()?);
+        let b = self.pop()?.number()?;
+        let a = self.pop()?.number()?;
         self.push(Item::of_number(match code {
             OP_ADD => a + b,
             OP_SUB => a - b,
@@ -179,7 +180,8 @@ impl<'a> Interpreter<'_, 'a> {
     }
 
     fn within(&mut self) -> Result<(), Left> {
-        let (end, start) = (self.pop()?.number()?, self.pop()?.number()?);
+        let end = self.pop()?.number()?;
+        let start = self.pop()?.number()?;
         let value = self.pop()?.number()?;
         self.push(Item::of_bool(start <= value && value < end));
         Ok(())

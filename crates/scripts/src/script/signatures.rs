@@ -28,13 +28,16 @@ impl<'a> Interpreter<'_, 'a> {
     ) -> Result<(), Left> {
         match code {
             OP_CHECKSIGADD => {
-                let (key, count, signature) = (self.pop()?, self.pop()?.number()?, self.pop()?);
+                let key = self.pop()?;
+                let count = self.pop()?.number()?;
+                let signature = self.pop()?;
                 let valid = self.leaf_signature(signature, key)?;
                 self.stack.push(Item::of_number(count + i64::from(valid)));
                 return Ok(());
             }
             OP_CHECKSIG | OP_CHECKSIGVERIFY => {
-                let (key, signature) = (self.pop()?, self.pop()?);
+                let key = self.pop()?;
+                let signature = self.pop()?;
                 let valid = match version {
                     Version::Tapscript => self.leaf_signature(signature, key)?,
                     _ => self.ecdsa(signature, key, script, version)?,

@@ -163,7 +163,8 @@ impl<'a> Interpreter<'_, 'a> {
             return Err(Left::Limit);
         }
         self.signed.clear();
-        let (key, signature) = (self.pop()?, self.pop()?);
+        let key = self.pop()?;
+        let signature = self.pop()?;
         let valid = self.by_key_hash(signature, key, hash, script, Version::Base)?;
         self.stack.push(Item::of_bool(valid));
         Ok(())

@@ -65,7 +65,8 @@ impl<'a> Control<'a> {
         let mut tweak = TWEAK.clone();
         tweak.update(self.internal);
         tweak.update(&root);
-        let (internal, odd) = (self.internal, self.first & 1 == 1);
+        let internal = self.internal;
+        let odd = self.first & 1 == 1;
         Check::Tweak { internal, tweak: tweak.finish(), output, odd }
     }
 }

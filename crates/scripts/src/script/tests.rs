@@ -35,7 +35,8 @@ pub fn stack_after(script: &[u8], stack: &[Vec<u8>], kind: Kind) -> Option<Vec<V
     let view = BlockView::parse(&BLOCK).expect("a block");
     let prevouts = [Prevout { amount: 0, script: &[], height: 0, is_coinbase: false }];
     let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
-    let (mut preimages, mut checks) = (Preimages::default(), Checks::new());
+    let mut preimages = Preimages::default();
+    let mut checks = Checks::new();
     let flags = flags::CHECKLOCKTIMEVERIFY | flags::CHECKSEQUENCEVERIFY | flags::NULLDUMMY;
     let mut run = Interpreter::new(&mut messages, 0, flags, &mut preimages, &mut checks);
     run.leaf = Leaf { weight_left: 1_000_000, ..Leaf::default() };
@@ -109,7 +110,8 @@ fn commitments_of_bip341() {
     let all = vectors("bip341_wallet_vectors.json");
     for vector in all["scriptPubKey"].as_array().expect("a list") {
         let hex = |field: &Value| from_hex(field.as_str().expect("hex"));
-        let (inner, expected) = (&vector["intermediary"], &vector["expected"]);
+        let inner = &vector["intermediary"];
+        let expected = &vector["expected"];
         let output: [u8; 32] = hex(&inner["tweakedPubkey"]).try_into().expect("32 bytes");
         let mut scripts = Vec::new();
         leaves(&vector["given"]["scriptTree"], &mut scripts);

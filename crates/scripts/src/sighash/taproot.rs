@@ -33,9 +33,12 @@ impl TxSighash<'_> {
         if outputs == SIGHASH_SINGLE && input >= self.tx.output_count() {
             return None;
         }
-        let (shared, spent) = (self.shared().once, self.spent());
+        let shared = self.shared().once;
+        let spent = self.spent();
         let single = (outputs == SIGHASH_SINGLE).then(|| self.single(input));
-        let (tx, this, prevout) = (&self.tx, self.tx.input(input), &self.prevouts[input]);
+        let tx = &self.tx;
+        let this = self.tx.input(input);
+        let prevout = &self.prevouts[input];
         Some(preimages.push_tagged(|out| {
             out.extend([EPOCH, hash_type]);
             out.extend(tx.version().to_le_bytes());

@@ -61,7 +61,8 @@ fn with_messages<R>(tx: &Transaction, spent: &[TxOut], ask: impl FnOnce(&mut TxS
 #[test]
 fn legacy_messages_of_core() {
     const CODE_SEPARATOR: u8 = 0xab;
-    let (mut count, mut single_without_output) = (0, 0);
+    let mut count = 0;
+    let mut single_without_output = 0;
     for vector in vectors("sighash.json").as_array().expect("a list") {
         let Some([tx, script, input, hash_type, expected]) =
             vector.as_array().and_then(|vector| vector.first_chunk())
@@ -169,7 +170,8 @@ fn version_0_messages() {
         let mut cache = SighashCache::new(&tx);
         with_messages(&tx, &spent, |messages| {
             for _ in 0..40 {
-                let (input, len) = (random.below(inputs), random.one_of(&[0, 25, 252, 253, 9000]));
+                let input = random.below(inputs);
+                let len = random.one_of(&[0, 25, 252, 253, 9000]);
                 let code = random.bytes(len);
                 let hash_type: u8 = random.one_of(&types);
                 let known = EcdsaSighashType::from_consensus(hash_type.into());
@@ -249,7 +251,8 @@ fn messages_side_by_side_are_those_hashed_alone() {
                 for _ in 0..random.below(5_usize) {
                     let input = random.below(inputs);
                     let len = random.one_of(&[0, 25, 105, 252, 253, 9000]);
-                    let (code, hash_type) = (random.bytes(len), random.one_of(&[1, 2, 3, 0x81]));
+                    let code = random.bytes(len);
+                    let hash_type = random.one_of(&[1, 2, 3, 0x81]);
                     let (message, alone) = match random.below(3_u8) {
                         0 => (
                             messages.legacy(input, &code, hash_type, &mut preimages),

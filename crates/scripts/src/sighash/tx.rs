@@ -80,7 +80,8 @@ impl<'a> TxSighash<'a> {
     pub(super) fn spent(&mut self) -> Spent {
         let prevouts = self.prevouts;
         *self.spent.get_or_insert_with(|| {
-            let (mut amounts, mut scripts) = (Sha256Pieces::default(), Sha256Pieces::default());
+            let mut amounts = Sha256Pieces::default();
+            let mut scripts = Sha256Pieces::default();
             for prevout in prevouts {
                 amounts.update(&prevout.amount.to_le_bytes());
                 update_script(&mut |bytes| scripts.update(bytes), prevout.script);

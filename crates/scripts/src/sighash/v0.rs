@@ -17,7 +17,8 @@ impl TxSighash<'_> {
         preimages: &mut Preimages,
     ) -> Message {
         let shared = self.shared().twice;
-        let (tx, this) = (&self.tx, self.tx.input(input));
+        let tx = &self.tx;
+        let this = self.tx.input(input);
         let anyone_can_pay = hash_type & SIGHASH_ANYONECANPAY != 0;
         let outputs = hash_type & OUTPUT_MASK;
         let signs_sequences =

@@ -96,7 +96,9 @@ fn a_large_block_passes_in_little_time_without_its_scripts() {
     let fees = check_spends(&block, &coins, None).unwrap();
     println!("spends: {:?}, fees {fees}", start.elapsed());
     let flags = script_flags(&network, HEIGHT, block.hash());
-    let (mut ready, mut verified, mut inputs) = (Duration::ZERO, Duration::ZERO, 0);
+    let mut ready = Duration::ZERO;
+    let mut verified = Duration::ZERO;
+    let mut inputs = 0;
     for (tx, coins) in block.view().txs().zip(&coins).skip(1) {
         let start = Instant::now();
         let prevouts: Vec<Prevout> = coins.iter().map(Coin::prevout).collect();

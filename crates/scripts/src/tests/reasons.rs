@@ -325,7 +325,8 @@ fn bytes_that_are_not_the_headers_condemn_no_signet_block() {
     use bitcoin::hex::FromHex;
     let good = Vec::from_hex(SIGNET_BLOCK_1).unwrap();
     let signet = Network::new(Chain::Signet);
-    let (start, witness) = (81, good.len() - 38);
+    let start = 81;
+    let witness = good.len() - 38;
     // The bytes of the coinbase, of which all but the witness make its txid.
     for at in start + 6..witness {
         let mut bytes = good.clone();

@@ -46,7 +46,8 @@ impl<'a> BothSpends<'a> {
     }
 
     fn finish(self) -> Result<i64, RuleError> {
-        let (noted, fees) = (self.facts.finish(), self.spends.finish());
+        let noted = self.facts.finish();
+        let fees = self.spends.finish();
         assert_eq!(noted, fees.clone().map(|_| ()));
         fees
     }
@@ -219,7 +220,8 @@ fn cost(script: &[u8], script_sig: &[u8], witness: &[&[u8]], flags: u32) -> u32 
     tx.input[0].witness = Witness::from_slice(witness);
     let block = checked(&[coinbase(HEIGHT), tx]);
     let input = block.view().tx(1).input(0);
-    let (cost, spent_as) = (input_sigop_cost(&input, script, flags), SpentAs::by(script));
+    let cost = input_sigop_cost(&input, script, flags);
+    let spent_as = SpentAs::by(script);
     assert_eq!(SigopCosts::of(&input, flags).cost(spent_as, flags), cost);
     assert_eq!(SigopCosts::of_spent_as(&input, spent_as, flags).cost(spent_as, flags), cost);
     cost
@@ -311,8 +313,10 @@ fn bip30() {
 fn script_flags_by_height() {
     let network = Network::new(Chain::Main);
     let always = flags::P2SH | flags::WITNESS | flags::TAPROOT;
-    let (dersig, cltv) = (flags::DERSIG, flags::CHECKLOCKTIMEVERIFY);
-    let (csv, nulldummy) = (flags::CHECKSEQUENCEVERIFY, flags::NULLDUMMY);
+    let dersig = flags::DERSIG;
+    let cltv = flags::CHECKLOCKTIMEVERIFY;
+    let csv = flags::CHECKSEQUENCEVERIFY;
+    let nulldummy = flags::NULLDUMMY;
     for (height, expected) in [
         (1, always),
         (363_724, always),
@@ -340,7 +344,8 @@ fn scripts_fail_with_cores_reason() {
     let block = checked(&[coinbase(HEIGHT), tx]);
     let view = block.view().tx(1);
     let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
-    let (good, bad) = (prevout(1), Prevout { script: &[0x00], ..prevout(1) });
+    let good = prevout(1);
+    let bad = Prevout { script: &[0x00], ..prevout(1) };
     assert_eq!(check_tx_scripts(&view, &[good, good], flags), Ok(()));
     let error = check_tx_scripts(&view, &[good, bad], flags).unwrap_err();
     let txid = block.txids()[1];

@@ -25,7 +25,8 @@ pub fn picture(view: &View, marks: &Marks, is_mainnet: bool) -> Option<Chain> {
     for ids in path.chunks(AT_ONCE) {
         view.look(|it| {
             for id in ids.iter().take_while(|id| id.index() < it.tree.len()) {
-                let (height, place) = (seen.len() as u32, it.record(*id).block_pos());
+                let height = seen.len() as u32;
+                let place = it.record(*id).block_pos();
                 if let Some(place) = place {
                     places.push((u64::from(place.file) << 32 | u64::from(place.pos), height));
                 }

@@ -26,7 +26,8 @@ pub fn chain(blocks: &[Seen], expected: impl Fn(u32) -> Option<u64>) -> Chain {
     let (start, end) = blocks.iter().fold((first.time, last.time), |(start, end), block| {
         (start.min(block.time), end.max(block.time))
     });
-    let (columns, span) = (blocks.len().min(COLUMNS), u64::from(end - start) + 1);
+    let columns = blocks.len().min(COLUMNS);
+    let span = u64::from(end - start) + 1;
     let mut by_height = vec![Column::default(); columns];
     let mut by_time = by_height.clone();
     let first_known = blocks.iter().find(|block| block.bytes > 0);

@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn every_part_has_its_place() {
         let parts = PARTS.map(|part| format!("<i>{part}</i>{{{{log}}}}"));
-        let (title, stage) = ("<1 %".to_string(), "syncing");
+        let title = "<1 %".to_string();
+        let stage = "syncing";
         let html = document(&Sections { title, stage, parts, ..Sections::default() });
         for part in PARTS {
             assert_eq!(html.matches(&format!("<i>{part}</i>{{{{log}}}}")).count(), 1, "{part}");

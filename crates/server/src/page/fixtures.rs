@@ -35,7 +35,8 @@ const BYTES: [(f64, f64); 13] = [
 
 fn bytes_at(height: f64) -> f64 {
     let next = BYTES.iter().position(|(from, _)| *from > height).unwrap_or(BYTES.len() - 1);
-    let ((low, small), (high, large)) = (BYTES[next - 1], BYTES[next]);
+    let (low, small) = BYTES[next - 1];
+    let (high, large) = BYTES[next];
     let wave = 1.0 + 0.09 * (height / 9_000.0).sin() + 0.06 * (height / 2_300.0).cos();
     (small + (large - small) * (height - low) / (high - low)) * wave
 }
@@ -43,7 +44,8 @@ fn bytes_at(height: f64) -> f64 {
 /// Returns mainnet's picture; `kinds` says what part of the blocks at a height are of each kind.
 fn mainnet(kinds: impl Fn(f64) -> [f64; KINDS]) -> Arc<Chain> {
     let column = |from: f64, to: f64| {
-        let (blocks, middle) = (to - from, (from + to) / 2.0);
+        let blocks = to - from;
+        let middle = (from + to) / 2.0;
         let blocks_of = kinds(middle).map(|share| (share * blocks).round() as u32);
         Column { blocks: blocks_of, bytes: (bytes_at(middle) * blocks) as u64 }
     };

@@ -58,7 +58,8 @@ impl Gatherer {
     /// Collects the state of this moment.
     pub fn state(&self) -> State {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (live, seen) = (&self.live, self.live.progress());
+        let live = &self.live;
+        let seen = self.live.progress();
         let about = live.about();
         let progress = seen.as_ref();
         let stage = self.stage(progress);
@@ -85,11 +86,13 @@ impl Gatherer {
         // In order, blocks connect long before they are committed.
         let tip =
             progress.filter(|progress| progress.phase == Phase::Connecting).map_or(tip, |it| {
-                let (height, time) = (it.height, it.time.into());
+                let height = it.height;
+                let time = it.time.into();
                 Some(Tip { height, time, hash: String::new() })
             });
         let headers = found.map_or(0, |(_, headers, ..)| headers);
-        let (waits_for_headers, heard) = (stage == Stage::Headers, progress.map(|p| p.height));
+        let waits_for_headers = stage == Stage::Headers;
+        let heard = progress.map(|p| p.height);
         State {
             version: about.version.clone(),
             network: chain.name(),

@@ -55,7 +55,8 @@ impl Headline {
                 let run = Self::of_run(state, &label, &elapsed);
                 let begun = state.run.share.filter(|done| *done > 0.0);
                 let beside = begun.map(|_| format!("{} done", run.words));
-                let (words, beside) = ("Waiting for peers".to_string(), beside.unwrap_or_default());
+                let words = "Waiting for peers".to_string();
+                let beside = beside.unwrap_or_default();
                 Self { words, beside, below: format!("<p>{elapsed} so far.</p>"), ..run }
             }
             Stage::Failed(error) => {
@@ -127,7 +128,9 @@ impl Headline {
     /// Returns the top of the page: headline, bar, and what is wrong.
     pub fn html(&self, state: &State) -> String {
         let Self { label, words, beside, below } = self;
-        let (label, words, beside) = (escape(label), escape(words), escape(beside));
+        let label = escape(label);
+        let words = escape(words);
+        let beside = escape(beside);
         let beside = match beside.as_str() {
             "" => String::new(),
             beside => format!(" <span class=\"left\">{beside}</span>"),
@@ -154,7 +157,8 @@ fn bar(state: &State) -> String {
     let Some(done) = state.run.share.filter(|_| state.stage.is_run()) else {
         return String::new();
     };
-    let (value, words) = (100.0 * done.clamp(0.0, 1.0), percent(done));
+    let value = 100.0 * done.clamp(0.0, 1.0);
+    let words = percent(done);
     format!(
         "<div class=\"bar\" role=\"progressbar\" aria-label=\"The whole run\" aria-valuemin=\"0\" \
          aria-valuemax=\"100\" aria-valuenow=\"{value:.1}\" aria-valuetext=\"{words} %\">\

@@ -67,7 +67,9 @@ fn legend(chain: &Chain) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for (kind, blocks) in Kind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
         let share = share(blocks, all);
-        let (class, blocks, words) = (class(kind), count(blocks, "block"), words(kind));
+        let class = class(kind);
+        let blocks = count(blocks, "block");
+        let words = words(kind);
         let _ = write!(
             out,
             "<li><svg class=\"swatch\" aria-hidden=\"true\">\
@@ -220,7 +222,8 @@ fn height_labels(height: u32) -> Vec<Label> {
 /// Returns years along the axis, or its first and last day if it is short.
 fn time_labels((first, last): (i64, i64)) -> Vec<Label> {
     let length = (last - first).max(1) as f64;
-    let (from, to) = (civil(first).0 + 1, civil(last).0);
+    let from = civil(first).0 + 1;
+    let to = civil(last).0;
     if to - from < 2 {
         let label = |at, time| Label { at, text: date(time) };
         return vec![label(0.0, first), label(100.0, last)];

@@ -111,7 +111,8 @@ fn facts(state: &State) -> String {
 }
 
 fn height(state: &State) -> (&'static str, String, String) {
-    let (height, headers) = (state.tip.height, state.headers);
+    let height = state.tip.height;
+    let headers = state.headers;
     let mut note = match headers > height {
         true => format!("of {}", thousands(headers.into())),
         false => "the best header".to_string(),
@@ -162,7 +163,8 @@ fn next(state: &State) -> String {
         }
         _ => ("Hand over", "Stop Apus, then start Bitcoin Core v31:"),
     };
-    let (command, set) = (escape(&bitcoind(state)), utxo_set(state, &coins));
+    let command = escape(&bitcoind(state));
+    let set = utxo_set(state, &coins);
     format!(
         "<div><h2>{title}</h2><p>{before}</p><div class=\"command\">\
          <code id=\"command\" tabindex=\"0\">{command}</code>\
@@ -237,7 +239,8 @@ fn machine(state: &State) -> String {
         if cache.limit > 0 {
             notes.push(format!("of {}", size(cache.limit)));
         }
-        let (coins, share) = (count(cache.coins, "coin"), share(cache.bytes, cache.limit));
+        let coins = count(cache.coins, "coin");
+        let share = share(cache.bytes, cache.limit);
         row("Cache", share.filter(|_| cache.bytes > 0), coins, notes.join(" "));
     }
     match rows.is_empty() {
@@ -306,7 +309,8 @@ fn log(state: &State) -> String {
     );
     for line in state.log.iter().rev().take(LINES_MAX) {
         let class = if line.is_warning { " class=\"warns\"" } else { "" };
-        let (time, text) = (clock(line.time), escape(&shorten(&line.text, LINE_CHARS_MAX)));
+        let time = clock(line.time);
+        let text = escape(&shorten(&line.text, LINE_CHARS_MAX));
         let _ = write!(out, "<li{class}><time>{time}</time> <span>{text}</span></li>");
     }
     out + "</ol>"

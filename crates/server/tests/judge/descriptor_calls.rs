@@ -58,7 +58,9 @@ fn expression(random: &mut Random, key: &str, depth: u32) -> String {
         let depth = depth - 1;
         expression(random, key, depth)
     };
-    let (first, second, third) = (inner(), inner(), inner());
+    let first = inner();
+    let second = inner();
+    let third = inner();
     match random.below(9_u32) {
         0 | 1 => format!("and_v(v:{first},{second})"),
         2 => format!("or_i({first},{second})"),

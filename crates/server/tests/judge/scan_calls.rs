@@ -36,7 +36,8 @@ pub fn scans(world: &World, sample: &[usize], calls: &mut Vec<Rpc>) {
     for descriptor in all.iter().step_by(1 + all.len() / 150) {
         calls.push(("scanblocks", json!(["start", [descriptor]])));
     }
-    let (tip, middle) = (world.blocks.len() - 1, world.blocks.len() / 2);
+    let tip = world.blocks.len() - 1;
+    let middle = world.blocks.len() / 2;
     for (start, stop) in [(0, tip), (middle, tip), (middle, middle), (1, middle), (tip, middle)] {
         calls.push(("scanblocks", json!(["start", all, start, stop])));
         let checked = json!({ "filter_false_positives": true });

@@ -131,7 +131,8 @@ pub fn branches(spec: Spec, method: Method, indexes: &[IndexKind]) -> World {
 /// A chain with indexes whose last blocks were disconnected for a longer branch.
 pub fn reorganised(spec: Spec) -> World {
     let chain = Chain::new(spec);
-    let (height, old) = (chain.height(), with_genesis(&chain));
+    let height = chain.height();
+    let old = with_genesis(&chain);
     let world = new(apus_wire::Chain::Regtest, with_genesis(&chain.fork(height - 5, 7, 11)));
     let mut world = world.with_indexes(&IndexKind::ALL);
     let options = Options { method: Some(Method::InOrder), ..world.at_rest() };

@@ -173,7 +173,8 @@ fn a_torn_first_file_is_no_foreign_file() {
 
 #[test]
 fn blocks_may_be_elsewhere() {
-    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
     let blocks_dir = Some(other.path().to_path_buf());
     let options = DataDirOptions { blocks_dir, ..DataDirOptions::default() };
     let data = open(dir.path(), &Network::new(Chain::Regtest), options).unwrap();

@@ -5,14 +5,16 @@ use apus_wire::genesis_block;
 use super::*;
 
 fn files(dir: &Path) -> BlockFiles {
-    let (key, options) = (Obfuscation::NONE, BlockFilesOptions::default());
+    let key = Obfuscation::NONE;
+    let options = BlockFilesOptions::default();
     BlockFiles::new(&Disk::new(), dir, mainnet().magic, key, vec![], options)
 }
 
 #[test]
 fn everything_written_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
-    let (network, path) = (mainnet(), dir.path().join("index"));
+    let network = mainnet();
+    let path = dir.path().join("index");
     let db = IndexDb::open(&Disk::new(), &path).unwrap();
     let empty = db.load(&network).unwrap();
     assert!(empty.entries.is_empty() && empty.files.is_empty());

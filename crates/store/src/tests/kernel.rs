@@ -10,7 +10,8 @@ const BLOCKS: usize = 600;
 
 fn manager(root: &Path) -> (Context, ChainstateManager) {
     let context = Context::builder().chain_type(ChainType::Mainnet).build().unwrap();
-    let (data, blocks) = (root.to_str().unwrap(), root.join("blocks"));
+    let data = root.to_str().unwrap();
+    let blocks = root.join("blocks");
     let manager = ChainstateManager::new(&context, data, blocks.to_str().unwrap()).unwrap();
     (context, manager)
 }

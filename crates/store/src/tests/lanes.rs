@@ -106,7 +106,8 @@ fn a_lane_starts_with_an_empty_file_and_its_last_is_continued() {
     let files = open(dir.path(), vec![]);
     let len = |number| fs::metadata(files.block_path(number)).unwrap().len();
     let block = fake_block(1, Hash::ZERO, 992);
-    let (mut a, mut b) = (Lane::default(), Lane::default());
+    let mut a = Lane::default();
+    let mut b = Lane::default();
     files.end_lane(Lane::default()).unwrap();
     assert_eq!(files.append_block_in(&mut a, &block, 1, 1).unwrap().file, 0, "it was empty");
     assert_eq!(files.append_block_in(&mut b, &block, 2, 1).unwrap().file, 1);
@@ -146,7 +147,8 @@ fn a_lane_starts_with_an_empty_file_and_its_last_is_continued() {
 fn the_file_of_a_lane_is_not_pruned() {
     let dir = tempfile::tempdir().unwrap();
     let files = open(dir.path(), vec![]);
-    let (block, mut lane) = (fake_block(1, Hash::ZERO, 992), Lane::default());
+    let block = fake_block(1, Hash::ZERO, 992);
+    let mut lane = Lane::default();
     files.append_block_in(&mut lane, &block, 1, 1).unwrap();
     files.append_block(&block, 2, 1).unwrap();
     let _ = files.prune(&[0]);

@@ -8,7 +8,8 @@ fn items(path: &Path, network: &Network) -> Vec<SourceItem> {
 }
 
 fn split(items: Vec<SourceItem>) -> (Vec<SourceBlock>, Vec<ScanWarning>) {
-    let (mut blocks, mut warnings) = (Vec::new(), Vec::new());
+    let mut blocks = Vec::new();
+    let mut warnings = Vec::new();
     for item in items {
         match item {
             SourceItem::Block(block) => blocks.push(block),
@@ -32,7 +33,8 @@ fn scan_bytes(bytes: &[u8]) -> (Vec<Vec<u8>>, Vec<ScanWarning>) {
     let path = dir.path().join("file");
     fs::write(&path, bytes).unwrap();
     let scan = || FileScan::open(&path, mainnet().magic, Obfuscation::NONE).unwrap();
-    let (mut blocks, mut warnings) = (Vec::new(), Vec::new());
+    let mut blocks = Vec::new();
+    let mut warnings = Vec::new();
     for item in scan() {
         match item.unwrap() {
             Scanned::Block { offset, len, bytes: block } => {
@@ -137,12 +139,14 @@ fn junk_bad_blocks_and_torn_tails_are_stepped_over() {
 /// A frame whose first bytes are those of the key is zeros in the file.
 #[test]
 fn padding_ends_where_an_obfuscated_frame_begins() {
-    let (blocks, dir) = (blocks(), tempfile::tempdir().unwrap());
+    let blocks = blocks();
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let frames = [frame(&blocks[0]), frame(&blocks[1])];
     for gap in [8, 96, 70_000] {
         for equal in 0..8 {
-            let (first, second) = (frames[0].len(), frames[0].len() + gap);
+            let first = frames[0].len();
+            let second = frames[0].len() + gap;
             let mut key = [0x5a; 8];
             for (index, byte) in frames[1][..equal].iter().enumerate() {
                 key[(second + index) % 8] = *byte;
@@ -172,7 +176,8 @@ fn padding_ends_where_an_obfuscated_frame_begins() {
 fn a_torn_last_block_is_a_warning() {
     let blocks = blocks();
     let good: Vec<u8> = blocks[..5].iter().flat_map(|block| frame(block)).collect();
-    let (at, last) = (good.len() as u64, frame(&blocks[5]));
+    let at = good.len() as u64;
+    let last = frame(&blocks[5]);
     for kept in 1..last.len() {
         let (found, warnings) = scan_bytes(&[&good[..], &last[..kept]].concat());
         assert_eq!(found, blocks[..5]);
@@ -190,7 +195,8 @@ fn a_torn_last_block_is_a_warning() {
 
 #[test]
 fn directories_of_every_kind() {
-    let (blocks, key) = (blocks(), Obfuscation::new([1, 2, 3, 4, 5, 6, 7, 0xf9]));
+    let blocks = blocks();
+    let key = Obfuscation::new([1, 2, 3, 4, 5, 6, 7, 0xf9]);
     let dir = tempfile::tempdir().unwrap();
     let network = mainnet();
     let data = crate::DataDir::open(

@@ -89,7 +89,8 @@ fn the_same_parent_may_have_two_children() {
     let path = dir.path().join("rev00007.dat");
     fs::write(&path, bytes).unwrap();
     // The files do not say which record belongs to which block: both fit, and the guess decides.
-    let (rev, mut found) = (beside(&path), Vec::new());
+    let rev = beside(&path);
+    let mut found = Vec::new();
     for guess in [0, 1] {
         assert_eq!(rev.find(guess, &prev(1), 4, &mut found).unwrap(), Some(guess));
         for (wanted, seed) in [(0, 1), (1, 2)] {
@@ -177,7 +178,8 @@ fn noise_and_records_without_a_count() {
     let mut bytes = records.concat();
     key().apply(&mut bytes, 0);
     fs::write(&path, bytes).unwrap();
-    let (rev, mut found) = (beside(&path), Vec::new());
+    let rev = beside(&path);
+    let mut found = Vec::new();
     assert_eq!(rev.records().len(), 1);
     assert_eq!(rev.find(0, &prev(3), 1, &mut found).unwrap(), Some(0));
     assert_eq!(found, [0]);
@@ -205,7 +207,8 @@ fn undo_data_of_a_directory_that_core_made() {
     let rev = UndoFile::beside(&source.files()[0], MAGIC).unwrap().unwrap();
     let (_data, _db, entries, files) = open_dir(dir.path());
     assert_eq!(rev.records().len(), 599, "the genesis block has no undo data");
-    let (mut found, mut guess) = (Vec::new(), 0);
+    let mut found = Vec::new();
+    let mut guess = 0;
     for (entry, block) in entries[1..].iter().zip(&blocks[1..]) {
         let txs = BlockView::parse(block).unwrap().tx_count();
         let at = rev.find(guess, &entry.header.prev, txs, &mut found).unwrap().unwrap();

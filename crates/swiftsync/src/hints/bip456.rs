@@ -91,7 +91,8 @@ fn walk(bytes: &[u8]) -> Result<(BitOrder, Offsets), HintsError> {
     let mut at = HEAD_BYTES;
     let mut offsets = Offsets::with_capacity((height as usize).min(bytes.len()) + 1);
     // The height of the first block that does not have this bit order.
-    let (mut not_lsb, mut not_msb) = (None, None);
+    let mut not_lsb = None;
+    let mut not_msb = None;
     for height in 1..=height {
         let wrong = |what| HintsError::at(height, what);
         let (head, shape) = Shape::read(&bytes[at..]).map_err(wrong)?;

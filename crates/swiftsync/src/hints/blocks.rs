@@ -45,7 +45,8 @@ pub(super) fn block_of<'a>(
         Some(i) if i < blocks && height > 0 => i as usize,
         _ => return Err(no_such_height(height, (blocks + first_height).saturating_sub(1))),
     };
-    let (start, end) = (offsets.get(i), offsets.get(i + 1));
+    let start = offsets.get(i);
+    let end = offsets.get(i + 1);
     let range = start.zip(end).and_then(|(start, end)| bytes.get(start..end));
     range.ok_or_else(|| HintsError::at(height, CUT_SHORT))
 }

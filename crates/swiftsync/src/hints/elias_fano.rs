@@ -187,7 +187,8 @@ const fn zeros_before() -> [[u8; 8]; 256] {
     let mut table = [[0; 8]; 256];
     let mut byte = 0;
     while byte < 256 {
-        let (mut bit, mut ones) = (0, 0);
+        let mut bit = 0;
+        let mut ones = 0;
         while bit < 8 {
             if byte >> bit & 1 == 1 {
                 table[byte][ones] = (bit - ones) as u8;
@@ -214,7 +215,8 @@ const fn ones() -> [u8; 256] {
 /// ones, or `usize::MAX` if there are more than `unspent` has room for. Each byte stores eight
 /// indices, and the next byte overwrites those in excess, so that no branch depends on the data.
 fn read_high<const MSB: bool>(high: &[u8], low_bits: u32, unspent: &mut [u32]) -> usize {
-    let (mut found, mut zeros) = (0, 0);
+    let mut found = 0;
+    let mut zeros = 0;
     for byte in high {
         let byte = usize::from(if MSB { byte.reverse_bits() } else { *byte });
         let Some(eight) = unspent.get_mut(found..).and_then(|rest| rest.first_chunk_mut::<8>())
@@ -307,7 +309,8 @@ fn put_high(unspent: &[u32], low_bits: u32, high: &mut [u8]) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
     };
-    let (mut at, mut word) = (0, 0);
+    let mut at = 0;
+    let mut word = 0;
     for (i, index) in unspent.iter().enumerate() {
         let bit = (index >> low_bits) as usize + i;
         if bit / 64 != at {

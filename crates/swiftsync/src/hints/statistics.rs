@@ -41,7 +41,9 @@ pub fn statistics_watched(
     goes_on: impl Fn(u32) -> bool,
 ) -> Result<Option<Statistics>, HintsError> {
     let height = hints.height();
-    let (mut blocks, mut unspent, mut bound_bits) = (0, 0, 0.0);
+    let mut blocks = 0;
+    let mut unspent = 0;
+    let mut bound_bits = 0.0;
     let mut indices = Vec::new();
     for height in 1..=height {
         hints.unspent(height, &mut indices)?;

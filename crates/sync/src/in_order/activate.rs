@@ -116,7 +116,8 @@ fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Sync
         let fork = node.ledger.active.fork(&node.tree, next).unwrap_or(node.tree.genesis());
         disconnect_to(node, fork, watch)?;
         let steps = steps(node, fork, goal.top(node, next));
-        let (from, to) = (node.tree.node(fork).height, node.tree.node(next).height);
+        let from = node.tree.node(fork).height;
+        let to = node.tree.node(next).height;
         tracing::debug!(
             target: "validation",
             from, to, best = %node.tree.node(next).hash, "connecting a chain"
@@ -253,7 +254,8 @@ pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
 /// # Errors
 /// A block is refused or damaged, reading or writing fails, or the sync was stopped.
 pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Fault> {
-    let (threads, save_every) = (node.options.threads, node.options.save_every);
+    let threads = node.options.threads;
+    let save_every = node.options.save_every;
     let assumed = Assumed::new(node.options.assumevalid, &node.tree);
     let last = steps.last().map_or(node.tip(), |step| step.id);
     node.times.follow(&node.tree, last);

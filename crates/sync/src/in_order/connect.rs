@@ -337,7 +337,8 @@ impl<'a> Connector<'a> {
 
     /// Returns how to check that a block keeps BIP30.
     fn bip30(&self, step: &Step) -> Bip30Check {
-        let (tree, network) = (self.shared.tree, self.shared.network);
+        let tree = self.shared.tree;
+        let network = self.shared.network;
         let node = tree.node(step.id);
         let bip34 = node.prev.and_then(|parent| tree.ancestor(parent, network.bip34_height));
         let matches = bip34.is_some_and(|id| tree.node(id).hash == network.bip34_hash);

@@ -80,7 +80,8 @@ fn undo_block<B: AsRef<[u8]>>(
     let node = shared.tree.node(id);
     // A coinbase that occurs twice is one coin: whether it exists, and so the number of coins,
     // depends on which of the two blocks are connected.
-    let (height, hash) = (node.height, &node.hash);
+    let height = node.height;
+    let hash = &node.hash;
     if is_bip30_unspendable(height, hash) || is_bip30_repeat(height, hash) {
         ledger.coins = None;
     }

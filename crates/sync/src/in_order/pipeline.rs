@@ -117,7 +117,8 @@ pub fn with_workers<'a, T>(
     let halt = AtomicBool::new(false);
     thread::scope(|scope| {
         let _over = threads::RaiseOnDrop(&halt);
-        let (events_of_merger, events_of_writer) = (event_queue.clone(), event_queue.clone());
+        let events_of_merger = event_queue.clone();
+        let events_of_writer = event_queue.clone();
         threads::spawn(scope, "apus-commit", move || {
             write_on_request(shared, &commit_queue, &events_of_writer);
         })?;
@@ -137,9 +138,12 @@ pub fn with_workers<'a, T>(
         }
         drop((ticket_queue, event_queue));
         let ready = BTreeMap::new();
-        let (coins_ready, coins_expected) = (0, 0);
-        let (next_ticket, steps) = (0, steps.len());
-        let (committed, failed) = (None, None);
+        let coins_ready = 0;
+        let coins_expected = 0;
+        let next_ticket = 0;
+        let steps = steps.len();
+        let committed = None;
+        let failed = None;
         Ok(connect(&mut Workers {
             shared,
             tickets,
@@ -493,7 +497,8 @@ mod tests {
                         workers.wait();
                     }
                 }
-                let (blocks, coins) = (workers.ready(), workers.coins_ready);
+                let blocks = workers.ready();
+                let coins = workers.coins_ready;
                 match coins_max {
                     0 => assert_eq!(blocks, AHEAD_MIN),
                     1_000_000 => assert_eq!(blocks, AHEAD_MAX),
@@ -560,7 +565,8 @@ mod tests {
         let peers = Silent::default();
         shared.peers = Some(&peers);
         let of_peers = Step { place: Place::Peers, ..stored };
-        let (steps, stop) = ([of_peers; THREADS], AtomicBool::new(false));
+        let steps = [of_peers; THREADS];
+        let stop = AtomicBool::new(false);
         with_workers(&shared, &steps, THREADS, &stop, |workers| {
             workers.let_ahead(0, AHEAD_MAX, 0);
             while peers.waiting.load(Relaxed) < THREADS {
@@ -587,7 +593,8 @@ mod tests {
         let (shared, _) = node.split();
         // No source has this number.
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
-        let (steps, stop) = ([Step { id, place: nowhere, weight: 0 }], AtomicBool::new(false));
+        let steps = [Step { id, place: nowhere, weight: 0 }];
+        let stop = AtomicBool::new(false);
         with_workers(&shared, &steps, 2, &stop, |workers| {
             workers.let_ahead(0, AHEAD_MAX, 0);
             (0..50).for_each(|_| workers.wait());

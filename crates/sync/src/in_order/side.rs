@@ -32,7 +32,8 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
         .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
         .collect();
     let steps: Vec<Step> = ids.into_iter().filter_map(|id| source_step(node, id)).collect();
-    let (bytes_all, save_every) = (weight(&steps), node.options.save_every);
+    let bytes_all = weight(&steps);
+    let save_every = node.options.save_every;
     let mut progress =
         Progress { blocks_all: steps.len() as u64, ..Progress::of(Phase::StoringBranches) };
     for steps in steps.chunks(CHECKED_AT_ONCE * node.pool.current_num_threads()) {

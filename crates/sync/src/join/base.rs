@@ -130,7 +130,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { create_if_missing: true, ..Options::default() };
         let chainstate = Chainstate::open(Disk::new(), dir.path(), options).unwrap();
-        let (cache, mut random) = (CoinsCache::new(), Random(3));
+        let cache = CoinsCache::new();
+        let mut random = Random(3);
         let mut outpoints = Vec::new();
         for height in 1..3000 {
             let txid = Hash(random.bytes(32).try_into().unwrap());

@@ -141,7 +141,8 @@ impl Bucket {
                 self.blocks[index as usize] = Some((digest, end - list.len()..end));
             }
             BlockRecord::Late(LateCoin { height, place, coin }) => {
-                let (start, len) = (end - coin.len(), coin.len() as u32);
+                let start = end - coin.len();
+                let len = coin.len() as u32;
                 self.late.push(Late { height, place, start, len });
             }
         }
@@ -227,7 +228,8 @@ impl<'a> BlockQueue<'a> {
     /// Returns the next block, by index among the steps, and its bucket; `None` if no block is
     /// left, it or a lower block was refused, or `halt` was raised.
     pub fn take(&self, halt: &AtomicBool) -> Result<Option<(usize, Arc<Bucket>)>, Fault> {
-        let (context, plan) = (self.context, self.context.plan);
+        let context = self.context;
+        let plan = self.context.plan;
         let mut state = self.lock();
         loop {
             let height = plan.height(state.next);
@@ -237,8 +239,8 @@ impl<'a> BlockQueue<'a> {
             if state.loaded.front().is_some_and(|bucket| bucket.heights.end <= height) {
                 state.loaded.pop_front();
             }
-            let (has_room, buckets) =
-                (state.loaded.len() < BUCKETS_IN_MEMORY, context.layout.buckets());
+            let has_room = state.loaded.len() < BUCKETS_IN_MEMORY;
+            let buckets = context.layout.buckets();
             let loads = |loader: &mut Loader| has_room && !loader.is_done(buckets);
             if let Some(mut loader) = state.loader.take_if(loads) {
                 drop(state);
@@ -324,9 +326,11 @@ mod tests {
         let (shared, _) = node.split();
         let hash_key = HashKey::new([4; 32]);
         let context = Context::new(&shared, &plan, &layout, memory, &parts, &hash_key);
-        let (dropped, halt) = (HashSet::from([9]), AtomicBool::new(false));
+        let dropped = HashSet::from([9]);
+        let halt = AtomicBool::new(false);
         let queue = BlockQueue::new(&context, &dropped, 0);
-        let (mut taken, mut largest) = (0, 0);
+        let mut taken = 0;
+        let mut largest = 0;
         while let Ok(Some((index, bucket))) = queue.take(&halt) {
             let height = index as u32 + 1;
             let block = bucket.block(height).unwrap();

@@ -62,7 +62,8 @@ pub fn build(
     }
     let mut work = Workspace::begin(node, &plan, watch.observer)?;
     let mut read_before = work.state.read().counts;
-    let (mut is_second, mut stored) = (false, Ok(()));
+    let mut is_second = false;
+    let mut stored = Ok(());
     while !plan.steps.is_empty() {
         let joined = attempt(node, &mut plan, &mut work, watch);
         let left = store_left_after(node, 0, joined.as_ref().err());
@@ -198,7 +199,8 @@ fn attempt(
 /// Begins, or resumes, the tables of unspent coins: those of a new UTXO set, or changes to the
 /// existing one.
 fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a>, StoreError> {
-    let (chainstate, tables) = (shared.chainstate, &work.state.paired.tables);
+    let chainstate = shared.chainstate;
+    let tables = &work.state.paired.tables;
     let resume = |tables: &[PendingTable]| match chainstate.is_empty() {
         true => chainstate.resume_bulk(tables),
         false => chainstate.resume_additions(tables),

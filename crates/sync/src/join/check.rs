@@ -57,7 +57,8 @@ impl Checking<'_> {
 
     /// Encodes the undo data of a block that has none yet.
     fn undo(&self, index: usize, payload: &[u8]) -> Option<Undo> {
-        let (shared, height) = (self.context.shared, self.context.plan.height(index));
+        let shared = self.context.shared;
+        let height = self.context.plan.height(index);
         let step = self.context.plan.steps[index];
         let Place::Stored(pos) = step.place else { return None };
         if self.has_undo[index] {
@@ -80,7 +81,8 @@ impl Context<'_> {
     /// # Panics
     /// The bucket does not have the block, or not each of its coins once.
     pub fn check(&self, index: usize, bucket: &Bucket) -> Result<Vec<u8>, Fault> {
-        let (shared, height) = (self.shared, self.plan.height(index));
+        let shared = self.shared;
+        let height = self.plan.height(index);
         let step = self.plan.steps[index];
         let coins = bucket.block(height).expect("the first pass leaves a record of each block");
         if let Some(digest) = coins.digest {
@@ -88,7 +90,8 @@ impl Context<'_> {
         }
         let _timer = shared.clock.start(Stage::Validate);
         let hash = &shared.tree.node(step.id).hash;
-        let (rules, times) = (self.block_context(index), &self.plan.times);
+        let rules = self.block_context(index);
+        let times = &self.plan.times;
         check_noted(&coins, bucket.late(height), hash, rules, times)
             .map_err(|_| Fault::Unjudged(height))
     }
@@ -102,8 +105,10 @@ impl Context<'_> {
         coins: &BlockCoins,
         bucket: &Bucket,
     ) -> Result<Vec<u8>, Fault> {
-        let (shared, plan) = (self.shared, self.plan);
-        let (step, height) = (plan.steps[index], plan.height(index));
+        let shared = self.shared;
+        let plan = self.plan;
+        let step = plan.steps[index];
+        let height = plan.height(index);
         let is_same = |bytes: &[u8]| self.hash_key.hash(bytes) == digest;
         let block = shared.read_again(step, is_same).map_err(|fault| refused_at(height, fault))?;
         let _timer = shared.clock.start(Stage::Validate);

@@ -20,9 +20,11 @@ use super::state::{PairCounts, State};
 /// # Errors
 /// The balance does not hold, which is not the fault of a block.
 pub fn balance(state: &State, plan: &Plan, network: &Network) -> Result<(), String> {
-    let (read, pair) = (state.read(), &state.paired.counts);
+    let read = state.read();
+    let pair = &state.paired.counts;
     let gone = read.inside + read.early + pair.taken + pair.overwritten;
-    let (created, left) = (read.created, pair.left);
+    let created = read.created;
+    let left = pair.left;
     if created != gone + left {
         return Err(format!("of {created} outputs {gone} are gone and {left} left"));
     }

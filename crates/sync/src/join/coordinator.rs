@@ -176,7 +176,8 @@ impl<'a> Coordinator<'a> {
         let Self { shared, plan, work, watch, .. } = self;
         let Workspace { state, parts, layout, memory, hash_key, save_every, .. } = &mut **work;
         let context = Context::new(shared, plan, layout, *memory, parts, hash_key);
-        let (paired, dropped) = (&mut state.paired, &state.dropped);
+        let paired = &mut state.paired;
+        let dropped = &state.dropped;
         let ranges = ranges(&paired.done, memory.workers * RANGES_PER_WORKER);
         let ranges = Mutex::new(VecDeque::from(ranges));
         let take = || ranges.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

@@ -35,7 +35,8 @@ pub(super) fn progress_path(options: &Options) -> PathBuf {
 /// Writes down where the directory for temporary files is, so that a later run finds it after a
 /// crash.
 pub(super) fn note(disk: &Disk, options: &Options) -> Result<(), StoreError> {
-    let (join, spill) = (options.join_path(), options.spill_path());
+    let join = options.join_path();
+    let spill = options.spill_path();
     if spill == join {
         return Ok(());
     }

@@ -145,7 +145,8 @@ impl<'a, L: Iterator<Item = (u32, &'a [u8])>> NoteReader<'a, L> {
         let mut cursor = Cursor::new(output);
         let amount = decompress_amount(cursor.varint().expect(OURS)) as i64;
         let spent_as = spent_as(cursor);
-        let (height, is_coinbase) = (code >> 1, code & 1 == 1);
+        let height = code >> 1;
+        let is_coinbase = code & 1 == 1;
         let [p2sh, witness_script_hash] = notes.sigop_costs;
         let sigops = SigopCosts { p2sh, witness_script_hash };
         let facts = InputFacts { sequence: notes.sequence, sigops };

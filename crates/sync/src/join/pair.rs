@@ -112,7 +112,8 @@ impl<'a> Pairer<'a> {
     /// # Errors
     /// The disk fails, or the records are damaged.
     pub fn partition(&mut self, partition: usize, sink: &mut impl ChangeSink) -> Result<(), Fault> {
-        let (parts, layout) = (self.context.parts, self.context.layout);
+        let parts = self.context.parts;
+        let layout = self.context.layout;
         let looked_up = self.base.map_or(0, |_| parts.bytes(layout.spends(partition)));
         let outputs = parts.bytes(layout.outputs(partition));
         match self.context.memory.slices(outputs, looked_up) {
@@ -123,7 +124,8 @@ impl<'a> Pairer<'a> {
 
     /// Matches a partition that fits in memory.
     fn whole(&mut self, partition: usize, sink: &mut impl ChangeSink) -> Result<(), Fault> {
-        let (parts, part) = (self.context.parts, self.context.layout.outputs(partition));
+        let parts = self.context.parts;
+        let part = self.context.layout.outputs(partition);
         let mut buffer = std::mem::take(&mut self.outputs);
         let result = parts.with_part(part, &mut buffer, |bytes, ranges| {
             let timer = self.context.shared.clock.start(Stage::Pair);
@@ -144,7 +146,8 @@ impl<'a> Pairer<'a> {
         slices: u64,
         sink: &mut impl ChangeSink,
     ) -> Result<(), Fault> {
-        let (parts, part) = (self.context.parts, self.context.layout.outputs(partition));
+        let parts = self.context.parts;
+        let part = self.context.layout.outputs(partition);
         tracing::debug!(
             target: "validation",
             partition, slices, "a partition is larger than its memory"
@@ -154,7 +157,9 @@ impl<'a> Pairer<'a> {
         for slice in 0..slices {
             bytes.clear();
             self.matcher.clear();
-            let (matcher, dropped, slice) = (&self.matcher, self.dropped, (slice, slices));
+            let matcher = &self.matcher;
+            let dropped = self.dropped;
+            let slice = (slice, slices);
             let keep = |piece: &[u8]| -> Result<(), Fault> {
                 matcher
                     .keep_slice(piece, dropped, slice, &mut bytes)
@@ -190,7 +195,9 @@ impl<'a> Pairer<'a> {
             // A block is refused, so the join ends below it, and this partition is matched again.
             return Ok(());
         }
-        let (coins, counts, layout) = (&mut self.coins, &mut self.counts, self.context.layout);
+        let coins = &mut self.coins;
+        let counts = &mut self.counts;
+        let layout = self.context.layout;
         self.matcher.for_each_taken(bytes, |height, place, output| {
             counts.taken += 1;
             coins.push(layout.bucket_of(height), |out| {
@@ -253,7 +260,8 @@ impl<'a> Pairer<'a> {
             counts.base_taken += 1;
             counts.base_amount += coin.amount;
             changes.push(Change { outpoint, coin: None });
-            let (code, output) = (coin.parts().code, output_of(&coin));
+            let code = coin.parts().code;
+            let output = output_of(&coin);
             coins.push(context.layout.bucket_of(first.height), |out| {
                 put_late_coin(out, first.height, first.place, code, &output);
             })
@@ -305,7 +313,8 @@ impl<'a> Pairer<'a> {
         let Self { matcher, changes, counts, .. } = self;
         changes.sort_by(|a, b| key_order(&a.outpoint, &b.outpoint));
         let mut changes = changes.drain(..).peekable();
-        let (mut key, mut coin) = (Vec::new(), Vec::new());
+        let mut key = Vec::new();
+        let mut coin = Vec::new();
         matcher.for_each_left(bytes, |outpoint, MatchedOutput { code, output }| {
             let is_before = |change: &Change| key_order(&change.outpoint, outpoint).is_lt();
             while let Some(change) = changes.next_if(is_before) {

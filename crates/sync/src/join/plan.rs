@@ -121,7 +121,8 @@ impl Plan {
 
 /// Returns what the block may do to a transaction that exists already (BIP30).
 fn kind(tree: &Tree, id: BlockId, bip34_matches: bool) -> BlockKind {
-    let (network, node) = (tree.network(), tree.node(id));
+    let network = tree.network();
+    let node = tree.node(id);
     if is_bip30_repeat(node.height, &node.hash) {
         return BlockKind::Repeat;
     }

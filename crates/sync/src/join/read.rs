@@ -64,9 +64,11 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Creates a worker that has read nothing.
     pub fn new(context: &'a Context<'a>) -> Self {
-        let (layout, memory) = (context.layout, context.memory);
+        let layout = context.layout;
+        let memory = context.memory;
         let window = memory.bytes / 100 * WINDOWS_PERCENT / memory.workers.max(1);
-        let (records, buckets) = (2 * layout.partitions(), layout.buckets());
+        let records = 2 * layout.partitions();
+        let buckets = layout.buckets();
         let batch_bytes = Layout::batch_bytes(records);
         Self {
             context,
@@ -139,8 +141,10 @@ impl<'a> Reader<'a> {
         read: &mut ReadCounts,
         halt: &AtomicBool,
     ) -> Result<ReadBlock, Fault> {
-        let (shared, plan) = (self.context.shared, self.context.plan);
-        let (step, height) = (plan.steps[index], plan.height(index));
+        let shared = self.context.shared;
+        let plan = self.context.plan;
+        let step = plan.steps[index];
+        let height = plan.height(index);
         let block = shared.checked(step, halt).map_err(|fault| refused_at(height, fault))?;
         let timer = shared.clock.start(Stage::Join);
         let mut counts = *read;
@@ -162,8 +166,10 @@ impl<'a> Reader<'a> {
         drop(timer);
         let stored = self.store(step, &block)?;
         let view = block.view();
-        let (bytes, tx_count) = (view.len() as u64, view.tx_count() as u32);
-        let (transactions, inputs) = (u64::from(tx_count), view.input_count() as u64 - 1);
+        let bytes = view.len() as u64;
+        let tx_count = view.tx_count() as u32;
+        let transactions = u64::from(tx_count);
+        let inputs = view.input_count() as u64 - 1;
         let scripts = if has_scripts { inputs } else { 0 };
         let one = Counts { blocks: 1, bytes, transactions, inputs, scripts };
         *read = ReadCounts { counts: counts.counts.plus(one), ..counts };
@@ -304,7 +310,8 @@ impl<'a> Reader<'a> {
         let shared = self.context.shared;
         let _timer = shared.clock.start(Stage::Store);
         let node = shared.tree.node(step.id);
-        let (bytes, time) = (block.view().bytes(), node.time);
+        let bytes = block.view().bytes();
+        let time = node.time;
         let pos = shared.files.append_block_in(&mut self.lane, bytes, node.height, time)?;
         Ok(Some(pos))
     }
@@ -333,7 +340,8 @@ fn put_whole(
     let mut spendable = Vec::new();
     for (vout, output) in tx.outputs().enumerate() {
         if !is_unspendable(output.script()) {
-            let (start, script) = (scratch.len(), output.script());
+            let start = scratch.len();
+            let script = output.script();
             scratch.resize(start + script.len() + 2 * VARINT_BYTES_MAX, 0);
             let len = put_output_at(&mut scratch[start..], output.value(), script);
             scratch.truncate(start + len);

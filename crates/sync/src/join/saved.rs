@@ -93,18 +93,24 @@ impl Saved {
 /// Parses a file of saved work and encodes it again; returns `None` for anything else.
 pub fn rewrite_join_progress(file: &[u8]) -> Option<Vec<u8>> {
     let Saved { key, spill, hash_key, layout, state, positions, parts } = Saved::parse(file)?;
-    let (key, hash_key, layout, state, parts) = (&key, &hash_key, &layout, &state, &parts);
+    let key = &key;
+    let hash_key = &hash_key;
+    let layout = &layout;
+    let state = &state;
+    let parts = &parts;
     Some(ToSave { key, spill: &spill, hash_key, layout, state, positions, parts }.to_bytes())
 }
 
 fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
-    let (base, target) = (Hash(cursor.array()?), Hash(cursor.array()?));
+    let base = Hash(cursor.array()?);
+    let target = Hash(cursor.array()?);
     let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
     Ok(Key { base, target, kind })
 }
 
 fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
-    let (partitions, first_height) = (number(cursor)?, number(cursor)?);
+    let partitions = number(cursor)?;
+    let first_height = number(cursor)?;
     if !(1..=1 << u16::BITS).contains(&partitions) {
         return Err(cursor.error("no such number of partitions"));
     }
@@ -134,9 +140,11 @@ fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
     let dropped: HashSet<u32> = list(cursor, 4, Cursor::u32)?.into_iter().collect();
     let sources = number(cursor)?;
     let paired = read_paired(cursor)?;
-    let (checked, assumed) = (size(cursor)?, size(cursor)?);
+    let checked = size(cursor)?;
+    let assumed = size(cursor)?;
     let undo = list(cursor, 12, |cursor| {
-        let (index, file) = (cursor.u32()?, cursor.u32()?);
+        let index = cursor.u32()?;
+        let file = cursor.u32()?;
         Ok(UndoAt { index, at: FlatFilePos { file, pos: cursor.u32()? } })
     })?;
     Ok(State { spans, dropped, sources, paired, checked, assumed, undo })
@@ -154,12 +162,15 @@ fn put_span(out: &mut Vec<u8>, span: &SpanState) {
 
 fn read_span(cursor: &mut Cursor) -> Result<SpanState, ParseError> {
     let source = number(cursor)?;
-    let (first, next, end) = (size(cursor)?, size(cursor)?, size(cursor)?);
+    let first = size(cursor)?;
+    let next = size(cursor)?;
+    let end = size(cursor)?;
     if first > next || next > end {
         return Err(cursor.error("a span that ends before it begins"));
     }
     let counts = counts(cursor)?;
-    let (created, inside) = (cursor.u64()?, cursor.u64()?);
+    let created = cursor.u64()?;
+    let inside = cursor.u64()?;
     let read = ReadCounts { counts, created, inside, early: cursor.u64()?, late: cursor.u64()? };
     Ok(SpanState { source, first, next, end, read })
 }
@@ -180,9 +191,12 @@ fn put_paired(out: &mut Vec<u8>, paired: &Paired) {
 fn read_paired(cursor: &mut Cursor) -> Result<Paired, ParseError> {
     let source = number(cursor)?;
     let done = list(cursor, 1, |cursor| Ok(cursor.u8()? != 0))?;
-    let (taken, left) = (cursor.u64()?, cursor.u64()?);
-    let (left_amount, overwritten) = (cursor.u64()?, cursor.u64()?);
-    let (base_taken, base_amount) = (cursor.u64()?, cursor.u64()?);
+    let taken = cursor.u64()?;
+    let left = cursor.u64()?;
+    let left_amount = cursor.u64()?;
+    let overwritten = cursor.u64()?;
+    let base_taken = cursor.u64()?;
+    let base_amount = cursor.u64()?;
     let base_overwritten = cursor.u64()?;
     let counts = PairCounts {
         taken,
@@ -193,7 +207,9 @@ fn read_paired(cursor: &mut Cursor) -> Result<Paired, ParseError> {
         base_amount,
         base_overwritten,
     };
-    let (table_bytes, mut at, mut tables) = (bytes(cursor)?, 0, Vec::new());
+    let table_bytes = bytes(cursor)?;
+    let mut at = 0;
+    let mut tables = Vec::new();
     while at < table_bytes.len() {
         let table = PendingTable::read(table_bytes, &mut at);
         tables.push(table.ok_or_else(|| cursor.error("a damaged table of a run"))?);
@@ -258,10 +274,15 @@ mod tests {
         state.paired.counts.base_amount = 5;
         (state.checked, state.assumed) = (3, 20);
         state.undo = vec![UndoAt { index: 1, at: FlatFilePos { file: 2, pos: 8 } }];
-        let (base, target, kind) = (Hash([1; 32]), Hash([2; 32]), "kind".to_string());
-        let (key, saved) = (Key { base, target, kind }, parts.save().unwrap());
+        let base = Hash([1; 32]);
+        let target = Hash([2; 32]);
+        let kind = "kind".to_string();
+        let key = Key { base, target, kind };
+        let saved = parts.save().unwrap();
         let positions = Hash([3; 32]);
-        let (spill, layout, state) = (dir.path(), &layout, &state);
+        let spill = dir.path();
+        let layout = &layout;
+        let state = &state;
         let hash_key = &HashKey::new([4; 32]);
         let to_save =
             ToSave { key: &key, spill, hash_key, layout, state, positions, parts: &saved };

@@ -44,7 +44,9 @@ pub(super) struct Undo {
 impl<'a> Sequencer<'a> {
     /// Creates a queue that begins with the block at index `next`.
     pub fn new(files: &'a BlockFiles, next: usize) -> Self {
-        let (waiting, waiting_bytes, written) = (BTreeMap::new(), 0, Vec::new());
+        let waiting = BTreeMap::new();
+        let waiting_bytes = 0;
+        let written = Vec::new();
         let line = Line { next, waiting, waiting_bytes, written };
         Self { files, line: Mutex::new(line), moved: Condvar::new() }
     }
@@ -120,7 +122,8 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn files(dir: &Path) -> BlockFiles {
-        let (key, options) = (Obfuscation::new([1; 8]), BlockFilesOptions::default());
+        let key = Obfuscation::new([1; 8]);
+        let options = BlockFilesOptions::default();
         BlockFiles::new(&Disk::new(), dir, [2; 4], key, vec![], options)
     }
 
@@ -182,7 +185,9 @@ mod tests {
             let is_kept = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 for thread in 0..THREADS as u64 {
-                    let (files, sequencer, untaken) = (&files, &sequencer, &untaken);
+                    let files = &files;
+                    let sequencer = &sequencer;
+                    let untaken = &untaken;
                     let is_kept = &is_kept;
                     scope.spawn(move || {
                         let mut random = Random(seed * 100 + thread);

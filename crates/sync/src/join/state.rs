@@ -144,7 +144,8 @@ impl State {
     }
 
     fn add_span(&mut self, first: usize, end: usize) {
-        let (source, read) = (self.new_source(), ReadCounts::default());
+        let source = self.new_source();
+        let read = ReadCounts::default();
         self.spans.push(SpanState { source, first, next: first, end, read });
     }
 

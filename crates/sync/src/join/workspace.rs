@@ -87,11 +87,13 @@ impl Workspace {
         // If nothing can be written there, the join fails before it begins.
         node.dir.disk().create_dir_all(&spill)?;
         directory::note(node.dir.disk(), &node.options)?;
-        let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
+        let path = spill_file(&spill);
+        let piece_bytes = layout.piece_bytes(memory);
         let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
         let mut state = State::new(&cut(&sizes, memory.workers), layout.partitions());
         state.assumed = plan.assumed_blocks(&node.tree);
-        let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
+        let disk = node.dir.disk().clone();
+        let save_every = node.options.save_every;
         let hash_key = HashKey::random();
         Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
     }
@@ -99,10 +101,13 @@ impl Workspace {
     fn resume(node: &Node, key: Key, saved: Saved) -> Result<Self, StoreError> {
         let memory = memory(node);
         let Saved { layout, state, hash_key, .. } = saved;
-        let (spill, progress) = (saved.spill, progress_path(&node.options));
-        let (path, piece_bytes) = (spill_file(&spill), layout.piece_bytes(memory));
+        let spill = saved.spill;
+        let progress = progress_path(&node.options);
+        let path = spill_file(&spill);
+        let piece_bytes = layout.piece_bytes(memory);
         let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
-        let (disk, save_every) = (node.dir.disk().clone(), node.options.save_every);
+        let disk = node.dir.disk().clone();
+        let save_every = node.options.save_every;
         tracing::debug!(target: "blockstorage",
             read = state.blocks_read(),
             checked = state.checked,
@@ -243,7 +248,8 @@ pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>,
 /// The disk fails.
 pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
-    let (tree, tip) = (&node.tree, node.tree.node(node.tip()).height);
+    let tree = &node.tree;
+    let tip = node.tree.node(node.tip()).height;
     let end = tip + saved.state.spans.last().map_or(0, |span| span.end) as u32;
     let wanted = end.min(node.options.stop_at_height.unwrap_or(u32::MAX));
     let available = tree.best_candidate().map_or(tip, |best| tree.node(best).height);

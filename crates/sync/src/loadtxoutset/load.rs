@@ -35,7 +35,8 @@ pub fn load(
     listed: &AssumeutxoData,
     watch: Watch,
 ) -> Result<Option<u64>, SyncError> {
-    let (disk, network_dir) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
+    let disk = node.dir.disk().clone();
+    let network_dir = node.dir.path().to_path_buf();
     let directory = network_dir.join(DIRECTORY);
     // bitcoind or a crash may have left coins here, which bitcoind would not remove.
     Chainstate::destroy(&disk, &directory)?;
@@ -75,7 +76,8 @@ pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, 
 /// # Errors
 /// The UTXO set in use cannot be read.
 pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), String>, StoreError> {
-    let (tree, AssumeutxoData { height, base: hash, .. }) = (&node.tree, listed);
+    let tree = &node.tree;
+    let AssumeutxoData { height, base: hash, .. } = listed;
     let refuse = |why: String| Ok(Err(why));
     if let Some(snapshot) = &node.ledger.snapshot {
         return refuse(format!(
@@ -179,7 +181,8 @@ impl Task<'_> {
     /// Returns all pieces of the file, and whether they are in the order of the tables; `None` if
     /// stopped.
     fn cut(&self) -> Result<Option<(Vec<SnapshotPiece<'_>>, bool)>, SnapshotError> {
-        let (mut pieces, mut all) = (self.file.pieces(), Vec::new());
+        let mut pieces = self.file.pieces();
+        let mut all = Vec::new();
         while let Some(piece) = pieces.next_piece()? {
             self.report_reading(pieces.share());
             if self.watch.is_stopped() {
@@ -199,7 +202,8 @@ impl Task<'_> {
     ) -> Result<Option<()>, SnapshotReadError> {
         let ends = || self.watch.is_stopped() || failed.load(Relaxed);
         let report = |share| self.report_reading(share);
-        let (share, mut left) = (Share::new(pieces.len() as u64, &report), pieces.iter());
+        let share = Share::new(pieces.len() as u64, &report);
+        let mut left = pieces.iter();
         let next_piece = || {
             share.add(1);
             Ok(left.next().filter(|_| !ends()).copied())

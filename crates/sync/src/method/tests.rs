@@ -110,7 +110,8 @@ fn stored_blocks_count_with_their_own_bytes() {
         let checked = shared.checked(step, &NEVER).ok().unwrap();
         ledger.store_block(&shared, step.id, checked.view()).unwrap();
     }
-    let (files, records) = (node.files.infos(), &node.ledger.records.all);
+    let files = node.files.infos();
+    let records = &node.ledger.records.all;
     assert_eq!(files[0].blocks, HEIGHT + 1);
     // As for a node that is opened when they are stored.
     let sizes = apus_node::stored_sizes::StoredSizes::of(records, &files);

@@ -81,7 +81,8 @@ pub(super) fn balance(
     for (choice, at) in choices.iter().zip(chosen) {
         let Some(other) = at.checked_sub(1).map(|at| &choice.others[at]) else { continue };
         let UndoWritten { id, at } = &mut written[choice.written];
-        let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
+        let file = records[id.index()].file;
+        let height = shared.tree.node(*id).height;
         let prev = &shared.tree.prev_hash(*id);
         let undo = UndoRecord { file, height, prev, payload: &other.payload };
         let pos = shared.files.append_undo(undo)?;
@@ -109,10 +110,12 @@ fn used(context: &Context, records: &[IndexRecord], written: &[UndoWritten]) -> 
 type Spare = HashMap<(u32, u32), Vec<usize>>;
 
 fn spare_records(context: &Context, used: &[Option<Used>]) -> Result<Spare, StoreError> {
-    let (shared, copies) = (context.shared, &context.plan.undo_copies);
+    let shared = context.shared;
+    let copies = &context.plan.undo_copies;
     let claim = |used: &Used| -> Result<Option<(u32, usize)>, StoreError> {
         let prev = &shared.tree.prev_hash(used.step.id);
-        let (payload, tx_count) = (shared.files.read_undo(used.pos, prev)?, used.tx_count);
+        let payload = shared.files.read_undo(used.pos, prev)?;
+        let tx_count = used.tx_count;
         let mut scratch = Vec::new();
         for (file, undo) in copies.of_block(shared, used.step.id, used.file) {
             let is_used = |bytes: &[u8]| bytes == payload;
@@ -186,7 +189,8 @@ fn difference(
     let scripts = Some(shared.script_checks(step.id));
     let checked = check_spends(shared, step.id, prepared, after, scripts, &context.times);
     let Ok(block) = checked else { return Ok(None) };
-    let (mut created, mut spent) = (Elements::default(), Elements::default());
+    let mut created = Elements::default();
+    let mut spent = Elements::default();
     let outpoints = &block.prepared.external;
     for (outpoint, (before, after)) in outpoints.iter().zip(before.iter().zip(&block.coins)) {
         push_coin(&mut created, outpoint, before);

@@ -139,8 +139,10 @@ fn complete(
     writing: Writing,
 ) -> Result<(), Fault> {
     let State { gathered, undo, done, stripped_below } = state;
-    let (shared, plan) = (context.shared, context.plan);
-    let (tally, blocks) = (&gathered.tally, plan.steps.len());
+    let shared = context.shared;
+    let plan = context.plan;
+    let tally = &gathered.tally;
+    let blocks = plan.steps.len();
     assert_eq!((done.len(), tally.counts.blocks), (blocks, blocks as u64), "every block is summed");
     if tables.is_none() {
         let held = (work.survivors.count(), work.survivors.amount());

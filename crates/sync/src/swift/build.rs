@@ -42,7 +42,8 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
             Ok(()) => return Ok(()),
             Err(fault) => fault,
         };
-        let (ends, keeps) = (!fault::is_of_branch(&fault), fault::keeps_progress(&fault, node));
+        let ends = !fault::is_of_branch(&fault);
+        let keeps = fault::keeps_progress(&fault, node);
         let error = fault::into_error(fault, node, claim);
         if !ends {
             // Stored blocks are good even if the claim is wrong.
@@ -86,7 +87,8 @@ fn build_branch(
     mode: Mode,
     watch: Watch,
 ) -> Result<(), Fault> {
-    let (mut is_said, mut is_second) = (false, false);
+    let mut is_said = false;
+    let mut is_second = false;
     loop {
         store_base(node, watch.stop)?;
         store_recent(node, target, mode, watch)?;

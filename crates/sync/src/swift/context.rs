@@ -57,7 +57,10 @@ impl<'a> Context<'a> {
         let todo: Vec<usize> = todo.collect();
         let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
         let from_peers = todo.iter().filter(is_theirs).count();
-        let (keeps, survivors, recent, tickets) = (false, None, None, Tickets::new(todo.len()));
+        let keeps = false;
+        let survivors = None;
+        let recent = None;
+        let tickets = Tickets::new(todo.len());
         let given_back = Mutex::default();
         Self {
             shared,

@@ -223,7 +223,8 @@ mod tests {
     #[should_panic(expected = "index out of bounds")]
     fn a_panic_in_one_worker_ends_all() {
         let place = tempfile::tempdir().unwrap();
-        let (datadir, file) = (place.path().join("data"), place.path().join("hints"));
+        let datadir = place.path().join("data");
+        let file = place.path().join("hints");
         let mut bytes = Vec::new();
         encoder(Format::Bip456).put_head(0, &mut bytes);
         std::fs::write(&file, bytes).unwrap();

@@ -102,10 +102,12 @@ impl Pass<'_> {
     ) -> Result<Option<G>, Fault> {
         let pieces = self.snapshot.map(|file| Mutex::new(file.pieces()));
         let height = context.plan.chain.height().unwrap_or(0);
-        let (total, mut done) = (context.todo().len() as u64, 0);
+        let total = context.todo().len() as u64;
+        let mut done = 0;
         let work = |crew: &Crew<()>| -> Result<G, Fault> {
             let mut gathered = new();
-            let (mut unspent, mut coins) = (Vec::new(), BlockCoins::default());
+            let mut unspent = Vec::new();
+            let mut coins = BlockCoins::default();
             while !crew.is_halted()
                 && let Some(step) = context.take_step(crew.halt())
             {
@@ -154,7 +156,8 @@ fn gather_block<G: Gather>(
     coins: &mut BlockCoins,
     gathered: &mut G,
 ) -> Result<(), Fault> {
-    let (shared, step) = (context.shared, context.plan.steps[index]);
+    let shared = context.shared;
+    let step = context.plan.steps[index];
     let block: CheckedBlock<BlockBytes> = shared.checked(step, &NEVER)?;
     let height = shared.tree.node(step.id).height;
     let marks = match context.unspent {
@@ -181,7 +184,8 @@ fn gather_block<G: Gather>(
             HintedFate::Spent => of_tx.contains(&vout),
         };
         let coin = || {
-            let (script, amount) = (output.view.script(), output.view.value().unsigned_abs());
+            let script = output.view.script();
+            let amount = output.view.value().unsigned_abs();
             Coin::new(amount, script, height, output.tx == 0)
         };
         gathered.created(&output.outpoint, &coin, is_claimed);

@@ -215,7 +215,8 @@ impl<'a> Reading<'a> {
         };
         let phase = Progress { height: self.height, ..Progress::of(Phase::ReadingSnapshot) };
         let work = |crew: &threads::Crew<f64>| -> Result<_, Fault> {
-            let (mut coins, mut read_pieces) = (new(), Vec::new());
+            let mut coins = new();
+            let mut read_pieces = Vec::new();
             while !crew.is_halted()
                 && let Some((piece, share)) = next_piece(&pieces).map_err(Fault::Snapshot)?
             {
@@ -231,7 +232,8 @@ impl<'a> Reading<'a> {
             }
             self.watch.is_stopped()
         });
-        let (mut collectors, mut all) = (Vec::new(), Vec::new());
+        let mut collectors = Vec::new();
+        let mut all = Vec::new();
         for result in results {
             let (coins, pieces) = result?;
             collectors.push(coins);
@@ -281,7 +283,8 @@ pub(super) fn next_piece<'a>(
 /// Returns an error if no block from height 1 to `height` can have created the coin.
 #[inline]
 fn check_coin(txid: &Hash, coin: &GroupCoin, height: u32) -> Result<(), SnapshotError> {
-    let (of, amount) = (coin.height(), coin.amount);
+    let of = coin.height();
+    let amount = coin.amount;
     if (1..=height).contains(&of) && amount <= MONEY_MAX.unsigned_abs() {
         return Ok(());
     }

@@ -121,7 +121,8 @@ impl Recent {
         let mut cursor = Cursor::new(bytes);
         let mut kept = Vec::new();
         while cursor.remaining() > 0 {
-            let (index, coin) = (cursor.compact_size(), Coin::decode_undo(&mut cursor));
+            let index = cursor.compact_size();
+            let coin = Coin::decode_undo(&mut cursor);
             kept.push((self.coins.get(index.ok()?)?, coin.ok()?));
         }
         for (slot, coin) in kept {
@@ -152,7 +153,8 @@ impl Recent {
         let mut written = Vec::new();
         for (id, payload) in self.blocks.iter().zip(encoded?) {
             let Some(payload) = payload else { continue };
-            let (file, height) = (records[id.index()].file, shared.tree.node(*id).height);
+            let file = records[id.index()].file;
+            let height = shared.tree.node(*id).height;
             let prev = &shared.tree.prev_hash(*id);
             let undo = UndoRecord { file, height, prev, payload: &payload };
             let pos = shared.files.append_undo(undo)?;

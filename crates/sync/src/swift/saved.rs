@@ -84,13 +84,17 @@ impl Saved {
         let target = Hash(cursor.array()?);
         let kind = String::from_utf8_lossy(bytes(cursor)?).into_owned();
         let key = Key { target, kind, hints: Hash(cursor.array()?) };
-        let (salt, aggregate) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
+        let salt = bytes(cursor)?.to_vec();
+        let aggregate = bytes(cursor)?.to_vec();
         let tally = read_tally(cursor)?;
-        let (done, stripped_below) = (bytes(cursor)?.to_vec(), cursor.u32()?);
-        let (survivors, recent) = (bytes(cursor)?.to_vec(), bytes(cursor)?.to_vec());
+        let done = bytes(cursor)?.to_vec();
+        let stripped_below = cursor.u32()?;
+        let survivors = bytes(cursor)?.to_vec();
+        let recent = bytes(cursor)?.to_vec();
         let mut undo = Vec::new();
         for _ in 0..cursor.u64()? {
-            let (height, file) = (cursor.u32()?, cursor.u32()?);
+            let height = cursor.u32()?;
+            let file = cursor.u32()?;
             undo.push(SavedUndo { height, at: FlatFilePos { file, pos: cursor.u32()? } });
         }
         Ok(Self { key, salt, aggregate, tally, done, stripped_below, survivors, recent, undo })
@@ -127,7 +131,8 @@ fn put_tally(out: &mut Vec<u8>, tally: &Tally) {
 }
 
 fn read_tally(cursor: &mut Cursor) -> Result<Tally, ParseError> {
-    let (coins, amount) = (cursor.u64()?, cursor.u64()?);
+    let coins = cursor.u64()?;
+    let amount = cursor.u64()?;
     let counts = counts(cursor)?;
     let mut coinbases = Vec::new();
     for _ in 0..cursor.u64()? {

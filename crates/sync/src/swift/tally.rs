@@ -51,7 +51,8 @@ impl Tally {
     pub fn add(&mut self, other: Self) {
         self.coins += other.coins;
         self.amount = self.amount.saturating_add(other.amount);
-        let (a, b) = (&mut self.counts, other.counts);
+        let a = &mut self.counts;
+        let b = other.counts;
         a.blocks += b.blocks;
         a.bytes += b.bytes;
         a.transactions += b.transactions;

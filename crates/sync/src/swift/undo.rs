@@ -149,10 +149,13 @@ impl UndoCopies {
     ) -> Result<T, Fault> {
         let prev = &shared.tree.prev_hash(step.id);
         let tx_count = prepared.block.view().tx_count();
-        let (mut left, mut taken, mut broken) = (Some(prepared), None, None);
+        let mut left = Some(prepared);
+        let mut taken = None;
+        let mut broken = None;
         let mut lacks_heights = false;
         let mut what = "there is no undo data for this block next to its source".to_string();
-        let (started, mut checking) = (Instant::now(), Duration::ZERO);
+        let started = Instant::now();
+        let mut checking = Duration::ZERO;
         let mut takes = |undo: &[u8]| {
             let Some(prepared) = left.take() else { return false };
             let coins = match external_coins(&prepared, undo) {

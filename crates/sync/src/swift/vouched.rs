@@ -57,7 +57,8 @@ pub(super) fn vouched_for(
         )));
     };
     let best = tree.best_header();
-    let (work, minimum) = (tree.node(best).work, Work::from_hash(&network.minimum_chain_work));
+    let work = tree.node(best).work;
+    let minimum = Work::from_hash(&network.minimum_chain_work);
     if work < minimum {
         return Err(unmet(format!(
             "the best header, at height {}, has {work} work, but --minimumchainwork is {minimum}; \

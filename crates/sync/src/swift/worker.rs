@@ -142,11 +142,13 @@ impl<'a> Worker<'a> {
 
     /// Checks all rules that need coins, and the scripts.
     fn validate(&mut self, index: usize, prepared: Prepared) -> Result<Validation, Fault> {
-        let (shared, plan) = (self.context.shared, self.context.plan);
+        let shared = self.context.shared;
+        let plan = self.context.plan;
         let step = plan.steps[index];
         let scripts = shared.script_checks(step.id);
         let source = (step, plan.undo[index]);
-        let (copies, payload) = (&plan.undo_copies, &mut self.undo);
+        let copies = &plan.undo_copies;
+        let payload = &mut self.undo;
         copies.check_with(shared, source, prepared, payload, |prepared, coins| {
             let _timer = shared.clock.start(Stage::Validate);
             check_spends(shared, step.id, prepared, coins, Some(scripts), &self.context.times)
@@ -171,7 +173,8 @@ impl<'a> Worker<'a> {
                 recent_of_tx = recent.filter(|recent| recent.may_want(&outpoint.txid));
             }
             let is_coinbase = output.tx == 0;
-            let (script, amount) = (output.view.script(), output.view.value().unsigned_abs());
+            let script = output.view.script();
+            let amount = output.view.value().unsigned_abs();
             match output.fate {
                 HintedFate::NoCoin => {}
                 HintedFate::Spent => {
@@ -200,7 +203,8 @@ impl<'a> Worker<'a> {
 
     /// Adds unspent coins to the survivors, and coins that other blocks spend to `created`.
     fn split_coins(&mut self, prepared: &Prepared) -> Result<(), Fault> {
-        let (block, height) = (&prepared.block, prepared.height);
+        let block = &prepared.block;
+        let height = prepared.height;
         let mut left = prepared.created.iter().peekable();
         let Self { survivors, gathered, created, unspent, .. } = self;
         let claimed = &self.context.unspent;
@@ -279,17 +283,20 @@ impl<'a> Worker<'a> {
         undo: Option<FlatFilePos>,
         counts: Counts,
     ) -> FinishedBlock {
-        let (shared, view) = (self.context.shared, block.view());
+        let shared = self.context.shared;
+        let view = block.view();
         let height = shared.tree.node(self.context.plan.steps[step].id).height;
         let tally = &mut self.gathered.tally;
         if self.context.plan.needs_bip30(shared.network, height, block.hash()) {
             tally.coinbases.push((block.txids()[0], height));
         }
         let bytes = view.len() as u64;
-        let (blocks, transactions) = (1, view.tx_count() as u64);
+        let blocks = 1;
+        let transactions = view.tx_count() as u64;
         let counts = Counts { blocks, bytes, transactions, ..counts };
         tally.add(Tally { counts, ..Tally::default() });
-        let (tx_count, is_stripped) = (view.tx_count() as u32, false);
+        let tx_count = view.tx_count() as u32;
+        let is_stripped = false;
         FinishedBlock { step, tx_count, stored, undo, bytes, is_stripped }
     }
 }

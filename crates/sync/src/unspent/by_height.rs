@@ -159,7 +159,8 @@ impl<'a> HeightCollector<'a> {
             held.records.iter().map(|record| (HEAD_BYTES + record.len as usize) as u64).sum();
         let starts_len = Spilled::START_BYTES * (u64::from(self.height) + 2);
         let starts = spill.reserve(starts_len + records_len);
-        let (mut bytes, mut at) = (Vec::with_capacity(WRITE_BYTES), starts);
+        let mut bytes = Vec::with_capacity(WRITE_BYTES);
+        let mut at = starts;
         let mut put = |parts: &[&[u8]]| {
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
             if bytes.len() >= WRITE_BYTES {
@@ -169,7 +170,8 @@ impl<'a> HeightCollector<'a> {
             }
             Ok::<(), StoreError>(())
         };
-        let (mut records, mut start) = (held.records.iter().peekable(), 0);
+        let mut records = held.records.iter().peekable();
+        let mut start = 0;
         for height in 0..=self.height + 1 {
             put(&[&u32::to_le_bytes(start)[..]])?;
             while let Some(record) = records.next_if(|record| record.height == height) {
@@ -178,7 +180,8 @@ impl<'a> HeightCollector<'a> {
         }
         held.for_each_record(&held.records, |parts| put(&parts))?;
         spill.write_at(&bytes, at)?;
-        let (spill, records) = (Arc::clone(spill), starts + starts_len);
+        let spill = Arc::clone(spill);
+        let records = starts + starts_len;
         self.spilled.push(Spilled { spill, starts, records });
         held.others.clear();
         held.records.clear();
@@ -370,7 +373,8 @@ impl BlockCoins {
     /// Merges the coins of each transaction into one record: an unsorted snapshot may have them
     /// apart.
     fn merge(&mut self) {
-        let (mut bytes, mut txs) = (Vec::new(), Vec::new());
+        let mut bytes = Vec::new();
+        let mut txs = Vec::new();
         for of_tx in self.txs.chunk_by(|a, b| self.txid_at(a.1) == self.txid_at(b.1)) {
             let mut coins: Vec<_> = of_tx.iter().flat_map(|(_, at)| self.coins_at(*at)).collect();
             coins.sort_by_key(|(vout, _)| *vout);
@@ -535,8 +539,8 @@ mod tests {
             while let Some(piece) = pieces.next_piece().unwrap() {
                 collect(&piece, |group| collector.push(group).unwrap());
             }
-            let (by_height, mut loaded) =
-                (CoinsByHeight::new(vec![collector]), BlockCoins::default());
+            let by_height = CoinsByHeight::new(vec![collector]);
+            let mut loaded = BlockCoins::default();
             for (outpoint, coin) in &coins {
                 assert!(by_height.load(coin.height, &mut loaded).unwrap());
                 assert_eq!(loaded.txids().collect::<Vec<_>>(), [outpoint.txid]);

@@ -34,7 +34,8 @@ pub struct Matching<'a> {
 impl<'a> Matching<'a> {
     /// Begins the comparison for the block at `height`.
     pub fn new(coins: &'a BlockCoins, height: u32) -> Self {
-        let (txid, left) = (Hash::default(), GroupCoins::default());
+        let txid = Hash::default();
+        let left = GroupCoins::default();
         Self { coins, height, begun: 0, txid, left, next: None }
     }
 
@@ -141,7 +142,9 @@ mod tests {
         overwritten: bool,
         coins: &[(OutPoint, Coin)],
     ) -> Result<Vec<u32>, Mismatch> {
-        let (coins, txids, mut unspent) = (loaded(coins), block.txids(), Vec::new());
+        let coins = loaded(coins);
+        let txids = block.txids();
+        let mut unspent = Vec::new();
         let mut matching = Matching::new(&coins, HEIGHT);
         for output in numbered_outputs(block, Numbering::Spendable, overwritten) {
             if output.vout == 0 {
@@ -165,7 +168,8 @@ mod tests {
         let txids = block.txids();
         let find = |overwritten, coins: &[_]| match_coins(&block, overwritten, coins);
         let coin = |tx: usize, vout: u32| {
-            let (view, tx) = (block.tx(tx).output(vout as usize), tx);
+            let view = block.tx(tx).output(vout as usize);
+            let tx = tx;
             let amount = view.value().unsigned_abs();
             (OutPoint { txid: txids[tx], vout }, Coin::new(amount, view.script(), HEIGHT, tx == 0))
         };

@@ -22,7 +22,8 @@ pub fn number<B: AsRef<[u8]>>(
     unspent: &mut Vec<u32>,
 ) -> Result<u32, OutputKey> {
     unspent.clear();
-    let (mut count, mut found) = (0, 0);
+    let mut count = 0;
+    let mut found = 0;
     let mut left: &[OutputKey] = &[];
     for output in numbered_outputs(block, numbering, overwritten) {
         if output.vout == 0 {

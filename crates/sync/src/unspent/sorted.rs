@@ -153,9 +153,11 @@ impl SortedKeys {
     /// Replaces the content of `out` with the sorted keys of a group.
     pub fn load(&self, group: usize, out: &mut Vec<OutputKey>) -> Result<(), StoreError> {
         out.clear();
-        let (mut bytes, mut parts) = (Vec::new(), 0);
+        let mut bytes = Vec::new();
+        let mut parts = 0;
         for run in &self.runs {
-            let (start, end) = (run.starts[group] as usize, run.starts[group + 1] as usize);
+            let start = run.starts[group] as usize;
+            let end = run.starts[group + 1] as usize;
             if start == end {
                 continue;
             }
@@ -201,7 +203,8 @@ mod tests {
             }
             assert_eq!(spill.bytes_written() == 0, bytes_max > 24_000);
             let sorted = SortedKeys::new(spill, collectors);
-            let (mut all, mut loaded) = (Vec::new(), Vec::new());
+            let mut all = Vec::new();
+            let mut loaded = Vec::new();
             for (index, group) in groups.iter().enumerate() {
                 sorted.load(index, &mut loaded).unwrap();
                 assert!(loaded.iter().all(|key| group.contains(&block_of(key))));

@@ -129,7 +129,8 @@ fn complete(shared: &Shared, coins: &mut BlockCoins) -> Result<(), StoreError> {
     match complete_heights(&mut coins.spent, shared.cache, shared.chainstate)? {
         None => Ok(()),
         Some(coin) => {
-            let (path, at) = (shared.files.undo_path(coins.undo_pos.file), coins.undo_pos.pos);
+            let path = shared.files.undo_path(coins.undo_pos.file);
+            let at = coins.undo_pos.pos;
             let error = UndoError::LacksHeight(coin);
             Err(StoreError::corrupt(path, at.into(), error.to_string()))
         }

@@ -92,7 +92,8 @@ fn levels(
     with_coins: bool,
     examined: &mut Examined,
 ) -> Result<(), FoundAt> {
-    let (id, files) = (examined.id, shared.files);
+    let id = examined.id;
+    let files = shared.files;
     let Some(pos) = record.block_pos() else {
         let path = files.block_path(record.file);
         let what = format!("block {} is not stored", shared.tree.node(id).hash);

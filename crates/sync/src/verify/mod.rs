@@ -126,7 +126,8 @@ struct Descent<'a> {
 
 impl<'a> Descent<'a> {
     fn new(shared: &'a Shared<'a>, ledger: &'a Ledger, found: &Verified, watch: Watch<'a>) -> Self {
-        let (level, height) = (found.asked.level, found.height);
+        let level = found.asked.level;
+        let height = found.height;
         let wanted = match found.asked.blocks {
             0 => 1,
             blocks => (height + 1).saturating_sub(blocks).max(1),

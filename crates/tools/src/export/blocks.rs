@@ -133,7 +133,9 @@ pub(super) fn stored_coins(
 
 /// Cuts a range of heights into items of about equal work.
 fn items(blocks: &[StoredBlock], heights: RangeInclusive<u32>) -> Vec<Range<u32>> {
-    let (mut items, mut start, mut bytes) = (Vec::new(), *heights.start(), 0);
+    let mut items = Vec::new();
+    let mut start = *heights.start();
+    let mut bytes = 0;
     for height in heights.clone() {
         bytes += TX_BYTES * u64::from(blocks[height as usize].tx_count);
         if bytes >= ITEM_BYTES || height - start + 1 == ITEM_BLOCKS_MAX {
@@ -149,7 +151,8 @@ fn items(blocks: &[StoredBlock], heights: RangeInclusive<u32>) -> Vec<Range<u32>
 
 impl Joined<'_> {
     fn push_block(&self, source: &BlockSource, batch: &mut Batch) {
-        let (height, view) = (self.height, &self.view);
+        let height = self.height;
+        let view = &self.view;
         let block = At { blocks: &source.chain.blocks, height };
         BlockRow {
             height,
@@ -170,7 +173,8 @@ impl Joined<'_> {
     }
 
     fn push_transactions(&self, batch: &mut Batch) {
-        let (wtxids, fees) = (self.view.wtxids(), self.fees());
+        let wtxids = self.view.wtxids();
+        let fees = self.fees();
         for (position, tx) in self.view.txs().enumerate() {
             let fee = |before: usize| fees.as_ref().map(|fees| fees[before]);
             TransactionRow {
@@ -218,7 +222,8 @@ impl Joined<'_> {
     fn push_outputs(&self, batch: &mut Batch) {
         for (position, tx) in self.view.txs().enumerate() {
             for (index, output) in tx.outputs().enumerate() {
-                let (height, txid) = (self.height, &self.txids[position]);
+                let height = self.height;
+                let txid = &self.txids[position];
                 let is_coinbase = position == 0;
                 OutputRow { height, txid, index, is_coinbase, output }.push_to(batch);
             }

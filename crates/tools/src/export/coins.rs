@@ -44,7 +44,8 @@ impl Source for CoinSource<'_> {
 
     fn read(&self, index: usize, batch: &mut Batch) -> Result<(), SyncError> {
         let mut scan = self.scans[index].lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut script, mut seen) = (Vec::new(), 0_usize);
+        let mut script = Vec::new();
+        let mut seen = 0_usize;
         while let Some((outpoint, coin)) = scan.next_coin()? {
             if seen.is_multiple_of(COINS_PER_LOOK) {
                 check_stop(self.stop)?;

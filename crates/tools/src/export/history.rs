@@ -173,7 +173,8 @@ impl Work<'_> {
             let pruned: Vec<String> = blocks.pruned.iter().map(u32::to_string).collect();
             known.push(("blocks_pruned", pruned.join(",")));
         }
-        let (format, forms) = (asked.format, asked.forms);
+        let format = asked.format;
+        let forms = asked.forms;
         let run = Run { table: &HISTORY, format, forms, facts: &known, source: &rows, pool, watch };
         (history.exported.rows, history.exported.bytes) = run.write_to(to)?;
         history.scripts = scripts.iter().count() as u64;

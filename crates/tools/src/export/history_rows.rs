@@ -65,7 +65,9 @@ struct Buffers {
 
 /// Cuts heights into items of about equal work.
 pub(super) fn items_of(chain: &StoredChain, heights: &[u32]) -> Vec<Vec<u32>> {
-    let (mut items, mut item, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut items = Vec::new();
+    let mut item = Vec::new();
+    let mut bytes = 0;
     for height in heights {
         item.push(*height);
         bytes += TX_BYTES * u64::from(chain.blocks[*height as usize].tx_count);
@@ -178,7 +180,8 @@ impl HistoryRows<'_> {
         for (index, output) in tx.outputs().enumerate() {
             let script = output.script();
             if let Some(place) = self.scripts.find(script) {
-                let (value, spent) = (output.value(), None);
+                let value = output.value();
+                let spent = None;
                 let row = Row { txid, spent, index, value, is_coinbase, place, script };
                 self.push(height, &row, batch);
             }

@@ -97,7 +97,8 @@ impl<S: Sink> Line<'_, S> {
             writer: Some(writer),
             rows: 0,
         });
-        let (changed, halt) = (Condvar::new(), AtomicBool::new(false));
+        let changed = Condvar::new();
+        let halt = AtomicBool::new(false);
         let results = pool.broadcast(|_| {
             let raise = RaiseOnDrop(&halt);
             while let Some(work) = self.next(&state, &changed, &halt)? {
@@ -266,7 +267,8 @@ mod tests {
     fn made(source: &Numbers, threads: usize) -> Result<(String, u64), SyncError> {
         let output = Output::new(Path::new("memory"));
         let encoder = Encoder::new(&NUMBERS, Format::Csv, Forms::default(), &[]).unwrap();
-        let (mut text, stop) = (Vec::new(), AtomicBool::new(false));
+        let mut text = Vec::new();
+        let stop = AtomicBool::new(false);
         let writer = encoder.writer(Target::Stream(Box::new(&mut text))).unwrap();
         let share = Share::new(1, &|_| {});
         let sink = FileSink { encoder: &encoder, output: &output };

@@ -102,7 +102,8 @@ pub(super) fn range(
     stop: Option<u32>,
     tip: u32,
 ) -> Result<RangeInclusive<u32>, SyncError> {
-    let (start, stop) = (start.unwrap_or(0), stop.unwrap_or(tip));
+    let start = start.unwrap_or(0);
+    let stop = stop.unwrap_or(tip);
     if start.max(stop) > tip {
         return Err(SyncError::Input(format!(
             "the chainstate is at height {tip}, which is below height {}",

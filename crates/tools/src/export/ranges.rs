@@ -150,7 +150,8 @@ pub fn verify_ranges(
         let mut done = RangesDone::default();
         for number in work.numbers()? {
             check_stop(watch.stop)?;
-            let (path, due) = (work.file(number), work.due(number));
+            let path = work.file(number);
+            let due = work.due(number);
             let wrong = |what: &str| StoreError::new(&path, what);
             let note = work.note(number)?.ok_or_else(|| wrong("this file is missing"))?;
             if !note.is_of(&due) {
@@ -238,7 +239,8 @@ impl<'a> Work<'a> {
 
     /// Returns the note that a range must have, but for its file.
     fn due(&self, number: u32) -> Note {
-        let (start, blocks) = (number * self.asked.blocks, &self.chain.blocks);
+        let start = number * self.asked.blocks;
+        let blocks = &self.chain.blocks;
         let stop = (start + (self.asked.blocks - 1)).min(self.chain.height());
         let hash = |height: u32| blocks[height as usize].hash.to_string();
         Note {
@@ -258,7 +260,8 @@ impl<'a> Work<'a> {
 
     /// Writes the file of a range, and then its note.
     fn write(&self, number: u32) -> Result<Note, SyncError> {
-        let (directory, path) = (self.directory(number), self.file(number));
+        let directory = self.directory(number);
+        let path = self.file(number);
         self.disk.create_dir_all(&directory)?;
         let note = self.disk.replace_with(&path, |file| {
             let output = Output::new(&path);
@@ -277,7 +280,8 @@ impl<'a> Work<'a> {
         stream: &mut (dyn Write + Send),
         output: &Output,
     ) -> Result<Note, SyncError> {
-        let (table, forms) = (self.asked.table, self.asked.forms);
+        let table = self.asked.table;
+        let forms = self.asked.forms;
         let heights = (Some(due.start_height), Some(due.stop_height));
         let part = Part::new(&self.chain, &self.options.network, table, heights)?;
         let part = part.with_tip(due.stop_height);
@@ -291,7 +295,8 @@ impl<'a> Work<'a> {
             pool: &self.pool,
             watch: self.watch,
         };
-        let (mut hasher, mut bytes) = (Sha256::new(), 0);
+        let mut hasher = Sha256::new();
+        let mut bytes = 0;
         let hashing = Hashing { stream, hasher: &mut hasher, bytes: &mut bytes };
         let rows = run.write(Target::Stream(Box::new(hashing)), output)?;
         Ok(Note { rows, bytes, sha256: hex(&hasher.finalize()), ..due })

@@ -120,7 +120,9 @@ fn groups(chain: &StoredChain, order: &[u32], threads: usize) -> Vec<Range<u32>>
     let total: u64 = (0..order.len()).map(len).sum();
     let wanted = total / (GROUPS_PER_THREAD * threads as u64);
     let wanted = wanted.clamp(GROUP_BYTES_MIN, GROUP_BYTES_MAX);
-    let (mut groups, mut start, mut bytes) = (Vec::new(), 0, 0);
+    let mut groups = Vec::new();
+    let mut start = 0;
+    let mut bytes = 0;
     for index in 0..order.len() {
         bytes += len(index);
         if bytes >= wanted {
@@ -161,8 +163,11 @@ struct BlockPiece {
 
 impl<G: Default> Default for Written<G> {
     fn default() -> Self {
-        let (bytes, unspent, encoded) = (Vec::new(), Vec::new(), Vec::new());
-        let (group, pieces) = (G::default(), Vec::new());
+        let bytes = Vec::new();
+        let unspent = Vec::new();
+        let encoded = Vec::new();
+        let group = G::default();
+        let pieces = Vec::new();
         Self { group, bytes, unspent, encoded, pieces, totals: Totals::default() }
     }
 }
@@ -175,7 +180,8 @@ pub(super) fn write_hints<U: UnspentSource>(
     source: &U,
 ) -> Result<Totals, SyncError> {
     let spill = SpillFile::unlinked(task.target.path, PIECES_SUFFIX);
-    let (blocks, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let blocks = AtomicU64::new(0);
+    let bytes = AtomicU64::new(0);
     let writing = Writing { task, order, source, spill: &spill, blocks, bytes };
     let write = |written: &mut _, index| writing.write_group(written, index);
     let groups = 0..order.groups.len();
@@ -225,7 +231,8 @@ impl<U: UnspentSource> Writing<'_, U> {
         let height = self.order.heights[index as usize];
         let ReadBlock { view, txids } = task.chain.read(height, &mut written.bytes)?;
         let overwritten = is_bip30_unspendable(height, &view.hash());
-        let (len, time) = (view.len() as u64, view.header().time);
+        let len = view.len() as u64;
+        let time = view.header().time;
         let block = HintedBlock { height, index, view, txids, overwritten };
         let outputs = self.source.unspent_of(&written.group, &block, &mut written.unspent)?;
         let start = written.encoded.len();

@@ -75,7 +75,8 @@ fn compress(
     let ranges: Vec<_> = ranges(height).collect();
     Disk::new().replace_with(out, |file| {
         let mut sink = Sink::new(file, compressor.head(height));
-        let (mut made, mut entries) = (Made::default(), Vec::new());
+        let mut made = Made::default();
+        let mut entries = Vec::new();
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
             check_stop(watch.stop)?;
             let one = |range: &Range<u32>| {
@@ -112,8 +113,10 @@ impl TwoPasses<'_> {
     /// Reports that `blocks` more blocks are done.
     fn add(&self, blocks: usize) {
         let twice = self.blocks.fetch_add(blocks as u64, Relaxed) + blocks as u64;
-        let (blocks, fraction) = (twice / 2, twice as f64 / (2.0 * f64::from(self.of)));
-        let (height, begun) = (blocks as u32, Progress::of(Phase::MakingHints));
+        let blocks = twice / 2;
+        let fraction = twice as f64 / (2.0 * f64::from(self.of));
+        let height = blocks as u32;
+        let begun = Progress::of(Phase::MakingHints);
         self.observer.observe(&Progress { height, blocks, fraction, ..begun });
     }
 }
@@ -134,7 +137,8 @@ mod tests {
 
     /// Returns the bytes of a bip456 file for `height` blocks.
     fn bip456(height: u32) -> Vec<u8> {
-        let (encoder, mut file) = (encoder(Format::Bip456), Vec::new());
+        let encoder = encoder(Format::Bip456);
+        let mut file = Vec::new();
         encoder.put_head(height, &mut file);
         for height in 1..=height {
             let unspent: Vec<u32> = (0..height % 50).map(|i| i * (1 + height % 7)).collect();

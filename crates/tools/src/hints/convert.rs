@@ -59,10 +59,14 @@ pub fn convert_hints(
 }
 
 fn without_blocks(hints: &HintsFile, target: Target, watch: Watch) -> Result<Made, SyncError> {
-    let (reader, spill) = (hints.reader.as_ref(), SpillFile::unlinked(target.path, PIECES_SUFFIX));
+    let reader = hints.reader.as_ref();
+    let spill = SpillFile::unlinked(target.path, PIECES_SUFFIX);
     let is_counted = reader.format().holds_counts();
-    let (mut made, mut pieces) = (Made::default(), Vec::new());
-    let (mut unspent, mut held, mut offset) = (Vec::new(), Vec::new(), 0);
+    let mut made = Made::default();
+    let mut pieces = Vec::new();
+    let mut unspent = Vec::new();
+    let mut held = Vec::new();
+    let mut offset = 0;
     for height in 1..=reader.height() {
         check_stop(watch.stop)?;
         reader.unspent(height, &mut unspent).map_err(|error| hints.error(error))?;
@@ -87,7 +91,8 @@ fn without_blocks(hints: &HintsFile, target: Target, watch: Watch) -> Result<Mad
 
 /// Reports that the hints up to `height` of `of` are done.
 fn observe(observer: &dyn Observer, height: u32, of: u32) {
-    let (blocks, fraction) = (u64::from(height), f64::from(height) / f64::from(of));
+    let blocks = u64::from(height);
+    let fraction = f64::from(height) / f64::from(of);
     let begun = Progress::of(Phase::MakingHints);
     observer.observe(&Progress { height, blocks, fraction, ..begun });
 }
@@ -101,7 +106,8 @@ fn with_blocks(
 ) -> Result<Made, SyncError> {
     let pool = threads::pool(options.threads)?;
     let chain = StoredChain::open(options, &pool)?;
-    let (height, tip) = (hints.reader.height(), chain.height());
+    let height = hints.reader.height();
+    let tip = chain.height();
     if height > tip {
         let what = format!(
             "{}: these hints are for height {height}, but the directory with the blocks is at \
@@ -142,11 +148,13 @@ impl UnspentSource for RenumberedHints<'_> {
         unspent: &mut Vec<u32>,
     ) -> Result<u32, SyncError> {
         let reader = self.hints.reader.as_ref();
-        let (height, from) = (block.height, reader.format().numbering());
+        let height = block.height;
+        let from = reader.format().numbering();
         let mut hinted = Vec::new();
         reader.unspent(height, &mut hinted).map_err(|error| self.hints.error(error))?;
         let mut hinted = hinted.into_iter().peekable();
-        let (mut before, mut after) = (0, 0);
+        let mut before = 0;
+        let mut after = 0;
         unspent.clear();
         let numbered = |numbering| numbered_outputs(&block.view, numbering, block.overwritten);
         for (old, new) in numbered(from).zip(numbered(self.to)) {

@@ -182,7 +182,8 @@ impl UnspentSearch<'_> {
     ) -> Result<Vec<Collector>, SyncError> {
         let task = self.task;
         let scans = task.chain.chainstate.scans(SCANS_PER_THREAD * threads)?;
-        let (total, done) = (scans.len(), Mutex::new(0));
+        let total = scans.len();
+        let done = Mutex::new(0);
         let read = |found: &mut Collector, mut scan: CoinScan| {
             let mut seen = 0;
             while let Some((outpoint, coin)) = scan.next_coin()? {
@@ -306,7 +307,8 @@ impl UnspentSource for CollectedOutputs<'_> {
     ) -> Result<u32, SyncError> {
         let start = group.partition_point(|key| block_of(key) < block.index);
         let end = group.partition_point(|key| block_of(key) <= block.index);
-        let (keys, overwritten) = (&group[start..end], block.overwritten);
+        let keys = &group[start..end];
+        let overwritten = block.overwritten;
         number(&block.view, &block.txids, overwritten, self.numbering, keys, unspent)
             .map_err(|missing| self.disagreement(block.height, &missing))
     }

@@ -59,7 +59,8 @@ impl HintsSummary {
             Err(error) => return Err(error),
         };
         let Made { best_block, outputs, unspent, bytes } = made;
-        let (blocks, elapsed) = (height, started.elapsed());
+        let blocks = height;
+        let elapsed = started.elapsed();
         Ok(Self {
             height,
             best_block,

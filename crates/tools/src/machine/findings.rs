@@ -162,7 +162,9 @@ fn space(look: &Look, options: &Options) -> Option<Finding> {
         return None;
     }
     let needs = Needs::new(look.height() + 1, look.now, options);
-    let (free, now, later) = (look.volume.free, needs.space.all(), needs.a_year.all());
+    let free = look.volume.free;
+    let now = needs.space.all();
+    let later = needs.a_year.all();
     let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
     let year = free.saturating_sub(now).saturating_sub(later);
     let found = format!(

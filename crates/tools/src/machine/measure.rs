@@ -59,7 +59,8 @@ pub fn measure(directory: &Path) -> Result<Speed, StoreError> {
     }
     file.sync()?;
     let written = len as f64 / began.elapsed().as_secs_f64();
-    let (mut read, mut place) = (0u64, 1u64);
+    let mut read = 0u64;
+    let mut place = 1u64;
     let mut buffer = Aligned::new(Disk::DIRECT_BYTES);
     let began = Instant::now();
     while began.elapsed() < TIME {

@@ -40,9 +40,11 @@ pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 fn parsed(line: &str) -> Option<Mount> {
     let (mount, system) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(4);
-    let (point, options) = (mount.next()?, mount.next()?);
+    let point = mount.next()?;
+    let options = mount.next()?;
     let mut system = system.split(' ');
-    let (kind, source) = (system.next()?, system.next()?);
+    let kind = system.next()?;
+    let source = system.next()?;
     let options = options.split(',').chain(system.next().unwrap_or_default().split(','));
     Some(Mount {
         point: PathBuf::from(unescaped(point)),

@@ -116,7 +116,8 @@ impl Volume {
 /// Returns why this user can neither write in a directory nor make it.
 fn refused(root: &Root, path: &Path) -> Option<String> {
     for above in path.ancestors() {
-        let (at, shown) = (root.below(above), above.display());
+        let at = root.below(above);
+        let shown = above.display();
         match fs::metadata(&at) {
             Ok(found) if !found.is_dir() => return Some(format!("{shown} is not a directory")),
             Ok(_) => {

@@ -154,7 +154,8 @@ fn check_blocks(node: &mut Node, hash: &Hash, watch: Watch) -> Result<Left, Sync
         ))
     })?;
     bound_cache(node);
-    let (mut course, goal) = (Course::default(), Goal::Exactly(target));
+    let mut course = Course::default();
+    let goal = Goal::Exactly(target);
     join_towards(node, goal, target, &mut course, watch)?;
     activate(node, goal, watch)?;
     assert_eq!(node.chainstate.best_block()?, Some(*hash), "every block up to it is connected");

@@ -68,7 +68,8 @@ impl SnapshotSummary {
             Err(SyncError::Stopped) => (Written::default(), true),
             Err(error) => return Err(error),
         };
-        let (base, elapsed) = (chain.blocks[height as usize].hash, started.elapsed());
+        let base = chain.blocks[height as usize].hash;
+        let elapsed = started.elapsed();
         Ok(Self { height, base, coins, bytes, elapsed, interrupted })
     }
 }
@@ -138,7 +139,8 @@ pub fn create_snapshot_of_hints(
         let hints = HintsFile::open(hints)?;
         let pool = threads::pool(options.threads)?;
         let chain = StoredChain::open(options, &pool)?;
-        let (height, tip) = (hints.reader.height(), chain.height());
+        let height = hints.reader.height();
+        let tip = chain.height();
         if height > tip {
             return Err(hints.error(HintsError::new(format!(
                 "the hints are for height {height}, but the tip is at height {tip}"
@@ -211,7 +213,8 @@ impl Work<'_> {
     fn hinted(&self, hints: &HintsFile, memory: usize) -> Result<Gathered, SyncError> {
         let gathered = Gathered::new(memory)?;
         let heights = self.chain.in_file_order(1..self.height + 1)?;
-        let (total, done) = (heights.len() as u64, AtomicU64::new(0));
+        let total = heights.len() as u64;
+        let done = AtomicU64::new(0);
         let new = || (SurvivorWriter::new(&gathered.coins), Vec::new(), Vec::new());
         let read = |(writer, bytes, unspent): &mut (SurvivorWriter, Vec<u8>, Vec<u32>), height| {
             self.push_hinted(hints, height, writer, bytes, unspent)?;
@@ -389,7 +392,8 @@ fn txids_of(part: usize) -> (Hash, Hash) {
     let bits = PARTS.ilog2();
     let first = (part as u16) << (u16::BITS - bits);
     let last = first | u16::MAX >> bits;
-    let (mut lowest, mut highest) = ([0; 32], [0xff; 32]);
+    let mut lowest = [0; 32];
+    let mut highest = [0xff; 32];
     lowest[..2].copy_from_slice(&first.to_be_bytes());
     highest[..2].copy_from_slice(&last.to_be_bytes());
     (Hash(lowest), Hash(highest))

@@ -41,7 +41,8 @@ impl UndoSearch<'_> {
         new: impl Fn() -> S + Sync,
         each: impl Fn(&mut S, &OutPoint, &Coin) -> Result<(), SyncError> + Sync,
     ) -> Result<Vec<S>, SyncError> {
-        let (chain, height) = (self.chain, self.chain.height());
+        let chain = self.chain;
+        let height = self.chain.height();
         let above = chain.in_file_order(self.height + 1..height + 1)?;
         let spending =
             above.into_iter().filter(|height| chain.blocks[*height as usize].tx_count > 1);

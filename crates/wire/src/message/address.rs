@@ -99,7 +99,8 @@ impl AddressList {
         let count = cursor.compact_size()?;
         let mut list = Self::default();
         for _ in 0..count {
-            let (time, services) = (cursor.u32()?, Services(cursor.u64()?));
+            let time = cursor.u32()?;
+            let services = Services(cursor.u64()?);
             let host = Host::from_v1(cursor.array()?);
             let port = u16::from_be_bytes(cursor.array()?);
             let host = host.filter(|_| count <= ADDRESSES_MAX);
@@ -115,7 +116,8 @@ impl AddressList {
         let count = cursor.compact_size()?;
         let mut list = Self::default();
         for _ in 0..count {
-            let (time, services) = (cursor.u32()?, Services(cursor.compact_u64()?));
+            let time = cursor.u32()?;
+            let services = Services(cursor.compact_u64()?);
             let network = cursor.u8()?;
             let len = bounded(cursor, ADDRV2_BYTES_MAX, "an address of more than 512 bytes")?;
             let address = cursor.take(len)?;

@@ -97,7 +97,8 @@ impl Command {
     /// # Panics
     /// The name is longer than 12 bytes.
     pub const fn new(name: &str) -> Self {
-        let (name, mut padded) = (name.as_bytes(), [0; 12]);
+        let name = name.as_bytes();
+        let mut padded = [0; 12];
         let mut i = 0;
         while i < name.len() {
             padded[i] = name[i];

@@ -21,7 +21,8 @@ impl GetBlockTxn {
     pub(super) fn parse(cursor: &mut Cursor) -> Result<Self, PayloadError> {
         let block = Hash(cursor.array()?);
         let count = cursor.compact_size()?;
-        let (mut indexes, mut next) = (Vec::new(), 0);
+        let mut indexes = Vec::new();
+        let mut next = 0;
         for _ in 0..count {
             let too_high = cursor.error("the place of a transaction has more than 16 bits");
             let index = cursor.compact_u64()?.saturating_add(next);

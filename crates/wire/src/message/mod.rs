@@ -137,7 +137,8 @@ pub fn envelope(message: &Raw, magic: [u8; 4]) -> [u8; ENVELOPE_BYTES] {
 /// Appends the contents of a packet of the v2 transport to `out` (BIP324): one byte that names the
 /// message, or a zero and twelve bytes, and the payload.
 pub fn encode_contents(payload: &impl Payload, out: &mut Vec<u8>) {
-    let (size, command) = (payload.size(), payload.command());
+    let size = payload.size();
+    let command = payload.command();
     match command.short_id() {
         Some(id) => {
             out.reserve_exact(1 + size);

@@ -68,15 +68,15 @@ pub const RULES: [Kind; 14] = [
     }),
     Kind::refused("a coinbase with a satoshi too much", FIRST + 1, "bad-cb-amount", |draft| {
         draft.grow(1);
-        let (old, new) =
-            (pay([draft.coin(1)], [SUBSIDY - 10]), pay([draft.coin(2)], [SUBSIDY - 7]));
+        let old = pay([draft.coin(1)], [SUBSIDY - 10]);
+        let new = pay([draft.coin(2)], [SUBSIDY - 7]);
         draft.push(draft.next().txs([old, new]).coinbase_value(SUBSIDY + 18).finish());
         draft.grow(3);
     }),
     Kind::valid("a coinbase with all fees", |draft| {
         draft.grow(1);
-        let (old, new) =
-            (pay([draft.coin(1)], [SUBSIDY - 10]), pay([draft.coin(2)], [SUBSIDY - 7]));
+        let old = pay([draft.coin(1)], [SUBSIDY - 10]);
+        let new = pay([draft.coin(2)], [SUBSIDY - 7]);
         draft.push(draft.next().txs([old, new]).coinbase_value(SUBSIDY + 17).finish());
         draft.grow(3);
     }),
@@ -224,7 +224,8 @@ pub const AFTER_WORK: [Kind; 3] = [
         let late = pay([draft.coin(2)], [5]);
         draft.add([parent.clone()]);
         draft.grow(1);
-        let (first, second) = (pay([out(&parent, 0)], [50]), pay([out(&parent, 1)], [60]));
+        let first = pay([out(&parent, 0)], [50]);
+        let second = pay([out(&parent, 1)], [60]);
         let of_first = pay([out(&first, 0)], [40]);
         let of_late = pay([out(&late, 0)], [1]);
         draft.add([first, of_first, second, of_late, late]);

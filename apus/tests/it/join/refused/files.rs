@@ -139,7 +139,8 @@ fn an_invalid_branch_of_most_work_stands_next_to_a_valid_one() {
 
 #[test]
 fn two_invalid_branches_stand_next_to_a_valid_one() {
-    let (longest, mut second) = (with_fault(FAULTS[2].1), with_fault(FAULTS[1].1));
+    let longest = with_fault(FAULTS[2].1);
+    let mut second = with_fault(FAULTS[1].1);
     second.grow(0);
     let found = check("two invalid branches", |place| {
         let longer = longest.fork(longest.height(), "more", 3);
@@ -165,7 +166,8 @@ fn a_worker_refuses_a_block_and_then_another_finds_damage() {
             [place.write("one", &damaged(&blocks, 97)), place.write("two", &blocks[97..=97])];
         Outcome::of_sync(place, &Options { threads: 2, ..options }, &sources)
     };
-    let (in_order, join) = (Place::new(Chain::Regtest), Place::new(Chain::Regtest));
+    let in_order = Place::new(Chain::Regtest);
+    let join = Place::new(Chain::Regtest);
     let expected = run(in_order.in_order(), &in_order);
     assert_eq!(expected.height(), 185);
     run(join.join(), &join).assert_same(&expected, "refused, and damaged");

@@ -118,7 +118,8 @@ fn check(kinds: &[Kind], change: impl Fn(&mut Options)) {
             assume_valid(&mut options, tip);
             Outcome::of_sync(&place, &options, &[place.write("blocks", &draft.bytes())])
         };
-        let (expected, shape) = (run(&Place::in_order), SHAPES[(number + 2) % SHAPES.len()]);
+        let expected = run(&Place::in_order);
+        let shape = SHAPES[(number + 2) % SHAPES.len()];
         let joined = run(&|place| shape.join(place));
         joined.assert_same(&expected, &format!("{}, assumed valid, {shape:?}", kind.name));
     }
@@ -176,7 +177,8 @@ impl Kind {
     /// Panics unless a sync in order refused what is due, so that the comparison with it says
     /// something.
     fn assert_due(&self, draft: &Draft, outcome: &Outcome) {
-        let (name, refusals) = (self.name, outcome.refusals());
+        let name = self.name;
+        let refusals = outcome.refusals();
         let Some((height, reason)) = self.due else {
             assert_eq!(outcome.height(), draft.height(), "{name}: {refusals:?}");
             assert!(refusals.is_empty(), "{name}: {refusals:?}");

@@ -45,7 +45,8 @@ impl Kind {
             ..place.options()
         };
         change(&mut options);
-        let (from, stop) = ([place.write("blocks", &blocks)], AtomicBool::new(false));
+        let from = [place.write("blocks", &blocks)];
+        let stop = AtomicBool::new(false);
         let result = tools::prove(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
         assert!(tmp.read_dir().unwrap().next().is_none(), "{}: temporary files", self.name);
         match (self.due, result) {

@@ -94,7 +94,8 @@ pub const REPEATS: [Kind; 14] = [
         draft.grow(1);
     }),
     Kind::refused("a payment twice in one block", FIRST, MISSING, |draft| {
-        let (payment, other) = (pay([draft.coin(5)], [7]), pay([draft.coin(6)], [7]));
+        let payment = pay([draft.coin(5)], [7]);
+        let other = pay([draft.coin(6)], [7]);
         draft.add([payment.clone(), other, payment]);
         draft.grow(1);
     }),

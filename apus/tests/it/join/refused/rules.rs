@@ -55,7 +55,8 @@ fn broken_rules_are_refused_where_scripts_are_assumed_valid() {
             assume_valid(&mut options, hash_of(&child));
             Outcome::of_sync(&place, &options, &sources)
         };
-        let (expected, shape) = (run(&Place::in_order), SHAPES[(number / 4) % SHAPES.len()]);
+        let expected = run(&Place::in_order);
+        let shape = SHAPES[(number / 4) % SHAPES.len()];
         let joined = run(&|place| shape.join(place));
         joined.assert_same(&expected, &format!("{rule:?}, {shape:?}"));
         // Where the header is refused, the assumed block above it is not known.

@@ -77,7 +77,8 @@ pub const DOUBLE_SPENDS: [Kind; 13] = [
         draft.grow(2);
     }),
     missing("two double spends, the lower of which counts", FIRST + 4, |draft| {
-        let (first, second) = (draft.coin(1), draft.coin(2));
+        let first = draft.coin(1);
+        let second = draft.coin(2);
         draft.add([pay([first], [1]), pay([second], [1])]);
         draft.grow(3);
         draft.add([pay([second], [2])]);

@@ -98,8 +98,10 @@ fn factors(number: &Number, factors: &mut Factors) {
             *quarter = _mm512_slli_epi64(number[at * QUARTER + i], FACTOR_SHIFT);
         }
         let [a, b, c, d] = quarters;
-        let (low, high) = (_mm512_add_epi64(a, b), _mm512_add_epi64(c, d));
-        let (even, odd) = (_mm512_add_epi64(a, c), _mm512_add_epi64(b, d));
+        let low = _mm512_add_epi64(a, b);
+        let high = _mm512_add_epi64(c, d);
+        let even = _mm512_add_epi64(a, c);
+        let odd = _mm512_add_epi64(b, d);
         *factors = [a, b, low, c, d, high, even, odd, _mm512_add_epi64(low, high)];
     }
 }
@@ -126,7 +128,9 @@ fn multiply_strip<const ADD: bool>(
     let zero = _mm512_setzero_si512();
     // The sums of the next eight columns in a ring, and the high parts of the last finished column,
     // which belong to the next one.
-    let (mut low, mut high, mut before) = ([zero; STRIP], [zero; STRIP], zero);
+    let mut low = [zero; STRIP];
+    let mut high = [zero; STRIP];
+    let mut before = zero;
     let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
     let a =
         [a0[which], a1[which], a2[which], a3[which], a4[which], a5[which], a6[which], a7[which]];
@@ -136,7 +140,8 @@ fn multiply_strip<const ADD: bool>(
         // Unrolled, since a loop would keep the sums in memory.
         macro_rules! step {
             ($($first:literal)*) => {$(
-                let (factor, column) = (b[$first][which], &mut columns[$first][which]);
+                let factor = b[$first][which];
+                let column = &mut columns[$first][which];
                 for i in 0..STRIP {
                     let at = ($first + i) % STRIP;
                     low[at] = _mm512_madd52lo_epu64(low[at], a[i], factor);
@@ -196,7 +201,8 @@ pub fn reduce(number: &mut Number, low: &[Limb], high: &[Limb]) {
         *limb = _mm512_and_si512(sum, limb_bits);
         carry = _mm512_srai_epi64(sum, LIMB_BITS);
     }
-    let (mut before, mut upper) = (zero, zero);
+    let mut before = zero;
+    let mut upper = zero;
     for (limb, column) in number.iter_mut().zip(high) {
         let sum = _mm512_add_epi64(*column, carry);
         let factor = _mm512_and_si512(sum, limb_bits);

@@ -95,7 +95,8 @@ fn long_chains_of_products() {
 /// Returns 2^3072 divided by the difference between it and the modulus, rounded up, and by how much
 /// this quotient times the difference exceeds 2^3072.
 fn just_above() -> (Bytes, u64) {
-    let (mut quotient, mut rest) = (small(0), 1);
+    let mut quotient = small(0);
+    let mut rest = 1;
     for byte in quotient.iter_mut().rev() {
         rest <<= 8;
         *byte = (rest / PRIME_DIFF) as u8;
@@ -145,7 +146,8 @@ fn sums_and_highest_columns_reduce() {
 
 /// Returns the remainder of `low` + 2^3072 · `high`, computed byte by byte.
 fn sum_of(low: &Bytes, high: &Bytes) -> Bytes {
-    let (mut sum, mut carry) = (*low, 0);
+    let mut sum = *low;
+    let mut carry = 0;
     for (sum, high) in sum.iter_mut().zip(high) {
         carry += u64::from(*sum) + u64::from(*high) * PRIME_DIFF;
         *sum = carry as u8;

@@ -81,7 +81,8 @@ impl Inputs for Spends<'_> {
 fn core_checks_the_inputs_that_are_chosen_or_not_found_valid() {
     let place = tempfile::tempdir().unwrap();
     let view = block_with_spend();
-    let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
+    let tx = view.tx(1);
+    let part = Part { txs: 1..2, inputs: 0..usize::MAX };
     assert_eq!(tx.input_count(), 1);
     let counts = |engine, chosen, script: &[u8]| {
         let mut checker = checker_of(place.path(), engine);
@@ -97,7 +98,8 @@ fn core_checks_the_inputs_that_are_chosen_or_not_found_valid() {
         (verdict.is_ok(), fast, core, rechecked)
     };
     // OP_1 succeeds, whatever the scriptSig pushes; OP_0 fails.
-    let (always, never) = (&[0x51][..], &[0x00][..]);
+    let always = &[0x51][..];
+    let never = &[0x00][..];
     for chosen in [false, true] {
         let again = u64::from(chosen);
         assert_eq!(counts(ScriptEngine::Fast, chosen, always), (true, 1, 0, again));
@@ -162,10 +164,12 @@ fn the_copies_for_taproot_inputs_are_bounded() {
 fn a_wrong_valid_is_saved_and_the_engines_verdict_counts() {
     let place = tempfile::tempdir().unwrap();
     let view = block_with_spend();
-    let (tx, part) = (view.tx(1), Part { txs: 1..2, inputs: 0..usize::MAX });
+    let tx = view.tx(1);
+    let part = Part { txs: 1..2, inputs: 0..usize::MAX };
     let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
     // The first script fails with any scriptSig; the second succeeds.
-    let (never, always) = (&[0x51, 0x69, 0x00][..], &[0x51][..]);
+    let never = &[0x51, 0x69, 0x00][..];
+    let always = &[0x51][..];
     let check = |checker: &ScriptChecker, engine, script: &[u8]| {
         checker.check(&Spends { view: &view, script }, &part, ScriptChecks { flags, engine })
     };

@@ -95,7 +95,8 @@ impl World {
     fn run(&self) -> Past {
         let mut estimator = Estimator::default();
         estimator.plan(&Plan { stages: self.stages.iter().map(|(stage, _)| *stage).collect() });
-        let (mut now, mut told) = (0.0, Vec::new());
+        let mut now = 0.0;
+        let mut told = Vec::new();
         let mut download = Download { peers: 1, ..Download::default() };
         let mut states = ThreadStates::default();
         let mut machine =
@@ -166,12 +167,15 @@ fn a_steady_join_ends_within_the_range_and_its_share_is_that_of_the_work() {
 
 #[test]
 fn eight_of_ten_random_joins_end_within_the_range() {
-    let (mut seed, mut hits, runs) = (7, [0; 3], 100);
+    let mut seed = 7;
+    let mut hits = [0; 3];
+    let runs = 100;
     for _ in 0..runs {
         let mut around = |spread: f64| ((random(&mut seed) - 0.5) * 2.0 * spread).exp();
         let machine = 1.5 * around(0.7);
         let of_stages = [around(0.4), around(0.4), around(0.4), around(0.4)];
-        let (period, depth) = (3.0 + 10.0 * around(0.5), 0.6 * around(0.4).min(1.2));
+        let period = 3.0 + 10.0 * around(0.5);
+        let depth = 0.6 * around(0.4).min(1.2);
         let past = join(machine, of_stages).with(move |now| {
             let slower = depth * (0.5 + 0.5 * (now / period * std::f64::consts::TAU).sin());
             Weather { speed: 1.0 - slower, ..FINE }
@@ -288,10 +292,12 @@ fn a_sync_in_order_of_growing_blocks_is_measured_by_their_bytes() {
     let all: f64 = (0..1_000).map(bytes).sum();
     let mut estimator = Estimator::default();
     estimator.plan(&Plan { stages: vec![Stage::new(Phase::Connecting, 60.0, 0.0)] });
-    let (mut done, mut told) = (0.0, Vec::new());
+    let mut done = 0.0;
+    let mut told = Vec::new();
     for block in 0..1_000 {
         done += bytes(block);
-        let (now, fraction) = (100.0 * done / all, done / all);
+        let now = 100.0 * done / all;
+        let fraction = done / all;
         let progress = Progress { fraction, height: block, ..Progress::of(Phase::Connecting) };
         let estimate = estimator.add(now, &progress, Machine::default());
         told.push(Told { at: now, estimate });
@@ -392,12 +398,14 @@ fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
     let stages = task.stages(Method::InOrder, &Costs::new(&options()));
     // By the bytes a hundred seconds, of which the processor works some.
     assert!((stages[0].work - 100.0).abs() < 1.0 && stages[0].own < 30.0, "{stages:?}");
-    let (first, later) = (stages[0], Stage::new(Phase::Merging, 10.0, 0.0));
+    let first = stages[0];
+    let later = Stage::new(Phase::Merging, 10.0, 0.0);
     let mut estimator = Estimator::default();
     estimator.plan(&Plan { stages: vec![first, later] });
     let mut left = None;
     for tenth in 0..200 {
-        let (now, fraction) = (f64::from(tenth) / 10.0, f64::from(tenth) / 200.0);
+        let now = f64::from(tenth) / 10.0;
+        let fraction = f64::from(tenth) / 200.0;
         let progress = Progress { fraction, ..Progress::of(Phase::Connecting) };
         left = estimator.add(now, &progress, Machine::default()).left;
     }

@@ -57,7 +57,9 @@ fn witnesses(spend: &Spend, random: &mut Random) -> Vec<Vec<Vec<u8>>> {
         found.push(replaced(at, Vec::new()));
         found.push(replaced(at, [&items[at][..], &[0]].concat()));
         found.push(replaced(at, items[at][..items[at].len().saturating_sub(1)].to_vec()));
-        let (mut less, mut twice, mut turned) = (items.clone(), items.clone(), items.clone());
+        let mut less = items.clone();
+        let mut twice = items.clone();
+        let mut turned = items.clone();
         less.remove(at);
         twice.insert(at, items[at].clone());
         turned.swap(0, at);

@@ -62,7 +62,8 @@ fn branches_balance_in_each_script() {
     };
     cases.push(case("IF in scriptSig", two(&[OP_1, OP_IF], &[OP_1, OP_ENDIF]), Refused));
     cases.push(case("all in scriptSig", two(&[OP_1, OP_IF, OP_1, OP_ENDIF], &[OP_NOP]), Valid));
-    let (to, from) = (OP_TOALTSTACK, OP_FROMALTSTACK);
+    let to = OP_TOALTSTACK;
+    let from = OP_FROMALTSTACK;
     cases.push(case("altstack in scriptSig", two(&[OP_1, to, from], &[OP_NOP]), Valid));
     cases.push(case("altstack carried over", two(&[OP_1, OP_1, to], &[from]), Refused));
     cases.push(case("left on the altstack", two(&[OP_1, OP_1, to], &[OP_1, OP_1, to]), Valid));
@@ -337,7 +338,8 @@ fn what_cannot_be_decided_here_is_left() {
 /// Every opcode, alone and in a branch that is not taken; the test lists those that are run here.
 #[test]
 fn each_opcode_in_each_kind_of_script() {
-    let (mut fast, mut left) = (0, 0);
+    let mut fast = 0;
+    let mut left = 0;
     for wrap in WITH_LEAF {
         for code in OP_1NEGATE..=0xff {
             let skipped = vec![OP_0, OP_IF, code, OP_ENDIF, OP_1];
@@ -552,7 +554,8 @@ fn signatures_that_are_not_strict() {
     let signature = strict(&good);
     let (der, hash_type) = signature.split_at(signature.len() - 1);
     let r_len = usize::from(der[3]);
-    let (r, s) = (&der[4..4 + r_len], &der[6 + r_len..]);
+    let r = &der[4..4 + r_len];
+    let s = &der[6 + r_len..];
     let number = |bytes: &[u8]| [&[2, bytes.len() as u8], bytes].concat();
     let sequence = |body: Vec<u8>| [&[0x30, body.len() as u8], &body[..]].concat();
     let both = |r: &[u8], s: &[u8]| sequence([number(r), number(s)].concat());

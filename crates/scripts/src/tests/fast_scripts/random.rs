@@ -243,7 +243,8 @@ impl<'r> Growing<'r> {
             0..22 => self.pushed(),
             choice @ 22..34 if open.len() < 4 => {
                 let code = self.random.one_of(&[OP_IF, OP_NOTIF]);
-                let (mut step, mut condition) = (vec![code], is_true);
+                let mut step = vec![code];
+                let mut condition = is_true;
                 if choice < 29 {
                     condition = self.random.below(2) == 0;
                     step.insert(0, if condition { OP_1 } else { OP_0 });
@@ -296,7 +297,8 @@ impl<'r> Growing<'r> {
 
     /// Adds the proposed step, if it is possible.
     fn grow(&mut self) {
-        let (unused, sole) = (self.unused.clone(), self.stack.len() == self.unused.len());
+        let unused = self.unused.clone();
+        let sole = self.stack.len() == self.unused.len();
         let (step, open) = self.proposed();
         // The size of a signature is not known yet.
         let is_bad = step == [OP_SIZE] && sole;
@@ -384,7 +386,9 @@ fn flag_sets() -> Vec<ScriptFlags> {
 #[test]
 fn random_scripts() {
     let sets = flag_sets();
-    let (mut all, mut fast, mut engine) = (0, 0, 0);
+    let mut all = 0;
+    let mut fast = 0;
+    let mut engine = 0;
     for seed in 0..rounds(8) as u64 {
         let mut random = Random(seed << 32);
         let spends: Vec<Spend> = (0..BATCH).map(|_| random_spend(&mut random)).collect();

@@ -24,7 +24,8 @@ fn no_kind_is_valid_with_signatures_of_another_transaction() {
     for (_, input) in families::all() {
         let mut spend = Spend::new(std::slice::from_ref(&input));
         let other = Spend::with(&[input], |tx| tx.input[0].previous_output.vout += 1);
-        let (ours, theirs) = (&mut spend.tx.input[0], &other.tx.input[0]);
+        let ours = &mut spend.tx.input[0];
+        let theirs = &other.tx.input[0];
         if ours.script_sig != theirs.script_sig || ours.witness != theirs.witness {
             ours.script_sig = theirs.script_sig.clone();
             ours.witness = theirs.witness.clone();

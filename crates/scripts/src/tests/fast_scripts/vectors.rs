@@ -71,7 +71,8 @@ fn parse(text: &str) -> Vec<u8> {
 
 /// Parses flags, and returns those of consensus and whether there are no others.
 fn parse_flags(text: &str) -> (ScriptFlags, bool) {
-    let (mut found, mut only) = (0, true);
+    let mut found = 0;
+    let mut only = true;
     for name in text.split(',') {
         found |= match name {
             "P2SH" => flags::P2SH,

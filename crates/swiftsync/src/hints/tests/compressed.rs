@@ -22,7 +22,9 @@ fn compressed(blocks: &[Block]) -> Vec<u8> {
 
 /// Returns the file that these hints were compressed from.
 fn expanded(hints: &dyn Hints) -> Vec<u8> {
-    let (encoder, mut file, mut unspent) = (encoder(Format::Bip456), Vec::new(), Vec::new());
+    let encoder = encoder(Format::Bip456);
+    let mut file = Vec::new();
+    let mut unspent = Vec::new();
     encoder.put_head(hints.height(), &mut file);
     for height in 1..=hints.height() {
         hints.unspent(height, &mut unspent).unwrap();
@@ -84,7 +86,8 @@ fn blocks_with_the_most_outputs_fill_frames() {
 fn clustered_outputs_take_fewer_bits_than_the_bound() {
     let mut random = Random(12);
     let mut block = |_| {
-        let (mut unspent, mut at) = (Vec::new(), 0);
+        let mut unspent = Vec::new();
+        let mut at = 0;
         while at < 6_000 {
             let run = 1 + random.below(40) as u32;
             unspent.extend(at..at + run);
@@ -111,12 +114,16 @@ fn any_order_from_many_threads() {
     let blocks: Vec<_> = (0..20_000).map(|_| random.any_block(600)).collect();
     let hints = open(compressed(&blocks)).unwrap();
     let last = blocks.len() as u64;
-    let (next, far) = (AtomicU32::new(1), 3_000);
+    let next = AtomicU32::new(1);
+    let far = 3_000;
     std::thread::scope(|scope| {
         for seed in 0..8 {
-            let (hints, blocks, next) = (hints.as_ref(), &blocks, &next);
+            let hints = hints.as_ref();
+            let blocks = &blocks;
+            let next = &next;
             scope.spawn(move || {
-                let (mut random, mut unspent) = (Random(seed), Vec::new());
+                let mut random = Random(seed);
+                let mut unspent = Vec::new();
                 let mut check = |height: u64| {
                     hints.unspent(height as u32, &mut unspent).unwrap();
                     assert!(unspent == blocks[height as usize - 1].0, "block {height}");
@@ -192,7 +199,8 @@ fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn damage_with_right_checksums_never_panics() {
-    let (file, mut random) = (small_file(), Random(16));
+    let file = small_file();
+    let mut random = Random(16);
     assert_eq!(with_checksums(file.clone()), file);
     let mut refused = 0;
     let mut tried = 0;

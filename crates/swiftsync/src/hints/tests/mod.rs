@@ -82,7 +82,8 @@ pub fn try_all(file: Vec<u8>) -> Result<(), HintsError> {
     let hints = open(file)?;
     // Only compressed blocks may take less than a byte.
     assert!(u64::from(hints.height()) <= len || hints.format() == Format::Compressed);
-    let (mut unspent, mut result) = (Vec::new(), Ok(()));
+    let mut unspent = Vec::new();
+    let mut result = Ok(());
     for height in (1..=hints.height()).take(HEIGHTS_TRIED) {
         match hints.unspent(height, &mut unspent) {
             Ok(()) => {

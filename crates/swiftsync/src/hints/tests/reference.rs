@@ -17,7 +17,8 @@ fn encoded(unspent: &[u32]) -> Vec<u8> {
 
 /// Returns the crate's code of the indices, in both orders.
 fn reference(unspent: &[u32]) -> [(BitOrder, Vec<u8>); 2] {
-    let (mut lsb, mut msb) = (Vec::new(), Vec::new());
+    let mut lsb = Vec::new();
+    let mut msb = Vec::new();
     hintsfile::EliasFano::compress(unspent).write(&mut lsb).unwrap();
     hintsfile_msb::EliasFano::compress(unspent).write(&mut msb).unwrap();
     [(BitOrder::Lsb, lsb), (BitOrder::Msb, msb)]
@@ -42,7 +43,8 @@ fn check_block_both_ways(unspent: &[u32]) {
 
 /// Returns the files that both versions of the crate write.
 fn reference_files(blocks: &[Block]) -> [Vec<u8>; 2] {
-    let (mut lsb, mut msb) = (Vec::new(), Vec::new());
+    let mut lsb = Vec::new();
+    let mut msb = Vec::new();
     let height = blocks.len() as u32;
     let mut builder = hintsfile::HintsfileBuilder::new(&mut lsb).initialize(height).unwrap();
     for (unspent, _) in blocks {
@@ -141,7 +143,8 @@ fn the_bit_order_is_found_by_any_one_block() {
     }
     // One block of each order.
     let two = [(vec![3, 7, 12], 13), (vec![3, 7, 12], 13)];
-    let ([lsb, msb], at) = (reference_files(&two), 9 + 4);
+    let [lsb, msb] = reference_files(&two);
+    let at = 9 + 4;
     let mixed = [&lsb[..at], &msb[at..]].concat();
     assert_eq!(order(&mixed).unwrap_err().height, Some(2));
 }
