@@ -23,10 +23,7 @@ fn main() {
 fn version() -> String {
     let own = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let parts: Vec<String> = commit().into_iter().chain(engine()).collect();
-    match parts.is_empty() {
-        true => own,
-        false => format!("{own} ({})", parts.join(", ")),
-    }
+    if parts.is_empty() { own } else { format!("{own} ({})", parts.join(", ")) }
 }
 
 /// The commit that is checked out, if these sources are git's and not merely below a repository.

@@ -330,9 +330,10 @@ fn run(cli: Cli) -> Result<()> {
             let size = trials::Size { time, tries, seed, chain };
             let tally = trials::run(kind, &size, &common.programs()?, &common.dir)?;
             println!("{}", tally.text());
-            match tally.failed() {
-                true => Err("committed coins were lost, or something was silently wrong".into()),
-                false => Ok(()),
+            if tally.failed() {
+                Err("committed coins were lost, or something was silently wrong".into())
+            } else {
+                Ok(())
             }
         }
         Command::Survivors { count, memory, writers, check } => {

@@ -121,9 +121,8 @@ impl Table {
             (0..self.columns.len()).map(|column| (width(column), is_text(column))).collect();
         let mut out = format!("## {}\n", self.title);
         for line in &lines {
-            let cells = line.iter().zip(&columns).map(|(cell, (width, left))| match left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
+            let cells = line.iter().zip(&columns).map(|(cell, (width, left))| {
+                if *left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             });
             out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
             out.push('\n');

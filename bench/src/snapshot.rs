@@ -196,9 +196,10 @@ impl Chain<'_> {
     /// Returns the run if it has found all coins of the chain.
     fn with_all_coins(&self, name: &str, run: Run) -> Result<Run> {
         let found = run.json["coins"].as_u64();
-        match found == Some(self.base.count("unspent")) {
-            true => Ok(run),
-            false => Err(format!("{name}: wrong number of coins: {found:?}").into()),
+        if found == Some(self.base.count("unspent")) {
+            Ok(run)
+        } else {
+            Err(format!("{name}: wrong number of coins: {found:?}").into())
         }
     }
 

@@ -98,9 +98,10 @@ impl Lines<'_> {
         let bottom = height - 50.0;
         let all = || self.series.iter().flat_map(|series| &series.points);
         let x_axis = Axis::log(all().map(|p| p.0), left, right);
-        let y_axis = match self.log_y {
-            true => Axis::log(all().map(|p| p.1), bottom, top),
-            false => Axis::from_zero(all().map(|p| p.1), bottom, top),
+        let y_axis = if self.log_y {
+            Axis::log(all().map(|p| p.1), bottom, top)
+        } else {
+            Axis::from_zero(all().map(|p| p.1), bottom, top)
         };
         for y in y_axis.ticks() {
             let at = y_axis.at(y);

@@ -91,9 +91,10 @@ impl Batch {
     /// Creates an empty batch for a table.
     pub fn new(table: &Table) -> Self {
         let values = |column: &crate::Column| Values {
-            data: match column.kind.is_number() {
-                true => Data::Numbers(Vec::new()),
-                false => Data::Bytes { bytes: Vec::new(), ends: Vec::new() },
+            data: if column.kind.is_number() {
+                Data::Numbers(Vec::new())
+            } else {
+                Data::Bytes { bytes: Vec::new(), ends: Vec::new() }
             },
             has_value: column.is_nullable.then(Vec::new),
         };

@@ -16,27 +16,33 @@ static LIMITED: Limited = Limited;
 // with which an allocator refuses.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match layout.size() <= ALLOCATION_BYTES_MAX {
+        if layout.size() <= ALLOCATION_BYTES_MAX {
+
             // SAFETY: as promised by the caller.
-            true => unsafe { System.alloc(layout) },
-            false => std::ptr::null_mut(),
-        }
+unsafe { System.alloc(layout) }
+} else {
+std::ptr::null_mut()
+}
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        match layout.size() <= ALLOCATION_BYTES_MAX {
+        if layout.size() <= ALLOCATION_BYTES_MAX {
+
             // SAFETY: as promised by the caller.
-            true => unsafe { System.alloc_zeroed(layout) },
-            false => std::ptr::null_mut(),
-        }
+unsafe { System.alloc_zeroed(layout) }
+} else {
+std::ptr::null_mut()
+}
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        match size <= ALLOCATION_BYTES_MAX {
+        if size <= ALLOCATION_BYTES_MAX {
+
             // SAFETY: as promised by the caller.
-            true => unsafe { System.realloc(memory, layout, size) },
-            false => std::ptr::null_mut(),
-        }
+unsafe { System.realloc(memory, layout, size) }
+} else {
+std::ptr::null_mut()
+}
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {

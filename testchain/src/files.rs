@@ -12,9 +12,10 @@ pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy_dir(&entry.path(), &target)?,
-            false => drop(fs::copy(entry.path(), target)?),
+        if entry.file_type()?.is_dir() {
+            copy_dir(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
         }
     }
     Ok(())

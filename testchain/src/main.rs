@@ -90,21 +90,18 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> io::Result<()> {
     let start = Instant::now();
-    let (size, totals, tip) = match options.wide {
-        true => {
-            let mut wide = Wide::new(options.wide_spec()?);
-            let height = wide.spec().height();
-            let size = write(wide.by_ref(), height, options)?;
-            (size, wide.totals(), wide.tip())
-        }
-        false => {
-            let mut generator = Generator::new(options.spec()?);
-            let height = generator.spec().height();
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
-            let pool = pool.map_err(io::Error::other)?;
-            let size = pool.install(|| write(generator.by_ref(), height, options))?;
-            (size, generator.totals(), generator.tip())
-        }
+    let (size, totals, tip) = if options.wide {
+        let mut wide = Wide::new(options.wide_spec()?);
+        let height = wide.spec().height();
+        let size = write(wide.by_ref(), height, options)?;
+        (size, wide.totals(), wide.tip())
+    } else {
+        let mut generator = Generator::new(options.spec()?);
+        let height = generator.spec().height();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
+        let pool = pool.map_err(io::Error::other)?;
+        let size = pool.install(|| write(generator.by_ref(), height, options))?;
+        (size, generator.totals(), generator.tip())
     };
     let seconds = start.elapsed().as_secs_f64();
     let mut out = io::stdout().lock();
@@ -150,11 +147,10 @@ impl Options {
 
 /// Refuses heights at which blocks would lie in the future.
 fn check_height(height: u32) -> io::Result<()> {
-    match height <= HEIGHT_MAX {
-        true => Ok(()),
-        false => {
-            Err(io::Error::other(format!("{height} blocks: at most {HEIGHT_MAX} are possible")))
-        }
+    if height <= HEIGHT_MAX {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("{height} blocks: at most {HEIGHT_MAX} are possible")))
     }
 }
 
@@ -165,9 +161,10 @@ fn write(
 ) -> io::Result<u64> {
     let mut progress = Progress { start: Instant::now(), last_s: 0, height };
     let blocks = blocks.inspect(|block| progress.report(block.height));
-    match options.split {
-        true => write_blk_files(&options.output, blocks, BLK_FILE_BYTES_MAX),
-        false => write_framed(&options.output, blocks),
+    if options.split {
+        write_blk_files(&options.output, blocks, BLK_FILE_BYTES_MAX)
+    } else {
+        write_framed(&options.output, blocks)
     }
 }
 

@@ -101,9 +101,10 @@ pub(crate) fn plan(
 ) -> Plan {
     // A typical input takes 200 bytes with its share of everything else.
     let wanted = (spec.busy_bytes / 200) as usize;
-    match spec.is_top(height) {
-        true => pool.advance_keyless(spec.busy_end() + 1, height),
-        false => pool.advance(height, wanted),
+    if spec.is_top(height) {
+        pool.advance_keyless(spec.busy_end() + 1, height)
+    } else {
+        pool.advance(height, wanted)
     }
     let ready = pool.ready();
     let scarce = ready < wanted;
@@ -352,9 +353,10 @@ impl Planner<'_> {
 
     /// Returns a kind that can be spent, and in the topmost blocks without a signature.
     fn draw_spendable(&mut self) -> Kind {
-        match self.spec.is_top(self.height) {
-            true => Kind::OpTrue,
-            false => self.spec.mix.draw_spendable(self.rng),
+        if self.spec.is_top(self.height) {
+            Kind::OpTrue
+        } else {
+            self.spec.mix.draw_spendable(self.rng)
         }
     }
 

@@ -173,13 +173,14 @@ impl Directory {
                 None => return Ok(None),
             },
         };
-        match path.is_dir() {
-            true => Ok(Some(path)),
-            false => Err(format!(
+        if path.is_dir() {
+            Ok(Some(path))
+        } else {
+            Err(format!(
                 "the directory '{}', which {place} names as blocksdir, does not exist: mount or \
-                 create it, or name another with --blocksdir",
+             create it, or name another with --blocksdir",
                 path.display()
-            )),
+            ))
         }
     }
 }

@@ -11,8 +11,5 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Returns the exit status of work without an error: success, or interrupted.
 pub fn status(interrupted: bool) -> ExitCode {
-    match interrupted {
-        true => ExitCode::from(INTERRUPTED),
-        false => ExitCode::SUCCESS,
-    }
+    if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
 }

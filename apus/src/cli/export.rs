@@ -155,9 +155,10 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let to = match to_stdout {
-        true => Destination::Stream("standard output", Box::new(std::io::stdout())),
-        false => Destination::File(&path),
+    let to = if to_stdout {
+        Destination::Stream("standard output", Box::new(std::io::stdout()))
+    } else {
+        Destination::File(&path)
     };
     let watch = Watch::new(&reporter, &stop);
     let failed = |error| if to_stdout { of_stdout(error) } else { error.into() };
@@ -169,12 +170,13 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let result = tools::export(&chosen.options, &command.asked(table.into(), form), to, watch);
     reporter.finish();
     let exported = result.map_err(failed)?;
-    match to_stdout {
-        true => reporter.took(format_args!("{} rows written", thousands(exported.rows))),
-        false => reporting.report(
+    if to_stdout {
+        reporter.took(format_args!("{} rows written", thousands(exported.rows)))
+    } else {
+        reporting.report(
             || ExportCommand::json(&exported, table.into(), &path, form.0),
             || ExportCommand::text(&exported, table.into(), &path),
-        )?,
+        )?
     }
     Ok(exit::status(exported.interrupted))
 }
@@ -224,17 +226,19 @@ impl ExportCommand {
         format: Format,
     ) -> Result<ExitCode, Failure> {
         let exported = &history.exported;
-        match self.is_to_stdout() {
-            true => reporter.took(format_args!("{} rows written", thousands(exported.rows))),
-            false => reporting.report(
+        if self.is_to_stdout() {
+            reporter.took(format_args!("{} rows written", thousands(exported.rows)))
+        } else {
+            reporting.report(
                 || HistoryJson::new(history, path, format).to_text(),
                 || export_match::text(history, path),
-            )?,
+            )?
         }
         export_match::warnings(history).iter().for_each(output::note);
-        Ok(match history.blocks_pruned.is_empty() {
-            true => exit::status(exported.interrupted),
-            false => ExitCode::from(exit::REFUSED),
+        Ok(if history.blocks_pruned.is_empty() {
+            exit::status(exported.interrupted)
+        } else {
+            ExitCode::from(exit::REFUSED)
         })
     }
 

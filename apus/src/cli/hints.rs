@@ -211,22 +211,24 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let hints = open(&convert.input)?;
     let format = convert.format.into();
     let needs_blocks = tools::conversion_needs_blocks(hints.reader.as_ref(), format);
-    let options = match needs_blocks {
-        true => {
-            let chosen = convert.directory.to_options().map_err(Failure::usage)?;
-            chosen.announce(&[], Reporting { quiet, json: convert.output.json });
-            chosen.options
-        }
-        false => node::Options::new(PathBuf::new(), Network::new(Chain::Main)),
+    let options = if needs_blocks {
+        let chosen = convert.directory.to_options().map_err(Failure::usage)?;
+        chosen.announce(&[], Reporting { quiet, json: convert.output.json });
+        chosen.options
+    } else {
+        node::Options::new(PathBuf::new(), Network::new(Chain::Main))
     };
-    let why = |failure: Failure| match needs_blocks && !failure.is_of_disk() {
-        true => failure.and(&format!(
-            "This conversion needs the blocks that the hints are for, since the two formats count \
-             outputs in different ways, or only the new one says how many outputs a block has: \
-             name a directory synced to height {} or above with --datadir",
-            hints.reader.height()
-        )),
-        false => failure,
+    let why = |failure: Failure| {
+        if needs_blocks && !failure.is_of_disk() {
+            failure.and(&format!(
+        "This conversion needs the blocks that the hints are for, since the two formats count \
+         outputs in different ways, or only the new one says how many outputs a block has: \
+         name a directory synced to height {} or above with --datadir",
+        hints.reader.height()
+    ))
+        } else {
+            failure
+        }
     };
     let written = convert.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
@@ -430,9 +432,10 @@ fn info_json(file: &Path, format: &'static str, statistics: &Statistics) -> Stri
 fn info_text(format: &str, statistics: &Statistics) -> String {
     let bound = Bound::of(statistics);
     // In a small file, headers and lengths are most of it.
-    let times = match bound.times < SMALL_FILE_TIMES {
-        true => format!(" (the file is {:.2} times as large)", bound.times),
-        false => String::new(),
+    let times = if bound.times < SMALL_FILE_TIMES {
+        format!(" (the file is {:.2} times as large)", bound.times)
+    } else {
+        String::new()
     };
     format!(
         "format           {format}\n\

@@ -123,9 +123,10 @@ fn text(indexed: &Indexed, seconds: f64) -> String {
         .iter()
         .map(|(kind, blocks)| format!("{} (+{} blocks)", kind.name(), thousands((*blocks).into())))
         .collect();
-    match lacked.is_empty() {
-        true => format!("Complete already, up to height {height}"),
-        false => format!("Indexed to height {height} in {seconds:.1} s: {}", lacked.join(", ")),
+    if lacked.is_empty() {
+        format!("Complete already, up to height {height}")
+    } else {
+        format!("Indexed to height {height} in {seconds:.1} s: {}", lacked.join(", "))
     }
 }
 

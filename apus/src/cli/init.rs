@@ -103,9 +103,10 @@ fn add_machine(table: &mut Table, look: &Look) {
     table.row("free space", disks.join("; "));
     table.row(
         "directories",
-        match look.known.is_empty() {
-            true => "no directory of a node was found".to_string(),
-            false => look.known.iter().map(known_text).collect::<Vec<_>>().join("; "),
+        if look.known.is_empty() {
+            "no directory of a node was found".to_string()
+        } else {
+            look.known.iter().map(known_text).collect::<Vec<_>>().join("; ")
         },
     );
     let running: Vec<String> = look
@@ -149,9 +150,10 @@ fn nodes_text(search: Option<LanSearch>) -> String {
             format!("{}{}", node.address, height.unwrap_or_default())
         })
         .collect();
-    match nodes.is_empty() {
-        true => "no node was found".to_string(),
-        false => format!("{}: `apus sync` downloads from there", nodes.join(", ")),
+    if nodes.is_empty() {
+        "no node was found".to_string()
+    } else {
+        format!("{}: `apus sync` downloads from there", nodes.join(", "))
     }
 }
 

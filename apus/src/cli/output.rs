@@ -38,18 +38,20 @@ pub fn line(text: impl Display) -> Result<(), StdoutError> {
 pub fn note(text: impl Display) {
     let mut stderr = io::stderr().lock();
     // There is nowhere to report a failed write to standard error.
-    let _ = match stderr.is_terminal() {
-        true => writeln!(stderr, "{text}"),
-        false => writeln!(stderr, "{} {text}", time_stamp(now())),
+    let _ = if stderr.is_terminal() {
+        writeln!(stderr, "{text}")
+    } else {
+        writeln!(stderr, "{} {text}", time_stamp(now()))
     };
 }
 
 /// Prints clap's message: help and version to standard output, errors to standard error.
 pub fn clap(error: &clap::Error) -> Result<(), StdoutError> {
     let printed = error.print();
-    match error.use_stderr() {
-        true => Ok(()),
-        false => printed.and_then(|()| io::stdout().flush()).map_err(StdoutError),
+    if error.use_stderr() {
+        Ok(())
+    } else {
+        printed.and_then(|()| io::stdout().flush()).map_err(StdoutError)
     }
 }
 

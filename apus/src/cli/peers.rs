@@ -241,9 +241,12 @@ impl PeerArgs {
             [] => !config.is_on("connect", true),
             given => given.iter().any(|(text, _)| text == "0"),
         };
-        is_off.then(|| match self.connect.is_empty() {
-            true => origin_of("connect", config),
-            false => "--connect=0".to_string(),
+        is_off.then(|| {
+            if self.connect.is_empty() {
+                origin_of("connect", config)
+            } else {
+                "--connect=0".to_string()
+            }
         })
     }
 
@@ -365,9 +368,10 @@ impl PeerArgs {
         if has_onion && peers.proxies.onion.is_none() {
             let what = "onlynet=onion needs Tor's proxy: name it with --onion or --proxy, such as \
                         --onion=127.0.0.1:9050";
-            match is_clear {
-                true => config.loaded.warnings.push(what.to_string()),
-                false => return Err(what.to_string()),
+            if is_clear {
+                config.loaded.warnings.push(what.to_string())
+            } else {
+                return Err(what.to_string());
             }
         }
         if !is_clear && self.flag(self.dnsseed, "dnsseed", config, false) {

@@ -116,12 +116,11 @@ fn proved_text(summary: &Summary, file: &Path, is_full: bool) -> String {
     if summary.interrupted {
         return format!("Interrupted: {} is neither proved nor refuted", file.display());
     }
-    let blocks = match is_full {
-        true => "Every rule and every script of these blocks was checked.",
-        false => {
-            "The blocks were taken as valid, except for the rules that need no coins; --full \
-             checks everything."
-        }
+    let blocks = if is_full {
+        "Every rule and every script of these blocks was checked."
+    } else {
+        "The blocks were taken as valid, except for the rules that need no coins; --full \
+         checks everything."
     };
     format!(
         "{} is what the blocks up to height {}, block {}, leave unspent: {} outputs, none more \

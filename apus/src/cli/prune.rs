@@ -49,9 +49,10 @@ pub fn run(command: &PruneCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let pruned = tools::prune(&chosen.options, command.height)?;
     log::line(pruned_text(&pruned).trim_end());
     log::last_line("Done");
-    output::line(match command.json {
-        true => serde_json::to_string(&PrunedJson::of(&pruned)).expect("plain data"),
-        false => pruned_text(&pruned).trim_end().to_string(),
+    output::line(if command.json {
+        serde_json::to_string(&PrunedJson::of(&pruned)).expect("plain data")
+    } else {
+        pruned_text(&pruned).trim_end().to_string()
     })?;
     Ok(ExitCode::SUCCESS)
 }

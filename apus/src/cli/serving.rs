@@ -55,13 +55,12 @@ impl Serving {
 
     fn source(&self, live: &Arc<Live>) -> Source {
         let view = Arc::clone(&self.view);
-        match self.about.is_at_rest {
-            true => Source::at_rest(view, &self.options),
-            false => {
-                let live = Arc::clone(live);
-                let done = move || live.progress()?.estimate?.of_run();
-                Source::of_sync(view, &self.options, done)
-            }
+        if self.about.is_at_rest {
+            Source::at_rest(view, &self.options)
+        } else {
+            let live = Arc::clone(live);
+            let done = move || live.progress()?.estimate?.of_run();
+            Source::of_sync(view, &self.options, done)
         }
     }
 }

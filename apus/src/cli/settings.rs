@@ -54,12 +54,11 @@ impl Settings {
     /// `loadblock` in a settings file. Sources on the command line replace the files that bitcoind
     /// imports at every start.
     pub fn take_sources(&mut self, given: Vec<PathBuf>) -> Vec<PathBuf> {
-        match given.is_empty() {
-            true => {
-                let named = self.config.take_list("loadblock").into_iter();
-                named.map(|found| PathBuf::from(found.text)).collect()
-            }
-            false => given,
+        if given.is_empty() {
+            let named = self.config.take_list("loadblock").into_iter();
+            named.map(|found| PathBuf::from(found.text)).collect()
+        } else {
+            given
         }
     }
 

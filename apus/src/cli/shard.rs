@@ -349,17 +349,14 @@ fn run_all(command: &Run, quiet: bool) -> Result<ExitCode, Failure> {
 fn todo(command: &Todo) -> Result<ExitCode, Failure> {
     let job = command.job.open()?;
     let Results { stage, missing, end, .. } = Results::find(&job)?;
-    match command.json {
-        true => {
-            let stage = stage.name();
-            let end_height = end - 1;
-            let dbcache = job.manifest.memory.bytes >> 20;
-            output::line(to_json(&TodoJson { stage, numbers: missing, end_height, dbcache }))?;
-        }
-        false => {
-            let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
-            output::line(format_args!("{} {}", stage.name(), numbers.join(" ")))?;
-        }
+    if command.json {
+        let stage = stage.name();
+        let end_height = end - 1;
+        let dbcache = job.manifest.memory.bytes >> 20;
+        output::line(to_json(&TodoJson { stage, numbers: missing, end_height, dbcache }))?;
+    } else {
+        let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
+        output::line(format_args!("{} {}", stage.name(), numbers.join(" ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

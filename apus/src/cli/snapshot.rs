@@ -369,10 +369,7 @@ fn info_text(info: &SnapshotInfo) -> String {
              load the file"
         }
     };
-    let order = match info.is_sorted {
-        true => "that of Bitcoin Core",
-        false => "not that of Bitcoin Core",
-    };
+    let order = if info.is_sorted { "that of Bitcoin Core" } else { "not that of Bitcoin Core" };
     format!(
         "network            {chain}\n\
          base block         {}{height}\n\

@@ -247,10 +247,8 @@ fn blocks_text(status: &Status) -> String {
 
 /// Says which of the connected blocks have undo data.
 fn undo_text(status: &Status) -> String {
-    let from = match status.pruned {
-        true => status.undo_from.max(status.blocks_from),
-        false => status.undo_from,
-    };
+    let from =
+        if status.pruned { status.undo_from.max(status.blocks_from) } else { status.undo_from };
     let on = format!("from height {} on", thousands(from.into()));
     match from {
         _ if status.height == 0 => "none: no block is connected".to_string(),

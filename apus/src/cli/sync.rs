@@ -211,10 +211,7 @@ impl ReindexCommand {
     }
 
     fn reindex(&self, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-        match self.index {
-            true => sync::reindex_files(options, watch),
-            false => sync::reindex(options, watch),
-        }
+        if self.index { sync::reindex_files(options, watch) } else { sync::reindex(options, watch) }
     }
 }
 

@@ -34,9 +34,10 @@ pub fn check(command: Option<&OsString>, follows: bool) -> Result<(), Failure> {
 pub fn hand_over(command: &OsString, ended: ExitCode, quiet: bool) -> Result<ExitCode, Failure> {
     let shown = command.display();
     if ended != ExitCode::SUCCESS {
-        let why = match ended == exit::status(true) {
-            true => "the sync was interrupted",
-            false => "some input was refused",
+        let why = if ended == exit::status(true) {
+            "the sync was interrupted"
+        } else {
+            "some input was refused"
         };
         output::note(format_args!("Not started, since {why}: {shown}"));
         return Ok(ended);

@@ -122,10 +122,7 @@ pub fn run(command: &VerifyCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let found = found?;
     print_damage(&found);
     reporting.report(|| json(&found), || text(&found))?;
-    Ok(match found.is_sound() {
-        true => exit::status(found.interrupted),
-        false => ExitCode::FAILURE,
-    })
+    Ok(if found.is_sound() { exit::status(found.interrupted) } else { ExitCode::FAILURE })
 }
 
 /// Prints the damage to standard error.
@@ -240,13 +237,10 @@ fn level_text(report: &LevelReport, found: &Verified) -> String {
         3 => "blocks disconnected",
         _ => "blocks connected again",
     };
-    let reached = match report.from > found.height {
-        true => "no block".to_string(),
-        false => format!(
-            "heights {} to {}",
-            thousands(report.from.into()),
-            thousands(found.height.into())
-        ),
+    let reached = if report.from > found.height {
+        "no block".to_string()
+    } else {
+        format!("heights {} to {}", thousands(report.from.into()), thousands(found.height.into()))
     };
     let ended = match report.ended {
         None => "",

@@ -37,9 +37,10 @@ fn with_checks(version: &str, build: Build) -> String {
     .into_iter()
     .flatten()
     .collect();
-    match checks.is_empty() {
-        true => version.to_string(),
-        false => format!("{version}, a slow build for tests: {}", checks.join(", ")),
+    if checks.is_empty() {
+        version.to_string()
+    } else {
+        format!("{version}, a slow build for tests: {}", checks.join(", "))
     }
 }
 

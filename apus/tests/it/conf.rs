@@ -197,9 +197,10 @@ fn no_home_directory_is_an_error_that_says_what_to_do() {
     for set in [true, false] {
         let mut command = program();
         command.current_dir(home.place.root()).args(["txoutset", "info"]);
-        match set {
-            true => command.env("HOME", ""),
-            false => command.env_remove("HOME"),
+        if set {
+            command.env("HOME", "")
+        } else {
+            command.env_remove("HOME")
         };
         assert_refused(&command.output().unwrap(), &["HOME", "--datadir"]);
         assert!(!home.path(".bitcoin").exists());

@@ -26,9 +26,10 @@ fn files(root: &Path) -> Vec<(String, u64)> {
     while let Some(directory) = waiting.pop() {
         for entry in directory.read_dir().unwrap().flatten() {
             let metadata = entry.metadata().unwrap();
-            match metadata.is_dir() {
-                true => waiting.push(entry.path()),
-                false => found.push((entry.path().display().to_string(), metadata.len())),
+            if metadata.is_dir() {
+                waiting.push(entry.path())
+            } else {
+                found.push((entry.path().display().to_string(), metadata.len()))
             }
         }
     }

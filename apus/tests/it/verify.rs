@@ -39,9 +39,10 @@ fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in dir.read_dir().unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(content(&path)),
-            false => drop(all.insert(path.clone(), std::fs::read(&path).unwrap())),
+        if path.is_dir() {
+            all.extend(content(&path))
+        } else {
+            drop(all.insert(path.clone(), std::fs::read(&path).unwrap()))
         }
     }
     all

@@ -197,10 +197,7 @@ pub(crate) fn apus(programs: &Programs, args: &[&str], datadir: &Path) -> Comman
 
 /// Removes a directory, if there is one.
 pub(crate) fn remove(dir: &Path) -> Result<()> {
-    match dir.exists() {
-        true => Ok(std::fs::remove_dir_all(dir)?),
-        false => Ok(()),
-    }
+    if dir.exists() { Ok(std::fs::remove_dir_all(dir)?) } else { Ok(()) }
 }
 
 /// Runs an `apus` that prints a summary as JSON.

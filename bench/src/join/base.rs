@@ -126,9 +126,10 @@ impl Base {
         command.arg("-o").arg(&self.hints).arg("--height").arg(height.to_string());
         run_json("apus hints create", command)?;
         // 9 GB of blocks leave 11 GB of coins, so only one such set exists at a time.
-        match all_undo {
-            true => remove(&self.all.join("regtest/chainstate"))?,
-            false => remove(&self.all)?,
+        if all_undo {
+            remove(&self.all.join("regtest/chainstate"))?
+        } else {
+            remove(&self.all)?
         }
         let mut command = sync(programs, chain, &self.newest);
         command.arg("--hints").arg(&self.hints);

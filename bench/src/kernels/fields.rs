@@ -182,10 +182,7 @@ pub fn read_undo(from: impl Read, prev: &Hash) -> Result<Vec<Vec<Coin>>> {
     let Hashed { mut inner, hasher } = from;
     let mut checksum = [0; 32];
     inner.read_exact(&mut checksum)?;
-    match hasher.finish().0 == checksum {
-        true => Ok(spent),
-        false => Err(ErrorKind::InvalidData.into()),
-    }
+    if hasher.finish().0 == checksum { Ok(spent) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
 /// Writes what [`read_undo`] reads.

@@ -213,9 +213,10 @@ fn read_rusty(effort: Effort, data: &Data, dir: &Path, figures: &mut Figures) ->
     let (time, sum) = effort.time(|| look_up(&sorted));
     let by = (Kind::Other, "rusty-leveldb 4, get in sorted order");
     figures.add("get_many of 5000", by, wanted, time, sum)?;
-    match scan_rusty(&mut db)? == data.digest {
-        true => Ok(()),
-        false => Err("the tables do not hold what was written".into()),
+    if scan_rusty(&mut db)? == data.digest {
+        Ok(())
+    } else {
+        Err("the tables do not hold what was written".into())
     }
 }
 

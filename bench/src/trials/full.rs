@@ -63,9 +63,10 @@ pub fn trial(world: &World, rng: &mut Rng) -> Result<Trial> {
         1 => rng.below(4 << 20),
         _ => rng.below(100 << 20),
     };
-    let wait = match rng.percent(40) {
-        true => "0".to_string(),
-        false => format!("{:.6}", world.moment(way, rng).as_secs_f64()),
+    let wait = if rng.percent(40) {
+        "0".to_string()
+    } else {
+        format!("{:.6}", world.moment(way, rng).as_secs_f64())
     };
     let target = disk.join("d");
     let apus = world.command(&world.args(way, &target));

@@ -348,9 +348,10 @@ impl World {
         let is_right = info["bestblock"] == set.block.as_str()
             && info["muhash"] == set.muhash().as_str()
             && info["txouts"] == set.coins;
-        match is_right {
-            true => Found::Right(height),
-            false => Found::Wrong(format!("not the set of height {height}: {info}")),
+        if is_right {
+            Found::Right(height)
+        } else {
+            Found::Wrong(format!("not the set of height {height}: {info}"))
         }
     }
 

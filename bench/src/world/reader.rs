@@ -96,9 +96,10 @@ impl Reader {
                 worker.lane = self.lanes_left.pop_front();
             }
             if let Some(lane) = worker.lane {
-                let next = match self.in_order {
-                    true => Some(self.blocks[self.next[lane]]).filter(|id| self.here.remove(id)),
-                    false => self.arrived.pop_front(),
+                let next = if self.in_order {
+                    Some(self.blocks[self.next[lane]]).filter(|id| self.here.remove(id))
+                } else {
+                    self.arrived.pop_front()
                 };
                 match next {
                     Some(block) => {

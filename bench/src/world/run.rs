@@ -308,9 +308,10 @@ impl<'a> Run<'a> {
                     is_wanted = true;
                 }
             }
-            match is_wanted {
-                true => self.outcome.bytes += bytes as u64,
-                false => self.outcome.wasted += bytes as u64,
+            if is_wanted {
+                self.outcome.bytes += bytes as u64
+            } else {
+                self.outcome.wasted += bytes as u64
             }
             self.carry_out();
         }
@@ -345,10 +346,8 @@ impl<'a> Run<'a> {
                 if !spec.inbound {
                     self.slots.connected(id, slot, self.now);
                 }
-                let kind = match spec.inbound {
-                    true => ConnectionType::Inbound,
-                    false => ConnectionType::Automatic,
-                };
+                let kind =
+                    if spec.inbound { ConnectionType::Inbound } else { ConnectionType::Automatic };
                 let ourselves = Ourselves {
                     nonce: id.0 + (1 << 32),
                     user_agent: "/Apus:world/",

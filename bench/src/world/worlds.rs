@@ -138,9 +138,10 @@ pub fn slots(method: Method, has_candidates: bool) -> WorldSpec {
     let addresses: Vec<PeerSpec> =
         (0..200).map(|number| PeerSpec::honest(line(number), rng.between(20, 300))).collect();
     let peers = (0..10).map(|_| addresses[rng.below(200) as usize]).collect();
-    let name = match has_candidates {
-        true => "10 slots for 200 peers, candidates",
-        false => "10 slots for 200 peers, first ones",
+    let name = if has_candidates {
+        "10 slots for 200 peers, candidates"
+    } else {
+        "10 slots for 200 peers, first ones"
     };
     let pool = if has_candidates { addresses } else { Vec::new() };
     WorldSpec { pool, ..world(name, method, peers, 40 * 60) }

@@ -332,10 +332,7 @@ impl Tree {
     pub fn accept_header(&mut self, header: &Header, now: i64) -> Result<BlockId, RuleError> {
         let hash = header.hash();
         if let Some(id) = self.find(&hash) {
-            return match self.is_failed(id) {
-                true => Err(known_invalid(&hash)),
-                false => Ok(id),
-            };
+            return if self.is_failed(id) { Err(known_invalid(&hash)) } else { Ok(id) };
         }
         check_header(header, &hash, &self.network)?;
         let Some(parent) = self.find(&header.prev) else {

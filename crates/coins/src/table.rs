@@ -166,17 +166,14 @@ mod tests {
             let slot = (random >> 40) as u32 % 500;
             // There are few different hashes, so runs are long and wrap around the end.
             let hash = u64::from(slot % 37).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            match map.contains_key(&slot) {
-                true => {
-                    assert_eq!(table.find(hash, |found| found == slot), Some(slot));
-                    table.remove(hash, slot);
-                    map.remove(&slot);
-                }
-                false => {
-                    assert_eq!(table.find(hash, |found| found == slot), None);
-                    table.insert(hash, slot);
-                    map.insert(slot, hash);
-                }
+            if let std::collections::hash_map::Entry::Vacant(e) = map.entry(slot) {
+                assert_eq!(table.find(hash, |found| found == slot), None);
+                table.insert(hash, slot);
+                e.insert(hash);
+            } else {
+                assert_eq!(table.find(hash, |found| found == slot), Some(slot));
+                table.remove(hash, slot);
+                map.remove(&slot);
             }
             assert_eq!(table.len(), map.len());
         }

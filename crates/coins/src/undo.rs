@@ -60,9 +60,10 @@ impl<'a> BlockUndo<'a> {
     pub fn new(undo: &'a [u8], tx_count: usize) -> Result<Self, ParseError> {
         let mut cursor = Cursor::new(undo);
         let txs_left = cursor.compact_size()?;
-        match txs_left.checked_add(1) == Some(tx_count) {
-            true => Ok(Self { cursor, txs_left }),
-            false => Err(cursor.error("the number of transactions does not match the block")),
+        if txs_left.checked_add(1) == Some(tx_count) {
+            Ok(Self { cursor, txs_left })
+        } else {
+            Err(cursor.error("the number of transactions does not match the block"))
         }
     }
 

@@ -45,9 +45,12 @@ pub fn shares(counts: &[u32]) -> Vec<u16> {
         let best = (0..shares.len()).filter(may).min_by(|a, b| costs(*a).total_cmp(&costs(*b)));
         // There are fewer symbols than slots, so some share can always change.
         let Some(best) = best else { break };
-        match add {
-            true => (shares[best], sum) = (shares[best] + 1, sum + 1),
-            false => (shares[best], sum) = (shares[best] - 1, sum - 1),
+        if add {
+            shares[best] += 1;
+            sum += 1;
+        } else {
+            shares[best] -= 1;
+            sum -= 1;
         }
     }
     shares

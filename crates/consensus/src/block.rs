@@ -130,9 +130,10 @@ pub fn check_stripped_block_in_context<B: AsRef<[u8]>>(
     context: &BlockContext,
 ) -> Result<(), RuleError> {
     let view = block.view();
-    match view.has_witness() {
-        true => check_block_in_context(block, context),
-        false => in_context_without_witnesses(view, context),
+    if view.has_witness() {
+        check_block_in_context(block, context)
+    } else {
+        in_context_without_witnesses(view, context)
     }
 }
 

@@ -43,15 +43,16 @@ impl Range {
         if begin > end {
             return Err(RangeError::Reversed);
         }
-        let begin = u32::try_from(begin).map_err(|_| match begin < 0 {
-            true => RangeError::Negative,
-            false => RangeError::TooHigh,
-        })?;
+        let begin = u32::try_from(begin)
+            .map_err(|_| if begin < 0 { RangeError::Negative } else { RangeError::TooHigh })?;
         match u32::try_from(end) {
-            Ok(end) if end >> 31 == 0 => match i64::from(end) >= i64::from(begin) + COUNT_MAX {
-                true => Err(RangeError::TooLarge),
-                false => Ok(Self { begin, end }),
-            },
+            Ok(end) if end >> 31 == 0 => {
+                if i64::from(end) >= i64::from(begin) + COUNT_MAX {
+                    Err(RangeError::TooLarge)
+                } else {
+                    Ok(Self { begin, end })
+                }
+            }
             _ => Err(RangeError::TooHigh),
         }
     }

@@ -44,9 +44,10 @@ fn words(expressions: &str, path: usize) -> String {
     let mut text = String::with_capacity(expressions.len());
     for piece in expressions.split_inclusive(ENDS) {
         let word = piece.trim_end_matches(ENDS);
-        match piece.ends_with('(') {
-            true => text += word,
-            false => text += &key(word, path),
+        if piece.ends_with('(') {
+            text += word
+        } else {
+            text += &key(word, path)
         }
         text += &piece[word.len()..];
     }
@@ -69,9 +70,10 @@ fn key(word: &str, path: usize) -> String {
         text.push(']');
     }
     let (point, steps) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match point.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        true => text += &point.to_ascii_lowercase(),
-        false => text += point,
+    if point.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        text += &point.to_ascii_lowercase()
+    } else {
+        text += point
     }
     put_steps(&mut text, steps, sign, path);
     text

@@ -91,9 +91,10 @@ impl Disk {
         let hook = move |asked, _: &Path| {
             let is_asked = asked == call;
             let number = count.fetch_add(u64::from(is_asked), Relaxed);
-            match is_asked && numbers.contains(&number) {
-                true => Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error())),
-                false => Ok(()),
+            if is_asked && numbers.contains(&number) {
+                Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()))
+            } else {
+                Ok(())
             }
         };
         Self::new().with_hook(Arc::new(hook))

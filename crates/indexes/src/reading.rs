@@ -275,9 +275,10 @@ fn read_filter(
     }
     let mut bytes = Vec::new();
     file.append_to(&mut bytes, len, u64::from(pos) + cursor.position() as u64)?;
-    match sha256d(&bytes) == entry.hash {
-        true => Ok(bytes),
-        false => Err(damaged("the filter does not have the hash that the database names")),
+    if sha256d(&bytes) == entry.hash {
+        Ok(bytes)
+    } else {
+        Err(damaged("the filter does not have the hash that the database names"))
     }
 }
 

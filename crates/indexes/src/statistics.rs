@@ -55,9 +55,10 @@ pub struct Totals {
 /// Reads a number of which four can be added.
 fn read_number(cursor: &mut Cursor) -> Result<i64, ParseError> {
     let number = cursor.u64()? as i64;
-    match number.unsigned_abs() < 1 << NUMBER_BITS {
-        true => Ok(number),
-        false => Err(cursor.error("a number is larger than any chain can have")),
+    if number.unsigned_abs() < 1 << NUMBER_BITS {
+        Ok(number)
+    } else {
+        Err(cursor.error("a number is larger than any chain can have"))
     }
 }
 

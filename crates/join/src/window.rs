@@ -252,10 +252,7 @@ impl Window {
         let tx = u32_at(entry, TX);
         let is_inside = code >> 1 == height;
         let at = HEAD_BYTES + 4 * outpoint.vout as usize;
-        let offset = match outpoint.vout < u32_at(entry, COUNT) {
-            true => u32_at(entry, at),
-            false => GONE,
-        };
+        let offset = if outpoint.vout < u32_at(entry, COUNT) { u32_at(entry, at) } else { GONE };
         if offset & GONE != 0 || is_inside && tx >= spender {
             return if is_inside { Met::Missing } else { Met::Elsewhere };
         }

@@ -173,9 +173,10 @@ impl<'a> LogReader<'a> {
             return Err("a record is longer than the rest of its block");
         };
         if block[6] == 0 && len == 0 {
-            return match block.iter().all(|byte| *byte == 0) {
-                true => Ok(Piece::Unwritten { bytes: block.len() }),
-                false => Err("zeros where a record must start, followed by other bytes"),
+            return if block.iter().all(|byte| *byte == 0) {
+                Ok(Piece::Unwritten { bytes: block.len() })
+            } else {
+                Err("zeros where a record must start, followed by other bytes")
             };
         }
         let crc = mask(crc32c::crc32c(&block[6..HEADER_BYTES + len]));

@@ -119,9 +119,10 @@ fn write_tables(
                 let number = state.next_file;
                 state.next_file += 1;
                 let path = table_path(dir, number);
-                writer.insert(match options.read_only {
-                    true => TableWriter::in_memory(disk, path, number, options),
-                    false => TableWriter::create(disk, path, number, options, Caching::PageCache)?,
+                writer.insert(if options.read_only {
+                    TableWriter::in_memory(disk, path, number, options)
+                } else {
+                    TableWriter::create(disk, path, number, options, Caching::PageCache)?
                 })
             }
         };

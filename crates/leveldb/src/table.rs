@@ -144,12 +144,11 @@ impl Table {
             return self.locate_in_index(open, &mut probe.index, key, carry_on);
         };
         let EntryBounds { low, high } = fences.find(key, if carry_on { probe.entry } else { 0 });
-        probe.entry = match low == high {
-            true => low,
-            false => {
-                let first = open.index.first_at_least(file, key, low..high);
-                first.map_err(|bad| self.damaged(bad))?
-            }
+        probe.entry = if low == high {
+            low
+        } else {
+            let first = open.index.first_at_least(file, key, low..high);
+            first.map_err(|bad| self.damaged(bad))?
         };
         let place = |handle| Place { handle, bit: probe.entry };
         Ok(fences.place(probe.entry).map(place))

@@ -225,9 +225,10 @@ impl TableWriter {
     fn write_out(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let gathered = self.buffer.len() - self.base;
-        let len = match file.is_direct() {
-            true => gathered / Disk::DIRECT_BYTES * Disk::DIRECT_BYTES,
-            false => gathered,
+        let len = if file.is_direct() {
+            gathered / Disk::DIRECT_BYTES * Disk::DIRECT_BYTES
+        } else {
+            gathered
         };
         file.write_all_at(&self.buffer[self.base..self.base + len], self.written)?;
         self.written += len as u64;

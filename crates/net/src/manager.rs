@@ -542,9 +542,10 @@ impl PeerManager {
         for (id, blocks) in self.schedule.requests(tree, now) {
             let item = |block: &BlockId| {
                 let node = tree.node(*block);
-                let kind = match node.height < self.stripped_below {
-                    true => InventoryKind::BLOCK,
-                    false => InventoryKind::WITNESS_BLOCK,
+                let kind = if node.height < self.stripped_below {
+                    InventoryKind::BLOCK
+                } else {
+                    InventoryKind::WITNESS_BLOCK
                 };
                 InventoryItem { kind, hash: node.hash }
             };

@@ -215,9 +215,10 @@ impl Presync {
             self.begin_second();
             return Presynced::More(Vec::new());
         }
-        match is_full {
-            true => Presynced::More(Vec::new()),
-            false => Presynced::Ended("its chain has too little work"),
+        if is_full {
+            Presynced::More(Vec::new())
+        } else {
+            Presynced::Ended("its chain has too little work")
         }
     }
 
@@ -244,9 +245,10 @@ impl Presync {
             if is_kept {
                 self.bits.push(bit);
             }
-            return match self.bits.len > self.bits_max {
-                true => Err("its chain is longer than its time allows"),
-                false => Ok(()),
+            return if self.bits.len > self.bits_max {
+                Err("its chain is longer than its time allows")
+            } else {
+                Ok(())
             };
         };
         second.has_work |= self.work >= self.minimum;

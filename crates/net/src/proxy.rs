@@ -29,19 +29,19 @@ impl Proxy {
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix(UNIX) {
             let fits = !path.is_empty() && path.len() <= PATH_BYTES_MAX;
-            return match fits {
-                true => Ok(Self::Unix(path.into())),
-                false => Err(format!(
+            return if fits {
+                Ok(Self::Unix(path.into()))
+            } else {
+                Err(format!(
                     "'{text}' names no socket: its path must have 1 to {PATH_BYTES_MAX} bytes"
-                )),
+                ))
             };
         }
         let host = Target::parse(text, PORT)?;
-        match host.needs_a_proxy() {
-            true => {
-                Err(format!("{host} is an onion or I2P address, which cannot be used as a proxy"))
-            }
-            false => Ok(Self::Host(host)),
+        if host.needs_a_proxy() {
+            Err(format!("{host} is an onion or I2P address, which cannot be used as a proxy"))
+        } else {
+            Ok(Self::Host(host))
         }
     }
 }

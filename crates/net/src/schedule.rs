@@ -456,12 +456,11 @@ impl Schedule {
         let outbound = self.peers.values().filter(|peer| !peer.has.is_inbound);
         let speeds: Option<Vec<f64>> = outbound.map(|peer| peer.line.speed()).collect();
         let best = speeds.unwrap_or_default().into_iter().fold(0.0, f64::max);
-        match best > 0.0 {
-            true => {
-                let seconds = self.wanted.average_bytes() as f64 / best / 2.0;
-                Duration::from_secs_f64(seconds.min(NEAR_STEP_MAX.as_secs_f64()))
-            }
-            false => Duration::ZERO,
+        if best > 0.0 {
+            let seconds = self.wanted.average_bytes() as f64 / best / 2.0;
+            Duration::from_secs_f64(seconds.min(NEAR_STEP_MAX.as_secs_f64()))
+        } else {
+            Duration::ZERO
         }
     }
 

@@ -177,9 +177,10 @@ impl<'a> ServedChain<'a> {
         let known = request.locator.iter().filter_map(|hash| self.tree.find(&hash));
         let on_chain = known.filter_map(|id| {
             let height = self.tree.node(id).height;
-            match self.active.contains(self.tree, id) {
-                true => Some(height),
-                false => (self.tree.ancestor(id, top) == Some(tip)).then_some(top),
+            if self.active.contains(self.tree, id) {
+                Some(height)
+            } else {
+                (self.tree.ancestor(id, top) == Some(tip)).then_some(top)
             }
         });
         on_chain.into_iter().next().unwrap_or(0)

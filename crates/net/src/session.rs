@@ -385,12 +385,11 @@ impl Session {
         if self.is_ready() && self.ping.is_none() && now > self.last_ping + PING_INTERVAL {
             self.last_ping = now;
             let nonce = Nonce(random.max(1));
-            match self.them.as_ref().is_some_and(|them| them.version > BIP0031_VERSION) {
-                true => {
-                    self.ping = Some((nonce, now));
-                    out.push(Outgoing::new(&nonce.ping()));
-                }
-                false => out.push(Outgoing::empty(Command::PING)),
+            if self.them.as_ref().is_some_and(|them| them.version > BIP0031_VERSION) {
+                self.ping = Some((nonce, now));
+                out.push(Outgoing::new(&nonce.ping()));
+            } else {
+                out.push(Outgoing::empty(Command::PING))
             }
         }
         Ok(())

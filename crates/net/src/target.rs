@@ -50,9 +50,10 @@ impl Target {
             }
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-        match !host.is_empty() && host.chars().all(is_name) {
-            true => Ok(Self { host: host.to_string(), port }),
-            false => Err(format!("'{text}' is not the name or address of a host")),
+        if !host.is_empty() && host.chars().all(is_name) {
+            Ok(Self { host: host.to_string(), port })
+        } else {
+            Err(format!("'{text}' is not the name or address of a host"))
         }
     }
 

@@ -102,9 +102,10 @@ impl<'a> Tables<'a> {
             if is_done {
                 self.write_all(writing)?;
             }
-            match is_done && !writing.stop.load(Relaxed) {
-                true => std::mem::forget(halting),
-                false => drop(halting),
+            if is_done && !writing.stop.load(Relaxed) {
+                std::mem::forget(halting)
+            } else {
+                drop(halting)
             }
             writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             if writing.stop.load(Relaxed) {

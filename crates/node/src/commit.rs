@@ -300,10 +300,7 @@ impl Ledger {
     pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
         let committing =
             self.commits.being_written.as_ref().map_or(0, |committing| committing.changed);
-        match self.writes.one_disk {
-            true => (cache.changed() + committing) as u64 * COIN_BYTES,
-            false => 0,
-        }
+        if self.writes.one_disk { (cache.changed() + committing) as u64 * COIN_BYTES } else { 0 }
     }
 
     /// Returns whether a commit is being written.

@@ -64,9 +64,10 @@ pub fn check_synced(options: &Options) -> Result<(), SyncError> {
             others.push(format!("--chain={}", other.chain.name()));
         }
     }
-    let next = match others.is_empty() {
-        true => "`apus sync` builds one from peers, or from files with --from".to_string(),
-        false => format!("there is one of another network: use {}", others.join(" or ")),
+    let next = if others.is_empty() {
+        "`apus sync` builds one from peers, or from files with --from".to_string()
+    } else {
+        format!("there is one of another network: use {}", others.join(" or "))
     };
     Err(SyncError::Input(format!(
         "{} holds no UTXO set of {}; {next}",

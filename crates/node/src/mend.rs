@@ -69,16 +69,15 @@ pub fn take_another_copy(
         }
         Place::Stored(pos) => {
             let has_copies = !node.sources.all_copies(step.id).is_empty() || node.peers.is_some();
-            let damage_remains = match has_copies {
-                true => !mend_file(node, pos.file, stop)?.is_empty(),
-                false => true,
-            };
+            let damage_remains =
+                if has_copies { !mend_file(node, pos.file, stop)?.is_empty() } else { true };
             if damage_remains {
                 note_file(node, pos.file)?;
             }
-            match node.record(step.id).block_pos() == Some(pos) {
-                true => Err(stored_damage(node, step.id, pos, what)),
-                false => Ok(()),
+            if node.record(step.id).block_pos() == Some(pos) {
+                Err(stored_damage(node, step.id, pos, what))
+            } else {
+                Ok(())
             }
         }
     }
@@ -165,9 +164,10 @@ fn replace_missing(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreErro
 /// what to do.
 pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> StoreError {
     let block = node.tree.node(id);
-    let tried = match node.sources.files().is_empty() {
-        true => "",
-        false => ", and no good copy is among the files given with --from",
+    let tried = if node.sources.files().is_empty() {
+        ""
+    } else {
+        ", and no good copy is among the files given with --from"
     };
     let what = format!(
         "block {} at height {}, stored here, is damaged ({what}){tried}; `apus sync --from` a \

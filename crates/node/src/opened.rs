@@ -340,9 +340,10 @@ impl Node {
                 return Err(StoreError::new(self.dir.index_path(), what));
             };
             // Genesis has a record before its entry is read; that of every other entry is appended.
-            match id.index() < self.ledger.records.all.len() {
-                true => self.ledger.records.all[id.index()] = entry.record,
-                false => self.ledger.records.all.push(entry.record),
+            if id.index() < self.ledger.records.all.len() {
+                self.ledger.records.all[id.index()] = entry.record
+            } else {
+                self.ledger.records.all.push(entry.record)
             }
             if self.tree.node(id).failed && !entry.record.status.is_failed() {
                 self.ledger.change(id).status.0 |= BlockStatus::BLOCK_FAILED_VALID;

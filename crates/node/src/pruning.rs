@@ -47,9 +47,10 @@ impl Pruning {
     /// were pruned before.
     pub fn new(options: &Options, is_pruned: bool) -> Self {
         let network = &options.network;
-        let (after, look_every_bytes) = match options.fast_prune {
-            true => (network.prune_after_height.min(FAST_PRUNE_AFTER), FAST_LOOK_EVERY_BYTES),
-            false => (network.prune_after_height, LOOK_EVERY_BYTES),
+        let (after, look_every_bytes) = if options.fast_prune {
+            (network.prune_after_height.min(FAST_PRUNE_AFTER), FAST_LOOK_EVERY_BYTES)
+        } else {
+            (network.prune_after_height, LOOK_EVERY_BYTES)
         };
         Self { mode: options.prune, is_pruned, after, look_every_bytes, ..Self::default() }
     }

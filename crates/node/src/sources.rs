@@ -128,9 +128,10 @@ impl Sources {
             self.places.push(SourcePlace::NONE);
         }
         let first = &mut self.places[id.index()];
-        match *first == SourcePlace::NONE {
-            true => *first = place,
-            false => self.further.entry(id.index()).or_default().push(place),
+        if *first == SourcePlace::NONE {
+            *first = place
+        } else {
+            self.further.entry(id.index()).or_default().push(place)
         }
     }
 

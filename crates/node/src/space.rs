@@ -110,23 +110,20 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
     };
     let none = Bytes::default();
     let (of_blocks, of_coins) = &volumes;
-    let demands = match of_blocks.device == of_coins.device {
-        true => {
-            let volume = if blocks.least + undo.least > 0 { of_blocks } else { of_coins };
-            vec![demand(volume, [blocks, undo, coins], &parts[..])]
-        }
-        false => vec![
+    let demands = if of_blocks.device == of_coins.device {
+        let volume = if blocks.least + undo.least > 0 { of_blocks } else { of_coins };
+        vec![demand(volume, [blocks, undo, coins], &parts[..])]
+    } else {
+        vec![
             demand(of_blocks, [blocks, undo, none], &parts[..2]),
             demand(of_coins, [none, none, coins], &parts[2..]),
-        ],
+        ]
     };
     for Demand { volume, needed, parts, .. } in &demands {
         if volume.free < *needed {
             let prunes = blocks.least > 0 && node.ledger.pruning.target().is_none();
-            let remedy = match prunes {
-                true => ", or store only the newest blocks with --prune=550",
-                false => "",
-            };
+            let remedy =
+                if prunes { ", or store only the newest blocks with --prune=550" } else { "" };
             let what = too_small(volume.free, *needed, parts) + remedy;
             return Err(StoreError::full(&volume.path, what));
         }
@@ -157,9 +154,10 @@ pub struct Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words())?;
-        match self.parts.iter().any(|part| part.name == SPILL) {
-            true => f.write_str("; --spilldir puts its temporary files on another disk"),
-            false => Ok(()),
+        if self.parts.iter().any(|part| part.name == SPILL) {
+            f.write_str("; --spilldir puts its temporary files on another disk")
+        } else {
+            Ok(())
         }
     }
 }
@@ -211,10 +209,10 @@ pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, Stor
     let spilled: u64 = names.iter().filter_map(|name| disk.len(spill.join(name)).ok()).sum();
     let spill_bytes = spill_bytes(joined.bytes);
     let new_tables = node.growth.tables(joined.bytes).likely;
-    let tables = match node.tip() == node.tree.genesis() {
-        true => new_tables,
-        // The merge into one level writes all coins once more.
-        false => node.chainstate.disk_bytes() + 2 * new_tables,
+    let tables = if node.tip() == node.tree.genesis() {
+        new_tables
+    } else {
+        node.chainstate.disk_bytes() + 2 * new_tables
     };
     let part = |bytes, name| Part { bytes, name };
     let blocks = Volume::of(node.dir.blocks_path())?;
@@ -325,10 +323,8 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     let of_peers = waiting.from_peers / PEERS_SHARE;
     let mut blocks = Bytes { least: waiting.copied - of_peers, likely: waiting.copied };
     let leaves_out_undo = node.options.leaves_out_undo();
-    let mut undo = match leaves_out_undo {
-        true => Bytes::default(),
-        false => node.growth.undo(waiting.without_undo),
-    };
+    let mut undo =
+        if leaves_out_undo { Bytes::default() } else { node.growth.undo(waiting.without_undo) };
     // A SwiftSync that checks everything prunes at its end.
     let stores_all = node.options.swiftsync.has_claim() && !leaves_out_undo;
     if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
@@ -371,10 +367,7 @@ fn coins(node: &Node, new: Bytes) -> Bytes {
 /// Returns the bytes that merging writes for `new` bytes of tables next to `present` ones, before
 /// the merged tables are removed.
 fn merged(present: u64, new: u64) -> u64 {
-    match new <= present / MERGED_ALONE_SHARE {
-        true => new,
-        false => present + new,
-    }
+    if new <= present / MERGED_ALONE_SHARE { new } else { present + new }
 }
 
 /// Returns the bytes of all tables in a directory; 0 if the directory cannot be read.

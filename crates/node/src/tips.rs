@@ -109,9 +109,10 @@ pub fn guess_progress(
         Some(left) if (now - block_time).abs() <= RECENT_SECONDS => now - left,
         _ => block_time,
     };
-    let (known, since) = match transactions <= data.tx_count {
-        true => (data.tx_count, now - data.time),
-        false => (transactions, now - end),
+    let (known, since) = if transactions <= data.tx_count {
+        (data.tx_count, now - data.time)
+    } else {
+        (transactions, now - end)
     };
     let all = known as f64 + since as f64 * data.rate;
     (transactions as f64 / all).min(1.0)

@@ -99,9 +99,10 @@ impl Store for Cloud {
         let path = self.path(name);
         let bytes = self.ask(|| self.store.get_range(&path, range.clone()));
         let bytes = bytes.map_err(|error| self.error(name, "read this object", error))?;
-        match bytes.len() as u64 == len {
-            true => Ok(bytes.into()),
-            false => Err(self.error(name, "read this object", io::ErrorKind::UnexpectedEof)),
+        if bytes.len() as u64 == len {
+            Ok(bytes.into())
+        } else {
+            Err(self.error(name, "read this object", io::ErrorKind::UnexpectedEof))
         }
     }
 

@@ -50,10 +50,7 @@ impl Store for Directory {
     }
 
     fn names(&self) -> Result<Vec<String>> {
-        match self.path.is_dir() {
-            true => self.disk.list(&self.path),
-            false => Ok(Vec::new()),
-        }
+        if self.path.is_dir() { self.disk.list(&self.path) } else { Ok(Vec::new()) }
     }
 }
 

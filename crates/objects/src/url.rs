@@ -27,9 +27,10 @@ impl Objects {
     /// The scheme is none that this build supports, or the settings of an object store are wrong.
     pub fn open(url: &str, disk: &Disk) -> Result<Self> {
         let path = url.strip_prefix("file://").unwrap_or(url);
-        let store: Arc<dyn Store> = match path.contains("://") {
-            true => cloud(url)?,
-            false => Arc::new(Directory::new(disk, Path::new(path))),
+        let store: Arc<dyn Store> = if path.contains("://") {
+            cloud(url)?
+        } else {
+            Arc::new(Directory::new(disk, Path::new(path)))
         };
         Ok(Self { url: url.to_string(), store, compares: false })
     }
@@ -86,21 +87,21 @@ impl Objects {
 
     /// Begins an object.
     pub(super) fn begin(&self, name: &str) -> Result<Box<dyn Upload>> {
-        match self.compares {
-            true => Ok(Box::new(Compared::new(Arc::clone(&self.store), name, self.path(name)))),
-            false => self.store.begin(name),
+        if self.compares {
+            Ok(Box::new(Compared::new(Arc::clone(&self.store), name, self.path(name))))
+        } else {
+            self.store.begin(name)
         }
     }
 }
 
 #[cfg(feature = "cloud")]
 fn cloud(url: &str) -> Result<Arc<dyn Store>> {
-    match SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
-        true => Ok(Arc::new(Cloud::new(url)?)),
-        false => {
-            let what = format!("none of the schemes that are known: {}", SCHEMES.join(", "));
-            Err(StoreError::new(url, what))
-        }
+    if SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
+        Ok(Arc::new(Cloud::new(url)?))
+    } else {
+        let what = format!("none of the schemes that are known: {}", SCHEMES.join(", "));
+        Err(StoreError::new(url, what))
     }
 }
 

@@ -520,9 +520,10 @@ impl Connections {
         self.served.remove(id);
         let name = self.dialer.name_of(id);
         let what = if closing == Closing::Lost { "Lost" } else { "Dropped" };
-        match self.dialer.is_feeler(id) {
-            true => tracing::debug!(target: "net", peer = name, why, "the end of a feeler"),
-            false => self.tell(id, format!("{what} peer {name}: {why}"), observer),
+        if self.dialer.is_feeler(id) {
+            tracing::debug!(target: "net", peer = name, why, "the end of a feeler")
+        } else {
+            self.tell(id, format!("{what} peer {name}: {why}"), observer)
         }
         self.reports.end(id, why);
         let now = self.now();

@@ -584,10 +584,7 @@ impl Dialer {
     /// The disk fails.
     pub fn save(&self, is_last: bool) -> Result<(), StoreError> {
         let anchors = self.roles.anchors(if is_last { ANCHORS_MAX } else { 0 });
-        match self.book.is_empty() && anchors.is_empty() {
-            true => Ok(()),
-            false => self.write(&anchors),
-        }
+        if self.book.is_empty() && anchors.is_empty() { Ok(()) } else { self.write(&anchors) }
     }
 
     fn write(&self, anchors: &[Place]) -> Result<(), StoreError> {

@@ -307,9 +307,10 @@ fn announced(listening: &[SocketAddr]) -> Option<(u16, Vec<IpAddr>)> {
     let port = listening.iter().find(reaches)?.port();
     let with_port = listening.iter().filter(reaches).filter(|address| address.port() == port);
     let ips: Vec<IpAddr> = with_port.map(SocketAddr::ip).collect();
-    match ips.iter().any(IpAddr::is_unspecified) {
-        true => Some((port, Vec::new())),
-        false => Some((port, ips)),
+    if ips.iter().any(IpAddr::is_unspecified) {
+        Some((port, Vec::new()))
+    } else {
+        Some((port, ips))
     }
 }
 

@@ -55,10 +55,7 @@ impl Limiter {
     /// returns how long to wait before more are read.
     fn wait_after(&self, bytes: u64, limit: u64, inbound: bool, now: Instant) -> Duration {
         let wait = pay(&self.paid, bytes, limit, now);
-        match inbound {
-            true => pay(&self.paid_inbound, bytes, limit / INBOUND_SHARE, now),
-            false => wait,
-        }
+        if inbound { pay(&self.paid_inbound, bytes, limit / INBOUND_SHARE, now) } else { wait }
     }
 }
 

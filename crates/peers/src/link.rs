@@ -246,10 +246,7 @@ pub(super) fn listen(
 }
 
 fn is_started(is_started: bool) -> io::Result<()> {
-    match is_started {
-        true => Ok(()),
-        false => Err(io::Error::other("the system refuses to start a thread")),
-    }
+    if is_started { Ok(()) } else { Err(io::Error::other("the system refuses to start a thread")) }
 }
 
 /// A connection whose transport is agreed on.

@@ -63,10 +63,7 @@ impl ServedPeers {
     pub fn announce(&mut self) -> Option<String> {
         let lan = self.lan.as_mut()?;
         let stock = self.stock.as_ref()?;
-        stock.served.look(|chain| match chain.has_minimum_work() {
-            true => lan.set_tip(&chain),
-            false => None,
-        })
+        stock.served.look(|chain| if chain.has_minimum_work() { lan.set_tip(&chain) } else { None })
     }
 
     /// Does what the announcement needs about every second.

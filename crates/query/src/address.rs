@@ -133,9 +133,10 @@ fn decode(text: &str, chain: Chain) -> Result<Destination, Wrong> {
     let decoded = text.and_then(|text| base58::decode_check(text).ok());
     let Some(bytes) = decoded.filter(|bytes| bytes.len() <= 21) else {
         let decoded = text.and_then(|text| base58::decode(text).ok());
-        return wrong(match decoded.is_some_and(|bytes| bytes.len() <= BASE58_BYTES_MAX) {
-            true => "Invalid checksum or length of Base58 address (P2PKH or P2SH)",
-            false => "Invalid or unsupported Segwit (Bech32) or Base58 encoding.",
+        return wrong(if decoded.is_some_and(|bytes| bytes.len() <= BASE58_BYTES_MAX) {
+            "Invalid checksum or length of Base58 address (P2PKH or P2SH)"
+        } else {
+            "Invalid or unsupported Segwit (Bech32) or Base58 encoding."
         });
     };
     let hash = bytes.get(1..).and_then(|hash| <[u8; 20]>::try_from(hash).ok());

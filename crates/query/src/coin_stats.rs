@@ -108,10 +108,8 @@ pub fn gettxoutsetinfo(call: &Call) -> Result<Json, RpcError> {
 fn indexed(call: &Call, hash_type: HashType, state: State) -> Result<Json, RpcError> {
     let is_given = !call.param(1).is_null();
     let at = call.source.try_look(|committed: &Committed| {
-        let id = match is_given {
-            true => hash_or_height(committed, call.param(1))?,
-            false => committed.tip_id(),
-        };
+        let id =
+            if is_given { hash_or_height(committed, call.param(1))? } else { committed.tip_id() };
         let tree = &committed.tree;
         let block = committed.tree.node(id);
         let prev = block.prev.map(|prev| tree.node(prev).hash);

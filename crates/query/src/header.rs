@@ -103,9 +103,10 @@ pub fn getblockheader(call: &Call) -> Result<Json, RpcError> {
     let verbose = call.param(1).is_null() || params::boolean(call.param(1))?;
     call.source.try_look(|committed| {
         let id = find(committed, &hash)?;
-        Ok(match verbose {
-            true => json(&HeaderAnswer::new(committed, id)),
-            false => json(&hex(&committed.tree.header(id).to_bytes())),
+        Ok(if verbose {
+            json(&HeaderAnswer::new(committed, id))
+        } else {
+            json(&hex(&committed.tree.header(id).to_bytes()))
         })
     })
 }

@@ -100,9 +100,10 @@ impl Indexes {
             return Ok(state);
         };
         let is_near = behind.best_block_height + BLOCKS_BEHIND_MAX >= tip;
-        match self.wanted.contains(&kind) && is_near && waiting.since() < WAIT_MAX {
-            true => waiting.again(LOOK_EVERY).map_or(Ok(state), Err),
-            false => Ok(state),
+        if self.wanted.contains(&kind) && is_near && waiting.since() < WAIT_MAX {
+            waiting.again(LOOK_EVERY).map_or(Ok(state), Err)
+        } else {
+            Ok(state)
         }
     }
 

@@ -46,9 +46,12 @@ fn general(value: f64) -> String {
     let scientific = format!("{value:.15e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("scientific notation");
     let exponent: i32 = exponent.parse().expect("an exponent");
-    let trimmed = |number: &str| match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.').to_string(),
-        false => number.to_string(),
+    let trimmed = |number: &str| {
+        if number.contains('.') {
+            number.trim_end_matches('0').trim_end_matches('.').to_string()
+        } else {
+            number.to_string()
+        }
     };
     if (-4..DIGITS).contains(&exponent) {
         return trimmed(&format!("{value:.*}", (DIGITS - 1 - exponent) as usize));

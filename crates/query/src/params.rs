@@ -108,12 +108,11 @@ pub fn check_args(help: &str, args: &[Arg], params: &[Value]) -> Result<(), RpcE
             wrong.push(format!("    \"{at}\": \"{}\"", mismatch(value, expected)));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => {
-            let message = format!("Wrong type passed:\n{{\n{}\n}}", wrong.join(",\n"));
-            Err(RpcError::new(RPC_TYPE_ERROR, message))
-        }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        let message = format!("Wrong type passed:\n{{\n{}\n}}", wrong.join(",\n"));
+        Err(RpcError::new(RPC_TYPE_ERROR, message))
     }
 }
 

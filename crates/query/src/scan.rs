@@ -163,9 +163,10 @@ fn heights(call: &Call) -> Result<(u32, u32), RpcError> {
     };
     let first = height(2, 0, "start_height")?;
     let last = height(3, tip, "stop_height")?;
-    match last < first {
-        true => Err(RpcError::new(RPC_MISC_ERROR, "Invalid stop_height")),
-        false => Ok((first, last)),
+    if last < first {
+        Err(RpcError::new(RPC_MISC_ERROR, "Invalid stop_height"))
+    } else {
+        Ok((first, last))
     }
 }
 

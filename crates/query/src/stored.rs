@@ -53,9 +53,10 @@ impl StoredBlock {
         self.pos.ok_or_else(|| {
             RpcError::new(
                 RPC_MISC_ERROR,
-                match self.is_pruned {
-                    true => "Block not available (pruned data)",
-                    false => "Block not available (not fully downloaded)",
+                if self.is_pruned {
+                    "Block not available (pruned data)"
+                } else {
+                    "Block not available (not fully downloaded)"
                 },
             )
         })
@@ -119,9 +120,10 @@ impl StoredBlock {
     pub fn checked_spent(&self, block: &BlockView<&[u8]>) -> Result<Vec<Vec<Coin>>, RpcError> {
         let misc = |message| RpcError::new(RPC_MISC_ERROR, message);
         if self.height > 0 && !self.has_undo() {
-            return Err(misc(match self.is_pruned {
-                true => "Undo data not available (pruned data)",
-                false => "Undo data not available",
+            return Err(misc(if self.is_pruned {
+                "Undo data not available (pruned data)"
+            } else {
+                "Undo data not available"
             }));
         }
         let spent = self.spent(block).map_err(|_| misc("Can't read undo data from disk"))?;

@@ -107,9 +107,10 @@ impl<'a> TxScripts<'a> {
         // TAPROOT changes the meaning of no other script, and libbitcoinkernel does not take this
         // flag without spent outputs.
         let needs_spent = self.flags & flags::TAPROOT != 0 && is_taproot(spent.script);
-        let (flags, data) = match needs_spent {
-            true => (self.flags, self.with_spent()),
-            false => (self.flags & !flags::TAPROOT, Some(&self.hashes)),
+        let (flags, data) = if needs_spent {
+            (self.flags, self.with_spent())
+        } else {
+            (self.flags & !flags::TAPROOT, Some(&self.hashes))
         };
         let (Ok(script), Some(data)) = (ScriptPubkey::new(spent.script), data) else {
             return false;

@@ -83,10 +83,7 @@ impl Whitelist {
         let list = self.methods.entry(user.to_string()).or_default();
         if let Some(methods) = methods {
             let new: BTreeSet<String> = methods.split([',', ' ']).map(str::to_string).collect();
-            match known {
-                true => list.retain(|method| new.contains(method)),
-                false => *list = new,
-            }
+            if known { list.retain(|method| new.contains(method)) } else { *list = new }
         }
     }
 

@@ -55,9 +55,10 @@ impl Logs {
     /// exists.
     pub fn switch(&self, name: &str, on: bool) -> bool {
         let Some(bits) = bits(name) else { return false };
-        match on {
-            true => self.on.fetch_or(bits, Relaxed),
-            false => self.on.fetch_and(!bits, Relaxed),
+        if on {
+            self.on.fetch_or(bits, Relaxed)
+        } else {
+            self.on.fetch_and(!bits, Relaxed)
         };
         (self.changed)();
         true

@@ -224,9 +224,10 @@ impl<'a> Building<'a> {
                 Ok(())
             })?;
         }
-        match next == results.end {
-            true => Ok(written),
-            false => Err(unfit(format!("the undo data of block {next} is missing"))),
+        if next == results.end {
+            Ok(written)
+        } else {
+            Err(unfit(format!("the undo data of block {next} is missing")))
         }
     }
 

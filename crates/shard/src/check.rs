@@ -38,10 +38,7 @@ pub fn check_bucket(
     let first = heights.start;
     let end = heights.end;
     let name = Stage::Check.pack(number, heights.end);
-    let engine = match results.has_difference {
-        true => ScriptEngine::Core,
-        false => job.manifest.engine,
-    };
+    let engine = if results.has_difference { ScriptEngine::Core } else { job.manifest.engine };
     let task = Task::new(job, heights.end, engine)?;
     let parts = task.parts();
     load_bucket(job, number, results, &parts)?;
@@ -61,9 +58,10 @@ pub fn check_bucket(
         })
         .map_err(|fault| error(job, fault))?;
     task.keep_difference()?;
-    match stop.load(Relaxed) {
-        true => Err(SyncError::Stopped),
-        false => Ok(writer.finish(&check_note(fault))?),
+    if stop.load(Relaxed) {
+        Err(SyncError::Stopped)
+    } else {
+        Ok(writer.finish(&check_note(fault))?)
     }
 }
 

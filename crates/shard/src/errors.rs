@@ -10,9 +10,10 @@ use super::stage::Stage;
 /// Returns the error for tasks that have to run first.
 pub fn missing(job: &Job, results: &Results) -> SyncError {
     let Results { stage, missing, end, .. } = results;
-    let below = match *end < job.whole_end() {
-        true => format!("the job ends below block {end}, so some tasks run again; "),
-        false => String::new(),
+    let below = if *end < job.whole_end() {
+        format!("the job ends below block {end}, so some tasks run again; ")
+    } else {
+        String::new()
     };
     let first = missing.first().copied().unwrap_or_default();
     SyncError::Input(format!(

@@ -314,9 +314,10 @@ impl Manifest {
         let chain = Chain::from_name(&text(cursor)?).ok_or(cursor.error("no such network"))?;
         let minimum_chain_work = Hash(cursor.array()?);
         let challenge = bytes(cursor)?.to_vec();
-        let mut network = match challenge.is_empty() {
-            true => Network::new(chain),
-            false => Network::custom_signet(challenge),
+        let mut network = if challenge.is_empty() {
+            Network::new(chain)
+        } else {
+            Network::custom_signet(challenge)
         };
         network.minimum_chain_work = minimum_chain_work;
         let assumed = Some(Hash(cursor.array()?)).filter(|hash| *hash != Hash::ZERO);
@@ -364,8 +365,9 @@ fn text(cursor: &mut Cursor) -> Result<String, ParseError> {
 fn heights(cursor: &mut Cursor) -> Result<Vec<u32>, ParseError> {
     let chunks = bytes(cursor)?.as_chunks::<4>().0;
     let heights: Vec<u32> = chunks.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-    match heights.windows(2).all(|pair| pair[0] < pair[1]) {
-        true => Ok(heights),
-        false => Err(cursor.error("heights that do not ascend")),
+    if heights.windows(2).all(|pair| pair[0] < pair[1]) {
+        Ok(heights)
+    } else {
+        Err(cursor.error("heights that do not ascend"))
     }
 }

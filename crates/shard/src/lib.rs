@@ -109,9 +109,10 @@ pub fn run(
     }
     if results.stage < stage {
         // A second run of a task that has refused a block itself may come here.
-        return match results::has_result(&job, stage, number)? {
-            true => Ok(Ran::Outdated),
-            false => Err(errors::missing(&job, &results)),
+        return if results::has_result(&job, stage, number)? {
+            Ok(Ran::Outdated)
+        } else {
+            Err(errors::missing(&job, &results))
         };
     }
     let is_missing = stage == results.stage && results.missing.contains(&number);

@@ -89,10 +89,7 @@ fn load_partition(
     let spans = Ahead::new(count, SPANS_AHEAD, read);
     while let Some(pieces) = spans.next() {
         for (part, bytes) in pieces? {
-            let part = match part == outputs {
-                true => layout.outputs(number),
-                false => layout.spends(number),
-            };
+            let part = if part == outputs { layout.outputs(number) } else { layout.spends(number) };
             parts.append(part, &bytes)?;
         }
     }

@@ -273,9 +273,10 @@ impl BlockFiles {
         let synced = unsynced
             .iter()
             .try_for_each(|file| self.disk.open_read(file.path(&self.directory))?.sync());
-        let synced = match unsynced.is_empty() {
-            true => synced,
-            false => synced.and_then(|()| self.disk.sync_dir(&self.directory)),
+        let synced = if unsynced.is_empty() {
+            synced
+        } else {
+            synced.and_then(|()| self.disk.sync_dir(&self.directory))
         };
         synced.inspect_err(|error| self.writer().lose(error))?;
         Ok(changes)

@@ -87,20 +87,20 @@ impl DataDir {
             None => path.join("blocks"),
         };
         refuse_missing_blocks(disk, &path, &blocks, network)?;
-        let locks = match options.read_only {
-            true => lock_shared(disk, &path, &blocks)?,
-            false => {
-                disk.create_dir_all(&path)?;
-                disk.create_dir_all(&blocks)?;
-                [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?]
-            }
+        let locks = if options.read_only {
+            lock_shared(disk, &path, &blocks)?
+        } else {
+            disk.create_dir_all(&path)?;
+            disk.create_dir_all(&blocks)?;
+            [DirLock::take(disk, &path)?, DirLock::take(disk, &blocks)?]
         };
-        let obfuscation = match options.read_only {
-            true => match read_xor_key(&blocks)? {
+        let obfuscation = if options.read_only {
+            match read_xor_key(&blocks)? {
                 Some(key) => key,
                 None => lost_xor_key(&blocks, network)?.unwrap_or(Obfuscation::NONE),
-            },
-            false => init_xor_key(disk, &blocks, options.use_xor, network)?,
+            }
+        } else {
+            init_xor_key(disk, &blocks, options.use_xor, network)?
         };
         check_first_file(&blocks, obfuscation, network)?;
         if !options.read_only {
@@ -122,9 +122,10 @@ impl DataDir {
     /// The index cannot be read, belongs to another network, or names missing blk files; or files
     /// were pruned and [`DataDirOptions::prune`] is off.
     pub fn open_blocks(&self) -> Result<(IndexDb, BlockIndex, BlockFiles)> {
-        let db = match self.options.read_only {
-            true => IndexDb::open_read_only(&self.disk, &self.index_path())?,
-            false => IndexDb::open(&self.disk, &self.index_path())?,
+        let db = if self.options.read_only {
+            IndexDb::open_read_only(&self.disk, &self.index_path())?
+        } else {
+            IndexDb::open(&self.disk, &self.index_path())?
         };
         let index = db.load(&self.network)?;
         if index.pruned && !self.options.prune {

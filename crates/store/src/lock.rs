@@ -48,11 +48,10 @@ impl DirLock {
 }
 
 fn refused(directory: &Path, error: StoreError) -> StoreError {
-    match error.is_locked {
-        true => {
-            let what = format!("cannot obtain a lock on this directory: it is {}", error.what);
-            StoreError { holder: error.holder, ..StoreError::locked(directory, what) }
-        }
-        false => error,
+    if error.is_locked {
+        let what = format!("cannot obtain a lock on this directory: it is {}", error.what);
+        StoreError { holder: error.holder, ..StoreError::locked(directory, what) }
+    } else {
+        error
     }
 }

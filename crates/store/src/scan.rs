@@ -148,10 +148,7 @@ impl FileScan {
             let is_frame = is_frame(head, self.magic);
             let is_padding = self.starts_unwritten();
             let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-            let ended = match is_frame || is_padding {
-                true => self.end_junk(),
-                false => self.skip_junk(),
-            };
+            let ended = if is_frame || is_padding { self.end_junk() } else { self.skip_junk() };
             if ended.is_some() {
                 return Ok(ended);
             }
@@ -183,9 +180,10 @@ impl FileScan {
             // The block is parsed only now: a frame after it would have shown that the length is
             // right.
             self.at = offset;
-            let parsed = match self.headers_only {
-                true => BlockView::parse(self.cut(len as usize)?).map(|view| view.len()),
-                false => BlockView::parse(&bytes).map(|view| view.len()),
+            let parsed = if self.headers_only {
+                BlockView::parse(self.cut(len as usize)?).map(|view| view.len())
+            } else {
+                BlockView::parse(&bytes).map(|view| view.len())
             };
             let Ok(parsed) = parsed else {
                 self.at = start;

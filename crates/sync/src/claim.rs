@@ -52,9 +52,10 @@ impl Claim {
     /// # Errors
     /// The file cannot be read, is neither, or is a snapshot of another network.
     pub fn of_file(path: &Path, network: &Network) -> Result<Self, SyncError> {
-        match is_snapshot(path) {
-            true => Self::open_snapshot(path, network),
-            false => Ok(Self::Hints(HintsFile::open(path)?)),
+        if is_snapshot(path) {
+            Self::open_snapshot(path, network)
+        } else {
+            Ok(Self::Hints(HintsFile::open(path)?))
         }
     }
 

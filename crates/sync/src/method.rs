@@ -122,13 +122,15 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
         None => "no hints".to_string(),
         Some((name, height)) => format!("{name} end at height {height}"),
     };
-    let set = match node.tip() == node.tree.genesis() {
-        true => "an empty UTXO set".to_string(),
-        false => format!("a UTXO set of {}", size(tables)),
+    let set = if node.tip() == node.tree.genesis() {
+        "an empty UTXO set".to_string()
+    } else {
+        format!("a UTXO set of {}", size(tables))
     };
-    let why = match is_forced {
-        true => "--method=join asks for it".to_string(),
-        false => format!("{hints}, and about {} wait to be added to {set}", size(joined.bytes)),
+    let why = if is_forced {
+        "--method=join asks for it".to_string()
+    } else {
+        format!("{hints}, and about {} wait to be added to {set}", size(joined.bytes))
     };
     Ok(ChosenMethod::join(node, joined, why))
 }

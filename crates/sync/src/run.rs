@@ -126,9 +126,10 @@ fn sync_watched(
         })?;
         let replaces = rebuild.is_some();
         let summary = end(node, rebuild, summary)?;
-        match replaces && !summary.interrupted {
-            true => end_in_place(disk, options, summary, watch),
-            false => Ok(summary),
+        if replaces && !summary.interrupted {
+            end_in_place(disk, options, summary, watch)
+        } else {
+            Ok(summary)
         }
     })
 }
@@ -150,27 +151,29 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
 
 /// Returns an error if blocks are pruned, since a new UTXO set needs all of them.
 fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
-    match node.ledger.pruning.is_pruned {
-        false => Ok(()),
-        true => Err(SyncError::Input(format!(
+    if node.ledger.pruning.is_pruned {
+        Err(SyncError::Input(format!(
             "{option} builds a new UTXO set from all blocks, but the blocks of {} below height {} \
-             are pruned: leave out {option}, or sync into an empty directory",
+         are pruned: leave out {option}, or sync into an empty directory",
             node.dir.path().display(),
             node.ledger.blocks_from()
-        ))),
+        )))
+    } else {
+        Ok(())
     }
 }
 
 /// Returns an error if the options ask for blocks without witnesses, since all blocks are stored
 /// until a new UTXO set has replaced the present one.
 fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
-    match options.swiftsync.witness {
-        true => Ok(()),
-        false => Err(SyncError::WrongOptions(
+    if options.swiftsync.witness {
+        Ok(())
+    } else {
+        Err(SyncError::WrongOptions(
             "--witness=0 needs an empty directory: if there is a UTXO set already, all blocks are \
-             stored until the new one is complete; leave out --witness=0"
+         stored until the new one is complete; leave out --witness=0"
                 .to_string(),
-        )),
+        ))
     }
 }
 
@@ -479,9 +482,10 @@ pub(crate) fn run(
         }
     };
     let may_carry_on = claim.is_none() && node.options.method != Some(Method::InOrder);
-    let saved_join = match interrupted && may_carry_on {
-        true => join::directory::unfinished(node.dir.disk(), &node.options)?,
-        false => None,
+    let saved_join = if interrupted && may_carry_on {
+        join::directory::unfinished(node.dir.disk(), &node.options)?
+    } else {
+        None
     };
     let Course { chosen, mut saved, spilled_bytes, .. } = course;
     if let Some(claim) = claim.filter(|_| chosen.is_none())

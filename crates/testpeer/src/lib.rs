@@ -140,9 +140,10 @@ impl Answers for Honest {
                     out.push(match self.chain.height_of(&item.hash) {
                         Some(height) if height <= self.top => {
                             let block = self.chain.block(height);
-                            let payload = match item.kind == InventoryKind::BLOCK {
-                                true => without_witnesses(&block),
-                                false => block,
+                            let payload = if item.kind == InventoryKind::BLOCK {
+                                without_witnesses(&block)
+                            } else {
+                                block
                             };
                             Outgoing { command: Command::BLOCK, payload }
                         }

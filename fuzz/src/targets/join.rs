@@ -56,9 +56,12 @@ fn partition(data: &[u8], is_framed: bool) {
     let Some(([slices, low, high], rest)) = data.split_first_chunk() else { return };
     let outputs = usize::from(u16::from_le_bytes([*low, *high]));
     let (outputs, spends) = rest.split_at(outputs.min(rest.len()));
-    let framed = |records: &[u8]| match is_framed {
-        true => records.to_vec(),
-        false => [&[0; 4][..], &(records.len() as u32).to_le_bytes(), records].concat(),
+    let framed = |records: &[u8]| {
+        if is_framed {
+            records.to_vec()
+        } else {
+            [&[0; 4][..], &(records.len() as u32).to_le_bytes(), records].concat()
+        }
     };
     let outputs = framed(outputs);
     let spends = framed(spends);

@@ -181,9 +181,10 @@ pub fn threshold(d: &mut Draft<'_>) {
 fn sign_some(d: &mut Draft<'_>, m: u8, n: u8) {
     let signers = d.some(m, n);
     for key in (0..u32::from(n)).rev() {
-        match signers.contains(&key) {
-            true => d.sign(key),
-            false => d.give(&[]),
+        if signers.contains(&key) {
+            d.sign(key)
+        } else {
+            d.give(&[])
         };
     }
 }

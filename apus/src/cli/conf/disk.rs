@@ -46,12 +46,13 @@ pub fn check_directories(config: &Config) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let what = format!("{} is ignored, since {} is used", inside.display(), conf.display());
-    match config.is_on("allowignoredconf", false) {
-        true => Ok(Some(what)),
-        false => Err(format!(
+    if config.is_on("allowignoredconf", false) {
+        Ok(Some(what))
+    } else {
+        Err(format!(
             "{what}: remove or rename it, or include it there with includeconf=; \
-             allowignoredconf=1 ignores it, and --noconf reads neither"
-        )),
+         allowignoredconf=1 ignores it, and --noconf reads neither"
+        ))
     }
 }
 

@@ -109,10 +109,7 @@ impl Loading<'_> {
 
     /// Returns the path of a file whose name may be relative to the data directory.
     fn resolve(&self, name: &Path) -> Result<PathBuf, String> {
-        match name.is_absolute() {
-            true => Ok(name.to_path_buf()),
-            false => Ok(self.base()?.join(name)),
-        }
+        if name.is_absolute() { Ok(name.to_path_buf()) } else { Ok(self.base()?.join(name)) }
     }
 
     fn conf_path(&self) -> Result<Option<PathBuf>, String> {

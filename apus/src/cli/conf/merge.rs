@@ -76,10 +76,8 @@ impl Sources {
     /// these count only at the top, where the last one counts as well (`GetChainArg`).
     pub fn network_flag(&self, name: &str) -> Option<Setting> {
         let spans = self.spans("", name).filter(|(kind, _)| *kind != Kind::SettingsJson);
-        let mut settings = spans.filter_map(|(_, span)| match is_negated(span) {
-            true => None,
-            false => one_of(span, false),
-        });
+        let mut settings =
+            spans.filter_map(|(_, span)| if is_negated(span) { None } else { one_of(span, false) });
         settings.next().filter(|setting| setting.value.truth())
     }
 

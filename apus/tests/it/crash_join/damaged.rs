@@ -46,9 +46,10 @@ fn what_a_join_has_saved_and_is_damaged_or_gone_is_said() {
     for (name, is_gone) in [("progress", false), ("spill.dat", true), ("spill.dat", false)] {
         let place = stopped(&test, Begun::Above, Phase::JoinMatching);
         let path = join_dir(&place).join(name);
-        match is_gone {
-            true => std::fs::remove_file(path).unwrap(),
-            false => change(&path, |bytes| bytes.truncate(bytes.len() - 1)),
+        if is_gone {
+            std::fs::remove_file(path).unwrap()
+        } else {
+            change(&path, |bytes| bytes.truncate(bytes.len() - 1))
         }
         let watch = test.finish(Begun::Above, &place, name);
         watch.told.assert_has(&[name, "starts over"]);

@@ -280,9 +280,10 @@ impl PowerCuts {
         whole.unwrap();
         let steps = counter.steps();
         for cut_at in cuts(&watch, steps, &mut self.rng) {
-            let power = match self.rng.percent(50) {
-                true => Arc::new(PowerCut::at(cut_at)),
-                false => Arc::new(PowerCut::torn(cut_at, self.rng.below(1 << 32))),
+            let power = if self.rng.percent(50) {
+                Arc::new(PowerCut::at(cut_at))
+            } else {
+                Arc::new(PowerCut::torn(cut_at, self.rng.below(1 << 32)))
             };
             let what = format!("{begun:?}, every {save_every:?}, {power:?}, {steps} in all");
             let place = base.copy();

@@ -99,9 +99,10 @@ impl ByHand {
         let txid = tx.compute_txid();
         let mut spent = 0;
         for (vin, input) in tx.input.iter().enumerate() {
-            let witness = match input.witness.is_empty() {
-                true => String::new(),
-                false => hex(&serialize(&input.witness)),
+            let witness = if input.witness.is_empty() {
+                String::new()
+            } else {
+                hex(&serialize(&input.witness))
             };
             let mut values = row([&height, &txid, &vin]);
             let coin = (position > 0).then(|| self.made[&input.previous_output].clone());

@@ -283,10 +283,8 @@ fn with_another_spend(block: &[u8], rng: &mut Rng) -> Vec<u8> {
 fn on_the_tip(block: &[u8], rng: &mut Rng) -> Vec<u8> {
     let network = apus_wire::Network::new(Network::Regtest);
     loop {
-        let mut bytes = match rng.percent(75) {
-            true => with_another_spend(block, rng),
-            false => changed(block, rng),
-        };
+        let mut bytes =
+            if rng.percent(75) { with_another_spend(block, rng) } else { changed(block, rng) };
         let whole = consensus::deserialize::<Block>(&bytes).ok();
         let commits = |block: &Block| block.txdata.first().is_some_and(|tx| tx.output.len() > 1);
         if let Some(mut block) = whole.filter(commits)

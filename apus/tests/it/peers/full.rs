@@ -37,9 +37,10 @@ fn filling(done: Gate) -> Disk {
             Call::Remove if is_table => is_full.store(false, Relaxed),
             _ => {}
         }
-        match is_full.load(Relaxed) && matches!(call, Call::Write | Call::Allocate) {
-            true => Err(Errno::NOSPC.into()),
-            false => Ok(()),
+        if is_full.load(Relaxed) && matches!(call, Call::Write | Call::Allocate) {
+            Err(Errno::NOSPC.into())
+        } else {
+            Ok(())
         }
     };
     Disk::new().with_hook(Arc::new(hook))

@@ -76,10 +76,8 @@ impl Answers for Counting {
                 self.left = self.left.saturating_sub(1);
             }
             let block = self.honest.chain.block(height);
-            let payload = match item.kind == InventoryKind::BLOCK {
-                true => without_witnesses(&block),
-                false => block,
-            };
+            let payload =
+                if item.kind == InventoryKind::BLOCK { without_witnesses(&block) } else { block };
             out.push(Outgoing { command: Command::BLOCK, payload });
         }
         if self.left == 0 {

@@ -33,9 +33,10 @@ impl Answers for Pruned {
             Message::GetData(list) => {
                 let height = |item| self.0.chain.height_of(&item).unwrap();
                 let is_gone = |item| height(item) + KEPT < self.0.top;
-                match list.iter().any(|item| is_gone(item.hash)) {
-                    true => Err(Hangup),
-                    false => self.0.answer(message, out),
+                if list.iter().any(|item| is_gone(item.hash)) {
+                    Err(Hangup)
+                } else {
+                    self.0.answer(message, out)
                 }
             }
             _ => self.0.answer(message, out),

@@ -65,9 +65,10 @@ fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(&dir).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => dirs.push(path),
-                false => drop(found.insert(path.clone(), std::fs::read(&path).unwrap())),
+            if path.is_dir() {
+                dirs.push(path)
+            } else {
+                drop(found.insert(path.clone(), std::fs::read(&path).unwrap()))
             }
         }
     }

@@ -91,7 +91,6 @@ fn a_sync_that_follows_serves_and_announces() {
     let source = Source::new(&place, chain_of(trunk.iter().chain(&first)));
     let port = free_port();
     let connect = format!("--connect={}", source.server.address());
-    let port = port;
     let listen = format!("--port={port}");
     let args = ["sync", "--follow", "--listen", &listen, &connect, "--assumevalid=0"];
     let mut child =

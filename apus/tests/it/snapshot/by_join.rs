@@ -101,9 +101,10 @@ fn assert_empty(directory: &Path) {
 fn listing(directory: &Path) -> Vec<(PathBuf, u64)> {
     let mut all = Vec::new();
     for entry in directory.read_dir().unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => all.extend(listing(&entry.path())),
-            false => all.push((entry.path(), entry.metadata().unwrap().len())),
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(listing(&entry.path()))
+        } else {
+            all.push((entry.path(), entry.metadata().unwrap().len()))
         }
     }
     all.sort();

@@ -171,13 +171,12 @@ fn power_may_fail_at_any_step_of_loading() {
             let expected = if is_marked { listed.height() } else { 0 };
             assert_eq!(judge.tip().0, expected, "{power:?}");
         }
-        match is_marked {
-            true => with += 1,
-            false => {
-                without += 1;
-                load_on(&Disk::new(), &place.options(), &out, &sources(&place))
-                    .unwrap_or_else(|error| panic!("{power:?}: {error}"));
-            }
+        if is_marked {
+            with += 1
+        } else {
+            without += 1;
+            load_on(&Disk::new(), &place.options(), &out, &sources(&place))
+                .unwrap_or_else(|error| panic!("{power:?}: {error}"));
         }
         assert_eq!(found(&place), (0, Some(base)), "{power:?}");
     }

@@ -44,10 +44,10 @@ fn it_is_proved_at_any_height_by_a_directory_or_by_files() {
             let sources = world.sources(&place, mode, &world.shuffled(height.into()));
             for (from, dbcache_bytes) in [(&[][..], 1000), (&sources[..], 450 << 20)] {
                 let options = Options { dbcache_bytes, ..options_of(&place, mode) };
-                let options = match from.is_empty() {
-                    true => options,
-                    // No directory is needed, and none is made.
-                    false => Options { datadir: place.root().join("none"), ..options },
+                let options = if from.is_empty() {
+                    options
+                } else {
+                    Options { datadir: place.root().join("none"), ..options }
                 };
                 let summary = verified(&options, &path, from);
                 assert_eq!(summary.coins, Some(snapshot.count), "{mode:?}");

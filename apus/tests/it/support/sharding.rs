@@ -38,9 +38,10 @@ fn killed_at(call: u64) -> Disk {
     Disk::new().with_hook(Arc::new(move |kind, _: &std::path::Path| {
         let is_change = matches!(kind, Call::Write | Call::Sync | Call::Rename | Call::Remove);
         let number = if is_change { count.fetch_add(1, Relaxed) } else { count.load(Relaxed) };
-        match is_change && number >= call {
-            true => Err(io::Error::other("the process was killed")),
-            false => Ok(()),
+        if is_change && number >= call {
+            Err(io::Error::other("the process was killed"))
+        } else {
+            Ok(())
         }
     }))
 }

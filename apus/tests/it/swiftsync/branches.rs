@@ -19,9 +19,10 @@ const WITH_UNDO: [bool; 2] = [false, true];
 
 /// The first source: blocks of the other branch, with or without their undo data.
 fn listed_first(place: &Place, other: &World, with_undo: bool) -> PathBuf {
-    match with_undo {
-        true => other.write_source(place, "other", &other.file_order()),
-        false => place.write("other", &other.blocks),
+    if with_undo {
+        other.write_source(place, "other", &other.file_order())
+    } else {
+        place.write("other", &other.blocks)
     }
 }
 

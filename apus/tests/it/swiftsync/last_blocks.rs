@@ -145,9 +145,10 @@ fn blocks_below_the_last_288_are_left_to_whoever_vouches() {
         let (place, hints, sources) = prepare(&world);
         let result = world.try_swift(&place, Mode::AssumeValid, &hints, &sources);
         let what = format!("{on_top} blocks on top");
-        match taken {
-            true => assert_eq!(result.unwrap().best_block, world.tip(), "{what}"),
-            false => assert_due(&Due(Blame::Block, &["bad-cb-amount"]), result, &what),
+        if taken {
+            assert_eq!(result.unwrap().best_block, world.tip(), "{what}")
+        } else {
+            assert_due(&Due(Blame::Block, &["bad-cb-amount"]), result, &what)
         }
         let has_undo = |status: BlockStatus| status.has(BlockStatus::BLOCK_HAVE_UNDO);
         let with_undo = place.index().into_values().filter(|(_, status, _)| has_undo(*status));

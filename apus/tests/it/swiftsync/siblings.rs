@@ -65,9 +65,10 @@ impl Siblings {
         for height in 1..=self.world.height() {
             let stale = self.stale.iter().filter(|(of, _)| *of == height).cloned();
             let right = (height, self.world.model.undo(height));
-            match stale_first {
-                true => records.extend(stale.chain([right])),
-                false => records.extend([right].into_iter().chain(stale)),
+            if stale_first {
+                records.extend(stale.chain([right]))
+            } else {
+                records.extend([right].into_iter().chain(stale))
             }
         }
         records

@@ -155,9 +155,10 @@ impl<'a> SnapshotPiece<'a> {
 
 /// Returns whether an output of a transaction comes before another one in the order of the tables.
 fn comes_before(vout: u32, other: u32) -> bool {
-    match vout.max(other) < VOUT_UNORDERED {
-        true => vout < other,
-        false => vout_order(vout) < vout_order(other),
+    if vout.max(other) < VOUT_UNORDERED {
+        vout < other
+    } else {
+        vout_order(vout) < vout_order(other)
     }
 }
 

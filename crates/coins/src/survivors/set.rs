@@ -184,13 +184,12 @@ impl Survivors {
         let mut buffer = PartBuffer::new();
         let bytes_max = self.sort_bytes_max();
         for slot in range {
-            match self.slots.bytes(slot) > bytes_max as u64 {
-                false => self.slots.with_part(slot, &mut buffer, |records, pieces| {
+            if self.slots.bytes(slot) <= bytes_max as u64 {
+                self.slots.with_part(slot, &mut buffer, |records, pieces| {
                     self.visit_slot(records, pieces, &mut order, &mut each)
-                })??,
-                true => {
-                    self.visit_in_runs(slot, bytes_max, &mut order, &mut buffer, &mut each)?;
-                }
+                })??
+            } else {
+                self.visit_in_runs(slot, bytes_max, &mut order, &mut buffer, &mut each)?;
             }
             self.slots.forget(slot);
         }

@@ -169,9 +169,12 @@ fn a_sync_that_failed_is_not_made_good_by_the_next() {
     let power = Arc::new(PowerCut::at(u64::MAX));
     let fails = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&fails);
-    let hook = move |call, path: &Path| match call == Call::Sync && path.ends_with("file") {
-        true if asked.load(Relaxed) => Err(std::io::ErrorKind::Other.into()),
-        _ => Ok(()),
+    let hook = move |call, path: &Path| {
+        if call == Call::Sync && path.ends_with("file") && asked.load(Relaxed) {
+            Err(std::io::ErrorKind::Other.into())
+        } else {
+            Ok(())
+        }
     };
     let disk = Disk::with_power_cut(Arc::clone(&power)).with_hook(Arc::new(hook));
     let file = disk.create(&path).unwrap();

@@ -355,9 +355,10 @@ fn collect(matcher: &mut Matcher, bytes: &[u8], result: &mut Found) {
     let mut add = |height, place, output: MatchedOutput| {
         // The outpoint follows from the bytes, which are random.
         let coin = (OutPoint::default(), (output.code, output.output.to_vec()));
-        match result.taken.insert((height, place), coin).is_none() {
-            true => Ok(()),
-            false => Err("an input has one coin"),
+        if result.taken.insert((height, place), coin).is_none() {
+            Ok(())
+        } else {
+            Err("an input has one coin")
         }
     };
     matcher.for_each_taken(bytes, &mut add).unwrap();

@@ -249,15 +249,14 @@ fn tables_are_the_same_bytes_however_they_are_written() {
         for bulk in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let db = open(dir.path(), options.clone());
-            match bulk {
-                false => db.apply(map.iter().map(|(key, value)| (key, Some(value)))).unwrap(),
-                true => {
-                    let run = db.bulk().unwrap();
-                    let mut writer = run.writer();
-                    map.iter().try_for_each(|(key, value)| writer.put(key, value)).unwrap();
-                    writer.finish().unwrap();
-                    run.commit().unwrap();
-                }
+            if bulk {
+                let run = db.bulk().unwrap();
+                let mut writer = run.writer();
+                map.iter().try_for_each(|(key, value)| writer.put(key, value)).unwrap();
+                writer.finish().unwrap();
+                run.commit().unwrap();
+            } else {
+                db.apply(map.iter().map(|(key, value)| (key, Some(value)))).unwrap()
             }
             assert!(content(&db) == map);
             let names = Disk::new().list(dir.path()).unwrap();

@@ -88,10 +88,8 @@ fn a_peer_leaves_for_one_that_is_twice_as_fast() {
         download.run(SECOND * 40, Some(0));
         let slow = PeerId(5);
         let candidate = PeerId(10);
-        let outcome = match is_taken {
-            true => Trial::Replace(slow, candidate),
-            false => Trial::Drop(candidate),
-        };
+        let outcome =
+            if is_taken { Trial::Replace(slow, candidate) } else { Trial::Drop(candidate) };
         assert_eq!(download.trials, [Trial::Connect, outcome]);
         assert_eq!(download.runners.len(), SLOTS);
         assert_eq!(download.count(Slot::Fast), usize::from(is_taken));

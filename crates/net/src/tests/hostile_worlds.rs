@@ -343,10 +343,7 @@ impl World {
         let id = PeerId(self.next);
         let top = if spec.branch == 0 { self.top } else { self.top + 1 };
         self.peers.insert(id, Peer { spec, top, bytes: 0, drips: false });
-        let kind = match spec.inbound {
-            true => ConnectionType::Inbound,
-            false => ConnectionType::Automatic,
-        };
+        let kind = if spec.inbound { ConnectionType::Inbound } else { ConnectionType::Automatic };
         let ourselves = Ourselves {
             nonce: OUR_NONCE,
             user_agent: "/Apus:test/",

@@ -42,9 +42,10 @@ pub fn parse(tree: &Tree, step: Step, bytes: BlockBytes) -> Result<BlockView<Blo
     let hash = tree.node(step.id).hash;
     let view = BlockView::parse(bytes)
         .map_err(|error| Fault::Damaged(step, format!("not a block: {error}")))?;
-    match view.hash() == hash {
-        true => Ok(view),
-        false => Err(Fault::Damaged(step, format!("this is not block {hash}"))),
+    if view.hash() == hash {
+        Ok(view)
+    } else {
+        Err(Fault::Damaged(step, format!("this is not block {hash}")))
     }
 }
 
@@ -75,8 +76,9 @@ pub fn check_view(
 
 /// Returns the fault for a broken rule: the block is invalid, or only this copy is bad.
 fn fault(step: Step, error: RuleError) -> Fault {
-    match error.condemns_hash() {
-        true => Fault::Rule(step, error),
-        false => Fault::Damaged(step, error.to_string()),
+    if error.condemns_hash() {
+        Fault::Rule(step, error)
+    } else {
+        Fault::Damaged(step, error.to_string())
     }
 }

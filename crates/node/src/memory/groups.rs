@@ -18,10 +18,8 @@ impl Group {
     /// which the system ends a process, and the one above which it slows the group down and takes
     /// memory from it.
     pub fn limit_files(&self) -> impl Iterator<Item = PathBuf> {
-        let names: &[&str] = match self.is_v2 {
-            true => &["memory.max", "memory.high"],
-            false => &["memory.limit_in_bytes"],
-        };
+        let names: &[&str] =
+            if self.is_v2 { &["memory.max", "memory.high"] } else { &["memory.limit_in_bytes"] };
         names.iter().map(|name| self.path.join(name))
     }
 }

@@ -167,11 +167,11 @@ fn listen(options: &ServeOptions) -> Result<Vec<TcpListener>, SyncError> {
         };
         addresses.iter().map(open).collect()
     };
-    match options.bind.is_empty() {
-        // Usually this takes IPv4 connections as well.
-        true => open(&any(Ipv6Addr::UNSPECIFIED.into()))
-            .or_else(|_| open(&any(Ipv4Addr::UNSPECIFIED.into()))),
-        false => open(&options.bind),
+    if options.bind.is_empty() {
+        open(&any(Ipv6Addr::UNSPECIFIED.into()))
+            .or_else(|_| open(&any(Ipv4Addr::UNSPECIFIED.into())))
+    } else {
+        open(&options.bind)
     }
 }
 

@@ -91,9 +91,8 @@ impl FastScripts {
     /// Computes the hashes and messages of the held checks, and adds their signatures to the batch.
     fn release(&mut self) {
         let Self { preimages, held, batch, places, multisigs, inputs, .. } = self;
-        held.decide_hashes(|input, holds| match holds {
-            true => inputs[input].open -= 1,
-            false => inputs[input].left = Some(Left::False),
+        held.decide_hashes(|input, holds| {
+            if holds { inputs[input].open -= 1 } else { inputs[input].left = Some(Left::False) }
         });
         let messages = preimages.hash_all();
         let first_new = multisigs.len();

@@ -198,9 +198,10 @@ impl<'a> Interpreter<'_, 'a> {
         let is_height = |lock_time| lock_time < i64::from(LOCK_TIME_THRESHOLD);
         let same_unit = is_height(asked) == is_height(lock_time);
         let binds = tx.input(self.input).sequence() != SEQUENCE_FINAL;
-        match asked >= 0 && same_unit && asked <= lock_time && binds {
-            true => Ok(()),
-            false => Err(Left::False),
+        if asked >= 0 && same_unit && asked <= lock_time && binds {
+            Ok(())
+        } else {
+            Err(Left::False)
         }
     }
 

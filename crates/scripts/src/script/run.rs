@@ -38,10 +38,7 @@ impl<'a> Interpreter<'_, 'a> {
         }
         // Each script has its own altstack.
         self.altstack.clear();
-        match ops.truncated || !self.branches.is_empty() {
-            true => Err(Left::Limit),
-            false => Ok(()),
-        }
+        if ops.truncated || !self.branches.is_empty() { Err(Left::Limit) } else { Ok(()) }
     }
 
     /// Executes one opcode. Opcodes that are not named here are left to the engine, outside leaves

@@ -43,9 +43,10 @@ pub fn signature_checks<'a>(
     let view = messages.tx().input(input);
     let mut run = Interpreter::new(messages, input, flags, preimages, checks);
     if let Some(program) = Program::of(script) {
-        return match view.script_sig().is_empty() {
-            true => run.program(program, &view),
-            false => Err(Left::Program),
+        return if view.script_sig().is_empty() {
+            run.program(program, &view)
+        } else {
+            Err(Left::Program)
         };
     }
     run.run(view.script_sig(), Version::Base)?;
@@ -56,9 +57,10 @@ pub fn signature_checks<'a>(
             let redeem = run.redeem_script(view.script_sig(), hash)?;
             if let Some(program) = Program::of(redeem) {
                 let sole_push = Some((&(redeem.len() as u8), redeem));
-                return match view.script_sig().split_first() == sole_push {
-                    true => run.program(program.in_p2sh(), &view),
-                    false => Err(Left::Program),
+                return if view.script_sig().split_first() == sole_push {
+                    run.program(program.in_p2sh(), &view)
+                } else {
+                    Err(Left::Program)
                 };
             }
             run.run(redeem, Version::Base)?;
@@ -129,9 +131,10 @@ impl<'a> Interpreter<'_, 'a> {
         }
         let redeem = self.pop()?.found().ok_or(Left::Program)?;
         self.checks.push(Check::Hash160 { bytes: redeem, hash });
-        match Ops::new(script_sig).all(|op| op.code <= OP_16) {
-            true => Ok(redeem),
-            false => Err(Left::Program),
+        if Ops::new(script_sig).all(|op| op.code <= OP_16) {
+            Ok(redeem)
+        } else {
+            Err(Left::Program)
         }
     }
 
@@ -178,9 +181,10 @@ impl<'a> Interpreter<'_, 'a> {
         script[..3].copy_from_slice(&[OP_DUP, OP_HASH160, 20]);
         script[3..23].copy_from_slice(hash);
         script[23..].copy_from_slice(&[OP_EQUALVERIFY, OP_CHECKSIG]);
-        match self.by_key_hash(signature, key, hash, &script, Version::V0)? {
-            true => Ok(()),
-            false => Err(Left::False),
+        if self.by_key_hash(signature, key, hash, &script, Version::V0)? {
+            Ok(())
+        } else {
+            Err(Left::False)
         }
     }
 

@@ -43,10 +43,8 @@ pub fn file(request: &HeaderMap, content_type: &'static str, text: &'static str)
     let tag = format!("\"{:016x}\"", hasher.finish());
     let is_same =
         request.get(IF_NONE_MATCH).is_some_and(|given| given.as_bytes() == tag.as_bytes());
-    let mut response = match is_same {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => text.into_response(),
-    };
+    let mut response =
+        if is_same { StatusCode::NOT_MODIFIED.into_response() } else { text.into_response() };
     let headers = response.headers_mut();
     protect(headers);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -76,9 +76,10 @@ impl Headline {
             ),
             Stage::Following => {
                 let has_peers = state.peers.as_ref().is_some_and(|peers| !peers.is_empty());
-                let news = match has_peers {
-                    true => "New blocks are connected as they come.",
-                    false => "No peer is connected, so there may be newer blocks.",
+                let news = if has_peers {
+                    "New blocks are connected as they come."
+                } else {
+                    "No peer is connected, so there may be newer blocks."
                 };
                 let height = thousands(state.tip.height.into());
                 let age = duration(seconds(state.now - state.tip.time));

@@ -113,9 +113,10 @@ fn facts(state: &State) -> String {
 fn height(state: &State) -> (&'static str, String, String) {
     let height = state.tip.height;
     let headers = state.headers;
-    let mut note = match headers > height {
-        true => format!("of {}", thousands(headers.into())),
-        false => "the best header".to_string(),
+    let mut note = if headers > height {
+        format!("of {}", thousands(headers.into()))
+    } else {
+        "the best header".to_string()
     };
     if state.tip.time > 0 {
         let _ = write!(note, " · {}", date(state.tip.time));
@@ -243,9 +244,10 @@ fn machine(state: &State) -> String {
         let share = share(cache.bytes, cache.limit);
         row("Cache", share.filter(|_| cache.bytes > 0), coins, notes.join(" "));
     }
-    match rows.is_empty() {
-        true => rows,
-        false => format!("<h2>This machine</h2><dl class=\"rows\">{rows}</dl>"),
+    if rows.is_empty() {
+        rows
+    } else {
+        format!("<h2>This machine</h2><dl class=\"rows\">{rows}</dl>")
     }
 }
 

@@ -139,9 +139,10 @@ fn links_that_lead_nowhere_and_files_are_named() {
             fs::create_dir_all(at.parent().unwrap()).unwrap();
             // The path of the root itself ends with a slash.
             let at = if kind.is_empty() { root.clone() } else { at };
-            match is_link {
-                true => std::os::unix::fs::symlink(dir.path().join("ssd/there"), &at).unwrap(),
-                false => fs::write(&at, "").unwrap(),
+            if is_link {
+                std::os::unix::fs::symlink(dir.path().join("ssd/there"), &at).unwrap()
+            } else {
+                fs::write(&at, "").unwrap()
             }
             for read_only in [true, false] {
                 let options = DataDirOptions { read_only, ..DataDirOptions::default() };

@@ -93,9 +93,10 @@ fn made_by_us(
     let mut written = Vec::new();
     for (entry, block) in entries.iter().zip(blocks) {
         let pos = files.append_block(block, entry.height, entry.header.time).unwrap();
-        let level = match with_undo && entry.height > 0 {
-            true => BlockStatus::BLOCK_VALID_SCRIPTS,
-            false => BlockStatus::BLOCK_VALID_TRANSACTIONS,
+        let level = if with_undo && entry.height > 0 {
+            BlockStatus::BLOCK_VALID_SCRIPTS
+        } else {
+            BlockStatus::BLOCK_VALID_TRANSACTIONS
         };
         let mut ours = entry_of(block, entry.height, pos, level);
         if let (true, Some(pos)) = (with_undo, entry.undo_pos()) {

@@ -73,9 +73,8 @@ type Checked = Result<CheckedBlock<BlockBytes>, Fault>;
 /// Reads and checks blocks on all threads.
 fn check(node: &mut Node, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
     let (shared, _) = node.split();
-    let check = |step: &Step| match stop.load(Relaxed) {
-        true => Err(Fault::Stopped),
-        false => shared.checked(*step, stop),
+    let check = |step: &Step| {
+        if stop.load(Relaxed) { Err(Fault::Stopped) } else { shared.checked(*step, stop) }
     };
     shared.pool.install(|| steps.par_iter().map(check).collect())
 }

@@ -201,9 +201,12 @@ fn attempt(
 fn begin_tables<'a>(shared: &Shared<'a>, work: &mut Workspace) -> Result<Bulk<'a>, StoreError> {
     let chainstate = shared.chainstate;
     let tables = &work.state.paired.tables;
-    let resume = |tables: &[PendingTable]| match chainstate.is_empty() {
-        true => chainstate.resume_bulk(tables),
-        false => chainstate.resume_additions(tables),
+    let resume = |tables: &[PendingTable]| {
+        if chainstate.is_empty() {
+            chainstate.resume_bulk(tables)
+        } else {
+            chainstate.resume_additions(tables)
+        }
     };
     match resume(tables) {
         Err(error) if !tables.is_empty() && error.source.is_none() => {

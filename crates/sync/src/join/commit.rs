@@ -35,11 +35,10 @@ pub fn balance(state: &State, plan: &Plan, network: &Network) -> Result<(), Stri
     let heights = plan.first_height..plan.end_height();
     let subsidies = heights.map(|height| subsidy(height, network).unsigned_abs());
     let supply = subsidies.sum::<u64>().saturating_add(pair.base_amount);
-    match pair.left_amount <= supply {
-        true => Ok(()),
-        false => {
-            Err(format!("{} satoshi are left of at most {supply} that could be", pair.left_amount))
-        }
+    if pair.left_amount <= supply {
+        Ok(())
+    } else {
+        Err(format!("{} satoshi are left of at most {supply} that could be", pair.left_amount))
     }
 }
 

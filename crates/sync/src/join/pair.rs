@@ -278,13 +278,12 @@ impl<'a> Pairer<'a> {
             let outpoint = |vout| OutPoint { txid, vout };
             let mut base_gone = replayed.overwritten_base.clone();
             for (vout, height, place, coin) in replayed.taken {
-                match coin.is_base {
-                    true => {
-                        counts.base_taken += 1;
-                        counts.base_amount += amount(&coin.output);
-                        base_gone.push(vout);
-                    }
-                    false => counts.taken += 1,
+                if coin.is_base {
+                    counts.base_taken += 1;
+                    counts.base_amount += amount(&coin.output);
+                    base_gone.push(vout);
+                } else {
+                    counts.taken += 1
                 }
                 coins.push(context.layout.bucket_of(height), |out| {
                     put_late_coin(out, height, place, coin.code, &coin.output);

@@ -213,10 +213,7 @@ impl<'a> Reader<'a> {
                     Met::Missing => return Err(Fault::Unjudged(height)),
                     Met::Output { code, output } => {
                         notes.input(&input, SpendSource::Early { code, output });
-                        match code >> 1 == height {
-                            true => counts.inside += 1,
-                            false => counts.early += 1,
-                        }
+                        if code >> 1 == height { counts.inside += 1 } else { counts.early += 1 }
                     }
                     Met::Elsewhere => {
                         notes.input(&input, SpendSource::Late);

@@ -176,9 +176,10 @@ impl State {
         for mut span in spans {
             if span.next <= end {
                 span.end = span.end.min(end);
-                match span.first < end {
-                    true => self.spans.push(span),
-                    false => drop(self.dropped.insert(span.source)),
+                if span.first < end {
+                    self.spans.push(span);
+                } else {
+                    self.dropped.insert(span.source);
                 }
                 continue;
             }

@@ -350,8 +350,9 @@ fn is_refused(error: &StoreError) -> bool {
 
 /// Returns the words of a full disk's error that say what is kept.
 fn kept(is_saved: bool) -> &'static str {
-    match is_saved {
-        true => "what was saved is kept; run the same command to continue",
-        false => "nothing was saved yet, and the temporary files are removed",
+    if is_saved {
+        "what was saved is kept; run the same command to continue"
+    } else {
+        "nothing was saved yet, and the temporary files are removed"
     }
 }

@@ -132,10 +132,10 @@ fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<()
         }
     }
     let (shared, ledger) = node.split();
-    match ledger.writes.new_set {
-        // The UTXO set in use has a best block.
-        true => ledger.write_index(shared.files, shared.tree),
-        false => ledger.commit(&shared, observer),
+    if ledger.writes.new_set {
+        ledger.write_index(shared.files, shared.tree)
+    } else {
+        ledger.commit(&shared, observer)
     }
 }
 
@@ -167,10 +167,8 @@ impl Task<'_> {
             Tables::of_gathered(&gathered.coins, bulk, writers)
         };
         // Coins that are in order are hashed while others are written: the file is read once.
-        let hashed = |failed: &AtomicBool| match is_sorted {
-            true => self.hash(&pieces, failed),
-            false => Ok(Some(())),
-        };
+        let hashed =
+            |failed: &AtomicBool| if is_sorted { self.hash(&pieces, failed) } else { Ok(Some(())) };
         if tables.write_beside(writing, hashed)?.is_none() {
             return Ok(None);
         }

@@ -308,9 +308,10 @@ impl<'a> Fates<'a> {
 
 impl Fate {
     fn difference(mut self, has_snapshot: bool) -> Option<DifferenceKind> {
-        let is_claimed = match has_snapshot {
-            true => !self.claimed.is_empty(),
-            false => self.created.as_ref().is_some_and(|(_, is_hinted)| *is_hinted),
+        let is_claimed = if has_snapshot {
+            !self.claimed.is_empty()
+        } else {
+            self.created.as_ref().is_some_and(|(_, is_hinted)| *is_hinted)
         };
         match (self.created, self.spent) {
             _ if self.claimed.len() > 1 => Some(DifferenceKind::Repeated),

@@ -97,11 +97,12 @@ pub(super) fn load(
     height: u32,
     coins: &mut BlockCoins,
 ) -> Result<(), Fault> {
-    match by_height.load(height, coins)? {
-        true => Ok(()),
-        false => Err(Fault::Snapshot(SnapshotError::new(format!(
+    if by_height.load(height, coins)? {
+        Ok(())
+    } else {
+        Err(Fault::Snapshot(SnapshotError::new(format!(
             "it has more coins of block {height} than one block can create"
-        )))),
+        ))))
     }
 }
 

@@ -111,9 +111,10 @@ impl Plan {
 
     /// Returns what is known about the block of a step if a peer sends it.
     pub fn history_of_peers(&self, tree: &Tree, step: &Step) -> History {
-        match tree.node(step.id).height < self.stripped_below {
-            true => History::Stripped,
-            false => History::New,
+        if tree.node(step.id).height < self.stripped_below {
+            History::Stripped
+        } else {
+            History::New
         }
     }
 

@@ -50,9 +50,8 @@ impl Recent {
         let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();
         let (shared, _) = node.split();
         let collected: Result<Vec<Vec<OutPoint>>, Fault> = shared.pool.install(|| {
-            let prepare = |step| match stop.load(Relaxed) {
-                true => Err(Fault::Stopped),
-                false => shared.prepare(step, stop),
+            let prepare = |step| {
+                if stop.load(Relaxed) { Err(Fault::Stopped) } else { shared.prepare(step, stop) }
             };
             steps.into_par_iter().map(|step| Ok(prepare(step)?.external)).collect()
         });
@@ -144,9 +143,12 @@ impl Recent {
         stop: &AtomicBool,
     ) -> Result<Vec<UndoWritten>, Fault> {
         let encoded: Result<Vec<_>, Fault> = shared.pool.install(|| {
-            let check = |id: &BlockId| match stop.load(Relaxed) {
-                true => Err(Fault::Stopped),
-                false => self.undo_to_write(shared, *id, &records[id.index()], times),
+            let check = |id: &BlockId| {
+                if stop.load(Relaxed) {
+                    Err(Fault::Stopped)
+                } else {
+                    self.undo_to_write(shared, *id, &records[id.index()], times)
+                }
             };
             self.blocks.par_iter().map(check).collect()
         });

@@ -145,10 +145,7 @@ impl<'a> HeightCollector<'a> {
         let len = len.min(BLOCK_BYTES_MAX);
         self.bytes += HEAD_BYTES + len + size_of::<Record>();
         self.held.records.push(Record { height, at, len: len as u32 });
-        match self.bytes > self.bytes_max {
-            true => self.write_run(),
-            false => Ok(()),
-        }
+        if self.bytes > self.bytes_max { self.write_run() } else { Ok(()) }
     }
 
     /// Writes the records held as a run.

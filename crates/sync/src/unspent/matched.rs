@@ -169,7 +169,6 @@ mod tests {
         let find = |overwritten, coins: &[_]| match_coins(&block, overwritten, coins);
         let coin = |tx: usize, vout: u32| {
             let view = block.tx(tx).output(vout as usize);
-            let tx = tx;
             let amount = view.value().unsigned_abs();
             (OutPoint { txid: txids[tx], vout }, Coin::new(amount, view.script(), HEIGHT, tx == 0))
         };

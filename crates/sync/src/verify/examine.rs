@@ -189,9 +189,10 @@ fn coins_of(
             }
         }
     }
-    let excused = match is_bip30_unspendable(height, prepared.block.hash()) {
-        true => prepared.created_by_coinbase,
-        false => 0,
+    let excused = if is_bip30_unspendable(height, prepared.block.hash()) {
+        prepared.created_by_coinbase
+    } else {
+        0
     };
     let spent: Vec<(OutPoint, Coin)> = prepared.external.into_iter().zip(external).collect();
     look_up(

@@ -196,9 +196,10 @@ impl<'a> Descent<'a> {
 
     /// Returns how far each level up to `asked` got, except level 4.
     fn levels(&self, asked: u8, disconnector: &Disconnector) -> Vec<LevelReport> {
-        let blocks_ended = match self.is_stopped {
-            true => Some(Incomplete::Stopped),
-            false => self.is_pruned.then_some(Incomplete::Pruned),
+        let blocks_ended = if self.is_stopped {
+            Some(Incomplete::Stopped)
+        } else {
+            self.is_pruned.then_some(Incomplete::Pruned)
         };
         let undo_ended = (self.undo_from > self.from).then_some(Incomplete::NoUndo);
         let of_level = |level: u8| {

@@ -125,9 +125,10 @@ pub(super) fn stored_coins(
     heights: Heights,
     undo: &mut Vec<u8>,
 ) -> Result<Option<Vec<Coin>>, SyncError> {
-    match lacks_undo(&chain.blocks[height as usize]) {
-        true => Ok(None),
-        false => chain.spent(height, view, heights, undo).map(Some),
+    if lacks_undo(&chain.blocks[height as usize]) {
+        Ok(None)
+    } else {
+        chain.spent(height, view, heights, undo).map(Some)
     }
 }
 

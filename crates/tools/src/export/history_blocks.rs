@@ -101,19 +101,19 @@ impl<'a> HistorySearch<'a> {
     }
 
     fn pruned_without_filter(&self, height: u32) -> SyncError {
-        let why = match self.scripts.are_in_filters() {
-            true => {
-                "blockfilterindex does not have its filter (`apus index` builds the index \
-                     only before blocks are pruned)"
-            }
-            false => "filters do not have scripts that begin with OP_RETURN",
+        let why = if self.scripts.are_in_filters() {
+            "blockfilterindex does not have its filter (`apus index` builds the index \
+                 only before blocks are pruned)"
+        } else {
+            "filters do not have scripts that begin with OP_RETURN"
         };
-        let instead = match height == self.chain.height() {
-            true => "use a directory that holds it".to_string(),
-            false => format!(
+        let instead = if height == self.chain.height() {
+            "use a directory that holds it".to_string()
+        } else {
+            format!(
                 "begin above it, with --start-height {}, or use a directory that holds it",
                 height + 1
-            ),
+            )
         };
         SyncError::Input(format!(
             "block {height} is not stored here, since its file was pruned, and {why}, so whether \

@@ -45,9 +45,10 @@ impl Output {
             return SyncError::WrongOptions(what);
         }
         let what = format!("cannot be written: {error}");
-        match error.is_full() {
-            true => StoreError::full(&self.path, what).into(),
-            false => StoreError::new(&self.path, what).into(),
+        if error.is_full() {
+            StoreError::full(&self.path, what).into()
+        } else {
+            StoreError::new(&self.path, what).into()
         }
     }
 

@@ -130,9 +130,12 @@ fn check_stored(
     let last = |is_missing: &dyn Fn(usize) -> bool| {
         (0..blocks.len()).rev().find(|at| is_missing(*at)).map(|at| start + at as u32)
     };
-    let advice = |height: u32, else_what: &str| match height == chain.height() {
-        true => else_what.to_string(),
-        false => format!("begin above it, with --start-height {}, or {else_what}", height + 1),
+    let advice = |height: u32, else_what: &str| {
+        if height == chain.height() {
+            else_what.to_string()
+        } else {
+            format!("begin above it, with --start-height {}, or {else_what}", height + 1)
+        }
     };
     let needs_blocks = table != ExportTable::Coins;
     if needs_blocks && let Some(height) = last(&|at| blocks[at].pos.is_none()) {

@@ -50,9 +50,10 @@ pub fn convert_hints(
         let started = Instant::now();
         let encoder = encoder(format);
         let target = Target { path: out, encoder: encoder.as_ref() };
-        let made = match conversion_needs_blocks(hints.reader.as_ref(), format) {
-            true => with_blocks(hints, options, format.numbering(), target, watch),
-            false => without_blocks(hints, target, watch),
+        let made = if conversion_needs_blocks(hints.reader.as_ref(), format) {
+            with_blocks(hints, options, format.numbering(), target, watch)
+        } else {
+            without_blocks(hints, target, watch)
         };
         HintsSummary::of(hints.reader.height(), started, made)
     })

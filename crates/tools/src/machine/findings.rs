@@ -202,13 +202,14 @@ fn memory(look: &Look) -> Finding {
         size(memory.available),
         size(memory.cache)
     );
-    match memory.available < MEMORY_MIN {
-        true => Finding::slow(
+    if memory.available < MEMORY_MIN {
+        Finding::slow(
             "memory",
             found,
             "stop other services during the sync, or give the container more",
-        ),
-        false => Finding::good("memory", found),
+        )
+    } else {
+        Finding::good("memory", found)
     }
 }
 
@@ -280,13 +281,14 @@ fn processor(look: &Look) -> Finding {
 
 fn open_files(look: &Look) -> Finding {
     let found = format!("{} may be open", thousands(look.open_files));
-    match look.open_files < OPEN_FILES_MIN {
-        true => Finding::slow(
+    if look.open_files < OPEN_FILES_MIN {
+        Finding::slow(
             "files",
             found,
             "raise the limit (ulimit -n 4096, or LimitNOFILE= of the service)",
-        ),
-        false => Finding::good("files", found),
+        )
+    } else {
+        Finding::good("files", found)
     }
 }
 

@@ -69,9 +69,10 @@ impl Running {
 
     /// Returns how to stop it.
     pub fn how_to_stop(&self) -> String {
-        match PROGRAMS.contains(&&self.name[..]) {
-            true => "bitcoin-cli stop".to_string(),
-            false => format!("kill -INT {}", self.pid),
+        if PROGRAMS.contains(&&self.name[..]) {
+            "bitcoin-cli stop".to_string()
+        } else {
+            format!("kill -INT {}", self.pid)
         }
     }
 }

@@ -79,12 +79,13 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     }
     if !chosen.is_enough {
         return Plan {
-            what: match keeps_blocks(look) {
-                true => format!(
+            what: if keeps_blocks(look) {
+                format!(
                     "attach a larger disk for {}; to prune would delete blocks that it holds",
                     shown(&chosen)
-                ),
-                false => "attach a disk: none here has room for the UTXO set".to_string(),
+                )
+            } else {
+                "attach a disk: none here has room for the UTXO set".to_string()
             },
             needs: words_of_needs(&needs, &chosen),
             time: String::new(),
@@ -169,10 +170,7 @@ fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
     };
     let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
     let prunes = is_main && (is_pruned || free < all && !keeps_blocks(look));
-    let method = match free >= all + temporary && !prunes {
-        true => Method::Join,
-        false => Method::InOrder,
-    };
+    let method = if free >= all + temporary && !prunes { Method::Join } else { Method::InOrder };
     let space = if keeps_blocks(look) { needs.space.all() } else { needs.space.coins };
     let is_enough = !is_main || free >= space + RESERVE / 4;
     Chosen { datadir, method, prunes, is_enough, is_made_by_root }
@@ -202,9 +200,10 @@ fn command(
         }
         None => String::new(),
     };
-    let then = match has_bitcoind {
-        true => format!(" --then {}", shell_word(&of("bitcoind"))),
-        false => String::new(),
+    let then = if has_bitcoind {
+        format!(" --then {}", shell_word(&of("bitcoind")))
+    } else {
+        String::new()
     };
     // An empty directory is filled with the blocks of another one.
     let source = look.source().filter(|_| look.held().is_none());
@@ -226,33 +225,28 @@ fn shown(chosen: &Chosen) -> String {
 fn words_of_needs(needs: &Needs, chosen: &Chosen) -> String {
     let space = &needs.space;
     let (usual, most) = needs.temporary();
-    match chosen.prunes {
-        true => format!(
+    if chosen.prunes {
+        format!(
             "{} ({} of UTXO set, {PRUNE_MIB} MiB of blocks); all blocks would take {}",
             size(space.coins + (PRUNE_MIB << 20)),
             size(space.coins),
             size(space.all())
-        ),
-        false => {
-            let temporary = match chosen.method {
-                Method::Join => {
-                    format!(
-                        ", and usually {}, at most {} of temporary files",
-                        size(usual),
-                        size(most)
-                    )
-                }
-                _ => String::new(),
-            };
-            format!(
-                "{} ({} of blocks, {} of undo data, {} of UTXO set){temporary}; {} more a year",
-                size(space.all()),
-                size(space.blocks),
-                size(space.undo),
-                size(space.coins),
-                size(needs.a_year.all())
-            )
-        }
+        )
+    } else {
+        let temporary = match chosen.method {
+            Method::Join => {
+                format!(", and usually {}, at most {} of temporary files", size(usual), size(most))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} ({} of blocks, {} of undo data, {} of UTXO set){temporary}; {} more a year",
+            size(space.all()),
+            size(space.blocks),
+            size(space.undo),
+            size(space.coins),
+            size(needs.a_year.all())
+        )
     }
 }
 

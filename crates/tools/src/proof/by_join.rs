@@ -131,14 +131,15 @@ impl Left {
         let Self { coins, amount, .. } = self;
         let is_same = *coins == Some(tally.coins as i64)
             && amount.is_none_or(|amount| amount == tally.amount);
-        match is_same {
-            true => Ok(()),
-            false => Err(SyncError::Input(format!(
+        if is_same {
+            Ok(())
+        } else {
+            Err(SyncError::Input(format!(
                 "two passes over the same blocks differ: one leaves {} coins of {} satoshi, the \
-                 other {coins:?} of {amount:?}. If the block files have not changed meanwhile, \
-                 this is a bug in Apus; please report it",
+             other {coins:?} of {amount:?}. If the block files have not changed meanwhile, \
+             this is a bug in Apus; please report it",
                 tally.coins, tally.amount
-            ))),
+            )))
         }
     }
 }

@@ -140,9 +140,10 @@ fn target(node: &Node, claim: &Claim) -> Result<BlockId, SyncError> {
     match claim {
         Claim::Hints(hints) => {
             let height = hints.reader.height();
-            let found = match of_sources {
-                true => node.tree.ancestor(best, height),
-                false => node.ledger.active.at(height),
+            let found = if of_sources {
+                node.tree.ancestor(best, height)
+            } else {
+                node.ledger.active.at(height)
             };
             found.ok_or_else(|| {
                 let tip = if of_sources { best } else { node.tip() };

@@ -109,10 +109,8 @@ pub fn create_snapshot(
         }
         let work = Work { chain: &chain, height, pool: &pool, watch };
         let made = Disk::new().write_new(out, |file| {
-            let spent = match height == tip {
-                true => None,
-                false => Some(work.spent_above(options.dbcache_bytes)?),
-            };
+            let spent =
+                if height == tip { None } else { Some(work.spent_above(options.dbcache_bytes)?) };
             let coins = chain.chainstate.view();
             let source = Source { coins: Some(&coins), more: spent.as_ref() };
             pool.install(|| work.writing().write(file, options.network.magic, &source))

@@ -52,9 +52,10 @@ fn all_kinds_under_each_set_of_flags() {
         for (judged, (name, _)) in judge(&spends, flags).iter().zip(&families) {
             let Judged { fast, engine } = judged;
             assert!(engine, "{name}, {flags:#x}");
-            let expected = match flags_allow(flags) {
-                true => judged.is_fast(),
-                false => *fast == FastVerdict::Left(Left::Flags),
+            let expected = if flags_allow(flags) {
+                judged.is_fast()
+            } else {
+                *fast == FastVerdict::Left(Left::Flags)
             };
             assert!(expected, "{name}, {flags:#x}: {fast:?}");
         }
