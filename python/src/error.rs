@@ -55,9 +55,11 @@ fn build(py: Python<'_>, error: &SyncError) -> PyResult<PyErr> {
 }
 
 fn class_of(error: &StoreError) -> &'static str {
-    match () {
-        () if error.is_locked => "Locked",
-        () if error.is_full() => "DiskFull",
-        () => "StoreError",
+    if error.is_locked {
+        "Locked"
+    } else if error.is_full() {
+        "DiskFull"
+    } else {
+        "StoreError"
     }
 }

@@ -172,10 +172,12 @@ impl Generator {
     /// Returns the outputs of the coinbase at `height`: several in the quiet blocks, so that the
     /// first busy ones have enough to spend.
     fn coinbase_outputs(&mut self, height: u32, fees: u64) -> Vec<(u64, Lock, Option<u32>)> {
-        let count = match height <= self.spec.quiet_blocks {
-            true => 12,
-            false if height.is_multiple_of(3) => 2,
-            false => 1,
+        let count = if height <= self.spec.quiet_blocks {
+            12
+        } else if height.is_multiple_of(3) {
+            2
+        } else {
+            1
         };
         let mut left = reward(height, fees);
         let mut outputs = Vec::with_capacity(count);

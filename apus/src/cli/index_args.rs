@@ -101,12 +101,12 @@ enum Lack {
 }
 
 fn lack_of(kind: IndexKind, options: &Options) -> Option<Lack> {
-    match () {
-        () if matches!(options.prune, Some(Prune::Target(_))) && !kind.survives_pruning() => {
-            Some(Lack::Prune)
-        }
-        () if options.leaves_out_undo() && kind.needs_undo() => Some(Lack::Undo),
-        () => None,
+    if matches!(options.prune, Some(Prune::Target(_))) && !kind.survives_pruning() {
+        Some(Lack::Prune)
+    } else if options.leaves_out_undo() && kind.needs_undo() {
+        Some(Lack::Undo)
+    } else {
+        None
     }
 }
 

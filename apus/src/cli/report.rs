@@ -99,10 +99,12 @@ pub fn outcome(summary: &Summary) -> String {
     if let Some(saved) = &summary.saved_join {
         return format!("Interrupted: a join, {}", join_words(saved));
     }
-    let what = match summary.interrupted {
-        true => "Interrupted, saved",
-        false if summary.connects_nothing() => "Nothing was connected, since blocks were refused",
-        false => "Done",
+    let what = if summary.interrupted {
+        "Interrupted, saved"
+    } else if summary.connects_nothing() {
+        "Nothing was connected, since blocks were refused"
+    } else {
+        "Done"
     };
     format!("{what}: height {}, best block {}", summary.height, summary.best_block)
 }
@@ -134,14 +136,16 @@ fn work(summary: &Summary, table: &mut Table) {
         table.row("disconnected", format!("{} blocks", thousands(*disconnected)));
     }
     // Matching and checking spends of a join reads no new blocks.
-    let nothing = match () {
-        () if counts.blocks > 0 => None,
-        () if summary.saved_join.is_some() => Some("no other block read"),
-        () if summary.chosen.is_none() && *disconnected == 0 => {
-            Some("no block connected or disconnected")
-        }
-        () if summary.chosen.is_none() => return,
-        () => None,
+    let nothing = if counts.blocks > 0 {
+        None
+    } else if summary.saved_join.is_some() {
+        Some("no other block read")
+    } else if summary.chosen.is_none() && *disconnected == 0 {
+        Some("no block connected or disconnected")
+    } else if summary.chosen.is_none() {
+        return;
+    } else {
+        None
     };
     if let Some(nothing) = nothing {
         table.row("blocks", nothing);

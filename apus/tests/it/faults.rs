@@ -55,11 +55,11 @@ impl Work<'_> {
         let mut refused = 0;
         for (call, count) in calls {
             for round in 0..rounds(of_each) {
-                let number = match of_each.saturating_mul(rounds(1)) >= count {
-                    true if round >= count => break,
-                    true => round + 1,
-                    false => rng.between(1, count),
-                };
+                let tries_each = of_each.saturating_mul(rounds(1)) >= count;
+                if tries_each && round >= count {
+                    break;
+                }
+                let number = if tries_each { round + 1 } else { rng.between(1, count) };
                 let is_full = !matches!(call, Call::Read) && rng.percent(40);
                 let error = if is_full { Errno::NOSPC } else { Errno::IO };
                 let fault = Fault { call, number, lasts: rng.percent(50), error };

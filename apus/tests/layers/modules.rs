@@ -132,10 +132,12 @@ impl Reader<'_> {
         declared: &mut Vec<Declared>,
     ) -> usize {
         let public = self.is(at, "pub");
-        let start = match public {
-            true if self.is(at + 1, "(") => end_of_group(self.tokens, at + 1),
-            true => at + 1,
-            false => at,
+        let start = if public && self.is(at + 1, "(") {
+            end_of_group(self.tokens, at + 1)
+        } else if public {
+            at + 1
+        } else {
+            at
         };
         let Some(first) = self.tokens.get(start) else { return self.tokens.len() };
         if first.is("mod") {

@@ -156,11 +156,14 @@ impl Work<'_> {
                 txs.as_ref().map_or(Ok(()), |txs| txs.save(reached))?;
                 spends.as_ref().map_or(Ok(()), |spends| spends.save(reached))?;
             }
-            match () {
-                () if is_stopped => return Err(SyncError::Stopped),
-                () if is_last => return Ok(()),
-                () => (next, is_first) = (end, false),
+            if is_stopped {
+                return Err(SyncError::Stopped);
             }
+            if is_last {
+                return Ok(());
+            }
+            next = end;
+            is_first = false;
         }
     }
 

@@ -158,14 +158,14 @@ impl TipWatch {
             watched.lag = Some(Lag { tip, until: now + LAG_TIME, is_asked: false });
             return None;
         };
-        match lag.is_asked {
-            _ if now <= lag.until => None,
-            true => Some(Verdict::Lags(peer.id)),
-            false => {
-                watched.lag = Some(Lag { until: now + ANSWER_TIME, is_asked: true, ..lag });
-                let node = tree.node(lag.tip);
-                Some(Verdict::Ask(peer.id, node.prev.unwrap_or(lag.tip)))
-            }
+        if now <= lag.until {
+            None
+        } else if lag.is_asked {
+            Some(Verdict::Lags(peer.id))
+        } else {
+            watched.lag = Some(Lag { until: now + ANSWER_TIME, is_asked: true, ..lag });
+            let node = tree.node(lag.tip);
+            Some(Verdict::Ask(peer.id, node.prev.unwrap_or(lag.tip)))
         }
     }
 

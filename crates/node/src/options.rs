@@ -397,13 +397,18 @@ impl Options {
     /// # Errors
     /// The missing option in words.
     pub fn check_witness(&self) -> Result<(), String> {
-        let lacks = match () {
-            () if self.swiftsync.witness => return Ok(()),
-            () if !self.swiftsync.has_claim() => "--hints or --snapshot",
-            () if self.assumevalid == AssumeValid::Nothing => "--assumevalid",
-            () if !matches!(self.prune, Some(Prune::Target(_))) => "--prune with a number of MiB",
-            () if self.peers.is_none() => "peers",
-            () => return Ok(()),
+        let lacks = if self.swiftsync.witness {
+            return Ok(());
+        } else if !self.swiftsync.has_claim() {
+            "--hints or --snapshot"
+        } else if self.assumevalid == AssumeValid::Nothing {
+            "--assumevalid"
+        } else if !matches!(self.prune, Some(Prune::Target(_))) {
+            "--prune with a number of MiB"
+        } else if self.peers.is_none() {
+            "peers"
+        } else {
+            return Ok(());
         };
         Err(format!(
             "--witness=0 needs {lacks}: it is for blocks that a SwiftSync downloads from peers \

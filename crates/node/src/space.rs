@@ -92,10 +92,12 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
         Part { bytes: undo.least, name: "undo data" },
         Part {
             bytes: coins.least,
-            name: match node.ledger.writes.new_set {
-                true => "coins of the new UTXO set next to the present one",
-                false if in_order => "coins and their merging",
-                false => "coins",
+            name: if node.ledger.writes.new_set {
+                "coins of the new UTXO set next to the present one"
+            } else if in_order {
+                "coins and their merging"
+            } else {
+                "coins"
             },
         },
         Part { bytes: indexes.least, name: "indexes" },

@@ -87,12 +87,16 @@ pub fn find_headers(
         let is_done = !may_come
             && connections.manager().has_all_headers(now, patience)
             && !(search.fetches && connections.awaits_blocks(tree, patience));
-        let phase = match () {
-            () if connections.manager().ready() == 0 => Phase::FindingPeers,
-            () if !is_done => Phase::DownloadingHeaders,
-            () if !has_minimum_work(tree) => Phase::WaitingForWork,
-            () if best.height < search.height && waits < peers.patience => Phase::WaitingForHeaders,
-            () => return true,
+        let phase = if connections.manager().ready() == 0 {
+            Phase::FindingPeers
+        } else if !is_done {
+            Phase::DownloadingHeaders
+        } else if !has_minimum_work(tree) {
+            Phase::WaitingForWork
+        } else if best.height < search.height && waits < peers.patience {
+            Phase::WaitingForHeaders
+        } else {
+            return true;
         };
         if search.has_files && now >= news.1 + before_blocks {
             return true;

@@ -182,15 +182,14 @@ impl Traffic {
 
 /// Returns what a peer with these services does not send, as the end of a sentence about the peer.
 pub(super) fn limits(services: Services) -> &'static str {
-    match () {
-        () if !services.has(Services::WITNESS) => {
-            "; it does not serve witnesses, so no block is requested from it"
-        }
-        () if services.has(Services::NETWORK) => "",
-        () if services.has(Services::NETWORK_LIMITED) => {
-            "; it is pruned, so only its most recent 286 blocks are requested"
-        }
-        () => "; it serves no blocks",
+    if !services.has(Services::WITNESS) {
+        "; it does not serve witnesses, so no block is requested from it"
+    } else if services.has(Services::NETWORK) {
+        ""
+    } else if services.has(Services::NETWORK_LIMITED) {
+        "; it is pruned, so only its most recent 286 blocks are requested"
+    } else {
+        "; it serves no blocks"
     }
 }
 

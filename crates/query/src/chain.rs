@@ -171,13 +171,18 @@ fn chain_tip(committed: &Committed, id: BlockId) -> ChainTip {
     let status = committed.record(id).status;
     let fork = active.fork(tree, id).map_or(0, |fork| tree.node(fork).height);
     let branch = || tree.ancestors(id).take_while(|id| !active.contains(tree, *id));
-    let status = match () {
-        () if active.contains(tree, id) => "active",
-        () if block.failed => "invalid",
-        () if branch().any(|id| committed.record(id).tx_count == 0) => "headers-only",
-        () if status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) => "valid-fork",
-        () if status.is_valid(BlockStatus::BLOCK_VALID_TREE) => "valid-headers",
-        () => "unknown",
+    let status = if active.contains(tree, id) {
+        "active"
+    } else if block.failed {
+        "invalid"
+    } else if branch().any(|id| committed.record(id).tx_count == 0) {
+        "headers-only"
+    } else if status.is_valid(BlockStatus::BLOCK_VALID_SCRIPTS) {
+        "valid-fork"
+    } else if status.is_valid(BlockStatus::BLOCK_VALID_TREE) {
+        "valid-headers"
+    } else {
+        "unknown"
     };
     ChainTip {
         height: block.height,
@@ -273,15 +278,15 @@ pub fn pruneblockchain(call: &Call) -> Result<Json, RpcError> {
             })?,
             Ok(height) => height,
         };
-        Err(match () {
-            () if !committed.is_pruned && tip < call.source.network.prune_after_height => {
-                misc("Blockchain is too short for pruning.")
-            }
-            () if height > tip => invalid("Blockchain is shorter than the attempted prune height."),
-            () => misc(
+        Err(if !committed.is_pruned && tip < call.source.network.prune_after_height {
+            misc("Blockchain is too short for pruning.")
+        } else if height > tip {
+            invalid("Blockchain is shorter than the attempted prune height.")
+        } else {
+            misc(
                 "The directory is in use by Apus: stop it, and prune with `apus prune`, or sync \
                  with --prune=SIZE",
-            ),
+            )
         })
     })
 }

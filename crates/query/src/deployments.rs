@@ -169,10 +169,12 @@ impl TestDummy<'_> {
         let next = at(height + 1);
         let first = states.iter().position(|state| *state == now).unwrap_or(0) as u32;
         let since = first * PERIOD;
-        let active_since = match () {
-            () if now == State::Active => Some(since),
-            () if next == State::Active => Some(height + 1),
-            () => None,
+        let active_since = if now == State::Active {
+            Some(since)
+        } else if next == State::Active {
+            Some(height + 1)
+        } else {
+            None
         };
         let signals = matches!(now, State::Started | State::LockedIn).then(|| {
             let period = height - height % PERIOD..=height;

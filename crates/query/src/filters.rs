@@ -60,12 +60,12 @@ pub fn filter(
 
 /// Returns the error for a filter that the index does not have.
 pub fn missing(was_connected: bool, state: State) -> RpcError {
-    let (code, why) = match was_connected {
-        false => (RPC_INVALID_ADDRESS_OR_KEY, "Block was not connected to active chain."),
-        true if !state.synced => {
-            (RPC_MISC_ERROR, "Block filters are still in the process of being indexed.")
-        }
-        true => (RPC_INTERNAL_ERROR, "This error is unexpected and indicates index corruption."),
+    let (code, why) = if !was_connected {
+        (RPC_INVALID_ADDRESS_OR_KEY, "Block was not connected to active chain.")
+    } else if !state.synced {
+        (RPC_MISC_ERROR, "Block filters are still in the process of being indexed.")
+    } else {
+        (RPC_INTERNAL_ERROR, "This error is unexpected and indicates index corruption.")
     };
     RpcError::new(code, format!("Filter not found. {why}"))
 }

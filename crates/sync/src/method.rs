@@ -138,10 +138,12 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
 /// Returns a clause that says why block files that a join needs are missing, or will be; `None` if
 /// none is.
 fn pruned(node: &Node) -> Option<String> {
-    let pruned = match () {
-        () if node.ledger.pruning.is_pruned => "block files were pruned",
-        () if node.ledger.pruning.target().is_some() => "--prune deletes block files",
-        () => return None,
+    let pruned = if node.ledger.pruning.is_pruned {
+        "block files were pruned"
+    } else if node.ledger.pruning.target().is_some() {
+        "--prune deletes block files"
+    } else {
+        return None;
     };
     Some(format!("{pruned}, and a join needs the files of all blocks that it connects"))
 }

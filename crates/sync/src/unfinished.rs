@@ -25,11 +25,14 @@ pub fn open_node(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Nod
 /// Such work was interrupted, or its saved work cannot be read.
 pub fn refuse_unfinished(disk: &Disk, options: &Options) -> Result<(), SyncError> {
     let directory = options.network_dir();
-    let what = match () {
-        () if rebuild::unfinished(disk, &directory)?.is_some() => "a rebuild of the UTXO set",
-        () if swift::directory::unfinished(disk, &directory)?.is_some() => "a SwiftSync",
-        () if join::directory::unfinished(disk, options)?.is_some() => "a join",
-        () => return Ok(()),
+    let what = if rebuild::unfinished(disk, &directory)?.is_some() {
+        "a rebuild of the UTXO set"
+    } else if swift::directory::unfinished(disk, &directory)?.is_some() {
+        "a SwiftSync"
+    } else if join::directory::unfinished(disk, options)?.is_some() {
+        "a join"
+    } else {
+        return Ok(());
     };
     Err(SyncError::Input(format!(
         "{} holds {what} that was interrupted and that needs the directory unchanged: finish it \

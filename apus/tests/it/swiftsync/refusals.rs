@@ -104,10 +104,13 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, apus_hash::Hash> {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = entry_name(&path);
-        match path.is_dir() {
-            _ if name == "CURRENT" || name.starts_with("MANIFEST-") => {}
-            true => files.append(&mut contents(&path)),
-            false => drop(files.insert(path.clone(), sha256d(&std::fs::read(&path).unwrap()))),
+        if name == "CURRENT" || name.starts_with("MANIFEST-") {
+            continue;
+        }
+        if path.is_dir() {
+            files.append(&mut contents(&path));
+        } else {
+            files.insert(path.clone(), sha256d(&std::fs::read(&path).unwrap()));
         }
     }
     files

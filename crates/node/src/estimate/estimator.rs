@@ -111,10 +111,12 @@ impl Estimator {
             self.feed(now, done, by_peers);
         }
         let all = self.before + self.stages.iter().map(|stage| stage.work).sum::<f64>();
-        let share = match has_plan {
-            _ if self.to_tip.is_some() => Some(1.0),
-            true => Some(((self.before + done) / all.max(1e-9)).min(SHARE_MAX)),
-            false => Some(progress.fraction.clamp(0.0, 1.0)).filter(|share| *share > 0.0),
+        let share = if self.to_tip.is_some() {
+            Some(1.0)
+        } else if has_plan {
+            Some(((self.before + done) / all.max(1e-9)).min(SHARE_MAX))
+        } else {
+            Some(progress.fraction.clamp(0.0, 1.0)).filter(|share| *share > 0.0)
         };
         let speeds = if waiting.is_some() { Speeds::default() } else { speeds };
         let is_idle = waiting.is_some() || progress.phase.waits() || !is_known;

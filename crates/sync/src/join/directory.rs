@@ -84,10 +84,12 @@ pub fn unfinished(disk: &Disk, options: &Options) -> Result<Option<SavedJoin>, S
     Ok(load(disk, options)?.map(|saved| {
         let state = &saved.state;
         let total = state.spans.last().map_or(0, |span| span.end);
-        let pass = match state.blocks_read() < total {
-            true => JoinPass::Reading,
-            false if state.paired.done.iter().any(|done| !*done) => JoinPass::Matching,
-            false => JoinPass::Checking,
+        let pass = if state.blocks_read() < total {
+            JoinPass::Reading
+        } else if state.paired.done.iter().any(|done| !*done) {
+            JoinPass::Matching
+        } else {
+            JoinPass::Checking
         };
         SavedJoin {
             pass,

@@ -171,23 +171,25 @@ impl Workspace {
         let is_saved = self.progress.is_file();
         if error.is_full() {
             let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
-            error.what += &match error.path.starts_with(&self.spill) {
-                _ if !plan.keeps => format!(
+            error.what += &if !plan.keeps {
+                format!(
                     " (the disk is full: the temporary files of this join have {}, and may come \
                      to {}; free some space, or name a directory on another disk with TMPDIR; the \
                      files were removed)",
                     size(self.spilled_bytes()),
                     size(space::spill_bytes(blocks)),
-                ),
-                true => format!(
+                )
+            } else if error.path.starts_with(&self.spill) {
+                format!(
                     " (the disk is full: the temporary files of this join have {}, and may come to \
                      {}; free some space, name another disk with --spilldir, or sync with \
                      --method=order, which makes none; {})",
                     size(self.spilled_bytes()),
                     size(space::spill_bytes(blocks)),
                     kept(is_saved)
-                ),
-                false => format!(" (the disk is full: free some space; {})", kept(is_saved)),
+                )
+            } else {
+                format!(" (the disk is full: free some space; {})", kept(is_saved))
             };
         }
         if !is_saved && let Err(left) = self.remove(options) {

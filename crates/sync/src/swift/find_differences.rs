@@ -234,13 +234,12 @@ impl<'a> Sums<'a> {
 
 impl Gather for Sums<'_> {
     fn created(&mut self, outpoint: &OutPoint, coin: &dyn Fn() -> Coin, is_claimed: bool) {
-        match is_claimed {
-            true if self.has_snapshot => {
-                let value = self.of_coin(outpoint, &coin());
-                self.add_to_group(outpoint, value);
-            }
-            true => {}
-            false => self.add_to_group(outpoint, group(self.hasher, outpoint).1),
+        if is_claimed && self.has_snapshot {
+            let value = self.of_coin(outpoint, &coin());
+            self.add_to_group(outpoint, value);
+        } else if is_claimed {
+        } else {
+            self.add_to_group(outpoint, group(self.hasher, outpoint).1)
         }
     }
 

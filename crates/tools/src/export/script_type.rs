@@ -5,17 +5,26 @@ use bitcoin::Script;
 /// Returns the type of an output script in one word, as the crate `bitcoin` recognises it.
 pub fn script_type(script: &[u8]) -> &'static str {
     let script = Script::from_bytes(script);
-    match () {
-        () if script.is_p2pkh() => "p2pkh",
-        () if script.is_p2sh() => "p2sh",
-        () if script.is_p2wpkh() => "p2wpkh",
-        () if script.is_p2wsh() => "p2wsh",
-        () if script.is_p2tr() => "p2tr",
-        () if script.is_witness_program() => "witness",
-        () if script.is_op_return() => "op_return",
-        () if script.is_p2pk() => "p2pk",
-        () if script.is_multisig() => "multisig",
-        () => "other",
+    if script.is_p2pkh() {
+        "p2pkh"
+    } else if script.is_p2sh() {
+        "p2sh"
+    } else if script.is_p2wpkh() {
+        "p2wpkh"
+    } else if script.is_p2wsh() {
+        "p2wsh"
+    } else if script.is_p2tr() {
+        "p2tr"
+    } else if script.is_witness_program() {
+        "witness"
+    } else if script.is_op_return() {
+        "op_return"
+    } else if script.is_p2pk() {
+        "p2pk"
+    } else if script.is_multisig() {
+        "multisig"
+    } else {
+        "other"
     }
 }
 

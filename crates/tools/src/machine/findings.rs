@@ -100,17 +100,17 @@ fn disk(look: &Look) -> Finding {
         thousands(measured.reads as u64),
         look.volume.path.display()
     );
-    match () {
-        () if measured.reads < READS_MIN => Finding::slow(
+    if measured.reads < READS_MIN {
+        Finding::slow(
             ABOUT,
             found,
             "leave the method to Apus, since a join reads in order; for bitcoind move chainstate \
              to a solid-state disk",
-        ),
-        () if measured.written < WRITTEN_MIN => {
-            Finding::slow(ABOUT, found, "use a disk on USB 3, SATA or NVMe, and not a memory card")
-        }
-        () => Finding::good(ABOUT, found),
+        )
+    } else if measured.written < WRITTEN_MIN {
+        Finding::slow(ABOUT, found, "use a disk on USB 3, SATA or NVMe, and not a memory card")
+    } else {
+        Finding::good(ABOUT, found)
     }
 }
 
@@ -119,40 +119,43 @@ fn file_system(look: &Look) -> Finding {
     let found = look.volume.words();
     let Some(mount) = &look.volume.mount else { return Finding::good(ABOUT, found) };
     let is = |kinds: &[&str]| kinds.contains(&&mount.kind[..]);
-    match () {
-        () if mount.has("ro") => Finding::is_unsafe(
+    if mount.has("ro") {
+        Finding::is_unsafe(
             ABOUT,
             format!("{found}, mounted read-only"),
             "mount it for writing; after an error of the disk, check it first (fsck)",
-        ),
-        () if look.volume.medium == Medium::Memory => Finding::is_unsafe(
+        )
+    } else if look.volume.medium == Medium::Memory {
+        Finding::is_unsafe(
             ABOUT,
             found,
             "choose a directory on a disk: this one is empty after a restart",
-        ),
-        () if is(&["vfat", "exfat", "msdos"]) => Finding::is_unsafe(
+        )
+    } else if is(&["vfat", "exfat", "msdos"]) {
+        Finding::is_unsafe(
             ABOUT,
             found,
             "use ext4 or xfs: this file system loses data at a power failure, and has no owners",
-        ),
-        () if look.volume.medium == Medium::Network => Finding::is_unsafe(
+        )
+    } else if look.volume.medium == Medium::Network {
+        Finding::is_unsafe(
             ABOUT,
             found,
             "keep chainstate and the block index on a local disk, and only blocks there \
              (--blocksdir)",
-        ),
-        () if is(&["ntfs", "ntfs3", "fuseblk"]) => Finding::slow(ABOUT, found, "use ext4 or xfs"),
-        () if look.volume.medium == Medium::Card => Finding::slow(
-            ABOUT,
-            found,
-            "use a disk: memory cards are slow, and wear out under a node",
-        ),
-        () if mount.has("sync") => Finding::slow(
+        )
+    } else if is(&["ntfs", "ntfs3", "fuseblk"]) {
+        Finding::slow(ABOUT, found, "use ext4 or xfs")
+    } else if look.volume.medium == Medium::Card {
+        Finding::slow(ABOUT, found, "use a disk: memory cards are slow, and wear out under a node")
+    } else if mount.has("sync") {
+        Finding::slow(
             ABOUT,
             format!("{found}, mounted with sync"),
             "mount it without sync: Apus makes durable what has to be",
-        ),
-        () => Finding::good(ABOUT, found),
+        )
+    } else {
+        Finding::good(ABOUT, found)
     }
 }
 
@@ -173,21 +176,22 @@ fn space(look: &Look, options: &Options) -> Option<Finding> {
         size(now),
         size(later)
     );
-    Some(match () {
-        () if is_pruned => {
-            Finding::good(ABOUT, format!("{} now, and block files are pruned", size(free)))
-        }
-        () if free < now => Finding::is_unsafe(
+    Some(if is_pruned {
+        Finding::good(ABOUT, format!("{} now, and block files are pruned", size(free)))
+    } else if free < now {
+        Finding::is_unsafe(
             ABOUT,
             found,
             "use a larger disk, or keep only the newest blocks with --prune=550",
-        ),
-        () if year == 0 => Finding::slow(
+        )
+    } else if year == 0 {
+        Finding::slow(
             ABOUT,
             format!("{found}: it is full within a year"),
             "plan a larger disk, or prune",
-        ),
-        () => Finding::good(ABOUT, format!("{found}, so that {} are left", size(year))),
+        )
+    } else {
+        Finding::good(ABOUT, format!("{found}, so that {} are left", size(year)))
     })
 }
 
@@ -241,19 +245,21 @@ fn clock(look: &Look) -> Finding {
         Held::Blocks | Held::InUse(_) | Held::Closed(_) => None,
     });
     let behind = last.max().unwrap_or(0) - look.now;
-    match () {
-        () if behind > BEHIND_MAX => Finding::is_unsafe(
+    if behind > BEHIND_MAX {
+        Finding::is_unsafe(
             ABOUT,
             format!("{} h behind the last block", behind / 3600),
             "set it: blocks of the future are refused (timedatectl set-ntp true)",
-        ),
-        () if !look.clock_is_kept => Finding {
+        )
+    } else if !look.clock_is_kept {
+        Finding {
             level: Level::Unsure,
             about: ABOUT,
             found: "no program was found that keeps it right".to_string(),
             remedy: "install systemd-timesyncd or chrony, unless the machine's host does it",
-        },
-        () => Finding::good(ABOUT, "kept right".to_string()),
+        }
+    } else {
+        Finding::good(ABOUT, "kept right".to_string())
     }
 }
 
