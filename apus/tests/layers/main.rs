@@ -1,5 +1,5 @@
 //! Tests the structure of the code: crates depend only on lower ones, the files of a crate name
-//! each other in one direction, and files, functions and lines keep their size (ARCHITECTURE.md).
+//! each other in one direction, and lines keep their length (ARCHITECTURE.md).
 
 mod circles;
 mod exceptions;
@@ -11,6 +11,7 @@ mod tokens;
 mod unused;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use circles::Graph;
@@ -18,9 +19,9 @@ use exceptions::EXCEPTIONS;
 use modules::Crate;
 use tokens::{Token, end_of_group, without_tests};
 
-/// The most lines of a file. The aim is about 500; the rest is for tests at the end.
+/// The lines of a file from which on it is named. The aim is about 500.
 const FILE_LINES_MAX: usize = 600;
-/// The most lines of a function.
+/// The lines of a function from which on it is named.
 const FUNCTION_LINES_MAX: usize = 75;
 /// The most characters of a line.
 const LINE_CHARS_MAX: usize = 100;
@@ -216,14 +217,17 @@ fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
+/// Long files and functions are named, and no more: a part of its own is better than a trick that
+/// saves a line, and a long list is better than parts without a meaning.
 #[test]
-fn files_functions_and_lines_keep_their_size() {
+fn lines_keep_their_length_and_long_files_are_named() {
     let mut wrong = Vec::new();
+    let mut long = Vec::new();
     for file in workspace_files() {
         let name = file.name;
         let lines = file.text.lines().count();
         if lines > FILE_LINES_MAX {
-            wrong.push(format!("{name}: {lines} lines, of at most {FILE_LINES_MAX}"));
+            long.push(format!("{name}: {lines} lines"));
         }
         for (number, line) in file.text.lines().enumerate() {
             let chars = line.chars().count();
@@ -233,13 +237,15 @@ fn files_functions_and_lines_keep_their_size() {
         }
         for (first, lines) in functions(&file.tokens) {
             if lines > FUNCTION_LINES_MAX {
-                wrong.push(format!(
-                    "{name}:{first}: a function of {lines} lines, of at most {FUNCTION_LINES_MAX}"
-                ));
+                long.push(format!("{name}:{first}: a function of {lines} lines"));
             }
         }
     }
-    assert!(wrong.is_empty(), "outgrown:\n{}", wrong.join("\n"));
+    for place in long {
+        // Not `eprintln`, which tests that pass do not show.
+        let _ = writeln!(std::io::stderr(), "warning: {place}");
+    }
+    assert!(wrong.is_empty(), "too long:\n{}", wrong.join("\n"));
 }
 
 /// Returns the first line and the number of lines of each function that has a body.
