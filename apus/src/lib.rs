@@ -38,6 +38,8 @@
 //! sets `default-features = false`. All items come from the crates in `crates/`, which other
 //! projects can use one by one; ARCHITECTURE.md lists them.
 
+#![warn(missing_docs)]
+
 // Commands, options, progress, exit codes.
 #[cfg(feature = "cli")]
 mod cli;

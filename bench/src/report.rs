@@ -141,7 +141,6 @@ impl Table {
 }
 
 impl Cell {
-    /// Creates a text cell.
     pub fn text_of(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }

@@ -29,6 +29,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "arrow")]
 mod arrow;
 mod batch;

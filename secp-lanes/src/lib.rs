@@ -27,6 +27,8 @@
 //! - `parse`, `library`: the parts of signatures; libsecp256k1
 //! - `batch`, `known`, `kernel`: the interface, and which instructions are used
 
+#![warn(missing_docs)]
+
 mod affine;
 mod batch;
 mod chain;

@@ -138,7 +138,6 @@ pub fn encode_transaction(tx: &Transaction) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a block.
 pub fn encode_block(block: &Block) -> Vec<u8> {
     let mut bytes = serialize(&block.header);
     put_compact(block.txdata.len(), &mut bytes);

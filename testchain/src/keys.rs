@@ -54,7 +54,6 @@ pub(crate) struct Leaf {
     pub script: Vec<u8>,
     /// The hash of the leaf.
     pub hash: [u8; 32],
-    /// The output key.
     pub output_key: [u8; 32],
     /// The control block, which the witness of a spend ends with: leaf version and parity, internal
     /// key, path.
@@ -174,7 +173,6 @@ impl Key<'_> {
         hash160::Hash::hash(&program).to_byte_array()
     }
 
-    /// Returns the secret.
     pub fn secret(&self) -> SecretKey {
         self.keys.keys.secret(self.index)
     }

@@ -15,7 +15,6 @@ pub struct Payment {
     pub lock_time: u32,
     /// The coins that it spends.
     pub inputs: Vec<Spend>,
-    /// The outputs that it creates.
     pub outputs: Vec<Output>,
 }
 

@@ -95,7 +95,6 @@ impl HistoryJson {
         }
     }
 
-    /// Returns the JSON text.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("plain data")
     }

@@ -14,7 +14,6 @@ use super::output;
 /// Print completions for a shell, as in `source <(apus completions bash)`.
 #[derive(Args)]
 pub struct CompletionsCommand {
-    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }

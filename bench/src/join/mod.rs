@@ -86,7 +86,6 @@ pub struct Wanted {
 pub struct Size {
     /// The name of the report.
     pub name: &'static str,
-    /// The chains.
     pub chains: Vec<Wanted>,
     /// The ways to run.
     pub ways: Vec<Way>,

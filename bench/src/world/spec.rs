@@ -79,7 +79,6 @@ pub struct WorldSpec {
 }
 
 impl PeerSpec {
-    /// Returns an honest peer.
     pub fn honest(rate: u64, round_trip_millis: u64) -> Self {
         Self {
             rate,

@@ -6,6 +6,8 @@
 //! for the tip follow from that, in Core's order: the most work first, then the block that could be
 //! connected first (Core's `CBlockIndexWorkComparator`).
 
+#![warn(missing_docs)]
+
 mod active;
 mod candidates;
 mod tree;

@@ -5,6 +5,8 @@
 //! writing it is a copy. A cached coin takes 106 bytes, 92 of them without its share of the hash
 //! table, where Core's takes 154.
 
+#![warn(missing_docs)]
+
 mod cache;
 mod chainstate;
 mod changes;

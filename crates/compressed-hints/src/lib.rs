@@ -10,6 +10,8 @@
 //! The crate does not know other formats of hints, nor blocks: it compresses lists of ascending
 //! numbers, one for each height.
 
+#![warn(missing_docs)]
+
 mod entry;
 mod frame;
 pub mod layout;

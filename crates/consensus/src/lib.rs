@@ -68,6 +68,8 @@
 //! after its bytes were dropped, `FactSpends` checks rules 31 to 37 and 39 with facts noted from
 //! the bytes.
 
+#![warn(missing_docs)]
+
 mod amount;
 mod arith;
 mod bip30;

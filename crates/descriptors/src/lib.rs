@@ -12,6 +12,8 @@
 //! | `descriptor` | [`Descriptor`]: parsed, its scripts and its text |
 //! | `scripts` | [`Scripts`]: the scripts of several descriptors, found by their bytes |
 
+#![warn(missing_docs)]
+
 mod address;
 mod checksum;
 mod error;

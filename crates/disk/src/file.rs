@@ -291,7 +291,6 @@ impl Disk {
 }
 
 impl File {
-    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -302,7 +301,6 @@ impl File {
         Ok(metadata.map_err(|e| StoreError::io(&self.path, "read the length", e))?.len())
     }
 
-    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }

@@ -1,6 +1,8 @@
 //! Hashes: the 32-byte value, SHA-256 of one message and of many at once, the other hashes used by
 //! scripts, keyed hashes, and MuHash3072. This crate knows neither files nor what is hashed.
 
+#![warn(missing_docs)]
+
 mod elements;
 mod keyed;
 mod muhash;

@@ -39,7 +39,6 @@ pub struct Block<'a> {
 /// What is wanted of a block beside its bytes.
 #[derive(Clone, Copy)]
 pub struct Wants {
-    /// The txids.
     pub txids: bool,
     /// The coins that it spends, and whether with their heights.
     pub spent: Option<Heights>,

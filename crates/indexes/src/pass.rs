@@ -32,7 +32,6 @@ const BATCH_TX_BYTES: usize = 200;
 pub struct Pass<'a> {
     /// The block files.
     pub files: &'a BlockFiles,
-    /// The network.
     pub network: &'a Network,
     /// The threads.
     pub pool: &'a ThreadPool,
@@ -48,7 +47,6 @@ pub struct Pass<'a> {
 
 /// What was made of one block and is appended in order.
 pub struct Made {
-    /// Its filter.
     pub filter: Option<Vec<u8>>,
     /// What it changes in the statistics.
     pub change: Option<Change>,

@@ -19,7 +19,6 @@ const MAGIC: &[u8; 8] = b"apusix\x00\x01";
 /// The two files of unfinished work on an index.
 pub struct WorkFiles<'a> {
     disk: &'a Disk,
-    /// The entries.
     pub entries: PathBuf,
     /// Which entries they are.
     record: PathBuf,

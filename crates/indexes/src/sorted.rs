@@ -16,7 +16,6 @@ use super::space;
 
 /// An index whose entries, of `N` bytes, are being collected.
 pub struct Sorted<'a, const N: usize> {
-    /// The index.
     pub index: OpenIndex<'a>,
     /// The entries so far.
     pub sorter: Sorter<N>,

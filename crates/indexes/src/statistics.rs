@@ -34,7 +34,6 @@ pub struct Totals {
     pub bogosize: i64,
     /// Their amount.
     pub amount: i64,
-    /// All subsidies.
     pub subsidy: i64,
     /// Amount of all coins that were spent.
     pub prevouts_spent: u128,

@@ -15,6 +15,8 @@
 //! records are encoded in `record` and `spent`; docs/format.md describes the encoding for
 //! debugging.
 
+#![warn(missing_docs)]
+
 mod batch;
 mod layout;
 mod matching;

@@ -16,6 +16,8 @@
 //!
 //! Sources: LevelDB's `doc/impl.md`, `doc/table_format.md` and `doc/log_format.md`.
 
+#![warn(missing_docs)]
+
 mod adopt;
 mod block;
 mod bloom;

@@ -3,6 +3,8 @@
 //! sent that request blocks from us. Nothing here validates blocks, starts threads or looks at a
 //! clock: bytes, messages and the time are inputs.
 
+#![warn(missing_docs)]
+
 mod address_file;
 mod addresses;
 mod bad_ports;

@@ -36,7 +36,6 @@ impl BlockRecords {
         self.dirty.len() > DIRTY_MAX
     }
 
-    /// Returns the record of a block.
     pub fn get(&self, id: BlockId) -> &IndexRecord {
         &self.all[id.index()]
     }

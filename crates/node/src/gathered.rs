@@ -14,7 +14,6 @@ const SORTING_BYTES_MAX: usize = 200 << 20;
 /// Coins that were gathered in any order; those that do not fit in memory are in a temporary
 /// directory.
 pub struct Gathered {
-    /// The coins.
     pub coins: Survivors,
     /// The temporary directory, removed after the file of the coins.
     _dir: TemporaryDir,

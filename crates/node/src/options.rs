@@ -46,7 +46,6 @@ pub struct Options {
     /// The directory whose `blocks` holds blk and rev files, if it is not the data directory
     /// (Core's `-blocksdir`). It must exist. The block index stays in the data directory.
     pub blocks_dir: Option<PathBuf>,
-    /// The network.
     pub network: Network,
     /// The options that name the network in a command for this directory, such as
     /// `-chain=regtest`; empty if they are not needed, for main or since bitcoin.conf names it.

@@ -138,7 +138,6 @@ impl Pack {
         Ok(Some(Self { name: name.to_string(), note: note.to_vec(), pieces, starts }))
     }
 
-    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }

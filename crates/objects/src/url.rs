@@ -41,7 +41,6 @@ impl Objects {
         Self { url: self.url.clone(), store: Arc::clone(&self.store), compares: true }
     }
 
-    /// Returns the URL.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -85,7 +84,6 @@ impl Objects {
         upload.finish()
     }
 
-    /// Begins an object.
     pub(super) fn begin(&self, name: &str) -> Result<Box<dyn Upload>> {
         if self.compares {
             Ok(Box::new(Compared::new(Arc::clone(&self.store), name, self.path(name))))

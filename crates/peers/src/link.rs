@@ -131,7 +131,6 @@ impl Link {
         self.is_sending.load(Relaxed)
     }
 
-    /// Returns the socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }

@@ -26,7 +26,6 @@ pub(super) struct Receiving {
 /// What has arrived over a connection.
 pub(super) struct Received {
     all: Moved,
-    /// Bytes of blocks.
     block_bytes: AtomicU64,
     /// Whether the handshake of the transport is complete.
     is_open: AtomicBool,

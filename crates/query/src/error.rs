@@ -8,7 +8,6 @@ use std::fmt::Display;
 pub struct RpcError {
     /// The code, one of the constants below.
     pub code: i32,
-    /// The message.
     pub message: String,
 }
 

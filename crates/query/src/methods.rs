@@ -17,7 +17,6 @@ use super::{
 /// A remote procedure call.
 #[derive(Clone, Copy)]
 pub struct Method {
-    /// Its name.
     pub name: &'static str,
     /// The heading under which `help` lists it.
     pub category: &'static str,
@@ -34,7 +33,6 @@ impl Method {
         usage(self.name, self.args)
     }
 
-    /// Returns its help.
     pub fn help(&self) -> String {
         format!("{}\n\n{}\n", self.usage(), self.description)
     }
@@ -55,7 +53,6 @@ pub fn call(
     (method.run)(&Call { source, params, stop, waiting })
 }
 
-/// Returns all methods.
 pub fn methods() -> &'static [Method] {
     METHODS
 }

@@ -7,7 +7,6 @@ use super::json::{Json, hex};
 pub struct RestAnswer {
     /// The status of HTTP.
     pub status: u16,
-    /// The content type.
     pub content_type: &'static str,
     /// The content.
     pub body: Vec<u8>,
@@ -16,13 +15,11 @@ pub struct RestAnswer {
 const TEXT: &str = "text/plain";
 
 impl RestAnswer {
-    /// Returns JSON.
     pub fn json(json: &Json) -> Self {
         let body = format!("{}\n", json.get()).into_bytes();
         Self { status: 200, content_type: "application/json", body }
     }
 
-    /// Returns text.
     pub fn text(text: String) -> Self {
         Self { status: 200, content_type: TEXT, body: text.into_bytes() }
     }
@@ -79,7 +76,6 @@ pub enum Format {
 pub struct Path<'a> {
     /// The path.
     pub whole: &'a str,
-    /// The format.
     pub format: Format,
 }
 

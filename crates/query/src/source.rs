@@ -24,7 +24,6 @@ use super::waiting::Waiting;
 pub struct Source {
     /// The view of the directory.
     pub(super) view: Arc<View>,
-    /// The network.
     pub(super) network: Network,
     /// The options for another reader of a directory at rest; `None` while a sync writes it.
     pub(super) at_rest: Option<Options>,

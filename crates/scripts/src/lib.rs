@@ -2,6 +2,8 @@
 //! and `fast_scripts`), which says *valid* or leaves an input to Core's. This crate does not know
 //! where coins come from, nor any rule besides: apus-consensus has the list of all rules.
 
+#![warn(missing_docs)]
+
 pub mod script;
 pub mod sighash;
 

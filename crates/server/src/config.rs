@@ -43,7 +43,6 @@ pub struct Config {
 /// The file for a random password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CookieFile {
-    /// Its path.
     pub path: PathBuf,
     /// Its permissions, as for `chmod`.
     pub mode: u32,

@@ -15,7 +15,6 @@ pub(crate) const USER: &str = "__cookie__";
 /// The file, which is removed when this is dropped, unless another program has replaced it.
 pub(crate) struct Cookie {
     path: PathBuf,
-    /// The password.
     pub password: String,
 }
 

@@ -65,7 +65,6 @@ pub(crate) trait Execute {
 
 /// A reply.
 pub(crate) struct Executed {
-    /// Its text.
     pub text: Vec<u8>,
     /// The code of the error; `None` for a result.
     pub error: Option<i32>,

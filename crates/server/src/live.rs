@@ -24,7 +24,6 @@ const LINE_CHARS_MAX: usize = 1000;
 /// What does not change while the process runs.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// The network.
     pub network: Network,
     /// The network's directory.
     pub directory: PathBuf,
@@ -100,7 +99,6 @@ pub struct Line {
     pub time: i64,
     /// Whether it is a warning.
     pub warns: bool,
-    /// The text.
     pub text: String,
 }
 

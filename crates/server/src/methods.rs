@@ -31,7 +31,6 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Own(own) => own.name,
@@ -116,7 +115,6 @@ pub(crate) fn find(name: &str) -> Option<Method> {
     own.or_else(|| apus_query::find(name).map(Method::Query))
 }
 
-/// Returns all methods.
 pub(crate) fn all() -> impl Iterator<Item = Method> {
     OWN.iter().map(Method::Own).chain(apus_query::methods().iter().map(Method::Query))
 }

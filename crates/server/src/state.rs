@@ -26,7 +26,6 @@ pub(crate) struct State {
 
 /// A call that is being answered.
 pub(crate) struct Active {
-    /// The method.
     pub method: String,
     /// When the call began.
     pub began: Instant,

@@ -59,7 +59,6 @@ pub struct Manifest {
 pub struct JobFile {
     /// Its name below the place of the block files.
     pub name: String,
-    /// Its obfuscation.
     pub obfuscation: Obfuscation,
 }
 
@@ -87,7 +86,6 @@ pub struct Counts {
 
 /// An opened job.
 pub struct Job {
-    /// Its objects.
     pub objects: Arc<Objects>,
     /// What all tasks know.
     pub manifest: Manifest,

@@ -38,7 +38,6 @@ pub struct ReadNote {
 }
 
 impl ReadNote {
-    /// Returns the bytes of the note.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let ReadCounts { counts, created, inside, early, late } = &self.read;
@@ -73,7 +72,6 @@ pub struct MatchNote {
 }
 
 impl MatchNote {
-    /// Returns the bytes of the note.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let PairCounts { taken, left, left_amount, overwritten, .. } = self.counts;

@@ -31,7 +31,6 @@ const RESERVED_BYTES_MAX: usize = 64 << 30;
 
 /// The surroundings of a task.
 pub struct Task<'a> {
-    /// The job.
     pub job: &'a Job,
     plan: Plan,
     scratch: TemporaryDir,

@@ -7,6 +7,8 @@
 //! [`FileChanges`], which only [`BlockFiles::flush`] returns, after it has made blocks and undo
 //! data durable.
 
+#![warn(missing_docs)]
+
 mod block_files;
 mod block_reader;
 mod blocks_dir;

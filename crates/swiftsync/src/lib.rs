@@ -2,6 +2,8 @@
 //! that all others were spent, exactly once (draft BIPs 455 to 457). This crate does not know files
 //! or the order of blocks: the sum is the same however blocks are distributed over workers.
 
+#![warn(missing_docs)]
+
 mod aggregate;
 pub mod hints;
 

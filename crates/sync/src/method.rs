@@ -38,7 +38,6 @@ const FIGURES: Figures = Figures { join_bytes_min: 64_000_000, join_tables_share
 /// The method chosen for the blocks above the tip.
 #[derive(Clone, Debug)]
 pub struct ChosenMethod {
-    /// The method.
     pub method: Method,
     /// The reason for the method, as a clause: `no hints, and ...`.
     pub why: String,

@@ -17,7 +17,6 @@ use crate::stored::StoredChain;
 pub struct ChainReader {
     /// The options that the directory was opened with.
     pub options: Options,
-    /// The chain.
     pub chain: StoredChain,
 }
 

@@ -29,7 +29,6 @@ pub fn hybrid_key(d: &mut Draft<'_>) {
     d.data(&d.long_key(0, true)).ops(&[OP_CHECKSIG]).sign(0);
 }
 
-/// The hash of a hybrid key.
 pub fn hybrid_key_hash(d: &mut Draft<'_>) {
     let key = d.long_key(0, true);
     key_hash(d, &key);

@@ -95,7 +95,6 @@ impl Template {
 pub(crate) struct Odd {
     /// Where the script stands.
     pub place: Place,
-    /// The script.
     pub script: Vec<u8>,
     /// What unlocks the script, from the bottom of the stack on.
     pub items: Vec<Item>,

@@ -202,7 +202,6 @@ fn finished() -> State {
     }
 }
 
-/// A SwiftSync.
 fn swiftsync() -> State {
     State {
         phase: Some(Phase::SwiftSync),

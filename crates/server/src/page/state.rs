@@ -133,7 +133,6 @@ pub struct Speed {
 /// A block of the chain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tip {
-    /// Its height.
     pub height: u32,
     /// Its hash, in hex.
     pub hash: String,

@@ -47,7 +47,6 @@ impl Request {
         Self { verb: "POST", path: "/".to_string(), authorization, body: body.into() }
     }
 
-    /// A call.
     pub fn call(method: &str, params: &Value) -> Self {
         let call = serde_json::json!({ "method": method, "params": params, "id": 1 });
         Self::post(call.to_string())

@@ -88,7 +88,6 @@ impl DamageList {
 /// How far a level of a verification got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LevelReport {
-    /// The level.
     pub level: u8,
     /// The height down to which it got from the tip; above the tip if it did not begin, or if it is
     /// a level 4 that did not end.

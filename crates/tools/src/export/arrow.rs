@@ -24,7 +24,6 @@ const BATCHES_AHEAD: usize = 2;
 /// The rows of a table that are asked for, and their form.
 #[derive(Clone, Debug)]
 pub struct ArrowRows {
-    /// The table.
     pub table: ExportTable,
     /// The names of the columns, in the order that record batches have; `None` for all.
     pub columns: Option<Vec<String>>,

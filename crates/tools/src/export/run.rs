@@ -23,7 +23,6 @@ use crate::reader::open_chain;
 /// What to export, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Export {
-    /// The table.
     pub table: ExportTable,
     /// The format of the file.
     pub format: Format,

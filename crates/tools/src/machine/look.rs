@@ -90,9 +90,7 @@ pub struct Look {
     pub now: i64,
     /// Whether a program keeps the clock right.
     pub clock_is_kept: bool,
-    /// The processor.
     pub processor: Processor,
-    /// The memory.
     pub memory: Memory,
     /// The data directory that the options name.
     pub datadir: PathBuf,

@@ -14,7 +14,6 @@ pub struct Memory {
     pub available: u64,
     /// What a sync uses of it for cached coins, unless the user says otherwise.
     pub cache: u64,
-    /// All swap.
     pub swap: u64,
     /// Swap that is not used.
     pub swap_free: u64,

@@ -17,7 +17,6 @@ const NOT_ASSUMED_VALID: u32 = BLOCKS_A_YEAR / 2;
 /// Bytes on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// Blocks.
     pub blocks: u64,
     /// Undo data.
     pub undo: u64,
@@ -33,7 +32,6 @@ impl Space {
         Self { blocks, undo: growth.undo(blocks).likely, coins: growth.tables(blocks).likely }
     }
 
-    /// Returns all of it.
     pub fn all(&self) -> u64 {
         self.blocks + self.undo + self.coins
     }

@@ -67,7 +67,6 @@ impl Running {
         Some(Self { name, pid, datadir })
     }
 
-    /// Returns how to stop it.
     pub fn how_to_stop(&self) -> String {
         if PROGRAMS.contains(&&self.name[..]) {
             "bitcoin-cli stop".to_string()

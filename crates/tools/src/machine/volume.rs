@@ -27,7 +27,6 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// Returns the medium in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Solid => "solid-state disk",
