@@ -12,10 +12,10 @@ use apus_node::block_peers::{BlockPeers, Wanted};
 use apus_node::fault::Fault;
 use apus_node::progress::Observer;
 use apus_node::sources::BlockBytes;
-use apus_objects::Objects;
 
 use super::ahead::Ahead;
 use super::job::{BlockPlace, Job, JobFile};
+use crate::objects::Objects;
 
 /// Bytes of blocks that are read together, and how many such groups are read ahead of use.
 const GROUP_BYTES: u64 = 4 << 20;

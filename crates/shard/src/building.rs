@@ -15,7 +15,6 @@ use apus_node::scan::scan_into_node;
 use apus_node::sources::Place;
 use apus_node::temporary::TemporaryDir;
 use apus_node::words::size;
-use apus_objects::Pack;
 use apus_store::{BlockSource, FlatFilePos, Lane};
 use apus_sync::in_order::activate::{Goal, activate};
 use apus_sync::join::{Plan, State, UndoAt, commit};
@@ -30,6 +29,7 @@ use super::finished::Finished;
 use super::job::Job;
 use super::matching::{COINS, for_each_coin};
 use super::results::{MatchNote, Results};
+use crate::objects::Pack;
 
 /// A data directory that is being built.
 pub struct Building<'a> {

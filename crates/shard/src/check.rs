@@ -9,7 +9,6 @@ use apus_disk::{Parts, StoreError};
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::options::ScriptEngine;
-use apus_objects::PackWriter;
 use apus_sync::join::BlockQueue;
 
 use super::ahead::Ahead;
@@ -18,6 +17,7 @@ use super::job::Job;
 use super::results::{Results, check_note};
 use super::stage::Stage;
 use super::task::Task;
+use crate::objects::PackWriter;
 
 /// Results whose parts are read before they are used.
 const PACKS_AHEAD: usize = 8;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::stage::Stage;
+use crate::objects::{Objects, Pack, PackWriter};
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_disk::{Disk, StoreError};
 use apus_hash::{Hash, HashKey, sha256d};
@@ -12,7 +13,6 @@ use apus_join::{Layout, Memory};
 use apus_node::error::SyncError;
 use apus_node::options::{AssumeValid, ScriptEngine};
 use apus_node::sealed::{bytes, put_bytes, put_numbers};
-use apus_objects::{Objects, Pack, PackWriter};
 use apus_store::Obfuscation;
 use apus_wire::{
     BlockView, Chain, Cursor, HEADER_BYTES, Header, Network, ParseError, genesis_block,

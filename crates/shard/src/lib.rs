@@ -16,7 +16,7 @@
 //!
 //! - A task is a function of the manifest and of results of the stage before. Its result is the
 //!   same in every run, byte by byte: tasks have one thread, and what is random is in the manifest.
-//! - A result is a pack (`apus_objects`), which exists when it is complete. So a task may be killed
+//! - A result is a pack (`objects`), which exists when it is complete. So a task may be killed
 //!   at any moment, run twice, or run on two machines at once.
 //! - What is left to do follows from the results that are there, and from nothing else
 //!   ([`Results::find`]).
@@ -35,6 +35,7 @@ mod finished;
 mod errors;
 mod job;
 mod matching;
+mod objects;
 mod plan;
 mod read;
 mod results;

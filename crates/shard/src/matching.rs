@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus_coins::{ChangeSink, decode_coin_key};
 use apus_disk::{Parts, StoreError};
 use apus_node::error::SyncError;
-use apus_objects::{Pack, PackWriter};
 use apus_sync::join::Pairer;
 
 use super::ahead::Ahead;
@@ -16,6 +15,7 @@ use super::job::Job;
 use super::results::{MatchNote, Results, store};
 use super::stage::Stage;
 use super::task::Task;
+use crate::objects::{Pack, PackWriter};
 
 /// The part of a result that has the unspent coins; those of buckets follow.
 pub const COINS: u32 = 0;

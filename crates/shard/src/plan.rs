@@ -14,11 +14,11 @@ use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::{Place, SourcePlace};
 use apus_node::temporary::TemporaryDir;
-use apus_objects::Objects;
 use apus_store::SourceFile;
 use apus_sync::unfinished::open_node;
 
 use super::job::{BlockPlace, Counts, Job, JobFile, Manifest};
+use crate::objects::Objects;
 
 /// Bytes of blocks in a span, or for each partition, of a long chain by default. Each task looks
 /// into the results of all tasks before, so that many small ones take longer than the work; the

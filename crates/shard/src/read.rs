@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus_disk::{Parts, StoreError};
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
-use apus_objects::PackWriter;
 use apus_sync::join::{ReadCounts, Reader, SpanState};
 
 use super::errors::error;
@@ -14,6 +13,7 @@ use super::job::Job;
 use super::results::{BlockNote, ReadNote, store};
 use super::stage::Stage;
 use super::task::Task;
+use crate::objects::PackWriter;
 
 /// Reads the blocks of a span before `end`. The result has for each partition its outputs and its
 /// spends, and for each bucket what is known of its blocks. If a block cannot be right, the span

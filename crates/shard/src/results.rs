@@ -8,12 +8,12 @@ use apus_join::{NoBatch, for_each_batch};
 use apus_node::block::script_difference::ScriptDifference;
 use apus_node::outcome::Counts;
 use apus_node::sealed::{counts, put_counts, put_numbers};
-use apus_objects::{Pack, PackWriter};
 use apus_sync::join::{PairCounts, ReadCounts};
 use apus_wire::{Cursor, ParseError};
 
 use super::job::Job;
 use super::stage::Stage;
+use crate::objects::{Pack, PackWriter};
 
 /// Bytes of a part that are stored as one piece, if they are not one batch.
 const PIECE_BYTES: usize = 4 << 20;

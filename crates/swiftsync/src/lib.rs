@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod aggregate;
+mod compressed;
 pub mod hints;
 
 pub use aggregate::{Aggregate, AggregateKind, Salt};

@@ -128,7 +128,7 @@ fn nothing_in_a_layout_is_left_out() {
         include_str!("../../../../crates/store/src/lib.rs"),
         include_str!("../../../../crates/coins/src/lib.rs"),
         include_str!("../../../../crates/indexes/src/lib.rs"),
-        include_str!("../../../../crates/compressed-hints/src/layout.rs"),
+        include_str!("../../../../crates/swiftsync/src/compressed/layout.rs"),
     ] {
         // A layout is a module inside the file, or the whole file.
         let layout = match source.split_once("pub mod layout {\n") {

@@ -1,5 +1,5 @@
 //! Named objects, each of which is either complete or absent, even if a process ends while it
-//! writes one, or several write the same. This crate does not know what the bytes mean.
+//! writes one, or several write the same. This module does not know what the bytes mean.
 //!
 //! A [`Pack`] is two objects: one has the bytes of numbered parts, the other, whose name ends with
 //! `.done`, the length and CRC-32C of each. The second is written last, so that where it exists the

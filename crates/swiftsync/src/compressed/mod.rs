@@ -7,10 +7,8 @@
 //! it (`model.rs`). That makes use of what Elias-Fano codes ignore: the share of unspent outputs
 //! differs between blocks and between parts of a block, and unspent outputs come in clusters.
 //!
-//! The crate does not know other formats of hints, nor blocks: it compresses lists of ascending
+//! The module does not know other formats of hints, nor blocks: it compresses lists of ascending
 //! numbers, one for each height.
-
-#![warn(missing_docs)]
 
 mod entry;
 mod frame;
@@ -24,9 +22,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use entry::FrameEntry;
 pub use read::Compressed;
-pub use write::{CompressedRange, Compressor, Read, Survey, compress, ranges};
+pub use write::{Compressor, Survey, compress, ranges};
 
 /// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without
 /// witness), and a block at most 4,000,000.

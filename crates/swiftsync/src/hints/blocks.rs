@@ -4,7 +4,7 @@
 use super::error::HintsError;
 use super::offsets::Offsets;
 
-pub use apus_compressed_hints::OUTPUTS_MAX;
+pub use crate::compressed::OUTPUTS_MAX;
 
 /// A description of what is wrong with a block's hints, for the user.
 pub type Wrong = &'static str;

@@ -1,14 +1,13 @@
-//! Compressed hints as one of the formats; their code is in [`apus_compressed_hints`].
-
-use apus_compressed_hints::DecodeError;
-pub use apus_compressed_hints::{Compressor, Survey, layout, ranges};
+//! Compressed hints as one of the formats; their code is in `compressed`.
 
 use super::blocks::{OUTPUTS_MAX, check_block};
 use super::{Format, Hints, HintsError, Numbering};
+use crate::compressed::{self, DecodeError};
+pub use crate::compressed::{Compressor, Survey, layout, ranges};
 
 /// An opened compressed hints file. It takes at most 0.5 MiB of memory for tables and 9 MiB for
 /// decoded frames, and 16 bytes for each frame of the file.
-pub struct Compressed<B>(apus_compressed_hints::Compressed<B>);
+pub struct Compressed<B>(compressed::Compressed<B>);
 
 impl<B: AsRef<[u8]>> Compressed<B> {
     /// Opens a file of these bytes, which are walked once to verify all checksums.
@@ -17,7 +16,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
     /// The file is not of this format and version, is cut short, has bytes after its end, or is
     /// damaged.
     pub fn open(bytes: B) -> Result<Self, HintsError> {
-        Ok(Self(apus_compressed_hints::Compressed::open(bytes)?))
+        Ok(Self(compressed::Compressed::open(bytes)?))
     }
 }
 
@@ -73,5 +72,5 @@ pub fn blocks_of(
 /// # Errors
 /// As for [`blocks_of`].
 pub fn compress(hints: &dyn Hints) -> Result<Vec<u8>, HintsError> {
-    apus_compressed_hints::compress(hints.height(), blocks_of(hints)?)
+    compressed::compress(hints.height(), blocks_of(hints)?)
 }
