@@ -98,9 +98,7 @@ impl Reporter {
         });
         let now = Instant::now();
         let memory = MemoryInUse::default();
-        let shown = None;
-        let logged = None;
-        let timed = Timed::default();
+        let (shown, logged, timed) = (None, None, Timed::begin());
         let state = Mutex::new(State { looked: now, memory, shown, logged, timed });
         Self { started: now, bar, quiet, state }
     }
@@ -148,7 +146,7 @@ impl Observer for Reporter {
         let elapsed = now - self.started;
         let estimate = match &progress.estimate {
             Some(estimate) => estimate.clone(),
-            None => state.timed.add(progress),
+            None => state.timed.add(progress).estimate.unwrap_or_default(),
         };
         let shown = Shown::of(elapsed, progress);
         let is_first = state.logged.is_none() && elapsed >= LINE_EVERY_AT_FIRST;

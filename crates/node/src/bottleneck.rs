@@ -35,6 +35,29 @@ impl Bottleneck {
             Self::OtherPrograms => "other programs on the processor",
         }
     }
+
+    /// Returns what was waited for during `elapsed` seconds; `None` if too little was seen to tell.
+    /// In `waited` of them at least one thread waited for a block from a peer, `states` is how
+    /// often threads were seen working and waiting for the disk, and `machine` what was counted.
+    pub fn seen(
+        elapsed: f64,
+        waited: Duration,
+        states: ThreadStates,
+        machine: Machine,
+    ) -> Option<Self> {
+        let used = machine.cpu.as_secs_f64() / (elapsed * machine.cores).max(1e-9);
+        // A processor or a disk that is busy is no bottleneck while threads lack blocks, unless
+        // the other threads have enough to do.
+        if waited.as_secs_f64() * 2.0 > elapsed && used < 0.75 {
+            return Some(Self::Peers);
+        }
+        states.blocked_percent()?;
+        if states.waits_for_disk() {
+            return Some(Self::Disk);
+        }
+        let is_contended = machine.pressure.unwrap_or_default().as_secs_f64() * 2.0 > elapsed;
+        Some(if is_contended && used < 0.5 { Self::OtherPrograms } else { Self::Processor })
+    }
 }
 
 /// What the system has counted so far.
@@ -55,38 +78,15 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
         Self { cpu: cpu_time(), pressure: cpu_pressure(), cores }
     }
-}
 
-/// What was seen of the work during some time.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Seen {
-    /// That time, in seconds.
-    pub elapsed: f64,
-    /// The part of it in which at least one thread waited for a block from a peer.
-    pub waited: Duration,
-    /// How often threads were seen working and waiting for the disk.
-    pub states: ThreadStates,
-    /// What the system has counted.
-    pub machine: Machine,
-}
-
-impl Seen {
-    /// Returns what was waited for; `None` if too little was seen to tell.
-    pub fn bottleneck(&self) -> Option<Bottleneck> {
-        let Machine { cpu, pressure, cores } = self.machine;
-        let used = cpu.as_secs_f64() / (self.elapsed * cores).max(1e-9);
-        // A processor or a disk that is busy is no bottleneck while threads lack blocks, unless
-        // the other threads have enough to do.
-        if self.waited.as_secs_f64() * 2.0 > self.elapsed && used < 0.75 {
-            return Some(Bottleneck::Peers);
+    /// Returns what was counted since `before`.
+    pub fn since(self, before: Self) -> Self {
+        let pressure = self.pressure.zip(before.pressure);
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            pressure: pressure.map(|(now, before)| now.saturating_sub(before)),
+            ..self
         }
-        self.states.blocked_percent()?;
-        if self.states.waits_for_disk() {
-            return Some(Bottleneck::Disk);
-        }
-        let is_contended = pressure.unwrap_or_default().as_secs_f64() * 2.0 > self.elapsed;
-        let others = is_contended && used < 0.5;
-        Some(if others { Bottleneck::OtherPrograms } else { Bottleneck::Processor })
     }
 }
 
@@ -111,16 +111,13 @@ mod tests {
             (0, 90, 10, 5, Some(1), Some(Processor)),
         ] {
             let seconds = Duration::from_secs;
-            let cpu = seconds(cpu);
-            let pressure = pressure.map(seconds);
-            let seen = Seen {
-                elapsed: 10.0,
-                waited: seconds(waited),
-                states: ThreadStates { working, blocked },
-                machine: Machine { cpu, pressure, cores: 4.0 },
-            };
-            assert_eq!(seen.bottleneck(), expected, "{seen:?}");
+            let (cpu, pressure) = (seconds(cpu), pressure.map(seconds));
+            let machine = Machine { cpu, pressure, cores: 4.0 };
+            let states = ThreadStates { working, blocked };
+            let seen = Bottleneck::seen(10.0, seconds(waited), states, machine);
+            assert_eq!(seen, expected, "{waited} {states:?} {machine:?}");
         }
-        assert_eq!(Seen::default().bottleneck(), None);
+        let (states, machine) = (ThreadStates::default(), Machine::default());
+        assert_eq!(Bottleneck::seen(0.0, Duration::ZERO, states, machine), None);
     }
 }

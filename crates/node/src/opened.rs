@@ -22,7 +22,7 @@ use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
 use super::error::SyncError;
-use super::estimate::costs::Costs;
+use super::estimate::plan::Costs;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
 use super::memory::limit::is_little;

@@ -32,7 +32,7 @@ pub struct Progress {
     /// Number of coins in the cache.
     pub coins: u64,
     /// Share of this phase's work that is done, from 0 to 1; 0 if unknown. Blocks count by what
-    /// they cost ([`Costs`](super::estimate::costs::Costs)).
+    /// they cost ([`Costs`](super::estimate::plan::Costs)).
     pub fraction: f64,
     /// The download from peers; `None` without peers.
     pub download: Option<Download>,

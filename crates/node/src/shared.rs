@@ -16,7 +16,7 @@ use super::block::step::Step;
 use super::marks::Marks;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::clock::{Clock, Stage};
-use crate::estimate::costs::Costs;
+use crate::estimate::plan::Costs;
 use crate::fault::Fault;
 use crate::phase::Phase;
 use crate::progress::Observer;
@@ -61,7 +61,9 @@ impl Shared<'_> {
     /// docs/budget.md. Scripts are checked from the block at index `scripts_from` on.
     pub fn weights(&self, phase: Phase, steps: &[Step], scripts_from: usize) -> Vec<u64> {
         let weight = |(index, step): (usize, &Step)| {
-            self.costs.block(phase, step.weight, index >= scripts_from)
+            let bytes = step.weight as f64;
+            let script_bytes = if index >= scripts_from { bytes } else { 0.0 };
+            (self.costs.seconds(phase, 1.0, bytes, script_bytes) * 1e9) as u64
         };
         steps.iter().enumerate().map(weight).collect()
     }

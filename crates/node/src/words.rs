@@ -23,11 +23,31 @@ pub fn speed(speed: f64) -> String {
 /// Returns an estimated time, no more precise than an estimate is: `1 s`, `35 min`, `3 h`,
 /// `21 days`.
 pub fn about(time: Duration) -> String {
+    let (unit, word) = unit(time);
+    format!("{} {word}", (time.as_secs() as f64 / unit).round().max(1.0))
+}
+
+/// Returns a range of estimated times: `3–8 s`, `12–15 min`, `3–4 h`, `up to 2 min`, `1–3 days`.
+pub fn between(low: Duration, high: Duration) -> String {
+    let (unit, word) = unit(high);
+    let low = (low.as_secs_f64() / unit).floor();
+    let high = (high.as_secs_f64() / unit).ceil().max(1.0);
+    if low == 0.0 {
+        format!("up to {high} {word}")
+    } else if low == high {
+        format!("{high} {word}")
+    } else {
+        format!("{low}–{high} {word}")
+    }
+}
+
+/// Returns the unit in which an estimated time is written, in seconds and in a word.
+fn unit(time: Duration) -> (f64, &'static str) {
     match time.as_secs() {
-        seconds @ 0..100 => format!("{} s", seconds.max(1)),
-        seconds @ 100..7200 => format!("{} min", (seconds + 30) / 60),
-        seconds @ 7200..172_800 => format!("{} h", (seconds + 1800) / 3600),
-        seconds => format!("{} days", seconds / 86_400 + u64::from(seconds % 86_400 >= 43_200)),
+        0..100 => (1.0, "s"),
+        100..7200 => (60.0, "min"),
+        7200..172_800 => (3600.0, "h"),
+        _ => (86_400.0, "days"),
     }
 }
 
@@ -72,6 +92,22 @@ pub fn shell_word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_said_in_the_unit_that_fits() {
+        let seconds = Duration::from_secs;
+        for (low, high, words) in [
+            (0, 1, "up to 1 s"),
+            (3, 8, "3–8 s"),
+            (7, 7, "7 s"),
+            (20, 110, "up to 2 min"),
+            (725, 890, "12–15 min"),
+            (7_300, 14_000, "2–4 h"),
+            (90_000, 250_000, "1–3 days"),
+        ] {
+            assert_eq!(between(seconds(low), seconds(high)), words);
+        }
+    }
 
     #[test]
     fn a_path_is_one_word_of_a_shell() {

@@ -12,7 +12,7 @@ use apus_node::block::scripts::ScriptChecker;
 use apus_node::block::step::Step;
 use apus_node::clock::Clock;
 use apus_node::error::SyncError;
-use apus_node::estimate::costs::Costs;
+use apus_node::estimate::plan::Costs;
 use apus_node::fault::Fault;
 use apus_node::marks::Marks;
 use apus_node::options::{Options, ScriptEngine};

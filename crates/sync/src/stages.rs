@@ -1,20 +1,12 @@
 //! The stages of a run by each method.
 
 use apus_chain::BlockId;
-use apus_node::block::step::Step;
-use apus_node::estimate::costs::crowding;
 use apus_node::estimate::plan::{CACHED_TABLES, Plan, Stage, Task};
 use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Method};
 use apus_node::phase::Phase;
-use apus_node::space::usual_spill_bytes;
 use apus_node::waiting::Waiting;
 use apus_store::{IndexKind, find_index};
-
-/// The part of a block's bytes that is written as undo data.
-const UNDO: f64 = 0.125;
-/// The part of a block's bytes that the tables of indexes take.
-const INDEX_SHARE: f64 = 0.2;
 
 /// Returns the stages of a run that connects these blocks by `method`, and then the other blocks of
 /// the best chain, `rest`, in order.
@@ -22,10 +14,8 @@ pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option
     let first = Task { tables: node.chainstate.disk_bytes() as f64, ..task(node, blocks) };
     // Every script is checked by a SwiftSync, or none, however deep blocks are buried.
     let first = match (method, node.options.assumevalid) {
-        (Method::SwiftSync, AssumeValid::Nothing) => {
-            Task { script_bytes: first.bytes, undo: 2.0 * UNDO * first.bytes, ..first }
-        }
-        (Method::SwiftSync, _) => Task { script_bytes: 0.0, undo: 0.0, ..first },
+        (Method::SwiftSync, AssumeValid::Nothing) => Task { script_bytes: first.bytes, ..first },
+        (Method::SwiftSync, _) => Task { script_bytes: 0.0, ..first },
         _ => first,
     };
     let mut stages = first.stages(method, &node.costs);
@@ -43,8 +33,7 @@ pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option
 /// Returns the stages of a proof of the blocks up to `target`: the sums alone or, with `by_join`,
 /// the sums of outpoints and then every rule by a join.
 pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> Plan {
-    let blocks = Waiting { copied: 0, ..Waiting::between(node, 1, target) };
-    let task = task(node, &blocks);
+    let task = task(node, &Waiting::between(node, 1, target));
     let checks_all = node.options.assumevalid == AssumeValid::Nothing && !by_join;
     let script_bytes = if checks_all { task.bytes } else { 0.0 };
     let mut stages = Task { script_bytes, ..task }.stages(Method::SwiftSync, &node.costs);
@@ -60,36 +49,11 @@ fn task(node: &Node, blocks: &Waiting) -> Task {
         blocks: f64::from((blocks.last + 1).saturating_sub(blocks.first)),
         bytes: blocks.bytes as f64,
         script_bytes: blocks.with_scripts as f64,
-        copied: blocks.copied as f64,
         from_peers: blocks.from_peers as f64,
-        undo: UNDO * blocks.without_undo as f64,
-        spilled: usual_spill_bytes(blocks.bytes) as f64,
         tables: 0.0,
         new_tables: node.growth.tables(blocks.bytes).likely as f64,
-        cached: cached(node),
+        cached: node.ledger.share.cache_bytes as f64 * CACHED_TABLES,
     }
-}
-
-/// Returns the bytes of the tables of as many coins as the cache holds.
-fn cached(node: &Node) -> f64 {
-    node.ledger.share.cache_bytes as f64 * CACHED_TABLES
-}
-
-/// Returns what each of these steps costs to be connected in order, while the UTXO set grows.
-/// Scripts are checked from the step at index `scripts_from` on.
-pub(super) fn weights_in_order(node: &mut Node, steps: &[Step], scripts_from: usize) -> Vec<u64> {
-    let bytes: u64 = steps.iter().map(|step| step.weight).sum();
-    let new = node.growth.tables(bytes).likely as f64;
-    let before = node.chainstate.disk_bytes() as f64;
-    let cached = cached(node);
-    let mut weights = node.split().0.weights(Phase::Connecting, steps, scripts_from);
-    let mut done = 0;
-    for (weight, step) in weights.iter_mut().zip(steps) {
-        done += step.weight;
-        let tables = before + new * done as f64 / bytes.max(1) as f64;
-        *weight = (*weight as f64 * crowding(tables, cached)) as u64;
-    }
-    weights
 }
 
 /// Returns the stages of the indexes that the options name, after this many bytes of blocks.
@@ -105,15 +69,12 @@ fn indexed(node: &Node, mut bytes: f64) -> Vec<Stage> {
     if node.ledger.active.height() > Some(0) && kinds.iter().any(is_new) {
         bytes += Waiting::between(node, 1, node.tip()).bytes as f64;
     }
-    let undo = if kinds.iter().any(|kind| kind.needs_undo()) { UNDO } else { 0.0 };
-    let stage = |phase, disk_bytes| {
-        Stage::new(phase, node.costs.seconds(phase, 0.0, bytes, 0.0), disk_bytes)
-    };
+    let stage = |phase| Stage::new(phase, node.costs.seconds(phase, 0.0, bytes, 0.0));
     let is_sorted =
         |kind: &IndexKind| matches!(kind, IndexKind::TxIndex | IndexKind::TxoSpenderIndex);
-    let mut stages = vec![stage(Phase::ReadingForIndexes, (1.0 + undo) * bytes)];
+    let mut stages = vec![stage(Phase::ReadingForIndexes)];
     if kinds.iter().any(is_sorted) {
-        stages.push(stage(Phase::WritingIndexes, INDEX_SHARE * bytes));
+        stages.push(stage(Phase::WritingIndexes));
     }
     stages
 }

@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::estimator::{Estimator, Ran};
-use super::left::Estimate;
 use super::plan::Plan;
 use crate::bottleneck::Machine;
 use crate::progress::{Download, Observer, Phase, Progress};
@@ -14,44 +13,36 @@ const EVERY: f64 = 0.1;
 /// Seconds without a report after which the last one is repeated while peers are heard.
 const REPEAT_AFTER: f64 = 1.0;
 
-/// An estimator with a clock, which begins when this is made.
+/// An estimator with a clock.
 pub struct Timed {
     started: Instant,
     estimator: Estimator,
-    /// The second of the last estimate, the progress, and the estimate.
-    last: Option<(f64, Progress, Estimate)>,
+    /// The second of the last estimate, and the progress with it.
+    last: Option<(f64, Progress)>,
 }
 
 impl Timed {
-    /// Takes note of the progress now, and returns the estimate.
-    pub fn add(&mut self, progress: &Progress) -> Estimate {
+    /// Returns the estimator of work that begins now.
+    pub fn begin() -> Self {
+        Self { started: Instant::now(), estimator: Estimator::default(), last: None }
+    }
+
+    /// Returns the progress with an estimate.
+    pub fn add(&mut self, progress: &Progress) -> Progress {
         let now = self.started.elapsed().as_secs_f64();
+        let mut progress = progress.clone();
         // The end of a phase is never left out.
-        if let Some((at, last, estimate)) = &self.last
+        if let Some((at, last)) = &self.last
             && now < at + EVERY
             && last.phase == progress.phase
             && progress.fraction < 1.0
         {
-            return estimate.clone();
+            progress.estimate.clone_from(&last.estimate);
+            return progress;
         }
-        let estimate = self.estimator.add(now, progress, Machine::now());
-        self.last = Some((now, progress.clone(), estimate.clone()));
-        estimate
-    }
-
-    /// Returns the last progress with this download, if the work has reported none for a while.
-    fn overdue(&self, download: Download) -> Option<Progress> {
-        let (at, last, _) = self.last.as_ref()?;
-        let is_due = self.started.elapsed().as_secs_f64() >= at + REPEAT_AFTER;
-        let progress = Progress { download: Some(download), ..last.clone() };
-        (is_due && last.phase != Phase::Serving).then_some(progress)
-    }
-}
-
-impl Default for Timed {
-    /// Returns the estimator of work that begins now.
-    fn default() -> Self {
-        Self { started: Instant::now(), estimator: Estimator::default(), last: None }
+        progress.estimate = Some(self.estimator.add(now, &progress, Machine::now()));
+        self.last = Some((now, progress.clone()));
+        progress
     }
 }
 
@@ -65,7 +56,7 @@ pub struct Estimating<'a> {
 impl<'a> Estimating<'a> {
     /// Creates an observer of a run that begins now.
     pub fn new(inner: &'a dyn Observer) -> Self {
-        Self { inner, timed: Mutex::default() }
+        Self { inner, timed: Mutex::new(Timed::begin()) }
     }
 
     /// Returns what the run has shown so far.
@@ -80,8 +71,8 @@ impl<'a> Estimating<'a> {
 
 impl Observer for Estimating<'_> {
     fn observe(&self, progress: &Progress) {
-        let estimate = Some(self.timed().add(progress));
-        self.inner.observe(&Progress { estimate, ..progress.clone() });
+        let progress = self.timed().add(progress);
+        self.inner.observe(&progress);
     }
 
     fn plan(&self, plan: &Plan) {
@@ -89,9 +80,10 @@ impl Observer for Estimating<'_> {
     }
 
     fn heard(&self, download: Download) {
-        let overdue = self.timed().overdue(download);
-        if let Some(progress) = overdue {
-            self.observe(&progress);
+        let Some((at, last)) = self.timed().last.clone() else { return };
+        let is_due = self.timed().started.elapsed().as_secs_f64() >= at + REPEAT_AFTER;
+        if is_due && last.phase != Phase::Serving {
+            self.observe(&Progress { download: Some(download), ..last });
         }
     }
 

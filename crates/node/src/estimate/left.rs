@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::bottleneck::Bottleneck;
+use crate::words;
 
-/// By how much the machine of docs/budget.md may be faster than one that is not measured yet, at
-/// least and at most.
-const UNMEASURED: [f64; 3] = [0.55, 1.35, 3.3];
-/// Seconds, and a share, by which the range is wider than computed: a run ends with work that no
-/// stage reports.
-const WIDER_SECONDS: f64 = 0.5;
-const WIDER: f64 = 0.05;
+/// By how much the machine of docs/budget.md is usually faster than another one.
+pub(super) const SLOWER: f64 = 1.35;
+/// The factor by which that is more or less, in eight cases of ten.
+const SLOWER_WITHIN: f64 = 2.45;
+/// Seconds by which the range is wider: a run ends with work that no stage reports.
+const ENDING: f64 = 0.5;
 /// The longest time that is shown, in seconds: a hundred years.
 const LONGEST: f64 = 3.2e9;
 
@@ -56,61 +56,25 @@ pub struct Left {
 }
 
 impl Left {
-    /// Returns the range of some seconds, from low to high.
-    pub(super) fn of([low, median, high]: [f64; 3]) -> Self {
+    /// Returns the range of these seconds if, in eight cases of ten, they are wrong by at most this
+    /// factor.
+    pub(super) fn of(seconds: f64, factor: f64) -> Self {
         let time = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, LONGEST));
         Self {
-            low: time(low * (1.0 - WIDER) - WIDER_SECONDS),
-            median: time(median),
-            high: time(high * (1.0 + WIDER) + WIDER_SECONDS),
+            low: time(seconds / factor - ENDING),
+            median: time(seconds),
+            high: time(seconds * factor + ENDING),
         }
     }
 
     /// Returns the time that this much work takes, in seconds of the machine of docs/budget.md, if
     /// nothing is known of this one.
     pub fn unmeasured(work: f64) -> Self {
-        Self::of(UNMEASURED.map(|factor| factor * work))
+        Self::of(SLOWER * work, SLOWER_WITHIN)
     }
 
-    /// Returns the range in words, no more precise than it is: `3–8 s`, `12–15 min`, `3–4 h`,
-    /// `up to 2 min`, `1–3 days`.
+    /// Returns the range in words: `12–15 min`.
     pub fn words(&self) -> String {
-        let low = self.low.as_secs_f64();
-        let high = self.high.as_secs_f64();
-        let (unit, word) = match high {
-            0.0..100.0 => (1.0, "s"),
-            100.0..7200.0 => (60.0, "min"),
-            7200.0..172_800.0 => (3600.0, "h"),
-            _ => (86_400.0, "days"),
-        };
-        let low = (low / unit).floor() as u64;
-        let high = (high / unit).ceil().max(1.0) as u64;
-        match low {
-            0 => format!("up to {high} {word}"),
-            low if low == high => format!("{high} {word}"),
-            low => format!("{low}–{high} {word}"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_said_in_the_unit_that_fits() {
-        let seconds = Duration::from_secs;
-        for (low, high, words) in [
-            (0, 1, "up to 1 s"),
-            (3, 8, "3–8 s"),
-            (7, 7, "7 s"),
-            (20, 110, "up to 2 min"),
-            (725, 890, "12–15 min"),
-            (7_300, 14_000, "2–4 h"),
-            (90_000, 250_000, "1–3 days"),
-        ] {
-            let left = Left { low: seconds(low), median: seconds(low), high: seconds(high) };
-            assert_eq!(left.words(), words);
-        }
+        words::between(self.low, self.high)
     }
 }

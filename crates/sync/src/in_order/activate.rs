@@ -18,7 +18,6 @@ use apus_peers::store_left_after;
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;
 use super::pipeline::with_workers;
-use crate::stages::weights_in_order;
 
 /// The block to connect up to.
 #[derive(Clone, Copy, Debug)]
@@ -261,8 +260,8 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
     node.times.follow(&node.tree, last);
     let times = node.times.clone();
     let scripts_from = steps.partition_point(|step| assumed.covers(&node.tree, step.id));
-    let weights = weights_in_order(node, steps, scripts_from);
     let (shared, ledger) = node.split();
+    let weights = shared.weights(Phase::Connecting, steps, scripts_from);
     let connect = || {
         with_workers(&shared, steps, threads, watch.stop, |workers| {
             let mut connector = Connector {

@@ -1,9 +1,8 @@
 //! The space and the time that a sync of mainnet takes, estimated by its eras before any header is
 //! known.
 
-use apus_node::estimate::costs::Costs;
 use apus_node::estimate::left::Left;
-use apus_node::estimate::plan::{CACHED_TABLES, Plan, Task};
+use apus_node::estimate::plan::{CACHED_TABLES, Costs, Plan, Task};
 use apus_node::growth::Growth;
 use apus_node::mainnet_bytes::{mainnet_bytes, mainnet_height};
 use apus_node::options::{AssumeValid, Method, Options};
@@ -78,13 +77,11 @@ impl Needs {
     /// Returns how long a machine takes with these options, without the download; `None` if there
     /// is nothing to do.
     pub fn time(&self, method: Method, options: &Options) -> Option<Left> {
-        let Space { blocks, undo, coins } = self.space;
+        let Space { blocks, coins, .. } = self.space;
         let task = Task {
             blocks: f64::from(self.last - self.first + 1),
             bytes: blocks as f64,
             script_bytes: if method == Method::SwiftSync { 0.0 } else { self.script_bytes as f64 },
-            undo: if method == Method::SwiftSync { 0.0 } else { undo as f64 },
-            spilled: self.temporary().0 as f64,
             new_tables: coins as f64,
             cached: options.dbcache_bytes as f64 * CACHED_TABLES,
             ..Task::default()

@@ -3,8 +3,7 @@
 use apus_wire::{Chain, Network};
 
 use super::*;
-use crate::estimate::costs::Costs;
-use crate::estimate::plan::Task;
+use crate::estimate::plan::{Costs, Task};
 use crate::options::{Method, Options};
 use crate::outcome::ThreadStates;
 use crate::progress::Download;
@@ -79,7 +78,7 @@ impl Past {
 impl World {
     fn new(stages: &[(Phase, f64, f64)]) -> Self {
         let stage =
-            |(phase, work, factor): &(Phase, f64, f64)| (Stage::new(*phase, *work, 0.0), *factor);
+            |(phase, work, factor): &(Phase, f64, f64)| (Stage::new(*phase, *work), *factor);
         let stages = stages.iter().map(stage).collect();
         Self { stages, downloads: false, weather: Box::new(|_| FINE) }
     }
@@ -267,7 +266,7 @@ fn a_run_that_only_looks_for_peers_says_so() {
 #[test]
 fn time_at_the_tip_is_no_time_of_the_run() {
     let mut estimator = Estimator::default();
-    let stages = vec![Stage::new(Phase::Connecting, 1.0, 0.0)];
+    let stages = vec![Stage::new(Phase::Connecting, 1.0)];
     estimator.plan(&Plan { stages });
     for tenth in 0..400 {
         let now = f64::from(tenth) / 10.0;
@@ -291,9 +290,8 @@ fn a_sync_in_order_of_growing_blocks_is_measured_by_their_bytes() {
     let bytes = |block: u32| 1.0 + 0.1 * f64::from(block);
     let all: f64 = (0..1_000).map(bytes).sum();
     let mut estimator = Estimator::default();
-    estimator.plan(&Plan { stages: vec![Stage::new(Phase::Connecting, 60.0, 0.0)] });
-    let mut done = 0.0;
-    let mut told = Vec::new();
+    estimator.plan(&Plan { stages: vec![Stage::new(Phase::Connecting, 60.0)] });
+    let (mut done, mut told) = (0.0, Vec::new());
     for block in 0..1_000 {
         done += bytes(block);
         let now = 100.0 * done / all;
@@ -320,7 +318,7 @@ fn the_share_falls_when_more_work_becomes_known() {
         let headers = add(&mut estimator, share, Phase::DownloadingHeaders, share);
         assert_eq!((headers.share.unwrap_or(0.0), headers.of_run()), (share, None));
     }
-    let plan = |work| Plan { stages: vec![Stage::new(Phase::Connecting, work, 0.0)] };
+    let plan = |work| Plan { stages: vec![Stage::new(Phase::Connecting, work)] };
     estimator.plan(&plan(30.0));
     let half = add(&mut estimator, 20.0, Phase::Connecting, 0.5);
     assert_eq!(half.of_run(), Some(0.5));
@@ -359,7 +357,7 @@ fn other_programs_that_hold_the_processor_are_named_and_lengthen_the_run() {
 #[test]
 fn work_of_earlier_runs_counts_as_done() {
     let mut estimator = Estimator::default();
-    let stage = |phase| Stage::new(phase, 50.0, 0.0);
+    let stage = |phase| Stage::new(phase, 50.0);
     let stages = vec![stage(Phase::JoinReading), stage(Phase::JoinChecking)];
     estimator.plan(&Plan { stages });
     let checking = Progress { fraction: 0.5, ..Progress::of(Phase::JoinChecking) };
@@ -398,8 +396,7 @@ fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
     let stages = task.stages(Method::InOrder, &Costs::new(&options()));
     // By the bytes a hundred seconds, of which the processor works some.
     assert!((stages[0].work - 100.0).abs() < 1.0 && stages[0].own < 30.0, "{stages:?}");
-    let first = stages[0];
-    let later = Stage::new(Phase::Merging, 10.0, 0.0);
+    let (first, later) = (stages[0], Stage::new(Phase::Merging, 10.0));
     let mut estimator = Estimator::default();
     estimator.plan(&Plan { stages: vec![first, later] });
     let mut left = None;
@@ -424,9 +421,9 @@ fn odd_reports_do_no_harm() {
     for phase in [Phase::Merging, Phase::JoinChecking, Phase::Headers, Phase::JoinReading] {
         let mut estimator = Estimator::default();
         let stages = vec![
-            Stage::new(Phase::JoinReading, 0.0, 0.0),
-            Stage::new(Phase::JoinChecking, 1e-12, 1e30),
-            Stage::new(Phase::Merging, 0.0, 1.0),
+            Stage::new(Phase::JoinReading, 0.0),
+            Stage::new(Phase::JoinChecking, 1e21),
+            Stage::new(Phase::Merging, 1e-9),
         ];
         estimator.plan(&Plan { stages });
         for (now, fraction) in [(5.0, f64::NAN), (4.0, -1.0), (4.0, 7.0), (9.0, 0.5), (9.0, 0.1)] {
