@@ -19,8 +19,8 @@ use super::table::{Table, stdout_columns};
 /// Report what makes a sync slow or unsafe on this machine, each with a remedy.
 ///
 /// Measures the disk of the data directory for three seconds, with a file that is gone afterwards,
-/// and looks at file system, free space now and in a year, memory, swap, clock, processor, its
-/// throttling, and limits. The exit status is 0 whatever is found.
+/// and looks at file system, free space now and in a year, memory, swap, clock, processor, and the
+/// directory. The exit status is 0 whatever is found.
 #[derive(Args)]
 pub struct DoctorCommand {
     #[command(flatten)]

@@ -79,11 +79,10 @@ fn is_installed(program: &str) -> bool {
 
 /// Adds what there is.
 fn add_machine(table: &mut Table, look: &Look) {
-    let processor = &look.processor;
-    let cores = if processor.cores == 1 { "core" } else { "cores" };
+    let cores = if look.cores == 1 { "core" } else { "cores" };
     table.row(
         "processor",
-        format!("{} {cores}, signatures checked {}", processor.cores, processor.kernel.words()),
+        format!("{} {cores}, signatures checked {}", look.cores, look.kernel.words()),
     );
     let memory = &look.memory;
     table.row(

@@ -4,20 +4,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use apus_node::error::SyncError;
+use apus_node::memory::limit::memory_limit;
+use apus_node::memory::share::default_cache_bytes;
 use apus_node::options::Options;
-use apus_node::resources::allow_open_files;
+use apus_node::resources::field;
 use apus_node::root::Root;
+use secp_lanes::Kernel;
 
-use super::memory::Memory;
-use super::mounts::mounts;
+use super::measure::Speed;
 use super::nodes::{Place, Running, places, running, user_of};
-use super::processor::Processor;
-use super::volume::{Medium, Volume, candidates};
-use super::{clock, measure::Speed};
+use super::volume::{Medium, Volume, candidates, mounts};
 use crate::status::status;
 
 /// The most random reads a second of a disk that turns.
 const TURNING_READS_MAX: f64 = 1_000.0;
+/// Files and directories that exist while a program keeps the clock right: those of
+/// systemd-timesyncd, chrony, ntpd, and the tools of virtual machines.
+const CLOCK_KEEPERS: [&str; 6] = [
+    "/run/systemd/timesync/synchronized",
+    "/run/chrony/chronyd.pid",
+    "/run/chronyd.pid",
+    "/run/ntpd.pid",
+    "/run/ntpd/ntpd.pid",
+    "/dev/ptp0",
+];
 
 /// What a data directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +93,36 @@ pub struct Known {
     pub held: Held,
 }
 
+/// The memory of the machine, in bytes; 0 where the system does not report it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// All memory.
+    pub total: u64,
+    /// What a sync may use: what is available without swapping, or the limit of the control group.
+    pub available: u64,
+    /// What a sync uses of it for cached coins, unless the user says otherwise.
+    pub cache: u64,
+    /// All swap.
+    pub swap: u64,
+    /// Swap that is not used.
+    pub swap_free: u64,
+}
+
+impl Memory {
+    /// Reads what the system reports.
+    fn of(root: &Root) -> Self {
+        let text = root.read("/proc/meminfo").unwrap_or_default();
+        let field = |name: &str| field(&text, name).unwrap_or(0);
+        Self {
+            total: field("MemTotal:"),
+            available: memory_limit(root).map_or(0, |limit| limit.bytes),
+            cache: default_cache_bytes(root) as u64,
+            swap: field("SwapTotal:"),
+            swap_free: field("SwapFree:"),
+        }
+    }
+}
+
 /// A look at the machine.
 #[derive(Clone, Debug)]
 pub struct Look {
@@ -90,7 +130,11 @@ pub struct Look {
     pub now: i64,
     /// Whether a program keeps the clock right.
     pub clock_is_kept: bool,
-    pub processor: Processor,
+    /// Number of cores that this process may use.
+    pub cores: usize,
+    /// How signatures are verified.
+    pub kernel: Kernel,
+    /// The memory.
     pub memory: Memory,
     /// The data directory that the options name.
     pub datadir: PathBuf,
@@ -104,8 +148,6 @@ pub struct Look {
     pub running: Vec<Running>,
     /// Data directories of nodes; that of the options comes first.
     pub known: Vec<Known>,
-    /// The number of files that the process may have open.
-    pub open_files: u64,
 }
 
 impl Look {
@@ -123,18 +165,17 @@ impl Look {
             let held = Held::of(root, options, &place.path, &running);
             Known { place, held }
         });
-        let known = known.collect();
         Self {
             now,
-            clock_is_kept: clock::is_kept(root),
-            processor: Processor::of(root, options),
+            clock_is_kept: CLOCK_KEEPERS.iter().any(|path| root.below(path).exists()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: options.scripts.kernel.unwrap_or_else(Kernel::best),
             memory: Memory::of(root),
             volume: Volume::of(root, &mounts, &datadir),
             speed: None,
             candidates: candidates(root, &mounts),
+            known: known.collect(),
             running,
-            known,
-            open_files: allow_open_files(u64::MAX),
             datadir,
         }
     }
@@ -143,16 +184,14 @@ impl Look {
     /// not name, if that one holds no blocks: the one with the most blocks, or else one that is in
     /// use, or else one of block files alone.
     pub fn prefer_known(&mut self, root: &Root) {
-        let worth = |known: &Known| match known.held {
+        let best = self.best(|known| match known.held {
             Held::Chain { height, .. } => Some((2, height)),
             Held::InUse(_) => Some((1, 0)),
             Held::Blocks => Some((0, 0)),
             Held::Closed(_) => None,
-        };
-        let best = self.known.iter().max_by_key(|known| worth(known));
-        let best = best.filter(|known| worth(known).is_some());
+        });
         if let (None, Some(best)) = (self.held(), best) {
-            self.datadir.clone_from(&best.place.path);
+            self.datadir = best.place.path.clone();
             self.volume = Volume::of(root, &mounts(root), &self.datadir);
         }
     }
@@ -168,15 +207,21 @@ impl Look {
 
     /// Returns the other directory from which most blocks can be read; `None` if none has any.
     pub fn source(&self) -> Option<&Path> {
-        let worth = |known: &Known| match known.held {
+        let best = self.best(|known| match known.held {
+            _ if known.place.path == self.datadir => None,
             Held::Chain { height, pruned: false, .. } if height > 0 => Some((1, height)),
             // It may be pruned: the sync says so.
             Held::InUse(_) | Held::Blocks => Some((0, 0)),
             Held::Chain { .. } | Held::Closed(_) => None,
-        };
-        let others = self.known.iter().filter(|known| known.place.path != self.datadir);
-        let best = others.max_by_key(|known| worth(known)).filter(|known| worth(known).is_some());
+        });
         best.map(|known| &*known.place.path)
+    }
+
+    /// Returns the directory that is worth most, and the last of equals; `None` if none is worth
+    /// anything.
+    fn best(&self, worth: impl Fn(&Known) -> Option<(u8, u32)>) -> Option<&Known> {
+        let best = self.known.iter().max_by_key(|known| worth(known));
+        best.filter(|known| worth(known).is_some())
     }
 
     /// Returns what the data directory of the options holds; `None` if it holds no blocks.
@@ -190,6 +235,45 @@ impl Look {
         match self.held() {
             Some(Held::Chain { height, .. }) => *height,
             _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Look {
+    /// Returns a machine about which nothing is wrong, with an empty data directory.
+    pub(super) fn good(datadir: &str) -> Self {
+        const GB: u64 = 1_000_000_000;
+        let mount = super::volume::Mount {
+            point: "/".into(),
+            kind: "ext4".into(),
+            source: "/dev/sda1".into(),
+            is_read_only: false,
+        };
+        Self {
+            now: 1_779_190_000,
+            clock_is_kept: true,
+            cores: 4,
+            kernel: Kernel::Avx2,
+            memory: Memory {
+                total: 16 * GB,
+                available: 8 * GB,
+                cache: GB / 2,
+                swap: 2 * GB,
+                swap_free: 2 * GB,
+            },
+            datadir: datadir.into(),
+            volume: Volume {
+                path: datadir.into(),
+                mount: Some(mount),
+                medium: Medium::Solid,
+                free: 2_000 * GB,
+                refused: None,
+            },
+            speed: Some(Speed { written: 400e6, reads: 10_000.0 }),
+            candidates: Vec::new(),
+            running: Vec::new(),
+            known: Vec::new(),
         }
     }
 }

@@ -3,26 +3,18 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`mounts`] | mounted file systems |
-//! | [`volume`] | the file system of a directory, and what it is on |
-//! | [`processor`] | cores, instructions, and what slows them down |
-//! | [`memory`] | memory and swap |
+//! | [`volume`] | mounted file systems, that of a directory, and what it is on |
 //! | [`nodes`] | nodes that run here, and their directories by their paths |
-//! | [`clock`] | whether the clock is kept right |
 //! | [`measure`] | the speed of a disk |
 //! | [`needs`] | the space and time that a sync of mainnet takes |
 //! | [`look`] | all of it at one moment |
 //! | [`plan`] | what to do on this machine |
 //! | [`findings`] | what makes a sync slow or unsafe, and the remedies |
 
-pub mod clock;
 pub mod findings;
 pub mod look;
 pub mod measure;
-pub mod memory;
-pub mod mounts;
 pub mod needs;
 pub mod nodes;
 pub mod plan;
-pub mod processor;
 pub mod volume;

@@ -8,7 +8,7 @@ use apus_node::words::{shell_word, size};
 use apus_wire::Chain;
 
 use super::look::{Held, Look};
-use super::needs::Needs;
+use super::needs::{Needs, Space};
 
 /// Bytes that stay free for the system, and for the chain to grow for some weeks.
 const RESERVE: u64 = 20_000_000_000;
@@ -52,45 +52,41 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     if let Some(what) = obstacle(look, &chosen) {
         return Plan { what, ..Plan::default() };
     }
+    let datadir = chosen.datadir.display().to_string();
     if look.held() == Some(&Held::Blocks) {
         // What the chain is, and whether it was pruned, is not known before.
         chosen.prunes = false;
-        let what = format!(
-            "build the block index and the UTXO set from the block files in {}",
-            shown(&chosen)
-        );
-        let command = command("apus reindex --index", look, options, &chosen, default, false);
-        return Plan { what, command, ..Plan::default() };
+        return Plan {
+            what: format!(
+                "build the block index and the UTXO set from the block files in {datadir}"
+            ),
+            command: command("apus reindex --index", look, options, &chosen, default, false),
+            ..Plan::default()
+        };
     }
     let command = command("apus sync", look, options, &chosen, default, has_bitcoind);
     let then = if has_bitcoind { ", then start bitcoind" } else { "" };
     if !is_main {
-        let what = format!("sync {} into {}{then}", options.network.chain.name(), shown(&chosen));
+        let what = format!("sync {} into {datadir}{then}", options.network.chain.name());
         return Plan { what, command, ..Plan::default() };
     }
-    let behind = needs.last + 1 - first;
-    if look.held().is_some() && behind <= NEARLY {
+    if look.held().is_some() && needs.last - look.height() <= NEARLY {
         return Plan {
-            what: format!("connect the newest blocks in {}{then}", shown(&chosen)),
+            what: format!("connect the newest blocks in {datadir}{then}"),
             needs: format!("little now, and {} a year", size(needs.a_year.all())),
             time: "minutes".to_string(),
             command,
         };
     }
     if !chosen.is_enough {
-        return Plan {
-            what: if keeps_blocks(look) {
-                format!(
-                    "attach a larger disk for {}; to prune would delete blocks that it holds",
-                    shown(&chosen)
-                )
-            } else {
-                "attach a disk: none here has room for the UTXO set".to_string()
-            },
-            needs: words_of_needs(&needs, &chosen),
-            time: String::new(),
-            command: String::new(),
+        let what = if keeps_blocks(look) {
+            format!(
+                "attach a larger disk for {datadir}; to prune would delete blocks that it holds"
+            )
+        } else {
+            "attach a disk: none here has room for the UTXO set".to_string()
         };
+        return Plan { what, needs: words_of_needs(&needs, &chosen), ..Plan::default() };
     }
     let from = if first > 1 { format!(" from height {first} on") } else { String::new() };
     let how = match (chosen.prunes, chosen.method) {
@@ -99,7 +95,7 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
         (false, _) => "in order, since a join may need more space",
     };
     Plan {
-        what: format!("sync mainnet{from} into {}, {how}{then}", shown(&chosen)),
+        what: format!("sync mainnet{from} into {datadir}, {how}{then}"),
         needs: words_of_needs(&needs, &chosen),
         time: words_of_time(&needs, &chosen, options),
         command,
@@ -110,6 +106,7 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
 /// directory holds, and whether it was pruned, is not known.
 fn obstacle(look: &Look, chosen: &Chosen) -> Option<String> {
     let path = look.datadir.display();
+    let word = shell_word(&path.to_string());
     match (look.held(), &look.volume.refused) {
         (Some(Held::InUse(by)), _) => {
             let (who, stop) = match by {
@@ -118,15 +115,13 @@ fn obstacle(look: &Look, chosen: &Chosen) -> Option<String> {
             };
             Some(format!(
                 "leave {path} as it is while {who} has it open; if its sync is not done, stop \
-                 it{stop} and run `apus init` again; without stopping it, `apus sync --from {} \
-                 --datadir NEW` builds another directory from its blocks",
-                shell_word(&path.to_string())
+                 it{stop} and run `apus init` again; without stopping it, `apus sync --from {word} \
+                 --datadir NEW` builds another directory from its blocks"
             ))
         }
         (Some(Held::Closed(why)), _) => {
             let again = owner(look, chosen).map_or_else(String::new, |owner| {
-                let datadir = shell_word(&path.to_string());
-                format!("; to look as its owner: sudo -u '#{owner}' apus init -datadir={datadir}")
+                format!("; to look as its owner: sudo -u '#{owner}' apus init -datadir={word}")
             });
             Some(format!("nothing yet, since {path} cannot be read: {why}{again}"))
         }
@@ -170,7 +165,8 @@ fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
     };
     let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
     let prunes = is_main && (is_pruned || free < all && !keeps_blocks(look));
-    let method = if free >= all + temporary && !prunes { Method::Join } else { Method::InOrder };
+    let joins = free >= all + temporary && !prunes;
+    let method = if joins { Method::Join } else { Method::InOrder };
     let space = if keeps_blocks(look) { needs.space.all() } else { needs.space.coins };
     let is_enough = !is_main || free >= space + RESERVE / 4;
     Chosen { datadir, method, prunes, is_enough, is_made_by_root }
@@ -192,25 +188,21 @@ fn command(
         let datadir = Some(&*datadir).filter(|_| chosen.datadir != default);
         NextCommand { program, network_options, datadir, blocks_dir: None, prune }.line()
     };
-    // What another user's directory gets must be that user's, or bitcoind cannot write it.
-    let sudo = match owner(look, chosen) {
-        Some(owner) => format!("sudo -u '#{owner}' "),
-        None if chosen.is_made_by_root => {
-            format!("sudo install -d -o {} {} && ", user(), shell_word(&datadir))
-        }
-        None => String::new(),
-    };
-    let then = if has_bitcoind {
-        format!(" --then {}", shell_word(&of("bitcoind")))
-    } else {
-        String::new()
-    };
+    let mut line = of(program);
     // An empty directory is filled with the blocks of another one.
-    let source = look.source().filter(|_| look.held().is_none());
-    let from = source.map_or_else(String::new, |path| {
-        format!(" --from {}", shell_word(&path.display().to_string()))
-    });
-    format!("{sudo}{}{from}{then}", of(program))
+    if let (None, Some(source)) = (look.held(), look.source()) {
+        line += &format!(" --from {}", shell_word(&source.display().to_string()));
+    }
+    if has_bitcoind {
+        line += &format!(" --then {}", shell_word(&of("bitcoind")));
+    }
+    // What another user's directory gets must be that user's, or bitcoind cannot write it.
+    if let Some(owner) = owner(look, chosen) {
+        line = format!("sudo -u '#{owner}' {line}");
+    } else if chosen.is_made_by_root {
+        line = format!("sudo install -d -o {} {} && {line}", user(), shell_word(&datadir));
+    }
+    line
 }
 
 /// Returns the number of the user who runs this process.
@@ -218,36 +210,29 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn shown(chosen: &Chosen) -> String {
-    chosen.datadir.display().to_string()
-}
-
 fn words_of_needs(needs: &Needs, chosen: &Chosen) -> String {
-    let space = &needs.space;
-    let (usual, most) = needs.temporary();
+    let Space { blocks, undo, coins } = needs.space;
+    let all = size(needs.space.all());
     if chosen.prunes {
-        format!(
-            "{} ({} of UTXO set, {PRUNE_MIB} MiB of blocks); all blocks would take {}",
-            size(space.coins + (PRUNE_MIB << 20)),
-            size(space.coins),
-            size(space.all())
-        )
-    } else {
-        let temporary = match chosen.method {
-            Method::Join => {
-                format!(", and usually {}, at most {} of temporary files", size(usual), size(most))
-            }
-            _ => String::new(),
-        };
-        format!(
-            "{} ({} of blocks, {} of undo data, {} of UTXO set){temporary}; {} more a year",
-            size(space.all()),
-            size(space.blocks),
-            size(space.undo),
-            size(space.coins),
-            size(needs.a_year.all())
-        )
+        return format!(
+            "{} ({} of UTXO set, {PRUNE_MIB} MiB of blocks); all blocks would take {all}",
+            size(coins + (PRUNE_MIB << 20)),
+            size(coins),
+        );
     }
+    let temporary = if chosen.method == Method::Join {
+        let (usual, most) = needs.temporary();
+        format!(", and usually {}, at most {} of temporary files", size(usual), size(most))
+    } else {
+        String::new()
+    };
+    format!(
+        "{all} ({} of blocks, {} of undo data, {} of UTXO set){temporary}; {} more a year",
+        size(blocks),
+        size(undo),
+        size(coins),
+        size(needs.a_year.all())
+    )
 }
 
 fn words_of_time(needs: &Needs, chosen: &Chosen, options: &Options) -> String {
@@ -259,39 +244,28 @@ fn words_of_time(needs: &Needs, chosen: &Chosen, options: &Options) -> String {
 
 #[cfg(test)]
 mod tests {
+    use apus_node::root::Root;
     use apus_wire::Network;
 
     use super::*;
     use crate::machine::look::Known;
-    use crate::machine::memory::Memory;
     use crate::machine::nodes::{Place, Running};
-    use crate::machine::processor::Processor;
-    use crate::machine::volume::{Medium, Volume};
-    use apus_node::root::Root;
+    use crate::machine::volume::Volume;
 
-    const GB: u64 = 1_000_000_000;
+    const DATADIR: &str = "/home/x/.bitcoin";
     /// Block 950,000, about.
     const NOW: i64 = 1_749_190_000 + 50_000 * 600;
 
-    fn volume(path: &str, free: u64) -> Volume {
-        let medium = Medium::Solid;
-        Volume { path: path.into(), mount: None, medium, free: free * GB, refused: None }
+    /// A machine with this many free gigabytes.
+    fn look(free: u64) -> Look {
+        let mut look = Look { now: NOW, ..Look::good(DATADIR) };
+        look.volume.free = free * 1_000_000_000;
+        look
     }
 
-    fn look(free: u64, options: &Options) -> Look {
-        Look {
-            now: NOW,
-            clock_is_kept: true,
-            processor: Processor::of(&Root::new("/nowhere"), options),
-            memory: Memory::default(),
-            datadir: options.datadir.clone(),
-            volume: volume("/home/x/.bitcoin", free),
-            speed: None,
-            candidates: Vec::new(),
-            running: Vec::new(),
-            known: Vec::new(),
-            open_files: 1024,
-        }
+    /// A data directory of a node.
+    fn known(path: &str, owner: u32, held: Held) -> Known {
+        Known { place: Place { of: "Umbrel", path: path.into(), owner }, held }
     }
 
     fn chain(height: u32, pruned: bool) -> Held {
@@ -299,11 +273,11 @@ mod tests {
     }
 
     fn options() -> Options {
-        Options::new("/home/x/.bitcoin".into(), Network::new(Chain::Main))
+        Options::new(DATADIR.into(), Network::new(Chain::Main))
     }
 
     fn planned(look: &Look, has_bitcoind: bool) -> Plan {
-        plan(look, &options(), Path::new("/home/x/.bitcoin"), has_bitcoind)
+        plan(look, &options(), Path::new(DATADIR), has_bitcoind)
     }
 
     #[test]
@@ -313,15 +287,15 @@ mod tests {
             (1000, "in order, since a join may need more space", "apus sync"),
             (100, "keeping only the newest blocks", "apus sync -prune=550"),
         ] {
-            let plan = planned(&look(free, &options()), false);
+            let plan = planned(&look(free), false);
             assert!(plan.what.contains(how), "{free}: {plan:?}");
             assert_eq!(plan.command, command, "{plan:?}");
             assert!(plan.time.contains("the download takes 21 h at 10 MB/s"), "{plan:?}");
         }
-        let none = planned(&look(10, &options()), true);
+        let none = planned(&look(10), true);
         assert!(none.what.starts_with("attach a disk") && none.command.is_empty(), "{none:?}");
-        let mut two = look(10, &options());
-        two.candidates = vec![volume("/mnt/big disk", 2500)];
+        let mut two = look(10);
+        two.candidates = vec![Volume { path: "/mnt/big disk".into(), ..look(2500).volume }];
         let plan = planned(&two, true);
         assert_eq!(
             plan.command,
@@ -337,14 +311,12 @@ mod tests {
 
     #[test]
     fn no_plan_deletes_blocks_that_a_directory_holds() {
-        let mut full = look(10, &options());
-        let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() };
+        let mut full = look(10);
         for (height, what, command) in [
             (949_900, "connect the newest blocks in /home/x/.bitcoin", "apus sync"),
             (500_000, "attach a larger disk for /home/x/.bitcoin", ""),
         ] {
-            let held = chain(height, false);
-            full.known = vec![Known { place: place.clone(), held }];
+            full.known = vec![known(DATADIR, user(), chain(height, false))];
             let plan = planned(&full, false);
             assert!(plan.what.starts_with(what), "{plan:?}");
             assert_eq!(plan.command, command, "{plan:?}");
@@ -353,17 +325,16 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_written_to_is_no_plan() {
-        let mut refused = look(3000, &options());
+        let mut refused = look(3000);
         refused.volume.refused = Some("/home/x/.bitcoin is a link to /mnt/hdd".into());
         let plan = planned(&refused, false);
         assert!(plan.what.starts_with("name a directory with --datadir"), "{plan:?}");
         assert!(plan.what.ends_with("is a link to /mnt/hdd"), "{plan:?}");
         assert!(plan.command.is_empty(), "{plan:?}");
-        let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() + 1 };
-        let held = chain(500_000, false);
-        refused.known = vec![Known { place: place.clone(), held }];
+        refused.known = vec![known(DATADIR, user() + 1, chain(500_000, false))];
         assert!(planned(&refused, false).command.starts_with("sudo -u"));
-        refused.known = vec![Known { place, held: Held::Closed("its blocks are damaged".into()) }];
+        let held = Held::Closed("its blocks are damaged".into());
+        refused.known = vec![known(DATADIR, user() + 1, held)];
         let plan = planned(&refused, false);
         assert!(
             plan.what
@@ -375,22 +346,18 @@ mod tests {
 
     #[test]
     fn the_directory_of_a_node_is_preferred_to_an_empty_one() {
-        let known = |path: &str, held| Known {
-            place: Place { of: "Umbrel", path: path.into(), owner: user() },
-            held,
-        };
+        let known = |path: &str, held| known(path, user(), held);
         let chain = |height| chain(height, false);
         let closed = || Held::Closed("locked".to_string());
-        let usual = "/home/x/.bitcoin";
         for (there, expected) in [
-            (vec![], usual),
+            (vec![], DATADIR),
             (vec![known("/a", chain(5)), known("/b", chain(9))], "/b"),
-            (vec![known("/a", closed())], usual),
+            (vec![known("/a", closed())], DATADIR),
             (vec![known("/a", Held::Blocks), known("/b", Held::InUse(None))], "/b"),
             (vec![known("/a", Held::Blocks), known("/b", closed())], "/a"),
-            (vec![known(usual, chain(1)), known("/b", chain(9))], usual),
+            (vec![known(DATADIR, chain(1)), known("/b", chain(9))], DATADIR),
         ] {
-            let mut look = Look { known: there, ..look(3000, &options()) };
+            let mut look = Look { known: there, ..look(3000) };
             look.prefer_known(&Root::new("/nowhere"));
             assert_eq!(look.datadir, Path::new(expected), "{look:?}");
         }
@@ -398,8 +365,7 @@ mod tests {
 
     #[test]
     fn a_directory_in_use_is_left_alone() {
-        let mut used = look(3000, &options());
-        let place = Place { of: "Umbrel", path: "/home/x/.bitcoin".into(), owner: user() };
+        let mut used = look(3000);
         for (name, words) in [
             (Some("bitcoind"), "bitcoind (process 7) has it open"),
             (Some("bitcoind"), "stop it (bitcoin-cli stop) and run `apus init` again"),
@@ -407,20 +373,17 @@ mod tests {
             (None, "another program has it open"),
         ] {
             let by = name.map(|name| Running { name: name.into(), pid: 7, datadir: None });
-            used.known = vec![Known { place: place.clone(), held: Held::InUse(by) }];
+            used.known = vec![known(DATADIR, user(), Held::InUse(by))];
             let plan = planned(&used, false);
             assert!(plan.what.starts_with("leave /home/x/.bitcoin as it is"), "{plan:?}");
             assert!(plan.what.contains(words), "{plan:?}");
         }
         // At the tip, little is left to do; another user's directory needs that user.
-        let place = Place { owner: user() + 1, ..place };
-        let held = chain(949_900, false);
-        used.known = vec![Known { place: place.clone(), held }];
+        used.known = vec![known(DATADIR, user() + 1, chain(949_900, false))];
         let plan = planned(&used, false);
         assert!(plan.what.starts_with("connect the newest blocks"), "{plan:?}");
         assert_eq!(plan.command, format!("sudo -u '#{}' apus sync", user() + 1));
-        let held = chain(500_000, true);
-        used.known = vec![Known { place, held }];
+        used.known = vec![known(DATADIR, user() + 1, chain(500_000, true))];
         let plan = planned(&used, false);
         assert!(plan.what.contains("from height 500001 on") && plan.command.contains("-prune=550"));
     }
@@ -439,10 +402,8 @@ mod tests {
         for held in all {
             for free in [0, 10, 100, 1000, 3000] {
                 for owner in [user(), user() + 1] {
-                    let path = "/home/x/.bitcoin".into();
-                    let place = Place { of: "Umbrel", path, owner };
-                    let mut look = look(free, &options());
-                    look.known = vec![Known { place, held: held.clone() }];
+                    let mut look = look(free);
+                    look.known = vec![known(DATADIR, owner, held.clone())];
                     let plan = planned(&look, true);
                     let text = format!("{plan:?}");
                     assert!(!text.contains("prune=") && !text.contains("newest"), "{text}");
@@ -455,17 +416,14 @@ mod tests {
 
     #[test]
     fn a_new_directory_takes_the_blocks_of_another() {
-        let known = |path: &str, held| Known {
-            place: Place { of: "Umbrel", path: path.into(), owner: user() },
-            held,
-        };
+        let known = |path: &str, held| known(path, user(), held);
         let by = || Running { name: "bitcoind".into(), pid: 7, datadir: Some("/n o/de".into()) };
         for (there, from) in [
             (vec![known("/n o/de", Held::InUse(Some(by())))], " --from '/n o/de'"),
             (vec![known("/a", chain(5, false)), known("/b", chain(9, false))], " --from /b"),
             (vec![known("/a", chain(5, true)), known("/b", Held::Closed("x".into()))], ""),
         ] {
-            let look = Look { known: there, ..look(3000, &options()) };
+            let look = Look { known: there, ..look(3000) };
             let plan = planned(&look, true);
             assert_eq!(plan.command, format!("apus sync{from} --then bitcoind"), "{plan:?}");
         }

@@ -1,5 +1,6 @@
-//! The file system of a directory, and what it is on.
+//! Mounted file systems, that of a directory, and what it is on.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,49 @@ use apus_disk::FileSystem;
 use apus_node::root::Root;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::mounts::{Mount, holding};
+/// A mounted file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// The directory at which it is mounted.
+    pub point: PathBuf,
+    /// Its type, such as `ext4`.
+    pub kind: String,
+    /// The device, or what stands in its place.
+    pub source: String,
+    /// Whether nothing can be written to it.
+    pub is_read_only: bool,
+}
+
+/// Returns the file systems that are mounted, in the order of their mounting.
+pub fn mounts(root: &Root) -> Vec<Mount> {
+    root.read("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(parsed).collect()
+}
+
+/// Returns the file system that holds `path`, an absolute path without symbolic links.
+fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    // Of those mounted at the same place, the last one is seen.
+    above.max_by_key(|mount| mount.point.components().count())
+}
+
+/// Parses a line of `/proc/self/mountinfo`.
+fn parsed(line: &str) -> Option<Mount> {
+    let (mount, system) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(4);
+    let mut system = system.split(' ');
+    Some(Mount {
+        point: PathBuf::from(unescaped(mount.next()?)),
+        kind: system.next()?.to_string(),
+        source: unescaped(system.next()?),
+        is_read_only: mount.next()?.split(',').any(|option| option == "ro"),
+    })
+}
+
+/// Replaces the escapes of white space and backslashes, three octal digits each.
+fn unescaped(text: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(text.to_string(), |text, (escape, char)| text.replace(escape, char))
+}
 
 /// What a file system is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,31 +70,10 @@ pub enum Medium {
 }
 
 impl Medium {
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Solid => "solid-state disk",
-            Self::Rotating => "hard disk",
-            Self::Card => "memory card",
-            Self::Network => "network",
-            Self::Memory => "memory",
-            Self::Unknown => "disk of an unknown kind",
-        }
-    }
-
     fn of(root: &Root, mount: &Mount) -> Self {
-        const NETWORK: [&str; 9] = [
-            "nfs",
-            "nfs4",
-            "cifs",
-            "smb3",
-            "smbfs",
-            "9p",
-            "fuse.sshfs",
-            "fuse.rclone",
-            "fuse.glusterfs",
-        ];
         match &mount.kind[..] {
-            kind if NETWORK.contains(&kind) => return Self::Network,
+            "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "9p" | "fuse.sshfs" | "fuse.rclone"
+            | "fuse.glusterfs" => return Self::Network,
             "tmpfs" | "ramfs" | "devtmpfs" => return Self::Memory,
             _ => {}
         }
@@ -105,10 +127,15 @@ impl Volume {
     /// Returns the file system in words: `ext4 on a solid-state disk`.
     pub fn words(&self) -> String {
         let kind = self.mount.as_ref().map_or("a file system", |mount| &mount.kind);
-        match self.medium {
-            Medium::Network | Medium::Memory => format!("{kind} in {}", self.medium.words()),
-            medium => format!("{kind} on a {}", medium.words()),
-        }
+        let medium = match self.medium {
+            Medium::Solid => "on a solid-state disk",
+            Medium::Rotating => "on a hard disk",
+            Medium::Card => "on a memory card",
+            Medium::Network => "in the network",
+            Medium::Memory => "in memory",
+            Medium::Unknown => "on a disk of an unknown kind",
+        };
+        format!("{kind} {medium}")
     }
 }
 
@@ -142,18 +169,13 @@ pub fn candidates(root: &Root, mounts: &[Mount]) -> Vec<Volume> {
     let is_small =
         |point: &Path| ["/boot", "/etc", "/var/lib/docker"].iter().any(|at| point.starts_with(at));
     let local = mounts.iter().filter(|mount| {
-        KINDS.contains(&&mount.kind[..]) && !mount.has("ro") && !is_small(&mount.point)
+        KINDS.contains(&&mount.kind[..]) && !mount.is_read_only && !is_small(&mount.point)
     });
     let mut volumes: Vec<Volume> =
         local.map(|mount| Volume::of(root, mounts, &mount.point)).collect();
     volumes.sort_by_key(|volume| std::cmp::Reverse(volume.free));
-    let mut seen = Vec::new();
-    volumes.retain(|volume| {
-        let source = volume.mount.as_ref().map(|mount| mount.source.clone());
-        let is_new = !seen.contains(&source);
-        seen.push(source);
-        is_new
-    });
+    let mut seen = HashSet::new();
+    volumes.retain(|volume| seen.insert(volume.mount.as_ref().map(|mount| mount.source.clone())));
     volumes
 }
 
@@ -162,8 +184,8 @@ mod tests {
     use super::*;
 
     fn mount(point: &str, kind: &str, source: &str) -> Mount {
-        let options = vec!["rw".to_string()];
-        Mount { point: point.into(), kind: kind.into(), source: source.into(), options }
+        let is_read_only = false;
+        Mount { point: point.into(), kind: kind.into(), source: source.into(), is_read_only }
     }
 
     #[test]
@@ -234,5 +256,26 @@ mod tests {
         let found = candidates(&root, &mounts);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].words().starts_with("ext4 on a "), "{}", found[0].words());
+    }
+
+    #[test]
+    fn the_innermost_and_last_mount_holds_a_path() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        let text = "25 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n\
+            40 25 8:17 / /mnt/my\\040disk rw,noatime - xfs /dev/sdb1 rw\n\
+            41 25 0:50 / /mnt/my\\040disk ro - tmpfs tmpfs rw\n\
+            broken\n";
+        std::fs::write(dir.path().join("proc/self/mountinfo"), text).unwrap();
+        let mounts = mounts(&Root::new(dir.path()));
+        assert_eq!(mounts.len(), 3);
+        let kind = |path: &str| holding(&mounts, Path::new(path)).unwrap().kind.clone();
+        assert_eq!(kind("/home/x"), "ext4");
+        assert_eq!(kind("/mnt/my disk/bitcoin"), "tmpfs");
+        assert_eq!(kind("/mnt/my"), "ext4");
+        assert_eq!(
+            mounts.iter().map(|mount| mount.is_read_only).collect::<Vec<_>>(),
+            [false, false, true]
+        );
     }
 }
