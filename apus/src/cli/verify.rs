@@ -32,8 +32,9 @@ const DAMAGE_SHOWN: usize = 10;
 ///
 /// Of the optional indexes, the entries for these blocks are read; with --blocks 0, all of them.
 ///
-/// The directory is read and not changed. It may be pruned and on a read-only mount, and other
-/// programs may read it at the same time; bitcoind must not be running on it.
+/// The directory is read. Only the numbers of block files with damaged blocks are written, for the
+/// next sync, which replaces these. It may be pruned and on a read-only mount, and other programs
+/// may read it at the same time; bitcoind must not be running on it.
 #[derive(Args)]
 pub struct VerifyCommand {
     #[command(flatten)]

@@ -1,20 +1,23 @@
 //! The replacement of damaged stored blocks by good copies from sources or peers.
 //!
-//! A good copy is appended to the block files like any new block, with its undo data, and then the
-//! index points at the new place. No stored bytes are overwritten: after a crash at any point the
-//! index names either the damaged bytes, which the same command then replaces, or the good ones.
+//! A good copy is written where the block was stored, so that the optional indexes, which name its
+//! place, stay as they are. If it does not fit there, or if no other block of the file is where the
+//! index says, so that the file may be another one, the copy is appended like any new block, with
+//! its undo data, and then the index points at the new place. After a crash at any point the index
+//! names either damaged bytes, which the same command then replaces, or good ones.
 //! Damage comes in stretches, such as a bad part of a disk or the lost end of a file. So once one
 //! block is found damaged, all blocks of its file are checked.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind::NotFound;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_chain::BlockId;
 use apus_consensus::CheckedBlock;
-use apus_disk::StoreError;
-use apus_store::{BlockStatus, FlatFilePos};
+use apus_disk::{Disk, StoreError};
+use apus_store::{BlockStatus, FlatFilePos, STORAGE_HEADER_BYTES};
 
 use super::block::step::Step;
 use super::block_peers::Wanted;
@@ -33,11 +36,14 @@ type Block = CheckedBlock<BlockBytes>;
 /// files.
 pub const NOTE: &str = "damaged-block-files";
 
-/// A damaged stored block without a good copy.
+/// A damaged stored block.
 struct DamagedBlock {
     id: BlockId,
     pos: FlatFilePos,
+    /// What is wrong with its bytes.
     what: String,
+    /// Bytes of the file up to which a copy may reach at this place.
+    end: u32,
 }
 
 /// A copy of a block, read and checked.
@@ -69,25 +75,24 @@ pub fn take_another_copy(
         }
         Place::Stored(pos) => {
             let has_copies = !node.sources.all_copies(step.id).is_empty() || node.peers.is_some();
-            let damage_remains =
-                if has_copies { !mend_file(node, pos.file, stop)?.is_empty() } else { true };
-            if damage_remains {
-                note_file(node, pos.file)?;
+            let before = node.repaired.len();
+            if has_copies && !mend_file(node, pos.file, stop)?.is_empty() {
+                note_file(node.dir.disk(), node.dir.path(), pos.file)?;
             }
-            if node.record(step.id).block_pos() == Some(pos) {
-                Err(stored_damage(node, step.id, pos, what))
-            } else {
-                Ok(())
+            let hash = node.tree.node(step.id).hash;
+            if node.repaired[before..].iter().any(|block| block.block == Some(hash)) {
+                return Ok(());
             }
+            Err(stored_damage(node, step.id, pos, what))
         }
     }
 }
 
-/// Notes a block file that holds a damaged block, for [`mend_noted`].
-pub fn note_file(node: &Node, file: u32) -> Result<(), StoreError> {
-    let mut noted = read_note(node)?;
+/// Notes a block file that holds a damaged block in a network's directory, for [`mend_noted`].
+pub fn note_file(disk: &Disk, directory: &Path, file: u32) -> Result<(), StoreError> {
+    let mut noted = read_note(disk, directory)?;
     noted.insert(file);
-    write_note(node, &noted)
+    write_note(disk, directory, &noted)
 }
 
 /// Replaces the blocks of missing files and the damaged blocks in the noted files, if sources or
@@ -97,7 +102,8 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
         return Ok(false);
     }
     let missing = replace_missing(node, stop)?;
-    let noted = read_note(node)?;
+    let (disk, directory) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
+    let noted = read_note(&disk, &directory)?;
     if noted.is_empty() || stop.load(Relaxed) {
         return Ok(missing);
     }
@@ -110,7 +116,7 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
         if damaged.is_empty() {
             left.remove(&file);
         }
-        for DamagedBlock { id, pos, what } in damaged {
+        for DamagedBlock { id, pos, what, .. } in damaged {
             let error = stored_damage(node, id, pos, &what);
             node.refusals.push(Refusal {
                 path: Some(error.path),
@@ -120,7 +126,7 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
             });
         }
     }
-    write_note(node, &left)?;
+    write_note(&disk, &directory, &left)?;
     Ok(true)
 }
 
@@ -160,8 +166,8 @@ fn replace_missing(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreErro
     Ok(!missing.is_empty())
 }
 
-/// Returns the error for a damaged stored block without a good copy: what is wrong with it, and
-/// what to do.
+/// Notes the file of a damaged stored block without a good copy for a later sync, and returns the
+/// error: what is wrong with the block, and what to do.
 pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> StoreError {
     let block = node.tree.node(id);
     let tried = if node.sources.files().is_empty() {
@@ -169,11 +175,14 @@ pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> 
     } else {
         ", and no good copy is among the files given with --from"
     };
-    let what = format!(
+    let mut what = format!(
         "block {} at height {}, stored here, is damaged ({what}){tried}; `apus sync --from` a \
          node or a file that has this block replaces it; then run this command again",
         block.hash, block.height
     );
+    if let Err(why) = note_file(node.dir.disk(), node.dir.path(), pos.file) {
+        what += &format!(" (the file could not be noted for the sync: {why})");
+    }
     StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
 }
 
@@ -188,16 +197,30 @@ fn mend_file(
     let mut blocks: Vec<(FlatFilePos, BlockId)> = node.tree.ids().filter_map(stored).collect();
     blocks.retain(|(pos, _)| pos.file == file);
     blocks.sort_unstable();
-    let mut left = Vec::new();
-    for (pos, id) in blocks {
+    let mut damaged = Vec::new();
+    let size = node.files.infos().get(file as usize).map_or(0, |info| info.size);
+    let starts =
+        blocks.iter().skip(1).map(|(next, _)| next.pos.saturating_sub(STORAGE_HEADER_BYTES));
+    for ((pos, id), end) in blocks.iter().zip(starts.chain([size])) {
         if stop.load(Relaxed) {
             break;
         }
-        let step = Step { id, place: Place::Stored(pos), weight: 0 };
-        let Err(what) = checked(node, step)? else { continue };
-        match good_copy(node, id, stop)? {
-            Some(copy) => replace(node, step, &copy, &what)?,
-            None => left.push(DamagedBlock { id, pos, what }),
+        let step = Step { id: *id, place: Place::Stored(*pos), weight: 0 };
+        if let Err(what) = checked(node, step)? {
+            damaged.push(DamagedBlock { id: *id, pos: *pos, what, end });
+        }
+    }
+    // One block where the index says: the others belong into this file, too.
+    let is_as_indexed = damaged.len() < blocks.len();
+    let mut left = Vec::new();
+    for mut block in damaged {
+        if !is_as_indexed {
+            block.end = 0;
+        }
+        let copy = if stop.load(Relaxed) { None } else { good_copy(node, block.id, stop)? };
+        match copy {
+            Some(copy) => replace(node, &block, &copy)?,
+            None => left.push(block),
         }
     }
     let (shared, ledger) = node.split();
@@ -257,9 +280,11 @@ fn copy_of_peers(
     }
 }
 
-/// Appends a good copy of a stored block to the block files, and its undo data, if it has any, to
-/// the rev file of the same number. The caller writes the index.
-fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(), StoreError> {
+/// Writes a good copy of a stored block in its place, or appends it to the block files, and its
+/// undo data, if it has any, to the rev file of the same number. The caller writes the index.
+fn replace(node: &mut Node, damaged: &DamagedBlock, copy: &GoodCopy) -> Result<(), StoreError> {
+    let DamagedBlock { id, pos, what, end } = damaged;
+    let step = Step { id: *id, place: Place::Stored(*pos), weight: 0 };
     let from = match copy.place {
         None => "that of a peer".to_string(),
         Some(place) => {
@@ -282,10 +307,18 @@ fn replace(node: &mut Node, step: Step, copy: &GoodCopy, what: &str) -> Result<(
         undo => undo.and_then(Result::ok),
     };
     let view = copy.block.view();
-    let pos = files.append_block(view.bytes(), block.height, block.time)?;
-    record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
-    record.undo_pos = 0;
-    ledger.records.note_stored(tree, step.id, pos, view.tx_count() as u32);
+    let fits =
+        pos.pos >= STORAGE_HEADER_BYTES && pos.pos as usize + view.bytes().len() <= *end as usize;
+    if !fits || undo.is_none() {
+        record.status.0 &= !BlockStatus::BLOCK_HAVE_UNDO;
+        record.undo_pos = 0;
+    }
+    if fits {
+        files.rewrite_block(*pos, view.bytes())?;
+    } else {
+        let pos = files.append_block(view.bytes(), block.height, block.time)?;
+        ledger.records.note_stored(tree, step.id, pos, view.tx_count() as u32);
+    }
     if let Some(undo) = undo {
         files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
     }
@@ -299,19 +332,18 @@ fn is_not_found(error: &StoreError) -> bool {
 }
 
 /// Reads the numbers of the block files that earlier runs have noted.
-fn read_note(node: &Node) -> Result<BTreeSet<u32>, StoreError> {
-    let bytes = node.dir.disk().read(node.dir.path().join(NOTE))?.unwrap_or_default();
+fn read_note(disk: &Disk, directory: &Path) -> Result<BTreeSet<u32>, StoreError> {
+    let bytes = disk.read(directory.join(NOTE))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
 
 /// Notes the numbers of block files for a later sync, replacing those noted before.
-fn write_note(node: &Node, files: &BTreeSet<u32>) -> Result<(), StoreError> {
-    let disk = node.dir.disk();
-    let path = node.dir.path().join(NOTE);
+fn write_note(disk: &Disk, directory: &Path, files: &BTreeSet<u32>) -> Result<(), StoreError> {
+    let path = directory.join(NOTE);
     if files.is_empty() {
         disk.remove(&path)?;
-        return disk.sync_dir(node.dir.path());
+        return disk.sync_dir(directory);
     }
     let lines: String = files.iter().map(|file| format!("{file}\n")).collect();
     disk.write_atomically(&path, lines.as_bytes())

@@ -100,6 +100,13 @@ impl BlockFiles {
         self.append(None, block, height, time)
     }
 
+    /// Writes the bytes of a block again at `pos`, where they were stored before. No other block
+    /// may be stored where they end.
+    pub fn rewrite_block(&self, pos: FlatFilePos, block: &[u8]) -> Result<()> {
+        let pos = FlatFilePos { pos: pos.pos - STORAGE_HEADER_BYTES, ..pos };
+        self.writer().rewrite_block(pos, &mut block_record(self.magic, block))
+    }
+
     /// Appends the bytes of a block to the files of `lane`, which hold no other blocks, and returns
     /// their position. `time` is that of the header. Different lanes may be appended to at the same
     /// time.

@@ -117,6 +117,17 @@ impl Writer {
         })
     }
 
+    /// Writes the record of a block again, at `pos`, where it was stored before.
+    pub fn rewrite_block(&mut self, pos: FlatFilePos, record: &mut [u8]) -> Result<()> {
+        self.guarded(|writer| {
+            let offset = u64::from(pos.pos);
+            writer.obfuscation.apply(record, offset);
+            writer.opened(Kind::Block, pos.file)?.write_all_at(record, offset)?;
+            writer.unsynced.insert(FlatFile { kind: Kind::Block, number: pos.file });
+            Ok(())
+        })
+    }
+
     /// Appends an undo record to the rev file `number`, and returns its offset.
     pub fn append_undo(&mut self, record: &mut [u8], number: u32, height: u32) -> Result<u32> {
         self.guarded(|writer| {

@@ -48,7 +48,7 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
         return Ok(node);
     };
     match damaged_block(&node, &damage) {
-        Some((_, file)) if may_mend => note_file(&node, file)?,
+        Some((_, file)) if may_mend => note_file(node.dir.disk(), node.dir.path(), file)?,
         Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, watch.stop)?,
         None => return Err(error_of(&node, damage, found.damage.count)),
     }

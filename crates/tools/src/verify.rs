@@ -15,9 +15,10 @@ use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 
 /// Checks the last blocks of the active chain, their undo data and the UTXO set (Core's
 /// `verifychain`), and the optional indexes: their entries for these blocks or, if all blocks are
-/// checked, everything in them. Writes nothing: the directory may be pruned, on a read-only mount,
-/// and open in other programs that read it. Level 3 keeps about [`Options::dbcache_bytes`] of coins
-/// in memory; the report says how many blocks it could check with that.
+/// checked, everything in them. Writes nothing but the numbers of damaged block files, for the next
+/// sync: the directory may be pruned, on a read-only mount, and open in other programs that read
+/// it. Level 3 keeps about [`Options::dbcache_bytes`] of coins in memory; the report says how many
+/// blocks it could check with that.
 ///
 /// If `stop` becomes true, returns what was found so far.
 ///

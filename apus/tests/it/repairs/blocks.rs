@@ -18,7 +18,7 @@ use crate::support::blocks::{branch, bytes, genesis_parent};
 use crate::support::chains::{small, small_fork};
 use crate::support::judge::Judge;
 use crate::support::power::{counted, failing, power_cuts};
-use crate::support::program::{apus, assert_ends, stderr};
+use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
 use crate::support::{Place, hash_of, with_genesis};
 
@@ -122,6 +122,69 @@ fn every_kind_of_damage_is_replaced_when_the_block_is_connected() {
         synced.assert_whole();
         assert!(synced.place.sync(&[]).refusals.is_empty(), "{kind}: once");
     }
+}
+
+/// Whatever finds the damage, one command repairs it, and nothing else is rebuilt: not even the
+/// indexes, which name the places of transactions.
+#[test]
+fn a_damaged_block_below_the_tip_is_put_back_where_it_was() {
+    let kinds: [(&str, Damage); 5] = [
+        ("a flipped bit", |bytes, at| bytes[at + 120] ^= 0x10),
+        ("a flipped bit of the header", |bytes, at| bytes[at + 70] ^= 1),
+        ("a zeroed block", |bytes, at| bytes[at - 8..at + 200].fill(0)),
+        ("a zeroed length", |bytes, at| bytes[at - 4..at].fill(0)),
+        ("a cut record", |bytes, at| bytes.truncate(at + 100)),
+    ];
+    let finders = [&["verify", "--level=1", "--blocks=0"][..], &["index", "blockfilterindex"]];
+    for (at, (kind, damage)) in kinds.into_iter().enumerate() {
+        let synced = Synced::new();
+        assert_ends(&apus(&synced.place, &["index", "txindex"]), 0, &[]);
+        let files = [synced.blk(0), synced.blk(0).with_file_name("rev00000.dat")];
+        let before = files.each_ref().map(|path| std::fs::read(path).unwrap());
+        synced.damage(50 + at, damage);
+        let found = apus(&synced.place, finders[at % finders.len()]);
+        let said = stdout(&found) + &stderr(&found);
+        assert!(!found.status.success(), "{kind}: {said}");
+        assert!(said.contains("`apus sync --from`") && !said.contains("reindex"), "{kind}: {said}");
+        let good = synced.good.to_str().unwrap();
+        let repaired = apus(&synced.place, &["sync", "--connect=0", "--from", good]);
+        assert_ends(&repaired, 0, &["Repaired: block ", "was damaged", "was replaced by"]);
+        for (path, mut before) in files.iter().zip(before) {
+            let mut now = std::fs::read(path).unwrap();
+            // Reserved space may be gone.
+            let len = now.len().max(before.len());
+            now.resize(len, 0);
+            before.resize(len, 0);
+            assert!(now == before, "{kind}: {}", path.display());
+        }
+        let whole = apus(&synced.place, &["verify", "--level=4", "--blocks=0"]);
+        assert_ends(&whole, 0, &[]);
+        synced.assert_whole();
+    }
+}
+
+/// What a file holds that is not the one of the index may be stored nowhere else.
+#[test]
+fn blocks_that_are_not_where_the_index_says_are_not_overwritten() {
+    let synced = Synced::new();
+    let key = std::fs::read(synced.place.network_dir().join("blocks/xor.dat")).unwrap();
+    let bytes = std::fs::read(synced.blk(0)).unwrap();
+    // Without the record of block 1, all others are elsewhere, and genesis is damaged.
+    let (from, to) = (synced.pos(2).pos as usize - 8, synced.pos(1).pos as usize - 8);
+    let moved = bytes[from..]
+        .iter()
+        .zip(from..)
+        .map(|(byte, at)| byte ^ key[at % 8] ^ key[(at - from + to) % 8]);
+    let mut shifted: Vec<u8> = bytes[..to].iter().copied().chain(moved).collect();
+    shifted[20] ^= 1;
+    shifted.truncate(synced.pos(synced.blocks.len() - 1).pos as usize);
+    std::fs::write(synced.blk(0), &shifted).unwrap();
+    assert!(!apus(&synced.place, &["verify", "--level=1", "--blocks=0"]).status.success());
+    let good = synced.good.to_str().unwrap();
+    let repaired = apus(&synced.place, &["sync", "--connect=0", "--from", good]);
+    assert_ends(&repaired, 0, &["Repaired: block "]);
+    assert!(std::fs::read(synced.blk(0)).unwrap().starts_with(&shifted));
+    synced.assert_whole();
 }
 
 /// The solution of a signet block is checked before its merkle root, as in Core.

@@ -49,7 +49,8 @@ pub fn compress_hints(
     }
     let pool = threads::pool(threads)?;
     let made = compress(hints, &pool, out, watch);
-    HintsSummary::of(hints.reader.height(), started, made).map_err(remedy::of_output)
+    HintsSummary::of(hints.reader.height(), started, made)
+        .map_err(|error| remedy::with_room(error, false))
 }
 
 fn compress(

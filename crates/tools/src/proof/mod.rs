@@ -58,8 +58,20 @@ pub fn prove(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let observer = Estimating::new(watch.observer);
-    let summary = prove_watched(options, file, sources, Watch::new(&observer, watch.stop))?;
-    Ok(Summary { ran: observer.ran(), ..summary })
+    let summary = prove_watched(options, file, sources, Watch::new(&observer, watch.stop));
+    Ok(Summary { ran: observer.ran(), ..summary.map_err(with_remedy)? })
+}
+
+/// Adds what to do to an error that blames hints.
+fn with_remedy(error: SyncError) -> SyncError {
+    let cause = match &error {
+        SyncError::Differs { error, .. } => &**error,
+        error => error,
+    };
+    if matches!(cause, SyncError::Hints { .. }) {
+        return error.with_note(". Get correct hints, or sync without --hints");
+    }
+    error
 }
 
 fn prove_watched(
@@ -69,15 +81,11 @@ fn prove_watched(
     watch: Watch,
 ) -> Result<Summary, SyncError> {
     let started = Instant::now();
-    let opened = || Claim::of_file(file, &options.network);
-    let claim = &remedy::naming_wrong_hints(options, opened)?;
+    let claim = &remedy::naming(options, || Claim::of_file(file, &options.network))?;
     let proof = Proof { claim, started, watch };
     if sources.is_empty() {
-        let prove = || prove_by(&proof, open_node(options, &Disk::new(), Coins::ReadOnly)?);
-        return match claim {
-            Claim::Hints(_) => remedy::naming_wrong_hints(options, prove),
-            Claim::Snapshot(_) => remedy::naming(options, prove),
-        };
+        let open = || open_node(options, &Disk::new(), Coins::ReadOnly);
+        return remedy::naming(options, || prove_by(&proof, open()?));
     }
     let opened = open_sources(options, sources)?;
     let directory = TemporaryDir::chosen(options)?;
