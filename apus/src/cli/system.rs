@@ -13,10 +13,14 @@ use apus_node::resources::allow_open_files;
 use apus_node::threads;
 use apus_node::words::shell_word;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Open files that the process asks for: the tables and block files of a large directory, and the
 /// partitions of a join.
 const OPEN_FILES: u64 = 4_096;
+/// Bytes of address space below which even a small sync runs out of memory, which ends the process
+/// without a word.
+const ADDRESSES_MIN: u64 = 96 << 20;
 /// Bytes of the stack of the thread that runs the command, whatever the limit of the first thread.
 const STACK_BYTES: usize = 8 << 20;
 
@@ -35,10 +39,19 @@ pub fn prepare() -> Result<(), StoreError> {
 /// Runs `program` in a thread whose stack is large enough.
 ///
 /// # Errors
-/// The system refuses a thread.
+/// The address space is too small, or the system refuses a thread.
 pub fn with_stack<T: Send + 'static>(
     program: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
+    if let Some(bytes) = getrlimit(Resource::As).current.filter(|bytes| *bytes < ADDRESSES_MIN) {
+        let what = format!(
+            "{} MiB of address space are too little: allow more memory (ulimit -v unlimited, \
+             LimitAS= of a service), at least {} MiB",
+            bytes >> 20,
+            ADDRESSES_MIN >> 20
+        );
+        return Err(StoreError::new(Path::new("apus"), what));
+    }
     let builder = thread::Builder::new().name("apus-main".to_string()).stack_size(STACK_BYTES);
     let thread = builder.spawn(program).map_err(|error| threads::refused("apus-main", error))?;
     Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -107,6 +107,8 @@ fn each_limit_is_named() {
     assert_named(&["--nofile=8", "--nofile=14"], &["allow more open files (ulimit -n"], &place);
     assert_named(&["--fsize=8192"], &["allow larger files (ulimit -f"], &place);
     assert_named(&["--stack=65536"], &[], &place);
+    let addresses = ["--as=46080000", "--as=61440000", "--as=81920000", "--as=100000000"];
+    assert_named(&addresses, &["allow more memory (ulimit -v"], &place);
     // A soft limit is raised.
     let sync = ["sync", "--connect=0", "--par=8", "--from=blocks.dat", "--method=join"];
     assert_ends(&limited("--nofile=16:", &place, &sync), 0, &[]);
