@@ -21,25 +21,6 @@ pub struct Speed {
     pub reads: f64,
 }
 
-/// Memory for direct reads and writes, which must be aligned.
-struct Aligned {
-    bytes: Vec<u8>,
-    from: usize,
-    len: usize,
-}
-
-impl Aligned {
-    fn new(len: usize) -> Self {
-        let bytes: Vec<u8> = (0..len + Disk::DIRECT_BYTES).map(|n| ((n * 31) >> 3) as u8).collect();
-        let from = bytes.as_ptr().align_offset(Disk::DIRECT_BYTES);
-        Self { bytes, from, len }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.from..self.from + self.len]
-    }
-}
-
 /// Measures the disk of a directory, which must exist, for about three seconds. Up to 512 MB are
 /// written to a file whose name is removed before the first of them.
 ///
@@ -50,28 +31,31 @@ pub fn measure(directory: &Path) -> Result<Speed, StoreError> {
     let path = directory.join(format!(".apus-doctor-{}.tmp", std::process::id()));
     let file = disk.create_cached(&path, Caching::Direct)?;
     disk.remove(&path)?;
-    let mut piece = Aligned::new(PIECE);
+    // Direct reads and writes need aligned memory.
+    let page_bytes = Disk::DIRECT_BYTES;
+    let mut bytes: Vec<u8> = (0..PIECE + page_bytes).map(|n| ((n * 31) >> 3) as u8).collect();
+    let from = bytes.as_ptr().align_offset(page_bytes);
+    let piece = &mut bytes[from..from + PIECE];
     let began = Instant::now();
     let mut len = 0;
     while len < BYTES_MAX && began.elapsed() < TIME {
-        file.write_all_at(piece.bytes(), len)?;
+        file.write_all_at(piece, len)?;
         len += PIECE as u64;
     }
     file.sync()?;
     let written = len as f64 / began.elapsed().as_secs_f64();
-    let mut read = 0u64;
+    let mut reads = 0u64;
     let mut place = 1u64;
-    let mut buffer = Aligned::new(Disk::DIRECT_BYTES);
     let began = Instant::now();
     while began.elapsed() < TIME {
         // A linear congruence visits the pages in an order that no disk foresees.
         place =
             place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let page = (place >> 33) % (len / Disk::DIRECT_BYTES as u64);
-        file.read_exact_at(buffer.bytes(), page * Disk::DIRECT_BYTES as u64)?;
-        read += 1;
+        let page = (place >> 33) % (len / page_bytes as u64);
+        file.read_exact_at(&mut piece[..page_bytes], page * page_bytes as u64)?;
+        reads += 1;
     }
-    Ok(Speed { written, reads: read as f64 / began.elapsed().as_secs_f64() })
+    Ok(Speed { written, reads: reads as f64 / began.elapsed().as_secs_f64() })
 }
 
 #[cfg(test)]
