@@ -21,7 +21,7 @@ export CXXFLAGS = $(strip $(GIVEN_CXXFLAGS) $(shell \
 # incrementally: a quick build after a change is worth more there than a fast program.
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
-.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge lint quick deny check msrv bench build dist \
+.PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge clients lint deny check msrv bench build dist \
 	release test-release test-deb test-container test-contrib crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
@@ -46,6 +46,10 @@ arm64: ## the program and its tests for ARM of 64 bits, built here and run in qe
 
 judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
 	@CARGO="$(APART) $(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
+
+clients: build ## btcd, bitcoinj and libraries for RPC with Apus (needs Go, Maven, Node.js and their registries)
+	@CARGO="$(APART) $(CARGO)" sh scripts/judge.sh sh scripts/clients.sh \
+		$(TARGET)/release/apus $(TARGET)/clients
 
 test-cloud: setup ## a job of `apus shard` in an S3 server that fails and is slow (needs PyPI)
 	env CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/cloud \

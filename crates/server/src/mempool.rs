@@ -120,15 +120,18 @@ fn not_relayed() -> RpcError {
 
 /// Refuses to send a transaction. As by Core, one that has an unspent output is in the chain.
 pub(crate) fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
-    let txid = Hash(decode(call.param(0), ".")?.compute_txid().to_byte_array());
+    if is_in_utxo_set(call, &decode(call.param(0), ".")?)? {
+        return Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"));
+    }
+    Err(not_relayed())
+}
+
+/// Returns whether an output of the transaction is unspent.
+fn is_in_utxo_set(call: &Call, tx: &Transaction) -> Result<bool, RpcError> {
+    let txid = Hash(tx.compute_txid().to_byte_array());
     let coins = call.state.view.look(|committed| committed.coins.clone());
     let coin = coins.map(|coins| coins.scan_txids(&txid, &txid).next_coin());
-    match coin.transpose().map_err(internal)?.flatten() {
-        Some(_) => {
-            Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"))
-        }
-        None => Err(not_relayed()),
-    }
+    Ok(coin.transpose().map_err(internal)?.flatten().is_some())
 }
 
 /// Refuses to send transactions.
@@ -137,7 +140,8 @@ pub(crate) fn submitpackage(call: &Call) -> Result<Json, RpcError> {
     Err(not_relayed())
 }
 
-/// Returns that no transaction would be accepted.
+/// Returns that no transaction would be accepted. As by Core, the reason is another one for those
+/// that have an unspent output.
 pub(crate) fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct Tested {
@@ -147,13 +151,17 @@ pub(crate) fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
         #[serde(rename = "reject-reason")]
         reject_reason: &'static str,
     }
-    let test = |tx: Transaction| Tested {
-        txid: tx.compute_txid().to_string(),
-        wtxid: tx.compute_wtxid().to_string(),
-        allowed: false,
-        reject_reason: "no-mempool",
-    };
-    Ok(json(&package(call.param(0))?.into_iter().map(test).collect::<Vec<_>>()))
+    let mut tested = Vec::new();
+    for tx in package(call.param(0))? {
+        let is_known = is_in_utxo_set(call, &tx)?;
+        tested.push(Tested {
+            txid: tx.compute_txid().to_string(),
+            wtxid: tx.compute_wtxid().to_string(),
+            allowed: false,
+            reject_reason: if is_known { "txn-already-known" } else { "no-mempool" },
+        });
+    }
+    Ok(json(&tested))
 }
 
 /// Returns that no fee can be estimated.

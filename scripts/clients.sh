@@ -1,0 +1,29 @@
+#!/bin/sh
+# Installs btcd, bitcoinj and client libraries from their registries, and runs them with Apus.
+#
+#   scripts/judge.sh sh scripts/clients.sh APUS DIRECTORY
+#
+# It needs Go, Java with Maven, Node.js and Python. DIRECTORY keeps what is installed.
+set -eu
+sources=$(dirname "$0")/clients
+apus=$1
+to=$2
+mkdir -p "$to/go" "$to/jars"
+to=$(cd "$to" && pwd)
+
+export GOBIN="$to/bin"
+go install github.com/btcsuite/btcd@v0.26.2
+cp "$sources/calls.go" "$to/go/calls.go"
+cp "$sources/calls.js" "$to/calls.js"
+(
+	cd "$to/go"
+	[ -f go.mod ] || go mod init clients
+	go get github.com/btcsuite/btcd@v0.26.2
+	go build -o "$to/calls" .
+)
+mvn --quiet --batch-mode --file "$sources/pom.xml" dependency:copy-dependencies \
+	-DoutputDirectory="$to/jars"
+npm install --silent --no-audit --no-fund --prefix "$to" bitcoin-core@5.0.0
+python3 -m venv "$to/python"
+"$to/python/bin/pip" install --quiet python-bitcoinlib==0.12.2
+exec python3 "$(dirname "$0")/clients.py" "$apus" "$BITCOIND" "$to"
