@@ -3,8 +3,8 @@
 
     scripts/clients.py APUS BITCOIND DIRECTORY     (scripts/clients.sh installs them in DIRECTORY)
 
-CLIENTS_LOGS=DIRECTORY keeps their logs. The chain goes from bitcoind to Apus, from
-there to btcd and bitcoinj, and from btcd to a second Apus. All must follow each reorganisation.
+CLIENTS_LOGS=DIRECTORY keeps their logs. The chain goes from bitcoind to Apus, from there to btcd,
+bitcoinj and neutrino, and from btcd to a second Apus. All must follow each reorganisation.
 Then the libraries make the same calls to bitcoind and to Apus, whose answers may differ only where
 DIFFERENCES says so.
 """
@@ -95,10 +95,17 @@ def start_btcd(name, source):
 
 
 def start_bitcoinj(name, source):
-    process = subprocess.Popen(
-        ["java", "-cp", f"{installed}/jars/*", HERE / "Follow.java", port(source)],
-        stdout=subprocess.PIPE, stderr=open(root / f"{name}.log", "w"), text=True,
-    )  # fmt: skip
+    start_follower(name, "java", "-cp", f"{installed}/jars/*", HERE / "Follow.java", port(source))
+
+
+def start_neutrino(name, source):
+    start_follower(name, installed / "filters", port(source))
+
+
+def start_follower(name, *command):
+    """Starts a program that prints the hash of each best block."""
+    log = open(root / f"{name}.log", "w")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     processes.append(process)
     heads[name] = ""
 
@@ -200,13 +207,15 @@ def run():
     mine(150)
     spend()
     connect = f"--connect=127.0.0.1:{port('bitcoind')}"
-    start_apus("apus", "sync", "first", connect, "--txindex", "--blockfilterindex")
+    filters = ["--blockfilterindex", "--peerblockfilters"]
+    start_apus("apus", "sync", "first", connect, "--txindex", *filters)
     wait_for("first sync", ["apus"])
-    followers = ["apus", "btcd", "behind btcd", "bitcoinj"]
+    followers = ["apus", "btcd", "behind btcd", "bitcoinj", "neutrino"]
     start_btcd("btcd", "apus")
     wait_for("first sync", ["btcd"])
     start_apus("behind btcd", "sync", "second", f"--connect=127.0.0.1:{port('btcd')}")
     start_bitcoinj("bitcoinj", "apus")
+    start_neutrino("neutrino", "apus")
     wait_for("first sync", followers)
     for depth in DEPTHS:
         reorganise(depth)
@@ -220,10 +229,11 @@ def run():
     compare("npm bitcoin-core", "node", installed / "calls.js")
     processes[1].terminate()
     processes[1].wait()
-    start_apus("serve", "serve", "first")
+    start_apus("serve", "serve", "first", "--peerblockfilters")
     start_btcd("btcd of serve", "serve")
     start_bitcoinj("bitcoinj of serve", "serve")
-    wait_for("from serve", ["btcd of serve", "bitcoinj of serve"])
+    start_neutrino("neutrino of serve", "serve")
+    wait_for("from serve", ["btcd of serve", "bitcoinj of serve", "neutrino of serve"])
 
 
 with tempfile.TemporaryDirectory() as name:
