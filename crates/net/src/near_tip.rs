@@ -1,5 +1,5 @@
 //! The blocks that are wanted near the tip: those of every branch that a peer has and that has more
-//! work than the tip.
+//! work than the tip; and when there are so many that a pipeline downloads them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,6 +12,12 @@ use super::peer::Has;
 /// blocks are here.
 const BRANCHES_MAX: usize = 64;
 const BLOCKS_MAX: usize = 288;
+/// If a peer's chain continues the tip by more blocks than this, a pipeline downloads all but the
+/// last [`NEAR_BLOCKS`].
+const BULK_BLOCKS: u32 = 2 * NEAR_BLOCKS;
+/// Blocks less than this far below the best header are near it: a reorganisation may still replace
+/// them, and there may be a branch of them that no peer has.
+pub const NEAR_BLOCKS: u32 = 144;
 
 /// Blocks in lanes: each lane is a range of the blocks, and the part of a branch that no lane
 /// before has.
@@ -55,5 +61,21 @@ impl Branches {
             }
         }
         wanted
+    }
+}
+
+/// Returns the height up to which a pipeline downloads the chain of a peer above `tip`, while no
+/// header is taken; the tip's own if the chain has few more blocks, forks below the tip, or has
+/// shown only headers so far: until the next block is available, headers alone could hold up all
+/// other branches.
+pub fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
+    let (best, tip_height) = (tree.node(has.best), tree.node(tip).height);
+    let continues = tree.ancestor(has.best, tip_height) == Some(tip);
+    let next = tree.ancestor(has.best, tip_height + 1).filter(|_| continues);
+    let is_far = !best.failed && !has.is_limited && best.height > tip_height + BULK_BLOCKS;
+    if is_far && next.is_some_and(|next| tree.is_available(next)) {
+        best.height - NEAR_BLOCKS
+    } else {
+        tip_height
     }
 }

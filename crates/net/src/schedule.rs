@@ -207,6 +207,16 @@ impl Schedule {
         self.wanted.not_requested().find(|block| !has(*block))
     }
 
+    /// Returns whether an outbound peer has a chain without `block` that reaches as far as the one
+    /// below it: the block may be one that exists only as a header.
+    pub(super) fn is_disputed(&self, tree: &Tree, block: BlockId) -> bool {
+        let node = tree.node(block);
+        let below = node.prev.map(|prev| tree.node(prev).work);
+        let is_other = |best| tree.ancestor(best, node.height) != Some(block);
+        let mut outbound = self.having().filter(|has| !has.is_inbound);
+        outbound.any(|has| Some(tree.node(has.best).work) >= below && is_other(has.best))
+    }
+
     /// Panics unless each wanted block near the tip was requested if an idle outbound peer can send
     /// it, and from outbound peers first.
     #[cfg(test)]

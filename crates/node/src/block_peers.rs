@@ -64,7 +64,8 @@ pub struct Wanted {
     pub sizes: Arc<[u32]>,
     /// Ranges of `blocks`; the blocks of each range are taken in order.
     pub lanes: Vec<Range<usize>>,
-    /// Whether a block near the best header is given up if no peer has it.
+    /// Whether a block that does not come is given up, near the best header or if peers have a
+    /// chain without it.
     pub gives_up: bool,
     /// The height below which blocks are requested without their witnesses.
     pub stripped_below: u32,

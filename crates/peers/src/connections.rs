@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
 use apus_net::{
-    Action, ConnectionType, Fault, HeaderChain, Ourselves, PeerError, PeerId, PeerManager,
+    Action, ConnectionType, Fault, HeaderChain, Missing, Ourselves, PeerError, PeerId, PeerManager,
     PeerOptions, SessionFault, TimeOffsets, Transport, TransportError,
 };
 use apus_node::block_peers::Wanted;
@@ -26,7 +26,6 @@ use super::advice::Advice;
 use super::dialer::{Dialer, FailedManual};
 use super::feed::{Feed, Note};
 use super::link::{Event, Link};
-use super::missing::Missing;
 use super::peer_infos::peer_infos;
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic, limits};

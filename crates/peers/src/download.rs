@@ -20,16 +20,22 @@ use rayon::prelude::*;
 pub(super) type Block = CheckedBlock<BlockBytes>;
 
 /// Downloads the blocks among `ids` that are neither stored nor in a source, and stores them. `ids`
-/// are of one branch and in order of height. A block that breaks a rule is left out.
+/// are of one branch and in order of height. A block that breaks a rule is left out and, with
+/// `gives_up`, one that does not come ([`Wanted::gives_up`]).
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop; what has arrived until then is stored.
-pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<(), Fault> {
+pub fn download(
+    node: &mut Node,
+    ids: &[BlockId],
+    gives_up: bool,
+    watch: Watch,
+) -> Result<(), Fault> {
     let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
         let _timer = shared.clock.start(Stage::Store);
         ledger.store_block(shared, id, block.view())
     };
-    let fetched = fetch(node, ids, watch, store);
+    let fetched = fetch(node, (ids, gives_up), watch, store);
     if let Err(fault @ Fault::Stopped) = &fetched {
         store_left_after(node, 0, Some(fault))?;
     }
@@ -37,13 +43,13 @@ pub fn download(node: &mut Node, ids: &[BlockId], watch: Watch) -> Result<(), Fa
 }
 
 /// Downloads the blocks among `ids` that are neither stored nor in a source, and calls `take` with
-/// each one that breaks no rule. `ids` are as for [`download`].
+/// each one that breaks no rule. `ids` and `gives_up` are as for [`download`].
 ///
 /// # Errors
 /// `take` fails, the disk fails, or `watch` asks to stop.
 pub(super) fn fetch(
     node: &mut Node,
-    ids: &[BlockId],
+    (ids, gives_up): (&[BlockId], bool),
     watch: Watch,
     mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
 ) -> Result<(), Fault> {
@@ -54,9 +60,9 @@ pub(super) fn fetch(
     }
     let save_every = node.options.save_every;
     let (shared, ledger) = node.split();
-    shared.serve(Wanted::of([&steps[..]]), watch.observer, || {
-        let mut done = 0;
-        let all = steps.len();
+    let wanted = Wanted { gives_up, ..Wanted::of([&steps[..]]) };
+    shared.serve(wanted, watch.observer, || {
+        let (mut done, all) = (0, steps.len());
         for steps in steps.chunks(CHECKED_AT_ONCE * shared.pool.current_num_threads()) {
             let next = shared.tree.node(steps[0].id);
             watch.observer.observe(&Progress {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_consensus::Work;
-use apus_net::{Has, HeaderChain};
+use apus_net::{Has, HeaderChain, NEAR_BLOCKS, bulk_top};
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
 use apus_node::clock::unix_time;
@@ -29,12 +29,6 @@ const PATIENCE_AT_END: Duration = Duration::from_secs(20);
 /// The number of peers that must have said what they have, or those being connected are waited for
 /// at the end of a sync.
 const HEARD_MIN: usize = 3;
-/// Blocks by which the best header may be above the tip when a sync ends: blocks of a branch that
-/// no peer has.
-const LAG_BLOCKS: u32 = 144;
-/// If a peer's chain continues the tip by more blocks than this, a pipeline downloads all but the
-/// last [`LAG_BLOCKS`].
-const BULK_BLOCKS: u32 = 2 * LAG_BLOCKS;
 /// The age at which the user is told of a tip at the end of a sync.
 const OLD_TIP_SECONDS: i64 = 24 * 60 * 60;
 /// Time from one save of headers to the next.
@@ -108,8 +102,8 @@ pub fn find_headers(
 }
 
 /// Takes headers, and stores the blocks of all branches with more work than the tip, until one of
-/// them may be the next tip, or a peer has so many more that a pipeline is to download them. No
-/// branch waits for another.
+/// them may be the next tip. No branch waits for another. If a peer has many more on that one, they
+/// count as available from now on, so that a pipeline downloads them.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
@@ -118,23 +112,8 @@ pub fn wait_for_news(node: &mut Node, peers: &Arc<Peers>, watch: Watch) -> Resul
     grow(node, peers, watch, true, |connections, tree| {
         connections.stay_at_tip(tree, tip, watch.observer);
         watch.observer.observe(&progress(Phase::Following, tree));
-        let height = tree.node(tip).height;
-        let is_far = |has: Has| bulk_top(tree, tip, has) > height;
-        connections.manager().schedule().having().any(is_far)
+        false
     })
-}
-
-/// Returns the height up to which a pipeline downloads the chain of a peer above `tip`; the tip's
-/// own if the chain has few more blocks, or forks below the tip.
-fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
-    let best = tree.node(has.best);
-    let tip_height = tree.node(tip).height;
-    let continues = tree.ancestor(has.best, tip_height) == Some(tip);
-    if continues && !best.failed && best.height > tip_height + BULK_BLOCKS && !has.is_limited {
-        best.height - LAG_BLOCKS
-    } else {
-        tip_height
-    }
 }
 
 /// Returns what speaks against the tip being the last block of the best chain, for the user at the
@@ -170,7 +149,7 @@ pub fn is_complete(node: &Node) -> bool {
 pub fn lags(node: &Node) -> bool {
     let height = |id| node.tree.node(id).height;
     let top = node.options.stop_at_height.unwrap_or(u32::MAX);
-    height(node.tree.best_header()).min(top) > height(node.tip()) + LAG_BLOCKS
+    height(node.tree.best_header()).min(top) > height(node.tip()) + NEAR_BLOCKS
 }
 
 /// Adds peers' headers to the tree until `is_done`, and requests them from all peers again. With

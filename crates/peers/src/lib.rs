@@ -28,7 +28,6 @@
 //! | `early` | keeps blocks that arrive early, in memory and on disk |
 //! | `feed` | hands blocks to the threads that wait for them |
 //! | `headers` | requests headers, and blocks near the tip, between pipelines |
-//! | `missing` | blocks that threads wait for and that do not come |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
 //! | `peer_infos` | what is known about each peer, for those who ask |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
@@ -49,7 +48,6 @@ mod lan;
 mod limiter;
 mod link;
 mod mdns;
-mod missing;
 mod peer_infos;
 mod random;
 mod receiving;

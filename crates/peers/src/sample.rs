@@ -1,13 +1,13 @@
 //! Learns the expected sizes of blocks from a sample.
 
 use apus_chain::BlockId;
+use apus_net::NEAR_BLOCKS;
 use apus_node::expected_sizes::Sizes;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::progress::Watch;
 
 use super::download::{download, fetch};
-use super::missing::NEAR_BLOCKS;
 
 /// No sample is downloaded if fewer blocks than this are missing.
 const BLOCKS_MIN: u32 = 256;
@@ -17,8 +17,8 @@ const BLOCKS_FOR_EACH: u32 = 16;
 const SAMPLE_MIN: u32 = 32;
 
 /// Learns the sizes of blocks of the best chain from some of them, evenly spaced. If many blocks
-/// are missing, downloads those of the sample. They are stored, unless block files are to be
-/// deleted: one of the last blocks among them would keep the file of the first.
+/// are missing, downloads those of the sample that come. They are stored, unless block files are to
+/// be deleted: one of the last blocks among them would keep the file of the first.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
@@ -46,8 +46,8 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();
     let learned = match node.ledger.pruning.target() {
-        None => download(node, &new, watch),
-        Some(_) => fetch(node, &new, watch, |shared, _, id, block| {
+        None => download(node, &new, true, watch),
+        Some(_) => fetch(node, (&new, true), watch, |shared, _, id, block| {
             known.push((shared.tree.node(id).height, block.view().len() as u64));
             Ok(())
         }),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use apus_chain::{BlockId, Tree};
 
 use super::{headers_on, regtest, tree_of};
-use crate::{Arrival, Has, Limits, PeerId, Schedule};
+use crate::{Arrival, Has, Limits, Missing, PeerId, Schedule, bulk_top};
 
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(2);
@@ -138,4 +138,55 @@ fn what_has_no_room_is_thrown_away_and_asked_for_again() {
     assert!(schedule.is_done(), "{next} of {} blocks were taken", plan.len());
     assert!(thrown > 0, "there was room for all");
     assert_eq!(schedule.waiting_bytes(), 0);
+}
+
+/// Headers are cheap where the difficulty is low: a peer must have sent a block of them before a
+/// pipeline waits for the others.
+#[test]
+fn headers_alone_begin_no_pipeline() {
+    let (_, genesis) = regtest();
+    let chain = headers_on(&genesis, 400, 1);
+    let mut tree = tree_of(std::slice::from_ref(&chain));
+    let tip = tree.genesis();
+    tree.mark_available(tip);
+    let block = |tree: &Tree, height: u32| tree.ancestor(tree.best_header(), height).unwrap();
+    let has = Has { best: tree.best_header(), is_limited: false, is_inbound: false };
+    assert_eq!(bulk_top(&tree, tip, has), 0);
+    // A block further up does not show that those below exist.
+    let second = block(&tree, 2);
+    tree.mark_available(second);
+    assert_eq!(bulk_top(&tree, tip, has), 0);
+    let first = block(&tree, 1);
+    tree.mark_available(first);
+    assert_eq!(bulk_top(&tree, tip, has), 400 - 144);
+    assert_eq!(bulk_top(&tree, tip, Has { is_limited: true, ..has }), 0);
+    let near = Has { best: block(&tree, 288), ..has };
+    assert_eq!(bulk_top(&tree, tip, near), 0, "there are few");
+}
+
+/// Deep blocks are waited for, unless an outbound peer has a chain without them.
+#[test]
+fn a_disputed_block_is_given_up() {
+    let seconds = Duration::from_secs;
+    let (mut schedule, _, _) = schedule(1, 1 << 30);
+    let (_, genesis) = regtest();
+    let long = headers_on(&genesis, 400, 1);
+    let short = headers_on(&genesis, 20, 2);
+    let tree = tree_of(&[long.clone(), short.clone()]);
+    let id = |header: &apus_wire::Header| tree.find(&header.hash()).unwrap();
+    let plan: Arc<[BlockId]> = long.iter().map(id).collect();
+    schedule.set_peer(PEER, has(&plan));
+    schedule.want(Arc::clone(&plan), once(0..400));
+    schedule.read(0);
+    let mut missing = Missing::new(seconds(30));
+    missing.begin(true);
+    let mut gone = |schedule: &Schedule, now| missing.look(schedule, false, &tree, now).0;
+    assert_eq!(gone(&schedule, seconds(0)), None);
+    assert_eq!(gone(&schedule, seconds(3_600)), None, "all have it");
+    let other = Has { best: id(&short[19]), is_limited: false, is_inbound: true };
+    schedule.set_peer(OTHER, other);
+    assert_eq!(gone(&schedule, seconds(3_601)), None, "an inbound peer cannot dispute a block");
+    schedule.set_peer(OTHER, Has { is_inbound: false, ..other });
+    assert_eq!(gone(&schedule, seconds(3_602)), None, "it has 10 s");
+    assert_eq!(gone(&schedule, seconds(3_613)), Some(plan[0]));
 }

@@ -13,7 +13,7 @@ use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
 use apus_node::outcome::Refusal;
 use apus_node::progress::{Phase, Watch};
-use apus_peers::store_left_after;
+use apus_peers::{forget_claims, store_left_after};
 
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;
@@ -135,7 +135,14 @@ fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Sync
                 node.refusals.push(refusal);
                 node.mark_failed(step.id);
             }
-            Fault::Gone(step) => node.tree.mark_missing(step.id),
+            Fault::Gone(step) => {
+                node.tree.mark_missing(step.id);
+                // The next branch might not come either: the rest is awaited between pipelines,
+                // where no branch holds up another.
+                if matches!(goal, Goal::Best { .. }) {
+                    forget_claims(node);
+                }
+            }
             Fault::Full(error) => {
                 let (shared, ledger) = node.split();
                 // Only the first error is reported.

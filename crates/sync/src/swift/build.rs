@@ -146,7 +146,7 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
     let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
     let mut recent: Vec<BlockId> = ancestors.collect();
     recent.reverse();
-    download(node, &recent, watch)
+    download(node, &recent, false, watch)
 }
 
 /// Returns whether there may be another copy of a block whose bytes at this place are damaged. For

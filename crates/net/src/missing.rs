@@ -1,26 +1,25 @@
-//! Blocks that threads wait for and that do not come: near the best header they are given up, and
-//! otherwise the user is told.
+//! Blocks that a pipeline waits for and that do not come: near the best header, and where peers
+//! have another chain, they are given up, and otherwise the user is told.
 
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
-use apus_net::Schedule;
 
-/// Only blocks less than this far below the best header may be given up: a reorganisation may still
-/// replace them.
-pub(super) const NEAR_BLOCKS: u32 = 144;
+use super::near_tip::NEAR_BLOCKS;
+use super::schedule::Schedule;
+
 /// Time from one message about a block that no peer has to the next, minus the time after which it
 /// is reported first.
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
-/// The time for which a pipeline waits for a block near the best header that a peer has. After that
-/// it is awaited between pipelines, where it holds up no other branch.
+/// The time for which a pipeline waits for a block that may be given up and that a peer has. After
+/// that it is awaited between pipelines, where it holds up no other branch.
 const AWAITED_MAX: Duration = Duration::from_secs(10);
 
 /// The blocks that are waited for.
-pub(super) struct Missing {
+pub struct Missing {
     /// The block that no peer has, and since when.
     missing: Option<(BlockId, Duration)>,
-    /// The block near the best header that a thread waits for, and since when.
+    /// The block that may be given up and that a thread waits for, and since when.
     awaited: Option<(BlockId, Duration)>,
     /// Whether a block may be given up.
     gives_up: bool,
@@ -50,7 +49,10 @@ impl Missing {
     ) -> (Option<BlockId>, Option<String>) {
         let best = tree.node(tree.best_header()).height;
         let gives_up = self.gives_up;
-        let may_go = |id: BlockId| gives_up && tree.node(id).height + NEAR_BLOCKS > best;
+        let may_go = |id: BlockId| {
+            let is_near = tree.node(id).height + NEAR_BLOCKS > best;
+            gives_up && (is_near || schedule.is_disputed(tree, id))
+        };
         let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now);
         let gone = late.filter(|(_, waits)| *waits > AWAITED_MAX).map(|(id, _)| id);
         let missing = schedule.missing(tree).filter(|_| !is_alone);
