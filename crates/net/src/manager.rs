@@ -190,10 +190,10 @@ impl PeerManager {
         self.peers.get(&peer)?.session.ping_time()
     }
 
-    /// Notes that a peer has read what it requested: it cannot be heard meanwhile.
+    /// Notes that a peer reads what it has requested: it cannot be heard meanwhile.
     pub fn has_read(&mut self, peer: PeerId, now: Duration) {
         if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.session.heard(now);
+            peer.session.has_read(now);
         }
     }
 

@@ -132,6 +132,8 @@ pub struct Session {
     them: Option<Themselves>,
     started: Duration,
     last_received: Duration,
+    /// When the peer was last reading what it had requested.
+    last_read: Duration,
     ping: Option<(Nonce, Duration)>,
     last_ping: Duration,
     ping_time: Option<Duration>,
@@ -166,6 +168,7 @@ impl Session {
             them: None,
             started: now,
             last_received: now,
+            last_read: now,
             ping: None,
             last_ping: now,
             ping_time: None,
@@ -223,6 +226,13 @@ impl Session {
     /// Records that a message came.
     pub fn heard(&mut self, now: Duration) {
         self.last_received = now;
+    }
+
+    /// Records that the peer reads what it has requested: it may not have come to a ping, which
+    /// waits behind that.
+    pub fn has_read(&mut self, now: Duration) {
+        self.last_received = now;
+        self.last_read = now;
     }
 
     /// Handles a message, and appends the answers to `out`.
@@ -365,7 +375,7 @@ impl Session {
         if now > self.last_received + TIMEOUT_INTERVAL {
             return Err(SessionFault::Idle);
         }
-        if self.ping.is_some_and(|(_, sent)| now > sent + TIMEOUT_INTERVAL) {
+        if self.ping.is_some_and(|(_, sent)| now > sent.max(self.last_read) + TIMEOUT_INTERVAL) {
             return Err(SessionFault::PingTimeout);
         }
         Ok(())

@@ -1,13 +1,14 @@
 //! Connections of each type: which peers may lack services, and connections to ourselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use apus_chain::BlockId;
-use apus_wire::message::Services;
+use apus_wire::message::{Message, Services};
 
 use super::manager::{Habit, OUR_NONCE, SERVICES, World, mine, version};
 use super::regtest;
-use crate::{ConnectionType, PeerError, SessionFault};
+use crate::{ConnectionType, Ourselves, PeerError, Session, SessionFault};
 
 /// As in Core, what a peer offers decides what it is asked for, and not whether it may stay.
 #[test]
@@ -59,4 +60,33 @@ fn a_connection_from_ourselves_is_noticed() {
         let expected = is_noticed.then_some(PeerError::Session(SessionFault::Ourselves));
         assert_eq!(dropped, expected.as_ref(), "{opening:?}, {nonce}");
     }
+}
+
+/// A slow peer comes to a ping after all that it has requested before.
+#[test]
+fn a_ping_waits_behind_large_answers() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let ourselves = Ourselves {
+        nonce: OUR_NONCE,
+        user_agent: "/Apus:test/",
+        services: Services::default(),
+        time: 0,
+        start_height: 0,
+    };
+    let (mut session, _) = Session::new(true, ourselves, Services::default(), Duration::ZERO);
+    let mut out = Vec::new();
+    let version = version(70_016, SERVICES, 1);
+    for message in [Message::decode(version.command, &version.payload).unwrap(), Message::Verack] {
+        session.handle(&message, Duration::ZERO, &mut out).unwrap();
+    }
+    session.tick(minutes(3), 5, &mut out).unwrap();
+    for minute in 3..60 {
+        session.has_read(minutes(minute));
+        assert_eq!(session.check_time(minutes(minute)), Ok(()), "minute {minute}");
+    }
+    // It has read all.
+    session.heard(minutes(79));
+    assert_eq!(session.check_time(minutes(79)), Ok(()));
+    session.heard(minutes(80));
+    assert_eq!(session.check_time(minutes(80)), Err(SessionFault::PingTimeout));
 }

@@ -261,8 +261,8 @@ impl Talk {
                     let serving = self.serving.as_mut();
                     let continuation = serving.and_then(|serving| serving.continuation(&message));
                     stock.send_requested(&message, continuation, &mut self.writer, to)?;
-                    // It may have taken long, and the peer had to wait.
-                    self.session.heard(stock.now());
+                    // It may have taken long, and a ping had to wait.
+                    self.session.has_read(stock.now());
                 }
                 (Handled::Pass, message) => {
                     if let Some(serving) = &mut self.serving {
