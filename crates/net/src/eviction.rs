@@ -27,12 +27,15 @@ pub struct EvictionCandidate {
     /// The part of the network that it is in, hashed with a secret, so that an attacker cannot
     /// choose a part that is kept.
     pub group: u64,
+    /// Whether it connects from this machine, as all do that come through Tor.
+    pub is_local: bool,
 }
 
 /// Returns the peer to disconnect, so that another can connect; `None` if all are to be kept. Kept
 /// are, as in Core, peers that an attacker cannot have many of: 4 by their part of the network, 8
-/// by ping, 8 that last sent new blocks, and of the others the half that connected first. Of the
-/// part of the network with the most other peers, the youngest goes.
+/// by ping, 8 that last sent new blocks, and of the others the half that connected first, up to
+/// half of it local ones (`ProtectEvictionCandidatesByRatio`). Of the part of the network with the
+/// most other peers, the youngest goes.
 pub fn select_to_evict(mut candidates: Vec<EvictionCandidate>) -> Option<PeerId> {
     keep_first(&mut candidates, BY_GROUP, |peer| peer.group);
     keep_first(&mut candidates, BY_PING, |peer| peer.min_ping.unwrap_or(Duration::MAX));
@@ -41,7 +44,12 @@ pub fn select_to_evict(mut candidates: Vec<EvictionCandidate>) -> Option<PeerId>
     keep_first(&mut with_blocks, BY_BLOCK, |peer| std::cmp::Reverse(peer.last_block));
     others.extend(with_blocks);
     let half = others.len() / 2;
-    keep_first(&mut others, half, |peer| peer.connected);
+    let (mut local, mut others): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|peer| peer.is_local);
+    let kept = local.len().min(half / 2);
+    keep_first(&mut local, kept, |peer| peer.connected);
+    others.extend(local);
+    keep_first(&mut others, half - kept, |peer| peer.connected);
     let mut groups: BTreeMap<u64, Vec<EvictionCandidate>> = BTreeMap::new();
     for peer in others {
         groups.entry(peer.group).or_default().push(peer);
@@ -73,6 +81,7 @@ mod tests {
             min_ping: Some(Duration::from_millis(count - number)),
             last_block: None,
             group: number % 10,
+            is_local: false,
         };
         (0..count).map(of).collect()
     }
@@ -96,6 +105,21 @@ mod tests {
         assert_eq!(select_to_evict(peers.clone()), Some(PeerId(98)));
         peers[98].last_block = Some(Duration::from_secs(5));
         assert_eq!(select_to_evict(peers), Some(PeerId(97)));
+    }
+
+    /// All that come through Tor are of one part of the network, and slow.
+    #[test]
+    fn a_quarter_is_kept_for_local_ones() {
+        let mut peers = candidates(100);
+        for peer in &mut peers[60..] {
+            (peer.group, peer.min_ping, peer.is_local) = (77, None, true);
+        }
+        for _ in 0..30 {
+            let gone = select_to_evict(peers.clone()).unwrap();
+            peers.retain(|peer| peer.id != gone);
+        }
+        // As the largest part of the network, they would be 10.
+        assert_eq!(peers.iter().filter(|peer| peer.is_local).count(), 16);
     }
 
     #[test]

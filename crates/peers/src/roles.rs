@@ -159,8 +159,10 @@ impl Roles {
     /// without a handshake are among the candidates: they must not take the places of others.
     pub fn to_evict(&self, min_ping: impl Fn(PeerId) -> Option<Duration>) -> Option<PeerId> {
         let candidate = |(id, inbound): (PeerId, &Inbound)| {
-            let Inbound { group, connected, last_block, .. } = *inbound;
-            EvictionCandidate { id, connected, min_ping: min_ping(id), last_block, group }
+            let Inbound { group, connected, last_block, address, .. } = *inbound;
+            let min_ping = min_ping(id);
+            let is_local = address.ip().is_loopback();
+            EvictionCandidate { id, connected, min_ping, last_block, group, is_local }
         };
         select_to_evict(self.inbound().map(candidate).collect())
     }
