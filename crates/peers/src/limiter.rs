@@ -38,8 +38,19 @@ impl Limiter {
     }
 
     /// Returns the most bytes that may be read at once.
-    pub fn bytes_at_once(&self) -> usize {
-        at_once(self.now())
+    pub fn bytes_at_once(&self, inbound: bool) -> usize {
+        at_once(self.now().map(|limit| if inbound { limit / INBOUND_SHARE } else { limit }))
+    }
+
+    /// Sleeps until a connection that a peer opened may be read from, also one that is new: those
+    /// that come and go must not read more than their share together.
+    pub fn wait(&self, inbound: bool) {
+        while inbound
+            && self.now().is_some()
+            && let Some(wait) = self.wait_before(Instant::now())
+        {
+            std::thread::sleep(wait);
+        }
     }
 
     /// Counts bytes that have arrived, and sleeps if they came too fast: the connection then fills
@@ -51,11 +62,21 @@ impl Limiter {
         }
     }
 
+    /// Returns how long inbound connections have to wait at `now` for those before.
+    fn wait_before(&self, now: Instant) -> Option<Duration> {
+        let paid = *self.paid_inbound.lock().unwrap_or_else(PoisonError::into_inner);
+        paid.checked_duration_since(now).filter(|wait| !wait.is_zero())
+    }
+
     /// Takes note of bytes that have come at `now`, when `limit` bytes a second may come, and
-    /// returns how long to wait before more are read.
+    /// returns how long to wait after that; connections that others opened wait before they read.
     fn wait_after(&self, bytes: u64, limit: u64, inbound: bool, now: Instant) -> Duration {
         let wait = pay(&self.paid, bytes, limit, now);
-        if inbound { pay(&self.paid_inbound, bytes, limit / INBOUND_SHARE, now) } else { wait }
+        if inbound {
+            pay(&self.paid_inbound, bytes, limit / INBOUND_SHARE, now);
+            return Duration::ZERO;
+        }
+        wait
     }
 }
 
@@ -84,10 +105,13 @@ mod tests {
     fn inbound_connections_have_a_share_and_take_no_more_of_the_download() {
         let limiter = Limiter::new(None);
         let now = Instant::now();
+        assert_eq!(limiter.wait_before(now), None);
         for times in 1..=50 {
-            let inbound = limiter.wait_after(10, 1_000, true, now);
-            assert_eq!(inbound, Duration::from_millis(100) * times);
+            assert_eq!(limiter.wait_after(10, 1_000, true, now), Duration::ZERO);
+            // A new connection waits as well, before it reads anything.
+            assert_eq!(limiter.wait_before(now), Some(Duration::from_millis(100) * times));
         }
+        assert_eq!(limiter.wait_before(now + Duration::from_secs(5)), None);
         // What they have read counts for all, and they read a tenth of the limit.
         let outbound = limiter.wait_after(500, 1_000, false, now);
         assert_eq!(outbound, Duration::from_millis(1_000));

@@ -310,7 +310,7 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let Open { socket, received, mut reader, writer } = open;
     let record = Arc::clone(&received);
     let begin = || -> io::Result<Link> {
-        received.open(&socket)?;
+        received.end_limit(&socket)?;
         let (outgoing, queue) = bounded(OUTGOING_MAX);
         let transport = writer.transport();
         let to = Arc::clone(&socket);
@@ -341,11 +341,19 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let mut count = |bytes| record.add_block(bytes);
     loop {
         let mut bytes = Vec::new();
-        let mut permit = None;
-        let mut until_answered = None;
-        let mut admit = |len| socket.admit(len, &mut permit);
+        let (mut permit, mut until_answered) = (None, None);
+        let mut admit = |len| {
+            socket.admit(len, &mut permit)?;
+            match permit {
+                Some(_) => record.begin_limit(len),
+                None => record.end_limit(&socket)?,
+            }
+            Ok(())
+        };
         let event = match reader.read_watched(&mut bytes, &mut admit, &mut count) {
             Ok((command, payload)) => {
+                // If the socket is closed, the next read says so.
+                let _ = record.end_limit(&socket);
                 let is_request = REQUESTS.contains(&command);
                 let answered = (is_request || permit.is_some()).then(|| {
                     let (until, over) = bounded(0);

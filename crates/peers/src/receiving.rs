@@ -3,16 +3,19 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::budget::Moved;
 use super::limiter::Limiter;
 
-/// The time limit for the handshake of the transport.
-const OPENING_TIME: Duration = Duration::from_secs(60);
+/// The time limit for the handshake of the transport, and for the first bytes of a message that
+/// takes memory which all share.
+const TIME_MAX: Duration = Duration::from_secs(60);
+/// The bytes of such a message for which it has a second more.
+const BYTES_A_SECOND: usize = 16 << 10;
 
 /// The receiving end of a connection.
 pub(super) struct Receiving {
@@ -27,10 +30,8 @@ pub(super) struct Receiving {
 pub(super) struct Received {
     all: Moved,
     block_bytes: AtomicU64,
-    /// Whether the handshake of the transport is complete.
-    is_open: AtomicBool,
-    /// When the handshake must be complete.
-    until: Instant,
+    /// When the handshake of the transport, or a message, must be complete.
+    until: Mutex<Option<Instant>>,
 }
 
 impl Receiving {
@@ -42,8 +43,7 @@ impl Receiving {
         let received = Received {
             all: Moved::default(),
             block_bytes: AtomicU64::new(0),
-            is_open: AtomicBool::new(false),
-            until: Instant::now() + OPENING_TIME,
+            until: Mutex::new(Some(Instant::now() + TIME_MAX)),
         };
         let stream = stream.try_clone()?;
         let limiter = Arc::clone(limiter);
@@ -72,24 +72,39 @@ impl Received {
         self.block_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Ends the time limit, since the handshake is complete: from now on `net::PeerManager` knows
-    /// how long the peer may be silent.
-    pub fn open(&self, stream: &TcpStream) -> io::Result<()> {
-        self.is_open.store(true, Relaxed);
-        stream.set_read_timeout(None)
+    /// Begins a time limit for a message that takes memory which all share: nobody may hold that
+    /// and send nothing.
+    pub fn begin_limit(&self, bytes: usize) {
+        let time = TIME_MAX + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
+        *self.until() = Some(Instant::now() + time);
+    }
+
+    /// Ends the time limit, since the handshake or the message is complete: `net::PeerManager`
+    /// knows how long the peer may be silent.
+    pub fn end_limit(&self, stream: &TcpStream) -> io::Result<()> {
+        match self.until().take() {
+            Some(_) => stream.set_read_timeout(None),
+            None => Ok(()),
+        }
+    }
+
+    fn until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Read for Receiving {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !self.received.is_open.load(Relaxed) {
-            let left = self.received.until.saturating_duration_since(Instant::now());
+        self.limiter.wait(self.inbound);
+        let until = *self.received.until();
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(too_late());
             }
             self.stream.set_read_timeout(Some(left))?;
         }
-        let most = buffer.len().min(self.limiter.bytes_at_once());
+        let most = buffer.len().min(self.limiter.bytes_at_once(self.inbound));
         let read = match self.stream.read(&mut buffer[..most]) {
             // A timeout is the one on some systems, and the other on others.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -104,5 +119,8 @@ impl Read for Receiving {
 }
 
 fn too_late() -> io::Error {
-    io::Error::new(ErrorKind::TimedOut, "the handshake of the transport takes too long")
+    io::Error::new(
+        ErrorKind::TimedOut,
+        "the handshake of the transport, or a large message, takes too long",
+    )
 }
