@@ -41,6 +41,7 @@ mod wanted;
 mod tests;
 
 pub use addresses::{Addresses, Needs};
+pub use bad_ports::is_bad_port;
 pub use candidates::{Candidates, Runner, Slot, Trial};
 pub use eviction::{EvictionCandidate, select_to_evict};
 pub use feelers::Feelers;

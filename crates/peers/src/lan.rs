@@ -9,12 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_net::{ServedChain, Target};
+use apus_net::{ServedChain, Target, is_bad_port};
 use apus_node::options::Options;
 use apus_node::threads;
 use apus_wire::Network;
 use apus_wire::message::Host;
-use if_addrs::Interface;
+use if_addrs::{IfAddr, Interface};
 use mdns_sd::{IfKind, RecvTimeoutError, ServiceEvent, ServiceInfo};
 
 use super::mdns::Daemon;
@@ -144,7 +144,9 @@ impl Drop for EndOnDrop {
 
 /// Calls `found` for each node of the network that answers within [`TIME`], at most [`NODES_MAX`].
 fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Error> {
-    if !if_addrs::get_if_addrs().unwrap_or_default().iter().any(is_usable) {
+    let mut interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    interfaces.retain(is_usable);
+    if interfaces.is_empty() {
         tracing::debug!(target: "net", "no local network to look for nodes on");
         return Ok(());
     }
@@ -165,7 +167,8 @@ fn look(network: &str, mut found: impl FnMut(LanNode)) -> Result<(), mdns_sd::Er
             port: service.port,
             addresses: service.addresses.iter().map(|address| address.to_ip_addr()).collect(),
         };
-        if let Some(node) = answer.node(network)
+        let is_here = |ip| interfaces.iter().any(|interface| reaches(&interface.addr, ip));
+        if let Some(node) = answer.node(network, is_here)
             && service.fullname.split('.').next() != Some(our_name())
             && names.insert(service.fullname)
         {
@@ -181,6 +184,23 @@ fn is_usable(interface: &Interface) -> bool {
         && !interface.is_p2p()
         && !interface.is_loopback()
         && (is_local(interface.ip()) || is_link_local_v6(interface.ip()))
+}
+
+/// Returns whether an address is in the subnet of an interface, so that no router is on the way.
+fn reaches(interface: &IfAddr, ip: IpAddr) -> bool {
+    let in_subnet = |ours: &[u8], mask: &[u8], theirs: &[u8]| {
+        let bytes = ours.iter().zip(theirs).zip(mask);
+        bytes.into_iter().all(|((ours, theirs), mask)| ours & mask == theirs & mask)
+    };
+    match (interface, ip) {
+        (IfAddr::V4(at), IpAddr::V4(ip)) => {
+            in_subnet(&at.ip.octets(), &at.netmask.octets(), &ip.octets())
+        }
+        (IfAddr::V6(at), IpAddr::V6(ip)) => {
+            in_subnet(&at.ip.octets(), &at.netmask.octets(), &ip.octets())
+        }
+        _ => false,
+    }
 }
 
 /// Returns whether an address is of a local network, so that a connection to it does not leave it:
@@ -323,13 +343,14 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Returns the node if it is one of `network`, at an address of a local network: of IPv4 if it
-    /// has several.
-    fn node(&self, network: &str) -> Option<LanNode> {
-        let ip =
-            self.addresses.iter().map(IpAddr::to_canonical).filter(|ip| is_local(*ip)).min()?;
+    /// Returns the node if it is one of `network`, at an address of a local network that `is_here`:
+    /// of IPv4 if it has several. Its port must not be that of another service.
+    fn node(&self, network: &str, is_here: impl Fn(IpAddr) -> bool) -> Option<LanNode> {
+        let addresses = self.addresses.iter().map(IpAddr::to_canonical);
+        let ip = addresses.filter(|ip| is_local(*ip) && is_here(*ip)).min()?;
+        let is_bad = self.port == 0 || is_bad_port(&(Host::from(ip), self.port));
         let height = self.height.and_then(|text| text.parse().ok());
-        (self.network == Some(network) && self.port != 0)
+        (self.network == Some(network) && !is_bad)
             .then_some(LanNode { address: SocketAddr::new(ip, self.port), height })
     }
 }
@@ -350,7 +371,7 @@ mod tests {
 
     fn node(network: Option<&str>, height: Option<&str>, address: &[&str]) -> Option<LanNode> {
         let addresses = address.iter().map(|text| text.parse().unwrap()).collect();
-        Answer { network, height, port: 8333, addresses }.node("main")
+        Answer { network, height, port: 8333, addresses }.node("main", |_| true)
     }
 
     #[test]
@@ -361,8 +382,27 @@ mod tests {
             assert_eq!(node(other, None, &home), None, "{other:?}");
         }
         let addresses = vec![home[0].parse().unwrap()];
-        let no_port = Answer { network: Some("main"), height: None, port: 0, addresses };
-        assert_eq!(no_port.node("main"), None);
+        let mut answer = Answer { network: Some("main"), height: None, port: 0, addresses };
+        for port in [0, 22, 25, 5432] {
+            answer.port = port;
+            assert_eq!(answer.node("main", |_| true), None, "the port of another service");
+        }
+    }
+
+    #[test]
+    fn no_address_beyond_a_router_is_used() {
+        let interface = |ip: &str, netmask: &str| {
+            let (ip, netmask) = (ip.parse().unwrap(), netmask.parse().unwrap());
+            IfAddr::V4(if_addrs::Ifv4Addr { ip, netmask, prefixlen: 0, broadcast: None })
+        };
+        let home = interface("192.168.1.7", "255.255.255.0");
+        let wide = interface("10.3.0.9", "255.254.0.0");
+        let reach = |at: &IfAddr, ip: &str| reaches(at, ip.parse().unwrap());
+        assert!(reach(&home, "192.168.1.20") && !reach(&home, "192.168.2.20"));
+        assert!(!reach(&home, "10.0.0.1") && !reach(&home, "169.254.169.254"));
+        assert!(
+            reach(&wide, "10.2.255.1") && !reach(&wide, "10.4.0.1") && !reach(&wide, "fd00::1")
+        );
     }
 
     #[test]
