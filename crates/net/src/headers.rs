@@ -461,7 +461,7 @@ fn is_on_best(chain: &HeaderChain, block: BlockId) -> bool {
     [tree.best_header(), chain.tip].iter().any(|end| tree.ancestor(*end, height) == Some(block))
 }
 
-fn begin_presync(chain: &HeaderChain, start: BlockId, now: Duration) -> Presync {
+pub(super) fn begin_presync(chain: &HeaderChain, start: BlockId, now: Duration) -> Presync {
     let tree = chain.tree();
     let node = tree.node(start);
     let start = PresyncStart {

@@ -123,7 +123,7 @@ pub struct Presync {
     minimum: Work,
     /// A bit is kept of a header if its height, modulo the commitment period, is this.
     offset: u32,
-    secret: [u8; 16],
+    pub(super) secret: [u8; 16],
     bits: Bits,
     bits_max: usize,
     /// The last header seen in the current pass.

@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus_net::Outgoing;
-use apus_node::Watch;
+use apus_node::{Method, Watch};
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Command, Message, Nonce};
 
-use super::world::{Told, WAYS, chain, with_peers, world};
+use super::world::{Told, WAYS, chain, honest, try_sync, with_peers, world};
 use crate::support::waiting::Gate;
 
 /// A peer that sends the last block once a gate is open.
@@ -69,5 +69,18 @@ fn what_is_left_and_the_wait_for_it_are_reported() {
         let summary = sync::sync(&options, &[], Watch::new(&told, &stop)).unwrap();
         assert_eq!(summary.best_block, world().tip());
         assert!(summary.waited_for_peers > Duration::ZERO, "{way:?}");
+    }
+}
+
+/// The end of a sync may be where the peers want it.
+#[test]
+fn an_old_tip_and_a_lonely_peer_are_reported() {
+    let (first, second) = (honest(true), honest(true));
+    for (servers, is_alone) in [(vec![&first], true), (vec![&first, &second], false)] {
+        let place = world().place();
+        let (summary, told) = try_sync(&with_peers(&place, Method::InOrder, &servers));
+        assert_eq!(summary.unwrap().best_block, world().tip());
+        told.assert_has(&["The last block is", "old: if the network is alive"]);
+        assert_eq!(told.has(&["Only one peer has said which chain it has"]), is_alone);
     }
 }

@@ -1,8 +1,12 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use apus_consensus::{Work, block_work};
 use apus_wire::{Chain, Header, Network};
 
-use super::{headers_on, regtest};
-use crate::{Presync, PresyncParams, PresyncStart, Presynced};
+use super::{headers_on, regtest, tree_of};
+use crate::headers::begin_presync;
+use crate::{HeaderChain, Presync, PresyncParams, PresyncStart, Presynced};
 
 const MESSAGE: usize = 2000;
 const PARAMS: PresyncParams = PresyncParams { commitment_period: 60, redownload_buffer_size: 1200 };
@@ -171,4 +175,15 @@ fn the_difficulty_may_not_change_faster_than_the_rules_allow() {
     }
     let taken = begin().take(&chain([bits, 0x1b01_0000, bits]), true);
     assert!(matches!(taken, Presynced::Ended(_)), "within a period");
+}
+
+/// A peer must not learn from one attempt which headers the next one keeps bits of.
+#[test]
+fn each_attempt_has_its_own_secret() {
+    let mut tree = tree_of(&[]);
+    let genesis = tree.genesis();
+    let chain = HeaderChain::growing(&mut tree, genesis, 0, [7; 16]);
+    let secret = |second| begin_presync(&chain, genesis, Duration::from_secs(second)).secret;
+    let secrets: BTreeSet<[u8; 16]> = (0..20).map(secret).collect();
+    assert_eq!(secrets.len(), 20);
 }

@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
 use apus_disk::Disk;
-use apus_net::{PeerOptions, Proxies};
+use apus_net::{PeerOptions, Proxies, Target};
 use apus_node::options::Options;
 use apus_node::progress::Progress;
 use apus_node::threads;
@@ -127,4 +127,32 @@ fn half_open_connections_make_room() {
     connections.handle(event, &mut chain, &told);
     assert!(!connections.is_opening());
     assert_eq!(connections.dialer.roles().inbound_count(), PLACES);
+}
+
+/// Connections do not survive a suspension: the other side has given them up.
+#[test]
+fn a_suspended_machine_closes_its_connections() {
+    let network = Network::new(Chain::Regtest);
+    let genesis = genesis_block(&network);
+    let chain = ServedChain::of(vec![genesis.clone()]);
+    let begin = move || -> Box<dyn apus_testpeer::Answers> { Box::new(Honest::new(chain.clone())) };
+    let server = Server::start(network.magic, false, begin).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let options = Options::new(place.path().to_path_buf(), network.clone());
+    let connect = vec![Target::parse(&server.address().to_string(), 0).unwrap()];
+    let peers = PeerOptions { connect, ..PeerOptions::new(0) };
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
+    let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
+    let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
+    let mut connections = peers.connections();
+    while connections.manager().ready() == 0 {
+        connections.turn(&mut chain, &told);
+    }
+    let after = |seconds: u64| unix_time() + seconds as i64;
+    connections.look_for_suspension(after(SUSPENDED_MIN.as_secs() / 2), &told);
+    assert_eq!(connections.links.len(), 1, "a clock may be set a little");
+    connections.look_for_suspension(after(3 * SUSPENDED_MIN.as_secs()), &told);
+    assert!(connections.links.is_empty());
+    let told = told.0.lock().unwrap();
+    assert!(told.iter().any(|line| line.contains("suspended")), "{told:?}");
 }
