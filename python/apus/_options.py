@@ -123,6 +123,8 @@ class SyncOptions(ConnectOptions, total=False):
     """The port to listen on."""
     maxuploadtarget: Union[int, str]
     """The most MiB of blocks to send in a day."""
+    peerblockfilters: bool
+    """With listen: serve filters of blocks (BIP 157); needs blockfilterindex."""
     timeout: int
     """Milliseconds until an attempt to connect is given up."""
     witness: bool
@@ -199,6 +201,7 @@ _SWITCHES = {
     "fixedseeds",
     "lan",
     "listen",
+    "peerblockfilters",
     "regtest",
     "signet",
     "testnet",

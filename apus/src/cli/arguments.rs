@@ -200,6 +200,7 @@ fn values_of(name: &str) -> Option<OptionalValue> {
         | "lan"
         | "listen"
         | "pagepublic"
+        | "peerblockfilters"
         | "regtest"
         | "rest"
         | "rpcwhitelistdefault"

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use apus_net::{HostKind, MaxDownload, NetKind, PeerOptions, Proxies, Proxy, Target};
+use apus_tools::IndexKind;
 use clap::{Args, ValueEnum};
 
 use super::bind_address::address;
@@ -94,6 +95,11 @@ pub struct PeerArgs {
     /// limit [default: 0].
     #[arg(long, value_name = "MIB", hide_short_help = true)]
     maxuploadtarget: Option<String>,
+    /// With --listen, serve filters of blocks to light wallets (BIP157); needs --blockfilterindex
+    /// [default: 0].
+    #[arg(long, hide_short_help = true, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_name = "0|1")]
+    peerblockfilters: Option<u8>,
     /// Give up opening a connection after this many milliseconds [default: 5000].
     #[arg(long, value_name = "MS", hide_short_help = true)]
     timeout: Option<u64>,
@@ -227,8 +233,37 @@ impl PeerArgs {
         }
         peers.maxuploadtarget = maxuploadtarget(target, config)?;
         peers.follow = self.follow;
+        let listens = peers.listen;
         options.peers = Some(peers);
-        Ok(())
+        self.take_filters(chosen, listens)
+    }
+
+    /// Sets whether filters of blocks are served. [`Options::indexes`](apus_node::Options) must be
+    /// set before.
+    fn take_filters(&self, chosen: &mut Settings, listens: bool) -> Result<(), String> {
+        let Settings { options, config } = chosen;
+        let given = self.peerblockfilters.map(|on| on != 0);
+        if given == Some(true) && !listens {
+            return Err("--peerblockfilters has no effect without --listen: add --listen, or \
+                        remove --peerblockfilters"
+                .to_string());
+        }
+        if !listens || !given.unwrap_or_else(|| config.is_on("peerblockfilters", false)) {
+            return Ok(());
+        }
+        options.peerblockfilters = options.indexes.contains(&IndexKind::BlockFilterIndex);
+        let origin = match given {
+            _ if options.peerblockfilters => return Ok(()),
+            Some(_) => "--peerblockfilters".to_string(),
+            None => origin_of("peerblockfilters", config),
+        };
+        // A warning says why the index is not built.
+        if given.is_none() && config.is_on("blockfilterindex", false) {
+            let warning = format!("{origin} is ignored, too: it needs that index");
+            config.loaded.warnings.push(warning);
+            return Ok(());
+        }
+        Err(format!("{origin} needs --blockfilterindex: add it, or remove {origin}"))
     }
 
     /// Returns the option or setting that switches all peers off, if there is one. `connect` are
@@ -281,6 +316,7 @@ impl PeerArgs {
             ("listen", is_on(self.listen)),
             ("port", self.port.is_some()),
             ("maxuploadtarget", self.maxuploadtarget.is_some()),
+            ("peerblockfilters", is_on(self.peerblockfilters)),
             ("timeout", self.timeout.is_some()),
             ("v2transport", is_on(self.v2transport)),
         ];
@@ -389,7 +425,7 @@ impl PeerArgs {
 }
 
 /// Names the setting `name` that is in effect and its file, for an error.
-fn origin_of(name: &str, config: &Config) -> String {
+pub fn origin_of(name: &str, config: &Config) -> String {
     match config.find(name) {
         Ok(Some(Found { text, place })) => format!("{name}={text} from {place}"),
         // A list, in settings.json.

@@ -17,10 +17,11 @@ use super::directory::Directory;
 use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{duration, thousands};
-use super::peers::number;
+use super::peers::{number, origin_of};
 use super::reporting::Reporting;
 use super::server_args::ServerArgs;
 use super::serving::{Serving, serve_while};
+use super::settings::Settings;
 use super::upload_target::maxuploadtarget;
 
 /// Core's default of `-maxconnections`.
@@ -55,6 +56,11 @@ pub struct ServeCommand {
     /// are disconnected, and new blocks are sent all the same. 0: no limit [default: 0].
     #[arg(long, value_name = "MIB")]
     maxuploadtarget: Option<String>,
+    /// Serve filters of blocks to light wallets (BIP157), from bitcoind's index: `apus index
+    /// blockfilterindex` builds it [default: 0].
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_name = "0|1")]
+    peerblockfilters: Option<u8>,
     /// Speak the encrypted transport with peers that try it (BIP324) [default: 1].
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1",
         value_name = "0|1")]
@@ -92,6 +98,7 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let port = chosen.options.network.port;
     let how = command.choose(&mut chosen.config, port).map_err(Failure::usage)?;
     tools::can_serve(&chosen.options)?;
+    command.take_filters(&mut chosen)?;
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
     let serving = server.map(|config| {
         let is_optional = !command.server.is_given();
@@ -150,6 +157,26 @@ impl ServeCommand {
             lan: self.lan.is_some_and(flag),
             v2transport: self.v2transport.map_or(config.is_on("v2transport", true), flag),
         })
+    }
+
+    /// Sets whether filters are served. A settings file may ask for them in vain.
+    fn take_filters(&self, chosen: &mut Settings) -> Result<(), Failure> {
+        let is_on = chosen.config.is_on("peerblockfilters", false);
+        if !self.peerblockfilters.map_or(is_on, |on| on != 0) {
+            return Ok(());
+        }
+        chosen.options.peerblockfilters = tools::has_filters(&chosen.options)?;
+        if chosen.options.peerblockfilters {
+            return Ok(());
+        }
+        let why = "the index of filters is not in the directory: `apus index blockfilterindex` \
+                   builds it";
+        if self.peerblockfilters.is_some() {
+            return Err(Failure::usage(format!("Cannot serve --peerblockfilters: {why}")));
+        }
+        let origin = origin_of("peerblockfilters", &chosen.config);
+        chosen.config.loaded.warnings.push(format!("{origin} is ignored: {why}"));
+        Ok(())
     }
 
     fn bind(&self, config: &mut Config, port: u16) -> Result<Vec<SocketAddr>, String> {

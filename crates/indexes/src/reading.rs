@@ -156,6 +156,19 @@ impl IndexReader {
         Ok(Some(found))
     }
 
+    /// Returns the entries of the filters of some blocks, by height and hash, from
+    /// `blockfilterindex`; `None` if it does not have all of them.
+    ///
+    /// # Errors
+    /// The index cannot be read or is damaged.
+    pub fn filter_entries(&self, blocks: &[(u32, Hash)]) -> Result<Option<Vec<FilterEntry>>> {
+        let found = self.read(IndexKind::BlockFilterIndex, |opened| {
+            let entry = |(height, hash): &(u32, Hash)| opened.filter_entry(*height, hash);
+            blocks.iter().map(|block| entry(block).transpose()).collect::<Option<_>>().transpose()
+        })?;
+        Ok(found.flatten())
+    }
+
     /// Returns the filter header of a block, from `blockfilterindex`.
     ///
     /// # Errors

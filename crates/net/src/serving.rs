@@ -6,8 +6,8 @@ use apus_consensus::{Work, equivalent_time};
 use apus_hash::Hash;
 use apus_wire::Header;
 use apus_wire::message::{
-    Command, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem, InventoryKind, Message,
-    Services,
+    Command, FilterRequest, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem,
+    InventoryKind, Message, Services,
 };
 
 use super::session::Outgoing;
@@ -40,6 +40,14 @@ const MAX_BLOCKTXN_DEPTH: u32 = 10;
 /// The number of blocks by whose time the tip may be old while compact blocks are sent (Core's
 /// `CanDirectFetch`).
 const RECENT_BLOCKS: i64 = 20;
+/// The most filters in the answers to `getcfilters` (Core's `MAX_GETCFILTERS_SIZE`).
+const MAX_GETCFILTERS_SIZE: u32 = 1000;
+/// The most hashes of filters in the answer to `getcfheaders` (Core's `MAX_GETCFHEADERS_SIZE`).
+const MAX_GETCFHEADERS_SIZE: u32 = 2000;
+/// The blocks from one filter header in the answer to `getcfcheckpt` to the next (BIP157).
+const CFCHECKPT_INTERVAL: u32 = 1000;
+/// The only type of filters (BIP158).
+const BASIC_FILTER: u8 = 0;
 
 /// The chain that peers are served, as it is at one moment.
 #[derive(Clone, Copy)]
@@ -68,6 +76,18 @@ pub enum Refused {
     /// The peer asked for a transaction after the last of a block.
     #[error("it asked for transactions that a block does not have")]
     NoSuchTransaction,
+    /// The peer asked for filters of a type that we do not have.
+    #[error("it asked for filters of an unknown type ({0})")]
+    FilterType(u8),
+    /// The peer asked for filters up to a block that it may not know from us.
+    #[error("it asked for filters up to a block that is not served")]
+    FiltersOfUnknown,
+    /// The peer asked for filters from a height on that is above the last block.
+    #[error("it asked for filters of blocks from height {0} to {1}")]
+    FilterRange(u32, u32),
+    /// The peer asked for more filters than one request may name.
+    #[error("it asked for {0} filters or their hashes, over the limit")]
+    TooManyFilters(u32),
 }
 
 /// How a block is sent.
@@ -251,6 +271,34 @@ impl<'a> ServedChain<'a> {
         is_near.then_some(id)
     }
 
+    /// Returns the heights and hashes of the blocks whose filters the answer to a request needs
+    /// (Core's `PrepareBlockFilterRequest`). For `getcfheaders` the first is the one before the
+    /// requested ones, unless these begin with the genesis block.
+    ///
+    /// # Errors
+    /// The peer is to be disconnected.
+    pub fn filters(&self, request: &FilterRequest) -> Result<Vec<(u32, Hash)>, Refused> {
+        if request.filter_type != BASIC_FILTER {
+            return Err(Refused::FilterType(request.filter_type));
+        }
+        let stop = self.tree.find(&request.stop).filter(|id| self.is_public(*id));
+        let stop = stop.ok_or(Refused::FiltersOfUnknown)?;
+        let (first, last) = (request.start_height, self.tree.node(stop).height);
+        let count = 1 + last.checked_sub(first).ok_or(Refused::FilterRange(first, last))?;
+        let (most, first, step) = match request.command {
+            Command::GETCFILTERS => (MAX_GETCFILTERS_SIZE, first, 1),
+            Command::GETCFHEADERS => (MAX_GETCFHEADERS_SIZE, first.saturating_sub(1), 1),
+            _ => (u32::MAX, CFCHECKPT_INTERVAL, CFCHECKPT_INTERVAL),
+        };
+        if count > most {
+            return Err(Refused::TooManyFilters(count));
+        }
+        let heights = (first..=last).step_by(step as usize);
+        let ids = heights.filter_map(|height| self.tree.ancestor(stop, height));
+        let place = |id| (self.tree.node(id).height, self.tree.node(id).hash);
+        Ok(ids.map(place).collect())
+    }
+
     fn message(&self, blocks: &[BlockId]) -> Outgoing {
         let headers: Vec<Header> = blocks.iter().map(|id| self.tree.header(*id)).collect();
         Outgoing::new(&Headers(&headers))
@@ -287,8 +335,7 @@ impl Serving {
         self.continuation.take_if(|hash| is_in_list(hash))
     }
 
-    /// Handles a message other than `getdata` and `getblocktxn`, whose answers are read from block
-    /// files, and returns the answer.
+    /// Handles a message whose answer is not read from files, and returns the answer.
     pub fn handle(&mut self, message: &Message, chain: ServedChain<'_>) -> Option<Outgoing> {
         match message {
             Message::SendHeaders => self.prefers_headers = true,

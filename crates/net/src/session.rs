@@ -327,9 +327,11 @@ impl Session {
                 }
                 Ok(Handled::Done)
             }
-            Message::Bloom(command) | Message::CompactFilters(command) => {
-                Err(SessionFault::NotOffered(*command))
+            Message::Bloom(command) => Err(SessionFault::NotOffered(*command)),
+            Message::GetFilters(_) if self.ourselves.services.has(Services::COMPACT_FILTERS) => {
+                Ok(Handled::Pass)
             }
+            Message::GetFilters(request) => Err(SessionFault::NotOffered(request.command)),
             Message::GetHeaders(_)
             | Message::GetBlocks(_)
             | Message::GetData(_)

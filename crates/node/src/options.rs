@@ -88,6 +88,9 @@ pub struct Options {
     pub peers: Option<PeerOptions>,
     /// Core's optional indexes that a sync builds, or continues (Core's `-txindex` and others).
     pub indexes: Vec<IndexKind>,
+    /// Whether peers that are served get filters of blocks, from the index of filters (Core's
+    /// `-peerblockfilters`).
+    pub peerblockfilters: bool,
     /// Which block files are pruned (Core's `-prune`); `None` keeps all, and is refused for a
     /// directory that was pruned before.
     pub prune: Option<Prune>,
@@ -280,6 +283,7 @@ impl Options {
             swiftsync: SwiftSyncOptions::default(),
             peers: None,
             indexes: Vec::new(),
+            peerblockfilters: false,
             prune: None,
             fast_prune: false,
             marks: Arc::default(),

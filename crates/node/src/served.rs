@@ -8,6 +8,7 @@ use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_net::ServedChain;
 use apus_store::{BlockReader, BlockStatus, FlatFilePos};
+use apus_wire::message::Services;
 
 use super::clock::unix_time;
 use super::view::{Committed, View};
@@ -15,12 +16,15 @@ use super::view::{Committed, View};
 /// The headers and the stored blocks of a directory, for any number of threads.
 pub struct Served {
     view: Arc<View>,
+    /// What is served besides blocks.
+    others: Services,
 }
 
 impl Served {
-    /// Returns what `view` shows, which is of an open directory.
-    pub fn new(view: Arc<View>) -> Self {
-        Self { view }
+    /// Returns what `view` shows, which is of an open directory; peers are told that `others` are
+    /// served, too.
+    pub fn new(view: Arc<View>, others: Services) -> Self {
+        Self { view, others }
     }
 
     /// Calls `look` with the chain as it is now.
@@ -29,7 +33,7 @@ impl Served {
             look(ServedChain {
                 tree: &committed.tree,
                 active: &committed.active,
-                services: committed.services(),
+                services: committed.services().with(self.others),
                 time: unix_time(),
                 is_stored: &|id| place(committed, id).is_some(),
             })

@@ -17,6 +17,7 @@ use apus_node::block_peers::Wanted;
 use apus_node::clock::unix_time;
 use apus_node::fault::Fault as NodeFault;
 use apus_node::opened::Node;
+use apus_node::options::Options;
 use apus_node::progress::Observer;
 use apus_node::words::about;
 use apus_wire::message::{Command, Services};
@@ -101,7 +102,7 @@ impl Connections {
         feed: Arc<Feed>,
         ears: Ears,
         (traffic, height): (Arc<Traffic>, Arc<AtomicU32>),
-        options: &PeerOptions,
+        (of, options): (&Options, &PeerOptions),
     ) -> Self {
         let [a, b] = [random(), random()];
         let mut secret = [0; 16];
@@ -117,7 +118,7 @@ impl Connections {
             wakes: ears.wakes,
             started: Instant::now(),
             secret,
-            served: ServedPeers::new(options),
+            served: ServedPeers::new(of, options),
             reports: Reports::default(),
             traffic,
             height,

@@ -187,7 +187,7 @@ impl Peers {
             Arc::clone(&feed),
             ears,
             (Arc::clone(&traffic), Arc::clone(&height)),
-            peers,
+            (options, peers),
         );
         let connections = Mutex::new(connections);
         let patience = peers.patience;

@@ -32,8 +32,15 @@ const READ_AHEAD: usize = 64 << 10;
 const ACCEPT_EVERY: Duration = Duration::from_millis(100);
 
 /// The messages that are answered before the next one of the peer is read.
-const REQUESTS: [Command; 4] =
-    [Command::GETDATA, Command::GETBLOCKTXN, Command::GETHEADERS, Command::GETBLOCKS];
+const REQUESTS: [Command; 7] = [
+    Command::GETDATA,
+    Command::GETBLOCKTXN,
+    Command::GETHEADERS,
+    Command::GETBLOCKS,
+    Command::GETCFILTERS,
+    Command::GETCFHEADERS,
+    Command::GETCFCHECKPT,
+];
 
 /// What the threads of connections report.
 pub(super) enum Event {

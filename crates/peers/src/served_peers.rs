@@ -5,20 +5,23 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use apus_indexes::IndexReader;
 use apus_net::{Outgoing, PeerId, PeerOptions, Serving};
 use apus_node::opened::Node;
-use apus_node::served::Served;
+use apus_node::options::Options;
 use apus_wire::message::{Command, Message, Services};
 
 use super::lan::Announcement;
 use super::link::{Answered, BlocksRequest, Link};
-use super::stock::Stock;
+use super::stock::{Stock, filters_of, is_read_from_files};
 
 /// The peers that are served, and what they are served from.
 pub(super) struct ServedPeers {
     /// `None` until the first headers are requested, and without `--listen`.
     stock: Option<Arc<Stock>>,
     is_on: bool,
+    /// Reads the filters of blocks, until `stock` has it.
+    filters: Option<IndexReader>,
     /// The announcement on the local network, if there is to be one.
     lan: Option<Announcement>,
     bytes_max: Option<u64>,
@@ -29,13 +32,14 @@ pub(super) struct ServedPeers {
 
 impl ServedPeers {
     /// Creates the state without peers. They are served if the options say that we listen.
-    pub fn new(options: &PeerOptions) -> Self {
+    pub fn new(of: &Options, options: &PeerOptions) -> Self {
         let PeerOptions { listen, maxuploadtarget, v2transport, .. } = *options;
         let is_on = listen;
         let bytes_max = maxuploadtarget;
         let v2 = v2transport;
         let lan = options.announce.then(|| Announcement::new(options.listening()));
-        Self { stock: None, is_on, lan, bytes_max, v2, peers: BTreeMap::new() }
+        let filters = filters_of(of);
+        Self { stock: None, is_on, filters, lan, bytes_max, v2, peers: BTreeMap::new() }
     }
 
     /// Serves what `node` has now. Returns the announcements of a new tip.
@@ -44,7 +48,7 @@ impl ServedPeers {
             _ if !self.is_on => return Vec::new(),
             None => {
                 let view = node.view.clone().expect("it is shown to peers");
-                let stock = Stock::new(Served::new(view), self.bytes_max);
+                let stock = Stock::new(view, self.filters.take(), self.bytes_max);
                 self.stock = Some(Arc::new(stock));
                 return Vec::new();
             }
@@ -114,7 +118,7 @@ impl ServedPeers {
                 return true;
             }
         };
-        if let Message::GetData(_) | Message::GetBlockTxn(_) = message {
+        if is_read_from_files(&message) {
             let continuation = peer.continuation(&message);
             let stock = Arc::clone(stock);
             let request = BlocksRequest { stock, command, bytes, payload, continuation, answered };

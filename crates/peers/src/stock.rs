@@ -5,19 +5,22 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::BlockId;
-use apus_disk::StoreError;
+use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
+use apus_indexes::IndexReader;
 use apus_net::{Answer, BlockForm, Outgoing, Refused, UploadTarget, Writer};
+use apus_node::options::Options;
 use apus_node::served::Served;
 use apus_node::shared::NEVER;
+use apus_node::view::View;
 use apus_wire::BlockView;
 use apus_wire::message::{
-    Command, GetBlockTxn, Inventory, InventoryItem, InventoryKind, InventoryList, Message,
-    PAYLOAD_BYTES_MAX, Raw, block_transactions, compact_block,
+    Command, FilterRequest, GetBlockTxn, Inventory, InventoryItem, InventoryKind, InventoryList,
+    Message, PAYLOAD_BYTES_MAX, Raw, Services, block_transactions, compact_block,
 };
 
 use super::budget::{Budget, Permit, Socket};
@@ -40,6 +43,8 @@ const NOT_FOUND_MAX: usize = 1000;
 /// What all connections serve from, with the limits that they share and what they have sent.
 pub(super) struct Stock {
     pub served: Served,
+    /// Reads the filters of blocks, if they are served.
+    filters: Option<IndexReader>,
     /// Memory for blocks that are being sent.
     sending: Budget,
     /// Memory for blocks that are encoded, to be sent in pieces.
@@ -74,10 +79,14 @@ fn words(error: &io::Error) -> String {
 }
 
 impl Stock {
-    /// Returns what is served, with at most `bytes_max` to be sent in a day.
-    pub fn new(served: Served, bytes_max: Option<u64>) -> Self {
+    /// Returns what is served: what `view` shows and `filters`, with at most `bytes_max` to be sent
+    /// in a day.
+    pub fn new(view: Arc<View>, filters: Option<IndexReader>, bytes_max: Option<u64>) -> Self {
+        let has_filters = filters.is_some();
+        let others = if has_filters { Services::COMPACT_FILTERS } else { Services::default() };
         Self {
-            served,
+            served: Served::new(view, others),
+            filters,
             sending: Budget::new(BLOCKS_BYTES_MAX),
             encoding: Budget::new(ENCODING_MAX * ENCODING_BYTES),
             target: Mutex::new(UploadTarget::new(bytes_max)),
@@ -140,6 +149,7 @@ impl Stock {
         match message {
             Message::GetData(list) => self.send_items(*list, continuation, writer, to),
             Message::GetBlockTxn(request) => self.send_transactions(request, writer, to),
+            Message::GetFilters(request) => self.send_filters(request, writer, to),
             _ => Ok(()),
         }
     }
@@ -227,6 +237,44 @@ impl Stock {
             Answer::NotFound | Answer::Nothing => Ok(()),
             Answer::Disconnect(why) => Err(why.into()),
         }
+    }
+
+    /// Sends the filters that a peer asks for, or their headers or hashes; as Core does, nothing
+    /// if the index lacks one of them.
+    fn send_filters(
+        &self,
+        request: &FilterRequest,
+        writer: &mut Writer,
+        to: &Socket,
+    ) -> Result<(), NotSent> {
+        let blocks = self.served.look(|chain| chain.filters(request))?;
+        let Some(reader) = &self.filters else { return Ok(()) };
+        let Some(entries) = reader.filter_entries(&blocks).unwrap_or_else(no_filter) else {
+            return Ok(());
+        };
+        let (command, payload) = match request.command {
+            Command::GETCFILTERS => {
+                for (height, hash) in blocks {
+                    let filter = reader.filter(height, &hash).unwrap_or_else(no_filter);
+                    let Some(filter) = filter else { return Ok(()) };
+                    let payload = request.filter(&hash, &filter.bytes);
+                    self.send(Raw(Command::CFILTER, &payload), writer, to)?;
+                }
+                return Ok(());
+            }
+            Command::GETCFHEADERS => {
+                let before = entries.first().filter(|_| request.start_height > 0);
+                let filters = &entries[usize::from(before.is_some())..];
+                let before = before.map_or(Hash::ZERO, |entry| entry.header);
+                let hashes = filters.iter().map(|entry| entry.hash);
+                (Command::CFHEADERS, request.headers(&before, hashes))
+            }
+            _ => {
+                let headers = entries.iter().map(|entry| entry.header);
+                (Command::CFCHECKPT, request.checkpoints(headers))
+            }
+        };
+        Ok(self.send(Raw(command, &payload), writer, to)?)
     }
 
     /// Sends the hash of the tip.
@@ -325,6 +373,22 @@ impl Stock {
         missing.clear();
         self.send(Raw(command, &payload), writer, to)
     }
+}
+
+/// Returns what reads the filters of blocks, if the options say that they are served.
+pub(super) fn filters_of(options: &Options) -> Option<IndexReader> {
+    options.peerblockfilters.then(|| IndexReader::new(&Disk::new(), &options.network_dir()))
+}
+
+/// Returns whether [`Stock::send_requested`] answers a message.
+pub(super) fn is_read_from_files(message: &Message) -> bool {
+    matches!(message, Message::GetData(_) | Message::GetBlockTxn(_) | Message::GetFilters(_))
+}
+
+/// Says in the log why a filter cannot be read.
+fn no_filter<T>(why: StoreError) -> Option<T> {
+    tracing::debug!(target: "net", %why, "a filter cannot be read");
+    None
 }
 
 fn unreadable(why: &dyn ToString) -> NotSent {

@@ -41,6 +41,8 @@ pub struct About {
     pub cache_bytes: u64,
     /// The peers that a sync asks for blocks; `None` if it asks none.
     pub peers: Option<PeerOptions>,
+    /// Whether peers that are served get filters of blocks (`-peerblockfilters`).
+    pub peerblockfilters: bool,
     /// The most bytes to send in 24 hours; 0 for no limit.
     pub upload_target: u64,
     /// Where the log file is; `None` if there is none.
@@ -63,6 +65,7 @@ impl About {
             network_options: options.network_options.clone(),
             cache_bytes: options.dbcache_bytes as u64,
             peers: options.peers.clone(),
+            peerblockfilters: options.peerblockfilters,
             upload_target: upload_target.unwrap_or(0),
             log: None,
             logs: Arc::new(Logs::new(|| ())),

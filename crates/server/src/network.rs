@@ -130,9 +130,12 @@ fn services(state: &State) -> u64 {
     let about = state.live.about();
     let listens = about.is_at_rest || about.peers.as_ref().is_some_and(|peers| peers.listen);
     let v2 = about.peers.as_ref().is_none_or(|peers| peers.v2transport);
-    let of_transport = if v2 { Services::P2P_V2 } else { Services::default() };
+    let mut others = if v2 { Services::P2P_V2 } else { Services::default() };
+    if about.peerblockfilters {
+        others = others.with(Services::COMPACT_FILTERS);
+    }
     let served = state.view.look(|committed| committed.services()).filter(|_| listens);
-    served.map_or(0, |services| services.with(of_transport).0)
+    served.map_or(0, |services| services.with(others).0)
 }
 
 /// A network, as Core describes it.

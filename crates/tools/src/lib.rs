@@ -60,7 +60,7 @@ pub use prune::prune;
 #[cfg(feature = "export")]
 pub use reader::ChainReader;
 pub use rewind::{rewind, rewind_on};
-pub use serve::{can_serve, serve};
+pub use serve::{can_serve, has_filters, serve};
 pub use snapshot::{
     SnapshotInfo, SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints,
     create_snapshot_of_view, load_snapshot, load_snapshot_on, snapshot_info,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use apus_disk::Disk;
+use apus_indexes::IndexReader;
 use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
@@ -11,7 +12,7 @@ use apus_node::progress::Watch;
 use apus_node::remedy;
 use apus_node::served::Served;
 use apus_peers::{ServeOptions, ServeReport};
-use apus_store::DataDir;
+use apus_store::{DataDir, IndexKind};
 use apus_sync::unfinished::open_node;
 use apus_wire::message::Services;
 
@@ -31,9 +32,8 @@ pub fn serve(
         let view = options.view.clone().unwrap_or_default();
         let options = &Options { view: Some(Arc::clone(&view)), ..options.clone() };
         let node = open_node(options, &Disk::new(), Coins::ReadOnly).map_err(with_next_step)?;
-        let served = Served::new(view);
         let Node { dir, .. } = node;
-        served.look(|chain| {
+        Served::new(Arc::clone(&view), Services::default()).look(|chain| {
             let note = |what: &str| watch.observer.note(what);
             if !chain.has_minimum_work() {
                 note(
@@ -51,7 +51,7 @@ pub fn serve(
                 _ => note("Most blocks are missing, so peers ask for none"),
             }
         });
-        let report = apus_peers::serve(served, how, &options.network, watch);
+        let report = apus_peers::serve(options, view, how, watch);
         // Until now its lock has kept programs away that write.
         drop(dir);
         report
@@ -68,6 +68,15 @@ pub fn can_serve(options: &Options) -> Result<(), SyncError> {
     let blocks = options.blocks_dir.as_deref();
     let checked = DataDir::check_locks(&Disk::new(), root, &options.network, blocks, true);
     checked.map_err(|error| with_next_step(error.into()))
+}
+
+/// Returns whether the directory has the index of filters, which peers may then be sent.
+///
+/// # Errors
+/// The index cannot be read.
+pub fn has_filters(options: &Options) -> Result<bool, SyncError> {
+    let reader = IndexReader::new(&Disk::new(), &options.network_dir());
+    Ok(reader.find(IndexKind::BlockFilterIndex)?.is_some())
 }
 
 /// Adds to the error for a directory that is in use how its blocks can be served.

@@ -124,6 +124,8 @@ fn options_for_peers_that_are_not_asked_are_errors() {
     }
     let unheard = peers("", &["--maxuploadtarget=5"]).unwrap_err();
     assert!(unheard.contains("without --listen"), "{unheard}");
+    let unheard = peers("", &["--blockfilterindex", "--peerblockfilters"]).unwrap_err();
+    assert!(unheard.contains("without --listen"), "{unheard}");
     let heard = peers("maxuploadtarget=1G", &["--listen"]).unwrap().unwrap();
     assert_eq!(heard.maxuploadtarget, Some(1 << 30));
     // Settings of bitcoind's own are no mistake.
@@ -131,6 +133,34 @@ fn options_for_peers_that_are_not_asked_are_errors() {
 }
 
 const ONION: &str = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
+
+/// As in Core: `Cannot set -peerblockfilters without -blockfilterindex.`
+#[test]
+fn filters_are_served_from_their_index_alone() {
+    let filters = |conf: &str, args: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("bitcoin.conf"), conf).unwrap();
+        let datadir = format!("--datadir={}", dir.path().display());
+        let all = ["apus", "sync", "--listen", &datadir].into_iter().chain(args.iter().copied());
+        let options = options_of_sync(all.map(OsString::from).collect())?.0;
+        Ok::<bool, String>(options.peerblockfilters)
+    };
+    let both = "blockfilterindex=1\npeerblockfilters=1";
+    assert_eq!(filters(both, &[]), Ok(true));
+    assert_eq!(filters("", &["--blockfilterindex", "--peerblockfilters"]), Ok(true));
+    assert_eq!(filters("", &["--blockfilterindex"]), Ok(false));
+    assert_eq!(filters(both, &["--peerblockfilters=0"]), Ok(false));
+    // A SwiftSync does not build it, and goes on.
+    assert_eq!(filters(both, &["--hints=h"]), Ok(false));
+    for (conf, args) in [
+        ("", &["--peerblockfilters"][..]),
+        ("peerblockfilters=1", &[]),
+        ("blockfilterindex=1", &["--peerblockfilters", "--blockfilterindex=0"]),
+    ] {
+        let why = filters(conf, args).unwrap_err();
+        assert!(why.contains("peerblockfilters") && why.contains("--blockfilterindex"), "{why}");
+    }
+}
 
 /// Nothing that restricts where connections go may end in more connections.
 #[test]

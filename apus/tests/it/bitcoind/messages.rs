@@ -21,9 +21,9 @@ const UNASKED: [&str; 8] =
     ["addr", "addrv2", "feefilter", "getaddr", "getheaders", "ping", "sendcmpct", "sendheaders"];
 
 /// A message of `command`, and what to call it.
-struct Sent(String, Outgoing);
+pub struct Sent(pub String, pub Outgoing);
 
-fn sent(name: &str, payload: &impl Payload) -> Sent {
+pub fn sent(name: &str, payload: &impl Payload) -> Sent {
     let message = Outgoing::new(payload);
     Sent(format!("{} {name}", message.command), message)
 }
@@ -144,28 +144,32 @@ fn others(at: &[Hash]) -> Vec<Sent> {
     all
 }
 
+/// A new connection, on which the server has said what it says without being asked.
+pub fn connected(place: &Place, address: SocketAddr) -> Client {
+    let mut client = Client::new(place, address, Transport::V1);
+    client.answers(&Outgoing::empty(Command::FEEFILTER)).expect("a pong");
+    client
+}
+
+/// What a server answers to a message; `None` if it hangs up.
+pub fn answer(client: &mut Client, message: &Outgoing) -> Option<String> {
+    let mut told = Vec::new();
+    for (command, payload) in client.answers(message)? {
+        if UNASKED.contains(&command.to_string().as_str()) {
+            continue;
+        }
+        // A compact block depends on a random number.
+        let content = if command == Command::CMPCTBLOCK { &[][..] } else { &payload };
+        told.push(format!("{command} {} {}", payload.len(), apus_hash::sha256d(content)));
+    }
+    Some(told.join(", "))
+}
+
 /// What a server answers to each message, on a connection of its own.
 fn answers(place: &Place, address: SocketAddr, all: &[Sent]) -> Vec<String> {
     let answer = |Sent(name, message): &Sent| {
-        let mut client = Client::new(place, address, Transport::V1);
-        // What it says without being asked comes before the pong.
-        client.answers(&Outgoing::empty(Command::FEEFILTER)).expect("a pong");
-        let Some(answers) = client.answers(message) else { return format!("{name}: closed") };
-        let mut told = Vec::new();
-        for (command, payload) in answers {
-            if UNASKED.contains(&command.to_string().as_str()) {
-                continue;
-            }
-            // A compact block depends on a random number.
-            let is_random = command == Command::CMPCTBLOCK;
-            let content = Outgoing::new(&Raw(command, if is_random { &[] } else { &payload }));
-            told.push(format!(
-                "{command} {} {}",
-                payload.len(),
-                apus_hash::sha256d(&content.payload)
-            ));
-        }
-        format!("{name}: {}", told.join(", "))
+        let answer = answer(&mut connected(place, address), message);
+        format!("{name}: {}", answer.as_deref().unwrap_or("closed"))
     };
     all.iter().map(answer).collect()
 }

@@ -3,6 +3,7 @@
 
 pub mod daemon;
 mod debug_log;
+mod filters;
 mod history;
 mod indexes;
 mod messages;

@@ -6,8 +6,8 @@ use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_hash::Hash;
 use apus_wire::Header;
 use apus_wire::message::{
-    Command, GetHeaders, HEADERS_MAX, Hashes, Inventory, InventoryItem, InventoryKind, Message,
-    Services,
+    Command, FilterRequest, GetHeaders, HEADERS_MAX, Hashes, Inventory, InventoryItem,
+    InventoryKind, Message, Services,
 };
 
 use super::{headers_on, regtest, tree_of};
@@ -125,6 +125,51 @@ fn headers_follow_the_last_known_of_the_locator() {
         assert_eq!(found, hashes_of(&chain[from - 1..to]), "from {from}");
     }
     assert_eq!(world.headers(&[at(2_510)], end), Some(Vec::new()), "the peer has all");
+}
+
+/// Whether each of these requests is answered, as Core's `PrepareBlockFilterRequest` decides.
+#[test]
+fn filters_are_served_within_cores_limits() {
+    let (chain, other) = forked(2_500, 10, 4);
+    let mut world = World::of(&[chain.clone(), other.clone()]);
+    let filters = |world: &World, command, filter_type, start_height, stop| {
+        let request = FilterRequest { command, filter_type, start_height, stop };
+        let found = world.look(|chain| chain.filters(&request))?;
+        Ok(found.iter().map(|(height, _)| *height).collect::<Vec<u32>>())
+    };
+    let hash = |height: u32| chain[height as usize - 1].hash();
+    let all = Command::GETCFILTERS;
+    let headers = Command::GETCFHEADERS;
+    let checkpoints = Command::GETCFCHECKPT;
+    let heights = |first: u32, last: u32| Ok((first..=last).collect());
+    assert_eq!(filters(&world, all, 0, 5, hash(5)), heights(5, 5));
+    assert_eq!(filters(&world, all, 0, 1_001, hash(2_000)), heights(1_001, 2_000));
+    assert_eq!(filters(&world, headers, 0, 0, hash(1_999)), heights(0, 1_999));
+    assert_eq!(filters(&world, headers, 0, 501, hash(2_500)), heights(500, 2_500));
+    assert_eq!(filters(&world, checkpoints, 0, 0, hash(2_500)), Ok(vec![1_000, 2_000]));
+    assert_eq!(filters(&world, checkpoints, 0, 0, hash(999)), Ok(vec![]));
+    let branch =
+        [2_500, 2_501].map(|height| world.tree.ancestor(id(&world.tree, &other[3]), height));
+    let found = world.look(|chain| {
+        let stop = other[3].hash();
+        let request = FilterRequest { command: all, filter_type: 0, start_height: 2_500, stop };
+        chain.filters(&request).unwrap()
+    });
+    let expected = branch.map(|id| world.tree.node(id.unwrap()).hash);
+    assert_eq!((found.len(), found[0].1, found[1].1), (5, expected[0], expected[1]));
+    for (command, filter_type, start, stop, why) in [
+        (all, 0, 1_000, hash(2_000), Refused::TooManyFilters(1_001)),
+        (headers, 0, 0, hash(2_000), Refused::TooManyFilters(2_001)),
+        (all, 0, 6, hash(5), Refused::FilterRange(6, 5)),
+        (headers, 0, u32::MAX, hash(5), Refused::FilterRange(u32::MAX, 5)),
+        (checkpoints, 1, 0, hash(5), Refused::FilterType(1)),
+        (all, 0, 0, Hash([7; 32]), Refused::FiltersOfUnknown),
+    ] {
+        assert_eq!(filters(&world, command, filter_type, start, stop), Err(why));
+    }
+    world.stored.remove(&id(&world.tree, &other[3]));
+    let left = filters(&world, all, 0, 2_500, other[3].hash());
+    assert_eq!(left, Err(Refused::FiltersOfUnknown));
 }
 
 #[test]

@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 use apus_net::{PeerId, select_to_evict};
 use apus_node::error::SyncError;
+use apus_node::options::Options;
 use apus_node::progress::{Phase, Progress, Upload, Watch};
 use apus_node::resources::allow_open_files;
-use apus_node::served::Served;
 use apus_node::threads;
-use apus_wire::Network;
+use apus_node::view::View;
 
 use self::peer::{Common, Inbound};
 use crate::budget::{Budget, MESSAGES_BYTES_MAX, Socket};
 use crate::keyed_groups::KeyedGroups;
 use crate::lan::Announcement;
-use crate::stock::Stock;
+use crate::stock::{Stock, filters_of};
 
 /// Time from one look for new connections to the next.
 const ACCEPT_EVERY: Duration = Duration::from_millis(10);
@@ -66,21 +66,21 @@ pub struct ServeReport {
     pub bytes: u64,
 }
 
-/// Serves `served` until `watch` asks to stop.
+/// Serves the directory of `options`, which `view` shows, until `watch` asks to stop.
 ///
 /// # Errors
 /// An address cannot be listened on.
 pub fn serve(
-    served: Served,
+    of: &Options,
+    view: Arc<View>,
     options: &ServeOptions,
-    network: &Network,
     watch: Watch,
 ) -> Result<ServeReport, SyncError> {
     let listeners = listen(options)?;
     let common = Common {
-        stock: Stock::new(served, options.maxuploadtarget),
+        stock: Stock::new(view, filters_of(of), options.maxuploadtarget),
         budget: Arc::new(Budget::new(MESSAGES_BYTES_MAX)),
-        magic: network.magic,
+        magic: of.network.magic,
         v2: options.v2transport,
     };
     let places = places(options, watch);

@@ -20,7 +20,7 @@ use crate::connections::USER_AGENT;
 use crate::peer_infos::basic_info;
 use crate::random::random;
 use crate::route::TIMEOUT;
-use crate::stock::{NotSent, Stock};
+use crate::stock::{NotSent, Stock, is_read_from_files};
 
 /// The most bytes of a message: a `getdata` with as many items as are allowed. Nothing that we take
 /// is longer.
@@ -256,12 +256,12 @@ impl Talk {
             _ => match (self.session.handle(&message, stock.now(), &mut out)?, &message) {
                 (Handled::Done, _) => {}
                 (Handled::Ready, _) => self.serving = Some(stock.served.look(Serving::new)),
-                (Handled::Pass, Message::GetData(_) | Message::GetBlockTxn(_)) => {
+                (Handled::Pass, message) if is_read_from_files(message) => {
                     let serving = self.serving.as_mut();
-                    let continuation = serving.and_then(|serving| serving.continuation(&message));
-                    stock.send_requested(&message, continuation, &mut self.writer, to)?;
-                    // It may have taken long, and a ping had to wait.
-                    self.session.has_read(stock.now());
+                    let continuation = serving.and_then(|serving| serving.continuation(message));
+                    stock.send_requested(message, continuation, &mut self.writer, to)?;
+                    // It may have taken long, and the peer had to wait.
+                    self.session.heard(stock.now());
                 }
                 (Handled::Pass, message) => {
                     if let Some(serving) = &mut self.serving {

@@ -8,6 +8,7 @@
 mod address;
 mod command;
 mod compact;
+mod filters;
 mod inventory;
 mod payload;
 mod transaction;
@@ -19,6 +20,7 @@ mod tests;
 pub use address::{ADDRESSES_MAX, AddressList, Host, NetAddress};
 pub use command::Command;
 pub use compact::{GetBlockTxn, block_transactions, compact_block};
+pub use filters::FilterRequest;
 pub use inventory::{INVENTORY_MAX, Inventory, InventoryItem, InventoryKind, InventoryList};
 pub use payload::{
     GetHeaders, HEADERS_MAX, Hashes, HeaderList, Headers, LOCATOR_MAX, Nonce, Payload, Raw,
@@ -204,7 +206,7 @@ pub enum Message<'a> {
     /// nodes that offer bloom filters.
     Bloom(Command),
     /// Asks for filters of blocks or their headers (BIP157): for nodes that offer these.
-    CompactFilters(Command),
+    GetFilters(FilterRequest),
     /// Headers.
     Headers(HeaderList<'a>),
     /// Blocks and transactions that the peer has.
@@ -251,11 +253,8 @@ impl<'a> Message<'a> {
             Command::MEMPOOL | Command::FILTERLOAD | Command::FILTERADD | Command::FILTERCLEAR => {
                 Ok(Self::Bloom(command))
             }
-            Command::GETCFILTERS | Command::GETCFHEADERS => {
-                cursor.array::<37>().map(|_| Self::CompactFilters(command)).map_err(Into::into)
-            }
-            Command::GETCFCHECKPT => {
-                cursor.array::<33>().map(|_| Self::CompactFilters(command)).map_err(Into::into)
+            Command::GETCFILTERS | Command::GETCFHEADERS | Command::GETCFCHECKPT => {
+                FilterRequest::parse(command, cursor).map(Self::GetFilters)
             }
             Command::HEADERS => HeaderList::parse(cursor).map(Self::Headers),
             Command::INV => InventoryList::parse(cursor, INVENTORY_MAX).map(Self::Inv),

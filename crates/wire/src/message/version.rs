@@ -16,6 +16,8 @@ impl Services {
     pub const NETWORK: Self = Self(1);
     /// Blocks and transactions with witnesses (BIP144).
     pub const WITNESS: Self = Self(1 << 3);
+    /// Filters of blocks (BIP157).
+    pub const COMPACT_FILTERS: Self = Self(1 << 6);
     /// The last 288 blocks (BIP159).
     pub const NETWORK_LIMITED: Self = Self(1 << 10);
     /// The v2 transport (BIP324).
