@@ -5,14 +5,16 @@ use apus_wire::Chain;
 use bitcoin::address::NetworkUnchecked;
 use bitcoin::hex::FromHex;
 use bitcoin::secp256k1::{Secp256k1, VerifyOnly};
-use bitcoin::{Address, NetworkKind};
+use bitcoin::{Address, NetworkKind, PublicKey};
 use miniscript::descriptor::{DescriptorPublicKey, SinglePubKey};
 use miniscript::{Descriptor as Miniscript, ForEachKey, MiniscriptKey};
 
 use super::address::network;
 use super::checksum::{CHECKSUM_CHARS, checksum, with_checksum};
 use super::error::DescriptorError;
-use super::text::{expression, paths};
+use super::provider::Provider;
+use super::sorted_leaves::{sort, unsorted};
+use super::text::{expression, paths, plain_steps};
 
 /// The most characters of a descriptor, above those that wallets make.
 const CHARS_MAX: usize = 10_000;
@@ -50,6 +52,8 @@ enum Form {
     OutputKey(DescriptorPublicKey),
     /// The output script.
     Output(Miniscript<DescriptorPublicKey>),
+    /// `tr()` with leaves of `sortedmulti_a()`: which of them are.
+    SortedLeaves(Miniscript<DescriptorPublicKey>, Vec<bool>),
     /// `sortedmulti()` without P2SH around it: the script that P2SH would hash.
     Inside(Miniscript<DescriptorPublicKey>),
 }
@@ -66,7 +70,7 @@ impl Descriptor {
                 format!("A descriptor has at most {CHARS_MAX} characters, not {}", text.len());
             return Err(invalid(what));
         }
-        let payload = without_checksum(text)?;
+        let payload = &plain_steps(without_checksum(text)?)[..];
         let (name, argument) = call(payload).ok_or_else(|| unknown(payload))?;
         if name != "raw" && has_private_key(argument) {
             return Err(DescriptorError::PrivateKey);
@@ -113,7 +117,7 @@ impl Descriptor {
     /// Returns the text as Core writes it, with the checksum: one for each path of its keys
     /// (BIP389).
     pub fn texts(&self) -> Vec<String> {
-        let payload = self.payload();
+        let payload = &plain_steps(self.payload())[..];
         let (name, argument) = call(payload).unwrap_or((payload, ""));
         let script = match &self.forms[..] {
             [Form::Script(script)] => &script[..],
@@ -138,9 +142,42 @@ impl Descriptor {
         let hardened = || DescriptorError::Hardened(self.text.clone());
         scripts.collect::<Option<Vec<_>>>().ok_or_else(hardened)
     }
+
+    /// Returns the keys and scripts that the scripts at an index of a range are made of. Where a
+    /// key has two origins, that counts which is found first on the way from the begin of the range:
+    /// keys without a wildcard are there from the first index on.
+    pub fn provider_at(&self, begin: u32, index: u32) -> Provider {
+        let mut provider = Provider::default();
+        for index in [begin, index] {
+            self.forms.iter().for_each(|form| form.provide(index, &self.curve, &mut provider));
+        }
+        provider
+    }
 }
 
 impl Form {
+    /// Adds the keys and scripts of the script at an index to `provider`.
+    fn provide(&self, index: u32, curve: &Secp256k1<VerifyOnly>, provider: &mut Provider) {
+        let keys = self.keys();
+        match self {
+            // Each script of a tree is an expression of its own, and so is the key.
+            Self::Output(Miniscript::Tr(tr)) | Self::SortedLeaves(Miniscript::Tr(tr), _) => {
+                provider.add_keys([tr.internal_key()], index, curve);
+                for leaf in tr.leaves() {
+                    provider.add_keys(
+                        leaf.miniscript().iter_pk().collect::<Vec<_>>().iter(),
+                        index,
+                        curve,
+                    );
+                }
+            }
+            _ => provider.add_keys(&keys, index, curve),
+        }
+        if let Some(derived) = self.derived(index, curve) {
+            provider.add_scripts(&derived);
+        }
+    }
+
     /// Returns the script at an index; `None` if a key is derived by a hardened step.
     fn script_at(&self, index: u32, curve: &Secp256k1<VerifyOnly>) -> Option<Vec<u8>> {
         match self {
@@ -150,9 +187,8 @@ impl Form {
                 let (key, _) = key.inner.x_only_public_key();
                 Some([&[OP_1, 32][..], &key.serialize()].concat())
             }
-            Self::Output(descriptor) => {
-                let derived = descriptor.derived_descriptor(curve, index).ok()?;
-                Some(derived.script_pubkey().into_bytes())
+            Self::Output(_) | Self::SortedLeaves(..) => {
+                Some(self.derived(index, curve)?.script_pubkey().into_bytes())
             }
             Self::Inside(descriptor) => {
                 let derived = descriptor.derived_descriptor(curve, index).ok()?;
@@ -161,11 +197,25 @@ impl Form {
         }
     }
 
+    /// Returns the expression at an index of an output script; `None` if a key is derived by a
+    /// hardened step.
+    fn derived(&self, index: u32, curve: &Secp256k1<VerifyOnly>) -> Option<Miniscript<PublicKey>> {
+        match self {
+            Self::Output(descriptor) => descriptor.derived_descriptor(curve, index).ok(),
+            Self::SortedLeaves(descriptor, sorted) => {
+                sort(descriptor.derived_descriptor(curve, index).ok()?, sorted)
+            }
+            Self::Script(_) | Self::OutputKey(_) | Self::Inside(_) => None,
+        }
+    }
+
     fn keys(&self) -> Vec<DescriptorPublicKey> {
         match self {
             Self::Script(_) => Vec::new(),
             Self::OutputKey(key) => vec![key.clone()],
-            Self::Output(descriptor) | Self::Inside(descriptor) => {
+            Self::Output(descriptor)
+            | Self::SortedLeaves(descriptor, _)
+            | Self::Inside(descriptor) => {
                 let mut keys = Vec::new();
                 descriptor.for_each_key(|key| {
                     keys.push(key.clone());
@@ -295,7 +345,13 @@ fn output(payload: &str) -> Result<Vec<Form>, DescriptorError> {
             return Err(invalid("A function is needed within P2SH"));
         }
     }
-    Ok(parsed(payload)?.into_iter().map(Form::Output).collect())
+    Ok(match unsorted(payload) {
+        None => parsed(payload)?.into_iter().map(Form::Output).collect(),
+        Some((payload, sorted)) => {
+            let form = |tree| Form::SortedLeaves(tree, sorted.clone());
+            parsed(&payload)?.into_iter().map(form).collect()
+        }
+    })
 }
 
 fn parsed(payload: &str) -> Result<Vec<Miniscript<DescriptorPublicKey>>, DescriptorError> {

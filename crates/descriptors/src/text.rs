@@ -6,6 +6,7 @@ use apus_wire::Chain;
 use miniscript::Descriptor as Miniscript;
 
 use super::address::address;
+use super::sorted_leaves::{marked, unmarked};
 
 /// Characters that end a key or a number.
 const ENDS: [char; 5] = ['(', ')', ',', '{', '}'];
@@ -15,6 +16,21 @@ const ENDS: [char; 5] = ['(', ')', ',', '{', '}'];
 pub fn paths(expression: &str) -> usize {
     let steps = expression.split_once('<').and_then(|(_, after)| after.split_once('>'));
     steps.map_or(1, |(steps, _)| steps.split(';').count())
+}
+
+/// Returns an expression with the numbers of key paths as Core writes them, without zeros before
+/// them.
+pub fn plain_steps(expression: &str) -> String {
+    let mut text = String::with_capacity(expression.len());
+    let mut characters = expression.chars().peekable();
+    while let Some(character) = characters.next() {
+        let starts_step = text.ends_with(['/', '<', ';']);
+        let is_digit = characters.peek().is_some_and(char::is_ascii_digit);
+        if !(starts_step && character == '0' && is_digit) {
+            text.push(character);
+        }
+    }
+    text
 }
 
 /// Returns a valid expression `name(argument)` with one of the paths of its keys. `script` is that
@@ -30,6 +46,7 @@ pub fn expression(name: &str, argument: &str, path: usize, script: &[u8], chain:
             text.trim_start_matches("sh(").trim_end_matches("))").to_string() + ")"
         }
         "addr" | "raw" | "rawtr" | "combo" => format!("{name}({argument})"),
+        "tr" => unmarked(&wrapped(marked(&format!("{name}({argument})")))),
         _ => wrapped(format!("{name}({argument})")),
     }
 }
@@ -124,11 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_steps_have_no_zeros_before_them() {
+        let text = plain_steps("wpkh([00000001/007h]K/00/<0;01>/*)");
+        assert_eq!(text, "wpkh([00000001/7h]K/0/<0;1>/*)");
+    }
+
+    #[test]
     fn wrappers_are_written_as_core_writes_them() {
         let text = |name: &str, argument| expression(name, argument, 0, &[], Chain::Main);
         assert_eq!(text("wsh", "c:pk_k(02AB)"), "wsh(pk(02ab))");
         assert_eq!(text("sortedmulti", "1,02AB,02AC"), "sortedmulti(1,02ab,02ac)");
         assert_eq!(text("tr", "AB,{pk(CD),pk(EF)}"), "tr(ab,{pk(cd),pk(ef)})");
+        let sorted = "AB,{pk(EF),sortedmulti_a(1,CD,EF)}";
+        assert_eq!(text("tr", sorted), "tr(ab,{pk(ef),sortedmulti_a(1,cd,ef)})");
         assert_eq!(text("raw", "AB"), "raw(ab)");
     }
 }
