@@ -12,6 +12,7 @@ mod chainstate;
 mod changes;
 mod coin;
 mod coins_view;
+mod find;
 mod hasher;
 mod lookup;
 mod memory;
@@ -45,6 +46,7 @@ pub use coin::{
     Coin, CoinParts, compress_amount, decode_coin_key, decompress_amount, key_order, put_coin_key,
 };
 pub use coins_view::{CoinScan, CoinsView};
+pub use find::FoundCoins;
 pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use script::{CompactScript, compress_script};
 pub use snapshot::{

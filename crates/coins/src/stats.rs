@@ -236,10 +236,15 @@ fn for_each_coin(
     Ok(())
 }
 
+/// Returns scans of all coins whose order does not matter, for all threads of the caller's pool.
+pub(super) fn scans_of_any_order(coins: &CoinsView) -> Result<Vec<CoinScan>> {
+    let even = SCANS_PER_THREAD * rayon::current_num_threads();
+    coins.scans(even.max((coins.disk_bytes() / COUNT_BYTES) as usize))
+}
+
 /// Counts and hashes all coins, or only some of them if it is stopped.
 fn count<S: CoinSum>(coins: &CoinsView, watch: ShareWatch) -> Result<(Counts, S::Hash)> {
-    let even = SCANS_PER_THREAD * rayon::current_num_threads();
-    let scans = coins.scans(even.max((coins.disk_bytes() / COUNT_BYTES) as usize))?;
+    let scans = scans_of_any_order(coins)?;
     let share = Share::new(scans.len() as u64, watch.report);
     let of_scan = |mut scan: CoinScan| {
         if watch.is_stopped() {

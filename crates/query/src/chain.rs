@@ -83,6 +83,45 @@ pub fn getblockchaininfo(call: &Call) -> Result<Json, RpcError> {
     })
 }
 
+/// `getchainstates`.
+pub fn getchainstates(call: &Call) -> Result<Json, RpcError> {
+    #[derive(Serialize)]
+    struct Chainstates {
+        headers: u32,
+        chainstates: [Chainstate; 1],
+    }
+    #[derive(Serialize)]
+    struct Chainstate {
+        blocks: u32,
+        bestblockhash: String,
+        bits: String,
+        target: String,
+        difficulty: Fraction,
+        verificationprogress: Fraction,
+        coins_db_cache_bytes: usize,
+        coins_tip_cache_bytes: usize,
+        validated: bool,
+    }
+    let source = call.source;
+    source.look(|committed| {
+        let tip = committed.tip();
+        json(&Chainstates {
+            headers: committed.tree.node(committed.tree.best_header()).height,
+            chainstates: [Chainstate {
+                blocks: tip.height,
+                bestblockhash: tip.hash.to_string(),
+                bits: bits(tip.bits),
+                target: target(tip.bits),
+                difficulty: difficulty(tip.bits),
+                verificationprogress: Fraction(verification_progress(source, committed)),
+                coins_db_cache_bytes: 0,
+                coins_tip_cache_bytes: source.cache_bytes,
+                validated: true,
+            }],
+        })
+    })
+}
+
 /// Returns the share of all transactions that are verified: by the number of those in the chain
 /// (Core's `GuessVerificationProgress`), or, if it is more, the share of the running sync that is
 /// done, which checks blocks long before it commits them.

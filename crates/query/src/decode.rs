@@ -1,11 +1,16 @@
-//! `decoderawtransaction`.
+//! `decoderawtransaction` and `decodescript`.
 
+use apus_descriptors::{Provider, ScriptKind, address};
 use apus_hash::sha256d;
-use apus_wire::{BlockView, Cursor, HEADER_BYTES, Ops, TxView};
+use apus_wire::{BlockView, Chain, Cursor, HEADER_BYTES, Ops, TxView, is_unspendable};
+use bitcoin::Script;
+use bitcoin::hashes::{Hash as _, hash160};
+use serde::Serialize;
 
-use super::error::{RPC_DESERIALIZATION_ERROR, RpcError};
+use super::error::{RPC_DESERIALIZATION_ERROR, RPC_INVALID_PARAMETER, RpcError};
 use super::json::{Json, from_hex, json};
 use super::params;
+use super::script::ScriptPubKey;
 use super::source::Call;
 use super::transaction::{Spent, Transaction};
 
@@ -93,6 +98,95 @@ impl Decoded {
         inputs.all(|input| is_sane(input.script_sig()))
             && tx.outputs().all(|output| is_sane(output.script()))
     }
+}
+
+#[derive(Serialize)]
+struct DecodedScript {
+    #[serde(flatten)]
+    script: ScriptPubKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p2sh: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    segwit: Option<WitnessScript>,
+}
+
+#[derive(Serialize)]
+struct WitnessScript {
+    #[serde(flatten)]
+    script: ScriptPubKey,
+    #[serde(rename = "p2sh-segwit")]
+    p2sh_segwit: String,
+}
+
+/// `decodescript`.
+pub fn decodescript(call: &Call) -> Result<Json, RpcError> {
+    let text = params::text(call.param(0))?;
+    let script = from_hex(text).ok_or_else(|| {
+        let what = format!("argument must be hexadecimal string (not '{text}')");
+        RpcError::new(RPC_INVALID_PARAMETER, what)
+    })?;
+    let (chain, kind) = (call.source.chain(), ScriptKind::of(&script));
+    let wraps = can_be_hashed(&script, &kind);
+    let segwit = wraps.then(|| witness_script(&script, &kind)).flatten();
+    Ok(json(&DecodedScript {
+        script: ScriptPubKey::new(&script, chain).without_hex(),
+        p2sh: wraps.then(|| p2sh_address(&script, chain)),
+        segwit: segwit.map(|(output, provider)| WitnessScript {
+            script: ScriptPubKey::solved(&output, chain, &provider),
+            p2sh_segwit: p2sh_address(&output, chain),
+        }),
+    }))
+}
+
+/// Returns whether an output may pay to the hash of a script.
+fn can_be_hashed(script: &[u8], kind: &ScriptKind) -> bool {
+    let may_be = matches!(
+        kind,
+        ScriptKind::Multisig { .. }
+            | ScriptKind::NonStandard
+            | ScriptKind::PubKey(_)
+            | ScriptKind::PubKeyHash
+            | ScriptKind::WitnessV0KeyHash
+            | ScriptKind::WitnessV0ScriptHash
+    );
+    may_be
+        && is_sane(script)
+        && !is_unspendable(script)
+        && Ops::new(script).all(|op| !is_success(op.code))
+}
+
+/// Returns whether an opcode makes any tapscript valid (Core's `IsOpSuccess`).
+fn is_success(code: u8) -> bool {
+    matches!(code, 80 | 98 | 126..=129 | 131..=134 | 137 | 138 | 141 | 142 | 149..=153 | 187..=254)
+}
+
+/// Returns the output script with a witness for a script, and what is known of it; `None` if there
+/// is none.
+fn witness_script(script: &[u8], kind: &ScriptKind) -> Option<(Vec<u8>, Provider)> {
+    let key_hash = |hash: &[u8]| [&[0, 20], hash].concat();
+    let is_compressed = |key: &[u8]| key.len() == 33;
+    let mut provider = Provider::default();
+    let output = match kind {
+        ScriptKind::PubKey(key) if is_compressed(key) => {
+            key_hash(hash160::Hash::hash(key).as_ref())
+        }
+        ScriptKind::PubKeyHash => key_hash(&script[3..23]),
+        ScriptKind::Multisig { keys, .. } if !keys.iter().all(|key| is_compressed(key)) => {
+            return None;
+        }
+        ScriptKind::Multisig { .. } | ScriptKind::NonStandard => {
+            provider.add_script(script);
+            Script::from_bytes(script).to_p2wsh().into_bytes()
+        }
+        _ => return None,
+    };
+    Some((output, provider))
+}
+
+/// Returns the address of the outputs that pay to the hash of a script.
+fn p2sh_address(script: &[u8], chain: Chain) -> String {
+    let output = Script::from_bytes(script).to_p2sh();
+    address(output.as_bytes(), chain).unwrap_or_default()
 }
 
 fn is_sane(script: &[u8]) -> bool {

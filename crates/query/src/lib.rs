@@ -13,14 +13,16 @@
 //! | [`params`] | the parameters of calls |
 //! | [`waiting`] | calls that wait |
 //! | `indexes` | Core's optional indexes |
-//! | `scan_state` | the scan of blocks that runs |
+//! | `scan_state` | a scan that runs |
 //! | `source` | what answers are made of |
 //! | `opcodes`, `script` | scripts |
 //! | `transaction`, `stored`, `header` | transactions, stored blocks, headers |
 //! | `chain`, `block`, `block_stats`, `deployments`, `coins`, `coin_stats` | calls about each |
+//! | `scan_objects`, `scan_coins` | descriptors of a scan, and that of the UTXO set |
 //! | `raw_transaction`, `filters`, `spenders`, `scan` | calls that indexes answer |
 //! | `mining`, `address`, `decode` | calls about the next block, addresses, raw transactions |
 //! | `descriptor` | a call about descriptors |
+//! | `mempool` | calls about the mempool, which is empty |
 //! | `proof`, `verify`, `wait` | calls that prove, verify, wait |
 //! | `methods` | the list of all calls |
 //! | `rest_answer`, `rest` | the REST interface |
@@ -45,13 +47,16 @@ mod coins;
 mod coin_stats;
 mod filters;
 mod spenders;
+mod scan_objects;
 mod scan;
+mod scan_coins;
 mod deployments;
 mod proof;
 mod mining;
 mod address;
 mod decode;
 mod descriptor;
+mod mempool;
 mod verify;
 mod wait;
 mod methods;
@@ -60,6 +65,7 @@ mod rest;
 
 pub use error::RpcError;
 pub use json::Json;
+pub use mempool::RELAY_FEE;
 pub use methods::{Method, call, find, methods};
 pub use rest::{reads_body, rest};
 pub use rest_answer::RestAnswer;

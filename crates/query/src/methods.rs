@@ -11,7 +11,8 @@ use super::source::{Call, Source};
 use super::waiting::Waiting;
 use super::{
     address, block, block_stats, chain, coin_stats, coins, decode, deployments, descriptor,
-    filters, header, mining, proof, raw_transaction, scan, spenders, verify, wait,
+    filters, header, mempool, mining, proof, raw_transaction, scan, scan_coins, spenders, verify,
+    wait,
 };
 
 /// A remote procedure call.
@@ -65,6 +66,10 @@ pub fn find(name: &str) -> Option<&'static Method> {
 const BLOCKCHAIN: &str = "blockchain";
 const HASH: Arg = Arg::needed("blockhash", Kind::Text);
 const TIMEOUT: Arg = Arg::optional("timeout", Kind::Number);
+const TXID: Arg = Arg::needed("txid", Kind::Text);
+const VERBOSE: Arg = Arg::optional("verbose", Kind::Bool);
+const FEE_RATE: Arg = Arg::optional("maxfeerate", Kind::Any);
+const BURN: Arg = Arg::optional("maxburnamount", Kind::Any);
 const VERBOSITY: Arg = Arg::optional("verbosity|verbose", Kind::Any);
 
 macro_rules! methods {
@@ -106,6 +111,8 @@ static METHODS: &[Method] = methods![
     ]
         "Returns statistics of a block: fees, fee rates, sizes, counts. All amounts are in \
          satoshis. Undo data must be stored. `stats` names those wanted; all by default.";
+    BLOCKCHAIN chain::getchainstates []
+        "Returns the number of headers, and the state of the UTXO set.";
     BLOCKCHAIN chain::getchaintips []
         "Returns the last blocks of all branches, and how far each branch is known to be valid.";
     BLOCKCHAIN chain::getchaintxstats [
@@ -117,6 +124,18 @@ static METHODS: &[Method] = methods![
         "Returns the deployments of consensus rules after a block (default: the last).";
     BLOCKCHAIN header::getdifficulty []
         "Returns the difficulty of the last block, as a multiple of the least of mainnet.";
+    BLOCKCHAIN mempool::getmempoolancestors [TXID, VERBOSE]
+        "Fails: Apus has no mempool.";
+    BLOCKCHAIN mempool::getmempoolcluster [TXID]
+        "Fails: Apus has no mempool.";
+    BLOCKCHAIN mempool::getmempooldescendants [TXID, VERBOSE]
+        "Fails: Apus has no mempool.";
+    BLOCKCHAIN mempool::getmempoolentry [TXID]
+        "Fails: Apus has no mempool.";
+    BLOCKCHAIN mempool::getmempoolinfo []
+        "Returns the state of a mempool that is empty: Apus has none.";
+    BLOCKCHAIN mempool::getrawmempool [VERBOSE, Arg::optional("mempool_sequence", Kind::Bool)]
+        "Returns an empty list: Apus has no mempool.";
     BLOCKCHAIN coins::gettxout [
         Arg::needed("txid", Kind::Text), Arg::needed("n", Kind::Number),
         Arg::optional("include_mempool", Kind::Bool)
@@ -162,6 +181,11 @@ static METHODS: &[Method] = methods![
          is; \"abort\": ends it. A scan object is a descriptor, or an object with `desc` and \
          `range`. Few blocks match by mistake, none with the option `filter_false_positives`, for \
          which they must be stored. Descriptors with private keys are refused.";
+    BLOCKCHAIN scan_coins::scantxoutset [
+        Arg::needed("action", Kind::Text), Arg::optional("scanobjects", Kind::Array)
+    ]
+        "Returns the unspent outputs of descriptors, from the UTXO set. Actions and scan objects \
+         are those of scanblocks. While a sync runs, one thread reads the coins.";
     BLOCKCHAIN verify::verifychain [
         Arg::optional("checklevel", Kind::Number), Arg::optional("nblocks", Kind::Number)
     ]
@@ -184,16 +208,31 @@ static METHODS: &[Method] = methods![
     ]
         "Returns the hashes a second that the last `nblocks` took (default 120; -1: since the \
          difficulty changed), up to a height.";
+    MINING mempool::getprioritisedtransactions []
+        "Returns an empty object: Apus has no mempool.";
     RAW decode::decoderawtransaction [
         Arg::needed("hexstring", Kind::Text), Arg::optional("iswitness", Kind::Bool)
     ]
         "Describes a transaction. `iswitness` says whether it is serialised with witnesses; if it \
          is not given, what is likely is taken.";
+    RAW decode::decodescript [Arg::needed("hexstring", Kind::Text)]
+        "Describes a script, and the addresses that pay to it by its hash.";
     RAW raw_transaction::getrawtransaction [
         Arg::needed("txid", Kind::Text), VERBOSITY, Arg::optional("blockhash", Kind::Text)
     ]
         "Returns a transaction of a block, or with txindex of any block. Verbosity 0 (default): \
          its bytes in hex; 1: described; 2: with its fee and the coins that it spends.";
+    RAW mempool::sendrawtransaction [Arg::needed("hexstring", Kind::Text), FEE_RATE, BURN]
+        "Fails: a transaction with an unspent output is in the chain already, and Apus relays no \
+         others.";
+    RAW mempool::submitpackage [Arg::needed("package", Kind::Array), FEE_RATE, BURN]
+        "Fails: Apus relays no transactions.";
+    RAW mempool::testmempoolaccept [Arg::needed("rawtxs", Kind::Array), FEE_RATE]
+        "Returns that no transaction is accepted: Apus has no mempool.";
+    UTIL mempool::estimatesmartfee [
+        Arg::needed("conf_target", Kind::Number), Arg::optional("estimate_mode", Kind::Text)
+    ]
+        "Returns that no fee can be estimated: Apus has no mempool.";
     UTIL address::validateaddress [Arg::needed("address", Kind::Text)]
         "Returns whether an address is valid, its output script, or which characters are wrong.";
     UTIL descriptor::getdescriptorinfo [Arg::needed("descriptor", Kind::Text)]

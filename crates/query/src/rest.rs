@@ -305,12 +305,35 @@ fn deployment_info(request: &Request) -> Answer {
     }
 }
 
-/// Answers as a node without a mempool.
+/// Answers about the mempool, which is empty.
 fn mempool(request: &Request) -> Answer {
-    Err(match request.path.whole {
-        "contents" | "info" => RestAnswer::not_found("Mempool disabled or instance not found"),
-        _ => RestAnswer::bad("Invalid URI format. Expected /rest/mempool/<info|contents>.json"),
-    })
+    request.look(|_| ())?;
+    let flag = |name: &str, default: bool| match request.parameter(name) {
+        None => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(RestAnswer::bad(format!(
+            "The \"{name}\" query parameter must be either \"true\" or \"false\"."
+        ))),
+    };
+    match (request.path.whole, request.path.format) {
+        ("info", Format::Json) => request.call("getmempoolinfo", &[]),
+        ("contents", Format::Json) => {
+            let (verbose, sequence) = (flag("verbose", true)?, flag("mempool_sequence", false)?);
+            if verbose && sequence {
+                return Err(RestAnswer::bad(
+                    "Verbose results cannot contain mempool sequence values. (hint: set \
+                     \"verbose=false\")",
+                ));
+            }
+            request.call("getrawmempool", &[verbose.into(), sequence.into()])
+        }
+        ("info" | "contents", _) => Err(json_alone()),
+        _ => {
+            let what = "Invalid URI format. Expected /rest/mempool/<info|contents>.json";
+            Err(RestAnswer::bad(what))
+        }
+    }
 }
 
 fn tx(request: &Request) -> Answer {

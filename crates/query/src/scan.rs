@@ -1,22 +1,18 @@
 //! `scanblocks`: which blocks have to do with the scripts of descriptors.
 
-use std::collections::HashSet;
-
-use apus_descriptors::{Descriptor, Range};
+use apus_descriptors::Scripts;
 use apus_hash::Hash;
 use apus_indexes::WantedScripts;
 use apus_node::view::Committed;
 use rayon::prelude::*;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::error::{
-    RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal,
-};
+use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
 use super::filters::{filter_type, index, missing};
 use super::indexes::State;
 use super::json::{Json, json};
 use super::params;
+use super::scan_objects::ScanObjects;
 use super::scan_state::Scan;
 use super::source::{Call, find};
 use super::stored::{StoredBlock, parse};
@@ -43,7 +39,7 @@ type At = (u32, Hash);
 
 /// `scanblocks`.
 pub fn scanblocks(call: &Call) -> Result<Json, RpcError> {
-    let scan = &call.source.scan;
+    let scan = &call.source.block_scan;
     match params::text(call.param(0))? {
         "status" => Ok(json(
             &scan.reached().map(|(progress, current_height)| Status { progress, current_height }),
@@ -55,7 +51,7 @@ pub fn scanblocks(call: &Call) -> Result<Json, RpcError> {
 }
 
 fn start(call: &Call) -> Result<Json, RpcError> {
-    let running = call.source.scan.begin().ok_or_else(|| {
+    let running = call.source.block_scan.begin().ok_or_else(|| {
         let what = "Scan already in progress, use action \"abort\" or \"status\"";
         RpcError::new(RPC_INVALID_PARAMETER, what)
     })?;
@@ -66,10 +62,7 @@ fn start(call: &Call) -> Result<Json, RpcError> {
     };
     let state = index(call, name)?;
     let (first, last) = heights(call)?;
-    let mut scripts = HashSet::new();
-    for object in params::array(call.param(1))? {
-        add_scripts(object, call, &mut scripts)?;
-    }
+    let ScanObjects { scripts, .. } = ScanObjects::read(call.param(1), call)?;
     let blocks: Vec<At> = call.source.look(|it: &Committed| {
         let hash = |height| it.active.at(height).map(|id| (height, it.tree.node(id).hash));
         (first..=last).filter_map(hash).collect()
@@ -82,7 +75,7 @@ fn start(call: &Call) -> Result<Json, RpcError> {
 struct Work<'a> {
     call: &'a Call<'a>,
     state: State,
-    scripts: &'a HashSet<Vec<u8>>,
+    scripts: &'a Scripts,
     /// Whether blocks that match by mistake are left out.
     is_checked: bool,
     scan: &'a Scan,
@@ -93,10 +86,8 @@ impl Work<'_> {
     fn run(&self, blocks: &[At], first: u32) -> Result<Json, RpcError> {
         let scan = self.scan;
         scan.start(first);
-        let wanted = WantedScripts::new(self.scripts.iter().map(Vec::as_slice));
-        let mut relevant_blocks = Vec::new();
-        let mut to_height = first;
-        let mut completed = true;
+        let wanted = WantedScripts::new(self.scripts.iter());
+        let (mut relevant_blocks, mut to_height, mut completed) = (Vec::new(), first, true);
         let total = (blocks.len() as u32).saturating_sub(1);
         for chunk in blocks.chunks(CHUNK) {
             self.call.check_stop()?;
@@ -138,7 +129,7 @@ impl Work<'_> {
         let bytes = stored.read()?;
         let block = parse(&bytes)?;
         let spent = stored.checked_spent(&block)?;
-        let has = |script: &[u8]| self.scripts.contains(script);
+        let has = |script: &[u8]| self.scripts.find(script).is_some();
         let pays = block.txs().any(|tx| tx.outputs().any(|output| has(output.script())));
         let mut script = Vec::new();
         Ok(pays
@@ -168,50 +159,4 @@ fn heights(call: &Call) -> Result<(u32, u32), RpcError> {
     } else {
         Ok((first, last))
     }
-}
-
-/// Adds the scripts of a scan object: a descriptor, or an object with one and its range (Core's
-/// `EvalDescriptorStringOrObject`).
-fn add_scripts(
-    object: &Value,
-    call: &Call,
-    scripts: &mut HashSet<Vec<u8>>,
-) -> Result<(), RpcError> {
-    let invalid = |what: &str| RpcError::new(RPC_INVALID_PARAMETER, what);
-    let (text, range) = match object {
-        Value::String(text) => (&text[..], Range::default()),
-        Value::Object(fields) => {
-            let text = fields.get("desc").filter(|text| !text.is_null());
-            let text =
-                text.ok_or_else(|| invalid("Descriptor needs to be provided in scan object"))?;
-            let range = fields.get("range").filter(|range| !range.is_null());
-            (params::text(text)?, range.map_or(Ok(Range::default()), range_of)?)
-        }
-        _ => return Err(invalid("Scan object needs to be either a string or an object")),
-    };
-    let refused = |error| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, error);
-    let descriptor = Descriptor::parse(text, call.source.chain()).map_err(refused)?;
-    let indexes = if descriptor.is_range() { range.begin..=range.end } else { 0..=0 };
-    for index in indexes {
-        call.check_stop()?;
-        scripts.extend(descriptor.scripts_at(index).map_err(refused)?);
-    }
-    Ok(())
-}
-
-/// Reads a range: its end, or both ends (Core's `ParseDescriptorRange`).
-fn range_of(value: &Value) -> Result<Range, RpcError> {
-    let invalid = |what: &dyn std::fmt::Display| RpcError::new(RPC_INVALID_PARAMETER, what);
-    let (begin, end) = match value {
-        Value::Number(_) => (0, params::integer(value)?),
-        Value::Array(ends) if ends.len() == 2 && ends.iter().all(Value::is_number) => {
-            (params::integer(&ends[0])?, params::integer(&ends[1])?)
-        }
-        _ => return Err(invalid(&"Range must be specified as end or as [begin,end]")),
-    };
-    // Core checks the order of two ends alone.
-    if value.is_number() && end < 0 {
-        return Err(invalid(&"End of range is too high"));
-    }
-    Range::new(begin, end).map_err(|error| invalid(&error))
 }

@@ -32,7 +32,11 @@ pub struct Source {
     /// Core's optional indexes of the directory.
     pub(super) indexes: Indexes,
     /// The scan of blocks that runs, if one does.
-    pub(super) scan: Scan,
+    pub(super) block_scan: Scan,
+    /// The scan of the UTXO set that runs, if one does.
+    pub(super) coin_scan: Scan,
+    /// The most bytes of the coins cache (`-dbcache`).
+    pub(super) cache_bytes: usize,
     progress: Box<dyn Fn() -> Option<f64> + Send + Sync>,
     threads: usize,
     pool: OnceLock<ThreadPool>,
@@ -53,7 +57,9 @@ impl Source {
             // On mainnet, whose directory has no name of its own, without a slash at the end.
             directory: options.network_dir().components().collect(),
             indexes: Indexes::of_sync(options),
-            scan: Scan::default(),
+            block_scan: Scan::default(),
+            coin_scan: Scan::default(),
+            cache_bytes: options.dbcache_bytes,
             progress: Box::new(progress),
             // The cores are the sync's.
             threads: 1,

@@ -12,7 +12,7 @@
 //! | `threads` | who answers calls, with limits on time and memory |
 //! | `jsonrpc`, `named` | the frame of JSON-RPC around calls |
 //! | `state` | what calls are answered from |
-//! | `control`, `network`, `mempool` | the methods about each |
+//! | `control`, `network` | the methods about each |
 //! | `methods` | the list of all methods, with those of `apus-query` |
 //! | `rpc` | the calls that are being answered |
 //! | `connections` | limits on connections |
@@ -35,7 +35,6 @@ mod named;
 mod state;
 mod control;
 mod network;
-mod mempool;
 mod methods;
 mod rpc;
 mod connections;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::state::{Call, State};
 use super::threads::Lane;
-use super::{control, mempool, network};
+use super::{control, network};
 
 /// A method of this crate.
 pub(crate) struct Own {
@@ -91,6 +91,7 @@ impl Method {
 /// headers, or what they are given may be large.
 const LONG: &[&str] = &[
     "decoderawtransaction",
+    "decodescript",
     "dumptxoutset",
     "getblock",
     "getblockstats",
@@ -102,6 +103,7 @@ const LONG: &[&str] = &[
     "gettxoutsetinfo",
     "gettxspendingprevout",
     "scanblocks",
+    "scantxoutset",
     "sendrawtransaction",
     "submitpackage",
     "testmempoolaccept",
@@ -164,14 +166,9 @@ macro_rules! methods {
 const CHAIN: &str = "blockchain";
 const CONTROL: &str = "control";
 const HIDDEN: &str = "hidden";
-const MINING: &str = "mining";
 const NETWORK: &str = "network";
-const RAW: &str = "rawtransactions";
-const UTIL: &str = "util";
 const ZMQ: &str = "zmq";
 
-const TXID: Arg = Arg::needed("txid", Kind::Text);
-const VERBOSE: Arg = Arg::optional("verbose", Kind::Bool);
 const ANY: Kind = Kind::Any;
 
 const OWN: &[Own] = methods![
@@ -211,40 +208,9 @@ const OWN: &[Own] = methods![
         "Returns all peers, as they were about a second ago. What Apus does not know is 0.";
     NETWORK "listbanned" network::none, []
         "Returns an empty list: Apus bans no peers.";
-    CHAIN "getmempoolancestors" mempool::not_there, [TXID, VERBOSE]
-        "Fails: Apus has no mempool.";
-    CHAIN "getmempoolcluster" mempool::not_there, [TXID]
-        "Fails: Apus has no mempool.";
-    CHAIN "getmempooldescendants" mempool::not_there, [TXID, VERBOSE]
-        "Fails: Apus has no mempool.";
-    CHAIN "getmempoolentry" mempool::not_there, [TXID]
-        "Fails: Apus has no mempool.";
-    CHAIN "getmempoolinfo" mempool::getmempoolinfo, []
-        "Returns the state of a mempool that is empty: Apus has none.";
-    CHAIN "getrawmempool" mempool::getrawmempool,
-        [VERBOSE, Arg::optional("mempool_sequence", Kind::Bool)]
-        "Returns an empty list: Apus has no mempool.";
-    RAW "sendrawtransaction" mempool::sendrawtransaction,
-        [
-            Arg::needed("hexstring", Kind::Text), Arg::optional("maxfeerate", ANY),
-            Arg::optional("maxburnamount", ANY)
-        ]
-        "Fails: a transaction with an unspent output is in the chain already, and Apus relays no \
-         others.";
-    RAW "submitpackage" mempool::submitpackage,
-        [
-            Arg::needed("package", Kind::Array), Arg::optional("maxfeerate", ANY),
-            Arg::optional("maxburnamount", ANY)
-        ]
-        "Fails: Apus relays no transactions.";
-    RAW "testmempoolaccept" mempool::testmempoolaccept,
-        [Arg::needed("rawtxs", Kind::Array), Arg::optional("maxfeerate", ANY)]
-        "Returns that no transaction is accepted: Apus has no mempool.";
-    MINING "getprioritisedtransactions" mempool::getprioritisedtransactions, []
-        "Returns an empty object: Apus has no mempool.";
-    UTIL "estimatesmartfee" mempool::estimatesmartfee,
-        [Arg::needed("conf_target", Kind::Number), Arg::optional("estimate_mode", Kind::Text)]
-        "Returns that no fee can be estimated: Apus has no mempool.";
+    CHAIN "getblockfrompeer" network::getblockfrompeer,
+        [Arg::needed("blockhash", Kind::Text), Arg::needed("peer_id", Kind::Number)]
+        "Fails: Apus chooses itself which peer it asks for a block.";
     ZMQ "getzmqnotifications" network::none, []
         "Returns an empty list: Apus sends no ZMQ notifications.";
 ];

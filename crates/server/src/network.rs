@@ -4,10 +4,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_net::{NetKind, PROTOCOL_VERSION};
 use apus_node::PeerInfo;
-use apus_query::RpcError;
-use apus_query::error::RPC_INVALID_PARAMETER;
+use apus_query::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR};
 use apus_query::json::{Amount, Json, json};
-use apus_query::params::integer;
+use apus_query::params::{hash, integer};
+use apus_query::{RELAY_FEE, RpcError};
 use apus_wire::message::Services;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,8 +21,6 @@ const VERSION: u32 = 310_000;
 const SUBVERSION: &str = concat!("/Satoshi:31.0.0/Apus:", env!("CARGO_PKG_VERSION"), "/");
 /// A node that was not added (Core's `RPC_CLIENT_NODE_NOT_ADDED`).
 const NODE_NOT_ADDED: i32 = -24;
-/// Core's default of `-minrelaytxfee` and `-incrementalrelayfee`, in satoshis per 1,000 bytes.
-pub(crate) const RELAY_FEE: Amount = Amount(100);
 /// The seconds for which `-maxuploadtarget` counts.
 const UPLOAD_TIMEFRAME: u64 = 24 * 3600;
 /// The names of services, by bit.
@@ -123,6 +121,29 @@ pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
         localaddresses: [],
         warnings: [],
     }))
+}
+
+/// Refuses to ask a peer for a block (Core's `FetchBlock`).
+pub(crate) fn getblockfrompeer(call: &Call) -> Result<Json, RpcError> {
+    let failed = |what: &str| Err(RpcError::new(RPC_MISC_ERROR, what));
+    let hash = hash(call.param(0), "blockhash")?;
+    let id: i64 = integer(call.param(1))?;
+    let State { view, live, .. } = call.state;
+    let found = view.look(|it| {
+        let id = it.tree.find(&hash)?;
+        let is_above_tip = it.tree.node(id).height > it.tip().height;
+        Some((it.record(id).block_pos().is_some(), it.may_prune && is_above_tip))
+    });
+    match found.flatten() {
+        None => failed("Block header missing"),
+        Some((_, true)) => failed(
+            "In prune mode, only blocks that the node has already synced previously can be \
+             fetched from a peer",
+        ),
+        Some((true, _)) => failed("Block already downloaded"),
+        _ if live.peers().iter().all(|peer| peer.id as i64 != id) => failed("Peer does not exist"),
+        _ => failed("Apus chooses itself which peer it asks for a block"),
+    }
 }
 
 /// Returns what peers are told that we serve.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::http::hex;
 use super::scan_calls::scans;
+use super::script_calls::scripts;
 use super::worlds::{World, hash_of};
 
 /// A call.
@@ -34,6 +35,7 @@ pub fn calls(world: &World, sample: &[usize]) -> Vec<Rpc> {
     wrong(&whole, &mut calls);
     decodes(&whole, &mut calls);
     scans(world, sample, &mut calls);
+    scripts(world, sample, &mut calls);
     addresses(&mut calls);
     for blocks in [-1, 1, 2, 119, 120, 144, 1_000_000] {
         for height in [-1, 0, 1, 100, 143, 144, 199] {
@@ -48,6 +50,7 @@ fn of_chain() -> Vec<Rpc> {
         "getbestblockhash",
         "getblockchaininfo",
         "getblockcount",
+        "getchainstates",
         "getchaintips",
         "getchaintxstats",
         "getdeploymentinfo",
@@ -148,6 +151,7 @@ fn of_other(hash: &str, calls: &mut Vec<Rpc>) {
         calls.push(("getrawtransaction", json!([NONE, verbosity, hash])));
     }
     calls.push(("getchaintxstats", json!([1, hash])));
+    calls.push(("getblockfrompeer", json!([hash, 0])));
     calls.push(("gettxoutsetinfo", json!(["muhash", hash])));
     calls.push(("gettxoutproof", json!([[NONE], hash])));
     calls.push(("waitforblock", json!([hash, 1])));
@@ -356,10 +360,13 @@ fn right(hash: &str, txid: &str) -> Vec<(&'static str, Vec<Value>)> {
         ("getblockchaininfo", vec![]),
         ("getblockcount", vec![]),
         ("getblockfilter", vec![json!(hash), json!("basic")]),
+        ("getblockfrompeer", vec![json!(hash), json!(0)]),
         ("getblockhash", vec![json!(3)]),
         ("getblockheader", vec![json!(hash), json!(true)]),
         ("getblockstats", vec![json!(hash), json!(["txs"])]),
+        ("getchainstates", vec![]),
         ("getchaintips", vec![]),
+        ("decodescript", vec![json!("51")]),
         ("decoderawtransaction", vec![json!("00"), json!(true)]),
         ("estimatesmartfee", vec![json!(2), json!("economical")]),
         ("getaddednodeinfo", vec![]),
@@ -384,6 +391,7 @@ fn right(hash: &str, txid: &str) -> Vec<(&'static str, Vec<Value>)> {
         ("gettxoutproof", vec![json!([txid]), json!(hash)]),
         ("gettxoutsetinfo", vec![json!("none"), json!(null), json!(true)]),
         ("scanblocks", vec![json!("start"), json!(["raw(51)"]), json!(0), json!(1)]),
+        ("scantxoutset", vec![json!("start"), json!(["raw(51)"])]),
         ("gettxspendingprevout", vec![json!([{ "txid": txid, "vout": 0 }]), json!({})]),
         ("pruneblockchain", vec![json!(1)]),
         ("sendrawtransaction", vec![json!("00")]),

@@ -39,7 +39,7 @@ fn public_key(random: &mut Random, key: &str) -> String {
 }
 
 /// An expression that stands alone (miniscript's type B), sane or not.
-fn expression(random: &mut Random, key: &str, depth: u32) -> String {
+pub fn expression(random: &mut Random, key: &str, depth: u32) -> String {
     let hash = "ab".repeat(32);
     if depth == 0 {
         let locks = [1, 10, 65_535, 4_194_305, 499_999_999, 500_000_001, 0, 1 << 31];

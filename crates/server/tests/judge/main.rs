@@ -4,6 +4,7 @@
 
 mod bitcoind;
 mod calls;
+mod coin_calls;
 mod compare;
 mod daemon;
 mod descriptor_calls;
@@ -11,4 +12,5 @@ mod frames;
 mod http;
 mod rest_calls;
 mod scan_calls;
+mod script_calls;
 mod worlds;

@@ -45,6 +45,9 @@ pub fn requests(world: &World, sample: &[usize]) -> Vec<Rest> {
             format!("tx/{NONE}"),
             "tx/abc".to_string(),
             "mempool/other".to_string(),
+            "mempool/info".to_string(),
+            "mempool/contents".to_string(),
+            "mempool/".to_string(),
             format!("block/{NONE}"),
             "block/abc".to_string(),
             "block/".to_string(),
@@ -57,6 +60,20 @@ pub fn requests(world: &World, sample: &[usize]) -> Vec<Rest> {
         ] {
             paths.push(format!("{start}{format}"));
         }
+    }
+    for query in [
+        "verbose=true",
+        "verbose=false",
+        "verbose=",
+        "verbose=1",
+        "mempool_sequence=true",
+        "mempool_sequence=x",
+        "verbose=false&mempool_sequence=true",
+        "verbose=false&verbose=true",
+        "other",
+    ] {
+        paths.push(format!("mempool/contents.json?{query}"));
+        paths.push(format!("mempool/info.json?{query}"));
     }
     paths.extend(of_blocks(world, sample));
     let requests = paths.into_iter().map(|path| (path, Vec::new()));

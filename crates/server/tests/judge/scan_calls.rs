@@ -10,7 +10,7 @@ use super::http::hex;
 use super::worlds::World;
 
 /// An extended key of test networks, from Core's tests.
-const TPUB: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8\
+pub const TPUB: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8\
                    ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
 /// An extended key of mainnet, from BIP86.
 const XPUB: &str = "xpub6BgBgsespWvERF3LHQu6CnqdvfEvtMcQjYrcRzx53QJjSxarj2afYWcLteoGVky7D3UKD\
@@ -43,10 +43,15 @@ pub fn scans(world: &World, sample: &[usize], calls: &mut Vec<Rpc>) {
         let checked = json!({ "filter_false_positives": true });
         calls.push(("scanblocks", json!(["start", all, start, stop, "basic", checked])));
     }
+    let coins = all.iter().step_by(1 + all.len() / 40);
+    calls.extend(coins.map(|descriptor| ("scantxoutset", json!(["start", [descriptor]]))));
+    calls.push(("scantxoutset", json!(["start", all])));
+    calls.push(("scantxoutset", json!(["start", null])));
     calls.push(("scanblocks", json!(["start", all, tip + 1])));
     calls.push(("scanblocks", json!(["start", all, 0, tip + 1])));
     for action in ["start", "status", "abort", "stop", ""] {
         calls.push(("scanblocks", json!([action])));
+        calls.push(("scantxoutset", json!([action])));
     }
     for options in [json!({}), json!({ "filter_false_positives": 1 }), json!({ "other": 1 })] {
         calls.push(("scanblocks", json!(["start", ["raw(51)"], 0, 1, "basic", options])));
@@ -93,6 +98,7 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
         format!("tr({one})"),
         format!("tr({one},pk({two}))"),
         format!("tr({one},{{pk({two}),and_v(v:pk({three}),after(9))}})"),
+        format!("tr({one},sortedmulti_a(2,{three},{two}))"),
         format!("rawtr({one})"),
         format!("wpkh([d34db33f/84h/1'/0h]{key}/0/*)"),
         format!("wpkh({key}/<0;1>/*)"),
@@ -114,6 +120,7 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
     for range in ranges() {
         let object = json!({ "desc": format!("wpkh({key}/*)"), "range": range });
         calls.push(("scanblocks", json!(["start", [object]])));
+        calls.push(("scantxoutset", json!(["start", [object]])));
     }
     for wrong in [
         json!(1),
@@ -139,6 +146,7 @@ fn objects(key: &str, calls: &mut Vec<Rpc>) {
             calls.push(("getdescriptorinfo", json!([wrong])));
         }
         calls.push(("scanblocks", json!(["start", [wrong]])));
+        calls.push(("scantxoutset", json!(["start", [wrong]])));
     }
 }
 
@@ -172,6 +180,10 @@ fn not_sane(key: &str) -> Vec<Value> {
         json!(format!("wsh(and_v(v:pk({}),and_v(v:after(100),after(1000000000))))", KEYS[0])),
         json!(format!("wpkh({key}/<0;0>/*)")),
         json!(format!("wpkh({key}/+1)")),
+        json!(format!("wpkh({key}/<1;01>/*)")),
+        json!(format!("wsh(sortedmulti_a(1,{}))", KEYS[0])),
+        json!(format!("tr({0},and_v(v:sortedmulti_a(1,{1}),pk({0})))", KEYS[0], KEYS[1])),
+        json!(format!("tr({0},sortedmulti_a(2,{0}))", KEYS[0])),
         json!(
             "rawtr(0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798483ada7726a3c\
              4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8)"
@@ -202,6 +214,12 @@ fn written_otherwise(key: &str) -> Vec<String> {
         format!("wsh(multi(1,{key}/<0;1>/*,[d34db33f/9']{key}/<2;3>/*))"),
         format!("tr({key}/<0;1>/*,pk({key}/<2;3>/*))"),
         format!("rawtr({key}/<0;1>/7)"),
+        format!("wpkh({key}/01/*)"),
+        format!("wpkh([d34db33f/007h]{key}/00/<000;01>/2)"),
+        format!("tr({key}/0/*,{{sortedmulti_a(1,{three},{key}/02/*),pk({two})}})"),
+        format!(
+            "tr({one},{{pk({two}),{{multi_a(1,{two}),sortedmulti_a(2,{key}/<1;2>/*,{two})}}}})"
+        ),
         format!("wpkh({key}/0h/*')"),
         "raw(ABCD)".to_string(),
         "addr(BCRT1QW508D6QEJXTDG4Y5R3ZARVARY0C5XW7KYGT080)".to_string(),

@@ -102,6 +102,13 @@ fn new(chain: apus_wire::Chain, blocks: Vec<Vec<u8>>) -> World {
     }
 }
 
+/// An empty directory of regtest.
+pub fn empty() -> World {
+    let world = new(apus_wire::Chain::Regtest, Vec::new());
+    std::fs::create_dir_all(world.datadir()).unwrap();
+    world
+}
+
 fn with_genesis(chain: &Chain) -> Vec<Vec<u8>> {
     let mut blocks = vec![genesis_block(&Network::new(apus_wire::Chain::Regtest))];
     blocks.extend(chain.blocks().map(<[u8]>::to_vec));

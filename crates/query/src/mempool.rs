@@ -2,20 +2,22 @@
 //! empty, so that clients carry on. Apus relays no transactions.
 
 use apus_hash::Hash;
-use apus_query::RpcError;
-use apus_query::error::{
-    RPC_DESERIALIZATION_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, internal,
-};
-use apus_query::json::{Amount, Json, from_hex, json};
-use apus_query::params::{array, boolean, hash, integer, text};
 use bitcoin::Transaction;
 use bitcoin::consensus::encode::deserialize;
 use bitcoin::hashes::Hash as _;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::network::RELAY_FEE;
-use super::state::Call;
+use super::error::{
+    RPC_DESERIALIZATION_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RpcError,
+    internal,
+};
+use super::json::{Amount, Json, from_hex, json};
+use super::params::{array, boolean, hash, integer, text};
+use super::source::Call;
+
+/// Core's default of `-minrelaytxfee` and `-incrementalrelayfee`, in satoshis per 1,000 bytes.
+pub const RELAY_FEE: Amount = Amount(100);
 
 /// There are no connections for this (Core's `RPC_CLIENT_P2P_DISABLED`).
 const P2P_DISABLED: i32 = -31;
@@ -27,7 +29,7 @@ const PACKAGE_MAX: usize = 25;
 const TARGET_MAX: i64 = 1008;
 
 /// Returns the state of a mempool that is empty.
-pub(crate) fn getmempoolinfo(_: &Call) -> Result<Json, RpcError> {
+pub fn getmempoolinfo(_: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct Info {
         loaded: bool,
@@ -66,7 +68,7 @@ pub(crate) fn getmempoolinfo(_: &Call) -> Result<Json, RpcError> {
 }
 
 /// Returns the txids of the mempool: none.
-pub(crate) fn getrawmempool(call: &Call) -> Result<Json, RpcError> {
+pub fn getrawmempool(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct WithSequence {
         txids: [(); 0],
@@ -87,8 +89,13 @@ pub(crate) fn getrawmempool(call: &Call) -> Result<Json, RpcError> {
     }
 }
 
+pub use not_there as getmempoolancestors;
+pub use not_there as getmempoolcluster;
+pub use not_there as getmempooldescendants;
+pub use not_there as getmempoolentry;
+
 /// Refuses a transaction that is not in the mempool, as all are.
-pub(crate) fn not_there(call: &Call) -> Result<Json, RpcError> {
+pub fn not_there(call: &Call) -> Result<Json, RpcError> {
     hash(call.param(0), "txid")?;
     Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Transaction not in mempool"))
 }
@@ -119,30 +126,25 @@ fn not_relayed() -> RpcError {
 }
 
 /// Refuses to send a transaction. As by Core, one that has an unspent output is in the chain.
-pub(crate) fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
-    if is_in_utxo_set(call, &decode(call.param(0), ".")?)? {
-        return Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"));
+pub fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
+    let txid = Hash(decode(call.param(0), ".")?.compute_txid().to_byte_array());
+    let coins = call.source.look(|committed| committed.coins.clone())?;
+    match coins.scan_txids(&txid, &txid).next_coin().map_err(internal)? {
+        Some(_) => {
+            Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"))
+        }
+        None => Err(not_relayed()),
     }
-    Err(not_relayed())
-}
-
-/// Returns whether an output of the transaction is unspent.
-fn is_in_utxo_set(call: &Call, tx: &Transaction) -> Result<bool, RpcError> {
-    let txid = Hash(tx.compute_txid().to_byte_array());
-    let coins = call.state.view.look(|committed| committed.coins.clone());
-    let coin = coins.map(|coins| coins.scan_txids(&txid, &txid).next_coin());
-    Ok(coin.transpose().map_err(internal)?.flatten().is_some())
 }
 
 /// Refuses to send transactions.
-pub(crate) fn submitpackage(call: &Call) -> Result<Json, RpcError> {
+pub fn submitpackage(call: &Call) -> Result<Json, RpcError> {
     package(call.param(0))?;
     Err(not_relayed())
 }
 
-/// Returns that no transaction would be accepted. As by Core, the reason is another one for those
-/// that have an unspent output.
-pub(crate) fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
+/// Returns that no transaction would be accepted.
+pub fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct Tested {
         txid: String,
@@ -165,7 +167,7 @@ pub(crate) fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
 }
 
 /// Returns that no fee can be estimated.
-pub(crate) fn estimatesmartfee(call: &Call) -> Result<Json, RpcError> {
+pub fn estimatesmartfee(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct Estimate {
         errors: [&'static str; 1],
@@ -188,6 +190,6 @@ pub(crate) fn estimatesmartfee(call: &Call) -> Result<Json, RpcError> {
 }
 
 /// Returns the transactions that are preferred: none.
-pub(crate) fn getprioritisedtransactions(_: &Call) -> Result<Json, RpcError> {
+pub fn getprioritisedtransactions(_: &Call) -> Result<Json, RpcError> {
     Ok(json(&Map::new()))
 }
