@@ -32,6 +32,11 @@ pub fn calls(world: &World, sample: &[usize]) -> Vec<Rpc> {
         of_transactions(&BlockView::parse(&block[..]).unwrap(), &mut calls);
     }
     let whole = world.view(*sample.last().unwrap());
+    for height in sample {
+        let block = world.view(*height);
+        let texts = block.txs().take(10).map(|tx| hex(tx.bytes()));
+        calls.extend(texts.map(|text| ("sendrawtransaction", json!([text]))));
+    }
     wrong(&whole, &mut calls);
     decodes(&whole, &mut calls);
     scans(world, sample, &mut calls);
@@ -56,6 +61,8 @@ fn of_chain() -> Vec<Rpc> {
         "getdeploymentinfo",
         "getdifficulty",
         "getindexinfo",
+        "getnetworkinfo",
+        "getzmqnotifications",
         "verifychain",
     ]
     .map(|name| (name, json!([])))

@@ -94,6 +94,14 @@ fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
                 let is_no_descriptor = |answer: &Answer| matches!(answer, Err((-5, _)));
                 is_no_descriptor(ours) && is_no_descriptor(theirs)
             }
+            // All outputs are spent: Apus does not say why else it relays nothing.
+            "sendrawtransaction" => {
+                matches!(ours, Err((-31, _))) && matches!(theirs, Err((-25 | -26, _)))
+            }
+            // This bitcoind may have been built without ZMQ.
+            "getzmqnotifications" => {
+                ours.as_deref() == Ok("[]") && matches!(theirs, Err((-32601, _)))
+            }
             // Apus does not prune on request.
             "pruneblockchain" => is_misc(ours) && theirs.is_ok(),
             _ => false,
@@ -104,6 +112,7 @@ fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
         "getblockchaininfo" => is_same_info(&mut ours, &mut theirs),
         // Each has its own caches.
         "getchainstates" => are_same_chainstates(&mut ours, &mut theirs),
+        "getnetworkinfo" => is_same_network(&ours, &theirs),
         "getmininginfo" => are_same_without(&["warnings"], &mut ours, &mut theirs),
         // The tables are others; Core's figure is an estimate.
         "gettxoutsetinfo" => are_same_without(&["disk_size"], &mut ours, &mut theirs),
@@ -127,6 +136,25 @@ fn is_same_info(ours: &mut Value, theirs: &mut Value) -> bool {
     let progress = |info: &Value| info["verificationprogress"].as_f64().unwrap();
     (progress(ours) - progress(theirs)).abs() <= 1e-3 * progress(theirs)
         && are_same_without(&["verificationprogress", "warnings"], ours, theirs)
+}
+
+/// Compares two answers of `getnetworkinfo`: clients must find the same fields, and Core's name and
+/// a version of three numbers first.
+fn is_same_network(ours: &Value, theirs: &Value) -> bool {
+    let names = |info: &Value| info.as_object().unwrap().keys().cloned().collect::<Vec<String>>();
+    let first = |info: &Value| {
+        let name = info["subversion"].as_str().unwrap().split('/').nth(1).unwrap().to_string();
+        let (name, version) = name.split_once(':').unwrap();
+        (name.to_string(), version.split('.').map(str::parse::<u32>).filter(Result::is_ok).count())
+    };
+    let version = |info: &Value| info["version"].as_u64().unwrap() / 10_000;
+    names(ours) == names(theirs)
+        && first(ours) == first(theirs)
+        && first(ours) == ("Satoshi".to_string(), 3)
+        && version(ours) == version(theirs)
+        && ["relayfee", "incrementalfee", "networkactive", "connections"]
+            .iter()
+            .all(|name| ours[name] == theirs[name])
 }
 
 /// Compares two answers of `getchainstates`.

@@ -1,6 +1,8 @@
 //! Requests that are not single calls of JSON-RPC 1.1: other versions, batches, named parameters,
 //! and what is no call.
 
+use apus_testdata::Random;
+
 use super::http::Request;
 
 /// Bodies of requests.
@@ -191,5 +193,33 @@ pub fn frames() -> Vec<Request> {
         body: Vec::new(),
     };
     requests.extend(PATHS.iter().map(path));
+    requests.extend(random_batches());
     requests
+}
+
+/// Batches of calls of all versions, of notifications, and of what is no call.
+fn random_batches() -> Vec<Request> {
+    let mut random = Random(43);
+    let mut element = || {
+        let version = ["", r#""jsonrpc":"1.0","#, r#""version":"1.1","#, r#""jsonrpc":"2.0","#];
+        let version = random.one_of(&[version[0], version[1], version[2], version[3], version[3]]);
+        let id = random.one_of(&["", r#""id":null,"#, r#""id":7,"#, r#""id":"a","#, r#""id":[],"#]);
+        let call = random.one_of(&[
+            r#""method":"getblockcount""#,
+            r#""method":"getblockhash","params":[0]"#,
+            r#""method":"getblockhash","params":{"height":-1}"#,
+            r#""method":"nothing""#,
+            r#""method":7"#,
+            r#""params":[]"#,
+        ]);
+        match random.below(12_u32) {
+            0 => random.one_of(&["1", "null", "[]", "{}", "\"x\""]).to_string(),
+            _ => format!("{{{version}{id}{call}}}"),
+        }
+    };
+    let mut batch = |count| {
+        let elements: Vec<String> = (0..count).map(|_| element()).collect();
+        Request::post(format!("[{}]", elements.join(",")))
+    };
+    (0..300).map(|number| batch(number % 6)).collect()
 }
