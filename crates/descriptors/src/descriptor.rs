@@ -144,8 +144,8 @@ impl Descriptor {
     }
 
     /// Returns the keys and scripts that the scripts at an index of a range are made of. Where a
-    /// key has two origins, that counts which is found first on the way from the begin of the range:
-    /// keys without a wildcard are there from the first index on.
+    /// key has two origins, the one counts that comes first from the begin of the range on: keys
+    /// without a wildcard are there at once.
     pub fn provider_at(&self, begin: u32, index: u32) -> Provider {
         let mut provider = Provider::default();
         for index in [begin, index] {
