@@ -1,6 +1,6 @@
 //! Checks scripts with Bitcoin Core's engine.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use apus_consensus::{CheckedBlock, RuleError};
 use apus_hash::sha256d;
@@ -30,19 +30,58 @@ pub(super) fn only_input_is_valid(tx: &[u8], spent: &Prevout, flags: ScriptFlags
         .is_ok()
 }
 
-/// A transaction prepared for libbitcoinkernel, so that any number of threads can check its inputs
-/// independently, while the hashes that its signatures share are computed only once.
+/// A transaction prepared for libbitcoinkernel: what the checks of all its inputs share, in any
+/// number of threads.
 ///
 /// libbitcoinkernel copies the prepared data at each call. With the spent outputs in it, a
 /// transaction of `n` inputs would cost `n` times `n` copies, so only inputs that spend a taproot
 /// output, whose signatures commit to all spent outputs, are given them.
-pub struct TxScripts<'a> {
+pub struct PreparedTx {
     tx: Transaction,
-    prevouts: &'a [Prevout<'a>],
     /// The hashes that signatures of version 0 share.
     hashes: PrecomputedTransactionData,
     /// The same with the spent outputs and their hashes, from the first taproot input on.
     with_spent: OnceLock<Option<PrecomputedTransactionData>>,
+}
+
+impl PreparedTx {
+    /// Prepares a transaction.
+    ///
+    /// # Errors
+    /// `block-script-verify-flag-failed` if libbitcoinkernel cannot parse the transaction, which it
+    /// can if [`BlockView::parse`] could.
+    ///
+    /// [`BlockView::parse`]: apus_wire::BlockView::parse
+    pub fn new(tx: &TxView) -> Result<Self, RuleError> {
+        Self::from_bytes(tx.bytes())
+    }
+
+    fn from_bytes(tx: &[u8]) -> Result<Self, RuleError> {
+        let prepared = || {
+            let tx = Transaction::new(tx)?;
+            let none: [TxOut; 0] = [];
+            let hashes = PrecomputedTransactionData::new(&tx, &none)?;
+            Ok::<_, KernelError>(Self { tx, hashes, with_spent: OnceLock::new() })
+        };
+        prepared().map_err(|error| script_error(error.to_string()))
+    }
+
+    /// Returns the data with the spent outputs; `None` if libbitcoinkernel cannot make it.
+    fn with_spent(&self, prevouts: &[Prevout]) -> Option<&PrecomputedTransactionData> {
+        let make = || {
+            let output =
+                |spent: &Prevout| Ok(TxOut::new(&ScriptPubkey::new(spent.script)?, spent.amount));
+            let spent = prevouts.iter().map(output).collect::<Result<Vec<_>, KernelError>>()?;
+            PrecomputedTransactionData::new(&self.tx, &spent)
+        };
+        self.with_spent.get_or_init(|| make().ok()).as_ref()
+    }
+}
+
+/// The checks of a transaction's inputs by libbitcoinkernel.
+pub struct TxScripts<'a> {
+    prepared: Arc<PreparedTx>,
+    prevouts: &'a [Prevout<'a>],
     flags: ScriptFlags,
 }
 
@@ -50,10 +89,7 @@ impl<'a> TxScripts<'a> {
     /// Prepares a transaction that spends these coins, which are in the order of its inputs.
     ///
     /// # Errors
-    /// `block-script-verify-flag-failed` if libbitcoinkernel cannot parse the transaction, which it
-    /// can if [`BlockView::parse`] could, or if it does not have an input for each coin.
-    ///
-    /// [`BlockView::parse`]: apus_wire::BlockView::parse
+    /// Those of [`PreparedTx::new`] and [`TxScripts::of`].
     pub fn new(
         tx: &TxView,
         prevouts: &'a [Prevout<'a>],
@@ -67,21 +103,22 @@ impl<'a> TxScripts<'a> {
         prevouts: &'a [Prevout<'a>],
         flags: ScriptFlags,
     ) -> Result<Self, RuleError> {
-        Self::try_new(tx, prevouts, flags).map_err(|error| script_error(error.to_string()))
+        Self::of(Arc::new(PreparedTx::from_bytes(tx)?), prevouts, flags)
     }
 
-    fn try_new(
-        tx: &[u8],
+    /// Takes a transaction that is prepared already. All checks of it MUST be given the same coins.
+    ///
+    /// # Errors
+    /// `block-script-verify-flag-failed` if the transaction does not have an input for each coin.
+    pub fn of(
+        prepared: Arc<PreparedTx>,
         prevouts: &'a [Prevout<'a>],
         flags: ScriptFlags,
-    ) -> Result<Self, KernelError> {
-        let tx = Transaction::new(tx)?;
-        if tx.input_count() != prevouts.len() {
-            return Err(KernelError::MismatchedOutputsSize);
+    ) -> Result<Self, RuleError> {
+        if prepared.tx.input_count() != prevouts.len() {
+            return Err(script_error(KernelError::MismatchedOutputsSize.to_string()));
         }
-        let none: [TxOut; 0] = [];
-        let hashes = PrecomputedTransactionData::new(&tx, &none)?;
-        Ok(Self { tx, prevouts, hashes, with_spent: OnceLock::new(), flags })
+        Ok(Self { prepared, prevouts, flags })
     }
 
     /// Returns the number of inputs.
@@ -107,43 +144,29 @@ impl<'a> TxScripts<'a> {
         // TAPROOT changes the meaning of no other script, and libbitcoinkernel does not take this
         // flag without spent outputs.
         let needs_spent = self.flags & flags::TAPROOT != 0 && is_taproot(spent.script);
-        let (flags, data) = if needs_spent {
-            (self.flags, self.with_spent())
-        } else {
-            (self.flags & !flags::TAPROOT, Some(&self.hashes))
+        let (flags, data) = match needs_spent {
+            true => (self.flags, self.prepared.with_spent(self.prevouts)),
+            false => (self.flags & !flags::TAPROOT, Some(&self.prepared.hashes)),
         };
         let (Ok(script), Some(data)) = (ScriptPubkey::new(spent.script), data) else {
             return false;
         };
-        verify(&script, Some(spent.amount), &self.tx, index, Some(flags), data).is_ok()
-    }
-
-    /// Returns the data with the spent outputs; `None` if libbitcoinkernel cannot make it.
-    fn with_spent(&self) -> Option<&PrecomputedTransactionData> {
-        let make = || {
-            let output =
-                |spent: &Prevout| Ok(TxOut::new(&ScriptPubkey::new(spent.script)?, spent.amount));
-            let spent =
-                self.prevouts.iter().map(output).collect::<Result<Vec<_>, KernelError>>()?;
-            PrecomputedTransactionData::new(&self.tx, &spent)
-        };
-        self.with_spent.get_or_init(|| make().ok()).as_ref()
+        verify(&script, Some(spent.amount), &self.prepared.tx, index, Some(flags), data).is_ok()
     }
 
     /// Returns whether some input was checked with the spent outputs of all.
     #[cfg(test)]
     pub(super) fn has_used_spent(&self) -> bool {
-        self.with_spent.get().is_some()
+        self.prepared.with_spent.get().is_some()
     }
 
     #[cold]
     fn input_error(&self, index: usize) -> RuleError {
-        let txid = self.tx.txid().to_string();
-        let wtxid = self
-            .tx
-            .consensus_encode()
-            .map_or_else(|_| String::new(), |tx| sha256d(&tx).to_string());
-        let spending = self.tx.input(index).map_or_else(
+        let tx = &self.prepared.tx;
+        let txid = tx.txid().to_string();
+        let wtxid = tx.consensus_encode();
+        let wtxid = wtxid.map_or_else(|_| String::new(), |tx| sha256d(&tx).to_string());
+        let spending = tx.input(index).map_or_else(
             |_| String::new(),
             |input| {
                 let outpoint = input.outpoint();

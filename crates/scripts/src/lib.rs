@@ -13,6 +13,6 @@ mod random_init;
 #[cfg(test)]
 mod tests;
 
-pub use core_scripts::{TxScripts, check_block, is_taproot};
+pub use core_scripts::{PreparedTx, TxScripts, check_block, is_taproot};
 pub use fast_scripts::{FastScripts, FastVerdict};
 pub use random_init::random_init_was_replaced;

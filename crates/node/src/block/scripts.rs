@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use apus_chain::{BlockId, Tree};
 use apus_consensus::{RuleError, script_flags};
 use apus_disk::{Disk, StoreError};
-use apus_scripts::sighash::{SharedHashes, TxSighash};
-use apus_scripts::{FastScripts, FastVerdict, TxScripts, is_taproot};
+use apus_scripts::sighash::{SharedHashes, TxHashes, TxSighash};
+use apus_scripts::{FastScripts, FastVerdict, PreparedTx, TxScripts, is_taproot};
 use apus_wire::{Network, Prevout, ScriptFlags, TxView};
 use secp_lanes::Kernel;
 
@@ -24,10 +24,10 @@ use crate::outcome::ScriptCounts;
 /// chosen at random.
 const RECHECK_ONE_IN: u64 = 4096;
 
-/// The most bytes of spent outputs that are copied for a taproot input, on average: a third of the
-/// time that its signature takes. A transaction of 2,730 inputs that spend keys stays below it, and
-/// no node relays one of 1,750.
-const COPIED_BYTES_MAX: u64 = 128 << 10;
+/// The most bytes of spent outputs that are copied for a taproot input, on average: a fifth of the
+/// time that its signature takes, and half of the time of a leaf without one. Where a quarter of it
+/// is enough, as for up to 170 inputs that spend keys, Core's engine checks all.
+const COPIED_BYTES_MAX: u64 = 32 << 10;
 /// The size of a spent output in memory, and the longest script that has its place in it.
 const SPENT_OUTPUT_BYTES: usize = 48;
 const SHORT_SCRIPT_BYTES: usize = 36;
@@ -106,6 +106,23 @@ pub trait Inputs {
         scratch: &mut Scratch,
         work: impl FnOnce(&TxView, &[Prevout]) -> T,
     ) -> T;
+
+    /// Returns what the parts of the transaction at `index` share, if it has several.
+    fn shared(&self, index: usize) -> Option<&SharedTx>;
+}
+
+/// What the parts of a transaction share, so that a transaction of many inputs is prepared once.
+#[derive(Default)]
+pub struct SharedTx {
+    prepared: OnceLock<Result<Arc<PreparedTx>, RuleError>>,
+    hashes: TxHashes,
+}
+
+impl SharedTx {
+    /// Returns the transaction prepared for Core's engine.
+    fn prepared(&self, tx: &TxView) -> Result<Arc<PreparedTx>, RuleError> {
+        self.prepared.get_or_init(|| PreparedTx::new(tx).map(Arc::new)).clone()
+    }
 }
 
 /// Memory for the scripts that a transaction spends, reused for one transaction after another.
@@ -246,9 +263,14 @@ impl ScriptChecker {
         asked.retain(PartInput::is_asked);
         self.tally.fast.fetch_add((all - asked.len()) as u64, Relaxed);
         for asked in asked.chunk_by_mut(|one, next| one.tx == next.tx) {
+            let shared = inputs.shared(asked[0].tx);
             inputs.with_tx(asked[0].tx, &mut scratch, |tx, prevouts| {
-                self.spare_copies(tx, prevouts, asked, checks);
-                let scripts = TxScripts::new(tx, prevouts, checks.flags)?;
+                self.spare_copies(tx, prevouts, shared, asked, checks);
+                let prepared = match shared {
+                    Some(shared) => shared.prepared(tx)?,
+                    None => Arc::new(PreparedTx::new(tx)?),
+                };
+                let scripts = TxScripts::of(prepared, prevouts, checks.flags)?;
                 let asked = asked.iter().filter(|input| input.is_asked());
                 asked.into_iter().try_for_each(|PartInput { input, is_valid, .. }| {
                     self.ask_core(&scripts, tx, prevouts, *input, checks, *is_valid)
@@ -265,23 +287,25 @@ impl ScriptChecker {
         &self,
         tx: &TxView,
         prevouts: &[Prevout],
+        shared: Option<&SharedTx>,
         asked: &mut [PartInput],
         checks: ScriptChecks,
     ) {
-        let copied_bytes = spent_bytes(prevouts) as u64;
+        let copied_bytes = spent_bytes(prevouts);
         let trusts_core_alone =
             self.engine == ScriptEngine::Core || self.difference.get().is_some();
         if checks.engine != ScriptEngine::Core
             || trusts_core_alone
-            || copied_bytes <= self.copied_bytes_max
+            || !self.copies_much(copied_bytes)
         {
             return;
         }
         let needs_copy = |asked: &&mut PartInput| is_taproot(prevouts[asked.input].script);
         let mut asked: Vec<_> = asked.iter_mut().filter(needs_copy).collect();
-        let one_in = copied_bytes.div_ceil(self.copied_bytes_max);
+        let one_in = copied_bytes.div_ceil(self.copied_bytes_max).max(2);
         let verdicts = self.with_lanes(|lanes| {
-            let mut messages = TxSighash::new(*tx, prevouts, None);
+            let messages = TxSighash::new(*tx, prevouts, None).sparing_core(true);
+            let mut messages = messages.with_common(shared.map(|shared| &shared.hashes));
             asked.iter().for_each(|asked| lanes.add(&mut messages, asked.input, checks.flags));
             lanes.decide()
         });
@@ -290,6 +314,11 @@ impl ScriptChecker {
             asked.is_chosen = self.is_chosen(tx, asked.input, one_in);
             self.tally.fast.fetch_add(u64::from(!asked.is_asked()), Relaxed);
         }
+    }
+
+    /// Returns whether a copy of so many bytes for each taproot input costs too much.
+    fn copies_much(&self, copied_bytes: u64) -> bool {
+        copied_bytes > self.copied_bytes_max / 4
     }
 
     /// Returns all inputs of a part, unchecked.
@@ -336,9 +365,17 @@ impl ScriptChecker {
         let counts = txs.iter().map(|tx| part.inputs(tx.input_count()).len());
         let mut all = Vec::with_capacity(counts.sum());
         let verdicts = self.with_lanes(|lanes| {
-            for (index, shared) in part.txs.clone().zip(SharedHashes::of_many(&txs)) {
+            let hashes = match inputs.shared(part.txs.start) {
+                Some(_) => vec![None],
+                None => SharedHashes::of_many(&txs),
+            };
+            for (index, hashes) in part.txs.clone().zip(hashes) {
+                let shared = inputs.shared(index).map(|shared| &shared.hashes);
                 inputs.with_tx(index, scratch, |tx, prevouts| {
-                    let mut messages = TxSighash::new(*tx, prevouts, shared);
+                    // Core's engine would copy much for each taproot input that is left to it.
+                    let is_dear = self.copies_much(spent_bytes(prevouts));
+                    let messages = TxSighash::new(*tx, prevouts, hashes).with_common(shared);
+                    let mut messages = messages.sparing_core(is_dear);
                     for input in part.inputs(prevouts.len()) {
                         lanes.add(&mut messages, input, checks.flags);
                         // Chosen here, where the outpoint is in the processor's cache.
@@ -409,10 +446,10 @@ impl ScriptChecker {
 }
 
 /// Returns the bytes that the outputs spent by a transaction take in the memory of Core's engine.
-fn spent_bytes(prevouts: &[Prevout]) -> usize {
+fn spent_bytes(prevouts: &[Prevout]) -> u64 {
     let long = prevouts.iter().map(|spent| spent.script.len());
     let long = long.filter(|len| *len > SHORT_SCRIPT_BYTES).sum::<usize>();
-    prevouts.len() * SPENT_OUTPUT_BYTES + long
+    (prevouts.len() * SPENT_OUTPUT_BYTES + long) as u64
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use apus_consensus::{BlockContext, BlockSpends, RuleError, is_bip30_repeat};
 use apus_wire::{Network, Prevout, TxView, put_compact_size};
 
 use super::prepare::{CoinSource, MissingCoin, Prepared};
-use super::scripts::{Inputs, Part, Scratch, ScriptChecker, ScriptChecks};
+use super::scripts::{Inputs, Part, Scratch, ScriptChecker, ScriptChecks, SharedTx};
 use crate::options::ScriptEngine;
 use crate::shared::Shared;
 
@@ -23,7 +23,7 @@ const CHUNK_INPUTS: usize = 128;
 /// The same where signatures are verified together: 3 ms of work, and enough inputs that the fixed
 /// cost of a batch is a few per cent of it.
 const CHUNK_INPUTS_FAST: usize = 512;
-/// Maximum number of chunks of one transaction, since each prepares the whole transaction.
+/// Maximum number of chunks of one transaction, since each collects all that the transaction spends.
 const CHUNKS_OF_TX_MAX: usize = 16;
 
 /// A block with the coins that it spends, while its rules and scripts are checked.
@@ -44,6 +44,8 @@ pub struct Validation {
     /// The index in [`Prepared::sources`] of each transaction's first input.
     first_source: Vec<u32>,
     chunks: Vec<Chunk>,
+    /// What the chunks of a transaction share, by its index.
+    shared: BTreeMap<usize, SharedTx>,
     next_chunk: AtomicUsize,
     chunks_done: AtomicUsize,
     /// Errors by chunk: that of the lowest chunk is the one that Core would give.
@@ -147,6 +149,10 @@ impl Inputs for Validation {
             .collect();
         work(&view.tx(index), &prevouts)
     }
+
+    fn shared(&self, index: usize) -> Option<&SharedTx> {
+        self.shared.get(&index)
+    }
 }
 
 impl Validation {
@@ -167,10 +173,11 @@ impl Validation {
             first_source.push(last + tx.input_count() as u32);
         }
         let mut chunks = vec![Chunk::Rules];
+        let mut shared = BTreeMap::new();
         if missing.is_none() {
             chunks.push(Chunk::Undo);
             if let Some(scripts) = scripts {
-                script_chunks(&prepared, scripts, &mut chunks);
+                shared = script_chunks(&prepared, scripts, &mut chunks);
             }
         }
         Self {
@@ -184,6 +191,7 @@ impl Validation {
             times: times.clone(),
             first_source,
             chunks,
+            shared,
             next_chunk: AtomicUsize::new(0),
             chunks_done: AtomicUsize::new(0),
             errors: Mutex::default(),
@@ -350,8 +358,14 @@ fn encode_undo(prepared: &Prepared, coins: &[Coin]) -> Vec<u8> {
     undo
 }
 
-/// Splits a block's inputs into chunks of about equal work.
-fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Chunk>) {
+/// Splits a block's inputs into chunks of about equal work. Returns what the chunks of each
+/// transaction share that has several.
+fn script_chunks(
+    prepared: &Prepared,
+    scripts: ScriptChecks,
+    chunks: &mut Vec<Chunk>,
+) -> BTreeMap<usize, SharedTx> {
+    let mut shared = BTreeMap::new();
     let view = prepared.block.view();
     let most_inputs = match scripts.engine {
         ScriptEngine::Core => CHUNK_INPUTS,
@@ -369,6 +383,7 @@ fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Ch
             if first_tx < index {
                 chunks.push(Chunk::Scripts(Part { txs: first_tx..index, inputs: all.clone() }));
             }
+            shared.insert(index, SharedTx::default());
             let step = chunk_inputs.max(count.div_ceil(CHUNKS_OF_TX_MAX));
             for first_input in (0..count).step_by(step) {
                 let inputs = first_input..first_input + step;
@@ -386,4 +401,5 @@ fn script_chunks(prepared: &Prepared, scripts: ScriptChecks, chunks: &mut Vec<Ch
     if first_tx < view.tx_count() {
         chunks.push(Chunk::Scripts(Part { txs: first_tx..view.tx_count(), inputs: all }));
     }
+    shared
 }

@@ -18,4 +18,4 @@ mod v0;
 
 pub use preimages::{Message, Messages, Preimages};
 pub use shared::SharedHashes;
-pub use tx::{TaprootExtra, TxSighash, annex_hash};
+pub use tx::{TaprootExtra, TxHashes, TxSighash, annex_hash};

@@ -1,5 +1,7 @@
 //! The messages of one transaction, and the hashes that they share.
 
+use std::sync::OnceLock;
+
 use apus_hash::{Sha256Pieces, sha256};
 use apus_wire::{Prevout, TxView};
 
@@ -12,9 +14,20 @@ pub struct TxSighash<'a> {
     pub(super) prevouts: &'a [Prevout<'a>],
     shared: Option<SharedHashes>,
     spent: Option<Spent>,
+    /// What other threads may have hashed already.
+    common: Option<&'a TxHashes>,
+    spares_core: bool,
     /// The input for which the hash of its output was computed last, and the hash.
     single: Option<(usize, [u8; 32])>,
     pub(super) blank: Option<Blank>,
+}
+
+/// The hashes that the inputs of a transaction share, for several threads that check some of its
+/// inputs each. Each hash is computed when the first thread needs it.
+#[derive(Default)]
+pub struct TxHashes {
+    shared: OnceLock<SharedHashes>,
+    spent: OnceLock<Spent>,
 }
 
 /// SHA-256 of the amounts and of the scripts of the spent outputs, for Taproot's messages.
@@ -49,7 +62,24 @@ impl<'a> TxSighash<'a> {
     /// # Panics
     /// The other functions panic if there are fewer `prevouts` than inputs.
     pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>], shared: Option<SharedHashes>) -> Self {
-        Self { tx, prevouts, shared, spent: None, single: None, blank: None }
+        let (spent, common, single, blank, spares_core) = (None, None, None, None, false);
+        Self { tx, prevouts, shared, spent, common, spares_core, single, blank }
+    }
+
+    /// Shares hashes with other threads. All MUST be given the same transaction and coins.
+    pub fn with_common(self, common: Option<&'a TxHashes>) -> Self {
+        Self { common, ..self }
+    }
+
+    /// Has the fast engine run scripts that Core's engine runs faster, since asking Core's engine
+    /// costs more for this transaction.
+    pub fn sparing_core(self, spares_core: bool) -> Self {
+        Self { spares_core, ..self }
+    }
+
+    /// Returns whether scripts run here that Core's engine runs faster.
+    pub(crate) fn spares_core(&self) -> bool {
+        self.spares_core
     }
 
     /// Returns the transaction.
@@ -63,9 +93,10 @@ impl<'a> TxSighash<'a> {
     }
 
     pub(super) fn shared(&mut self) -> SharedHashes {
-        let tx = std::slice::from_ref(&self.tx);
-        let hash = || SharedHashes::of_all(tx).next().expect("one for each transaction");
-        *self.shared.get_or_insert_with(hash)
+        let Self { tx, common, .. } = *self;
+        let hash = || SharedHashes::of_all(&[tx]).next().expect("one for each transaction");
+        let known = || common.map_or_else(hash, |common| *common.shared.get_or_init(hash));
+        *self.shared.get_or_insert_with(known)
     }
 
     /// Returns SHA-256 of the output with the index of an input. The signatures of an input may ask
@@ -78,15 +109,20 @@ impl<'a> TxSighash<'a> {
     }
 
     pub(super) fn spent(&mut self) -> Spent {
-        let prevouts = self.prevouts;
-        *self.spent.get_or_insert_with(|| {
-            let mut amounts = Sha256Pieces::default();
-            let mut scripts = Sha256Pieces::default();
-            for prevout in prevouts {
-                amounts.update(&prevout.amount.to_le_bytes());
-                update_script(&mut |bytes| scripts.update(bytes), prevout.script);
-            }
-            Spent { amounts: amounts.finish(), scripts: scripts.finish() }
-        })
+        let Self { prevouts, common, .. } = *self;
+        let hash = || Spent::new(prevouts);
+        let known = || common.map_or_else(hash, |common| *common.spent.get_or_init(hash));
+        *self.spent.get_or_insert_with(known)
+    }
+}
+
+impl Spent {
+    fn new(prevouts: &[Prevout]) -> Self {
+        let (mut amounts, mut scripts) = (Sha256Pieces::default(), Sha256Pieces::default());
+        for prevout in prevouts {
+            amounts.update(&prevout.amount.to_le_bytes());
+            update_script(&mut |bytes| scripts.update(bytes), prevout.script);
+        }
+        Self { amounts: amounts.finish(), scripts: scripts.finish() }
     }
 }

@@ -58,6 +58,7 @@ fn one_in_4096_is_chosen_and_another_salt_chooses_others() {
 struct Spends<'a> {
     view: &'a BlockView<Vec<u8>>,
     script: &'a [u8],
+    shared: Option<&'a SharedTx>,
 }
 
 impl Inputs for Spends<'_> {
@@ -74,6 +75,10 @@ impl Inputs for Spends<'_> {
         let tx = self.tx(index);
         let prevout = Prevout { amount: 7, script: self.script, height: 1, is_coinbase: false };
         work(&tx, &vec![prevout; tx.input_count()])
+    }
+
+    fn shared(&self, _: usize) -> Option<&SharedTx> {
+        self.shared
     }
 }
 
@@ -93,7 +98,7 @@ fn core_checks_the_inputs_that_are_chosen_or_not_found_valid() {
         assert!(salt.is_some());
         let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
         let checks = ScriptChecks { flags, engine };
-        let verdict = checker.check(&Spends { view: &view, script }, &part, checks);
+        let verdict = checker.check(&Spends { view: &view, script, shared: None }, &part, checks);
         let ScriptCounts { fast, core, rechecked, .. } = checker.counts();
         (verdict.is_ok(), fast, core, rechecked)
     };
@@ -113,14 +118,22 @@ fn core_checks_the_inputs_that_are_chosen_or_not_found_valid() {
 
 /// A block whose second transaction spends `count` outputs by a leaf that is an OP_SUCCESS.
 fn block_with_leaves(count: u16) -> BlockView<Vec<u8>> {
-    let witness = [&[2, 1, 0x50, 33][..], &CONTROL].concat();
-    let input = |number: u16| [&[7; 32][..], &number.to_le_bytes(), &[0; 7]].concat();
-    let inputs = (0..count).flat_map(input);
+    block_with_inputs(count, &[], &[&[2, 1, 0x50, 33][..], &CONTROL].concat())
+}
+
+/// A block whose second transaction has `count` inputs with this scriptSig and this witness.
+fn block_with_inputs(count: u16, script_sig: &[u8], witness: &[u8]) -> BlockView<Vec<u8>> {
+    let size = [script_sig.len() as u8];
+    let input = |number: u16| {
+        let outpoint = [&[7; 32][..], &number.to_le_bytes(), &[0; 2]].concat();
+        [&outpoint[..], &size, script_sig, &[0; 4]].concat()
+    };
     let mut block = vec![0; 80];
     block.extend([2, 1, 0, 0, 0, 1]);
     block.extend([&[0; 32][..], &[0xff; 4], &[2, 0, 0], &[0xff; 4], &[0; 5]].concat());
-    block.extend([2, 0, 0, 0, 0, 1, 253]);
-    block.extend(count.to_le_bytes().into_iter().chain(inputs));
+    let marker = if witness.is_empty() { &[][..] } else { &[0, 1] };
+    block.extend([&[2, 0, 0, 0], marker, &[253], &count.to_le_bytes()].concat());
+    block.extend((0..count).flat_map(input));
     block.extend([1, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
     block.extend(witness.repeat(count.into()));
     block.extend([0; 4]);
@@ -132,6 +145,9 @@ static CONTROL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     from_hex("c079be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
 });
 const LEAF_OUTPUT: &str = "5120b24dd91099ea57f2f942a0177f1ab650eb5bec51083311ed9e1d115092ba81af";
+
+/// An output that commits to another leaf.
+const OTHER_OUTPUT: &str = "512079be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
 
 /// Core's engine copies all spent outputs for each taproot input, which would cost minutes in a
 /// block that is made for it.
@@ -146,18 +162,45 @@ fn the_copies_for_taproot_inputs_are_bounded() {
         let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
         let checks = ScriptChecks { flags, engine: ScriptEngine::Core };
         let part = Part { txs: 1..2, inputs: 0..usize::MAX };
-        checker.check(&Spends { view: &view, script: &script }, &part, checks).unwrap();
+        checker
+            .check(&Spends { view: &view, script: &script, shared: None }, &part, checks)
+            .unwrap();
         let ScriptCounts { fast, core, rechecked, .. } = checker.counts();
         assert_eq!(fast + core, u64::from(inputs));
         (core, rechecked)
     };
     // Few spent outputs are copied.
-    assert_eq!(counts(ScriptEngine::Fast, 600), (600, 0));
+    assert_eq!(counts(ScriptEngine::Fast, 156), (156, 0));
+    // From then on, at most half of the inputs are checked by both.
+    let (core, rechecked) = counts(ScriptEngine::Fast, 400);
+    assert!(core == 0 && (140..260).contains(&rechecked), "{core}, {rechecked}");
     // 3,000 outputs are five times too many: one input in five is checked by both.
     let (core, rechecked) = counts(ScriptEngine::Fast, 3000);
     assert!(core == 0 && (450..750).contains(&rechecked), "{core}, {rechecked}");
     // Those who trust Core's engine alone have it check all.
     assert_eq!(counts(ScriptEngine::Core, 700), (700, 0));
+}
+
+/// The parts of a transaction have it prepared once, and each of their inputs has its own verdict.
+#[test]
+fn parts_of_a_transaction_share_what_is_prepared() {
+    let place = tempfile::tempdir().unwrap();
+    let view = block_with_leaves(700);
+    let (valid, other) = (from_hex(LEAF_OUTPUT), from_hex(OTHER_OUTPUT));
+    for engine in [ScriptEngine::Fast, ScriptEngine::Core] {
+        for (script, is_valid) in [(&valid, true), (&other, false)] {
+            let shared = SharedTx::default();
+            let checker = checker_of(place.path(), engine);
+            let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+            for inputs in [0..300, 300..600, 600..900] {
+                let (checks, part) = (ScriptChecks { flags, engine }, Part { txs: 1..2, inputs });
+                let spends = Spends { view: &view, script, shared: Some(&shared) };
+                assert_eq!(checker.check(&spends, &part, checks).is_ok(), is_valid);
+            }
+            let counts = checker.counts();
+            assert_eq!(counts.fast + counts.core, if is_valid { 700 } else { 3 });
+        }
+    }
 }
 
 #[test]
@@ -171,7 +214,11 @@ fn a_wrong_valid_is_saved_and_the_engines_verdict_counts() {
     let never = &[0x51, 0x69, 0x00][..];
     let always = &[0x51][..];
     let check = |checker: &ScriptChecker, engine, script: &[u8]| {
-        checker.check(&Spends { view: &view, script }, &part, ScriptChecks { flags, engine })
+        checker.check(
+            &Spends { view: &view, script, shared: None },
+            &part,
+            ScriptChecks { flags, engine },
+        )
     };
     for engine in [ScriptEngine::Fast, ScriptEngine::Both] {
         let mut checker = checker_of(place.path(), engine);
@@ -205,7 +252,7 @@ fn a_difference_that_cannot_be_saved_is_told_in_full() {
     let mut checker = checker_of(place.path(), ScriptEngine::Both);
     checker.is_faulty = true;
     std::fs::remove_dir_all(place.path().join("regtest")).unwrap();
-    let spends = Spends { view: &view, script: &[0x00] };
+    let spends = Spends { view: &view, script: &[0x00], shared: None };
     let checks = ScriptChecks { flags: flags::P2SH, engine: ScriptEngine::Both };
     let part = Part { txs: 1..2, inputs: 0..usize::MAX };
     assert!(checker.check(&spends, &part, checks).is_err());
