@@ -377,7 +377,12 @@ impl ScriptChecker {
                     let messages = TxSighash::new(*tx, prevouts, hashes).with_common(shared);
                     let mut messages = messages.sparing_core(is_dear);
                     for input in part.inputs(prevouts.len()) {
-                        lanes.add(&mut messages, input, checks.flags);
+                        let is_dear = is_dear && is_taproot(prevouts[input].script);
+                        if is_dear || lanes.is_worthwhile() {
+                            lanes.add(&mut messages, input, checks.flags);
+                        } else {
+                            lanes.leave();
+                        }
                         // Chosen here, where the outpoint is in the processor's cache.
                         let is_chosen = checks.engine == ScriptEngine::Both
                             || self.is_chosen(tx, input, RECHECK_ONE_IN);

@@ -1,6 +1,7 @@
 //! Checks scripts in batches, whose signatures are verified together.
 
 mod held;
+mod inputs;
 mod multisig;
 
 use apus_wire::ScriptFlags;
@@ -9,6 +10,7 @@ use secp_lanes::{Batch, Kernel, Verdict};
 use crate::script::{Checks, Left, signature_checks};
 use crate::sighash::{Preimages, TxSighash};
 use held::{Held, HeldSignature};
+use inputs::{Inputs, SIGNATURE_WORK};
 use multisig::Multisig;
 
 /// The verdict on an input's scripts.
@@ -38,15 +40,8 @@ pub struct FastScripts {
     /// What each verdict of the batch refers to.
     places: Vec<Place>,
     multisigs: Vec<Multisig>,
-    inputs: Vec<Input>,
+    inputs: Inputs,
     signatures: u64,
-}
-
-/// An input that was added.
-struct Input {
-    left: Option<Left>,
-    /// The number of checks that are not known to hold.
-    open: usize,
 }
 
 /// What a verdict refers to.
@@ -68,18 +63,35 @@ impl FastScripts {
             batch: Batch::new(secp_lanes::Options { kernel, ..secp_lanes::Options::default() }),
             places: Vec::new(),
             multisigs: Vec::new(),
-            inputs: Vec::new(),
+            inputs: Inputs::new(),
             signatures: 0,
         }
+    }
+
+    /// Returns whether to [`FastScripts::add`] the next input, or to [`FastScripts::leave`] it,
+    /// since Core's engine had to repeat too much of the work on those before. A block may demand
+    /// signatures that are not valid, with messages of a megabyte.
+    pub fn is_worthwhile(&mut self) -> bool {
+        if !self.inputs.has_credit() {
+            self.finish();
+        }
+        self.inputs.count();
+        self.inputs.has_credit()
+    }
+
+    /// Adds an input that Core's engine has to check.
+    pub fn leave(&mut self) {
+        self.inputs.push(Some(Left::Work), 0, 0);
     }
 
     /// Adds the input at index `input` of a transaction.
     pub fn add(&mut self, messages: &mut TxSighash, input: usize, flags: ScriptFlags) {
         let mut checks = Checks::new();
+        let before = self.preimages.work();
         let left = signature_checks(messages, input, flags, &mut self.preimages, &mut checks).err();
-        let index = self.inputs.len();
         let open = if left.is_none() { checks.len() } else { 0 };
-        self.inputs.push(Input { left, open });
+        let work = self.preimages.work().wrapping_sub(before);
+        let index = self.inputs.push(left, open, work);
         if left.is_none() {
             checks.into_iter().for_each(|check| self.held.push(index, check));
         }
@@ -91,13 +103,14 @@ impl FastScripts {
     /// Computes the hashes and messages of the held checks, and adds their signatures to the batch.
     fn release(&mut self) {
         let Self { preimages, held, batch, places, multisigs, inputs, .. } = self;
-        held.decide_hashes(|input, holds| {
-            if holds { inputs[input].open -= 1 } else { inputs[input].left = Some(Left::False) }
+        held.decide_hashes(|input, holds| match holds {
+            true => inputs.close(input),
+            false => inputs.leave(input, Left::False),
         });
         let messages = preimages.hash_all();
         let first_new = multisigs.len();
         for (input, signature) in held.signatures.drain(..) {
-            if inputs[input].left.is_some() {
+            if inputs.is_left(input) {
                 continue;
             }
             match signature {
@@ -146,6 +159,12 @@ impl FastScripts {
     /// Returns the verdicts on all inputs that were added since the last call, in the same order,
     /// and starts a new batch.
     pub fn decide(&mut self) -> Vec<FastVerdict> {
+        self.finish();
+        self.inputs.verdicts()
+    }
+
+    /// Verifies all that waits, until nothing does.
+    fn finish(&mut self) {
         // If a signature does not match the key that was tried, the next key is tried in another
         // round.
         while !self.places.is_empty() || self.held.len() > 0 {
@@ -153,12 +172,6 @@ impl FastScripts {
         }
         self.preimages.clear();
         self.multisigs.clear();
-        let verdict = |input: Input| match (input.left, input.open) {
-            (None, 0) => FastVerdict::Valid,
-            (None, _) => FastVerdict::Left(Left::Signature),
-            (Some(left), _) => FastVerdict::Left(left),
-        };
-        self.inputs.drain(..).map(verdict).collect()
     }
 
     /// Hashes and verifies all that waits, and adds the next keys to try of each CHECKMULTISIG.
@@ -167,31 +180,38 @@ impl FastScripts {
         let verdicts = self.batch.verify();
         assert_eq!(verdicts.len(), self.places.len(), "a verdict for each signature");
         self.signatures += verdicts.len() as u64;
+        let Self { inputs, multisigs, .. } = self;
         for (verdict, place) in verdicts.iter().zip(self.places.drain(..)) {
-            match (place, *verdict) {
-                (Place::Input(input), Verdict::Valid) => self.inputs[input].open -= 1,
-                (Place::Input(input), _) => self.inputs[input].left = Some(Left::Signature),
-                (Place::Multisig { multisig, .. }, Verdict::Undecided) => {
-                    self.multisigs[multisig].give_up();
+            match place {
+                Place::Input(input) => {
+                    inputs.add_work(input, SIGNATURE_WORK);
+                    match verdict {
+                        Verdict::Valid => inputs.close(input),
+                        _ => inputs.leave(input, Left::Signature),
+                    }
                 }
-                (Place::Multisig { multisig, signature }, verdict) => {
-                    self.multisigs[multisig].answer(signature, verdict == Verdict::Valid);
+                Place::Multisig { multisig, signature } => {
+                    let multisig = &mut multisigs[multisig];
+                    inputs.add_work(multisig.input, SIGNATURE_WORK);
+                    match verdict {
+                        Verdict::Undecided => multisig.give_up(),
+                        verdict => multisig.answer(signature, *verdict == Verdict::Valid),
+                    }
                 }
             }
         }
         for index in 0..self.multisigs.len() {
             let multisig = &mut self.multisigs[index];
-            let input = &mut self.inputs[multisig.input];
-            if multisig.is_done || input.left.is_some() {
+            if multisig.is_done || self.inputs.is_left(multisig.input) {
                 continue;
             }
             if multisig.holds() {
                 multisig.is_done = true;
-                input.open -= 1;
+                self.inputs.close(multisig.input);
             } else if multisig.advance() {
                 self.push_untried(index);
             } else {
-                input.left = Some(Left::Signature);
+                self.inputs.leave(multisig.input, Left::Signature);
             }
         }
     }

@@ -102,4 +102,6 @@ pub enum Left {
     SignatureInScript,
     /// A check does not hold, or could not be decided.
     Signature,
+    /// Too much work of late was for nothing.
+    Work,
 }

@@ -131,6 +131,7 @@ impl<'a> Interpreter<'_, 'a> {
         let item = self.pop()?;
         let bytes = item.bytes();
         let hashed = (bytes.len() + PADDING_BYTES).next_multiple_of(64);
+        self.preimages.add_work(hashed);
         if matches!(code, OP_RIPEMD160 | OP_SHA1) {
             self.slowly_hashed += hashed;
             if self.slowly_hashed > SLOWLY_HASHED_MAX && !self.messages.spares_core() {

@@ -14,6 +14,7 @@ impl<'a> Interpreter<'_, 'a> {
         if is_limited && script.len() > MAX_SCRIPT_BYTES {
             return Err(Left::Limit);
         }
+        self.preimages.add_work(script.len());
         self.operations = 0;
         self.signed.clear();
         let mut ops = Ops::new(script);

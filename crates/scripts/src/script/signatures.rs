@@ -1,7 +1,7 @@
 //! The opcodes that check signatures.
 
-use apus_wire::flags;
 use apus_wire::opcodes::*;
+use apus_wire::{Ops, flags};
 
 use super::interpreter::{Interpreter, Leaf, Version};
 use super::item::Item;
@@ -86,8 +86,9 @@ impl<'a> Interpreter<'_, 'a> {
         if !(DER_BYTES_MIN..=DER_BYTES_MAX).contains(&signature.len()) {
             return Err(Left::Encoding);
         }
-        // Core deletes the push of the signature from the script that is signed.
-        if version == Version::Base && contains(script, whole) {
+        // Core deletes the push of the signature, in the shortest encoding, from the script that is
+        // signed.
+        if version == Version::Base && Ops::new(script).any(|op| op.data == whole) {
             return Err(Left::SignatureInScript);
         }
         let message = self.message(*hash_type, version, |run| {
@@ -194,10 +195,4 @@ fn ecdsa_key(key: Item<'_>) -> Result<&[u8], Left> {
         (Some(2 | 3), 33) | (Some(4), 65) => Ok(key),
         _ => Err(Left::Encoding),
     }
-}
-
-/// Returns whether the bytes occur anywhere in a script, as they do wherever Core would find their
-/// push.
-fn contains(script: &[u8], bytes: &[u8]) -> bool {
-    script.windows(bytes.len()).any(|window| window == bytes)
 }

@@ -34,6 +34,7 @@ impl TxSighash<'_> {
         let inputs_bytes = self.tx.input_count() * BLANK_INPUT_BYTES;
         let is_long = inputs_bytes + self.tx.outputs_bytes().len() + code.len() > WAITING_BYTES_MAX;
         Some(if signs_all && is_long {
+            preimages.add_work(inputs_bytes + self.tx.outputs_bytes().len() + code.len());
             preimages.push_hashed(self.legacy_all(input, code, hash_type))
         } else {
             preimages.push_twice(|out| self.put_legacy(input, code, hash_type, out))

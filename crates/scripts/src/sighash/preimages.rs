@@ -24,6 +24,8 @@ pub struct Preimages {
     tagged: Vec<Waiting>,
     /// All messages; those whose preimages still wait are meaningless.
     messages: Vec<Hash>,
+    /// The work so far, as [`Preimages::work`] returns it.
+    work: usize,
 }
 
 /// A message, by its index since [`Preimages::clear`].
@@ -46,6 +48,16 @@ impl Preimages {
         self.messages.len()
     }
 
+    /// Returns the number of bytes that were hashed at once or run as scripts so far, ever.
+    pub fn work(&self) -> usize {
+        self.work
+    }
+
+    /// Counts bytes that are hashed or run as a script.
+    pub fn add_work(&mut self, bytes: usize) {
+        self.work = self.work.wrapping_add(bytes);
+    }
+
     /// Drops all messages, before the next batch.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -56,7 +68,7 @@ impl Preimages {
 
     /// Hashes the preimages that wait, and returns all messages.
     pub fn hash_all(&mut self) -> Messages<'_> {
-        let Self { bytes, twice, tagged, messages } = self;
+        let Self { bytes, twice, tagged, messages, .. } = self;
         let of = |waiting: &Waiting| -> Pieces { [&bytes[waiting.bytes.clone()], &[], &[]] };
         let hashes = sha256d_many(twice.len(), |i| of(&twice[i]));
         let tagged_hashes = TAPROOT.hashes(tagged.len(), |i| of(&tagged[i]));
@@ -80,6 +92,7 @@ impl Preimages {
     pub(super) fn push_twice(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Message {
         let bytes = self.written(write);
         if bytes.len() > WAITING_BYTES_MAX {
+            self.add_work(bytes.len());
             let message = sha256d(&self.bytes[bytes.clone()]);
             self.bytes.truncate(bytes.start);
             return self.push_hashed(message);

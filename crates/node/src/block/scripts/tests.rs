@@ -181,6 +181,25 @@ fn the_copies_for_taproot_inputs_are_bounded() {
     assert_eq!(counts(ScriptEngine::Core, 700), (700, 0));
 }
 
+/// Signatures that are not valid, and need not be. Core's engine checks them all; the fast
+/// engine would hash 82,000 bytes for each.
+#[test]
+fn the_fast_engine_gives_up_where_its_work_is_for_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let key = from_hex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798");
+    let script = [&[33][..], &key, &[0xac, 0x75, 0x51]].concat();
+    let view = block_with_inputs(2000, &from_hex("09300602010102010101"), &[]);
+    let checker = checker_of(place.path(), ScriptEngine::Fast);
+    let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
+    let checks = ScriptChecks { flags, engine: ScriptEngine::Fast };
+    let part = Part { txs: 1..2, inputs: 0..usize::MAX };
+    let spends = Spends { view: &view, script: &script, shared: None };
+    checker.check(&spends, &part, checks).unwrap();
+    let counts = checker.counts();
+    assert_eq!(counts.core, 2000);
+    assert!((1..80).contains(&counts.signatures), "{}", counts.signatures);
+}
+
 /// The parts of a transaction have it prepared once, and each of their inputs has its own verdict.
 #[test]
 fn parts_of_a_transaction_share_what_is_prepared() {

@@ -163,3 +163,39 @@ fn a_batch_remembers_nothing_of_the_last_one() {
     assert!(fast.decide().is_empty());
     assert!(fast.signatures() > 150);
 }
+
+/// Signatures that are not valid, which the scripts demand, each with a message of 40,000 bytes:
+/// Core's engine has to repeat the work on those that are added.
+#[test]
+fn little_work_is_for_nothing() {
+    let script = Asm::new().push(&public(1)).ops(&[OP_CHECKSIG, OP_NOT]).0;
+    let wrong = |_| Input::new(Wrap::Bare, script.clone(), vec![by(2)]);
+    let spend = Spend::new(&(0..1000).map(wrong).collect::<Vec<_>>());
+    let valid = Spend::one(Wrap::P2wpkh, p2pkh(&public(1)), vec![by(1), bytes(&public(1))]);
+    let mut fast = FastScripts::new(None);
+    let mut add = |spend: &Spend, most: usize| {
+        let prevouts = prevouts(spend);
+        let block = assemble(&Header::default(), &[serialize(&spend.tx)]);
+        let view = BlockView::parse(&block).unwrap();
+        let mut messages = TxSighash::new(view.tx(0), &prevouts, None);
+        let mut added = 0;
+        for input in (0..prevouts.len()).cycle().take(most) {
+            if fast.is_worthwhile() {
+                added += 1;
+                fast.add(&mut messages, input, ALL);
+            } else {
+                fast.leave();
+            }
+        }
+        let verdicts = fast.decide();
+        assert_eq!(verdicts.len(), most);
+        (added, verdicts.iter().filter(|verdict| **verdict == FastVerdict::Valid).count())
+    };
+    assert_eq!(add(&valid, 1000), (1000, 1000));
+    let (added, held) = add(&spend, 1000);
+    assert!((20..80).contains(&added) && held == 0, "{added}, {held}");
+    // After a few thousand inputs the work is tried again, and goes on if it is for something.
+    let (added, held) = add(&valid, 10_000);
+    assert!(added > 1000 && held == added, "{added}, {held}");
+    assert_eq!(add(&valid, 1000), (1000, 1000));
+}
