@@ -132,11 +132,14 @@ impl<'a> Interpreter<'_, 'a> {
         let bytes = item.bytes();
         let hashed = (bytes.len() + PADDING_BYTES).next_multiple_of(64);
         self.preimages.add_work(hashed);
-        if matches!(code, OP_RIPEMD160 | OP_SHA1) {
-            self.slowly_hashed += hashed;
-            if self.slowly_hashed > SLOWLY_HASHED_MAX && !self.messages.spares_core() {
-                return Err(Left::Limit);
-            }
+        self.slowly_hashed += match code {
+            OP_RIPEMD160 | OP_SHA1 => hashed,
+            // RIPEMD-160 of 32 bytes, after SHA-256.
+            OP_HASH160 => 64,
+            _ => 0,
+        };
+        if self.slowly_hashed > SLOWLY_HASHED_MAX && !self.messages.spares_core() {
+            return Err(Left::Limit);
         }
         self.push(match code {
             OP_RIPEMD160 => Item::made(&ripemd160(bytes)),

@@ -506,10 +506,12 @@ fn p2sh_redeem_scripts() {
 /// 520 bytes is one of 576 with its padding, and each hash of nothing one of 64.
 #[test]
 fn many_slow_hashes_are_left_unless_asking_the_engine_is_dear() {
-    let cases = [OP_SHA1, OP_RIPEMD160].into_iter().flat_map(|code| {
-        let long = [OP_DUP, code, OP_DROP];
-        [(long, 113, false), (long, 114, true), ([OP_0, code, OP_DROP], 1025, true)]
-    });
+    let with = |code: u8, few: usize, most: usize| {
+        let hash = [OP_DUP, code, OP_DROP];
+        [(hash, few, false), (hash, few + 1, true), ([OP_0, code, OP_DROP], most + 1, true)]
+    };
+    let slow = [with(OP_SHA1, 113, 1024), with(OP_RIPEMD160, 113, 1024)];
+    let cases = slow.into_iter().chain([with(OP_HASH160, 1024, 1024)]).flatten();
     for (hash, times, is_left) in cases {
         let script = [&push(&[7; 520])[..], &hash.repeat(times), &[OP_DROP, OP_1]].concat();
         let spend = Spend::run(Wrap::Leaf, script, &[]);
