@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apus_chain::{BlockId, Tree};
 use apus_consensus::{RuleError, script_flags};
@@ -114,14 +114,23 @@ pub trait Inputs {
 /// What the parts of a transaction share, so that a transaction of many inputs is prepared once.
 #[derive(Default)]
 pub struct SharedTx {
-    prepared: OnceLock<Result<Arc<PreparedTx>, RuleError>>,
+    prepared: Mutex<Option<Arc<PreparedTx>>>,
     hashes: TxHashes,
 }
 
 impl SharedTx {
     /// Returns the transaction prepared for Core's engine.
     fn prepared(&self, tx: &TxView) -> Result<Arc<PreparedTx>, RuleError> {
-        self.prepared.get_or_init(|| PreparedTx::new(tx).map(Arc::new)).clone()
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = &*prepared {
+            return Ok(Arc::clone(prepared));
+        }
+        Ok(Arc::clone(prepared.insert(Arc::new(PreparedTx::new(tx)?))))
+    }
+
+    /// Frees the memory, which may be a hundred megabytes, once all parts are checked.
+    pub fn release(&self) {
+        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

@@ -226,7 +226,10 @@ impl Validation {
                 errors.insert(index, error);
             }
             let done = self.chunks_done.fetch_add(1, Ordering::AcqRel) + 1;
-            finished_last |= done == self.chunks.len();
+            if done == self.chunks.len() {
+                finished_last = true;
+                self.shared.values().for_each(SharedTx::release);
+            }
         }
     }
 
