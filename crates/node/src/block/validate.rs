@@ -23,7 +23,7 @@ const CHUNK_INPUTS: usize = 128;
 /// The same where signatures are verified together: 3 ms of work, and enough inputs that the fixed
 /// cost of a batch is a few per cent of it.
 const CHUNK_INPUTS_FAST: usize = 512;
-/// Maximum number of chunks of one transaction, since each collects all that the transaction spends.
+/// Maximum number of chunks of one transaction, since each collects all coins that it spends.
 const CHUNKS_OF_TX_MAX: usize = 16;
 
 /// A block with the coins that it spends, while its rules and scripts are checked.
