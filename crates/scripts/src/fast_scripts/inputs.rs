@@ -1,7 +1,15 @@
 //! The inputs of a batch, and the work on them.
 
-use super::FastVerdict;
 use crate::script::Left;
+
+/// The verdict on an input's scripts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FastVerdict {
+    /// The spend is valid: Core's engine would say so too.
+    Valid,
+    /// Core's engine has to decide, for this reason.
+    Left(Left),
+}
 
 /// The most work that may be for nothing, in bytes that are hashed: a millisecond.
 const CREDIT_MAX: i64 = 2 << 20;

@@ -10,17 +10,9 @@ use secp_lanes::{Batch, Kernel, Verdict};
 use crate::script::{Checks, Left, signature_checks};
 use crate::sighash::{Preimages, TxSighash};
 use held::{Held, HeldSignature};
+pub use inputs::FastVerdict;
 use inputs::{Inputs, SIGNATURE_WORK};
 use multisig::Multisig;
-
-/// The verdict on an input's scripts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FastVerdict {
-    /// The spend is valid: Core's engine would say so too.
-    Valid,
-    /// Core's engine has to decide, for this reason.
-    Left(Left),
-}
 
 /// The number of signatures, or of messages and hashes that wait for them, at which a batch is
 /// verified. A crafted input has hundreds.
