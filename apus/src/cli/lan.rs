@@ -1,4 +1,4 @@
-//! `--lan` of `apus sync`. It is no option of Core, so that bitcoin.conf does not have it.
+//! `--lan` of `apus sync`. Core has no such option, so bitcoin.conf does not either.
 
 use apus_net::PeerOptions;
 

@@ -98,7 +98,9 @@ impl Reporter {
         });
         let now = Instant::now();
         let memory = MemoryInUse::default();
-        let (shown, logged, timed) = (None, None, Timed::begin());
+        let shown = None;
+        let logged = None;
+        let timed = Timed::begin();
         let state = Mutex::new(State { looked: now, memory, shown, logged, timed });
         Self { started: now, bar, quiet, state }
     }

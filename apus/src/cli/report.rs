@@ -28,7 +28,7 @@ pub(super) fn mapped_at_peak(peak: u64, memory: MemoryInUse) -> Option<u64> {
     near.then_some(memory.mapped)
 }
 
-/// Returns the report as text: the outcome, a table, what to know besides, and the next step.
+/// Returns the report as text: the outcome, a table, remarks, and the next step.
 /// `columns` are those of the terminal; `None` if the report goes elsewhere.
 pub fn summary_text(summary: &Summary, columns: Option<usize>, next: &str) -> String {
     let table = table(summary);

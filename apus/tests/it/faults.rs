@@ -47,7 +47,7 @@ impl Work<'_> {
         faults.counts()
     }
 
-    /// Makes calls of every kind fail, so many of each, once or from then on.
+    /// Makes `n` calls of every kind fail, once or from then on.
     fn fail_everywhere(&self, seed: u64, of_each: u64) {
         let calls = self.calls();
         let mut rng = Rng::new(seed, 1);

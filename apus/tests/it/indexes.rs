@@ -199,7 +199,7 @@ fn power_may_fail_at_any_step_of_an_index() {
     cut_power(&begun, 7, Place::options, &expected);
 }
 
-/// Cuts the power at every so many steps of an index, which another run then finishes.
+/// Cuts the power at every `n`th step of an index, which another run then finishes.
 fn cut_power(base: &Place, every: u64, options: fn(&Place) -> Options, expected: &Indexes) {
     let run = |place: &Place, disk: &Disk| {
         index_on(disk, &options(place), &IndexKind::ALL, Watch::default())

@@ -49,7 +49,7 @@ fn fast_and_saved_often(world: &World, place: &Place, method: Method) -> Options
     }
 }
 
-/// What each engine has to count, of so many inputs.
+/// The counts of each engine for `n` inputs.
 fn assert_counts(engine: ScriptEngine, counts: ScriptCounts, inputs: u64, what: &str) {
     let ScriptCounts { fast, core, rechecked, signatures, kernel } = counts;
     assert_eq!(fast + core, inputs, "{what}: {counts:?}");

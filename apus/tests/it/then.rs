@@ -50,7 +50,7 @@ fn systemd_hears_from_the_sync_and_then_from_the_command() {
         told.push(String::from_utf8_lossy(&buffer[..read]).trim_end().to_string());
     }
     assert_eq!(told[0], "READY=1");
-    // The last that the sync says: the unit goes on, and its watchdog hears nothing any more.
+    // The last message of the sync: the unit goes on, and nothing feeds its watchdog any more.
     let last = &told[told.len() - 2];
     assert_eq!(last, "WATCHDOG_USEC=0\nSTATUS=synced, and handed over", "{told:?}");
     assert!(told.iter().all(|state| !state.contains("STOPPING")), "{told:?}");

@@ -230,7 +230,7 @@ impl Chainstate {
         self.db.merge_watched(watch)
     }
 
-    /// Returns whether there are so many runs that [`Chainstate::merge`] would merge some.
+    /// Returns whether [`Chainstate::merge`] would merge some runs.
     pub fn merge_pending(&self) -> bool {
         self.db.merge_pending()
     }

@@ -85,9 +85,10 @@ fn taproot(output_key: &[u8], provider: &Provider) -> Option<String> {
     let of_tree = provider.tree(output_key).and_then(|tree| {
         let internal = x_only_key(&tree.internal_key, provider);
         let leaves: Vec<&Leaf> = tree.leaves.iter().collect();
-        match leaves.is_empty() {
-            true => Some(format!("tr({internal})")),
-            false => Some(format!("tr({internal},{})", subtree(leaves, 0, provider)?)),
+        if leaves.is_empty() {
+            Some(format!("tr({internal})"))
+        } else {
+            Some(format!("tr({internal},{})", subtree(leaves, 0, provider)?))
         }
     });
     let raw = || {
@@ -173,9 +174,10 @@ where
 
     fn pk(&mut self, key: &P) -> Result<KeyText, Self::Error> {
         let bytes = key.to_public_key().to_bytes();
-        Ok(KeyText(match key.is_x_only_key() {
-            true => x_only_key(&bytes[1..], self.0),
-            false => self.0.origin(&bytes) + &bytes.to_lower_hex_string(),
+        Ok(KeyText(if key.is_x_only_key() {
+            x_only_key(&bytes[1..], self.0)
+        } else {
+            self.0.origin(&bytes) + &bytes.to_lower_hex_string()
         }))
     }
 
@@ -223,8 +225,8 @@ mod tests {
     fn scripts_are_described_with_the_origins_of_their_keys() {
         let key = format!("[751e76e8]{KEY}");
         let other = format!("[06afd46b]{OTHER}");
-        let (x_key, x_other) =
-            (format!("[751e76e8]{}", &KEY[2..]), format!("[06afd46b]{}", &OTHER[2..]));
+        let x_key = format!("[751e76e8]{}", &KEY[2..]);
+        let x_other = format!("[06afd46b]{}", &OTHER[2..]);
         for (expression, expected) in [
             ("pk(KEY)", format!("pk({key})")),
             ("pkh([d34db33f/1h/2]KEY)", format!("pkh([d34db33f/1h/2]{KEY})")),

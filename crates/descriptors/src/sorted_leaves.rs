@@ -15,7 +15,9 @@ const MARK: char = '~';
 /// Returns an expression that `miniscript` reads, and which leaves of its tree are sorted; `None`
 /// if none is. Where `sortedmulti_a()` is inside another function, it stays, and is refused.
 pub fn unsorted(expression: &str) -> Option<(String, Vec<bool>)> {
-    let (mut parens, mut text, mut sorted) = (0, String::new(), Vec::new());
+    let mut parens = 0;
+    let mut text = String::new();
+    let mut sorted = Vec::new();
     let mut is_key = true;
     let mut rest = expression.strip_prefix("tr(")?;
     while let Some(next) = rest.chars().next() {
@@ -56,7 +58,8 @@ pub fn sort(derived: Miniscript<PublicKey>, sorted: &[bool]) -> Option<Miniscrip
         while let [.., (left, _), (right, _)] = &trees[..]
             && left == right
         {
-            let ((depth, right), (_, left)) = (trees.pop()?, trees.pop()?);
+            let (depth, right) = trees.pop()?;
+            let (_, left) = trees.pop()?;
             trees.push((depth - 1, TapTree::combine(left, right).ok()?));
         }
     }

@@ -99,7 +99,7 @@ struct ByHeightPlans {
 struct Read {
     /// Index of the first block that was not read.
     end: usize,
-    /// Whether somebody asks to stop.
+    /// Whether the user asks to stop.
     is_stopped: bool,
 }
 

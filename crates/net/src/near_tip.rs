@@ -69,7 +69,8 @@ impl Branches {
 /// shown only headers so far: until the next block is available, headers alone could hold up all
 /// other branches.
 pub fn bulk_top(tree: &Tree, tip: BlockId, has: Has) -> u32 {
-    let (best, tip_height) = (tree.node(has.best), tree.node(tip).height);
+    let best = tree.node(has.best);
+    let tip_height = tree.node(tip).height;
     let continues = tree.ancestor(has.best, tip_height) == Some(tip);
     let next = tree.ancestor(has.best, tip_height + 1).filter(|_| continues);
     let is_far = !best.failed && !has.is_limited && best.height > tip_height + BULK_BLOCKS;

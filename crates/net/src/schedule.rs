@@ -409,7 +409,7 @@ impl Schedule {
     }
 
     /// Returns how many more blocks faster peers can send in `time`, so that a peer that needs this
-    /// time for one had better be asked for one after these.
+    /// time for one are given blocks after these.
     fn blocks_before(&self, time: Duration, now: Duration) -> usize {
         let typical = self.typical();
         let fast = self.peers.values().filter(|peer| !peer.has.is_inbound && !peer.is_quiet(now));

@@ -283,7 +283,8 @@ impl<'a> ServedChain<'a> {
         }
         let stop = self.tree.find(&request.stop).filter(|id| self.is_public(*id));
         let stop = stop.ok_or(Refused::FiltersOfUnknown)?;
-        let (first, last) = (request.start_height, self.tree.node(stop).height);
+        let first = request.start_height;
+        let last = self.tree.node(stop).height;
         let count = 1 + last.checked_sub(first).ok_or(Refused::FilterRange(first, last))?;
         let (most, first, step) = match request.command {
             Command::GETCFILTERS => (MAX_GETCFILTERS_SIZE, first, 1),

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Adds so many blocks on `parent`, and returns them.
+    /// Adds `n` blocks on `parent`, and returns them.
     fn branch(tree: &mut Tree, parent: BlockId, count: u32, nonce: u32) -> Vec<BlockId> {
         let mut tip = parent;
         let ids = (0..count).map(|_| {

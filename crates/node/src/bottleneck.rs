@@ -111,13 +111,15 @@ mod tests {
             (0, 90, 10, 5, Some(1), Some(Processor)),
         ] {
             let seconds = Duration::from_secs;
-            let (cpu, pressure) = (seconds(cpu), pressure.map(seconds));
+            let cpu = seconds(cpu);
+            let pressure = pressure.map(seconds);
             let machine = Machine { cpu, pressure, cores: 4.0 };
             let states = ThreadStates { working, blocked };
             let seen = Bottleneck::seen(10.0, seconds(waited), states, machine);
             assert_eq!(seen, expected, "{waited} {states:?} {machine:?}");
         }
-        let (states, machine) = (ThreadStates::default(), Machine::default());
+        let states = ThreadStates::default();
+        let machine = Machine::default();
         assert_eq!(Bottleneck::seen(0.0, Duration::ZERO, states, machine), None);
     }
 }

@@ -102,7 +102,8 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
         return Ok(false);
     }
     let missing = replace_missing(node, stop)?;
-    let (disk, directory) = (node.dir.disk().clone(), node.dir.path().to_path_buf());
+    let disk = node.dir.disk().clone();
+    let directory = node.dir.path().to_path_buf();
     let noted = read_note(&disk, &directory)?;
     if noted.is_empty() || stop.load(Relaxed) {
         return Ok(missing);

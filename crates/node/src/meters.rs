@@ -1,11 +1,11 @@
-//! What the running work measures, for those who look on.
+//! Counters of the running work, for the server and the metrics.
 
 use std::sync::Arc;
 
 use super::block::scripts::ScriptTally;
 use super::clock::Clock;
 
-/// What the running work measures; the numbers go on to grow.
+/// Counters of the running work. They only grow.
 #[derive(Clone)]
 pub struct Meters {
     /// The time that each stage takes, and what threads wait for.

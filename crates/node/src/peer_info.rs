@@ -1,4 +1,4 @@
-//! What is known about a connected peer, for those who ask (Core's `getpeerinfo`).
+//! Facts about a connected peer (Core's `getpeerinfo`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the system is looked at.
+//! The directory that holds `/proc` and `/sys`; tests use another.
 
 use std::fs;
 use std::path::{Path, PathBuf};

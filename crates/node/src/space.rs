@@ -339,7 +339,7 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)), indexes }
 }
 
-/// Estimates the bytes of these indexes for blocks with so many inputs and outputs.
+/// Estimates the bytes of these indexes from the numbers of inputs and outputs.
 fn indexes(kinds: &[IndexKind], blocks: u32, [inputs, outputs]: [f64; 2]) -> Bytes {
     let bytes = |kind: &IndexKind| match kind {
         IndexKind::TxIndex => TX_ENTRY_BYTES * outputs / OUTPUTS_PER_TX,

@@ -140,7 +140,7 @@ impl View {
         self.tell_listeners();
     }
 
-    /// Shows the headers that are known by now, so many at a time that readers hardly wait.
+    /// Publishes the known headers, in batches so that readers hardly wait.
     pub(super) fn follow_headers(&self, tree: &Tree) {
         while self.look(|committed| committed.tree.len() < tree.len()) == Some(true) {
             self.change(|committed| committed.follow_headers(tree, HEADERS_AT_A_TIME));

@@ -62,7 +62,8 @@ pub(super) fn fetch(
     let (shared, ledger) = node.split();
     let wanted = Wanted { gives_up, ..Wanted::of([&steps[..]]) };
     shared.serve(wanted, watch.observer, || {
-        let (mut done, all) = (0, steps.len());
+        let mut done = 0;
+        let all = steps.len();
         for steps in steps.chunks(CHECKED_AT_ONCE * shared.pool.current_num_threads()) {
             let next = shared.tree.node(steps[0].id);
             watch.observer.observe(&Progress {

@@ -97,7 +97,7 @@ impl EarlyBlocks {
         (is_full && !self.has_failed).then(|| Arc::clone(&self.file))
     }
 
-    /// Returns whether the disk has room for so many bytes beside what must be kept free.
+    /// Returns whether the disk has room for `n` bytes beside the reserve.
     fn has_room(&self, len: usize) -> bool {
         let directory = self.path.parent().unwrap_or(&self.path);
         let least = self.kept_free.saturating_add(len as u64);

@@ -392,7 +392,8 @@ mod tests {
     #[test]
     fn no_address_beyond_a_router_is_used() {
         let interface = |ip: &str, netmask: &str| {
-            let (ip, netmask) = (ip.parse().unwrap(), netmask.parse().unwrap());
+            let ip = ip.parse().unwrap();
+            let netmask = netmask.parse().unwrap();
             IfAddr::V4(if_addrs::Ifv4Addr { ip, netmask, prefixlen: 0, broadcast: None })
         };
         let home = interface("192.168.1.7", "255.255.255.0");

@@ -29,7 +29,7 @@
 //! | `feed` | hands blocks to the threads that wait for them |
 //! | `headers` | requests headers, and blocks near the tip, between pipelines |
 //! | `download`, `sample` | downloads blocks before a pipeline needs them |
-//! | `peer_infos` | what is known about each peer, for those who ask |
+//! | `peer_infos` | facts about each peer |
 //! | `report`, `advice` | what each peer sent, for the user, and what makes a download faster |
 //! | `served_peers` | serves the peers of a sync that listens |
 //! | `server` | serves blocks to peers that connect to us |

@@ -348,7 +348,8 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
     let mut count = |bytes| record.add_block(bytes);
     loop {
         let mut bytes = Vec::new();
-        let (mut permit, mut until_answered) = (None, None);
+        let mut permit = None;
+        let mut until_answered = None;
         let mut admit = |len| {
             socket.admit(len, &mut permit)?;
             match permit {

@@ -1,4 +1,4 @@
-//! What is known about connected peers, for those who ask (Core's `getpeerinfo`).
+//! Facts about connected peers (Core's `getpeerinfo`).
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ const CHECKSUM_CHARS: usize = 6;
 const CHARS_MAX: usize = 90;
 /// The most bytes of Base58 that Core decodes to tell what is wrong.
 const BASE58_BYTES_MAX: usize = 100;
-/// The most characters that stand for so many bytes. The time to decode grows with their square.
+/// The most characters that `n` bytes can have. The time to decode grows with their square.
 const BASE58_CHARS_MAX: usize = 137;
 /// The most bytes of a witness program (BIP141).
 const PROGRAM_BYTES_MAX: usize = 40;

@@ -125,7 +125,8 @@ pub fn decodescript(call: &Call) -> Result<Json, RpcError> {
         let what = format!("argument must be hexadecimal string (not '{text}')");
         RpcError::new(RPC_INVALID_PARAMETER, what)
     })?;
-    let (chain, kind) = (call.source.chain(), ScriptKind::of(&script));
+    let chain = call.source.chain();
+    let kind = ScriptKind::of(&script);
     let wraps = can_be_hashed(&script, &kind);
     let segwit = wraps.then(|| witness_script(&script, &kind)).flatten();
     Ok(json(&DecodedScript {

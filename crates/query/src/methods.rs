@@ -176,7 +176,7 @@ static METHODS: &[Method] = methods![
         Arg::optional("filtertype", Kind::Text),
         Arg::optional("options", Kind::Object).with_fields(&["filter_false_positives"])
     ]
-        "Returns the blocks that have to do with the scripts of descriptors, from \
+        "Returns the blocks that pay to or spend from scripts of descriptors, from \
          blockfilterindex. Action \"start\": scans, and answers at the end; \"status\": how far it \
          is; \"abort\": ends it. A scan object is a descriptor, or an object with `desc` and \
          `range`. Few blocks match by mistake, none with the option `filter_false_positives`, for \
@@ -214,7 +214,7 @@ static METHODS: &[Method] = methods![
         Arg::needed("hexstring", Kind::Text), Arg::optional("iswitness", Kind::Bool)
     ]
         "Describes a transaction. `iswitness` says whether it is serialised with witnesses; if it \
-         is not given, what is likely is taken.";
+         is not given, it is guessed.";
     RAW decode::decodescript [Arg::needed("hexstring", Kind::Text)]
         "Describes a script, and the addresses that pay to it by its hash.";
     RAW raw_transaction::getrawtransaction [

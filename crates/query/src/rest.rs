@@ -319,7 +319,8 @@ fn mempool(request: &Request) -> Answer {
     match (request.path.whole, request.path.format) {
         ("info", Format::Json) => request.call("getmempoolinfo", &[]),
         ("contents", Format::Json) => {
-            let (verbose, sequence) = (flag("verbose", true)?, flag("mempool_sequence", false)?);
+            let verbose = flag("verbose", true)?;
+            let sequence = flag("mempool_sequence", false)?;
             if verbose && sequence {
                 return Err(RestAnswer::bad(
                     "Verbose results cannot contain mempool sequence values. (hint: set \

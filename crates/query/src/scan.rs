@@ -87,7 +87,9 @@ impl Work<'_> {
         let scan = self.scan;
         scan.start(first);
         let wanted = WantedScripts::new(self.scripts.iter());
-        let (mut relevant_blocks, mut to_height, mut completed) = (Vec::new(), first, true);
+        let mut relevant_blocks = Vec::new();
+        let mut to_height = first;
+        let mut completed = true;
         let total = (blocks.len() as u32).saturating_sub(1);
         for chunk in blocks.chunks(CHUNK) {
             self.call.check_stop()?;

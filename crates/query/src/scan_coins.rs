@@ -79,7 +79,8 @@ fn start(call: &Call) -> Result<Json, RpcError> {
     let success = !scan.is_aborted();
     let total: u64 = coins.iter().map(|(_, coin)| coin.amount).sum();
     let unspents = described(call, tip.0, coins, &objects)?;
-    let (height, bestblock) = (tip.1.height, tip.1.hash.to_string());
+    let height = tip.1.height;
+    let bestblock = tip.1.hash.to_string();
     let total_amount = Amount(total as i64);
     Ok(json(&Scanned { success, txouts: looked_at, height, bestblock, unspents, total_amount }))
 }

@@ -46,7 +46,8 @@ impl ScanObjects {
         let refused = |error| RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, error);
         let parsed = Descriptor::parse(text, call.source.chain()).map_err(refused)?;
         let indexes = if parsed.is_range() { range.begin..=range.end } else { 0..=0 };
-        let (descriptor, first) = (self.descriptors.len() as u32, *indexes.start());
+        let descriptor = self.descriptors.len() as u32;
+        let first = *indexes.start();
         for index in indexes {
             call.check_stop()?;
             let place = ScriptPlace { descriptor, index: Some(index) };

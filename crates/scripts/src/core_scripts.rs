@@ -144,9 +144,10 @@ impl<'a> TxScripts<'a> {
         // TAPROOT changes the meaning of no other script, and libbitcoinkernel does not take this
         // flag without spent outputs.
         let needs_spent = self.flags & flags::TAPROOT != 0 && is_taproot(spent.script);
-        let (flags, data) = match needs_spent {
-            true => (self.flags, self.prepared.with_spent(self.prevouts)),
-            false => (self.flags & !flags::TAPROOT, Some(&self.prepared.hashes)),
+        let (flags, data) = if needs_spent {
+            (self.flags, self.prepared.with_spent(self.prevouts))
+        } else {
+            (self.flags & !flags::TAPROOT, Some(&self.prepared.hashes))
         };
         let (Ok(script), Some(data)) = (ScriptPubkey::new(spent.script), data) else {
             return false;

@@ -158,8 +158,8 @@ fn filters_are_served_as_by_bitcoind() {
 /// A sync that listens gives the same answers.
 fn follows(place: &Place, all: &[Sent], expected: &[String]) {
     let port = free_port();
-    let (listen, nobody) =
-        (format!("--port={port}"), format!("--connect=127.0.0.1:{}", free_port()));
+    let listen = format!("--port={port}");
+    let nobody = format!("--connect=127.0.0.1:{}", free_port());
     let args = ["sync", "--follow", "--listen", "--blockfilterindex", "--peerblockfilters"];
     let args = [&args[..], &[&listen, &nobody, "--assumevalid=0"]].concat();
     let mut child =

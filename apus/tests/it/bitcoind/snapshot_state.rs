@@ -45,7 +45,7 @@ fn run(options: &Options, sources: &[PathBuf]) -> sync::Summary {
     sync::sync(options, sources, Watch::default()).unwrap()
 }
 
-/// Panics unless bitcoind starts with so many blocks in the validated UTXO set and in the one that
+/// Panics unless bitcoind starts with `n` blocks in the validated UTXO set and in the one that
 /// it works with; `None` if there is to be one alone, which is checked and counted.
 #[track_caller]
 fn assert_core_starts(bitcoind: &Path, place: &Place, validated: u32, works_with: Option<u32>) {

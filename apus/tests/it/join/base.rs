@@ -60,7 +60,7 @@ impl Maker {
 
 /// Two makers for each height, and all of them with `APUS_TEST_ROUNDS=2`.
 #[test]
-fn whoever_made_the_first_coins_the_rest_is_joined() {
+fn a_join_continues_the_coins_of_every_method() {
     let tip = VARIED.blocks.len() as u32 - 1;
     let makers = [Maker::InOrder, Maker::Join, Maker::SwiftSync, Maker::Engine];
     for (number, height) in [1, 115, 170, tip - 1].into_iter().enumerate() {

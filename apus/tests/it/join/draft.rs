@@ -22,7 +22,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A chain of so many blocks with a coinbase alone, without commitments.
+    /// A chain of `n` blocks with only a coinbase, without commitments.
     pub fn new(height: u32) -> Self {
         let mut draft = Self { blocks: Vec::new(), parents: vec![genesis_parent()] };
         draft.grow(height);
@@ -72,7 +72,7 @@ impl Draft {
         self.push(block);
     }
 
-    /// Adds so many blocks with a coinbase alone.
+    /// Adds `n` blocks with only a coinbase.
     pub fn grow(&mut self, count: u32) {
         (0..count).for_each(|_| self.add([]));
     }

@@ -188,7 +188,7 @@ fn without_rev_files_a_reindex_writes_the_same_bytes() {
     }
 }
 
-/// The join ends so many blocks below the best header, and the rest is connected in order.
+/// The join ends this many blocks below the best header, and the rest is connected in order.
 #[test]
 fn the_last_blocks_are_connected_in_order() {
     let expected = VARIED.in_order(Files::InOrder, Assumed::Nothing);

@@ -12,7 +12,7 @@ use super::world::{Told, assert_as_from_files, chain, world};
 /// How many peers we have completed the handshake with.
 type Greeted = Arc<(Mutex<usize>, Condvar)>;
 
-/// An honest peer of another time, who sends blocks once so many peers were greeted.
+/// An honest peer of another time, who sends blocks once `n` peers were greeted.
 struct OfAnotherTime {
     honest: Honest,
     ahead: i64,
@@ -53,7 +53,7 @@ impl Answers for OfAnotherTime {
     }
 }
 
-/// A sync from peers whose clocks are ahead of ours by so many seconds.
+/// A sync from peers whose clocks are `n` seconds ahead of ours.
 fn sync_with(ahead: &[i64]) -> Told {
     let greeted = Greeted::default();
     let peers = ahead.len();

@@ -20,13 +20,13 @@ enum Flaw {
     None,
     /// Takes so long for each block.
     Slow(Duration),
-    /// Says nothing any more after so many blocks.
+    /// Falls silent after `n` blocks.
     Stalls(usize),
     /// Changes every block at a height of which this is a divisor.
     Corrupts(usize),
     /// Has another branch from this height on, with less work.
     Fork(usize),
-    /// Hangs up after so many blocks.
+    /// Hangs up after `n` blocks.
     Dies(usize),
     /// Says that it does not have every block at a height of which this is a divisor.
     Lacks(usize),

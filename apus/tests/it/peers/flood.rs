@@ -29,14 +29,14 @@ const DRIP_EVERY: Duration = Duration::from_millis(100);
 /// Memory that all floods together may take beyond a sync without them.
 const MEMORY_MAX: u64 = 96 << 20;
 
-/// A peer without blocks that sends these messages again and again, so many for each message of
+/// A peer without blocks that sends these messages again and again, `n` for each message of
 /// ours.
 struct Flooding {
     honest: Honest,
     messages: Vec<Outgoing>,
     times: usize,
     floods: usize,
-    /// Opens after so many floods, or at the end of the connection.
+    /// Opens after `n` floods, or at the end of the connection.
     done: Gate,
 }
 

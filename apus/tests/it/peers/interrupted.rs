@@ -85,7 +85,7 @@ impl Observer for StopsAt {
     fn note(&self, _: &str) {}
 }
 
-/// A sync that is stopped with the report of this number, if it makes so many.
+/// A sync that is stopped at its `n`th report, if there is one.
 fn sync_until(options: &Options, report: usize) -> Summary {
     let watch = StopsAt { left: AtomicUsize::new(report), stop: AtomicBool::new(false) };
     sync::sync(options, &[], Watch::new(&watch, &watch.stop)).unwrap()
@@ -148,10 +148,10 @@ fn a_killed_sync_carries_on() {
 /// The environment variable that gives [`killed_child`] its task: data directory, way, address of
 /// the peer, and the number of blocks to save.
 const CHILD: &str = "APUS_TEST_PEERS_CHILD";
-/// What [`killed_child`] prints once it has saved so many.
+/// What [`killed_child`] prints once it has saved all blocks.
 const SAVED: &str = "the blocks are saved";
 
-/// Prints [`SAVED`] once so many blocks are saved, where all are that can be.
+/// Prints [`SAVED`] once all blocks are saved that can be.
 struct Saves {
     enough: u64,
     /// The blocks of the last report.

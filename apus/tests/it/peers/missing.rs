@@ -20,7 +20,7 @@ use super::world::{Told, try_sync};
 use crate::support::waiting::stopped_at_limit;
 
 /// Raises a flag once the user has been told these words and, if they are given, the phase is this
-/// one and has handled so many blocks.
+/// one and has handled `n` blocks.
 struct StopAfter<'a> {
     words: &'a str,
     at: Option<(Phase, u64)>,

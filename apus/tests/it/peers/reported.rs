@@ -75,7 +75,8 @@ fn what_is_left_and_the_wait_for_it_are_reported() {
 /// The end of a sync may be where the peers want it.
 #[test]
 fn an_old_tip_and_a_lonely_peer_are_reported() {
-    let (first, second) = (honest(true), honest(true));
+    let first = honest(true);
+    let second = honest(true);
     for (servers, is_alone) in [(vec![&first], true), (vec![&first, &second], false)] {
         let place = world().place();
         let (summary, told) = try_sync(&with_peers(&place, Method::InOrder, &servers));

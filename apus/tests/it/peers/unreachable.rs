@@ -17,7 +17,7 @@ use crate::support::ports::free_port;
 /// Reports of progress, ten a second while no peer is there, after which a sync is stopped.
 const REPORTS_MAX: usize = 300;
 
-/// Stops a sync once the user was told these words so many times.
+/// Stops a sync once the user has read these words `n` times.
 struct Watcher {
     words: &'static str,
     times: usize,
@@ -40,7 +40,7 @@ impl Observer for Watcher {
     }
 }
 
-/// What the user of a sync with these options is told, until it was these words so many times.
+/// The messages of a sync with these options, up to the `n`th with these words.
 fn told(options: &Options, words: &'static str, times: usize) -> (Told, Vec<Progress>) {
     let told = Told::default();
     let progress = Mutex::default();

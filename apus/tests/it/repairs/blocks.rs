@@ -170,7 +170,8 @@ fn blocks_that_are_not_where_the_index_says_are_not_overwritten() {
     let key = std::fs::read(synced.place.network_dir().join("blocks/xor.dat")).unwrap();
     let bytes = std::fs::read(synced.blk(0)).unwrap();
     // Without the record of block 1, all others are elsewhere, and genesis is damaged.
-    let (from, to) = (synced.pos(2).pos as usize - 8, synced.pos(1).pos as usize - 8);
+    let from = synced.pos(2).pos as usize - 8;
+    let to = synced.pos(1).pos as usize - 8;
     let moved = bytes[from..]
         .iter()
         .zip(from..)

@@ -135,7 +135,7 @@ fn the_order_of_many_outputs_is_that_of_the_keys() {
     assert_eq!(Some(info(&out).stats.hash_serialized), hash);
 }
 
-/// Genesis and a block whose coinbase has so many outputs.
+/// Genesis and a block whose coinbase has `n` outputs.
 fn with_many_outputs(count: u64) -> Vec<Vec<u8>> {
     let mut block = block(&genesis_parent(), "many");
     let of_value = |value| bitcoin::TxOut {

@@ -33,7 +33,7 @@ use crate::support::waiting::Gate;
 const LOADED: &str = "The snapshot is loaded";
 const NOT_LOADED: &str = "bitcoind has no UTXO set";
 
-/// An honest peer with the blocks of a listed chain, and so many empty ones after them.
+/// An honest peer with the blocks of a listed chain, and `n` empty ones after them.
 fn server(listed: &Listed, more: usize) -> Server {
     let chain = ServedChain::of([listed.world.blocks.clone(), listed.more(more)].concat());
     let begin = move || -> Box<dyn Answers> { Box::new(Honest::new(chain.clone())) };
@@ -256,7 +256,7 @@ fn one_with_another_hash_is_refused_before_blocks_come() {
 }
 
 #[test]
-fn whoever_follows_the_chain_has_it_until_the_proof() {
+fn a_follower_waits_for_the_proof() {
     let listed = Listed::with_payments();
     let (_made, snapshot) = listed.with_snapshot();
     let place = listed.world.place();

@@ -63,7 +63,7 @@ pub struct ScriptChecker {
     tally: Arc<ScriptTally>,
 }
 
-/// How many inputs and signatures were checked, for those who look on.
+/// The number of inputs and signatures checked, for the progress line and the server.
 #[derive(Default)]
 pub struct ScriptTally {
     fast: AtomicU64,
@@ -325,7 +325,7 @@ impl ScriptChecker {
         }
     }
 
-    /// Returns whether a copy of so many bytes for each taproot input costs too much.
+    /// Returns whether copying `n` bytes for each taproot input costs too much.
     fn copies_much(&self, copied_bytes: u64) -> bool {
         copied_bytes > self.copied_bytes_max / 4
     }

@@ -169,7 +169,8 @@ impl Estimator {
     /// last minute of the phase, and nothing else.
     fn look_back(&mut self, now: f64, progress: &Progress, machine: Machine) -> Estimate {
         let before = self.samples.back();
-        let (download, states) = (progress.download, progress.states);
+        let download = progress.download;
+        let states = progress.states;
         let sample = Sample {
             at: now,
             bytes: progress.bytes,

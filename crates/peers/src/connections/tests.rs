@@ -143,7 +143,8 @@ fn a_suspended_machine_closes_its_connections() {
     let peers = PeerOptions { connect, ..PeerOptions::new(0) };
     let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
-    let (mut chain, told) = (HeaderChain::fixed(&tree, tree.genesis()), Told::default());
+    let mut chain = HeaderChain::fixed(&tree, tree.genesis());
+    let told = Told::default();
     let mut connections = peers.connections();
     while connections.manager().ready() == 0 {
         connections.turn(&mut chain, &told);

@@ -136,7 +136,9 @@ impl Inbound {
         // Not from the session, which is locked while blocks are sent.
         let min_ping = Some(self.min_ping.load(Relaxed)).filter(|nanos| *nanos != u64::MAX);
         let min_ping = min_ping.map(Duration::from_nanos);
-        let (id, connected, group) = (self.id, self.connected, self.group);
+        let id = self.id;
+        let connected = self.connected;
+        let group = self.group;
         let is_local = self.address.ip().is_loopback();
         EvictionCandidate { id, connected, min_ping, last_block: None, group, is_local }
     }

@@ -95,9 +95,8 @@ impl FastScripts {
     /// Computes the hashes and messages of the held checks, and adds their signatures to the batch.
     fn release(&mut self) {
         let Self { preimages, held, batch, places, multisigs, inputs, .. } = self;
-        held.decide_hashes(|input, holds| match holds {
-            true => inputs.close(input),
-            false => inputs.leave(input, Left::False),
+        held.decide_hashes(|input, holds| {
+            if holds { inputs.close(input) } else { inputs.leave(input, Left::False) }
         });
         let messages = preimages.hash_all();
         let first_new = multisigs.len();

@@ -62,7 +62,11 @@ impl<'a> TxSighash<'a> {
     /// # Panics
     /// The other functions panic if there are fewer `prevouts` than inputs.
     pub fn new(tx: TxView<'a>, prevouts: &'a [Prevout<'a>], shared: Option<SharedHashes>) -> Self {
-        let (spent, common, single, blank, spares_core) = (None, None, None, None, false);
+        let spent = None;
+        let common = None;
+        let single = None;
+        let blank = None;
+        let spares_core = false;
         Self { tx, prevouts, shared, spent, common, spares_core, single, blank }
     }
 
@@ -118,7 +122,8 @@ impl<'a> TxSighash<'a> {
 
 impl Spent {
     fn new(prevouts: &[Prevout]) -> Self {
-        let (mut amounts, mut scripts) = (Sha256Pieces::default(), Sha256Pieces::default());
+        let mut amounts = Sha256Pieces::default();
+        let mut scripts = Sha256Pieces::default();
         for prevout in prevouts {
             amounts.update(&prevout.amount.to_le_bytes());
             update_script(&mut |bytes| scripts.update(bytes), prevout.script);

@@ -66,7 +66,8 @@ impl Maker {
             4 => format!("and_v(v:pk({}),older({}))", self.key(true), 1 + depth),
             // Two different keys: a script with a key twice is refused.
             5 => {
-                let (_, key) = (self.key(true), self.key(true));
+                let _ = self.key(true);
+                let key = self.key(true);
                 format!("and_v(v:pkh({OTHER}/9),pk({key}))")
             }
             _ => format!("pk({})", self.key(true)),
@@ -130,7 +131,8 @@ fn unspent_outputs_of_descriptors_are_described_as_by_core() {
     let world = worlds::empty();
     let daemon = Daemon::start(&program, &world.datadir(), "regtest", &world.options);
     let mut maker = Maker { random: Random(43) };
-    let (mut descriptors, mut paid) = (Vec::new(), Vec::new());
+    let mut descriptors = Vec::new();
+    let mut paid = Vec::new();
     while descriptors.len() < COUNT {
         let descriptor = maker.descriptor();
         let Ok(parsed) = Descriptor::parse(&descriptor, Chain::Regtest) else { continue };

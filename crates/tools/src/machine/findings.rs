@@ -135,7 +135,9 @@ fn file_system(look: &Look) -> Found {
 
 fn space(look: &Look, options: &Options) -> Found {
     let needs = Needs::new(look.height() + 1, look.now, options);
-    let (free, now, later) = (look.volume.free, needs.space.all(), needs.a_year.all());
+    let free = look.volume.free;
+    let now = needs.space.all();
+    let later = needs.a_year.all();
     if matches!(look.held(), Some(Held::Chain { pruned: true, .. })) {
         return good(format!("{} now, and block files are pruned", size(free)));
     }

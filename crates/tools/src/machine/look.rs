@@ -102,7 +102,6 @@ pub struct Memory {
     pub available: u64,
     /// What a sync uses of it for cached coins, unless the user says otherwise.
     pub cache: u64,
-    /// All swap.
     pub swap: u64,
     /// Swap that is not used.
     pub swap_free: u64,
@@ -134,7 +133,6 @@ pub struct Look {
     pub cores: usize,
     /// How signatures are verified.
     pub kernel: Kernel,
-    /// The memory.
     pub memory: Memory,
     /// The data directory that the options name.
     pub datadir: PathBuf,

@@ -108,7 +108,7 @@ pub const RULES: [Kind; 14] = [
 ];
 
 #[test]
-fn coins_are_there_and_may_not_be_spent_so() {
+fn spends_of_coins_that_break_a_rule() {
     check(&RULES, |_| {});
 }
 

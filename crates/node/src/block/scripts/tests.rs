@@ -205,14 +205,16 @@ fn the_fast_engine_gives_up_where_its_work_is_for_nothing() {
 fn parts_of_a_transaction_share_what_is_prepared() {
     let place = tempfile::tempdir().unwrap();
     let view = block_with_leaves(700);
-    let (valid, other) = (from_hex(LEAF_OUTPUT), from_hex(OTHER_OUTPUT));
+    let valid = from_hex(LEAF_OUTPUT);
+    let other = from_hex(OTHER_OUTPUT);
     for engine in [ScriptEngine::Fast, ScriptEngine::Core] {
         for (script, is_valid) in [(&valid, true), (&other, false)] {
             let shared = SharedTx::default();
             let checker = checker_of(place.path(), engine);
             let flags = flags::P2SH | flags::WITNESS | flags::TAPROOT;
             for inputs in [0..300, 300..600, 600..900] {
-                let (checks, part) = (ScriptChecks { flags, engine }, Part { txs: 1..2, inputs });
+                let checks = ScriptChecks { flags, engine };
+                let part = Part { txs: 1..2, inputs };
                 let spends = Spends { view: &view, script, shared: Some(&shared) };
                 assert_eq!(checker.check(&spends, &part, checks).is_ok(), is_valid);
             }

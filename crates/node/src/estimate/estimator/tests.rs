@@ -291,7 +291,8 @@ fn a_sync_in_order_of_growing_blocks_is_measured_by_their_bytes() {
     let all: f64 = (0..1_000).map(bytes).sum();
     let mut estimator = Estimator::default();
     estimator.plan(&Plan { stages: vec![Stage::new(Phase::Connecting, 60.0)] });
-    let (mut done, mut told) = (0.0, Vec::new());
+    let mut done = 0.0;
+    let mut told = Vec::new();
     for block in 0..1_000 {
         done += bytes(block);
         let now = 100.0 * done / all;
@@ -396,7 +397,8 @@ fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
     let stages = task.stages(Method::InOrder, &Costs::new(&options()));
     // By the bytes a hundred seconds, of which the processor works some.
     assert!((stages[0].work - 100.0).abs() < 1.0 && stages[0].own < 30.0, "{stages:?}");
-    let (first, later) = (stages[0], Stage::new(Phase::Merging, 10.0));
+    let first = stages[0];
+    let later = Stage::new(Phase::Merging, 10.0);
     let mut estimator = Estimator::default();
     estimator.plan(&Plan { stages: vec![first, later] });
     let mut left = None;
