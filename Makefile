@@ -6,11 +6,15 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 # What the program is to have besides: FEATURES=export.
 FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
-# Debug assertions and overflow checks in our own packages alone: those of the C++ and of
-# dependencies stay as they are, and are not built again.
-OURS := apus apus-testchain $(patsubst crates/%,apus-%,$(wildcard crates/*))
-CHECKED := $(foreach package,$(OURS),$(foreach check,debug-assertions overflow-checks,\
-	--config profile.release.package.$(package).$(check)=true))
+# Tests have debug assertions and overflow checks in our own packages alone, and optimise little: most of
+# their time is that of the compiler. The C++ and dependencies stay as they are, and are not built again.
+OURS := apus apus-export apus-testchain $(patsubst crates/%,apus-%,$(wildcard crates/*))
+HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)
+CHECKED := $(foreach package,$(OURS),\
+	--config profile.release.package.$(package).debug-assertions=true \
+	--config profile.release.package.$(package).overflow-checks=true \
+	--config profile.release.package.$(package).debug=0 \
+	--config profile.release.package.$(package).opt-level=$(if $(filter $(package),$(HOT)),2,1))
 # Core's engine is compiled with debug data, which takes a third of that time, and 150 MB in each build
 # directory. This option makes GCC leave it out. Looked up after `setup`, which may install GCC.
 GIVEN_CXXFLAGS := $(CXXFLAGS)
