@@ -127,14 +127,17 @@ fn not_relayed() -> RpcError {
 
 /// Refuses to send a transaction. As by Core, one that has an unspent output is in the chain.
 pub fn sendrawtransaction(call: &Call) -> Result<Json, RpcError> {
-    let txid = Hash(decode(call.param(0), ".")?.compute_txid().to_byte_array());
-    let coins = call.source.look(|committed| committed.coins.clone())?;
-    match coins.scan_txids(&txid, &txid).next_coin().map_err(internal)? {
-        Some(_) => {
-            Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"))
-        }
-        None => Err(not_relayed()),
+    if is_in_utxo_set(call, &decode(call.param(0), ".")?)? {
+        return Err(RpcError::new(ALREADY_IN_UTXO_SET, "Transaction outputs already in utxo set"));
     }
+    Err(not_relayed())
+}
+
+/// Returns whether an output of the transaction is unspent.
+fn is_in_utxo_set(call: &Call, tx: &Transaction) -> Result<bool, RpcError> {
+    let txid = Hash(tx.compute_txid().to_byte_array());
+    let coins = call.source.look(|committed| committed.coins.clone())?;
+    Ok(coins.scan_txids(&txid, &txid).next_coin().map_err(internal)?.is_some())
 }
 
 /// Refuses to send transactions.
@@ -143,7 +146,8 @@ pub fn submitpackage(call: &Call) -> Result<Json, RpcError> {
     Err(not_relayed())
 }
 
-/// Returns that no transaction would be accepted.
+/// Returns that no transaction would be accepted. As by Core, the reason is another one for those
+/// that have an unspent output.
 pub fn testmempoolaccept(call: &Call) -> Result<Json, RpcError> {
     #[derive(Serialize)]
     struct Tested {

@@ -56,7 +56,7 @@ impl Maker {
     /// A tree of scripts.
     fn tree(&mut self, depth: u32) -> String {
         match self.random.below(6_u32) {
-            0 | 1 | 2 if depth > 0 => {
+            0..=2 if depth > 0 => {
                 format!("{{{},{}}}", self.tree(depth - 1), self.tree(depth - 1))
             }
             3 => {
