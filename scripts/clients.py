@@ -31,10 +31,7 @@ ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 DIFFERENCES = {
     "getmempoolinfo": "there is no mempool",
     "rest mempool info": "there is no mempool",
-    "rest mempool contents": "there is no mempool",
     "getzmqnotifications": "this bitcoind is built without ZMQ",
-    "scantxoutset": "is not there",
-    "decodescript": "is not there",
 }
 
 ports = {}
