@@ -20,7 +20,7 @@ const COINBASE_MATURITY: i64 = 100;
 /// must belong to a group of `node::RuleGroup`, by which reports name what was not checked.
 ///
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
-/// block obeys BIP30 ([`bip30_check`]), and checks scripts ([`TxScripts`]).
+/// block obeys BIP30 ([`bip30_check`]), and checks scripts (`TxScripts` of apus-scripts).
 ///
 /// [`FactSpends`](super::FactSpends) checks the same rules without the block, with facts noted from
 /// it.
