@@ -92,10 +92,10 @@ lint: setup deny ## format, clippy, docs, licences and sources of dependencies
 # The crates before `scripts` in Cargo.toml do not use Bitcoin Core's C++, and but for two their tests do not.
 WITHOUT_CORE := $(shell sed -n '/^apus-disk/,/^apus-scripts/s/^\(apus-[a-z-]*\) = .*/\1/p' Cargo.toml)
 WITHOUT_CORE := $(patsubst %,-p %,$(filter-out apus-scripts apus-coins apus-store,$(WITHOUT_CORE)))
-quick: setup ## format, clippy and tests of the crates without Bitcoin Core's C++, in two minutes
+quick: setup ## format, clippy and tests of the crates without Bitcoin Core's C++
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked $(WITHOUT_CORE) --all-targets -- -D warnings
-	$(CARGO) test --locked $(WITHOUT_CORE)
+	$(CARGO) test --locked --lib $(WITHOUT_CORE)
 
 deny:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then \
