@@ -89,13 +89,12 @@ pub fn getrawmempool(call: &Call) -> Result<Json, RpcError> {
     }
 }
 
-pub use not_there as getmempoolancestors;
-pub use not_there as getmempoolcluster;
-pub use not_there as getmempooldescendants;
-pub use not_there as getmempoolentry;
+pub use getmempoolentry as getmempoolancestors;
+pub use getmempoolentry as getmempoolcluster;
+pub use getmempoolentry as getmempooldescendants;
 
 /// Refuses a transaction that is not in the mempool, as all are.
-pub fn not_there(call: &Call) -> Result<Json, RpcError> {
+pub fn getmempoolentry(call: &Call) -> Result<Json, RpcError> {
     hash(call.param(0), "txid")?;
     Err(RpcError::new(RPC_INVALID_ADDRESS_OR_KEY, "Transaction not in mempool"))
 }
