@@ -14,7 +14,7 @@
 //! Every test over [`Break::ALL`] then covers it, including those against Bitcoin Core's engine.
 //!
 //! The chains are regtest chains, where every rule is active from block 1. So nothing here shows
-//! that a rule is inactive below its height: only `crates/rules/src/tests` does.
+//! that a rule is inactive below its height: only `crates/scripts/src/tests` does.
 
 mod blocks;
 mod scripts;
