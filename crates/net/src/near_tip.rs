@@ -1,5 +1,5 @@
 //! The blocks that are wanted near the tip: those of every branch that a peer has and that has more
-//! work than the tip; and when there are so many that a pipeline downloads them.
+//! work than the tip. Above a limit, a pipeline downloads them.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -12,7 +12,7 @@ use super::budget::Moved;
 use super::limiter::Limiter;
 
 /// The time limit for the handshake of the transport, and for the first bytes of a message that
-/// takes memory which all share.
+/// takes from the shared memory.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// The bytes of such a message for which it has a second more.
 const BYTES_A_SECOND: usize = 16 << 10;
@@ -72,8 +72,8 @@ impl Received {
         self.block_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Begins a time limit for a message that takes memory which all share: nobody may hold that
-    /// and send nothing.
+    /// Begins a time limit for a message that takes from the shared memory: no peer may hold it and
+    /// send nothing.
     pub fn begin_limit(&self, bytes: usize) {
         let time = TIME_MAX + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
         *self.until() = Some(Instant::now() + time);

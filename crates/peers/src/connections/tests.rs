@@ -55,14 +55,19 @@ fn forward(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
+/// An honest peer that has the genesis block alone.
+fn honest_server(network: &Network, genesis: &[u8]) -> Server {
+    let chain = ServedChain::of(vec![genesis.to_vec()]);
+    let begin = move || -> Box<dyn apus_testpeer::Answers> { Box::new(Honest::new(chain.clone())) };
+    Server::start(network.magic, false, begin).unwrap()
+}
+
 /// A feeler completes the handshake and hangs up, and the user is not told.
 #[test]
 fn a_feeler_shows_that_an_address_works() {
     let network = Network::new(Chain::Regtest);
     let genesis = genesis_block(&network);
-    let chain = ServedChain::of(vec![genesis.clone()]);
-    let begin = move || -> Box<dyn apus_testpeer::Answers> { Box::new(Honest::new(chain.clone())) };
-    let server = Server::start(network.magic, false, begin).unwrap();
+    let server = honest_server(&network, &genesis);
     let place = tempfile::tempdir().unwrap();
     let options = Options::new(place.path().to_path_buf(), network.clone());
     let file = options.network_dir().join(ADDRESSES_FILE);
@@ -134,9 +139,7 @@ fn half_open_connections_make_room() {
 fn a_suspended_machine_closes_its_connections() {
     let network = Network::new(Chain::Regtest);
     let genesis = genesis_block(&network);
-    let chain = ServedChain::of(vec![genesis.clone()]);
-    let begin = move || -> Box<dyn apus_testpeer::Answers> { Box::new(Honest::new(chain.clone())) };
-    let server = Server::start(network.magic, false, begin).unwrap();
+    let server = honest_server(&network, &genesis);
     let place = tempfile::tempdir().unwrap();
     let options = Options::new(place.path().to_path_buf(), network.clone());
     let connect = vec![Target::parse(&server.address().to_string(), 0).unwrap()];
