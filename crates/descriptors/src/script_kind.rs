@@ -1,11 +1,7 @@
 use apus_wire::Ops;
+use apus_wire::opcodes::{OP_1, OP_16, OP_CHECKMULTISIG, OP_CHECKSIG, OP_RETURN};
 use bitcoin::Script;
 
-const OP_RETURN: u8 = 0x6a;
-const OP_CHECKSIG: u8 = 0xac;
-const OP_CHECKMULTISIG: u8 = 0xae;
-/// The greatest opcode that pushes anything.
-const OP_16: u8 = 0x60;
 /// The largest number of keys of a multisignature script (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 const MULTISIG_KEYS_MAX: u8 = 20;
 
@@ -100,6 +96,7 @@ impl<'a> ScriptKind<'a> {
 
 fn is_push_only(script: &[u8]) -> bool {
     let mut ops = Ops::new(script);
+    // OP_16 is the greatest opcode that pushes anything.
     ops.all(|op| op.code <= OP_16) && !ops.truncated
 }
 
@@ -116,7 +113,7 @@ fn multisig(script: &[u8]) -> Option<ScriptKind<'_>> {
     }
     // The only minimal pushes of numbers up to 20 are OP_1 to OP_16, and one byte for 17 to 20.
     let number = |op: apus_wire::Op| match (op.code, op.data) {
-        (code @ 0x51..=OP_16, _) => Some(code - 0x50),
+        (code @ OP_1..=OP_16, _) => Some(code - 0x50),
         (1, &[number @ 17..=MULTISIG_KEYS_MAX]) => Some(number),
         _ => None,
     };

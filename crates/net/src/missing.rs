@@ -1,5 +1,5 @@
-//! Blocks that a pipeline waits for and that do not come: near the best header, and where peers
-//! have another chain, they are given up, and otherwise the user is told.
+//! Blocks that a pipeline waits for and that do not come. Near the best header, and where peers have
+//! another chain, the pipeline gives them up. Otherwise it tells the user.
 
 use std::time::Duration;
 
