@@ -1,5 +1,5 @@
-//! Blocks that a pipeline waits for and that do not come. Near the best header, and where peers have
-//! another chain, the pipeline gives them up. Otherwise it tells the user.
+//! Blocks that a pipeline waits for and that do not come. Near the best header, and where peers
+//! have another chain, the pipeline gives them up. Otherwise it tells the user.
 
 use std::time::Duration;
 
