@@ -113,8 +113,8 @@ msrv: setup ## the oldest Rust that Cargo.toml names compiles it (rustup toolcha
 	$(CARGO) +$(MSRV) check --locked --workspace --target-dir $(TARGET)/msrv \
 		--config 'target.$(HOST)."libbitcoinkernel.a".rustc-link-lib=[]'
 
-bench: setup ## benchmarks; results under docs/bench/
-	$(CARGO) run $(RELEASE) -p apus-bench --features export
+bench: setup ## benchmarks; tables on the terminal, JSON under target/bench
+	$(CARGO) run $(RELEASE) -p apus-bench
 
 FUZZ_SECONDS ?= 60
 fuzz: setup ## random bytes to everything that is read, FUZZ_SECONDS for each target (needs cargo-fuzz)

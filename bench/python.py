@@ -1,6 +1,6 @@
 """Rows a second into Arrow, for each table, next to two others on the same blocks: `apus export` to
 Parquet, and python-bitcoin-blockchain-parser, of whose fields a table of Arrow is made, with those
-columns that it knows. Writes docs/bench/python.json.
+columns that it knows. Writes target/bench/python.json.
 
     make bench-python
     scripts/python.sh bench --size 300 --runs 9 --bitcoind PATH --bitcoinetl PATH
@@ -46,7 +46,7 @@ def main():
     options = argparse.ArgumentParser()
     options.add_argument("--size", type=int, default=300, help="MB of generated blocks")
     options.add_argument("--runs", type=int, default=9)
-    options.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/bench/python.json")
+    options.add_argument("--output", type=pathlib.Path, default=ROOT / "target/bench/python.json")
     options.add_argument("--bitcoind", type=pathlib.Path)
     options.add_argument("--bitcoinetl", type=pathlib.Path)
     given = options.parse_args()

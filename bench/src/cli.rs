@@ -1,5 +1,5 @@
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,12 +10,9 @@ use crate::join::Wanted;
 use crate::kernels::Sample;
 use crate::process::Programs;
 use crate::report::Report;
-use crate::{
-    Result, cache, chain, curve, export, growth, inputs, join, kernels, prune, snapshot, survivors,
-    trials, world,
-};
+use crate::{Result, chain, curve, inputs, join, kernels, trials, world};
 
-/// Measure Apus and the programs that it is compared with; write tables, JSON and plots.
+/// Measure Apus and the programs that it is compared with; print tables in Markdown.
 #[derive(Parser)]
 #[command(name = "apus-bench", version)]
 struct Cli {
@@ -27,13 +24,10 @@ struct Cli {
 
 #[derive(Args, Clone)]
 struct Common {
-    /// Directory for chains and data directories; chains are kept there for later runs
+    /// Directory for chains, data directories and results as JSON; chains are kept for later runs
     #[arg(long, global = true, default_value = "target/bench", value_name = "DIR")]
     dir: PathBuf,
-    /// Directory for JSON and plots
-    #[arg(long, global = true, default_value = "docs/bench", value_name = "DIR")]
-    out: PathBuf,
-    /// Measure a tenth of everything, which takes minutes, and write to DIR/quick instead of --out
+    /// Measure a tenth of everything, which takes minutes
     #[arg(long, global = true)]
     quick: bool,
     /// Use this `apus` instead of the one built into this program
@@ -62,8 +56,6 @@ enum Command {
         /// Hints files in the format bip456 whose sizes are reported too
         files: Vec<PathBuf>,
     },
-    /// The time of a sync of the coins cache, and the memory of a cached coin
-    Cache,
     /// A whole chain by Apus and by Core's engine, and its scripts alone
     Chain {
         /// MB of blocks
@@ -72,12 +64,6 @@ enum Command {
         /// MiB for cached coins, as a list; one run for each
         #[arg(long, value_name = "MIB", value_delimiter = ',')]
         dbcache: Option<Vec<usize>>,
-    },
-    /// The cost of chains of growing length
-    Growth {
-        /// MB of blocks of the longest chain
-        #[arg(long, value_name = "MB")]
-        size: Option<u64>,
     },
     /// Bitcoin Core, validation in order, SwiftSync and the join, on chains with few and with many
     /// coins
@@ -100,38 +86,6 @@ enum Command {
         /// Bitcoin Core's program to compare with
         #[arg(long, value_name = "PATH")]
         bitcoind: Option<PathBuf>,
-    },
-    /// Pruning with small and large caches, and what a sync of the cache cost Bitcoin Core before
-    /// its pull request 28280
-    Prune {
-        /// MB of blocks
-        #[arg(long, value_name = "MB")]
-        size: Option<u64>,
-        /// MiB for cached coins, as a list
-        #[arg(long, value_name = "MIB", value_delimiter = ',')]
-        dbcache: Option<Vec<usize>>,
-        /// MiB of block and undo files to keep, as a list; 0 for no limit
-        #[arg(long, value_name = "MIB", value_delimiter = ',')]
-        prune: Option<Vec<u64>>,
-    },
-    /// UTXO snapshots: created, verified, and synced from, with few and with many coins
-    Snapshot {
-        /// MB of blocks of the chain with few coins; the one with many is about as large
-        #[arg(long, value_name = "MB")]
-        size: Option<u64>,
-        /// The kinds of chains, as a list [default: both]
-        #[arg(long, value_enum, value_delimiter = ',')]
-        coins: Option<Vec<Coins>>,
-        /// Bitcoin Core's program to compare with, validating in order
-        #[arg(long, value_name = "PATH")]
-        bitcoind: Option<PathBuf>,
-    },
-    /// Tables for analysis in each format, of a chain with few coins and of one with many; needs
-    /// the feature `export`
-    Export {
-        /// MB of blocks of each chain
-        #[arg(long, value_name = "MB")]
-        size: Option<u64>,
     },
     /// Simulated peers in virtual time: the share of what they can send that arrives
     World {
@@ -156,21 +110,6 @@ enum Command {
         /// Maximum number of trials; --seed N --tries 1 repeats a trial
         #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_name = "N")]
         tries: u64,
-    },
-    /// Gathers, sorts and writes coins as SwiftSync does
-    #[command(hide = true)]
-    Survivors {
-        #[arg(long, default_value_t = 5_400_000)]
-        count: u64,
-        /// Memory for coins, in MiB
-        #[arg(long, default_value_t = 400)]
-        memory: usize,
-        /// Number of threads that write tables
-        #[arg(long, default_value_t = 2)]
-        writers: usize,
-        /// Reads the result back
-        #[arg(long)]
-        check: bool,
     },
     /// Makes a chain
     #[command(hide = true)]
@@ -282,22 +221,12 @@ fn run(cli: Cli) -> Result<()> {
             common.finish(kernels::run(size, &Sample::large()?, &common.dir)?)
         }
         Command::Hints { files } => common.finish(kernels::run_hints(kernels::Size::FULL, &files)?),
-        Command::Cache => {
-            let size = if common.quick { cache::Size::quick() } else { cache::Size::full() };
-            common.finish(cache::run(&size)?)
-        }
         Command::Chain { size, dbcache } => {
             let mut wanted = chain::Size::full();
             wanted.dbcaches = dbcache.unwrap_or(wanted.dbcaches);
             wanted.shape = common.shape(wanted.shape, size);
             (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
             common.finish(chain::run(&wanted, &common.programs()?, &common.dir)?)
-        }
-        Command::Growth { size } => {
-            let mut wanted = growth::Size::full();
-            wanted.shape = common.shape(wanted.shape, size);
-            (wanted.runs, wanted.full_runs) = (common.runs, common.full_runs);
-            common.finish(growth::run(&wanted, &common.programs()?, &common.dir)?)
         }
         Command::Join(args) => {
             let size = args.size(&common);
@@ -312,18 +241,6 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::Curve(args) => common.curve(args),
         Command::Scripts { size, bitcoind } => common.scripts(size, bitcoind),
-        Command::Prune { size, dbcache, prune } => {
-            let mut wanted = prune::Size::full();
-            let default = if common.quick { made::SIZE_MANY / 10 } else { made::SIZE_MANY };
-            let bytes = size.map_or(default, |mb| mb.saturating_mul(1_000_000));
-            wanted.shape = Shape::with_top(Coins::Many, bytes);
-            wanted.dbcaches = dbcache.unwrap_or(wanted.dbcaches);
-            wanted.targets = prune.unwrap_or(wanted.targets);
-            wanted.runs = common.runs;
-            common.finish(prune::run(&wanted, &common.programs()?, &common.dir)?)
-        }
-        Command::Snapshot { size, coins, bitcoind } => common.snapshots(size, coins, bitcoind),
-        Command::Export { size } => common.exports(size),
         Command::World { random } => common.finish(world::run(random)?),
         Command::Trials { kind, minutes, seed, chain, tries } => {
             let time = Duration::try_from_secs_f64(minutes * 60.0)?;
@@ -336,10 +253,6 @@ fn run(cli: Cli) -> Result<()> {
                 Ok(())
             }
         }
-        Command::Survivors { count, memory, writers, check } => {
-            let size = survivors::Size { count, memory_bytes: memory << 20, writers, check };
-            print(&survivors::run(&size, &common.dir)?)
-        }
         Command::MakeChain { file, facts, coins, bytes, busy, top, keys, seed } => {
             made::make(&Shape { coins, bytes, busy, top, keys, seed }, &file, &facts)
         }
@@ -351,10 +264,7 @@ fn run(cli: Cli) -> Result<()> {
 /// Runs each benchmark in a process of its own, so that none inherits memory from another.
 fn all() -> Result<()> {
     let args: Vec<_> = std::env::args_os().skip(1).filter(|arg| arg != "all").collect();
-    for name in [
-        "kernels", "cache", "chain", "growth", "join", "coins", "curve", "scripts", "prune",
-        "snapshot", "export",
-    ] {
+    for name in ["kernels", "chain", "join", "coins", "curve", "scripts"] {
         eprintln!("{name} …");
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let status = command.arg(name).args(&args).status()?;
@@ -438,38 +348,8 @@ impl Common {
         self.finish(curve::run(&wanted, &self.programs()?, &self.dir)?)
     }
 
-    fn snapshots(
-        &self,
-        megabytes: Option<u64>,
-        coins: Option<Vec<Coins>>,
-        bitcoind: Option<PathBuf>,
-    ) -> Result<()> {
-        let mut wanted = snapshot::Size { bitcoind, ..snapshot::Size::full() };
-        let kinds = coins.unwrap_or(vec![Coins::Few, Coins::Many]);
-        wanted.shapes.retain(|shape| kinds.contains(&shape.coins));
-        let share = if self.quick { 0.1 } else { 1.0 };
-        let share = megabytes.map_or(share, |mb| mb as f64 * 1e6 / made::SIZE_DEFAULT as f64);
-        for shape in &mut wanted.shapes {
-            let bytes = (shape.bytes as f64 * share) as u64;
-            *shape = Shape { coins: shape.coins, ..Shape::of_size(bytes) };
-        }
-        wanted.runs = self.runs;
-        self.finish(snapshot::run(&wanted, &self.programs()?, &self.dir)?)
-    }
-
-    fn exports(&self, megabytes: Option<u64>) -> Result<()> {
-        let quick = self.quick.then_some(made::SIZE_DEFAULT / 10);
-        let bytes = megabytes.map(|megabytes| megabytes.saturating_mul(1_000_000)).or(quick);
-        let wanted = export::Size { runs: self.runs, ..export::Size::full(bytes) };
-        self.finish(export::run(&wanted, &self.programs()?, &self.dir)?)
-    }
-
     fn finish(&self, report: Report) -> Result<()> {
         println!("{}", report.text());
-        let quick = self.dir.join("quick");
-        let out: &Path = if self.quick { &quick } else { &self.out };
-        report.write(out)?;
-        eprintln!("{} written", out.join(format!("{}.json", report.name)).display());
-        Ok(())
+        report.write(&self.dir)
     }
 }

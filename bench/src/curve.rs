@@ -8,8 +8,7 @@ use crate::chain::made::{self, Coins, Shape};
 use crate::chain::runs::{self, Run, apus, longest_stall, median, run_json};
 use crate::join::{Base, Undo, core_command};
 use crate::process::Programs;
-use crate::report::{Cell, Report, Table, three_digits};
-use crate::svg::{Lines, Series};
+use crate::report::{Cell, Report, Table};
 
 /// The chains and the runs on them.
 #[derive(Clone, Debug)]
@@ -89,7 +88,6 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
         base.remove_work()?;
     }
     report.tables.push(table(&rows));
-    report.plots.push(("curve".to_string(), plot(&rows)));
     Ok(report)
 }
 
@@ -160,22 +158,4 @@ fn table(rows: &[Row]) -> Table {
         ]);
     }
     table
-}
-
-fn plot(rows: &[Row]) -> String {
-    let mut series: Vec<Series> = Vec::new();
-    for row in rows {
-        let name = format!("{}: {}", program(row), row.shape.name());
-        Series::add_to(&mut series, name, (row.dbcache as f64, row.run.seconds()));
-    }
-    Lines {
-        title: "in order, by the memory for cached coins",
-        x: "--dbcache, MiB",
-        y: "seconds",
-        log_y: true,
-        x_label: three_digits,
-        y_label: three_digits,
-        series,
-    }
-    .svg()
 }

@@ -1,35 +1,22 @@
 //! Benchmarks of Apus against other programs and libraries, on which only this crate depends.
 //!
-//! `cargo run --release -p apus-bench` measures everything and writes `docs/bench/`; each benchmark
-//! has a small size that the tests run. Every measured way to compute a result reports a digest of
-//! it, and two different digests for the same work are an error, so that nothing is fast by being
-//! wrong.
+//! `cargo run --release -p apus-bench` measures everything and prints tables; each benchmark has a
+//! small size that the tests run. Every measured way to compute a result reports a digest of it, and
+//! two different digests for the same work are an error, so that nothing is fast by being wrong.
 
 /// The command line.
 pub mod cli;
 
-/// Single operations: in Bitcoin Core's former way, in Apus' way, and by other crates.
+/// Single operations, by Apus and by other crates.
 pub mod kernels;
-/// The time of a sync of the coins cache, and the memory of a cached coin.
-pub mod cache;
-/// The unspent coins that SwiftSync finds, from the workers to the tables.
-pub mod survivors;
 /// A whole chain by Apus and by Bitcoin Core's engine, and its scripts alone.
 pub mod chain;
-/// The cost of chains of growing length.
-pub mod growth;
 /// Validation in order with smaller and smaller caches, compared with Bitcoin Core.
 pub mod curve;
 /// Bitcoin Core, validation in order, SwiftSync and the join on the same chains.
 pub mod join;
 /// Every script: whole runs, and the cost of an input.
 pub mod inputs;
-/// Pruning, with each way to sync the coins cache.
-pub mod prune;
-/// UTXO snapshots: created, verified, and synced from.
-pub mod snapshot;
-/// Tables for analysis, in each format.
-pub mod export;
 
 /// Simulated peers, and the share of what they can send that arrives.
 pub mod world;
@@ -45,10 +32,8 @@ pub mod machine;
 pub mod measure;
 /// The time, CPU time and memory of a process.
 pub mod process;
-/// Results as tables, in text and JSON.
+/// Results as tables, in Markdown and JSON.
 pub mod report;
-/// Plots of the results.
-pub mod svg;
 
 /// An error, which ends the benchmark and is shown to the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

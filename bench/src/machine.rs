@@ -44,13 +44,6 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the resident memory of this process in bytes, or 0 if the system does not report it.
-pub fn resident_bytes() -> u64 {
-    let kib = field("/proc/self/status", "VmRSS")
-        .and_then(|text| text.trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
-}
-
 /// Returns today's date in the form 2025-11-20.
 fn date() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

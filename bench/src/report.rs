@@ -41,20 +41,18 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The tables of figures.
     pub tables: Vec<Table>,
-    /// The plots: file name without its ending, and SVG.
-    pub plots: Vec<(String, String)>,
 }
 
 impl Report {
     /// Creates an empty report with the facts of this machine.
     pub fn new(name: &'static str) -> Self {
         let facts = machine::facts();
-        Self { name, facts, notes: Vec::new(), tables: Vec::new(), plots: Vec::new() }
+        Self { name, facts, notes: Vec::new(), tables: Vec::new() }
     }
 
-    /// Formats the report as text for a terminal.
+    /// Formats the report as Markdown, in columns that line up on a terminal.
     pub fn text(&self) -> String {
-        let mut out = format!("# {}\n{}\n", self.name, machine::line(&self.facts));
+        let mut out = format!("## {}\n\n{}\n\n", self.name, machine::line(&self.facts));
         for note in &self.notes {
             out.push_str(&format!("- {note}\n"));
         }
@@ -76,14 +74,11 @@ impl Report {
         })
     }
 
-    /// Writes the report as `NAME.json`, and its plots, into `directory`.
+    /// Writes the report as `NAME.json` into `directory`.
     pub fn write(&self, directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)?;
         let json = serde_json::to_string_pretty(&self.json())?;
         std::fs::write(directory.join(format!("{}.json", self.name)), json + "\n")?;
-        for (name, svg) in &self.plots {
-            std::fs::write(directory.join(format!("{name}.svg")), svg)?;
-        }
         Ok(())
     }
 }
@@ -119,14 +114,21 @@ impl Table {
         };
         let columns: Vec<(usize, bool)> =
             (0..self.columns.len()).map(|column| (width(column), is_text(column))).collect();
-        let mut out = format!("## {}\n", self.title);
-        for line in &lines {
+        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let rule = columns.iter().map(|(width, left)| {
+            let dashes = "-".repeat(width.saturating_sub(1));
+            if *left { format!(":{dashes}") } else { format!("{dashes}:") }
+        });
+        let mut lines = lines.iter().map(|line| {
             let cells = line.iter().zip(&columns).map(|(cell, (width, left))| {
                 if *left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             });
-            out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-            out.push('\n');
-        }
+            row(cells.collect())
+        });
+        let mut out = format!("### {}\n\n", self.title);
+        out.extend(lines.next());
+        out.push_str(&row(rule.collect()));
+        out.extend(lines);
         out
     }
 
@@ -224,6 +226,8 @@ mod tests {
         table.push(vec![Cell::text_of("a"), Cell::Number(1.5)]);
         table.push(vec![Cell::text_of("bcd"), Cell::Number(12.345)]);
         assert_eq!(table.json(), json!([{"name": "a", "n": 1.5}, {"name": "bcd", "n": 12.345}]));
-        assert_eq!(table.text(), "## t\nname  number\na       1.50\nbcd     12.3\n");
+        let text = "### t\n\n| name | number |  |\n| :--- | -----: | : |\n\
+                    | a    |   1.50 |  |\n| bcd  |   12.3 |  |\n";
+        assert_eq!(table.text(), text);
     }
 }

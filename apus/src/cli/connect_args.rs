@@ -103,8 +103,7 @@ pub struct ConnectArgs {
     /// A setting for tests and benchmarks; may be given many times: joindepth=N (the number of
     /// blocks below the best header at which a join ends), aggregate=muhash (the hash of
     /// SwiftSync's sums), kernel=avx512|avx2|neon|portable|library (the code that verifies
-    /// signatures together), cachesync=emptied (each commit empties the cache, as in Bitcoin Core
-    /// before its pull request 28280).
+    /// signatures together).
     #[arg(long, value_name = "KEY=VALUE", hide = true)]
     testing: Vec<String>,
     #[command(flatten)]
@@ -220,7 +219,6 @@ fn take_testing(options: &mut node::Options, setting: &str) -> Result<(), String
     match setting.split_once('=').ok_or_else(wrong)? {
         ("joindepth", depth) => options.join.depth = depth.parse().map_err(|_| wrong())?,
         ("aggregate", "muhash") => options.swiftsync.aggregate = AggregateKind::MuHash,
-        ("cachesync", "emptied") => options.empties_cache = true,
         ("kernel", name) => {
             let kernel = match name {
                 "avx512" => Kernel::Avx512,

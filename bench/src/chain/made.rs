@@ -92,11 +92,6 @@ impl Shape {
         Spec { top_blocks: self.top, keys: self.keys, mix: Mix::mainnet(), ..spec }
     }
 
-    /// Returns the height that includes `share` of the busy blocks.
-    pub fn height_at(&self, share: f64) -> u32 {
-        self.spec().quiet_blocks + (f64::from(self.busy) * share).round() as u32
-    }
-
     /// Returns the name of the chain's files.
     pub fn name(&self) -> String {
         let Self { coins, bytes, busy, top, keys, seed } = self;

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
-use crate::svg::Bars;
 use crate::{Result, machine};
 
 use made::{MadeChain, Shape};
@@ -104,7 +103,6 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
     ));
     report.tables.push(measured.runs_table());
     report.tables.push(measured.stages_table());
-    report.plots.push(("chain".to_string(), measured.plot()));
     Ok(report)
 }
 
@@ -253,33 +251,5 @@ impl Measured {
             table.push(row);
         }
         table
-    }
-
-    fn plot(&self) -> String {
-        let mut bars = Vec::new();
-        for (name, dbcache, run, core) in self.runs() {
-            let color = match name {
-                _ if name.starts_with("Core") => 1,
-                _ if name.starts_with("the scripts") => 5,
-                _ if name.starts_with("SwiftSync") => 2,
-                _ if name.ends_with("every script") => 3,
-                _ => 0,
-            };
-            let label = match dbcache {
-                Some(mib) => format!("{name}, {mib} MiB"),
-                None => name.to_string(),
-            };
-            bars.push((label, run.seconds(), color));
-            if let (Some(core), Some(mib), 0) = (core, dbcache, color) {
-                bars.push((format!("Core v31.99, scripts skipped, {mib} MiB"), core, 1));
-            }
-        }
-        if let Some(floor) = self.floor_s() {
-            bars.push(("the scripts' CPU time / cores".to_string(), floor, 5));
-        }
-        let size = Cell::Bytes(self.chain.bytes()).text();
-        let cores = machine::cores();
-        let title = format!("{size} of blocks to a UTXO set, {cores} cores");
-        Bars { title: &title, x: "seconds, less is better", bars }.svg()
     }
 }

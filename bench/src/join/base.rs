@@ -96,11 +96,6 @@ impl Base {
         Ok(())
     }
 
-    /// Returns the directory of the last run.
-    pub fn work(&self) -> &Path {
-        &self.work
-    }
-
     /// Removes the directory of the last run.
     pub fn remove_work(&self) -> Result<()> {
         remove(&self.work)

@@ -8,12 +8,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::Result;
 use crate::chain::made::{self, Coins, Shape};
 use crate::chain::runs::{self, Run, apus, median, run_json};
 use crate::process::{self, Programs};
-use crate::report::{Cell, Report, Table, three_digits};
-use crate::svg::{Bars, Lines, Series};
-use crate::{Result, machine};
+use crate::report::{Cell, Report, Table};
 
 pub use base::dir_with_undo;
 pub(crate) use base::{Base, Undo};
@@ -235,10 +234,6 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
         bases.push(base);
     }
     report.tables.push(table(&bases, &rows));
-    report.plots.push((size.name.to_string(), plot(&bases, &rows)));
-    if bases.len() > 2 {
-        report.plots.push((format!("{}-growth", size.name), growth(&bases, &rows)));
-    }
     Ok(report)
 }
 
@@ -508,52 +503,4 @@ fn table(bases: &[Base], rows: &[Row]) -> Table {
         ]);
     }
     table
-}
-
-fn plot(bases: &[Base], rows: &[Row]) -> String {
-    let bar = |row: &Row| {
-        let base = &bases[row.chain];
-        let millions = base.count("unspent") / 1_000_000;
-        let name = title(row.way, row.scripts);
-        let label = format!("{millions} M coins: {name}, {} MiB", row.dbcache);
-        let color = match row.way {
-            Way::Core => 1,
-            Way::Order => 0,
-            Way::Swiftsync => 2,
-            Way::Join => 3,
-        };
-        (label, row.run.seconds(), color)
-    };
-    let title = format!("blocks to a UTXO set, {} cores", machine::cores());
-    // If there are runs of both kinds, only those that skip scripts are shown: every script takes
-    // ten times as long.
-    let is_skipped = |row: &&Row| row.scripts == Scripts::Skipped;
-    let some_skipped = rows.iter().any(|row| is_skipped(&row));
-    let shown = rows.iter().filter(|row| !some_skipped || is_skipped(row));
-    let bars = shown.map(bar).collect();
-    Bars { title: &title, x: "seconds, less is better", bars }.svg()
-}
-
-/// Plots seconds by the number of coins left, for each way that ran with the same memory on several
-/// chains.
-fn growth(bases: &[Base], rows: &[Row]) -> String {
-    let mut series: Vec<Series> = Vec::new();
-    for row in rows.iter().filter(|row| row.scripts == Scripts::Skipped) {
-        let name = format!("{}, {} MiB", title(row.way, Scripts::Skipped), row.dbcache);
-        let at = (bases[row.chain].count("unspent").max(1) as f64 / 1e6, row.run.seconds());
-        Series::add_to(&mut series, name, at);
-    }
-    // The plot has six colours, so lines come before single points.
-    series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
-    series.truncate(6);
-    Lines {
-        title: "blocks to a UTXO set, by the coins that it has",
-        x: "million coins",
-        y: "seconds",
-        log_y: true,
-        x_label: three_digits,
-        y_label: three_digits,
-        series,
-    }
-    .svg()
 }

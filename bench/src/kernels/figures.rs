@@ -1,27 +1,20 @@
 use std::time::Duration;
 
 use crate::Result;
-use crate::report::{Cell, Table, duration, three_digits};
-use crate::svg::Dots;
+use crate::report::{Cell, Table, three_digits};
 
-/// The kind of code that performs an operation, in the order of the plot's legend.
+/// Whose code performs an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Apus.
     Apus,
-    /// The old way: field by field or byte by byte.
-    Small,
-    /// Another crate, or another way to use a crate.
+    /// Another crate, or a way that Apus does not use.
     Other,
-    /// A figure that was not measured here.
-    Core,
 }
 
 /// The amount of work in one run of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// A single operation, for which a rate makes no sense.
-    One,
     /// A number of bytes.
     Bytes(usize),
     /// A number of records. The time shown is per record.
@@ -34,7 +27,7 @@ struct Figure {
     kind: Kind,
     seconds: f64,
     amount: Amount,
-    digest: Option<u64>,
+    digest: u64,
 }
 
 /// The times of operations, each done in several ways.
@@ -58,27 +51,18 @@ impl Figures {
     ) -> Result<()> {
         let same = self.figures.iter().filter(|figure| figure.what == what);
         for other in same {
-            if other.digest.is_some_and(|theirs| theirs != digest) {
+            if other.digest != digest {
                 let error = format!("{what}: {by} has another result than {}", other.by);
                 return Err(error.into());
             }
         }
         let each = match amount {
             Amount::Records(count) => count.max(1) as f64,
-            _ => 1.0,
+            Amount::Bytes(_) => 1.0,
         };
         let seconds = time.as_secs_f64() / each;
-        let digest = Some(digest);
         self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
         Ok(())
-    }
-
-    /// Adds a figure that was not measured here.
-    pub fn core(&mut self, what: &'static str, by: &str, seconds: f64) {
-        let kind = Kind::Core;
-        let amount = Amount::One;
-        let digest = None;
-        self.figures.push(Figure { what, by: by.to_string(), kind, seconds, amount, digest });
     }
 
     /// Returns all times as a table, with the ways to do the same in adjacent rows.
@@ -102,29 +86,11 @@ impl Figures {
                     Cell::Seconds(figure.seconds),
                     Cell::text_of(figure.rate()),
                     apus.map_or(Cell::Empty, times),
-                    figure.digest.map_or(Cell::Empty, Cell::digest),
+                    Cell::digest(figure.digest),
                 ]);
             }
         }
         table
-    }
-
-    /// Returns all times as a plot with a row of dots for each operation.
-    pub fn plot(&self, title: &str, x: &str) -> String {
-        let row = |what: &'static str| {
-            let same = self.figures.iter().filter(|figure| figure.what == what);
-            (what.to_string(), same.map(|figure| (figure.kind as usize, figure.seconds)).collect())
-        };
-        let rows = self.whats().into_iter().map(row).collect();
-        let kinds = [
-            (Kind::Apus, "Apus"),
-            (Kind::Small, "many small calls"),
-            (Kind::Other, "other ways and crates"),
-            (Kind::Core, "Bitcoin Core, budget (docs/design.md, 7)"),
-        ];
-        let occurs = |kind| self.figures.iter().any(|figure| figure.kind == kind);
-        let kinds = kinds.map(|(kind, name)| if occurs(kind) { name } else { "" }).to_vec();
-        Dots { title, x, label: duration, kinds, rows }.svg()
     }
 
     fn whats(&self) -> Vec<&'static str> {
@@ -147,7 +113,6 @@ impl Figures {
 impl Figure {
     fn rate(&self) -> String {
         match self.amount {
-            Amount::One => String::new(),
             Amount::Bytes(bytes) => {
                 format!("{} GB/s", three_digits(bytes as f64 / self.seconds / 1e9))
             }

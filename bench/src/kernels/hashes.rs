@@ -58,12 +58,8 @@ pub fn run(effort: Effort, figures: &mut Figures) -> Result<()> {
     figures.add(what, BITCOIN, amount, time, digest(hashes.as_flattened()))?;
 
     muhash(effort, &long, figures)?;
-    figures.core("SHA-256 of 1 MiB", "budget (docs/design.md, 7)", LONG_BYTES as f64 / 1.9e9);
-    figures.core(what, "budget (docs/design.md, 7)", 0.1e-6);
-    figures.core("MuHash element", "budget (docs/design.md, 7)", 3.9e-6);
     aggregates(AggregateKind::Sha256, effort, &long, OUTPOINTS, SUM_WHATS, figures)?;
     aggregates(AggregateKind::MuHash, effort, &long, ELEMENTS as usize, MUHASH_WHATS, figures)?;
-    figures.core(SUM_WHATS[0], "budget (docs/design.md, 7)", 54e-9);
     Ok(())
 }
 
@@ -75,7 +71,7 @@ fn muhash(effort: Effort, bytes: &[u8], figures: &mut Figures) -> Result<()> {
         ((Kind::Apus, "Apus, side by side"), &|hash| {
             hash.insert_many(elements.len(), |i| elements[i]);
         }),
-        ((Kind::Small, "Apus, one by one"), &|hash| {
+        ((Kind::Other, "Apus, one by one"), &|hash| {
             elements.iter().for_each(|element| hash.insert(element));
         }),
     ];
@@ -103,7 +99,7 @@ fn aggregates(
     let outpoints = &bytes.as_chunks::<36>().0[..count];
     let mut coins = Elements::default();
     bytes.chunks_exact(COIN_BYTES).take(count).for_each(|coin| coins.push(coin));
-    let one_by_one: (Kind, &str) = (Kind::Small, "Apus, one by one");
+    let one_by_one: (Kind, &str) = (Kind::Other, "Apus, one by one");
     type Add<'a> = &'a dyn Fn(&mut Aggregate);
     let ways: [(_, _, Add); 4] = [
         (whats[0], APUS, &|sums| sums.create_outpoints(black_box(outpoints))),

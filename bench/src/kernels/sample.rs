@@ -13,8 +13,6 @@ use crate::Result;
 pub struct Sample {
     /// A description of the block.
     pub name: String,
-    /// Whether it is the block that Core's own benchmarks use.
-    pub is_413567: bool,
     /// The block's bytes.
     pub block: Vec<u8>,
     /// The block's height.
@@ -58,7 +56,6 @@ impl Sample {
         let coins = coins.ok_or("block413567-spent_utxos.json holds something other than coins")?;
         let name = format!("mainnet's block 413567, {} bytes", block.len());
         Self::new(name, block, 413_567, coins.into_iter())
-            .map(|sample| Self { is_413567: true, ..sample })
     }
 
     /// Returns the last busy block of a generated chain.
@@ -106,7 +103,7 @@ impl Sample {
         {
             return Err("the coins are not those that the block spends".into());
         }
-        Ok(Self { name, is_413567: false, block, height, prev, spent })
+        Ok(Self { name, block, height, prev, spent })
     }
 }
 

@@ -107,18 +107,11 @@ pub struct Writes {
     pub new_set: bool,
     /// Whether the tables of coins and the blocks are on the same disk.
     pub one_disk: bool,
-    /// Whether each commit empties the cache, for comparisons.
-    pub empties_cache: bool,
 }
 
 impl Default for Writes {
     fn default() -> Self {
-        let any = true;
-        let blocks = true;
-        let new_set = false;
-        let one_disk = false;
-        let empties_cache = false;
-        Self { any, blocks, new_set, one_disk, empties_cache }
+        Self { any: true, blocks: true, new_set: false, one_disk: false }
     }
 }
 
@@ -454,8 +447,7 @@ impl Ledger {
         let entries = self.take_dirty(shared.tree)?;
         let unflushed = shared.files.begin_flush()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
-        let kept_percent = if self.writes.empties_cache { 0 } else { KEPT_PERCENT };
-        let kept_bytes = self.cache_bytes_max() / 100 * kept_percent;
+        let kept_bytes = self.cache_bytes_max() / 100 * KEPT_PERCENT;
         let changes = shared.pool.install(|| shared.cache.begin_sync());
         let blocks = self.done.counts.blocks;
         let changed = changes.len();

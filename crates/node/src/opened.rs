@@ -170,7 +170,6 @@ impl Node {
             any: !read_only,
             new_set: matches!(coins, Coins::New(_)),
             one_disk: is_one_disk(node.dir.blocks_path(), &chainstate_path)?,
-            empties_cache: node.options.empties_cache,
             ..Writes::default()
         };
         if !read_only {

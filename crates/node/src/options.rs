@@ -56,9 +56,6 @@ pub struct Options {
     pub scripts: ScriptOptions,
     /// Maximum size in bytes of the coins cache: entries, table and scripts.
     pub dbcache_bytes: usize,
-    /// Whether each commit empties the cache, as in Bitcoin Core before its pull request 28280; for
-    /// comparisons.
-    pub empties_cache: bool,
     /// Number of worker threads.
     pub threads: usize,
     /// Height above which no block is connected.
@@ -270,7 +267,6 @@ impl Options {
             assumevalid: AssumeValid::BuiltIn,
             scripts: ScriptOptions::default(),
             dbcache_bytes: DBCACHE_DEFAULT_BYTES,
-            empties_cache: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             stop_at_height: None,
             save_every: SAVE_EVERY,
