@@ -1,8 +1,9 @@
 //! Benchmarks of Apus against other programs and libraries, on which only this crate depends.
 //!
 //! `cargo run --release -p apus-bench` measures everything and prints tables; each benchmark has a
-//! small size that the tests run. Every measured way to compute a result reports a digest of it, and
-//! two different digests for the same work are an error, so that nothing is fast by being wrong.
+//! small size that the tests run. Every measured way to compute a result reports a digest of it,
+//! and two different digests for the same work are an error, so that nothing is fast by being
+//! wrong.
 
 /// The command line.
 pub mod cli;

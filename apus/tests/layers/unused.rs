@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tokens::{Token, end_of_group, without_tests};
-use crate::{is_test, rust_files, workspace_root};
+use crate::{File, rust_files, workspace_root};
 
 /// Items for the tests, benchmarks and fuzzing of other crates.
 const FOR_TESTS: [&str; 14] = [
@@ -41,16 +40,16 @@ fn what_a_crate_offers_is_used() {
     let mut named = BTreeMap::<String, usize>::new();
     for folder in ["crates", "apus/src", "python/src"] {
         let files = rust_files(&workspace_root().join(folder));
-        let programs = files.iter().filter(|file| {
-            let is_for_tests = ["crates/testdata/", "crates/testpeer/"];
-            let is_for_tests = is_for_tests.iter().any(|crates| file.name.starts_with(crates));
-            !is_for_tests && !is_test(&file.name)
-        });
-        for file in programs {
-            let tokens = without_imports(&without_tests(&file.tokens));
-            for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
-                *named.entry(token.text.clone()).or_default() += 1;
-                if let Some(name) = public_item(&tokens[at..]) {
+        let is_for_tests = ["crates/testdata/", "crates/testpeer/"];
+        for file in &files {
+            if is_for_tests.iter().any(|crates| file.name.starts_with(crates)) {
+                continue;
+            }
+            for line in without_imports(file) {
+                for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
+                    *named.entry(word.to_string()).or_default() += 1;
+                }
+                if let Some(name) = public_item(line) {
                     let (_, count) = defined.entry(name).or_insert_with(|| (file.name.clone(), 0));
                     *count += 1;
                 }
@@ -67,27 +66,22 @@ fn what_a_crate_offers_is_used() {
     assert!(stale.is_empty(), "these are used, or gone: {stale:?}");
 }
 
-/// Returns the name of the item that is defined at the first token, if that token is `pub`.
-fn public_item(tokens: &[Token]) -> Option<String> {
-    let (first, rest) = tokens.split_first()?;
-    let is_keyword = |token: &Token| KEYWORDS.iter().any(|keyword| token.is(keyword));
-    let at = rest.iter().position(|token| !is_keyword(token)).filter(|keywords| *keywords > 0)?;
-    (first.is("pub") && rest[at].is_word()).then(|| rest[at].text.clone())
+/// Returns the name of the public item that a line defines.
+fn public_item(line: &str) -> Option<String> {
+    let item = line.trim_start().strip_prefix("pub ")?;
+    let mut words = item.split(' ').skip_while(|word| KEYWORDS.contains(word));
+    let name = words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    item.split(' ').next().filter(|word| KEYWORDS.contains(word)).map(|_| name.to_string())
 }
 
-/// Returns the tokens without `use` declarations: importing or re-exporting a name does not use it.
-fn without_imports(tokens: &[Token]) -> Vec<Token> {
-    let mut kept = Vec::new();
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
-        if !token.is("use") || tokens.get(at + 1).is_some_and(|next| next.is("<")) {
-            kept.push(token.clone());
-            at += 1;
-            continue;
-        }
-        while tokens.get(at).is_some_and(|token| !token.is(";")) {
-            at = if tokens[at].is("{") { end_of_group(tokens, at) } else { at + 1 };
-        }
-    }
-    kept
+/// Returns the lines of a program without `use` declarations: importing or re-exporting a name does
+/// not use it.
+fn without_imports(file: &File) -> impl Iterator<Item = &str> {
+    let mut is_import = false;
+    file.code().filter_map(move |(_, line)| {
+        let start = line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+        let belongs = is_import || start.starts_with("use ");
+        is_import = belongs && !line.trim_end().ends_with(';');
+        (!belongs).then_some(line)
+    })
 }
