@@ -15,7 +15,6 @@ use apus_node::outcome::Counts;
 use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::Shared;
 
-use super::alternatives::balance;
 use super::context::Context;
 use super::coordinator::{Coordinator, Saving};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
@@ -147,9 +146,6 @@ fn complete(
     if tables.is_none() {
         let held = (work.survivors.count(), work.survivors.amount());
         assert_eq!(held, (tally.coins, tally.amount), "every unspent coin is held");
-    }
-    if plan.mode == Mode::Full && !gathered.aggregate.is_balanced() {
-        balance(context, &ledger.records.all, &mut gathered.aggregate, undo)?;
     }
     prove(gathered, &context.unspent, plan, shared)?;
     tracing::debug!(target: "validation", coins = gathered.tally.coins, "proved");

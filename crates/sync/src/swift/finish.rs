@@ -51,7 +51,7 @@ pub(super) fn prove(
 fn unbalanced(claimed: &Unspent, mode: Mode, height: u32) -> Fault {
     let or_undo = match mode {
         Mode::AssumeValid => "",
-        Mode::Full => ", or undo data is wrong",
+        Mode::Full => ", or undo data is wrong or that of a stale block",
     };
     match claimed {
         Unspent::Hints(_) => Fault::Hints(HintsError::new(format!(

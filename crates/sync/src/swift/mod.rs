@@ -9,7 +9,6 @@
 //!                  └─► other outputs, and inputs ─► two sums ─► equal? ──┘
 //! ```
 
-mod alternatives;
 pub mod attempt;
 pub mod build;
 mod coordinator;
