@@ -47,14 +47,18 @@ mod cli;
 pub use apus_consensus::{RuleClass, RuleError};
 pub use apus_disk::StoreError;
 pub use apus_hash::{Hash, ParseHashError};
+pub use apus_host::{MemoryInUse, memory_in_use};
 pub use apus_net::PeerOptions;
 pub use apus_node::{
-    AssumeValid, Checked, Counts, ErrorKind, JoinOptions, MemoryInUse, Method, NotChecked,
-    Observer, Options, Phase, Progress, Refusal, RuleGroup, ScriptCounts, ScriptDifference,
-    ScriptEngine, ScriptOptions, StartCheck, SwiftSyncOptions, SyncError, ThreadStates, Tip,
-    Unobserved, Waits, Watch, memory_in_use,
+    AssumeValid, Checked, ErrorKind, JoinOptions, NotChecked, Options, RuleGroup, ScriptDifference,
+    ScriptEngine, ScriptOptions, StartCheck, SwiftSyncOptions, SyncError,
 };
 pub use apus_peers::PeerReport;
+pub use apus_progress::Method;
+pub use apus_progress::{
+    Counts, Observer, Phase, Progress, Refusal, ScriptCounts, ThreadStates, Tip, Unobserved, Waits,
+    Watch,
+};
 pub use apus_swiftsync::{AggregateKind, Format, Hints, HintsError, Numbering};
 pub use apus_sync::{
     ChosenMethod, HintsFile, JoinPass, SavedBlocks, SavedJoin, Summary, reindex, reindex_files,

@@ -131,7 +131,7 @@ pub enum Method {
     Swiftsync,
 }
 
-impl From<Method> for node::Method {
+impl From<Method> for apus_progress::Method {
     fn from(method: Method) -> Self {
         match method {
             Method::Order => Self::InOrder,
@@ -190,7 +190,7 @@ impl ConnectArgs {
         options.swiftsync.hints = self.hints.as_deref().map(expand_home);
         options.swiftsync.snapshot = self.snapshot.as_deref().map(expand_home);
         options.scripts.engine = self.script_engine.into();
-        options.method = self.method.map(node::Method::from);
+        options.method = self.method.map(apus_progress::Method::from);
         options.join.spill_dir = self.spill_dir()?;
         for setting in &self.testing {
             take_testing(options, setting)?;

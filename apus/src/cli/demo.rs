@@ -8,8 +8,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::StoreError;
 use apus_hash::Hash;
-use apus_node::Watch;
-use apus_node::{AssumeValid, Method, Options, Unobserved};
+use apus_node::{AssumeValid, Options};
+use apus_progress::Method;
+use apus_progress::Unobserved;
+use apus_progress::Watch;
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::Summary;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use apus_node::root::Root;
+use apus_host::root::Root;
 use apus_tools::machine::findings::{Finding, Level, findings};
 use apus_tools::machine::look::Look;
 use apus_tools::machine::measure::measure;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use apus_export::{BytesForm, Format, Forms, HashForm};
 use apus_node::SyncError;
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_tools::{Destination, Export, ExportTable, Exported, HistoryAsked, HistoryExported};
 use clap::{Args, ValueEnum};

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
+use apus_host::MemoryInUse;
 use apus_node as node;
-use apus_node::{MemoryInUse, Observer, Phase, Progress, SyncError, Watch};
+use apus_node::SyncError;
+use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_swiftsync::hints::Statistics;
 use apus_swiftsync::{Format, hints};
 use apus_sync::HintsFile;

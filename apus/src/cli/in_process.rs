@@ -4,7 +4,8 @@
 
 use std::ffi::OsString;
 
-use apus_node::{Observer, Options, SyncError, Watch};
+use apus_node::{Options, SyncError};
+use apus_progress::{Observer, Watch};
 use clap::Parser;
 
 use super::arguments::{Cli, Command};

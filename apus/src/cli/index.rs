@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_tools::{IndexKind, Indexed};
 use clap::{Args, ValueEnum};

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apus_host::root::Root;
 use apus_net::PeerOptions;
 use apus_node::Options;
-use apus_node::root::Root;
-use apus_node::words::{size, thousands};
 use apus_peers::LanSearch;
+use apus_progress::words::{size, thousands};
 use apus_tools::machine::look::{Held, Known, Look};
 use apus_tools::machine::plan::{Plan, plan};
 use apus_wire::Chain;

@@ -5,7 +5,6 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use apus_node as node;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -53,13 +52,13 @@ pub fn stop_on_signal(interrupted: Interrupted) -> Arc<AtomicBool> {
             return stop;
         }
     };
-    node::spawn_free("apus-signals".to_string(), move || {
+    apus_host::spawn_free("apus-signals".to_string(), move || {
         // The flag may be up for another reason: the call `stop` of the server.
         let mut is_first = true;
         for _ in signals.forever() {
             flag.store(true, Ordering::SeqCst);
             if !std::mem::take(&mut is_first) {
-                node::remove_temporary_directories();
+                apus_host::remove_temporary_directories();
                 std::process::exit(i32::from(exit::INTERRUPTED));
             }
             service::stopping();

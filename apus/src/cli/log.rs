@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use apus_node::Tip;
+use apus_progress::Tip;
 use apus_server::{Live, Logs};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};

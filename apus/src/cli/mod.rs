@@ -81,7 +81,7 @@ pub use numbers::thousands;
 
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
-    apus_node::memory::allocator::return_freed_memory();
+    apus_host::memory::allocator::return_freed_memory();
     system::with_stack(parse_and_run).unwrap_or_else(|error| Failure::from(error).end(false))
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use apus_node::words::civil;
-pub use apus_node::words::thousands;
+use apus_progress::words::civil;
+pub use apus_progress::words::thousands;
 
 /// Formats a duration as `3 h 25 min`, `4 min 10 s` or `12 s`.
 pub fn duration(duration: Duration) -> String {

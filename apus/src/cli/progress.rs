@@ -5,8 +5,9 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_node::estimate::estimating::Timed;
-use apus_node::{Estimate, MemoryInUse, Observer, Phase, Progress, Tip, memory_in_use, words};
+use apus_host::{MemoryInUse, memory_in_use};
+use apus_progress::estimate::estimating::Timed;
+use apus_progress::{Estimate, Observer, Phase, Progress, Tip, words};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::numbers::{date, duration, precise, thousands};
@@ -333,8 +334,8 @@ fn split(text: Option<String>, is_first: bool) -> (Option<String>, Option<String
 
 #[cfg(test)]
 mod tests {
-    use apus_node::progress::Upload;
-    use apus_node::{Bottleneck, Download, Left};
+    use apus_progress::Upload;
+    use apus_progress::{Bottleneck, Download, Left};
 
     use super::*;
 

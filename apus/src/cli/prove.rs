@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use apus_node::{AssumeValid, MemoryInUse, Options, SyncError, Watch};
+use apus_host::MemoryInUse;
+use apus_node::{AssumeValid, Options, SyncError};
+use apus_progress::Watch;
 use apus_sync::Summary;
 use apus_tools as tools;
 use clap::Args;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use apus_node::{MemoryInUse, NotChecked, Pruned, RuleGroup, ScriptCounts};
+use apus_host::MemoryInUse;
+use apus_node::{NotChecked, RuleGroup};
+use apus_progress::{Pruned, ScriptCounts};
 use apus_sync::{AboveTip, ChosenMethod, JoinPass, SavedJoin, Summary};
 use secp_lanes::Kernel;
 
@@ -321,7 +323,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use apus_hash::Hash;
-    use apus_node::{Bottleneck, Checked, Counts, Left, Method, Ran, Refusal, ThreadStates, Waits};
+    use apus_node::Checked;
+    use apus_progress::Method;
+    use apus_progress::{Bottleneck, Counts, Left, Ran, Refusal, ThreadStates, Waits};
     use apus_sync::SavedBlocks;
 
     use super::*;

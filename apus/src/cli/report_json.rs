@@ -1,9 +1,9 @@
 //! The report of a sync or a reindex as JSON.
 
-use apus_node::{
-    Checked, MemoryInUse, Pruned, Refusal, STALLS, ScriptCounts, ScriptDifference, Waits,
-};
+use apus_host::MemoryInUse;
+use apus_node::{Checked, ScriptDifference};
 use apus_peers::PeerReport;
+use apus_progress::{Pruned, Refusal, STALLS, ScriptCounts, Waits};
 use apus_sync::{AboveTip, SavedJoin, Summary};
 use secp_lanes::Kernel;
 use serde::Serialize;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use apus_node::Watch;
 use apus_peers::{ServeOptions, ServeReport};
+use apus_progress::Watch;
 use apus_tools as tools;
 use clap::Args;
 use serde::Serialize;

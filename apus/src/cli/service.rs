@@ -4,8 +4,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use apus_node::progress::Adding;
-use apus_node::{Estimate, Observer, Progress};
+use apus_progress::Adding;
+use apus_progress::{Estimate, Observer, Progress};
 use sd_notify::NotifyState;
 
 /// Time from one status to the next. systemd's watchdog hears as often that the work goes on.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use apus_node::Options;
 use apus_node::view::View;
-use apus_node::{Observer, Options};
+use apus_progress::Observer;
 use apus_query::Source;
 use apus_server::live::{About, End};
 use apus_server::{Config, Live, Server};

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use apus_disk::Disk;
+use apus_host::root::Root;
 use apus_node as node;
-use apus_node::memory::share::default_cache_bytes;
-use apus_node::root::Root;
-use apus_node::{Observer, Prune, ScriptDifference};
+use apus_node::memory_share::default_cache_bytes;
+use apus_node::{Prune, ScriptDifference};
+use apus_progress::Observer;
 use apus_store::PRUNE_TARGET_MIN;
 use apus_wire::{Chain, Network};
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use apus_disk::Disk;
-use apus_node::{Options, Watch};
+use apus_node::Options;
+use apus_progress::Watch;
 use apus_shard as shard;
 use apus_shard::{
     BlocksAt, Counts, Cuts, Destination, Finished, How, Job, Planned, Ran, Results, Stage,

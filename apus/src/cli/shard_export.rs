@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use apus_export::Forms;
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_tools::{Ranges, RangesDone};
 use clap::Args;

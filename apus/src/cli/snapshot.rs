@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use apus_hash::hex;
-use apus_node::{Options, SyncError, Watch};
+use apus_node::{Options, SyncError};
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 use clap::{Args, Subcommand};

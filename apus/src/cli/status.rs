@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use apus_node::{Observer, Options, SyncError, Watch};
+use apus_node::{Options, SyncError};
+use apus_progress::{Observer, Watch};
 use apus_tools as tools;
 use apus_tools::{Busy, Reached, SnapshotStatus, Status, Unfinished};
 use clap::Args;

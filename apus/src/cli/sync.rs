@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
+use apus_host::MemoryInUse;
 use apus_node::directory::check_exists;
-use apus_node::{MemoryInUse, Observer, Options, SyncError, Watch};
+use apus_node::{Options, SyncError};
+use apus_progress::{Observer, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
 use clap::Args;

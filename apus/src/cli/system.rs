@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use apus_disk::StoreError;
-use apus_node::resources::allow_open_files;
-use apus_node::threads;
-use apus_node::words::shell_word;
+use apus_host::resources::allow_open_files;
+use apus_host::threads;
+use apus_progress::words::shell_word;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_tools::{StatisticsAt, Totals, UtxoHash, UtxoStats};
 use clap::{Args, Subcommand, ValueEnum};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use apus_disk::StoreError;
 use apus_node as node;
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_store::IndexKind;
 use apus_sync::{Damage, Incomplete, LevelReport, Verified, Verify};
 use apus_tools as tools;

@@ -1,6 +1,6 @@
 //! The regtest chain of 206 blocks: in order and out of order, from several sources, and in parts.
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_wire::Chain;
 
 use crate::support::{Place, regtest_chain};

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::{Disk, PowerCut};
 use apus_node as node;
-use apus_node::Watch;
-use apus_node::{Phase, Progress, Unobserved};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_wire::Chain;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use apus_disk::{Call, Disk};
 use apus_hash::Hash;
-use apus_node::Watch;
-use apus_node::{Options, Prune, SyncError, Unobserved};
+use apus_node::{Options, Prune, SyncError};
+use apus_progress::Unobserved;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Chain, Mix, Spec};
 use apus_tools as tools;

@@ -10,8 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
-use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
-use apus_node::{Method, Observer, Options, Progress, SyncError, Unobserved};
+use apus_node::{JoinOptions, SwiftSyncOptions};
+use apus_node::{Options, SyncError};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Progress, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;

@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Watch;
-use apus_node::{Method, Options, Phase, SyncError};
+use apus_node::{Options, SyncError};
+use apus_progress::Method;
+use apus_progress::Phase;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Spends, Wide, WideSpec};
 use apus_tools as tools;

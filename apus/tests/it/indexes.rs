@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
-use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SwiftSyncOptions, Watch};
+use apus_node::{AssumeValid, Options, Prune, SwiftSyncOptions};
+use apus_progress::Method;
+use apus_progress::{Phase, Progress, Watch};
 use apus_store::IndexKind;
 use apus_testchain::Rng;
 use apus_tools::{Indexed, index_on};

@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{JoinOptions, Watch};
-use apus_node::{Method, Options, Phase, Progress, SyncError};
+use apus_node::JoinOptions;
+use apus_node::{Options, SyncError};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_tools::Unfinished;

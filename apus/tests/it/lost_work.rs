@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node as node;
-use apus_node::Watch;
-use apus_node::{Phase, Progress, SyncError};
+use apus_node::SyncError;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_store::{DataDir, DataDirOptions, IndexDb};
 use apus_sync as sync;
 use apus_testchain::copy_dir;

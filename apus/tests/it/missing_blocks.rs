@@ -2,7 +2,7 @@
 //! commands say of them, and what to do next.
 
 use apus_disk::Disk;
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexRecord};
 use apus_tools as tools;
 use apus_wire::Chain;

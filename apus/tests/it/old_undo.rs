@@ -4,7 +4,9 @@
 
 use std::sync::LazyLock;
 
-use apus_node::{AssumeValid, Method, Options, Watch};
+use apus_node::{AssumeValid, Options};
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_store::IndexKind;
 use apus_sync as sync;
 use apus_sync::Verify;
@@ -136,7 +138,7 @@ fn what_needs_heights_refuses_and_writes_nothing() {
         assert!(!file.exists(), "{what:?}");
     }
     assert_ends(&apus(&old, &["index", "coinstatsindex"]), 1, &NAMED);
-    let reader = ChainReader::open(&old.options(), &apus_node::Unobserved).unwrap();
+    let reader = ChainReader::open(&old.options(), &apus_progress::Unobserved).unwrap();
     let spent = |height| reader.spent(height).map_err(|error| error.to_string());
     let refused = (1..=200).filter_map(|height| spent(height).err());
     let refused: Vec<String> = refused.collect();

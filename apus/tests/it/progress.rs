@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus_node as node;
-use apus_node::Watch;
-use apus_node::{AssumeValid, Observer, Phase, Progress};
+use apus_node::AssumeValid;
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_tools as tools;
@@ -82,7 +82,7 @@ fn a_commit_of_swiftsync_reports_the_share_done() {
         None,
         Format::Bip456,
         &hints,
-        Watch::new(&node::Unobserved, &stop),
+        Watch::new(&apus_progress::Unobserved, &stop),
     )
     .unwrap();
     let recorder = Recorder::default();

@@ -7,8 +7,11 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node as node;
-use apus_node::{Method, Options, Phase, Progress, Prune};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{Options, Prune};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_store::{DataDir, DataDirOptions};
 use apus_sync as sync;
 use apus_sync::Summary;

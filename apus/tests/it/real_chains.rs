@@ -1,6 +1,6 @@
 //! Real blocks, and what Bitcoin Core v31.99 says of them.
 
-use apus_node::Counts;
+use apus_progress::Counts;
 use apus_tools::{UtxoHash, UtxoStats};
 use apus_wire::Chain;
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use apus_node as node;
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Mix, Spec};
 use apus_wire::Chain;

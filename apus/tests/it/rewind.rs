@@ -1,8 +1,10 @@
 //! `apus rewind`: the UTXO set at a lower height, and up again.
 
 use apus_disk::Disk;
-use apus_node::{AssumeValid, Method, Options, Prune, SyncError};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{AssumeValid, Options, Prune, SyncError};
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_tools as tools;

@@ -5,8 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus::Kernel;
-use apus_node::{JoinOptions, ScriptOptions, SwiftSyncOptions, Watch};
-use apus_node::{Method, Options, Phase, Progress, ScriptCounts, ScriptEngine, Unobserved};
+use apus_node::{JoinOptions, ScriptOptions, SwiftSyncOptions};
+use apus_node::{Options, ScriptEngine};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress, ScriptCounts, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Break, Mix, Spec};
 use apus_tools as tools;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::Watch;
-use apus_node::{Observer, Options, Phase, Progress, Prune};
+use apus_node::{Options, Prune};
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::Parent;
 use apus_wire::Chain;

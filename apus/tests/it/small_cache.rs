@@ -2,8 +2,8 @@
 
 use std::iter::once;
 
-use apus_node::Method;
-use apus_node::Watch;
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Spends, Wide, WideSpec};
 use apus_wire::{Chain, genesis_block};

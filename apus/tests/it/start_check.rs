@@ -4,8 +4,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{Observer, Options, Phase, Progress, Prune, SyncError};
-use apus_node::{StartCheck, Watch};
+use apus_node::StartCheck;
+use apus_node::{Options, Prune, SyncError};
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::Rng;
 use apus_tools as tools;

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus_node as node;
-use apus_node::{AssumeValid, Method, Options, Phase, Prune};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{AssumeValid, Options, Prune};
+use apus_progress::Method;
+use apus_progress::Phase;
+use apus_progress::Watch;
 use apus_store::IndexKind;
 use apus_sync::{Incomplete, Verified, Verify};
 use apus_testchain::{Rng, rounds};
@@ -216,7 +218,8 @@ fn a_stop_ends_it_with_what_was_found() {
     let place = world.in_order();
     for phase in [Phase::Verifying, Phase::Connecting] {
         let stop = AtomicBool::new(false);
-        let observer = StopWhen(&stop, |progress: &node::Progress| progress.phase == phase);
+        let observer =
+            StopWhen(&stop, |progress: &apus_progress::Progress| progress.phase == phase);
         let asked = Verify { level: 4, blocks: 0 };
         let found = tools::verify(&place.options(), asked, Watch::new(&observer, &stop)).unwrap();
         assert!(found.interrupted && found.is_sound() && !found.is_complete(), "{found:?}");

@@ -3,7 +3,7 @@
 use apus_disk::{FileSystem, Share, StoreError};
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_node::progress::{Phase, Progress, Watch};
+use apus_progress::{Phase, Progress, Watch};
 use apus_store::IndexKind;
 
 use super::block::StoredBlock;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use apus_disk::{Caching, Disk, PartBuffer, Parts, SavedParts, Share, StoreError};
 use apus_leveldb::{RunBuilder, RunWriter};
 use apus_node::error::SyncError;
-use apus_node::progress::Watch;
 use apus_node::workers::for_each_on_pool;
+use apus_progress::Watch;
 use rayon::ThreadPool;
 
 use super::uniform::sort_uniform;
@@ -286,9 +286,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicBool;
 
+    use apus_host::threads::pool;
     use apus_leveldb::{Db, Options};
-    use apus_node::progress::Unobserved;
-    use apus_node::threads::pool;
+    use apus_progress::Unobserved;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use apus_disk::{FileSystem, StoreError};
 use apus_node::opened::Node;
-use apus_node::words::size;
+use apus_progress::words::size;
 use apus_store::IndexKind;
 
 use super::block::StoredBlock;

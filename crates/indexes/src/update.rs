@@ -6,7 +6,7 @@ use std::time::Instant;
 use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_node::progress::{Phase, Progress, Watch};
+use apus_progress::{Phase, Progress, Watch};
 use apus_store::IndexKind;
 
 use super::block::StoredBlock;

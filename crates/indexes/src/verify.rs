@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use apus_disk::{Result, StoreError};
 use apus_node::opened::Node;
-use apus_node::progress::Watch;
+use apus_progress::Watch;
 use apus_store::IndexKind;
 
 use super::reading::IndexReader;

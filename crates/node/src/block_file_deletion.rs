@@ -13,8 +13,8 @@ use apus_disk::StoreError;
 use apus_store::{BlockFiles, BlockStatus, FileInfo, files_up_to, usage};
 
 use super::commit::Ledger;
-use super::outcome::Pruned;
 use super::shared::Shared;
+use apus_progress::outcome::Pruned;
 
 impl Ledger {
     /// Prunes files as [`Ledger::prune`] does, if it is time to check them and no commit is being

@@ -9,8 +9,8 @@ use apus_chain::{BlockId, Tree};
 
 use super::block::step::Step;
 use super::fault::Fault;
-use super::progress::Observer;
 use super::sources::{BlockBytes, Place};
+use apus_progress::Observer;
 
 /// Peers that send wanted blocks.
 pub trait BlockPeers: Send + Sync {

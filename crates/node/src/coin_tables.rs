@@ -12,7 +12,7 @@ use apus_coins::{
 use apus_disk::{OnShare, Share, StoreError};
 use apus_wire::OutPoint;
 
-use super::threads::{self, RaiseOnDrop};
+use apus_host::threads::{self, RaiseOnDrop};
 
 /// Number of threads per core that write tables: one waits for the disk while another sorts.
 pub const WRITERS_PER_CORE: usize = 2;

@@ -21,22 +21,22 @@ use apus_wire::BlockView;
 use super::block::validate::Validation;
 use super::block_records::BlockRecords;
 use super::checked::Checked;
-use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::growth::COIN_BYTES;
-use super::marks::Mark;
-use super::memory::pressure::Squeeze;
-use super::memory::share::InOrderShare;
+use super::memory_share::InOrderShare;
 use super::options::Options;
-use super::outcome::Counts;
-use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::BlockBytes;
 use super::tips::Tips;
 use super::view::{NewCommit, View};
+use apus_host::memory::pressure::Squeeze;
+use apus_progress::clock::Stage;
+use apus_progress::marks::Mark;
+use apus_progress::outcome::Counts;
+use apus_progress::{Observer, Phase, Progress};
 
 /// The interval at which blocks that connect in order are committed, and so about the most work
 /// that is repeated after a crash. SwiftSync and the join save their work every

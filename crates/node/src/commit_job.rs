@@ -9,10 +9,10 @@ use apus_disk::{OnShare, StoreError};
 use apus_hash::Hash;
 use apus_store::{BlockFiles, IndexDb, IndexEntry, IndexRecord, Unflushed};
 
-use super::clock::Stage;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
+use apus_progress::clock::Stage;
 
 /// Maximum number of entries that are written to the block index at once: 12 MB of memory.
 const INDEX_BATCH: usize = 25_000;

@@ -8,7 +8,7 @@ use apus_swiftsync::HintsError;
 use thiserror::Error;
 
 use super::coin_differences::Differences;
-use super::outcome::Refusal;
+use apus_progress::outcome::Refusal;
 
 /// Why a sync, or other work on a data directory, failed. What was committed before remains valid.
 #[derive(Debug, Error)]

@@ -5,8 +5,8 @@ use super::error::SyncError;
 use super::fault::Fault;
 use super::mend::stored_damage;
 use super::opened::{Node, refusal};
-use super::outcome::Refusal;
 use super::sources::Place;
+use apus_progress::outcome::Refusal;
 
 impl Fault {
     /// The error for the caller of a sync or of another command.

@@ -6,7 +6,7 @@ use apus_coins::{
 };
 use apus_disk::{Disk, ShareWatch, StoreError};
 
-use super::temporary::TemporaryDir;
+use apus_host::temporary::TemporaryDir;
 
 /// Bytes of coins that are sorted in memory; the others go to a temporary file.
 const SORTING_BYTES_MAX: usize = 200 << 20;

@@ -2,8 +2,8 @@
 //!
 //! The crate opens the headers, block files and coins of a data directory together; reads a block,
 //! checks it with the coins that it spends, and encodes its undo data; and makes the work durable
-//! in an order that survives a crash. All commands share its options, progress, errors and
-//! remedies, and its checks of disk space and memory.
+//! in an order that survives a crash. All commands share its options, errors and remedies, and its
+//! checks of disk space and memory.
 //!
 //! The crate does not know which method syncs the blocks, nor what a connection to a peer is: peers
 //! are the trait [`block_peers::BlockPeers`].
@@ -31,59 +31,41 @@
 //! | [`waiting`], [`stored_sizes`], [`expected_sizes`] | blocks to be connected, and their sizes |
 //! | [`growth`], [`space`] | the disk space that blocks will take, and whether it is free |
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
-//! | [`peer_info`] | what is known about a connected peer |
-//! | [`estimate`] | how far the whole run is, and how long it will take |
 //! | [`mainnet_bytes`] | the bytes of mainnet's blocks, before they are known |
 //! | [`next_command`] | the command to run on a directory after a run |
-//! | [`phase`], [`progress`], [`tips`], [`words`] | what the user sees during the work |
-//! | [`clock`], [`states`], [`meters`] | the times of the stages, and what threads wait for |
-//! | [`marks`] | what the run has done with each block, for a picture of it |
-//! | [`bottleneck`] | what limits the speed of the work |
+//! | [`tips`] | what Core logs about every new tip |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
 //! | [`sealed`] | the file format of saved work |
-//! | [`outcome`], [`checked`], [`coin_differences`] | the results of the work, for reports |
-//! | [`memory`] | the memory that a run may use, its parts, and when it is short |
-//! | [`resources`], [`threads`], [`workers`] | what is used, threads, and work spread over them |
-//! | [`root`] | where the system is looked at |
-//! | [`temporary`] | temporary directories |
+//! | [`checked`], [`coin_differences`] | the results of the work, for reports |
+//! | [`memory_share`] | what each method takes of the memory |
+//! | [`workers`] | work spread over the threads of a pool |
 
 pub mod assumevalid;
 pub mod block;
 pub mod block_peers;
 pub mod block_records;
-pub mod bottleneck;
 pub mod checked;
-pub mod clock;
 pub mod coin_count;
 pub mod commit;
 pub mod commit_job;
 pub mod coin_differences;
 pub mod directory;
 pub mod error;
-pub mod estimate;
 pub mod expected_sizes;
 pub mod fault;
 mod fault_error;
 pub mod gathered;
 pub mod growth;
 pub mod mainnet_bytes;
-pub mod marks;
+pub mod memory_share;
 pub mod mend;
-pub mod memory;
-pub mod meters;
 pub mod next_command;
 pub mod opened;
 pub mod options;
-pub mod outcome;
-pub mod peer_info;
-pub mod phase;
-pub mod progress;
 pub mod block_file_deletion;
 pub mod pruning;
 pub mod rebuild;
 pub mod remedy;
-pub mod resources;
-pub mod root;
 pub mod scan;
 pub mod sealed;
 pub mod served;
@@ -91,42 +73,27 @@ pub mod shared;
 pub mod snapshot_chainstate;
 pub mod sources;
 pub mod space;
-pub mod states;
 pub mod stored_sizes;
 pub mod system_clock;
 pub mod coin_tables;
-pub mod temporary;
-pub mod threads;
 pub mod tips;
 mod unindexed;
 pub mod view;
 pub mod waiting;
-pub mod words;
 pub mod workers;
 
 pub use block::script_difference::ScriptDifference;
-pub use bottleneck::Bottleneck;
 pub use checked::{Checked, NotChecked, RuleGroup};
-pub use clock::{STALLS, Waits};
 pub use coin_count::FILE as COIN_COUNT_FILE;
 pub use coin_differences::{CoinDifference, DifferenceKind, Differences};
 pub use error::{ErrorKind, SyncError};
-pub use estimate::estimator::Ran;
-pub use estimate::left::{Estimate, Left};
 pub use mend::NOTE as DAMAGE_NOTE;
-pub use meters::Meters;
 pub use options::{
-    AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, JoinOptions, Method, Options, Prune, ScriptEngine,
+    AssumeValid, CHECK_BLOCKS, CHECK_LEVEL, JoinOptions, Options, Prune, ScriptEngine,
     ScriptOptions, StartCheck, SwiftSyncOptions,
 };
-pub use outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
-pub use peer_info::PeerInfo;
-pub use progress::{Download, Observer, Phase, Progress, Tip, Unobserved, Watch};
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
-pub use resources::{MemoryInUse, memory_in_use};
 pub use snapshot_chainstate::{
     BASE_FILE as SNAPSHOT_BASE_FILE, DIRECTORY as SNAPSHOT_DIRECTORY,
     GIVEN_UP_FILE as SNAPSHOT_GIVEN_UP_FILE,
 };
-pub use temporary::remove_temporary_directories;
-pub use threads::spawn_free;

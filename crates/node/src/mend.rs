@@ -23,10 +23,10 @@ use super::block::step::Step;
 use super::block_peers::Wanted;
 use super::fault::Fault;
 use super::opened::{Node, refusal};
-use super::outcome::Refusal;
-use super::progress::Unobserved;
 use super::shared::NEVER;
 use super::sources::{BlockBytes, Place, SourcePlace};
+use apus_progress::Unobserved;
+use apus_progress::outcome::Refusal;
 
 /// A block that passes all rules that need no coins.
 type Block = CheckedBlock<BlockBytes>;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use apus_store::PRUNE_TARGET_MIN;
 
-use super::words::shell_word;
+use apus_progress::words::shell_word;
 
 /// A command with Core's options, which bitcoind and Apus share.
 pub struct NextCommand<'a> {

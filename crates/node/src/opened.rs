@@ -18,29 +18,29 @@ use super::block::scripts::ScriptChecker;
 use super::block::step::Step;
 use super::block::validate::BranchTimes;
 use super::block_peers::BlockPeers;
-use super::clock::Clock;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
 use super::error::SyncError;
-use super::estimate::plan::Costs;
 use super::expected_sizes::Sizes;
 use super::growth::Growth;
-use super::memory::limit::is_little;
-use super::memory::pressure::PressureWatch;
-use super::meters::Meters;
 use super::options::Options;
-use super::outcome::Refusal;
-use super::progress::{Observer, Phase, Progress};
 use super::pruning::Pruning;
 use super::rebuild::Rebuild;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{Place, Sources};
-use super::states::StatesWatch;
 use super::stored_sizes::StoredSizes;
 use super::system_clock::refuse_clock_behind;
 use super::unindexed::open_indexed;
 use super::view::View;
+use apus_host::memory::limit::is_little;
+use apus_host::memory::pressure::PressureWatch;
+use apus_progress::clock::Clock;
+use apus_progress::estimate::plan::Costs;
+use apus_progress::meters::Meters;
+use apus_progress::outcome::Refusal;
+use apus_progress::states::StatesWatch;
+use apus_progress::{Observer, Phase, Progress};
 
 /// Bytes of an average transaction, for the weight of stored blocks whose size is not known.
 const TX_BYTES: u64 = 500;
@@ -151,12 +151,12 @@ impl Node {
             sizes: Sizes::default(),
             stored_sizes: OnceLock::new(),
             growth: Growth::default(),
-            costs: Costs::new(&options),
+            costs: Costs::new(options.scripts.signature_cost(), options.threads),
             clock: Arc::default(),
             states: None,
             pressure: None,
             scripts,
-            pool: super::threads::pool(options.threads)?,
+            pool: apus_host::threads::pool(options.threads)?,
             claimed: Vec::new(),
             refusals: Vec::new(),
             refused_on: Vec::new(),

@@ -13,9 +13,10 @@ use apus_swiftsync::AggregateKind;
 use apus_wire::{Chain, Network};
 use secp_lanes::Kernel;
 
-use super::marks::Marks;
-use super::memory::pressure::Squeeze;
 use super::view::View;
+use apus_host::memory::pressure::Squeeze;
+use apus_progress::Method;
+use apus_progress::marks::Marks;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
@@ -118,6 +119,25 @@ pub struct ScriptOptions {
 impl Default for ScriptOptions {
     fn default() -> Self {
         Self { engine: ScriptEngine::default(), buried_seconds: BURIED_SECONDS, kernel: None }
+    }
+}
+
+impl ScriptOptions {
+    /// Returns the nanoseconds that one core takes for a signature, on the machine of
+    /// docs/budget.md.
+    pub fn signature_cost(&self) -> f64 {
+        let core = 30_000.0;
+        let fast = match self.kernel.unwrap_or_else(Kernel::best) {
+            Kernel::Avx512 => 3_000.0,
+            Kernel::Avx2 => 10_000.0,
+            Kernel::Neon => 15_000.0,
+            Kernel::Library | Kernel::Portable => core,
+        };
+        match self.engine {
+            ScriptEngine::Core => core,
+            ScriptEngine::Fast => fast,
+            ScriptEngine::Both => core + fast,
+        }
     }
 }
 
@@ -226,28 +246,6 @@ impl ScriptEngine {
             Self::Core => "core",
             Self::Fast => "fast",
             Self::Both => "both",
-        }
-    }
-}
-
-/// A method of syncing blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
-    /// Blocks connect in order of height, and each spent coin is looked up in the UTXO set.
-    InOrder,
-    /// Every output and every spend goes to a partition by its txid, and they meet there.
-    Join,
-    /// Hints say which outputs are unspent, and two sums prove that all others are spent.
-    SwiftSync,
-}
-
-impl Method {
-    /// Returns the name used by `--method` and `--json`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::InOrder => "order",
-            Self::Join => "join",
-            Self::SwiftSync => "swiftsync",
         }
     }
 }

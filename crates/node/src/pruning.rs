@@ -36,7 +36,7 @@ pub struct Pruning {
     pub has_dropped: bool,
     /// Pruned blocks outside the active chain, which can no longer become part of it.
     pub side: Vec<BlockId>,
-    /// [`super::outcome::Counts::bytes`] when files were last checked against the target.
+    /// [`apus_progress::outcome::Counts::bytes`] when files were last checked against the target.
     looked_at_bytes: u64,
     /// Whether there are files to prune as soon as the tip is committed.
     pub waits_for_commit: bool,

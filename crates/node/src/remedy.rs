@@ -10,7 +10,7 @@ use super::error::SyncError;
 use super::mend::note_file;
 use super::options::Options;
 use super::rebuild::DIRECTORY as REBUILD_DIRECTORY;
-use super::temporary::is_temporary;
+use apus_host::temporary::is_temporary;
 
 /// Does `work` in the directory of `options`. If it fails because a file is damaged, adds to the
 /// error the command that repairs the file, unless the error names one already. An error of the

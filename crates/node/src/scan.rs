@@ -12,15 +12,15 @@ use apus_hash::Hash;
 use apus_store::{BlockSource, ScanWarning, SourceItem};
 use apus_wire::{BlockView, Cursor, Header};
 
-use super::clock::unix_time;
 use super::error::SyncError;
 use super::opened::Node;
 use super::options::Options;
-use super::outcome::Refusal;
-use super::progress::{Observer, Phase, Progress, Watch};
 use super::sources::{Gap, SourcePlace, Sources};
 use super::system_clock::clocks;
-use super::words::thousands;
+use apus_progress::clock::unix_time;
+use apus_progress::outcome::Refusal;
+use apus_progress::words::thousands;
+use apus_progress::{Observer, Phase, Progress, Watch};
 
 /// Number of headers between two progress reports, each of which walks the list of files.
 const REPORT_EVERY: u64 = 256;

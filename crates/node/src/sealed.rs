@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::outcome::Counts;
 use apus_disk::StoreError;
 use apus_hash::sha256d;
+use apus_progress::outcome::Counts;
 use apus_wire::{Cursor, ParseError};
 
 /// Returns the bytes of a file: `magic`, what `put` appends, and the double SHA-256 of both.

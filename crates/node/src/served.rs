@@ -10,8 +10,8 @@ use apus_net::ServedChain;
 use apus_store::{BlockReader, BlockStatus, FlatFilePos};
 use apus_wire::message::Services;
 
-use super::clock::unix_time;
 use super::view::{Committed, View};
+use apus_progress::clock::unix_time;
 
 /// The headers and the stored blocks of a directory, for any number of threads.
 pub struct Served {

@@ -13,15 +13,15 @@ use super::block::check::{History, check_bytes};
 use super::block::prepare::Prepared;
 use super::block::scripts::{ScriptChecker, ScriptChecks};
 use super::block::step::Step;
-use super::marks::Marks;
 use crate::block_peers::{BlockPeers, Wanted};
-use crate::clock::{Clock, Stage};
-use crate::estimate::plan::Costs;
 use crate::fault::Fault;
-use crate::phase::Phase;
-use crate::progress::Observer;
 use crate::sources::{BlockBytes, Place, Sources};
 use crate::view::View;
+use apus_progress::Observer;
+use apus_progress::clock::{Clock, Stage};
+use apus_progress::estimate::plan::Costs;
+use apus_progress::marks::Marks;
+use apus_progress::phase::Phase;
 
 /// A flag that is never raised, for blocks that no thread waits for.
 pub static NEVER: AtomicBool = AtomicBool::new(false);

@@ -13,7 +13,7 @@ use apus_disk::{Disk, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 
-use super::progress::Observer;
+use apus_progress::Observer;
 
 /// The directory of the second UTXO set.
 pub const DIRECTORY: &str = "chainstate_snapshot";

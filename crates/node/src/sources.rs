@@ -11,7 +11,7 @@ use apus_hash::Hash;
 use apus_store::{BlockSource, FlatFilePos, SourceFile};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::outcome::Refusal;
+use apus_progress::outcome::Refusal;
 
 /// The bytes of a block, which are passed between threads.
 pub type BlockBytes = Vec<u8>;

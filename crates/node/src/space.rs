@@ -18,7 +18,7 @@ use super::growth::{Bytes, Growth};
 use super::opened::Node;
 use super::snapshot_chainstate::DIRECTORY;
 use super::waiting::Waiting;
-use super::words::size;
+use apus_progress::words::size;
 
 const MIB: u64 = 1 << 20;
 /// Usual size of a join's temporary files, in tenths of a byte per byte of blocks, and the maximum.

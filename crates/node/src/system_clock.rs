@@ -1,9 +1,9 @@
 //! The clock of this computer beside the times of blocks. A clock that is behind the best block is
 //! no reason to refuse blocks or to rebuild anything: it has to be set.
 
-use super::clock::unix_time;
 use super::error::SyncError;
-use super::words::civil;
+use apus_progress::clock::unix_time;
+use apus_progress::words::civil;
 
 /// Seconds by which the time of a block may be ahead of the clock (Core's `MAX_FUTURE_BLOCK_TIME`).
 const MAX_FUTURE_BLOCK_TIME: i64 = 2 * 60 * 60;

@@ -6,9 +6,9 @@ use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_store::IndexRecord;
 use apus_wire::ChainTxData;
 
-use super::clock::unix_time;
-use super::progress::{Observer, Tip};
 use super::shared::Shared;
+use apus_progress::clock::unix_time;
+use apus_progress::{Observer, Tip};
 
 /// How long the size of the cache is reused, since counting it takes all its locks.
 const CACHE_EVERY: Duration = Duration::from_millis(100);

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use apus_net::PeerOptions;
-use apus_node::progress::Download;
-use apus_node::words;
+use apus_progress::Download;
+use apus_progress::words;
 
 use super::dialer::OUTBOUND_MAX;
 

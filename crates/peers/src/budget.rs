@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use apus_node::clock::unix_time;
+use apus_progress::clock::unix_time;
 
 /// The most bytes of large messages that all connections which peers opened hold together.
 pub(super) const MESSAGES_BYTES_MAX: usize = 32 << 20;

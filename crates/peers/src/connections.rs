@@ -14,12 +14,12 @@ use apus_net::{
     PeerOptions, SessionFault, TimeOffsets, Transport, TransportError,
 };
 use apus_node::block_peers::Wanted;
-use apus_node::clock::unix_time;
 use apus_node::fault::Fault as NodeFault;
 use apus_node::opened::Node;
 use apus_node::options::Options;
-use apus_node::progress::Observer;
-use apus_node::words::about;
+use apus_progress::Observer;
+use apus_progress::clock::unix_time;
+use apus_progress::words::about;
 use apus_wire::message::{Command, Services};
 use crossbeam_channel::{Receiver, select};
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use apus_disk::{Disk, StoreError};
 use apus_hash::HashKey;
+use apus_host::threads;
 use apus_net::{
     Addresses, ConnectionType, Feelers, Group, Needs, NetKind, PeerId, PeerOptions, Place, Slot,
     Target, fixed_seeds,
 };
-use apus_node::clock::unix_time;
-use apus_node::threads;
+use apus_progress::clock::unix_time;
 use apus_wire::Network;
 use apus_wire::message::{Host, NetAddress, Services};
 

@@ -3,17 +3,17 @@
 use apus_chain::BlockId;
 use apus_consensus::CheckedBlock;
 use apus_disk::StoreError;
+use apus_host::threads::CHECKED_AT_ONCE;
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
-use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::Shared;
 use apus_node::sources::{BlockBytes, Place};
-use apus_node::threads::CHECKED_AT_ONCE;
+use apus_progress::clock::Stage;
+use apus_progress::{Phase, Progress, Watch};
 use rayon::prelude::*;
 
 /// A block that has arrived, and passed all rules that need no coins.

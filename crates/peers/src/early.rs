@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use apus_chain::BlockId;
 use apus_disk::{FileSystem, SpillFile, StoreError};
+use apus_host::memory::pressure::Squeeze;
 use apus_net::PeerId;
-use apus_node::memory::pressure::Squeeze;
 use apus_node::sources::BlockBytes;
 use apus_node::space::MIN_DISK_SPACE_BYTES;
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_chain::{BlockId, Tree};
+use apus_host::memory::pressure::Squeeze;
 use apus_net::PeerId;
 use apus_node::block::step::Step;
 use apus_node::block_peers::Wanted;
 use apus_node::fault::Fault;
-use apus_node::memory::pressure::Squeeze;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
 

@@ -8,13 +8,13 @@ use apus_consensus::Work;
 use apus_net::{Has, HeaderChain, NEAR_BLOCKS, bulk_top};
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
-use apus_node::clock::unix_time;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, refusal, step};
-use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::sources::Place;
-use apus_node::words::about;
+use apus_progress::clock::unix_time;
+use apus_progress::words::about;
+use apus_progress::{Observer, Phase, Progress, Watch};
 
 use super::Peers;
 use super::connections::Connections;

@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_host::threads;
 use apus_net::{ServedChain, Target, is_bad_port};
 use apus_node::options::Options;
-use apus_node::threads;
 use apus_wire::Network;
 use apus_wire::message::Host;
 use if_addrs::{IfAddr, Interface};

@@ -70,17 +70,17 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::Disk;
+use apus_host::threads;
 use apus_net::{HeaderChain, Limits, NetKind, PeerManager, PeerOptions, Settings, fixed_seeds};
 use apus_node::block::step::Step;
 use apus_node::block_peers::{BlockPeers, Wanted};
-use apus_node::clock::unix_time;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
-use apus_node::memory::share::early_bytes;
+use apus_node::memory_share::early_bytes;
 use apus_node::options::Options;
-use apus_node::progress::{Adding, Observer};
 use apus_node::sources::BlockBytes;
-use apus_node::threads;
+use apus_progress::clock::unix_time;
+use apus_progress::{Adding, Observer};
 use crossbeam_channel::{Sender, bounded};
 
 pub use self::dialer::FILE as ADDRESSES_FILE;

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_hash::Hash;
+use apus_host::threads;
 use apus_net::{
     NetKind, Outgoing, PeerId, Reader, Target, Transport, TransportError, Writer, initiate, respond,
 };
-use apus_node::clock::unix_time;
-use apus_node::threads;
+use apus_progress::clock::unix_time;
 use apus_wire::message::{Command, Message, Raw};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 

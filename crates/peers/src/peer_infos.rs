@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use apus_chain::Tree;
 use apus_net::{ConnectionType, PeerId, PeerManager, Themselves, Transport};
-use apus_node::PeerInfo;
+use apus_progress::PeerInfo;
 
 use super::budget::{Moved, Socket};
 use super::dialer::Dialer;

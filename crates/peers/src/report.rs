@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use apus_net::{PeerId, Themselves, Transport};
-use apus_node::progress::Download;
+use apus_progress::Download;
 use apus_wire::message::Services;
 
 use super::limiter::Limiter;

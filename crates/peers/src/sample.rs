@@ -5,7 +5,7 @@ use apus_net::NEAR_BLOCKS;
 use apus_node::expected_sizes::Sizes;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::progress::Watch;
+use apus_progress::Watch;
 
 use super::download::{download, fetch};
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use apus_hash::HashKey;
 use apus_net::{Addresses, Group, NetKind, Outgoing, PeerId, Proxies, Proxy as SocksProxy, Target};
-use apus_node::progress::Unobserved;
+use apus_progress::Unobserved;
 use apus_testpeer::{Answers, Hangup, Server, version};
 use apus_wire::message::{Command, Host, Message, NetAddress, Raw, Services, encode};
 use apus_wire::{BlockView, Chain, Network, genesis_block};

@@ -7,7 +7,7 @@ use apus_chain::{BlockId, Tree};
 use apus_net::{
     Action, Candidates, HeaderChain, PeerId, PeerManager, Slot, TipWatch, Trial, Verdict,
 };
-use apus_node::clock::unix_time;
+use apus_progress::clock::unix_time;
 
 use super::dialer::Dialer;
 

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_chain::BlockId;
 use apus_hash::Hash;
+use apus_host::threads;
 use apus_node::options::Options;
-use apus_node::threads;
 use apus_node::view::{Committed, View};
 use apus_wire::{Chain, Network};
 use rayon::ThreadPool;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus_hash::Hash;
 use apus_node::options::{CHECK_BLOCKS, CHECK_LEVEL};
-use apus_node::progress::{Unobserved, Watch};
+use apus_progress::{Unobserved, Watch};
 use apus_scripts::check_block;
 use apus_sync::verify::Verify;
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use apus_node::options::{AssumeValid, Method, Options};
-use apus_node::progress::Watch;
+use apus_node::options::{AssumeValid, Options};
 use apus_node::view::{Committed, View};
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_query::{Source, Waiting, call, find};
 use apus_testchain::{Chain, Spec, Spends, Wide, WideSpec};
 use apus_wire::{Network, OutPoint, genesis_block};

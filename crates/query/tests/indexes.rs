@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_node::opened::{Coins, Node};
-use apus_node::options::{AssumeValid, Method, Options};
-use apus_node::progress::Watch;
+use apus_node::options::{AssumeValid, Options};
 use apus_node::view::View;
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_query::{Source, Waiting, call, find, rest};
 use apus_store::IndexKind;
 use apus_testchain::{Chain, Spec};

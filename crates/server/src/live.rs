@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_net::PeerOptions;
-use apus_node::clock::unix_time;
-use apus_node::marks::Marks;
-use apus_node::{Meters, Observer, Options, PeerInfo, Progress, Tip};
+use apus_node::Options;
+use apus_progress::clock::unix_time;
+use apus_progress::marks::Marks;
+use apus_progress::{Meters, Observer, PeerInfo, Progress, Tip};
 use apus_wire::Network;
 
 use super::logs::Logs;

@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-use apus_node::{Progress, resources};
+use apus_host::resources;
+use apus_progress::Progress;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use apus_net::{NetKind, PROTOCOL_VERSION};
-use apus_node::PeerInfo;
+use apus_progress::PeerInfo;
 use apus_query::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR};
 use apus_query::json::{Amount, Json, json};
 use apus_query::params::{hash, integer};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus_node::threads;
+use apus_host::threads;
 use apus_node::view::View;
 use apus_query::Source;
 use axum::Router;

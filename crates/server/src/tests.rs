@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_node::progress::{Phase, Progress};
+use apus_node::Options;
 use apus_node::view::View;
-use apus_node::{Observer, Options, Unobserved};
+use apus_progress::{Observer, Unobserved};
+use apus_progress::{Phase, Progress};
 use apus_query::Source;
 use apus_wire::{Chain, Network};
 use axum::body::Body;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use apus_node::threads;
+use apus_host::threads;
 
 /// Number of threads that read.
 const THREADS: usize = 4;

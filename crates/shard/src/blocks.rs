@@ -10,8 +10,8 @@ use apus_hash::HashKey;
 use apus_node::block::step::Step;
 use apus_node::block_peers::{BlockPeers, Wanted};
 use apus_node::fault::Fault;
-use apus_node::progress::Observer;
 use apus_node::sources::BlockBytes;
+use apus_progress::Observer;
 
 use super::ahead::Ahead;
 use super::job::{BlockPlace, Job, JobFile};

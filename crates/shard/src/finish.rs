@@ -5,11 +5,11 @@ use std::path::Path;
 
 use apus_coins::{Coin, SnapshotCoins, SnapshotHead, decode_coin_key};
 use apus_disk::{Disk, StoreError};
+use apus_host::temporary::TemporaryDir;
 use apus_join::Span;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::Watch;
-use apus_node::temporary::TemporaryDir;
+use apus_progress::Watch;
 use apus_sync::join::{Plan, ReadCounts, State, balance};
 use apus_wire::Cursor;
 

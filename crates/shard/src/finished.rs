@@ -1,7 +1,7 @@
 //! What a job has come to.
 
 use apus_hash::Hash;
-use apus_node::outcome::{Counts, Refusal};
+use apus_progress::outcome::{Counts, Refusal};
 
 /// The result of a job.
 #[derive(Debug)]

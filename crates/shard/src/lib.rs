@@ -53,10 +53,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use apus_host::threads;
+use apus_host::threads::Crew;
 use apus_node::error::SyncError;
-use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::threads;
-use apus_node::threads::Crew;
+use apus_progress::{Phase, Progress, Watch};
 
 /// What to do with a task whose result is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

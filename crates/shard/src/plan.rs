@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use apus_chain::{ActiveChain, BlockId};
 use apus_disk::Disk;
 use apus_hash::{Hash, HashKey};
+use apus_host::temporary::TemporaryDir;
 use apus_join::{Layout, Memory};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, step};
 use apus_node::options::{AssumeValid, JoinOptions, Options};
-use apus_node::outcome::Refusal;
-use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::{Place, SourcePlace};
-use apus_node::temporary::TemporaryDir;
+use apus_progress::Watch;
+use apus_progress::outcome::Refusal;
 use apus_store::SourceFile;
 use apus_sync::unfinished::open_node;
 

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use apus_disk::{PartBuffer, Parts, StoreError};
 use apus_join::{NoBatch, for_each_batch};
 use apus_node::block::script_difference::ScriptDifference;
-use apus_node::outcome::Counts;
 use apus_node::sealed::{counts, put_counts, put_numbers};
+use apus_progress::outcome::Counts;
 use apus_sync::join::{PairCounts, ReadCounts};
 use apus_wire::{Cursor, ParseError};
 

@@ -6,20 +6,20 @@ use std::ops::Range;
 use apus_chain::ActiveChain;
 use apus_coins::{Chainstate, CoinsCache};
 use apus_disk::{Caching, Disk, Parts, StoreError};
+use apus_host::temporary::TemporaryDir;
+use apus_host::threads;
 use apus_leveldb as leveldb;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::scripts::ScriptChecker;
 use apus_node::block::step::Step;
-use apus_node::clock::Clock;
 use apus_node::error::SyncError;
-use apus_node::estimate::plan::Costs;
 use apus_node::fault::Fault;
-use apus_node::marks::Marks;
 use apus_node::options::{Options, ScriptEngine};
 use apus_node::shared::Shared;
 use apus_node::sources::{Place, Sources};
-use apus_node::temporary::TemporaryDir;
-use apus_node::threads;
+use apus_progress::clock::Clock;
+use apus_progress::estimate::plan::Costs;
+use apus_progress::marks::Marks;
 use apus_store::{BlockFiles, BlockFilesOptions, Obfuscation};
 use apus_sync::join::{Context, Plan};
 
@@ -74,7 +74,7 @@ impl<'a> Task<'a> {
             clock: Clock::default(),
             pool: threads::pool(1)?,
             scripts: ScriptChecker::new(&options, &disk)?,
-            costs: Costs::new(&options),
+            costs: Costs::new(options.scripts.signature_cost(), options.threads),
             scratch,
             disk,
         })

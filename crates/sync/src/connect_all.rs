@@ -3,9 +3,9 @@
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_node::options::Method;
-use apus_node::progress::{Observer, Watch};
 use apus_node::space;
+use apus_progress::Method;
+use apus_progress::{Observer, Watch};
 
 use super::claim::Claim;
 use super::in_order::activate::{Goal, activate, activate_best_chain, return_to_fork};

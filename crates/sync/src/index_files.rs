@@ -24,14 +24,14 @@ use apus_node::directory::open_directory;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::options::Options;
-use apus_node::outcome::Refusal;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::rebuild;
 use apus_node::rebuild::MARK;
 use apus_node::scan::{Findings, scan};
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::{Place, SourcePlace, Sources};
 use apus_node::system_clock::refuse_clock_behind;
+use apus_progress::outcome::Refusal;
+use apus_progress::{Phase, Progress, Watch};
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
@@ -103,7 +103,7 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     if was_rebuilt(&dir) {
         return Ok(Vec::new());
     }
-    let pool = apus_node::threads::pool(options.threads)?;
+    let pool = apus_host::threads::pool(options.threads)?;
     let mut inventory = Inventory::new(options, &dir);
     let present = read_present(&dir, options);
     let had_index = present.is_some();

@@ -6,7 +6,7 @@ use apus_indexes::{Upkeep, update};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
-use apus_node::progress::Watch;
+use apus_progress::Watch;
 
 use super::summary::Summary;
 use super::unfinished::open_node;

@@ -5,13 +5,13 @@ mod tests;
 
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
-use apus_node::estimate::left::Left;
-use apus_node::estimate::plan::Plan;
 use apus_node::opened::Node;
-use apus_node::options::Method;
 use apus_node::space;
 use apus_node::waiting::Waiting;
-use apus_node::words::size;
+use apus_progress::Method;
+use apus_progress::estimate::left::Left;
+use apus_progress::estimate::plan::Plan;
+use apus_progress::words::size;
 
 use super::above_tip::above_tip;
 use super::claim::Claim;

@@ -5,12 +5,12 @@ use std::time::Instant;
 use apus_disk::Disk;
 use apus_node::directory::check_exists;
 use apus_node::error::SyncError;
-use apus_node::estimate::estimating::Estimating;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
-use apus_node::progress::Watch;
 use apus_node::rebuild::Rebuild;
 use apus_node::remedy;
+use apus_progress::Watch;
+use apus_progress::estimate::estimating::Estimating;
 
 use super::claim::Claim;
 use super::index_files;

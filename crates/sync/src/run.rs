@@ -5,29 +5,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, ShareWatch, StoreError};
+use apus_host::memory::pressure::PressureWatch;
+use apus_host::resources;
+use apus_host::root::Root;
 use apus_indexes::Upkeep;
 use apus_node::block_peers::BlockPeers;
-use apus_node::clock::Stage;
 use apus_node::error::SyncError;
-use apus_node::estimate::estimating::Estimating;
-use apus_node::estimate::estimator::Ran;
-use apus_node::memory::pressure::PressureWatch;
-use apus_node::memory::share::{InOrderShare, header_bytes};
+use apus_node::memory_share::{InOrderShare, header_bytes};
 use apus_node::opened::{Coins, Node, observe, share_of};
-use apus_node::options::{Method, Options};
-use apus_node::outcome::ThreadStates;
-use apus_node::progress::{Observer, Phase, Unobserved, Watch};
+use apus_node::options::Options;
 use apus_node::rebuild::Rebuild;
-use apus_node::root::Root;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
-use apus_node::states::StatesWatch;
 use apus_node::waiting::learn_from_samples;
-use apus_node::{mend, rebuild, remedy, resources};
+use apus_node::{mend, rebuild, remedy};
 use apus_peers::{
     LanSearch, Peers, Search, doubts, find_headers, forget_claims, is_complete, lags, learn_sizes,
     wait_for_news,
 };
+use apus_progress::Method;
+use apus_progress::clock::Stage;
+use apus_progress::estimate::estimating::Estimating;
+use apus_progress::estimate::estimator::Ran;
+use apus_progress::outcome::ThreadStates;
+use apus_progress::states::StatesWatch;
+use apus_progress::{Observer, Phase, Unobserved, Watch};
 use apus_store::BlockSource;
 
 use super::above_tip::above_tip;

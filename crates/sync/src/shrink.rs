@@ -8,7 +8,7 @@ use apus_leveldb as leveldb;
 use apus_node::error::SyncError;
 use apus_node::opened::{Node, about_height};
 use apus_node::options::Options;
-use apus_node::outcome::Refusal;
+use apus_progress::outcome::Refusal;
 use apus_store::DataDir;
 
 /// The best block of the UTXO set that a rebuild is to replace.

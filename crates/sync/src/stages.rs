@@ -1,11 +1,12 @@
 //! The stages of a run by each method.
 
 use apus_chain::BlockId;
-use apus_node::estimate::plan::{CACHED_TABLES, Plan, Stage, Task};
 use apus_node::opened::Node;
-use apus_node::options::{AssumeValid, Method};
-use apus_node::phase::Phase;
+use apus_node::options::AssumeValid;
 use apus_node::waiting::Waiting;
+use apus_progress::Method;
+use apus_progress::estimate::plan::{CACHED_TABLES, Plan, Stage, Task};
+use apus_progress::phase::Phase;
 use apus_store::{IndexKind, find_index};
 
 /// Returns the stages of a run that connects these blocks by `method`, and then the other blocks of

@@ -8,9 +8,9 @@ use apus_node::error::SyncError;
 use apus_node::mend::{note_file, take_another_copy};
 use apus_node::opened::{Coins, Node};
 use apus_node::options::StartCheck;
-use apus_node::progress::{Observer, Progress, Watch};
 use apus_node::remedy;
 use apus_node::sources::Place;
+use apus_progress::{Observer, Progress, Watch};
 
 use super::unfinished::open_node;
 use super::verify::{Damage, Incomplete, Verified, Verify, all_levels};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use apus_hash::Hash;
 use apus_node::block::script_difference::ScriptDifference;
 use apus_node::checked::Checked;
-use apus_node::clock::Waits;
-use apus_node::estimate::estimator::Ran;
-use apus_node::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 use apus_peers::PeerReport;
+use apus_progress::clock::Waits;
+use apus_progress::estimate::estimator::Ran;
+use apus_progress::outcome::{Counts, Pruned, Refusal, ScriptCounts, ThreadStates};
 
 use super::above_tip::AboveTip;
 use super::method::ChosenMethod;

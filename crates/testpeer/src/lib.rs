@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apus_hash::Hash;
+use apus_host::threads;
 use apus_net::{Outgoing, PROTOCOL_VERSION, respond};
-use apus_node::threads;
 use apus_wire::message::{
     Command, GetHeaders, HEADERS_MAX, Headers, Inventory, InventoryItem, InventoryKind, Message,
     Raw, Services, Version,
@@ -113,7 +113,7 @@ pub fn version(start_height: usize, nonce: u64) -> Outgoing {
     Outgoing::new(&Version {
         version: PROTOCOL_VERSION,
         services: Services::NETWORK.with(Services::WITNESS),
-        time: apus_node::clock::unix_time(),
+        time: apus_progress::clock::unix_time(),
         receiver: [0; 26],
         nonce,
         user_agent: b"/served:1/",

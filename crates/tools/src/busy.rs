@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
+use apus_host::root::Root;
 use apus_node::options::Options;
-use apus_node::root::Root;
 
 /// The last bytes of a log that are read.
 const LOG_BYTES: u64 = 64 << 20;

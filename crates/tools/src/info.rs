@@ -6,8 +6,8 @@ use apus_indexes::{StatisticsAt, statistics_at};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, no_coins, observe, share_of};
 use apus_node::options::Options;
-use apus_node::progress::{Phase, Watch};
 use apus_node::{remedy, snapshot_chainstate};
+use apus_progress::{Phase, Watch};
 use apus_sync::unfinished::open_node;
 
 /// Returns statistics of the UTXO set in a data directory (Core's `gettxoutsetinfo`); `None` if

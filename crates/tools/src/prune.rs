@@ -5,9 +5,9 @@ use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
-use apus_node::outcome::Pruned;
-use apus_node::progress::Watch;
 use apus_node::remedy;
+use apus_progress::Watch;
+use apus_progress::outcome::Pruned;
 use apus_sync::start_check::check_on_start;
 use apus_sync::unfinished::{open_node, refuse_unfinished};
 

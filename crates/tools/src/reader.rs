@@ -3,10 +3,11 @@
 
 use apus_coins::{Coin, Heights};
 use apus_disk::Disk;
+use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::Observer;
-use apus_node::{remedy, snapshot_chainstate, threads};
+use apus_node::{remedy, snapshot_chainstate};
+use apus_progress::Observer;
 use apus_wire::OutPoint;
 use rayon::ThreadPool;
 

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use apus_disk::{Disk, ShareWatch};
-use apus_node::clock::Stage;
 use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, observe, share_of};
 use apus_node::options::{Options, Prune};
-use apus_node::progress::{Phase, Watch};
 use apus_node::remedy;
+use apus_progress::clock::Stage;
+use apus_progress::{Phase, Watch};
 use apus_sync::above_tip::above_tip;
 use apus_sync::in_order::activate::return_to_fork;
 use apus_sync::run::{bound_cache, summary};

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use apus_disk::Disk;
+use apus_host::resources::cpu_time;
 use apus_indexes::damaged_indexes;
 use apus_node::error::SyncError;
 use apus_node::opened::Coins;
 use apus_node::options::Options;
-use apus_node::progress::Watch;
-use apus_node::resources::cpu_time;
 use apus_node::{remedy, snapshot_chainstate};
+use apus_progress::Watch;
 use apus_sync::unfinished::open_node;
 use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 

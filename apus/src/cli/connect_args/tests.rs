@@ -99,7 +99,7 @@ fn files_give_way_to_the_command_line() {
 
 #[test]
 fn the_way_of_syncing_is_automatic_unless_it_is_named() {
-    use apus_node::Method::{InOrder, Join, SwiftSync};
+    use apus_progress::Method::{InOrder, Join, SwiftSync};
     for (args, method) in [
         (&[][..], None),
         (&["--hints=h"], None),

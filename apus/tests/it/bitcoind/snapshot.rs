@@ -1,6 +1,6 @@
 //! Snapshots next to those of bitcoind, byte for byte, and Core's own read by Apus.
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_wire::Chain as Network;
 

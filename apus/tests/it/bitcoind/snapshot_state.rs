@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
-use apus_node::{AssumeValid, Method, Options, Phase, Progress, Prune, SNAPSHOT_DIRECTORY};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{AssumeValid, Options, Prune, SNAPSHOT_DIRECTORY};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_tools::{SnapshotStatus, Status};

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{ChildStderr, Stdio};
 
 use apus_net::{PeerOptions, Target};
-use apus_node::{AssumeValid, Method, Options, SwiftSyncOptions};
+use apus_node::{AssumeValid, Options, SwiftSyncOptions};
+use apus_progress::Method;
 use rustix::process::Signal;
 
 use super::daemon::{Daemon, program_in};

@@ -1,6 +1,6 @@
 //! `apus verify` and `verifychain` on the same directories, sound and damaged.
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_sync::Verify;
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;

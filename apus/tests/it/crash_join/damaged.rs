@@ -1,7 +1,9 @@
 //! Damage to what a join has saved, and to blocks that it has read, between two runs.
 
 use apus_disk::Disk;
-use apus_node::{AssumeValid, Method, Options, Phase};
+use apus_node::{AssumeValid, Options};
+use apus_progress::Method;
+use apus_progress::Phase;
 use apus_testchain::Rng;
 use apus_wire::Chain as Network;
 

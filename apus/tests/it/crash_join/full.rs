@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
-use apus_node::Watch;
-use apus_node::{AssumeValid, Options, Phase, SyncError};
+use apus_node::{AssumeValid, Options, SyncError};
+use apus_progress::Phase;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Chain, Spec};
 

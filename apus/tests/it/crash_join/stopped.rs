@@ -4,7 +4,9 @@ use std::path::Path;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
-use apus_node::{AssumeValid, Method, Options, Phase};
+use apus_node::{AssumeValid, Options};
+use apus_progress::Method;
+use apus_progress::Phase;
 
 use super::{BASE_HEIGHT, BEGUN, Begun, PASSES, Test, Watcher, committed, join_dir};
 use crate::join::refused::assume_valid;

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use apus_node::{AssumeValid, Method, Options, Prune, SwiftSyncOptions};
+use apus_node::{AssumeValid, Options, Prune, SwiftSyncOptions};
+use apus_progress::Method;
 use apus_store::IndexKind;
 use apus_tools::HISTORY;
 use bitcoin::consensus::deserialize;

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 
 use apus::tables::{Format, Forms};
-use apus_node::Watch;
-use apus_node::{Phase, Progress};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_tools::{Destination, Export, ExportTable, UtxoHash};
 use apus_wire::Chain;
 

@@ -5,8 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{JoinOptions, Watch};
-use apus_node::{Method, Options, Phase, Progress, Unobserved};
+use apus_node::JoinOptions;
+use apus_node::Options;
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress, Unobserved};
 use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
 use apus_tools::{IndexKind, create_hints, index};
 use apus_wire::Chain;

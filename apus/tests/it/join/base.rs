@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus_hash::Hash;
-use apus_node::Watch;
-use apus_node::{AssumeValid, Options, Phase, Progress};
+use apus_node::{AssumeValid, Options};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 use apus_testchain::every;
 use apus_tools as tools;

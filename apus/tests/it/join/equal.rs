@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apus_node as node;
-use apus_node::{JoinOptions, Watch};
+use apus_node::JoinOptions;
 use apus_node::{Options, SyncError};
+use apus_progress::Watch;
 use apus_store::{BlockStatus, FlatFilePos};
 use apus_sync as sync;
 use apus_sync::Summary;

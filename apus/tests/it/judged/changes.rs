@@ -301,7 +301,7 @@ fn on_the_tip(block: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Panics unless both judges gave the same verdicts.
-fn assert_same_refusals(ours: &[apus_node::Refusal], theirs: &[Verdict]) {
+fn assert_same_refusals(ours: &[apus_progress::Refusal], theirs: &[Verdict]) {
     let mut our: Vec<Hash> = ours.iter().filter_map(|refusal| refusal.block).collect();
     let faults = theirs.iter().filter(|verdict| verdict.fault.is_some());
     let mut their: Vec<Hash> = faults.map(|verdict| verdict.block).collect();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use apus_consensus::RuleClass;
 use apus_hash::Hash;
-use apus_node::Refusal;
+use apus_progress::Refusal;
 use apus_store::{BlockStatus, IndexEntry};
 use apus_testchain::{Rng, rounds};
 use apus_wire::Chain as Network;

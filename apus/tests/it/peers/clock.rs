@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use apus_net::Outgoing;
-use apus_node::Method;
+use apus_progress::Method;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Command, Message, Services, Version};
 

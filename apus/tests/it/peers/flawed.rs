@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::Outgoing;
-use apus_node::{Method, Phase};
+use apus_progress::Method;
+use apus_progress::Phase;
 use apus_testchain::{Rng, rounds};
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_wire::message::{Command, Message};

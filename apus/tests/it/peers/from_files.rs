@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_net::PeerOptions;
-use apus_node::Watch;
-use apus_node::{Method, Observer, Options, Phase, Progress};
+use apus_node::Options;
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 
 use super::world::{Told, from_files, honest, try_sync, with_peers, with_peers_at, world};

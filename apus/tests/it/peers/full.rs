@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use apus_disk::{Call, Disk};
 use apus_net::PeerOptions;
-use apus_node::{ErrorKind, Method, Options, Phase, SwiftSyncOptions, Unobserved, Watch};
+use apus_node::{ErrorKind, Options, SwiftSyncOptions};
+use apus_progress::Method;
+use apus_progress::{Phase, Unobserved, Watch};
 use apus_sync as sync;
 use apus_tools as tools;
 use rustix::io::Errno;

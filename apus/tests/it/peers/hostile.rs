@@ -1,6 +1,6 @@
 //! Hostile peers: each is dropped, for its own reason, and the sync ends as it should.
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use std::io::{BufReader, Read as _, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use apus_hash::sha256d;
 use apus_net::{Outgoing, Target, respond};
-use apus_node::Method;
+use apus_progress::Method;
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server, version};
 use apus_wire::message::{

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
-use apus_node::{Method, Observer, Options, Phase, Progress, Watch};
+use apus_node::Options;
+use apus_progress::Method;
+use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::{Rng, rounds};

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_net::Outgoing;
-use apus_node::Watch;
-use apus_node::{Method, Observer, Progress};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Progress};
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Message, Services};

@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use apus_net::Outgoing;
-use apus_node::Watch;
-use apus_node::{Method, Observer, Options, Phase, Progress};
+use apus_node::Options;
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server};

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use apus_net::Outgoing;
-use apus_node::Watch;
-use apus_node::{Observer, Progress};
+use apus_progress::Watch;
+use apus_progress::{Observer, Progress};
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::Message;

@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use apus_net::Outgoing;
-use apus_node::{Method, Watch};
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testpeer::{Answers, Hangup, Honest, Server};
 use apus_wire::message::{Command, Message, Nonce};

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use apus_node::Method;
-use apus_node::Watch;
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_sync::Summary;
 

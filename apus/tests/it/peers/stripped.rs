@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_net::{Outgoing, PeerOptions, Target};
-use apus_node as node;
-use apus_node::{Options, Phase, Progress, RuleGroup, SyncError};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{Options, RuleGroup, SyncError};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_store::{DataDir, DataDirOptions};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -255,7 +256,7 @@ fn it_is_refused_where_blocks_are_stored() {
         swiftsync: SwiftSyncOptions { hints: None, witness: true, ..right.swiftsync.clone() },
         ..right.clone()
     };
-    let some = Options { method: Some(node::Method::InOrder), ..some };
+    let some = Options { method: Some(apus_progress::Method::InOrder), ..some };
     assert_eq!(try_sync(&some).0.unwrap().height, 5);
     let error = try_sync(&right).0.unwrap_err();
     assert!(matches!(&error, SyncError::WrongOptions(what) if what.contains("empty directory")));

@@ -5,9 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_net::Target;
-use apus_node::Watch;
-use apus_node::{Method, Observer, Options, Phase, Progress};
+use apus_node::Options;
 use apus_peers as peers;
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 
 use super::world::{Told, with_peers_at, world};

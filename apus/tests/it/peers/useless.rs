@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use apus_net::{Outgoing, respond};
-use apus_node::Method;
+use apus_progress::Method;
 use apus_testpeer::{Answers as _, Honest, Server, not_found};
 use apus_wire::message::{Command, Headers, InventoryList, Message, Raw, encode};
 

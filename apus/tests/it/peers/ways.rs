@@ -1,6 +1,6 @@
 //! Each way of syncing from honest peers comes to the same as from files.
 
-use apus_node::Method;
+use apus_progress::Method;
 
 use super::withheld::LONG;
 use super::world::{WAYS, assert_as_from_files, honest, options, try_sync, with_peers, world};

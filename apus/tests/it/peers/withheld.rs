@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use apus_net::Outgoing;
-use apus_node::{AssumeValid, Method, Options, SwiftSyncOptions};
+use apus_node::{AssumeValid, Options, SwiftSyncOptions};
+use apus_progress::Method;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
 use apus_wire::message::{Command, Message, Nonce};

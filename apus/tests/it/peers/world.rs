@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
-use apus_node::{AssumeValid, Method, Observer, Options, Progress, SyncError};
-use apus_node::{JoinOptions, SwiftSyncOptions, Watch};
+use apus_node::{AssumeValid, Options, SyncError};
+use apus_node::{JoinOptions, SwiftSyncOptions};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Progress};
 use apus_store::BlockStatus;
 use apus_swiftsync::Format;
 use apus_sync as sync;

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
-use apus_node::{JoinOptions, Watch};
-use apus_node::{Method, Options, Phase, Progress, SyncError, Unobserved};
+use apus_node::JoinOptions;
+use apus_node::{Options, SyncError};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress, Unobserved};
 use apus_store::FlatFilePos;
 use apus_sync as sync;
 use apus_sync::{Summary, Verify};

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
-use apus_node::Watch;
-use apus_node::{Phase, Progress, SyncError};
+use apus_node::SyncError;
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_store::{BlockStatus, DataDir, DataDirOptions, FileInfo, IndexDb, IndexEntry};
 use apus_sync as sync;
 use apus_sync::Summary;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_node as node;
-use apus_node::Unobserved;
-use apus_node::Watch;
+use apus_progress::Unobserved;
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::copy_dir;
 use apus_tools as tools;

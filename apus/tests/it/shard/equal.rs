@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_disk::Disk;
-use apus_node::{Observer, Options, Phase, Progress, SyncError, Watch};
+use apus_node::{Options, SyncError};
+use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_shard as shard;
 use apus_shard::{Destination, Results};
 use apus_tools as tools;

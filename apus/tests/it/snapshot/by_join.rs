@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex};
 
 use apus_hash::Hash;
-use apus_node::{JoinOptions, Watch};
-use apus_node::{Observer, Options, Phase, Progress, SyncError, Unobserved};
+use apus_node::JoinOptions;
+use apus_node::{Options, SyncError};
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress, Unobserved};
 use apus_swiftsync::Format;
 use apus_sync::Summary;
 use apus_testchain::block::encode_block;

@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use apus_coins::put_coin_key;
 use apus_disk::Disk;
-use apus_node::Watch;
-use apus_node::{Options, Phase, Progress, SyncError};
+use apus_node::{Options, SyncError};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_testchain::seal;
 use apus_tools as tools;
 use apus_tools::{SnapshotInfo, SnapshotSummary, UtxoHash};

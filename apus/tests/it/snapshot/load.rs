@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
-use apus_node::Watch;
 use apus_node::{
-    Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE,
-    SyncError,
+    Options, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE, SyncError,
 };
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress};
 use apus_sync as sync;
 use apus_tools as tools;
 use apus_tools::SnapshotLoaded;

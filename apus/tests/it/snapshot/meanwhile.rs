@@ -10,11 +10,9 @@ use std::time::SystemTime;
 use apus_disk::{Call, Disk};
 use apus_hash::Hash;
 use apus_net::{Outgoing, PeerOptions, Target};
-use apus_node::Watch;
-use apus_node::{
-    AssumeValid, Observer, Options, Phase, Progress, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY,
-    SyncError,
-};
+use apus_node::{AssumeValid, Options, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SyncError};
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};

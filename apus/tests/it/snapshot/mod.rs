@@ -8,8 +8,8 @@ mod proof;
 mod wrong;
 
 use apus_hash::Hash;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Options};
+use apus_progress::Watch;
 use apus_tools as tools;
 
 use crate::support::Place;

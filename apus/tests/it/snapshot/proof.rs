@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use apus_coins::compress_amount;
-use apus_node as node;
-use apus_node::{AssumeValid, Options, Phase, Progress, RuleGroup, Unobserved};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{AssumeValid, Options, RuleGroup};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress, Unobserved};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -114,7 +115,7 @@ fn synced(world: &World, mode: Mode, height: u32) -> Outcome {
     };
     let summary = sync::sync(&options, &sources, Watch::default()).unwrap();
     assert_eq!((summary.height, summary.best_block), (world.height(), world.tip()));
-    assert_eq!(summary.chosen.as_ref().unwrap().method, node::Method::SwiftSync);
+    assert_eq!(summary.chosen.as_ref().unwrap().method, apus_progress::Method::SwiftSync);
     Outcome::of(&place, summary)
 }
 

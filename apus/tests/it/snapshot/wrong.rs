@@ -6,8 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus_coins::Coin;
 use apus_hash::Hash;
-use apus_node::{CoinDifference, Options, SyncError, Unobserved};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{CoinDifference, Options, SyncError};
+use apus_progress::Unobserved;
+use apus_progress::Watch;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
 use apus_tools as tools;

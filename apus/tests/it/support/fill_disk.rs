@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_node::{Observer, Phase, Progress};
+use apus_progress::{Observer, Phase, Progress};
 
 /// An observer that fills a disk at the first report of a phase.
 pub struct FillDisk {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use apus_disk::Disk;
 use apus_leveldb::{Db, Options};
-use apus_node::{SyncError, Watch};
+use apus_node::SyncError;
+use apus_progress::Watch;
 use apus_store::IndexKind;
 use apus_tools::{Indexed, index};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
 use apus_tools as tools;

@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
 
 use apus_disk::Disk;
 use apus_hash::Hash;
-use apus_node::Watch;
 use apus_node::{AssumeValid, Options, SyncError};
+use apus_progress::Watch;
 use apus_store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
 use apus_sync as sync;
 use apus_sync::Summary;

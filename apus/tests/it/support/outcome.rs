@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use apus_hash::Hash;
-use apus_node::{JoinOptions, Method, Options};
+use apus_node::{JoinOptions, Options};
+use apus_progress::Method;
 use apus_store::BlockStatus;
 use apus_sync::Summary;
 use apus_tools::{UtxoHash, UtxoStats};

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use apus_disk::{Call, Disk};
-use apus_node::{Options, Refusal, SyncError, Watch};
+use apus_node::{Options, SyncError};
+use apus_progress::{Refusal, Watch};
 use apus_shard as shard;
 use apus_shard::{BlocksAt, Cuts, Destination, Finished, How, Job, Ran, Results, Stage};
 use apus_testchain::Rng;

@@ -6,7 +6,7 @@ use std::path::Path;
 use apus_coins::Coin;
 use apus_hash::Hash;
 use apus_node::SyncError;
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_tools::SnapshotInfo;
 use apus_wire::{Cursor, Network, OutPoint, put_compact_size};

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_node::{Observer, Progress};
+use apus_progress::{Observer, Progress};
 
 /// An observer that raises the flag at the first report for which the condition holds.
 pub struct StopWhen<'a, C>(pub &'a AtomicBool, pub C);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apus_hash::{Hash, sha256d};
-use apus_node::Watch;
 use apus_node::{AssumeValid, Options, SyncError};
+use apus_progress::Watch;
 use apus_store::BlockStatus;
 use apus_swiftsync::Format;
 use apus_sync as sync;

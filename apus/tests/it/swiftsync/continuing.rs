@@ -6,8 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use apus_hash::Hash;
 use apus_node as node;
-use apus_node::{AssumeValid, Options, Phase, Progress, Unobserved};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{AssumeValid, Options};
+use apus_progress::Watch;
+use apus_progress::{Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_testchain::Chain;
 use apus_tools as tools;

@@ -6,8 +6,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use apus_node as node;
-use apus_node::Watch;
 use apus_node::{AssumeValid, SwiftSyncOptions};
+use apus_progress::Watch;
 use apus_swiftsync::AggregateKind;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
-use apus_node::Watch;
-use apus_node::{AssumeValid, Observer, Options, Phase, Progress, Unobserved};
+use apus_node::{AssumeValid, Options};
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_testchain::{Chain, Rng, Spec, rounds};
 use apus_tools as tools;

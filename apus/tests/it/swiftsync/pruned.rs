@@ -11,8 +11,11 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node as node;
-use apus_node::{AssumeValid, Method, Observer, Options, Progress, Prune};
-use apus_node::{SwiftSyncOptions, Watch};
+use apus_node::SwiftSyncOptions;
+use apus_node::{AssumeValid, Options, Prune};
+use apus_progress::Method;
+use apus_progress::Watch;
+use apus_progress::{Observer, Progress};
 use apus_store::{DataDir, DataDirOptions, IndexRecord};
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
@@ -173,7 +176,8 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
             let source = place.write("blocks", &world.blocks);
             let options = swift_options(&world, &place, SPARE);
             let stop = AtomicBool::new(false);
-            let at_work = |p: &Progress| p.phase == node::Phase::SwiftSync && p.blocks > 100;
+            let at_work =
+                |p: &Progress| p.phase == apus_progress::Phase::SwiftSync && p.blocks > 100;
             let observer = crate::support::stop_when::StopWhen(&stop, at_work);
             let sources = [source];
             let summary = sync::sync(&options, &sources, Watch::new(&observer, &stop)).unwrap();
@@ -210,7 +214,7 @@ fn what_was_saved_without_blocks_serves_runs_that_prune_alone() {
     let source = [place.write("blocks", &world.blocks)];
     let options = swift_options(&world, &place, SPARE);
     let stop = AtomicBool::new(false);
-    let at_work = |p: &Progress| p.phase == node::Phase::SwiftSync && p.blocks > 100;
+    let at_work = |p: &Progress| p.phase == apus_progress::Phase::SwiftSync && p.blocks > 100;
     let observer = crate::support::stop_when::StopWhen(&stop, at_work);
     let first = Options { prune: None, ..options.clone() };
     let first = sync::sync(&first, &source, Watch::new(&observer, &stop)).unwrap();

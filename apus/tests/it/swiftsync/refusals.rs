@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apus_hash::sha256d;
-use apus_node::Watch;
 use apus_node::{REBUILD_DIRECTORY, REBUILD_MARK, SyncError};
+use apus_progress::Watch;
 use apus_sync::Summary;
 use apus_tools::UtxoHash;
 
@@ -67,7 +67,7 @@ pub fn assert_nothing_committed(place: &Place, what: &str) {
     let stats = apus_tools::txoutset_info(
         &place.options(),
         UtxoHash::None,
-        Watch::new(&apus_node::Unobserved, &std::sync::atomic::AtomicBool::new(false)),
+        Watch::new(&apus_progress::Unobserved, &std::sync::atomic::AtomicBool::new(false)),
     );
     if let Ok(Some(stats)) = stats {
         assert_eq!((stats.height, stats.txouts), (0, 0), "{what}: something was committed");

@@ -7,7 +7,7 @@ use apus_node::RuleGroup;
 use super::stop::StopSoon;
 use crate::support::judge::Judge;
 use crate::support::swift::{MODES, Mode, World, small_chain};
-use apus_node::Watch;
+use apus_progress::Watch;
 
 #[test]
 fn it_says_what_was_not_checked_and_which_undo_data_is_missing() {
@@ -108,7 +108,8 @@ fn interrupted_it_says_what_is_saved() {
         // A run that is asked to stop before it has begun reports the same.
         let stop = std::sync::atomic::AtomicBool::new(true);
         let again =
-            apus_sync::sync(&options, &sources, Watch::new(&apus_node::Unobserved, &stop)).unwrap();
+            apus_sync::sync(&options, &sources, Watch::new(&apus_progress::Unobserved, &stop))
+                .unwrap();
         assert!(again.interrupted, "{mode:?}");
         assert_eq!(again.saved, Some(saved), "{mode:?}");
         let whole = StopSoon::new(usize::MAX).run(&options, &sources).unwrap();

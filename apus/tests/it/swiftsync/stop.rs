@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use apus_node::Watch;
-use apus_node::{Observer, Options, Phase, Progress, SyncError};
+use apus_node::{Options, SyncError};
+use apus_progress::Watch;
+use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use apus_node::Watch;
+use apus_progress::Watch;
 use apus_swiftsync::{Format, Numbering};
 use apus_testchain::Chain;
 use apus_wire::put_compact_size;

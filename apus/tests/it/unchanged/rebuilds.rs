@@ -2,7 +2,8 @@
 //! its old tip.
 
 use apus_disk::Disk;
-use apus_node::{AssumeValid, Options, SyncError, Watch};
+use apus_node::{AssumeValid, Options, SyncError};
+use apus_progress::Watch;
 use apus_sync as sync;
 use apus_testchain::{Break, Parent};
 use apus_wire::Chain;

@@ -4,12 +4,13 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apus_chain::{BlockId, Tree};
 use apus_consensus::{RuleError, script_flags};
 use apus_disk::{Disk, StoreError};
+use apus_progress::meters::ScriptTally;
 use apus_scripts::sighash::{SharedHashes, TxHashes, TxSighash};
 use apus_scripts::{FastScripts, FastVerdict, PreparedTx, TxScripts, is_taproot};
 use apus_wire::{Network, Prevout, ScriptFlags, TxView};
@@ -18,7 +19,7 @@ use secp_lanes::Kernel;
 use super::script_difference::ScriptDifference;
 use crate::assumevalid::is_buried_below_best;
 use crate::options::{Options, ScriptEngine};
-use crate::outcome::ScriptCounts;
+use apus_progress::outcome::ScriptCounts;
 
 /// Core's engine also checks one in this many of the inputs that the fast engine finds valid,
 /// chosen at random.
@@ -61,36 +62,6 @@ pub struct ScriptChecker {
     /// [`COPIED_BYTES_MAX`], but for tests.
     copied_bytes_max: u64,
     tally: Arc<ScriptTally>,
-}
-
-/// The number of inputs and signatures checked, for the progress line and the server.
-#[derive(Default)]
-pub struct ScriptTally {
-    fast: AtomicU64,
-    core: AtomicU64,
-    rechecked: AtomicU64,
-    signatures: AtomicU64,
-}
-
-impl ScriptTally {
-    /// Returns the numbers, with the kernel that verifies signatures together.
-    fn counts(&self, kernel: Option<Kernel>) -> ScriptCounts {
-        let signatures = self.signatures.load(Relaxed);
-        let asked = kernel.filter(|kernel| kernel.check().is_ok());
-        ScriptCounts {
-            fast: self.fast.load(Relaxed),
-            core: self.core.load(Relaxed),
-            rechecked: self.rechecked.load(Relaxed),
-            signatures,
-            kernel: (signatures > 0).then(|| asked.unwrap_or_else(Kernel::best)),
-        }
-    }
-
-    /// Returns the number of inputs that the fast engine has found valid, of those that Core's
-    /// engine has decided, and of signatures that were verified side by side.
-    pub fn totals(&self) -> [u64; 3] {
-        [&self.fast, &self.core, &self.signatures].map(|count| count.load(Relaxed))
-    }
 }
 
 /// Some inputs of a block, with the coins that their transactions spend.

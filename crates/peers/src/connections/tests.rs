@@ -3,10 +3,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
 use apus_disk::Disk;
+use apus_host::threads;
 use apus_net::{PeerOptions, Proxies, Target};
 use apus_node::options::Options;
-use apus_node::progress::Progress;
-use apus_node::threads;
+use apus_progress::Progress;
 use apus_testpeer::{Honest, ServedChain, Server};
 use apus_wire::{BlockView, Chain, Network, genesis_block};
 

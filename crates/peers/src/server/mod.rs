@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use apus_host::resources::allow_open_files;
+use apus_host::threads;
 use apus_net::{PeerId, select_to_evict};
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Phase, Progress, Upload, Watch};
-use apus_node::resources::allow_open_files;
-use apus_node::threads;
 use apus_node::view::View;
+use apus_progress::{Phase, Progress, Upload, Watch};
 
 use self::peer::{Common, Inbound};
 use crate::budget::{Budget, MESSAGES_BYTES_MAX, Socket};

@@ -11,8 +11,8 @@ use apus_net::{
     ConnectionType, EvictionCandidate, Handled, Ourselves, Outgoing, PeerId, Serving, Session,
     Themselves, Transport, TransportError, Writer, respond,
 };
-use apus_node::PeerInfo;
-use apus_node::clock::unix_time;
+use apus_progress::PeerInfo;
+use apus_progress::clock::unix_time;
 use apus_wire::message::{Command, INVENTORY_MAX, Message, MessageError, Raw, Services};
 
 use crate::budget::{Budget, Moved, Permit, Socket};

@@ -2,8 +2,8 @@
 
 use apus_chain::BlockId;
 use apus_node::mainnet_bytes::mainnet_bytes;
-use apus_node::marks::{Mark, Marks};
 use apus_node::view::{Committed, View};
+use apus_progress::marks::{Mark, Marks};
 
 use super::columns::{Seen, chain};
 use super::state::{Chain, Kind};

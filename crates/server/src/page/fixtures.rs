@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_node::{Bottleneck, Left, Phase};
+use apus_progress::{Bottleneck, Left, Phase};
 
 use super::document::document;
 use super::sections::{PARTS, Sections};

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use apus_disk::FileSystem;
-use apus_node::clock::unix_time;
+use apus_host::memory_in_use;
 use apus_node::next_command::prune_mib;
 use apus_node::view::View;
-use apus_node::{Estimate, Phase, Progress, memory_in_use};
+use apus_progress::clock::unix_time;
+use apus_progress::{Estimate, Phase, Progress};
 use apus_wire::Chain as Network;
 
 use super::blocks;
@@ -158,7 +159,7 @@ impl Gatherer {
         if peers.is_empty() && progress.is_none_or(|progress| progress.download.is_none()) {
             return None;
         }
-        let peer = |peer: &apus_node::PeerInfo| Peer {
+        let peer = |peer: &apus_progress::PeerInfo| Peer {
             address: peer.address.clone(),
             agent: peer.user_agent.clone(),
             inbound: peer.inbound,
@@ -265,7 +266,8 @@ fn size_of(directory: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use apus_node::{Observer, Options, Unobserved};
+    use apus_node::Options;
+    use apus_progress::{Observer, Unobserved};
     use apus_wire::Network as Constants;
 
     use super::*;

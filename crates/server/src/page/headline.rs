@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_node::Phase;
+use apus_progress::Phase;
 
 use super::state::{Stage, State};
 use super::words::{date, duration, escape, percent, thousands};

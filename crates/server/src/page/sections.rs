@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use apus_node::next_command::NextCommand;
-use apus_node::{Bottleneck, Phase};
+use apus_progress::{Bottleneck, Phase};
 
 use super::headline::Headline;
 use super::picture::figure;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_node::{Bottleneck, Left, Phase};
+use apus_progress::{Bottleneck, Left, Phase};
 
 /// Everything that the page shows. Sizes are in bytes, speeds in bytes a second unless a field
 /// says otherwise, times in seconds since 1970.

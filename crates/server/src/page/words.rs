@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
-pub use apus_node::words::{civil, thousands};
+pub use apus_progress::words::{civil, thousands};
 
 /// Escapes text for HTML, in elements and in quoted attributes. Control characters and those that
 /// change the direction of text become `\u{fffd}`: names of peers are foreign input.

@@ -1,6 +1,6 @@
 //! The comparisons.
 
-use apus_node::options::Method;
+use apus_progress::Method;
 use apus_store::IndexKind;
 use apus_testchain::Spec;
 

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use apus_hash::{Hash, sha256d};
-use apus_node::options::{AssumeValid, Method, Options, Prune};
-use apus_node::progress::Watch;
+use apus_node::options::{AssumeValid, Options, Prune};
+use apus_progress::Method;
+use apus_progress::Watch;
 use apus_store::IndexKind;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Chain, Spec};

@@ -11,9 +11,9 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
-use apus_node::outcome::Refusal;
-use apus_node::progress::{Phase, Watch};
 use apus_peers::{forget_claims, store_left_after};
+use apus_progress::outcome::Refusal;
+use apus_progress::{Phase, Watch};
 
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;

@@ -13,13 +13,13 @@ use apus_node::assumevalid::Assumed;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{BranchTimes, Validation};
-use apus_node::clock::{Stage, Wait};
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
-use apus_node::outcome::Counts;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::Shared;
 use apus_node::sources::Place;
+use apus_progress::clock::{Stage, Wait};
+use apus_progress::outcome::Counts;
+use apus_progress::{Phase, Progress, Watch};
 use apus_wire::OutPoint;
 
 use super::pipeline::Workers;

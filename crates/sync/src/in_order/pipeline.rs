@@ -20,14 +20,14 @@ use std::time::Duration;
 
 use apus_coins::Coin;
 use apus_disk::{ShareWatch, StoreError};
+use apus_host::threads;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::Validation;
-use apus_node::clock::Stage;
 use apus_node::commit_job::CommitJob;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
-use apus_node::threads;
+use apus_progress::clock::Stage;
 use apus_wire::OutPoint;
 use crossbeam_channel::{
     Receiver, RecvTimeoutError, Sender, TrySendError, bounded, never, select, unbounded,
@@ -452,14 +452,15 @@ mod tests {
 
     use apus_chain::{BlockId, Tree};
     use apus_disk::Disk;
-    use apus_node::Unobserved;
     use apus_node::block::validate::BranchTimes;
     use apus_node::block_peers::{BlockPeers, Wanted};
     use apus_node::opened::{Coins, step};
-    use apus_node::options::{Method, Options};
-    use apus_node::progress::{Observer, Watch};
+    use apus_node::options::Options;
     use apus_node::scan::{open_sources, scan_into_node};
     use apus_node::sources::{BlockBytes, Place, SourcePlace};
+    use apus_progress::Method;
+    use apus_progress::Unobserved;
+    use apus_progress::{Observer, Watch};
     use apus_testchain::write::write_framed;
     use apus_testchain::{Spends, Wide, WideSpec};
     use apus_wire::{Chain, Network};

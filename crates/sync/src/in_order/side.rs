@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use apus_chain::BlockId;
 use apus_consensus::CheckedBlock;
 use apus_disk::StoreError;
+use apus_host::threads::CHECKED_AT_ONCE;
 use apus_node::block::step::Step;
-use apus_node::clock::Stage;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, refusal};
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::sources::{BlockBytes, Place};
-use apus_node::threads::CHECKED_AT_ONCE;
+use apus_progress::clock::Stage;
+use apus_progress::{Phase, Progress, Watch};
 use rayon::prelude::*;
 
 /// Stores the blocks of sources that are on side branches, or after a missing block, and that break

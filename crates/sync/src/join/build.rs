@@ -13,10 +13,10 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::Node;
-use apus_node::outcome::Counts;
-use apus_node::progress::{Observer, Watch};
 use apus_node::shared::Shared;
 use apus_peers::store_left_after;
+use apus_progress::outcome::Counts;
+use apus_progress::{Observer, Watch};
 
 use super::commit::{balance, commit};
 use super::coordinator::Coordinator;

@@ -3,12 +3,12 @@
 
 use apus_coins::Coin;
 use apus_consensus::CheckedBlock;
+use apus_host::threads::Crew;
 use apus_join::{BlockCoins, SpendSource};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::validate::check_spends;
-use apus_node::clock::Stage;
 use apus_node::sources::{BlockBytes, Place};
-use apus_node::threads::Crew;
+use apus_progress::clock::Stage;
 use apus_wire::Cursor;
 
 use super::bucket::{BlockQueue, Bucket};
@@ -16,7 +16,7 @@ use super::context::{Context, refused_at};
 use super::notes::{check_noted, next_coin};
 use super::sequencer::{Sequencer, Undo};
 use apus_node::fault::Fault;
-use apus_node::marks::Mark;
+use apus_progress::marks::Mark;
 
 /// What the workers of the last pass share.
 pub(super) struct Checking<'a> {

@@ -4,10 +4,10 @@
 use apus_coins::Bulk;
 use apus_consensus::subsidy;
 use apus_disk::StoreError;
-use apus_node::clock::Stage;
 use apus_node::coin_count::CoinsAt;
 use apus_node::commit::Ledger;
 use apus_node::shared::Shared;
+use apus_progress::clock::Stage;
 use apus_store::BlockStatus;
 use apus_wire::Network;
 

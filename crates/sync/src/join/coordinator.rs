@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use apus_coins::Bulk;
+use apus_host::threads;
+use apus_host::threads::Crew;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
-use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::shared::Shared;
-use apus_node::threads;
-use apus_node::threads::Crew;
+use apus_progress::{Observer, Phase, Progress, Watch};
 
 use super::bucket::BlockQueue;
 use super::check::Checking;
@@ -354,8 +354,8 @@ mod tests {
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
-    use apus_node::progress::Unobserved;
     use apus_node::sources::{Place, SourcePlace};
+    use apus_progress::Unobserved;
     use apus_wire::{Chain, Network};
 
     use super::*;

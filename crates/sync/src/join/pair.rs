@@ -14,7 +14,7 @@ use apus_disk::{PartBuffer, StoreError};
 use apus_join::{
     BatchWriter, Damaged, Layout, MatchedOutput, Matcher, Spend, Taken, put_late_coin,
 };
-use apus_node::clock::Stage;
+use apus_progress::clock::Stage;
 use apus_wire::{Cursor, OutPoint, put_varint};
 
 use super::base::{Base, Wanted, output_of};

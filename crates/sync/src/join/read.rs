@@ -13,9 +13,9 @@ use apus_join::{
     put_block_coins, put_spend, put_tx,
 };
 use apus_node::block::step::Step;
-use apus_node::clock::Stage;
-use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
+use apus_progress::clock::Stage;
+use apus_progress::outcome::Counts;
 use apus_store::{FlatFilePos, Lane};
 use apus_wire::{OutPoint, TxView, VARINT_BYTES_MAX, is_unspendable, put_varint_at};
 
@@ -23,7 +23,7 @@ use super::context::{Context, refused_at};
 use super::notes::NoteTaker;
 use super::state::{ReadCounts, SpanState};
 use apus_node::fault::Fault;
-use apus_node::marks::Mark;
+use apus_progress::marks::Mark;
 
 /// How many inputs ahead memory is prefetched: the table 3 × `AHEAD` inputs ahead, the transaction
 /// 2 × `AHEAD`, and the output `AHEAD`.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use apus_join::Span;
 use apus_leveldb::PendingTable;
-use apus_node::outcome::Counts;
+use apus_progress::outcome::Counts;
 use apus_store::FlatFilePos;
 
 /// What the passes of a join have done so far.

@@ -7,13 +7,14 @@ use std::time::Duration;
 use apus_chain::{BlockId, Tree};
 use apus_disk::{Caching, Disk, Parts, StoreError};
 use apus_hash::{Hash, HashKey, Sha256d};
+use apus_host::threads;
 use apus_join::{Layout, Memory, cut};
 use apus_node::commit::Ledger;
 use apus_node::opened::Node;
 use apus_node::options::Options;
-use apus_node::progress::Observer;
-use apus_node::words::size;
-use apus_node::{space, threads};
+use apus_node::space;
+use apus_progress::Observer;
+use apus_progress::words::size;
 use apus_store::IndexRecord;
 
 use super::directory::{self, progress_path, spill_file};

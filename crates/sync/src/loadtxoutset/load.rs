@@ -17,8 +17,8 @@ use apus_node::coin_tables::{Tables, Writing};
 use apus_node::error::SyncError;
 use apus_node::gathered::{Gathered, stats_by_sorting};
 use apus_node::opened::{Node, share_of};
-use apus_node::progress::{Observer, Phase, Progress, Watch};
 use apus_node::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
+use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_store::BlockStatus;
 use apus_wire::{AssumeutxoData, Network};
 

@@ -5,9 +5,9 @@
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::{Node, step};
-use apus_node::progress::Watch;
 use apus_node::sources::Place;
 use apus_node::space;
+use apus_progress::Watch;
 use apus_wire::AssumeutxoData;
 
 use super::load::{check_base, listed, load};

@@ -9,11 +9,11 @@ use apus_node::coin_count::CoinsAt;
 use apus_node::coin_tables::{Tables, WRITERS_PER_CORE, Writing};
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
-use apus_node::marks::Mark;
 use apus_node::opened::Node;
-use apus_node::outcome::Counts;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::Shared;
+use apus_progress::marks::Mark;
+use apus_progress::outcome::Counts;
+use apus_progress::{Phase, Progress, Watch};
 
 use super::context::Context;
 use super::coordinator::{Coordinator, Saving};

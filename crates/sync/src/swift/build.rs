@@ -9,9 +9,9 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
-use apus_node::progress::Watch;
 use apus_node::sources::Place;
 use apus_peers::{download, store_left_after};
+use apus_progress::Watch;
 
 use super::attempt::attempt;
 use super::directory::{forget, saved};

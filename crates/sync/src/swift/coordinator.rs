@@ -16,11 +16,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use apus_disk::Disk;
+use apus_host::threads;
+use apus_host::threads::Crew;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
-use apus_node::progress::{Observer, Phase, Progress};
-use apus_node::threads;
-use apus_node::threads::Crew;
+use apus_progress::{Observer, Phase, Progress};
 
 use super::context::{Context, FinishedBlock};
 use super::plan::Mode;
@@ -207,8 +207,8 @@ mod tests {
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
-    use apus_node::progress::Unobserved;
     use apus_node::sources::{Place, SourcePlace};
+    use apus_progress::Unobserved;
     use apus_swiftsync::Salt;
     use apus_swiftsync::hints::{Format, encoder};
     use apus_wire::{Chain, Network};

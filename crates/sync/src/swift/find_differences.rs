@@ -11,14 +11,14 @@ use std::sync::Mutex;
 
 use apus_coins::{Coin, SnapshotFile, SnapshotReadError};
 use apus_consensus::CheckedBlock;
+use apus_host::threads;
+use apus_host::threads::Crew;
 use apus_node::coin_differences::{CoinDifference, DifferenceKind, Differences};
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::shared::NEVER;
 use apus_node::sources::BlockBytes;
-use apus_node::threads;
-use apus_node::threads::Crew;
+use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::Salt;
 use apus_wire::OutPoint;
 

@@ -4,10 +4,10 @@
 use apus_coins::{Bulk, SnapshotError};
 use apus_consensus::subsidy;
 use apus_hash::Hash;
-use apus_node::clock::Stage;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
+use apus_progress::clock::Stage;
 use apus_store::BlockStatus;
 use apus_swiftsync::HintsError;
 

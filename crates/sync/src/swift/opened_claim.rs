@@ -11,11 +11,11 @@ use apus_coins::{
 use apus_consensus::MONEY_MAX;
 use apus_disk::SpillFile;
 use apus_hash::Hash;
+use apus_host::memory::limit::mapped_bytes;
+use apus_host::threads;
 use apus_node::fault::Fault;
-use apus_node::memory::limit::mapped_bytes;
 use apus_node::opened::Node;
-use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::threads;
+use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::hints::Numbering;
 use apus_wire::OutPoint;
 

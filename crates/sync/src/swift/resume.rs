@@ -5,13 +5,13 @@ use std::path::Path;
 
 use apus_coins::{SavedSurvivors, Survivors};
 use apus_disk::{Disk, StoreError};
+use apus_host::threads;
 use apus_node::block::step::Step;
 use apus_node::fault::Fault;
-use apus_node::memory::share::{SwiftShare, header_bytes};
+use apus_node::memory_share::{SwiftShare, header_bytes};
 use apus_node::opened::Node;
-use apus_node::progress::{Observer, Watch};
 use apus_node::sources::Place;
-use apus_node::threads;
+use apus_progress::{Observer, Watch};
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 
 use super::directory::{load, remove_directory, saved_path};

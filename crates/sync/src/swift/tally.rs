@@ -2,7 +2,7 @@
 
 use apus_coins::Coin;
 use apus_hash::{Elements, Hash};
-use apus_node::outcome::Counts;
+use apus_progress::outcome::Counts;
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 use apus_wire::OutPoint;
 

@@ -12,10 +12,10 @@ use apus_disk::{Disk, StoreError};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::step::Step;
 use apus_node::block::validate::Refused;
-use apus_node::clock::Stage;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::shared::Shared;
+use apus_progress::clock::Stage;
 use apus_store::{FlatFilePos, IndexDb, UndoFile};
 
 /// Where a block's undo data is.

@@ -10,11 +10,11 @@ use apus_node::block::check::History;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{Validation, check_spends};
-use apus_node::clock::Stage;
 use apus_node::fault::Fault;
-use apus_node::marks::Mark;
-use apus_node::outcome::Counts;
 use apus_node::sources::{BlockBytes, Place};
+use apus_progress::clock::Stage;
+use apus_progress::marks::Mark;
+use apus_progress::outcome::Counts;
 use apus_store::{FlatFilePos, UndoRecord};
 
 use super::context::{Context, FinishedBlock};

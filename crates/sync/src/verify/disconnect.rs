@@ -5,8 +5,8 @@
 
 use apus_coins::{Coin, CoinsCache, Lookup, Overwrite, UndoError, complete_heights};
 use apus_disk::StoreError;
-use apus_node::clock::Stage;
 use apus_node::shared::Shared;
+use apus_progress::clock::Stage;
 use apus_wire::OutPoint;
 
 use super::examine::{BlockCoins, Examined};

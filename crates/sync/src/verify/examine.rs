@@ -9,10 +9,10 @@ use apus_disk::StoreError;
 use apus_node::block::check::{History, check_view, parse};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::step::Step;
-use apus_node::clock::Stage;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
 use apus_node::sources::{BlockBytes, Place};
+use apus_progress::clock::Stage;
 use apus_store::{FlatFilePos, IndexRecord};
 use apus_wire::OutPoint;
 

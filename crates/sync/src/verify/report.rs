@@ -5,7 +5,7 @@ use std::time::Duration;
 use apus_disk::StoreError;
 use apus_hash::Hash;
 use apus_node::block::script_difference::ScriptDifference;
-use apus_node::outcome::Counts;
+use apus_progress::outcome::Counts;
 use apus_store::IndexKind;
 
 /// What to verify (the arguments of Core's `verifychain`).

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus_disk::Share;
 use apus_export::{ArrowEncoder, Batch, Forms};
+use apus_host::threads;
 use apus_node::error::SyncError;
-use apus_node::threads;
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, Sender, bounded};
 

@@ -9,12 +9,13 @@ use std::time::Instant;
 use apus_descriptors::{Descriptor, DescriptorError, Range, ScriptPlace, Scripts};
 use apus_disk::Share;
 use apus_export::{Format, Forms};
+use apus_host::threads;
 use apus_indexes::WantedScripts;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Phase, Progress, Watch};
+use apus_node::remedy;
 use apus_node::workers::for_each_on_pool;
-use apus_node::{remedy, threads};
+use apus_progress::{Phase, Progress, Watch};
 use rayon::ThreadPool;
 
 use super::blocks::lacks_undo;

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use apus_disk::{Disk, Share};
 use apus_indexes::{IndexReader, WantedScripts};
 use apus_node::error::SyncError;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::workers::for_each_on_pool;
+use apus_progress::{Phase, Progress, Watch};
 use apus_store::IndexKind;
 use rayon::ThreadPool;
 

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use apus_disk::Share;
 use apus_export::{Batch, Table};
+use apus_host::threads::RaiseOnDrop;
 use apus_node::error::SyncError;
-use apus_node::threads::RaiseOnDrop;
 use apus_node::workers::check_stop;
 use rayon::ThreadPool;
 
@@ -215,8 +215,8 @@ mod tests {
     use std::path::Path;
 
     use apus_export::{Column, Encoder, Format, Forms, Kind, Target, Value};
+    use apus_host::threads::pool;
     use apus_node::error::SyncError;
-    use apus_node::threads::pool;
 
     use super::*;
     use crate::export::output::Output;

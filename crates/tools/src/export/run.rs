@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use apus_disk::{Disk, File, Share};
 use apus_export::{Encoder, Format, Forms, Table, Target};
 use apus_hash::Hash;
+use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::{remedy, threads};
+use apus_node::remedy;
+use apus_progress::{Phase, Progress, Watch};
 use rayon::ThreadPool;
 
 use super::columns::ExportTable;

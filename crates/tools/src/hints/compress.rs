@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use apus_disk::Disk;
+use apus_host::threads;
 use apus_node::error::SyncError;
-use apus_node::progress::{Observer, Phase, Progress, Watch};
+use apus_node::remedy;
 use apus_node::workers::{check_stop, for_each_on_pool};
-use apus_node::{remedy, threads};
+use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::Numbering;
 use apus_swiftsync::hints::compressed::{Compressor, Survey, blocks_of, ranges};
@@ -129,7 +130,7 @@ mod tests {
     use std::path::PathBuf;
 
     use apus_node::options::Options;
-    use apus_node::progress::Unobserved;
+    use apus_progress::Unobserved;
     use apus_swiftsync::hints::{Format, compressed, encoder};
     use apus_wire::{Chain, Network};
 

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use apus_disk::SpillFile;
+use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Observer, Phase, Progress, Watch};
+use apus_node::remedy;
 use apus_node::workers::check_stop;
-use apus_node::{remedy, threads};
+use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_swiftsync::hints::{Numbering, OutputFate, encoder, numbered_outputs};
 use apus_swiftsync::{Format, Hints, HintsError};
 use apus_sync::hints_file::HintsFile;

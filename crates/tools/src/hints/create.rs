@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use apus_coins::{CoinScan, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError};
 use apus_disk::{Disk, SpillFile, StoreError};
+use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::workers::{check_stop, for_each_on_pool};
-use apus_node::{remedy, snapshot_chainstate, threads};
+use apus_node::{remedy, snapshot_chainstate};
+use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, encoder};
 use apus_sync::claim::{Claim, of_read};

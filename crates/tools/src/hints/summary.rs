@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use apus_hash::Hash;
+use apus_host::resources;
 use apus_node::error::SyncError;
-use apus_node::resources;
 
 /// The result of making, converting or compressing a hints file.
 #[derive(Clone, Debug, PartialEq)]

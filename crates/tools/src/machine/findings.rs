@@ -1,7 +1,7 @@
 //! What makes a sync slow or unsafe on a machine, each with a remedy.
 
 use apus_node::options::Options;
-use apus_node::words::{size, speed, thousands};
+use apus_progress::words::{size, speed, thousands};
 use apus_wire::Chain;
 use secp_lanes::Kernel;
 

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use apus_host::memory::limit::memory_limit;
+use apus_host::resources::field;
+use apus_host::root::Root;
 use apus_node::error::SyncError;
-use apus_node::memory::limit::memory_limit;
-use apus_node::memory::share::default_cache_bytes;
+use apus_node::memory_share::default_cache_bytes;
 use apus_node::options::Options;
-use apus_node::resources::field;
-use apus_node::root::Root;
 use secp_lanes::Kernel;
 
 use super::measure::Speed;

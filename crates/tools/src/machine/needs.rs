@@ -1,12 +1,13 @@
 //! The space and the time that a sync of mainnet takes, estimated by its eras before any header is
 //! known.
 
-use apus_node::estimate::left::Left;
-use apus_node::estimate::plan::{CACHED_TABLES, Costs, Plan, Task};
 use apus_node::growth::Growth;
 use apus_node::mainnet_bytes::{mainnet_bytes, mainnet_height};
-use apus_node::options::{AssumeValid, Method, Options};
+use apus_node::options::{AssumeValid, Options};
 use apus_node::space::{spill_bytes, usual_spill_bytes};
+use apus_progress::Method;
+use apus_progress::estimate::left::Left;
+use apus_progress::estimate::plan::{CACHED_TABLES, Costs, Plan, Task};
 
 /// Blocks of a year.
 const BLOCKS_A_YEAR: u32 = 365 * 144;
@@ -86,7 +87,8 @@ impl Needs {
             cached: options.dbcache_bytes as f64 * CACHED_TABLES,
             ..Task::default()
         };
-        let stages = task.stages(method, &Costs::new(options));
+        let costs = Costs::new(options.scripts.signature_cost(), options.threads);
+        let stages = task.stages(method, &costs);
         (blocks > 0).then(|| Left::unmeasured(Plan { stages }.work()))
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use apus_disk::lock_holder;
-use apus_node::root::Root;
+use apus_host::root::Root;
 use apus_wire::Network;
 
 /// The names of Bitcoin Core's processes, and of Knots', which are the same.

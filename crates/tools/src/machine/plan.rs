@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use apus_node::next_command::NextCommand;
-use apus_node::options::{Method, Options};
-use apus_node::words::{shell_word, size};
+use apus_node::options::Options;
+use apus_progress::Method;
+use apus_progress::words::{shell_word, size};
 use apus_wire::Chain;
 
 use super::look::{Held, Look};
@@ -244,7 +245,7 @@ fn words_of_time(needs: &Needs, chosen: &Chosen, options: &Options) -> String {
 
 #[cfg(test)]
 mod tests {
-    use apus_node::root::Root;
+    use apus_host::root::Root;
     use apus_wire::Network;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use apus_disk::FileSystem;
-use apus_node::root::Root;
+use apus_host::root::Root;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 /// A mounted file system.

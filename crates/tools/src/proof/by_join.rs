@@ -13,15 +13,15 @@ use std::path::Path;
 use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_hash::Hash;
+use apus_host::temporary::TemporaryDir;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_node::options::Options;
-use apus_node::progress::Watch;
 use apus_node::scan::scan_into_node;
 use apus_node::space;
-use apus_node::temporary::TemporaryDir;
 use apus_node::waiting::Waiting;
-use apus_node::words::size;
+use apus_progress::Watch;
+use apus_progress::words::size;
 use apus_store::{BlockSource, DataDir};
 use apus_sync::connect_all::{Course, join_towards};
 use apus_sync::in_order::activate::{Goal, activate};
@@ -32,7 +32,7 @@ use apus_sync::swift::fault::into_error;
 use apus_sync::swift::plan::{Mode, Plan};
 use apus_sync::swift::tally::Tally;
 
-use super::files::node_of_files;
+use super::files::{node_of_files, temporary_dir};
 use super::sums::{Proof, Unproved};
 
 /// Proves the claim by the blocks of `node` up to `target`, and checks all rules for these blocks.
@@ -48,7 +48,7 @@ pub(super) fn prove_by_join(
 ) -> Result<Summary, SyncError> {
     // A node without a data directory is in a temporary directory already.
     let is_stored = !node.ledger.writes.any;
-    let directory = is_stored.then(|| TemporaryDir::chosen(&node.options)).transpose()?;
+    let directory = is_stored.then(|| temporary_dir(&node.options)).transpose()?;
     let place = directory.as_ref().map_or(node.dir.path(), TemporaryDir::path);
     begin(proof, &node, target, lacking, place)?;
     let plan = Plan::new(&node, target, Mode::AssumeValid);

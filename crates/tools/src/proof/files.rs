@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use apus_disk::Disk;
+use apus_disk::{Disk, StoreError};
+use apus_host::temporary::TemporaryDir;
 use apus_node::block::scripts::ScriptChecker;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{JoinOptions, Options};
-use apus_node::temporary::TemporaryDir;
 use apus_sync::unfinished::open_node;
+
+/// Creates a directory for temporary files where the options want it.
+pub(super) fn temporary_dir(options: &Options) -> Result<TemporaryDir, StoreError> {
+    options.join.spill_dir.as_deref().map_or_else(TemporaryDir::new, TemporaryDir::below)
+}
 
 /// Opens a node in `directory`, for blocks that it reads from sources and does not store.
 pub(super) fn node_of_files(

@@ -15,14 +15,13 @@ use apus_chain::BlockId;
 use apus_disk::Disk;
 use apus_node::checked::Checked;
 use apus_node::error::SyncError;
-use apus_node::estimate::estimating::Estimating;
 use apus_node::fault::Fault;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Options};
-use apus_node::progress::Watch;
 use apus_node::remedy;
 use apus_node::scan::{open_sources, scan_into_node};
-use apus_node::temporary::TemporaryDir;
+use apus_progress::Watch;
+use apus_progress::estimate::estimating::Estimating;
 use apus_sync::claim::Claim;
 use apus_sync::run::summary;
 use apus_sync::stages::of_proof;
@@ -32,7 +31,7 @@ use apus_sync::swift::plan::{Mode, Plan};
 use apus_sync::unfinished::open_node;
 
 use by_join::prove_by_join;
-use files::node_of_files;
+use files::{node_of_files, temporary_dir};
 use sums::{Proof, Unproved};
 
 /// Proves that the claim of a hints file or of a UTXO snapshot is what the blocks up to its height
@@ -88,7 +87,7 @@ fn prove_watched(
         return remedy::naming(options, || prove_by(&proof, open()?));
     }
     let opened = open_sources(options, sources)?;
-    let directory = TemporaryDir::chosen(options)?;
+    let directory = temporary_dir(options)?;
     let mut node = node_of_files(options, &directory)?;
     match scan_into_node(&mut node, &opened, watch) {
         Err(SyncError::Stopped) => Ok(proof.interrupted(&mut node)),

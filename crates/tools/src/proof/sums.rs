@@ -5,7 +5,7 @@ use std::time::Instant;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
-use apus_node::progress::Watch;
+use apus_progress::Watch;
 use apus_sync::claim::Claim;
 use apus_sync::run::summary;
 use apus_sync::summary::Summary;

@@ -13,12 +13,13 @@ use apus_coins::{
 use apus_consensus::is_bip30_unspendable;
 use apus_disk::{Disk, File, StoreError};
 use apus_hash::Hash;
+use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::gathered::Gathered;
 use apus_node::options::Options;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::workers::{check_stop, for_each_on_pool};
-use apus_node::{remedy, snapshot_chainstate, threads};
+use apus_node::{remedy, snapshot_chainstate};
+use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputFate, numbered_outputs};
 use apus_sync::hints_file::HintsFile;

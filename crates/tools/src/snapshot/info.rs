@@ -5,10 +5,10 @@ use std::path::Path;
 use apus_coins::{SnapshotFile, SnapshotStats, snapshot_stats};
 use apus_disk::ShareWatch;
 use apus_hash::Hash;
+use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::gathered::stats_by_sorting;
-use apus_node::progress::{Phase, Progress, Watch};
-use apus_node::threads;
+use apus_progress::{Phase, Progress, Watch};
 use apus_sync::claim::of_read;
 use apus_wire::{AssumeutxoData, Chain, Network};
 

@@ -3,8 +3,8 @@
 use apus_coins::{Coin, Heights, for_each_spending_tx};
 use apus_disk::{Share, StoreError};
 use apus_node::error::SyncError;
-use apus_node::progress::{Phase, Progress, Watch};
 use apus_node::workers::for_each_on_pool;
+use apus_progress::{Phase, Progress, Watch};
 use apus_wire::OutPoint;
 use rayon::ThreadPool;
 

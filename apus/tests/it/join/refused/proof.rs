@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use apus_node::{JoinOptions, Watch};
-use apus_node::{Options, SyncError, Unobserved};
+use apus_node::JoinOptions;
+use apus_node::{Options, SyncError};
+use apus_progress::Unobserved;
+use apus_progress::Watch;
 use apus_tools as tools;
 use apus_wire::Chain;
 

@@ -1,8 +1,8 @@
 use apus_disk::Disk;
 use apus_node::opened::Coins;
 use apus_node::options::AssumeValid;
-use apus_node::progress::Watch;
 use apus_node::scan::{open_sources, scan_into_node};
+use apus_progress::Watch;
 use apus_sync::unfinished::open_node;
 use apus_testdata::data;
 use apus_wire::{Chain, Network};

@@ -1,12 +1,10 @@
 //! Simulated worlds: runs whose ends are known, and what was told meanwhile.
 
-use apus_wire::{Chain, Network};
-
 use super::*;
 use crate::estimate::plan::{Costs, Task};
-use crate::options::{Method, Options};
+use crate::method::Method;
+use crate::observer::Download;
 use crate::outcome::ThreadStates;
-use crate::progress::Download;
 
 /// Seconds between two reports.
 const TICK: f64 = 0.1;
@@ -394,7 +392,7 @@ fn work_without_a_plan_is_measured_phase_by_phase() {
 #[test]
 fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
     let task = Task { bytes: 2.5e9, from_peers: 2.5e9, ..Task::default() };
-    let stages = task.stages(Method::InOrder, &Costs::new(&options()));
+    let stages = task.stages(Method::InOrder, &Costs::new(3_000.0, 2));
     // By the bytes a hundred seconds, of which the processor works some.
     assert!((stages[0].work - 100.0).abs() < 1.0 && stages[0].own < 30.0, "{stages:?}");
     let first = stages[0];
@@ -412,10 +410,6 @@ fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
     let left = left.unwrap();
     let range = left.low.as_secs_f64()..=left.high.as_secs_f64();
     assert!(range.contains(&expected), "{left:?}, not {expected}");
-}
-
-fn options() -> Options {
-    Options::new("/nowhere".into(), Network::new(Chain::Regtest))
 }
 
 #[test]

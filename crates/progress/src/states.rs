@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
+use super::observer::{Adding, Observer};
 use super::outcome::ThreadStates;
-use super::progress::{Adding, Observer};
-use super::threads::spawn_free;
+use apus_host::threads::spawn_free;
 
 /// Interval at which the threads are sampled. A sample takes about 0.1 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::estimator::{Estimator, Ran};
 use super::plan::Plan;
 use crate::bottleneck::Machine;
-use crate::progress::{Download, Observer, Phase, Progress};
+use crate::observer::{Download, Observer, Phase, Progress};
 
 /// Seconds between two estimates in one phase; what is reported meanwhile gets the last one.
 const EVERY: f64 = 0.1;

@@ -4,15 +4,12 @@
 
 use std::thread::available_parallelism;
 
-use secp_lanes::Kernel;
-
-use crate::options::{Method, Options, ScriptEngine};
+use crate::method::Method;
 use crate::phase::Phase;
 
 /// Nanoseconds of one core for any block.
 const BLOCK: f64 = 10_000.0;
-/// Nanoseconds of one core to verify a signature with Core's engine; signatures of a byte.
-const CORE: f64 = 30_000.0;
+/// Signatures of a byte.
 const SIGNATURES: f64 = 0.0047;
 /// Bytes a second of a usual download.
 const DOWNLOAD_SPEED: f64 = 25e6;
@@ -47,21 +44,11 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Returns the costs of a run with these options.
-    pub fn new(options: &Options) -> Self {
-        let fast = match options.scripts.kernel.unwrap_or_else(Kernel::best) {
-            Kernel::Avx512 => 3_000.0,
-            Kernel::Avx2 => 10_000.0,
-            Kernel::Neon => 15_000.0,
-            Kernel::Library | Kernel::Portable => CORE,
-        };
-        let signature = match options.scripts.engine {
-            ScriptEngine::Core => CORE,
-            ScriptEngine::Fast => fast,
-            ScriptEngine::Both => CORE + fast,
-        };
+    /// Returns the costs of a run with this many threads, in which a signature takes `signature`
+    /// nanoseconds of one core.
+    pub fn new(signature: f64, threads: usize) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        let cores = options.threads.clamp(1, cores) as f64;
+        let cores = threads.clamp(1, cores) as f64;
         Self { script_byte: signature * SIGNATURES, cores }
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::left::{Estimate, Left, SLOWER};
 use super::plan::{Plan, Stage};
 use crate::bottleneck::{Bottleneck, Machine};
+use crate::observer::{Download, Progress};
 use crate::outcome::ThreadStates;
 use crate::phase::Phase;
-use crate::progress::{Download, Progress};
 
 /// The seconds of measuring for which an earlier pace counts when a stage begins.
 const UNSEEN: f64 = 3.0;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::outcome::ThreadStates;
-use super::resources::{cpu_pressure, cpu_time};
+use apus_host::resources::{cpu_pressure, cpu_time};
 
 /// What would have to be faster for the work to end earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,19 +9,17 @@ use std::time::Duration;
 use apus_disk::StoreError;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::error::SyncError;
-
 /// Creates the pool of threads for loops over much data: commits, merges, statistics. They sleep
 /// while blocks are connected, which has threads of its own (`in_order/pipeline.rs`).
 ///
 /// # Errors
 /// The system refuses to start the threads.
-pub fn pool(threads: usize) -> Result<rayon::ThreadPool, SyncError> {
+pub fn pool(threads: usize) -> Result<rayon::ThreadPool, StoreError> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|number| format!("apus-pool-{number}"))
         .build()
-        .map_err(|error| refused("apus-pool", io::Error::other(error)).into())
+        .map_err(|error| refused("apus-pool", io::Error::other(error)))
 }
 
 /// Starts the pool in which the loops of other crates run that are given no [`pool`], with a thread

@@ -6,8 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apus_disk::StoreError;
 
-use super::options::Options;
-
 /// The prefix of the names of these directories.
 const PREFIX: &str = "apus-";
 /// The directories that exist now.
@@ -32,15 +30,10 @@ impl TemporaryDir {
         Self::below(&std::env::temp_dir())
     }
 
-    /// Creates a directory that only its owner may enter, in the one that the options name for
-    /// temporary files or, if they name none, in the system's.
+    /// Creates a directory that only its owner may enter, in `parent`.
     ///
     /// No directory can be created there.
-    pub fn chosen(options: &Options) -> Result<Self, StoreError> {
-        options.join.spill_dir.as_deref().map_or_else(Self::new, Self::below)
-    }
-
-    fn below(parent: &Path) -> Result<Self, StoreError> {
+    pub fn below(parent: &Path) -> Result<Self, StoreError> {
         let mut name = [0; 8];
         getrandom::fill(&mut name)
             .map_err(|error| StoreError::new(parent, format!("no randomness: {error}")))?;

@@ -2,9 +2,9 @@
 
 use apus_chain::Tree;
 
-use super::limit::{MemoryLimit, memory_limit};
-use super::pressure::Squeeze;
-use crate::root::Root;
+use apus_host::memory::limit::{MemoryLimit, memory_limit};
+use apus_host::memory::pressure::Squeeze;
+use apus_host::root::Root;
 
 const MIB: u64 = 1 << 20;
 
