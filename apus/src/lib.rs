@@ -44,6 +44,9 @@
 #[cfg(feature = "cli")]
 mod cli;
 
+pub use apus_claims::{
+    HintsSummary, compress_hints, conversion_needs_blocks, convert_hints, create_hints, prove,
+};
 pub use apus_consensus::{RuleClass, RuleError};
 pub use apus_disk::StoreError;
 pub use apus_hash::{Hash, ParseHashError};
@@ -65,10 +68,9 @@ pub use apus_sync::{
     sync,
 };
 #[cfg(feature = "export")]
-pub use apus_tools::{Destination, Export, ExportTable, Exported, export};
+pub use apus_tables::{Destination, Export, ExportTable, Exported, export};
 pub use apus_tools::{
-    HintsSummary, SnapshotStatus, Status, Unfinished, UtxoHash, UtxoStats, compress_hints,
-    conversion_needs_blocks, convert_hints, create_hints, prove, status, txoutset_info,
+    SnapshotStatus, Status, Unfinished, UtxoHash, UtxoStats, status, txoutset_info,
 };
 pub use apus_wire::{Chain, Network, OutPoint};
 pub use secp_lanes::Kernel;

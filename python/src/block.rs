@@ -1,7 +1,7 @@
 //! Blocks and their content as Python objects. Hashes are text, as Bitcoin Core shows them, and
 //! amounts are in satoshi. Fields have the names of the tables' columns.
 
-use apus_tools::script_type;
+use apus_tables::script_type;
 use apus_wire::{BlockView, InputView, OutputView, TxView};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use apus::tables::{BytesForm, Forms, HashForm};
 use apus::{ExportTable, Hash, Observer, OutPoint, Progress, SyncError, options_in_process};
-use apus_tools::{ArrowRows, ChainReader};
+use apus_tables::{ArrowRows, ChainReader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

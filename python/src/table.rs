@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use apus_tools::{ArrowRows, ChainReader, RecordBatches};
+use apus_tables::{ArrowRows, ChainReader, RecordBatches};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::ffi::FFI_ArrowSchema;

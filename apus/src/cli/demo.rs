@@ -184,7 +184,7 @@ impl Demo<'_> {
     }
 
     fn make_hints(&self, options: &Options, hints: &Path) -> Result<(), Failure> {
-        let made = tools::create_hints(
+        let made = apus_claims::create_hints(
             options,
             None,
             Format::Bip456,

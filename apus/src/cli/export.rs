@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use apus_export::{BytesForm, Format, Forms, HashForm};
 use apus_node::SyncError;
 use apus_progress::Watch;
-use apus_tools as tools;
-use apus_tools::{Destination, Export, ExportTable, Exported, HistoryAsked, HistoryExported};
+use apus_tables::{Destination, Export, ExportTable, Exported, HistoryAsked, HistoryExported};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -163,11 +162,13 @@ pub fn run(command: &ExportCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let watch = Watch::new(&reporter, &stop);
     let failed = |error| if to_stdout { of_stdout(error) } else { error.into() };
     let Some(table) = command.table else {
-        let result = tools::export_history(&chosen.options, &command.history(form), to, watch);
+        let result =
+            apus_tables::export_history(&chosen.options, &command.history(form), to, watch);
         reporter.finish();
         return command.end_history(&result.map_err(failed)?, &path, reporting, &reporter, form.0);
     };
-    let result = tools::export(&chosen.options, &command.asked(table.into(), form), to, watch);
+    let result =
+        apus_tables::export(&chosen.options, &command.asked(table.into(), form), to, watch);
     reporter.finish();
     let exported = result.map_err(failed)?;
     if to_stdout {

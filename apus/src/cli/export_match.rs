@@ -4,7 +4,7 @@ use std::path::Path;
 
 use apus_descriptors::Range;
 use apus_export::Format;
-use apus_tools::{HISTORY, HistoryExported};
+use apus_tables::{HISTORY, HistoryExported};
 use clap::Args;
 use serde::Serialize;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
+use apus_claims::HintsSummary;
 use apus_host::MemoryInUse;
 use apus_node as node;
 use apus_node::SyncError;
@@ -11,8 +12,6 @@ use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_swiftsync::hints::Statistics;
 use apus_swiftsync::{Format, hints};
 use apus_sync::HintsFile;
-use apus_tools as tools;
-use apus_tools::HintsSummary;
 use apus_wire::{Chain, Network};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -202,8 +201,10 @@ impl Create {
     ) -> Result<HintsSummary, SyncError> {
         let format = self.format.into();
         match self.snapshot.as_deref().map(expand_home) {
-            Some(file) => tools::create_hints_of_snapshot(options, &file, format, path, watch),
-            None => tools::create_hints(options, self.height, format, path, watch),
+            Some(file) => {
+                apus_claims::create_hints_of_snapshot(options, &file, format, path, watch)
+            }
+            None => apus_claims::create_hints(options, self.height, format, path, watch),
         }
     }
 }
@@ -212,7 +213,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     let path = convert.output.path()?;
     let hints = open(&convert.input)?;
     let format = convert.format.into();
-    let needs_blocks = tools::conversion_needs_blocks(hints.reader.as_ref(), format);
+    let needs_blocks = apus_claims::conversion_needs_blocks(hints.reader.as_ref(), format);
     let options = if needs_blocks {
         let chosen = convert.directory.to_options().map_err(Failure::usage)?;
         chosen.announce(&[], Reporting { quiet, json: convert.output.json });
@@ -234,7 +235,7 @@ fn run_convert(convert: &Convert, quiet: bool) -> Result<ExitCode, Failure> {
     };
     let written = convert.output.write(&path, format, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        tools::convert_hints(&hints, &options, format, &path, Watch::new(reporter, &stop))
+        apus_claims::convert_hints(&hints, &options, format, &path, Watch::new(reporter, &stop))
     });
     written.map_err(why)
 }
@@ -245,7 +246,7 @@ fn run_compress(compress: &Compress, quiet: bool) -> Result<ExitCode, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     compress.output.write(&path, Format::Compressed, quiet, |reporter| {
         let stop = stop_on_signal(Interrupted::WritesNothing);
-        tools::compress_hints(&hints, threads, &path, Watch::new(reporter, &stop))
+        apus_claims::compress_hints(&hints, threads, &path, Watch::new(reporter, &stop))
     })
 }
 

@@ -7,7 +7,6 @@ use apus_host::MemoryInUse;
 use apus_node::{AssumeValid, Options, SyncError};
 use apus_progress::Watch;
 use apus_sync::Summary;
-use apus_tools as tools;
 use clap::Args;
 
 use super::directory::Directory;
@@ -110,7 +109,7 @@ impl ProveCommand {
 
     fn prove(&self, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
         let from: Vec<PathBuf> = self.from.iter().map(|path| expand_home(path)).collect();
-        tools::prove(options, &expand_home(&self.file), &from, watch)
+        apus_claims::prove(options, &expand_home(&self.file), &from, watch)
     }
 }
 

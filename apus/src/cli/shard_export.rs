@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use apus_export::Forms;
 use apus_progress::Watch;
-use apus_tools as tools;
-use apus_tools::{Ranges, RangesDone};
+use apus_tables::{Ranges, RangesDone};
 use clap::Args;
 
 use super::directory::Directory;
@@ -74,19 +73,19 @@ struct RangeArgs {
 /// Runs `apus shard export`.
 pub fn export(command: &ShardExport, quiet: bool) -> Result<ExitCode, Failure> {
     if command.todo {
-        let missing = command.ranges.with(None, quiet, tools::ranges_to_write)?;
+        let missing = command.ranges.with(None, quiet, apus_tables::ranges_to_write)?;
         let missing: Vec<String> = missing.iter().map(u32::to_string).collect();
         output::line(missing.join(" "))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let done = command.ranges.with(command.range, quiet, tools::export_ranges)?;
+    let done = command.ranges.with(command.range, quiet, apus_tables::export_ranges)?;
     let RangesDone { files, kept, .. } = done;
     report(quiet, &format!("{files} files written, {kept} kept"), &done)
 }
 
 /// Runs `apus shard verify-export`.
 pub fn verify(command: &ShardVerifyExport, quiet: bool) -> Result<ExitCode, Failure> {
-    let done = command.ranges.with(command.range, quiet, tools::verify_ranges)?;
+    let done = command.ranges.with(command.range, quiet, apus_tables::verify_ranges)?;
     report(quiet, &format!("{} files proved", done.files), &done)
 }
 

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apus_claims::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 use apus_hash::hex;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
-use apus_tools as tools;
-use apus_tools::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -169,8 +168,8 @@ impl Create {
         watch: Watch,
     ) -> Result<SnapshotSummary, SyncError> {
         match self.hints.as_deref().map(expand_home) {
-            None => tools::create_snapshot(options, self.height, path, watch),
-            Some(hints) => tools::create_snapshot_of_hints(options, &hints, path, watch),
+            None => apus_claims::create_snapshot(options, self.height, path, watch),
+            Some(hints) => apus_claims::create_snapshot_of_hints(options, &hints, path, watch),
         }
     }
 }
@@ -243,7 +242,7 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = info.par.filter(|threads| *threads > 0).unwrap_or(cores);
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::snapshot_info(&path, threads, Watch::new(&reporter, &stop));
+    let result = apus_claims::snapshot_info(&path, threads, Watch::new(&reporter, &stop));
     reporter.finish();
     let Some(found) = result? else { return Ok(exit::status(true)) };
     // --quiet does not suppress what was asked for.
@@ -286,7 +285,8 @@ fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     chosen.announce(&from, reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = tools::load_snapshot(&chosen.options, &path, &from, Watch::new(&reporter, &stop));
+    let result =
+        apus_claims::load_snapshot(&chosen.options, &path, &from, Watch::new(&reporter, &stop));
     reporter.finish();
     let loaded = result?;
     reporting.report(|| loaded_json(&loaded, &path), || loaded_text(&loaded, &path))?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
+use apus_claims::{HintsSummary, convert_hints, create_hints};
 use apus_coins::{Chainstate, Coin};
 use apus_disk::Disk;
 use apus_hash::Hash;
@@ -19,7 +20,6 @@ use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, open};
 use apus_sync as sync;
 use apus_sync::HintsFile;
-use apus_tools::{HintsSummary, convert_hints, create_hints};
 use apus_wire::{Chain as Network, OutPoint};
 
 use crate::support::chains::{small, small_fork};

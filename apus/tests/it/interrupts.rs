@@ -18,8 +18,9 @@ use apus_store::IndexKind;
 use apus_swiftsync::Format;
 use apus_sync as sync;
 use apus_sync::{Summary, Verify};
+use apus_tables::{Destination, Export, ExportTable, HistoryAsked};
 use apus_tools as tools;
-use apus_tools::{Destination, Export, ExportTable, HistoryAsked, UtxoHash};
+use apus_tools::UtxoHash;
 use apus_wire::Chain as Network;
 
 use crate::support::chains::small;
@@ -194,13 +195,14 @@ fn commands_that_make_and_prove_hints() {
         assert_stops("hints create", phases, |observer, stop| {
             let at = Some(height - below);
             let format = Format::Bip456;
-            let made = tools::create_hints(&options, at, format, &out, Watch::new(observer, stop));
+            let made =
+                apus_claims::create_hints(&options, at, format, &out, Watch::new(observer, stop));
             is_absent(made.unwrap().interrupted)
         });
     }
     assert_stops("hints create --snapshot", &[MakingHints], |observer, stop| {
         let format = Format::Bip456;
-        let made = tools::create_hints_of_snapshot(
+        let made = apus_claims::create_hints_of_snapshot(
             &options,
             &snapshot,
             format,
@@ -211,7 +213,7 @@ fn commands_that_make_and_prove_hints() {
     });
     let file = sync::HintsFile::open(&hints).unwrap();
     assert_stops("hints convert", &[MakingHints], |observer, stop| {
-        let made = tools::convert_hints(
+        let made = apus_claims::convert_hints(
             &file,
             &options,
             Format::Booster,
@@ -221,11 +223,11 @@ fn commands_that_make_and_prove_hints() {
         is_absent(made.unwrap().interrupted)
     });
     assert_stops("hints compress", &[MakingHints], |observer, stop| {
-        let made = tools::compress_hints(&file, 1, &out, Watch::new(observer, stop));
+        let made = apus_claims::compress_hints(&file, 1, &out, Watch::new(observer, stop));
         is_absent(made.unwrap().interrupted)
     });
     assert_stops("prove hints", &[SwiftSync], |observer, stop| {
-        is_interrupted(tools::prove(&options, &hints, &[], Watch::new(observer, stop)))
+        is_interrupted(apus_claims::prove(&options, &hints, &[], Watch::new(observer, stop)))
     });
 }
 
@@ -245,30 +247,34 @@ fn commands_that_make_and_prove_snapshots() {
     for (below, phases) in [(0, &[WritingSnapshot][..]), (20, &[ReadingUndo, WritingSnapshot])] {
         assert_stops("snapshot create", phases, |observer, stop| {
             let at = Some(height - below);
-            let made = tools::create_snapshot(&options, at, &out, Watch::new(observer, stop));
+            let made = apus_claims::create_snapshot(&options, at, &out, Watch::new(observer, stop));
             is_absent(made.unwrap().interrupted)
         });
     }
     let hints = it.world.write_hints(place, height);
     let phases = [ReadingBlocks, WritingSnapshot];
     assert_stops("snapshot create --hints", &phases, |observer, stop| {
-        let made =
-            tools::create_snapshot_of_hints(&options, &hints, &out, Watch::new(observer, stop));
+        let made = apus_claims::create_snapshot_of_hints(
+            &options,
+            &hints,
+            &out,
+            Watch::new(observer, stop),
+        );
         is_absent(made.unwrap().interrupted)
     });
     let mut reversed = it.snapshot();
     reversed.coins.reverse();
     let reversed = place.write_bytes("reversed.dat", &reversed.to_bytes());
     assert_stops("snapshot info", &[ReadingSnapshot], |observer, stop| {
-        tools::snapshot_info(&reversed, 1, Watch::new(observer, stop)).unwrap().is_none()
+        apus_claims::snapshot_info(&reversed, 1, Watch::new(observer, stop)).unwrap().is_none()
     });
     assert_stops("prove a snapshot", &[SwiftSync], |observer, stop| {
-        is_interrupted(tools::prove(&options, &snapshot, &[], Watch::new(observer, stop)))
+        is_interrupted(apus_claims::prove(&options, &snapshot, &[], Watch::new(observer, stop)))
     });
     let blocks = [place.write("blocks", &it.world.blocks)];
     let phases = [JoinReading, JoinMatching, JoinChecking];
     assert_stops("prove --full", &phases, |observer, stop| {
-        is_interrupted(tools::prove(&options, &snapshot, &blocks, Watch::new(observer, stop)))
+        is_interrupted(apus_claims::prove(&options, &snapshot, &blocks, Watch::new(observer, stop)))
     });
 }
 
@@ -283,7 +289,8 @@ fn loading_a_snapshot() {
         let blocks = place.write("blocks", &listed.world.blocks);
         let options = Options { threads: 1, ..place.options() };
         let loaded =
-            tools::load_snapshot(&options, path, &[blocks], Watch::new(observer, stop)).unwrap();
+            apus_claims::load_snapshot(&options, path, &[blocks], Watch::new(observer, stop))
+                .unwrap();
         let directory = place.network_dir().join(node::SNAPSHOT_DIRECTORY);
         assert_ne!(loaded.interrupted, directory.exists());
         loaded.interrupted
@@ -309,7 +316,8 @@ fn exports() {
             let stop_height = None;
             let asked = Export { table, format, forms, start_height, stop_height };
             let to = Destination::File(&out);
-            let exported = tools::export(&options, &asked, to, Watch::new(observer, stop)).unwrap();
+            let exported =
+                apus_tables::export(&options, &asked, to, Watch::new(observer, stop)).unwrap();
             assert_ne!(exported.interrupted, out.exists());
             let _ = std::fs::remove_file(&out);
             exported.interrupted
@@ -339,7 +347,7 @@ fn exports_of_a_history() {
             };
             let to = Destination::File(&out);
             let watch = Watch::new(observer, stop);
-            let history = tools::export_history(&options, &asked, to, watch).unwrap();
+            let history = apus_tables::export_history(&options, &asked, to, watch).unwrap();
             assert_ne!(history.exported.interrupted, out.exists());
             let _ = std::fs::remove_file(&out);
             history.exported.interrupted

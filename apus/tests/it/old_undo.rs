@@ -10,8 +10,8 @@ use apus_progress::Watch;
 use apus_store::IndexKind;
 use apus_sync as sync;
 use apus_sync::Verify;
+use apus_tables::ChainReader;
 use apus_tools as tools;
-use apus_tools::ChainReader;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

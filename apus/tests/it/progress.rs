@@ -77,7 +77,7 @@ fn a_commit_of_swiftsync_reports_the_share_done() {
     place.sync(std::slice::from_ref(&source));
     let hints = place.root().join("hints");
     let stop = AtomicBool::new(false);
-    tools::create_hints(
+    apus_claims::create_hints(
         &place.options(),
         None,
         Format::Bip456,
@@ -113,7 +113,7 @@ fn hints_below_the_tip_report_the_blocks_above() {
     let recorder = Recorder::default();
     let stop = AtomicBool::new(false);
     let out = place.root().join("hints");
-    tools::create_hints(
+    apus_claims::create_hints(
         &place.options(),
         Some(160),
         Format::Bip456,

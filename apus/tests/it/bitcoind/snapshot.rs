@@ -1,7 +1,6 @@
 //! Snapshots next to those of bitcoind, byte for byte, and Core's own read by Apus.
 
 use apus_progress::Watch;
-use apus_tools as tools;
 use apus_wire::Chain as Network;
 
 use super::daemon::{Daemon, program_in};
@@ -38,7 +37,8 @@ fn byte_for_byte_those_of_core_at_the_tip_and_below() {
     for (height, path, answer) in theirs {
         let out = place.root().join("utxo.dat");
         let summary =
-            tools::create_snapshot(&place.options(), Some(height), &out, Watch::default()).unwrap();
+            apus_claims::create_snapshot(&place.options(), Some(height), &out, Watch::default())
+                .unwrap();
         assert_eq!(answer["coins_written"], summary.coins, "height {height}");
         assert_eq!(answer["base_hash"], summary.base.to_string(), "height {height}");
         let is_same = std::fs::read(&out).unwrap() == std::fs::read(&path).unwrap();

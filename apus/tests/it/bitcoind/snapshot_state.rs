@@ -460,7 +460,7 @@ fn headers_for_a_snapshot_come_from_core() {
     let connect = vec![Target::parse(&server.address(), 0).unwrap()];
     let peers = Some(PeerOptions { connect, ..PeerOptions::new(0) });
     let options = Options { peers, ..place.options() };
-    let loaded = tools::load_snapshot(&options, &out, &[], Watch::default()).unwrap();
+    let loaded = apus_claims::load_snapshot(&options, &out, &[], Watch::default()).unwrap();
     assert_eq!(loaded.base, listed.world.tip());
     server.stop();
     assert_core_starts(&bitcoind, &place, 0, Some(listed.height()));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use apus_tools::ExportTable;
+use apus_tables::ExportTable;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use rusqlite::Connection;

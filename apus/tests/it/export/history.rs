@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use apus_node::{AssumeValid, Options, Prune, SwiftSyncOptions};
 use apus_progress::Method;
 use apus_store::IndexKind;
-use apus_tools::HISTORY;
+use apus_tables::HISTORY;
 use bitcoin::consensus::deserialize;
 use bitcoin::{Address, Block, Network, OutPoint, ScriptBuf, TxOut};
 use serde_json::Value;

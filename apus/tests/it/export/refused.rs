@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use apus::tables::{Format, Forms};
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
-use apus_tools::{Destination, Export, ExportTable, UtxoHash};
+use apus_tables::{Destination, Export, ExportTable};
+use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
 use super::{TABLES, blocks, csv, exported, synced, try_export};
@@ -232,7 +233,7 @@ fn an_interrupted_export_leaves_no_file() {
             let observer = StopWhen(&stop, at_once);
             let to = Destination::File(&path);
             let ended =
-                apus_tools::export(&place.options(), &asked, to, Watch::new(&observer, &stop));
+                apus_tables::export(&place.options(), &asked, to, Watch::new(&observer, &stop));
             let ended = ended.unwrap();
             assert!(ended.interrupted && ended.rows == 0);
             assert_nothing_left(place.root());

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use apus::tables::Kind;
+use apus_tables::{ExportTable, HISTORY};
 use apus_testchain::Spec;
-use apus_tools::{ExportTable, HISTORY, UtxoHash};
+use apus_tools::UtxoHash;
 use apus_wire::Chain;
 
 use super::by_hand::by_hand;

@@ -5,13 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use apus_claims::create_hints;
 use apus_node::JoinOptions;
 use apus_node::Options;
 use apus_progress::Method;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress, Unobserved};
 use apus_sync::{SWIFTSYNC_DIRECTORY, reindex};
-use apus_tools::{IndexKind, create_hints, index};
+use apus_tools::{IndexKind, index};
 use apus_wire::Chain;
 
 use super::document::Document;

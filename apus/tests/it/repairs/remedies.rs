@@ -95,7 +95,7 @@ fn a_utxo_set_above_the_block_index_is_named_by_its_height() {
     std::fs::remove_dir_all(&directory).unwrap();
     copy_dir(&old.network_dir().join("blocks"), &directory).unwrap();
     let best = hash_of(&blocks[200]).to_string();
-    let created = tools::create_hints(
+    let created = apus_claims::create_hints(
         &place.options(),
         None,
         apus_swiftsync::Format::Bip456,

@@ -8,7 +8,6 @@ use apus_node::{Options, SyncError};
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_shard as shard;
 use apus_shard::{Destination, Results};
-use apus_tools as tools;
 use apus_wire::Chain as Network;
 
 use crate::join::source::{ASSUMED, Assumed, Files, Run, Source, VARIED};
@@ -117,7 +116,8 @@ fn a_snapshot_of_tasks_is_that_of_the_directory() {
     };
     let [ours, due] = ["ours", "due"].map(|name| place.root().join(name));
     let finished = job.finish(&Destination::Snapshot(&ours));
-    let summary = tools::create_snapshot(&place.options(), None, &due, Watch::default()).unwrap();
+    let summary =
+        apus_claims::create_snapshot(&place.options(), None, &due, Watch::default()).unwrap();
     assert_eq!((finished.coins, finished.best_block), (summary.coins, summary.base));
     assert!(std::fs::read(ours).unwrap() == std::fs::read(due).unwrap());
     let verdict = job.finish(&Destination::Verdict);

@@ -16,7 +16,6 @@ use apus_swiftsync::Format;
 use apus_sync::Summary;
 use apus_testchain::block::encode_block;
 use apus_testchain::{Break, Builder, Chain};
-use apus_tools as tools;
 
 use super::{made, options_of};
 use crate::broken_rules::assert_refused_for;
@@ -76,7 +75,8 @@ impl Case {
     fn verify(&self, options: &Options, observer: &dyn Observer) -> Result<Summary, SyncError> {
         let from = [self.blocks.clone()];
         let stop = AtomicBool::new(false);
-        let result = tools::prove(options, &self.snapshot, &from, Watch::new(observer, &stop));
+        let result =
+            apus_claims::prove(options, &self.snapshot, &from, Watch::new(observer, &stop));
         assert_empty(&self.place.root().join("tmp"));
         result
     }
@@ -161,7 +161,7 @@ fn files_of_blocks_prove_the_same_as_with_undo_data() {
         let options = options_of(place, Mode::Full);
         let watch = Watcher::default();
         let at_once =
-            tools::prove(&options, &case.snapshot, &[], Watch::new(&watch, &stop)).unwrap();
+            apus_claims::prove(&options, &case.snapshot, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(!watch.has_joined(), "there is undo data for all");
         for (threads, dbcache_bytes) in [(1, 0), (2, 450 << 20), (3, 20 << 20)] {
             let options = Options { threads, dbcache_bytes, ..case.options() };
@@ -192,13 +192,15 @@ fn a_directory_with_undo_data_of_the_last_blocks_is_proved() {
         let path = place.write_bytes("utxo.dat", &made(&in_order, height).to_bytes());
         let watch = Watcher::default();
         let from = &[];
-        let joined = tools::prove(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
+        let joined = apus_claims::prove(&options, &path, from, Watch::new(&watch, &stop)).unwrap();
         assert!(watch.has_joined());
-        let at_once = tools::prove(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
+        let at_once =
+            apus_claims::prove(&once, &path, from, Watch::new(&Unobserved, &stop)).unwrap();
         assert_same(&joined, &at_once);
         let hints = place.write_bytes("h", &world.model.hints_file(height, Format::Bip456));
         let joined =
-            tools::prove(&options, &hints, &[], Watch::new(&Watcher::default(), &stop)).unwrap();
+            apus_claims::prove(&options, &hints, &[], Watch::new(&Watcher::default(), &stop))
+                .unwrap();
         assert_same(&joined, &at_once);
         assert_empty(&place.root().join("tmp"));
     }
@@ -224,10 +226,12 @@ fn assert_from_is_proved_by_a_join(world: &World, from: &Path) {
     let stop = AtomicBool::new(false);
     let from = [from.to_path_buf()];
     let joined =
-        tools::prove(&case.options(), &case.snapshot, &from, Watch::new(&watch, &stop)).unwrap();
+        apus_claims::prove(&case.options(), &case.snapshot, &from, Watch::new(&watch, &stop))
+            .unwrap();
     assert!(watch.has_joined());
     let once = options_of(&in_order, Mode::Full);
-    let at_once = tools::prove(&once, &case.snapshot, &[], Watch::new(&Unobserved, &stop)).unwrap();
+    let at_once =
+        apus_claims::prove(&once, &case.snapshot, &[], Watch::new(&Unobserved, &stop)).unwrap();
     assert_same(&joined, &at_once);
     let notes = watch.notes.into_inner().unwrap();
     assert!(notes.iter().any(|line| line.contains("no undo data for block ")), "{notes:?}");
@@ -288,8 +292,8 @@ fn wrong_snapshots_and_hints_are_named_before_any_join() {
     let hints = place.write_bytes("wrong.hints", &hints);
     let watch = Watcher::default();
     let stop = AtomicBool::new(false);
-    let error =
-        tools::prove(&full_options(&place), &hints, &[], Watch::new(&watch, &stop)).unwrap_err();
+    let error = apus_claims::prove(&full_options(&place), &hints, &[], Watch::new(&watch, &stop))
+        .unwrap_err();
     let SyncError::Differs { differences, .. } = &error else { panic!("{error}") };
     assert!(!differences.coins.is_empty() && !watch.has_joined(), "{error}");
 }
@@ -364,7 +368,8 @@ fn what_a_directory_has_taken_as_valid_is_refused() {
     let hints = world.write_hints(&place, world.height());
     let options = full_options(&place);
     let stop = AtomicBool::new(false);
-    let error = tools::prove(&options, &hints, &[], Watch::new(&Unobserved, &stop)).unwrap_err();
+    let error =
+        apus_claims::prove(&options, &hints, &[], Watch::new(&Unobserved, &stop)).unwrap_err();
     let SyncError::Refused(refusal) = &error else { panic!("{error}") };
     assert!(refusal.reason.starts_with("block-script-verify-flag-failed"), "{error}");
     assert_eq!(refusal.block, Some(world.tip()));
@@ -407,7 +412,7 @@ fn interrupted_in_any_pass_it_says_so_and_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..case.options() };
-        let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&watch, &stop));
+        let result = apus_claims::prove(&options, &case.snapshot, &from, Watch::new(&watch, &stop));
         let summary = result.unwrap_or_else(|error| panic!("{phase:?}: {error}"));
         assert!(stop.load(Relaxed), "{phase:?}: it never came");
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
@@ -421,7 +426,7 @@ fn interrupted_in_any_pass_it_says_so_and_leaves_nothing() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..full_options(&place) };
-        let summary = tools::prove(&options, &hints, &[], Watch::new(&watch, &stop)).unwrap();
+        let summary = apus_claims::prove(&options, &hints, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(stop.load(Relaxed), "{phase:?}: it never came");
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
         assert_empty(&place.root().join("tmp"));
@@ -464,7 +469,8 @@ fn a_block_damaged_meanwhile_is_taken_from_another_file() {
             let damage = Damage { phase, path: &case.blocks, at, is_done: AtomicBool::new(false) };
             let options = Options { threads: 1, ..case.options() };
             let stop = AtomicBool::new(false);
-            let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&damage, &stop));
+            let result =
+                apus_claims::prove(&options, &case.snapshot, &from, Watch::new(&damage, &stop));
             assert!(damage.is_done.into_inner(), "{what}");
             match (result, has_other) {
                 (Ok(summary), true) => {
@@ -572,7 +578,7 @@ fn on_a_small_disk() {
         };
         let fill = FillDisk::new(phase, small.join("other"));
         let stop = AtomicBool::new(false);
-        let result = tools::prove(&options, &case.snapshot, &from, Watch::new(&fill, &stop));
+        let result = apus_claims::prove(&options, &case.snapshot, &from, Watch::new(&fill, &stop));
         std::fs::remove_file(small.join("other")).unwrap();
         assert_empty(&small);
         match result {

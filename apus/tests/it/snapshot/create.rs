@@ -5,14 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use apus_claims::{SnapshotInfo, SnapshotSummary};
 use apus_coins::put_coin_key;
 use apus_disk::Disk;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
 use apus_testchain::seal;
-use apus_tools as tools;
-use apus_tools::{SnapshotInfo, SnapshotSummary, UtxoHash};
+use apus_tools::UtxoHash;
 use apus_wire::{Chain as Network, OutPoint, genesis_block};
 
 use crate::support::blocks::{block, bytes, genesis_parent};
@@ -29,7 +29,7 @@ fn try_create(
     height: Option<u32>,
     out: &Path,
 ) -> Result<SnapshotSummary, SyncError> {
-    tools::create_snapshot(options, height, out, Watch::default())
+    apus_claims::create_snapshot(options, height, out, Watch::default())
 }
 
 /// The bytes of a new snapshot.
@@ -181,7 +181,7 @@ fn asked_to_stop_it_leaves_nothing() {
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = place.options();
         let summary =
-            tools::create_snapshot(&options, Some(height), &out, Watch::new(&watch, &stop))
+            apus_claims::create_snapshot(&options, Some(height), &out, Watch::new(&watch, &stop))
                 .unwrap();
         assert!(summary.interrupted, "{phase:?}");
         assert!(!out.exists() && !incomplete(&out).exists(), "{phase:?}");

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use apus_claims::SnapshotLoaded;
 use apus_disk::Disk;
 use apus_node::{
     Options, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE, SyncError,
@@ -11,8 +12,6 @@ use apus_node::{
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
 use apus_sync as sync;
-use apus_tools as tools;
-use apus_tools::SnapshotLoaded;
 
 use super::found;
 use crate::support::Place;
@@ -30,7 +29,7 @@ fn load_on(
     snapshot: &Path,
     sources: &[PathBuf],
 ) -> Result<SnapshotLoaded, SyncError> {
-    tools::load_snapshot_on(disk, options, snapshot, sources, Watch::default())
+    apus_claims::load_snapshot_on(disk, options, snapshot, sources, Watch::default())
 }
 
 #[test]
@@ -140,7 +139,8 @@ fn asked_to_stop_it_leaves_nothing() {
     let watch = StopWhen(&stop, |progress: &Progress| progress.phase == Phase::ReadingSnapshot);
     let sources = std::slice::from_ref(&blocks);
     let loaded =
-        tools::load_snapshot(&place.options(), &out, sources, Watch::new(&watch, &stop)).unwrap();
+        apus_claims::load_snapshot(&place.options(), &out, sources, Watch::new(&watch, &stop))
+            .unwrap();
     assert!(loaded.interrupted);
     assert!(!place.network_dir().join(SNAPSHOT_DIRECTORY).exists());
     assert_eq!(found(&place), (0, None));

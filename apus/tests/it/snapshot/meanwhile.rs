@@ -16,7 +16,6 @@ use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
-use apus_tools as tools;
 use apus_wire::message::Message;
 
 use super::found;
@@ -201,7 +200,7 @@ fn what_core_would_not_take_is_proved_all_the_same() {
     let (synced, snapshot) = listed.with_snapshot();
     let unlisted = synced.root().join("unlisted.dat");
     let stop = AtomicBool::new(false);
-    tools::create_snapshot(
+    apus_claims::create_snapshot(
         &synced.options(),
         Some(298),
         &unlisted,

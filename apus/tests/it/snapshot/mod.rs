@@ -25,7 +25,7 @@ fn found(place: &Place) -> (u32, Option<(Hash, Option<u32>)>) {
 /// The snapshot of a directory at a height.
 pub fn made(place: &Place, height: u32) -> Snapshot {
     let out = place.root().join("made.dat");
-    tools::create_snapshot(&place.options(), Some(height), &out, Watch::default()).unwrap();
+    apus_claims::create_snapshot(&place.options(), Some(height), &out, Watch::default()).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     std::fs::remove_file(&out).unwrap();
     Snapshot::parse(&bytes)

@@ -26,7 +26,7 @@ use crate::support::stop_when::StopWhen;
 use crate::support::swift::{MODES, Mode, World, small_chain};
 
 fn verified(options: &Options, path: &std::path::Path, from: &[PathBuf]) -> Summary {
-    tools::prove(options, path, from, Watch::default()).unwrap()
+    apus_claims::prove(options, path, from, Watch::default()).unwrap()
 }
 
 fn world() -> World {
@@ -189,7 +189,7 @@ fn a_proof_that_is_interrupted_says_so() {
         let stop = AtomicBool::new(false);
         let watch = StopWhen(&stop, move |progress: &Progress| progress.phase == phase);
         let options = Options { threads: 1, ..options_of(&place, Mode::AssumeValid) };
-        let summary = tools::prove(&options, &path, &[], Watch::new(&watch, &stop)).unwrap();
+        let summary = apus_claims::prove(&options, &path, &[], Watch::new(&watch, &stop)).unwrap();
         assert!(summary.interrupted && summary.coins.is_none(), "{phase:?}");
     }
 }
@@ -266,14 +266,20 @@ fn hints_and_snapshots_become_each_other() {
         for format in Format::WRITTEN {
             let hints = place.root().join("made.hints");
             let options = Options { dbcache_bytes: 5000, ..place.options() };
-            let summary =
-                tools::create_hints_of_snapshot(&options, &path, format, &hints, Watch::default());
+            let summary = apus_claims::create_hints_of_snapshot(
+                &options,
+                &path,
+                format,
+                &hints,
+                Watch::default(),
+            );
             assert_eq!(summary.unwrap().height, height);
             let expected = world.model.hints_file(height, format);
             assert!(std::fs::read(&hints).unwrap() == expected, "{format:?} {height}");
             let back = place.root().join("back.dat");
             let options = place.options();
-            let made = tools::create_snapshot_of_hints(&options, &hints, &back, Watch::default());
+            let made =
+                apus_claims::create_snapshot_of_hints(&options, &hints, &back, Watch::default());
             assert_eq!(made.unwrap().base, world.hash(height));
             assert!(std::fs::read(&back).unwrap() == snapshot, "{format:?} {height}");
             std::fs::remove_file(&back).unwrap();
@@ -284,7 +290,7 @@ fn hints_and_snapshots_become_each_other() {
     wrong.coins[9].0.vout += 5;
     let path = place.write_bytes("wrong.dat", &wrong.to_bytes());
     let hints = place.root().join("none.hints");
-    let refused = tools::create_hints_of_snapshot(
+    let refused = apus_claims::create_hints_of_snapshot(
         &place.options(),
         &path,
         Format::Bip456,
@@ -298,7 +304,8 @@ fn hints_and_snapshots_become_each_other() {
     hints[9].1 = 2000;
     let path = place.write_bytes("wrong.hints", &encode(&hints, Format::Bip456));
     let out = place.root().join("none.dat");
-    let refused = tools::create_snapshot_of_hints(&place.options(), &path, &out, Watch::default());
+    let refused =
+        apus_claims::create_snapshot_of_hints(&place.options(), &path, &out, Watch::default());
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("wrong.hints") && error.contains("block 10"), "{error}");
     assert!(!out.exists() && !place.root().join("none.hints").exists());

@@ -171,7 +171,7 @@ fn every_fault_is_found_and_the_coins_are_named() {
         std::fs::write(&path, wrong.to_bytes()).unwrap();
         for mode in MODES {
             let options = options_of(place, mode);
-            let result = tools::prove(&options, &path, &[], Watch::default());
+            let result = apus_claims::prove(&options, &path, &[], Watch::default());
             assert_due(what, &result.expect_err(what), due);
         }
     }
@@ -186,7 +186,7 @@ fn a_file_that_is_cut_anywhere_is_refused() {
     for len in (0..60).chain((60..bytes.len()).step_by(997)).chain([bytes.len() - 1]) {
         std::fs::write(&path, &bytes[..len]).unwrap();
         let options = options_of(place, Mode::AssumeValid);
-        let verified = tools::prove(&options, &path, &[], Watch::default());
+        let verified = apus_claims::prove(&options, &path, &[], Watch::default());
         let error = verified.expect_err("it is cut").to_string();
         assert!(error.contains("cut.dat"), "{error}");
         assert!(snapshot_info(&path).is_err(), "{len} bytes");
@@ -356,7 +356,7 @@ fn wrong_hints_are_named_too() {
     let path = place.write_bytes("wrong.hints", &bytes);
     for mode in MODES {
         let options = options_of(place, mode);
-        let error = tools::prove(&options, &path, &[], Watch::default()).unwrap_err();
+        let error = apus_claims::prove(&options, &path, &[], Watch::default()).unwrap_err();
         let kinds: Vec<(Option<u32>, &str)> =
             named(&error).iter().map(|coin| (coin.height, coin.kind.name())).collect();
         assert_eq!(kinds, [(Some(at as u32), "spent"), (Some(height - 1), "missing")], "{error}");

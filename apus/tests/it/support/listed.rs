@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use apus_progress::Watch;
 use apus_testchain::Parent;
 use apus_testchain::assumeutxo::{ListedChain, chain_110, chain_200, chain_299};
-use apus_tools as tools;
 use apus_wire::{Chain as Network, Network as Parameters, genesis_block};
 
 use super::Place;
@@ -70,7 +69,7 @@ impl Listed {
         let blocks = place.write("blocks", &self.world.blocks);
         let sources = std::slice::from_ref(&blocks);
         let loaded =
-            tools::load_snapshot(&place.options(), &out, sources, Watch::default()).unwrap();
+            apus_claims::load_snapshot(&place.options(), &out, sources, Watch::default()).unwrap();
         assert_eq!((loaded.height, loaded.base), (self.height(), self.world.tip()));
         blocks
     }
@@ -80,7 +79,7 @@ impl Listed {
     pub fn with_snapshot(&self) -> (Place, PathBuf) {
         let place = self.world.in_order();
         let out = place.root().join("utxo.dat");
-        tools::create_snapshot(&place.options(), None, &out, Watch::default()).unwrap();
+        apus_claims::create_snapshot(&place.options(), None, &out, Watch::default()).unwrap();
         (place, out)
     }
 }

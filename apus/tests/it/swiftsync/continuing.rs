@@ -12,7 +12,6 @@ use apus_progress::Watch;
 use apus_progress::{Phase, Progress, Unobserved};
 use apus_sync as sync;
 use apus_testchain::Chain;
-use apus_tools as tools;
 
 use super::refusals::{Blame, assert_unchanged};
 use crate::support::judge::Judge;
@@ -269,8 +268,13 @@ fn a_reindex_does_not_build_on_a_swiftsync_of_outpoints_alone() {
     right.shrink();
     let snapshot = right.root().join("120.utxo");
     let stop = AtomicBool::new(false);
-    tools::create_snapshot(&right.options(), Some(120), &snapshot, Watch::new(&Unobserved, &stop))
-        .unwrap();
+    apus_claims::create_snapshot(
+        &right.options(),
+        Some(120),
+        &snapshot,
+        Watch::new(&Unobserved, &stop),
+    )
+    .unwrap();
     let hints = world.write_hints(&right, 120);
     for (hints, snapshot) in [(Some(&hints), None), (None, Some(&snapshot))] {
         let place = right.copy();

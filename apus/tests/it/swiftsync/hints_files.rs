@@ -11,7 +11,6 @@ use apus_progress::Watch;
 use apus_swiftsync::AggregateKind;
 use apus_swiftsync::{Format, Numbering};
 use apus_sync as sync;
-use apus_tools as tools;
 use apus_wire::Chain as Network;
 
 use super::refusals::{Blame, Due, assert_due, contents, differences};
@@ -22,7 +21,7 @@ use crate::support::{Place, blocks_of, data, regtest_chain, shared};
 fn create(place: &Place, height: Option<u32>, format: Format, threads: usize) -> Vec<u8> {
     let out = place.root().join("made.hints");
     let options = node::Options { threads, ..place.options() };
-    let made = tools::create_hints(&options, height, format, &out, Watch::default()).unwrap();
+    let made = apus_claims::create_hints(&options, height, format, &out, Watch::default()).unwrap();
     let bytes = std::fs::read(&out).unwrap();
     assert_eq!(made.bytes, bytes.len() as u64);
     bytes
@@ -136,7 +135,7 @@ fn verify(
         swiftsync: SwiftSyncOptions { aggregate, ..Default::default() },
         ..place.options()
     };
-    tools::prove(&options, hints, &[], Watch::default())
+    apus_claims::prove(&options, hints, &[], Watch::default())
 }
 
 #[test]

@@ -313,7 +313,7 @@ fn the_proof_alone_refuses_every_kind_too() {
             let hints = synced.write_bytes("wrong.hints", bytes);
             let mut options = world.options(&synced, mode, &hints);
             options.swiftsync.hints = None;
-            let result = apus_tools::prove(&options, &hints, &[], Watch::default());
+            let result = apus_claims::prove(&options, &hints, &[], Watch::default());
             assert_due(&Due(Blame::Hints, &["wrong.hints"]), result, &format!("{name}, {mode:?}"));
         }
     }

@@ -10,7 +10,7 @@
 //!    for each block), whose `open` refuses invalid files; and an `Encoder`, which implements
 //!    [`HintsEncoder`].
 //! 2. `format.rs`: a variant of [`Format`], its name, its numbering, whether it holds counts, and a
-//!    place in [`Format::WRITTEN`]. Which conversions need blocks (`tools/hints/convert.rs`)
+//!    place in [`Format::WRITTEN`]. Which conversions need blocks (`claims/hints/convert.rs`)
 //!    follows from these.
 //! 3. `open.rs`: [`recognise`], [`open()`] and [`encoder`].
 //! 4. The command line: `FileFormat` in `cli/hints.rs`, and the help of `Convert` and `Compress`

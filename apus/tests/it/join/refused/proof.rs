@@ -8,7 +8,6 @@ use apus_node::JoinOptions;
 use apus_node::{Options, SyncError};
 use apus_progress::Unobserved;
 use apus_progress::Watch;
-use apus_tools as tools;
 use apus_wire::Chain;
 
 use super::coins::{AFTER_WORK, RULES};
@@ -49,7 +48,7 @@ impl Kind {
         change(&mut options);
         let from = [place.write("blocks", &blocks)];
         let stop = AtomicBool::new(false);
-        let result = tools::prove(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
+        let result = apus_claims::prove(&options, &snapshot, &from, Watch::new(&Unobserved, &stop));
         assert!(tmp.read_dir().unwrap().next().is_none(), "{}: temporary files", self.name);
         match (self.due, result) {
             (None, Ok(summary)) => {

@@ -13,7 +13,7 @@ use apus_wire::{Chain, InputView, OutPoint, TxView};
 
 use super::blocks::{ITEM_BLOCKS_MAX, ITEM_BYTES, TX_BYTES, stored_coins};
 use super::source::Source;
-use crate::stored::{ReadBlock, StoredChain};
+use apus_claims::stored::{ReadBlock, StoredChain};
 
 /// An output that pays to a wanted script.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use apus_wire::{BlockView, InputView, Network, TxView, put_compact_size};
 use super::columns::ExportTable;
 use super::rows::{BlockRow, InputRow, OutputRow, TransactionRow};
 use super::source::Source;
-use crate::stored::{ReadBlock, StoredBlock, StoredChain};
+use apus_claims::stored::{ReadBlock, StoredBlock, StoredChain};
 
 /// About how many bytes of blocks an item has.
 pub(super) const ITEM_BYTES: u64 = 2 << 20;

@@ -4,7 +4,6 @@
 mod chain;
 mod undo;
 
-#[cfg(feature = "export")]
 pub use chain::StoredBlock;
 pub use chain::{ReadBlock, StoredChain};
 pub use undo::UndoSearch;

@@ -26,7 +26,7 @@ use super::output::Destination;
 use super::part::{facts, range};
 use super::run::{Exported, Run, unless_stopped};
 use crate::reader::open_chain;
-use crate::stored::StoredChain;
+use apus_claims::stored::StoredChain;
 
 /// Number of unused scripts in a row after which wallets look for no further ones (the gap limit
 /// of BIP44).

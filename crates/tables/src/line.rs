@@ -219,8 +219,8 @@ mod tests {
     use apus_node::error::SyncError;
 
     use super::*;
-    use crate::export::output::Output;
-    use crate::export::sink::FileSink;
+    use crate::output::Output;
+    use crate::sink::FileSink;
 
     static NUMBERS: Table = Table {
         name: "numbers",

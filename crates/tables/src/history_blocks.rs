@@ -10,7 +10,7 @@ use apus_progress::{Phase, Progress, Watch};
 use apus_store::IndexKind;
 use rayon::ThreadPool;
 
-use crate::stored::StoredChain;
+use apus_claims::stored::StoredChain;
 
 /// The blocks that a history is read from.
 #[derive(Default)]

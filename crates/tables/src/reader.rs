@@ -11,7 +11,7 @@ use apus_progress::Observer;
 use apus_wire::OutPoint;
 use rayon::ThreadPool;
 
-use crate::stored::StoredChain;
+use apus_claims::stored::StoredChain;
 
 /// A synced directory that is open for reading. Other programs may read it at the same time, and
 /// none may write to it.

@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use apus_coins::Chainstate;
-#[cfg(feature = "export")]
 use apus_coins::{Coin, Heights, for_each_spending_tx};
-#[cfg(feature = "export")]
 use apus_consensus::HeaderFacts;
 use apus_consensus::bip30_overwritten_after;
 use apus_disk::{Disk, StoreError};
@@ -31,7 +29,6 @@ pub struct StoredBlock {
     /// Number of transactions in the block.
     pub tx_count: u32,
     /// The time and the difficulty in the block's header.
-    #[cfg(feature = "export")]
     pub facts: HeaderFacts,
 }
 
@@ -169,7 +166,6 @@ impl StoredChain {
     ///
     /// # Errors
     /// The undo data is not stored, is damaged, or lacks heights that are needed.
-    #[cfg(feature = "export")]
     pub fn spent(
         &self,
         height: u32,
@@ -243,7 +239,6 @@ fn stored(entry: &IndexEntry) -> StoredBlock {
         pos: entry.block_pos(),
         undo_pos: entry.undo_pos().map(|undo| undo.pos),
         tx_count: entry.record.tx_count,
-        #[cfg(feature = "export")]
         facts: HeaderFacts { bits: entry.header.bits, time: entry.header.time },
     }
 }

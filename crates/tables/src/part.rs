@@ -11,7 +11,7 @@ use super::blocks::{BlockSource, lacks_undo};
 use super::coins::CoinSource;
 use super::columns::ExportTable;
 use super::source::Source;
-use crate::stored::StoredChain;
+use apus_claims::stored::StoredChain;
 
 /// A part of a chain as a table.
 pub(super) struct Part<'a> {

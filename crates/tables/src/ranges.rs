@@ -30,7 +30,7 @@ use super::output::{FileStream, Output};
 use super::part::Part;
 use super::run::Run;
 use crate::reader::open_chain;
-use crate::stored::StoredChain;
+use apus_claims::stored::StoredChain;
 
 /// The name of a file's note.
 const NOTE: &str = "_range.json";
