@@ -1,5 +1,5 @@
-//! The memory that this process may use. Everything that chooses a size by the memory of the machine
-//! asks here: the commands, `apus init` and `apus doctor`.
+//! The memory that this process may use. Everything that chooses a size by the memory of the
+//! machine asks here: the commands, `apus init` and `apus doctor`.
 //!
 //! | module | contents |
 //! |---|---|
