@@ -1,0 +1,28 @@
+//! Checks a block alone, and names the rule that a changed one breaks.
+//!
+//! `cargo run -p apus-consensus --example check_block`
+
+use apus_consensus::{check_block, subsidy};
+use apus_wire::{BlockView, Chain, Network, genesis_block};
+
+fn main() {
+    let network = Network::new(Chain::Main);
+    let mut block = genesis_block(&network);
+    // Only a signet needs scripts to check a block alone.
+    let no_signet = |_: &[u8], _: &_, _| false;
+    let view = BlockView::parse(&block[..]).expect("a block");
+    let checked = check_block(view, &network, no_signet).expect("the genesis block is valid");
+    println!("{} txs, at most {} satoshi", checked.view().tx_count(), subsidy(0, &network));
+
+    let last = block.len() - 1;
+    block[last] ^= 1;
+    let view = BlockView::parse(&block[..]).expect("still a block");
+    let error = check_block(view, &network, no_signet).err().expect("its merkle root differs");
+    assert_eq!(error.reason, "bad-txnmrklroot");
+    println!("changed: {error}");
+}
+
+#[test]
+fn it_runs() {
+    main();
+}
