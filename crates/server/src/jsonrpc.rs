@@ -2,10 +2,11 @@
 //! Core (its `httprpc.cpp` and `rpc/request.cpp`). It does not know how calls are executed.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use apus_query::RpcError;
 use apus_query::error::RPC_INTERNAL_ERROR;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -87,7 +88,7 @@ pub(crate) async fn answer(
             let error = RpcError::new(PARSE_ERROR, "Top-level object parse error");
             Ok(frame.refuse(&error))
         }
-        Ok(Request::One(fields)) => match frame.take(*fields) {
+        Ok(Request::One(fields)) => match frame.take(fields) {
             Err(error) => Ok(frame.refuse(&error)),
             Ok(call) if !calls.allows(&call.method) => Ok(Answer { status: 403, body: None }),
             Ok(call) => frame.answer_one(call, calls).await,
@@ -106,12 +107,8 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request, RpcError> {
     if values > VALUES_MAX {
         return refused("The request has too many values: split it");
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    // serde_json allows less by itself.
-    deserializer.disable_recursion_limit();
-    let request =
-        if depth > DEPTH_MAX { None } else { Request::deserialize(&mut deserializer).ok() };
-    request.filter(|_| deserializer.end().is_ok()).map_or_else(|| refused("Parse error"), Ok)
+    let text = std::str::from_utf8(body).ok().filter(|_| depth <= DEPTH_MAX);
+    text.and_then(|text| Request::read(text).ok()).map_or_else(|| refused("Parse error"), Ok)
 }
 
 /// Returns how deep arrays and objects are nested in JSON text, and at least how many values and
@@ -195,9 +192,8 @@ impl Frame {
             _ => return wrong("Method must be a string"),
         };
         match params {
-            Given::Params(params) => Ok(Call { method, params }),
-            Given::Nothing => Ok(Call { method, params: Params::List(Vec::new()) }),
-            Given::Other => wrong("Params must be an array or object"),
+            Some(params) => Ok(Call { method, params }),
+            None => wrong("Params must be an array or object"),
         }
     }
 
@@ -218,22 +214,19 @@ impl Frame {
 
     async fn answer_batch(
         &mut self,
-        all: Vec<Element>,
+        all: Vec<Option<Fields>>,
         calls: &impl Execute,
     ) -> Result<Answer, NotDone> {
-        let whitelisted = |element: &Element| match element {
-            Element(Some(fields)) => fields.method.as_str().is_none_or(|name| calls.allows(name)),
-            Element(None) => true,
-        };
-        if !all.iter().all(whitelisted) {
+        let mut methods = all.iter().flatten().filter_map(|fields| fields.method.as_str());
+        if !methods.all(|method| calls.allows(method)) {
             return Ok(Answer { status: 403, body: None });
         }
         let is_empty = all.is_empty();
         let mut body = vec![b'['];
         for element in all {
             let call = match element {
-                Element(Some(fields)) => self.take(*fields),
-                Element(None) => Err(RpcError::new(INVALID_REQUEST, "Invalid Request object")),
+                Some(fields) => self.take(fields),
+                None => Err(RpcError::new(INVALID_REQUEST, "Invalid Request object")),
             };
             let done = match call {
                 Ok(call) => calls.execute(call, self).await?,
@@ -340,175 +333,92 @@ impl<'a, T: Serialize> Reply<'a, T> {
 /// The body of a request.
 pub(crate) enum Request {
     /// A call.
-    One(Box<Fields>),
-    /// Several.
-    Batch(Vec<Element>),
+    One(Fields),
+    /// Several; `None` for an element that is no object.
+    Batch(Vec<Option<Fields>>),
     /// Neither.
     Other,
 }
 
-/// An element of a batch; `None` if it is no object.
-pub(crate) struct Element(Option<Box<Fields>>);
-
 /// The fields of a call. If a name occurs twice, the first one counts, as in Core.
-#[derive(Default)]
 pub(crate) struct Fields {
     id: Option<Box<RawValue>>,
     jsonrpc: Value,
     method: Value,
-    params: Given,
+    /// `None` if they are neither a list nor an object.
+    params: Option<Params>,
 }
 
-#[derive(Default)]
-enum Given {
-    #[default]
-    Nothing,
-    Params(Params),
-    Other,
+impl Request {
+    fn read(text: &str) -> serde_json::Result<Self> {
+        Ok(match first(text) {
+            Some('{') => Self::One(Fields::read(text)?),
+            Some('[') => {
+                let call = |element: &RawValue| {
+                    let is_object = first(element.get()) == Some('{');
+                    is_object.then(|| Fields::read(element.get())).transpose()
+                };
+                let all: Vec<&RawValue> = read(text)?;
+                Self::Batch(all.into_iter().map(call).collect::<Result<_, _>>()?)
+            }
+            _ => read::<IgnoredAny>(text).map(|_| Self::Other)?,
+        })
+    }
 }
 
 impl Fields {
-    fn read<'de, A: MapAccess<'de>>(mut map: A) -> Result<Box<Self>, A::Error> {
-        let mut fields = Box::new(Self::default());
-        let mut seen = [false; 4];
-        while let Some(name) = map.next_key::<String>()? {
-            let names = ["id", "jsonrpc", "method", "params"];
-            let at = names.iter().position(|known| *known == name);
-            let is_new = at.is_some_and(|at| !std::mem::replace(&mut seen[at], true));
-            match at.filter(|_| is_new) {
-                Some(0) => fields.id = Some(map.next_value()?),
-                Some(1) => fields.jsonrpc = map.next_value()?,
-                Some(2) => fields.method = map.next_value()?,
-                Some(_) => fields.params = map.next_value()?,
-                None => drop(map.next_value::<IgnoredAny>()?),
+    fn read(text: &str) -> serde_json::Result<Self> {
+        let Pairs(fields) = read::<Pairs<&RawValue>>(text)?;
+        let find = |name| Some(fields.iter().find(|(known, _)| known == name)?.1);
+        let value = |name| find(name).map_or(Ok(Value::Null), |value| read(value.get()));
+        let params = find("params").map_or("null", RawValue::get);
+        let params = match first(params) {
+            Some('[') => Some(Params::List(read(params)?)),
+            Some('{') => {
+                let Pairs(mut named) = read(params)?;
+                named.truncate(NAMES_MAX + 1);
+                Some(Params::Named(named))
             }
-        }
-        Ok(fields)
+            _ => (params == "null").then(|| Params::List(Vec::new())),
+        };
+        let id = find("id").map(RawValue::to_owned);
+        Ok(Self { id, jsonrpc: value("jsonrpc")?, method: value("method")?, params })
     }
 }
 
-/// Implements what a visitor does with values that are neither objects nor arrays.
-macro_rules! others {
-    ($other:expr) => {
-        fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-            Ok($other)
-        }
-
-        fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-            Ok($other)
-        }
-
-        fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-            Ok($other)
-        }
-
-        fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-            Ok($other)
-        }
-
-        fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-            Ok($other)
-        }
-    };
+/// Returns the character with which JSON text begins.
+fn first(text: &str) -> Option<char> {
+    text.trim_start().chars().next()
 }
 
-impl<'de> Deserialize<'de> for Request {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Request;
-
-            others!(Request::Other);
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a request")
-            }
-
-            fn visit_unit<E>(self) -> Result<Request, E> {
-                Ok(Request::Other)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Request, A::Error> {
-                Fields::read(map).map(Request::One)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Request, A::Error> {
-                let mut all = Vec::new();
-                while let Some(element) = seq.next_element()? {
-                    all.push(element);
-                }
-                Ok(Request::Batch(all))
-            }
-        }
-        deserializer.deserialize_any(Read)
-    }
+/// Reads JSON text, however deep it is nested: `serde_json` allows less by itself.
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    let value = T::deserialize(&mut deserializer)?;
+    deserializer.end().map(|()| value)
 }
 
-impl<'de> Deserialize<'de> for Element {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Element;
+/// The fields of an object, all of them and in order.
+struct Pairs<T>(Vec<(String, T)>);
 
-            others!(Element(None));
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+            type Value = Pairs<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a call")
+                f.write_str("an object")
             }
 
-            fn visit_unit<E>(self) -> Result<Element, E> {
-                Ok(Element(None))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Element, A::Error> {
-                Fields::read(map).map(|fields| Element(Some(fields)))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Element, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Element(None))
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
+                std::iter::from_fn(|| map.next_entry().transpose())
+                    .collect::<Result<_, _>>()
+                    .map(Pairs)
             }
         }
-        deserializer.deserialize_any(Read)
-    }
-}
-
-impl<'de> Deserialize<'de> for Given {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Given;
-
-            others!(Given::Other);
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("parameters")
-            }
-
-            fn visit_unit<E>(self) -> Result<Given, E> {
-                Ok(Given::Nothing)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
-                let mut named = Vec::new();
-                while named.len() <= NAMES_MAX
-                    && let Some(pair) = map.next_entry()?
-                {
-                    named.push(pair);
-                }
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Given::Params(Params::Named(named)))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Given, A::Error> {
-                let mut list = Vec::new();
-                while let Some(value) = seq.next_element()? {
-                    list.push(value);
-                }
-                Ok(Given::Params(Params::List(list)))
-            }
-        }
-        deserializer.deserialize_any(Read)
+        deserializer.deserialize_map(Read(PhantomData))
     }
 }
 
