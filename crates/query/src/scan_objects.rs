@@ -1,11 +1,15 @@
 //! The scan objects of `scanblocks` and `scantxoutset`: descriptors with ranges.
 
 use apus_descriptors::{Descriptor, Provider, Range, ScriptPlace, Scripts};
+use rayon::prelude::*;
 use serde_json::Value;
 
 use super::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RpcError};
 use super::params;
 use super::source::Call;
+
+/// Number of indexes whose scripts are derived before a call looks whether it is to end.
+const INDEXES_AT_ONCE: usize = 1000;
 
 /// The descriptors of a call, and their scripts.
 pub struct ScanObjects {
@@ -48,11 +52,17 @@ impl ScanObjects {
         let indexes = if parsed.is_range() { range.begin..=range.end } else { 0..=0 };
         let descriptor = self.descriptors.len() as u32;
         let first = *indexes.start();
-        for index in indexes {
+        let pool = call.source.pool()?;
+        for indexes in indexes.collect::<Vec<u32>>().chunks(INDEXES_AT_ONCE) {
             call.check_stop()?;
-            let place = ScriptPlace { descriptor, index: Some(index) };
-            for script in parsed.scripts_at(index).map_err(refused)? {
-                self.scripts.insert(script, place);
+            // Threads cannot share a descriptor.
+            let scripts = indexes.par_iter().map_with(parsed.clone(), |own, index| {
+                own.scripts_at(*index).map(|scripts| (*index, scripts))
+            });
+            let derived: Result<Vec<_>, _> = pool.install(|| scripts.collect());
+            for (index, scripts) in derived.map_err(refused)? {
+                let place = ScriptPlace { descriptor, index: Some(index) };
+                scripts.into_iter().for_each(|script| self.scripts.insert(script, place));
             }
         }
         self.descriptors.push((parsed, first));
