@@ -1,17 +1,17 @@
 //! Readers ask while a sync runs: no answer shows half a commit, and no sync waits for them.
 
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 
-use apus_node::options::{AssumeValid, Options};
+use apus_node::options::{AssumeValid, Options, Prune};
 use apus_node::view::{Committed, View};
-use apus_progress::Method;
-use apus_progress::Watch;
-use apus_query::{Source, Waiting, call, find};
+use apus_progress::{Method, Watch};
+use apus_query::{Source, Waiting, call, find, rest};
 use apus_testchain::{Chain, Spec, Spends, Wide, WideSpec};
-use apus_wire::{Network, OutPoint, genesis_block};
+use apus_wire::{BlockView, Network, OutPoint, genesis_block};
 use serde_json::{Value, json};
 
 fn network() -> Network {
@@ -39,6 +39,12 @@ fn sync(directory: &Path, options: &Options, blocks: &[Vec<u8>]) -> u32 {
     let source = directory.join("blocks.dat");
     std::fs::write(&source, framed).unwrap();
     apus_sync::sync(options, &[source], Watch::default()).unwrap().height
+}
+
+fn with_genesis(chain: &Chain) -> Vec<Vec<u8>> {
+    let mut blocks = vec![genesis_block(&network())];
+    blocks.extend(chain.blocks().map(<[u8]>::to_vec));
+    blocks
 }
 
 /// Panics unless chain, blocks, transactions and coins are those of one commit.
@@ -147,10 +153,8 @@ fn readers_follow_a_reorganisation() {
     let view = Arc::<View>::default();
     let options = options(directory.path(), Method::InOrder, &view);
     for chain in [&chain, &longer] {
-        let mut blocks = vec![genesis_block(&network())];
-        blocks.extend(chain.blocks().map(<[u8]>::to_vec));
         beside_readers(&view, &options, || {
-            assert_eq!(sync(directory.path(), &options, &blocks), chain.height());
+            assert_eq!(sync(directory.path(), &options, &with_genesis(chain)), chain.height());
         });
     }
     let tips = view.look(|committed| {
@@ -158,4 +162,242 @@ fn readers_follow_a_reorganisation() {
         committed.tip().hash.to_string()
     });
     assert_eq!(tips, Some(longer.tip().to_string()));
+}
+
+/// A call with its parameters, or a path of REST without any.
+type Question = (String, Vec<Value>);
+
+/// The answers to questions, or their errors.
+fn answers(source: &Source, questions: &[Question]) -> Vec<String> {
+    let stop = AtomicBool::new(false);
+    let answer = |(name, params): &Question| {
+        let how = (&stop, &Waiting::never());
+        match find(name) {
+            Some(method) => match call(source, method, params, how) {
+                // The tables may be merged at any time.
+                Ok(answer) => answer.get().split("\"disk_size\"").next().unwrap().to_string(),
+                Err(error) => format!("{} {}", error.code, error.message),
+            },
+            None => {
+                let answer = rest(source, name, None, &[], how).expect("a path of REST");
+                format!("{} {:x?}", answer.status, answer.body)
+            }
+        }
+    };
+    questions.iter().map(answer).collect()
+}
+
+/// Ends the readers, also if the work panics.
+struct RaiseOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for RaiseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Runs `work` while readers ask, and panics unless each answer is one that was also given before the
+/// work, after a commit, or after the work, when nothing changed.
+fn assert_answers_of_one_commit(
+    view: &Arc<View>,
+    options: &Options,
+    questions: Vec<Question>,
+    work: impl FnOnce(),
+) {
+    let source = Arc::new(Source::of_sync(Arc::clone(view), options, || None));
+    let questions = Arc::new(questions);
+    let known = Arc::new(Mutex::new(vec![answers(&source, &questions)]));
+    let record = {
+        let source = Arc::clone(&source);
+        let questions = Arc::clone(&questions);
+        let known = Arc::clone(&known);
+        // The thread that commits asks, so that there is no commit meanwhile.
+        move || known.lock().unwrap().push(answers(&source, &questions))
+    };
+    view.on_commit(record);
+    let done = AtomicBool::new(false);
+    let asked = std::thread::scope(|scope| {
+        let ask = || {
+            let mut all = Vec::new();
+            while !done.load(Relaxed) {
+                all.push(answers(&source, &questions));
+            }
+            all
+        };
+        let readers = [scope.spawn(ask), scope.spawn(ask)];
+        {
+            let _end = RaiseOnDrop(&done);
+            work();
+        }
+        readers.map(|reader| reader.join().unwrap()).concat()
+    });
+    let mut known = known.lock().unwrap();
+    known.push(answers(&source, &questions));
+    assert_ne!(known.first(), known.last());
+    eprintln!("{} states, {} rounds of questions", known.len(), asked.len());
+    for (index, question) in questions.iter().enumerate() {
+        let right: HashSet<&String> = known.iter().map(|all| &all[index]).collect();
+        for round in &asked {
+            assert!(right.contains(&round[index]), "{question:?}: {}", round[index]);
+        }
+    }
+}
+
+fn question(name: &str, params: Value) -> Question {
+    (name.to_string(), params.as_array().unwrap().clone())
+}
+
+#[test]
+fn answers_during_commits_are_of_one_commit() {
+    let chain = Chain::new(Spec::small(3));
+    let blocks = with_genesis(&chain);
+    let directory = tempfile::tempdir().unwrap();
+    let view = Arc::<View>::default();
+    let options = options(directory.path(), Method::InOrder, &view);
+    sync(directory.path(), &options, &blocks[..=50]);
+    // Those that say nothing of headers, which may be newer.
+    let mut questions: Vec<Question> =
+        ["getbestblockhash", "getblockcount", "gettxoutsetinfo", "getchaintxstats"]
+            .map(|name| question(name, json!([])))
+            .into();
+    for height in [1, 49] {
+        let view = BlockView::parse(&blocks[height][..]).unwrap();
+        let (hash, txid) = (view.hash().to_string(), view.txids()[0].to_string());
+        questions.push(question("getblock", json!([hash, 1])));
+        questions.push(question("gettxout", json!([txid, 0])));
+        questions.push((format!("getutxos/{txid}-0.json"), Vec::new()));
+    }
+    for height in [60, 150, 200] {
+        questions.push(question("getblockhash", json!([height])));
+    }
+    assert_answers_of_one_commit(&view, &options, questions, || {
+        assert_eq!(sync(directory.path(), &options, &blocks), chain.height());
+    });
+}
+
+#[test]
+fn answers_during_a_reorganisation_are_of_one_chain() {
+    let chain = Chain::new(Spec { busy_bytes: 10_000, ..Spec::small(3) });
+    let longer = chain.fork(150, 60, 9);
+    let directory = tempfile::tempdir().unwrap();
+    let view = Arc::<View>::default();
+    let options =
+        Options { dbcache_bytes: 64 << 20, ..options(directory.path(), Method::InOrder, &view) };
+    sync(directory.path(), &options, &with_genesis(&chain));
+    let mut questions: Vec<Question> = [
+        "getbestblockhash",
+        "getblockcount",
+        "gettxoutsetinfo",
+        "getchaintxstats",
+        "getdifficulty",
+    ]
+    .map(|name| question(name, json!([])))
+    .into();
+    for height in [100, 149, 150, 151, 199, 205] {
+        questions.push(question("getblockhash", json!([height])));
+        questions.push((format!("blockhashbyheight/{height}.bin"), Vec::new()));
+    }
+    for block in with_genesis(&chain).iter().skip(148).step_by(13) {
+        let view = BlockView::parse(&block[..]).unwrap();
+        let (hash, txid) = (view.hash().to_string(), view.txids()[0].to_string());
+        for verbosity in 0..4 {
+            questions.push(question("getblock", json!([hash, verbosity])));
+        }
+        questions.push(question("getblockheader", json!([hash])));
+        questions.push(question("getblockstats", json!([hash])));
+        questions.push(question("gettxout", json!([txid, 0])));
+        questions.push(question("getrawtransaction", json!([txid, 2, hash])));
+        questions.push(question("gettxoutproof", json!([[txid], hash])));
+        questions.push((format!("getutxos/{txid}-0.json"), Vec::new()));
+        questions.push((format!("headers/5/{hash}.hex"), Vec::new()));
+    }
+    assert_answers_of_one_commit(&view, &options, questions, || {
+        assert_eq!(sync(directory.path(), &options, &with_genesis(&longer)), longer.height());
+    });
+    let tip = view.look(|it| it.tip().hash.to_string());
+    assert_eq!(tip, Some(longer.tip().to_string()));
+}
+
+/// What is being pruned is there or not, and never half.
+#[test]
+fn answers_during_a_prune_are_whole() {
+    let spec = Spec { busy_bytes: 6_000, busy_blocks: 590, quiet_blocks: 110, ..Spec::small(41) };
+    let blocks = with_genesis(&Chain::new(spec));
+    let directory = tempfile::tempdir().unwrap();
+    let view = Arc::<View>::default();
+    let options = Options {
+        fast_prune: true,
+        dbcache_bytes: 64 << 20,
+        ..options(directory.path(), Method::InOrder, &view)
+    };
+    sync(directory.path(), &options, &blocks[..=450]);
+    let mut questions = Vec::new();
+    // The answers do not depend on the tip.
+    for block in blocks[1..=450].iter().step_by(37) {
+        let view = BlockView::parse(&block[..]).unwrap();
+        let (hash, txid) = (view.hash().to_string(), view.txids()[0].to_string());
+        questions.push(question("getblock", json!([hash, 0])));
+        questions.push(question("getblockstats", json!([hash, ["txs", "totalfee"]])));
+        questions.push(question("getrawtransaction", json!([txid, 0, hash])));
+        questions.push(question("gettxoutproof", json!([[txid], hash])));
+        questions.push((format!("block/{hash}.bin"), Vec::new()));
+        questions.push((format!("spenttxouts/{hash}.json"), Vec::new()));
+    }
+    let pruning = Options {
+        prune: Some(Prune::Target(17 << 20)),
+        allow_delete_blocks: true,
+        ..options.clone()
+    };
+    assert_answers_of_one_commit(&view, &options, questions, || {
+        assert_eq!(sync(directory.path(), &pruning, &blocks), 700);
+    });
+}
+
+#[test]
+fn a_scan_finds_the_coins_of_a_script_and_ends_when_it_is_asked_to() {
+    let chain = Chain::new(Spec::small(3));
+    let directory = tempfile::tempdir().unwrap();
+    let view = Arc::<View>::default();
+    let options = options(directory.path(), Method::InOrder, &view);
+    let blocks = with_genesis(&chain);
+    sync(directory.path(), &options, &blocks);
+    let source = Source::of_sync(Arc::clone(&view), &options, || None);
+    let stop = AtomicBool::new(false);
+    let ask = |name: &str, params: &[Value]| {
+        let answer = call(&source, find(name).unwrap(), params, (&stop, &Waiting::never()));
+        answer.map(|answer| serde_json::from_str::<Value>(answer.get()).unwrap())
+    };
+    let last = BlockView::parse(&blocks.last().unwrap()[..]).unwrap();
+    let script = apus_query::json::hex(last.tx(0).output(0).script());
+    let start = [json!("start"), json!([format!("raw({script})"), "raw(51)"])];
+    let found = ask("scantxoutset", &start).unwrap();
+    let statistics = ask("gettxoutsetinfo", &[json!("none")]).unwrap();
+    assert_eq!((&found["success"], &found["txouts"]), (&json!(true), &statistics["txouts"]));
+    let txid = last.txids()[0].to_string();
+    let unspents = found["unspents"].as_array().unwrap();
+    assert!(unspents.iter().any(|it| it["txid"] == txid && it["blockhash"] == found["bestblock"]));
+    for unspent in unspents {
+        let coin = ask("gettxout", &[unspent["txid"].clone(), unspent["vout"].clone()]).unwrap();
+        assert_eq!(coin["value"], unspent["amount"]);
+        assert_eq!(coin["scriptPubKey"]["hex"], unspent["scriptPubKey"]);
+        assert_eq!(coin["confirmations"], unspent["confirmations"]);
+    }
+    assert_eq!(ask("scantxoutset", &[json!("status")]), Ok(Value::Null));
+    assert_eq!(ask("scantxoutset", &[json!("abort")]), Ok(json!(false)));
+    stop.store(true, Relaxed);
+    assert!(ask("scantxoutset", &start).is_err());
+    stop.store(false, Relaxed);
+    assert_eq!(ask("scantxoutset", &start), Ok(found), "the next scan may begin");
+    // Whether it runs already is not known, hence again until one has ended early.
+    let is_whole = |found: Result<Value, _>| found.unwrap()["success"] == true;
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _end = RaiseOnDrop(&has_ended);
+            while is_whole(ask("scantxoutset", &start)) {}
+        });
+        while !has_ended.load(Relaxed) {
+            ask("scantxoutset", &[json!("abort")]).unwrap();
+        }
+    });
 }
