@@ -6,13 +6,14 @@ use bitcoin::address::NetworkUnchecked;
 use bitcoin::hex::FromHex;
 use bitcoin::secp256k1::{Secp256k1, VerifyOnly};
 use bitcoin::{Address, NetworkKind, PublicKey};
-use miniscript::descriptor::{DescriptorPublicKey, SinglePubKey};
+use miniscript::descriptor::{DescriptorPublicKey, Tr};
 use miniscript::{Descriptor as Miniscript, ForEachKey, MiniscriptKey};
 
 use super::address::network;
 use super::checksum::{CHECKSUM_CHARS, checksum, with_checksum};
 use super::error::DescriptorError;
 use super::provider::Provider;
+use super::sane::check_sane;
 use super::sorted_leaves::{sort, unsorted};
 use super::text::{expression, paths, plain_steps};
 
@@ -94,9 +95,16 @@ impl Descriptor {
             _ => return Err(unknown(payload)),
         };
         let curve = Secp256k1::verification_only();
+        // As in Core, the first path decides for all.
+        if let Some(Form::Output(first) | Form::SortedLeaves(first, _)) = forms.first() {
+            check_sane(first, &curve)?;
+        }
         let descriptor = Self { text: text.to_string(), is_range: false, forms, chain, curve };
         let mut is_range = false;
         for key in descriptor.forms.iter().flat_map(Form::keys) {
+            if key.is_x_only_key() && !matches!(name, "tr" | "rawtr") {
+                return Err(invalid(format!("{name}(): Pubkey '{key}' is invalid")));
+            }
             check_network(&key, chain)?;
             is_range |= key.has_wildcard();
         }
@@ -312,9 +320,7 @@ fn keys(expression: &str) -> Result<Vec<DescriptorPublicKey>, DescriptorError> {
 fn combo(expression: &str) -> Result<Vec<Form>, DescriptorError> {
     let mut forms = Vec::new();
     for key in keys(expression)? {
-        if let DescriptorPublicKey::Single(single) = &key
-            && matches!(single.key, SinglePubKey::XOnly(_))
-        {
+        if key.is_x_only_key() {
             return Err(invalid(format!("combo(): Pubkey '{expression}' is invalid")));
         }
         forms.push(Miniscript::new_pk(key.clone()));
@@ -355,44 +361,14 @@ fn output(payload: &str) -> Result<Vec<Form>, DescriptorError> {
 }
 
 fn parsed(payload: &str) -> Result<Vec<Miniscript<DescriptorPublicKey>>, DescriptorError> {
-    let parsed = Miniscript::<DescriptorPublicKey>::from_str(payload);
+    let parsed = if payload.starts_with("tr(") {
+        // The parser of all descriptors refuses leaves that repeat keys, some of which Core takes.
+        Tr::from_str(payload).map(Miniscript::Tr)
+    } else {
+        Miniscript::from_str(payload)
+    };
     let single = parsed.and_then(Miniscript::into_single_descriptors);
-    let single = single.map_err(|error| invalid(error.to_string()))?;
-    if has_policy(payload) {
-        single.iter().try_for_each(check_sane)?;
-    }
-    single.iter().try_for_each(check_leaves)?;
-    Ok(single)
-}
-
-/// Returns whether the script of a descriptor is an expression that Core reads as miniscript, so
-/// that it must be sane. Core's other functions allow what these do not, such as a key twice in
-/// `multi()`.
-fn has_policy(mut payload: &str) -> bool {
-    while let Some(("sh" | "wsh", argument)) = call(payload) {
-        payload = argument;
-    }
-    let name = call(payload).map(|(name, _)| name);
-    !matches!(name, Some("pk" | "pkh" | "wpkh" | "multi" | "sortedmulti" | "tr"))
-}
-
-/// Checks that a script needs a signature, can be satisfied, is not malleable, mixes no kinds of
-/// time locks and repeats no keys (Core's `IsSane`).
-fn check_sane(descriptor: &Miniscript<DescriptorPublicKey>) -> Result<(), DescriptorError> {
-    let sane = descriptor.sanity_check().and_then(|()| descriptor.max_weight_to_satisfy());
-    sane.map(drop).map_err(|error| invalid(format!("{descriptor} is not sane: {error}")))
-}
-
-/// Checks that each script of a tree can be satisfied. The parser has checked the rest.
-fn check_leaves(descriptor: &Miniscript<DescriptorPublicKey>) -> Result<(), DescriptorError> {
-    let Miniscript::Tr(tree) = descriptor else { return Ok(()) };
-    for leaf in tree.leaves() {
-        let script = leaf.miniscript();
-        if script.max_satisfaction_size().is_err() {
-            return Err(invalid(format!("{script} is not satisfiable")));
-        }
-    }
-    Ok(())
+    single.map_err(|error| invalid(error.to_string()))
 }
 
 /// Checks the steps of key paths, where the parser takes more than Core does.
@@ -537,6 +513,9 @@ mod tests {
             "addr(tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx)",
             &format!("wpkh({UNCOMPRESSED})"),
             &format!("combo({})", &KEY[2..]),
+            &format!("pkh({})", &KEY[2..]),
+            &format!("sh(pkh({}))", &KEY[2..]),
+            &format!("wsh(and_v(v:pkh({}),pk({KEY})))", &KEY[2..]),
             &format!("sortedmulti(1,{KEY},{KEY},{KEY},{KEY})"),
         ] {
             assert!(matches!(refused(wrong), DescriptorError::Invalid(_)), "{wrong}");

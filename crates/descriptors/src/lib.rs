@@ -10,6 +10,7 @@
 //! | `error` | why a descriptor is refused |
 //! | `range` | the indexes of a descriptor with a wildcard |
 //! | `sorted_leaves` | leaves of a tree whose keys are sorted |
+//! | `sane` | which scripts Core calls sane |
 //! | `text` | the text of a descriptor as Bitcoin Core writes it |
 //! | `descriptor` | [`Descriptor`]: parsed, its scripts and its text |
 //! | `provider` | the keys and scripts that a descriptor names |
@@ -26,6 +27,7 @@ mod range;
 mod sorted_leaves;
 mod text;
 mod provider;
+mod sane;
 mod infer;
 mod descriptor;
 mod scripts;
