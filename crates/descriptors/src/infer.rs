@@ -1,6 +1,7 @@
 use bitcoin::hashes::{Hash as _, hash160, ripemd160, sha256};
 use bitcoin::hex::DisplayHex as _;
 use bitcoin::{Script, XOnlyPublicKey};
+use miniscript::miniscript::decode::Terminal;
 use miniscript::{
     Miniscript, MiniscriptKey, ScriptContext, Segwitv0, Tap, ToPublicKey, Translator, hash256,
 };
@@ -61,7 +62,7 @@ fn inferred(script: &[u8], place: Place, provider: &Provider) -> Option<String> 
         _ => None,
     };
     let is_policy = place == Place::P2wsh && script.len() <= P2WSH_SCRIPT_BYTES_MAX;
-    found.or_else(|| policy::<Segwitv0>(script, provider).filter(|_| is_policy))
+    found.or_else(|| is_policy.then(|| policy::<Segwitv0>(script, provider)).flatten())
 }
 
 /// Returns a key with its origin. A hybrid key, which begins with 6 or 7, has no descriptor.
@@ -126,14 +127,24 @@ where
         > + ToPublicKey,
 {
     let found = Miniscript::<Ctx::Key, Ctx>::decode_consensus(Script::from_bytes(script)).ok()?;
-    found.sanity_check().ok()?;
+    // `multi_a()` is a function of Core by itself, which may repeat keys.
+    if !matches!(found.as_inner(), Terminal::MultiA(_)) {
+        found.sanity_check().ok()?;
+    }
+    let mut keys: Vec<Vec<u8>> =
+        found.iter_pk().map(|key| key.to_public_key().to_bytes()).collect();
     let mut text = found.translate_pk(&mut WithOrigins(provider)).ok()?.to_string();
     // Keys that are named by their hashes.
     while let Some(start) = text.find("expr_raw_pk") {
         let open = start + text[start..].find('(')?;
         let close = open + text[open..].find(')')?;
         let hash = hash160::Hash::from_str(&text[open + 1..close]).ok()?;
-        let key = full_key(provider.key(hash.as_ref())?, Place::P2wsh, provider)?;
+        let key = provider.key(hash.as_ref())?;
+        if keys.iter().any(|known| known == key) {
+            return None;
+        }
+        keys.push(key.to_vec());
+        let key = full_key(key, Place::P2wsh, provider)?;
         text.replace_range(open + 1..close, &key);
         text.replace_range(start..start + "expr_raw_".len(), "");
     }

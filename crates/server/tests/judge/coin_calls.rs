@@ -64,12 +64,7 @@ impl Maker {
                 format!("{name}(1,{},{},{})", self.key(true), self.key(true), self.key(true))
             }
             4 => format!("and_v(v:pk({}),older({}))", self.key(true), 1 + depth),
-            // Two different keys: a script with a key twice is refused.
-            5 => {
-                let _ = self.key(true);
-                let key = self.key(true);
-                format!("and_v(v:pkh({OTHER}/9),pk({key}))")
-            }
+            5 => format!("and_v(v:pkh({}),pk({}))", self.key(true), self.key(true)),
             _ => format!("pk({})", self.key(true)),
         }
     }
