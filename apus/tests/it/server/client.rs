@@ -96,6 +96,22 @@ impl Running {
         if reply["error"].is_null() { reply["result"].clone() } else { reply["error"].clone() }
     }
 
+    /// Returns the most memory that it has taken.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(self.proc("status")).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// Returns the number of its open files and connections.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        format!("/proc/{}/{name}", self.child.as_ref().unwrap().id()).into()
+    }
+
     /// Waits until it ends by itself.
     pub fn wait(mut self) -> Output {
         self.child.take().unwrap().wait_with_output().unwrap()

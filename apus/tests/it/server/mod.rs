@@ -2,6 +2,9 @@
 
 pub mod client;
 
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 
 use apus_wire::Chain;
@@ -144,4 +147,41 @@ fn wrong_options_of_the_server_are_refused() {
     let bind = format!("--rpcbind={}", taken.local_addr().unwrap());
     let output = apus(&place, &["reindex", "--server", &bind, "--rpcallowip=127.0.0.1"]);
     assert_ends(&output, 1, &["cannot listen for RPC on", "--rpcport"]);
+}
+
+/// Strangers who are silent, slow or wrong, more than there are connections, again and again.
+#[test]
+fn strangers_cost_little_and_hold_up_no_call() {
+    let place = world().in_order();
+    let running = Running::start(&place, &[&SERVE[..], &["--rest"]].concat());
+    let wrong = authorization("me:wrong");
+    let requests = [
+        String::new(),
+        "GET / HTTP/1.1\r\nHost".to_string(),
+        "POST /rest/getutxos.bin HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n".to_string(),
+        "POST /rest/getutxos.bin HTTP/1.1\r\nHost: a\r\nContent-Length: 33554432\r\n\r\n"
+            .to_string(),
+        format!("GET /rest/headers/2000/{}.json HTTP/1.1\r\nHost: a\r\n\r\n", tip()),
+        format!("POST / HTTP/1.1\r\nHost: a\r\n{wrong}Content-Length: 33554432\r\n\r\n"),
+        "GET /rest/odd.bin HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50),
+        "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50),
+    ];
+    let mut open = VecDeque::new();
+    for number in 0..1500 {
+        let mut stream = TcpStream::connect(running.address).unwrap();
+        // The server may have closed it already, to make room.
+        let _ = stream.write_all(requests[number % requests.len()].as_bytes());
+        open.push_back(stream);
+        if open.len() > 600 {
+            open.pop_front();
+        }
+        if number % 50 == 0 {
+            assert_eq!(running.post(COUNT).0, 200);
+            assert_eq!(request(running.address, "GET /healthz", "", "").0, 200);
+        }
+    }
+    // Memory and files are those of a server with 512 connections.
+    assert!(running.peak_bytes() < 300 << 20, "{}", running.peak_bytes());
+    assert!(running.open_files() < 600, "{}", running.open_files());
+    assert_ends(&running.end(Signal::TERM), 0, &[]);
 }
