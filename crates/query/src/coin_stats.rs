@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::chain::hash_or_height;
 use super::error::{RPC_INTERNAL_ERROR, RPC_INVALID_PARAMETER, RpcError, internal};
-use super::indexes::State;
+use super::indexes::IndexSummary;
 use super::json::{Amount, Json, json};
 use super::params;
 use super::source::Call;
@@ -105,7 +105,7 @@ pub fn gettxoutsetinfo(call: &Call) -> Result<Json, RpcError> {
 }
 
 /// Answers from the index.
-fn indexed(call: &Call, hash_type: HashType, state: State) -> Result<Json, RpcError> {
+fn indexed(call: &Call, hash_type: HashType, state: IndexSummary) -> Result<Json, RpcError> {
     let is_given = !call.param(1).is_null();
     let at = call.source.try_look(|committed: &Committed| {
         let id =

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::error::{
     RPC_INTERNAL_ERROR, RPC_INVALID_ADDRESS_OR_KEY, RPC_MISC_ERROR, RpcError, internal,
 };
-use super::indexes::State;
+use super::indexes::IndexSummary;
 use super::json::{Json, hex, json};
 use super::params;
 use super::source::{Call, Source, find};
@@ -52,14 +52,14 @@ impl Block {
 pub fn filter(
     source: &Source,
     (block, hash): (&Block, &Hash),
-    state: State,
+    state: IndexSummary,
 ) -> Result<Filter, RpcError> {
     let found = source.indexes.reader.filter(block.height, hash).map_err(internal)?;
     found.ok_or_else(|| missing(block.was_connected, state))
 }
 
 /// Returns the error for a filter that the index does not have.
-pub fn missing(was_connected: bool, state: State) -> RpcError {
+pub fn missing(was_connected: bool, state: IndexSummary) -> RpcError {
     let (code, why) = if !was_connected {
         (RPC_INVALID_ADDRESS_OR_KEY, "Block was not connected to active chain.")
     } else if !state.synced {
@@ -99,7 +99,7 @@ pub fn filter_type(kind: &serde_json::Value) -> Result<&str, RpcError> {
 ///
 /// # Errors
 /// There is no such index.
-pub fn index(call: &Call, name: &str) -> Result<State, RpcError> {
+pub fn index(call: &Call, name: &str) -> Result<IndexSummary, RpcError> {
     let Call { source, waiting, .. } = call;
     let state = source.indexes.caught_up(&source.view, IndexKind::BlockFilterIndex, waiting)?;
     state.ok_or_else(|| {
@@ -109,7 +109,7 @@ pub fn index(call: &Call, name: &str) -> Result<State, RpcError> {
 
 /// `getindexinfo`.
 pub fn getindexinfo(call: &Call) -> Result<Json, RpcError> {
-    struct All(Vec<(&'static str, State)>);
+    struct All(Vec<(&'static str, IndexSummary)>);
     impl Serialize for All {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.collect_map(self.0.iter().map(|(name, state)| (name, state)))

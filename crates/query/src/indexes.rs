@@ -37,7 +37,7 @@ pub struct Indexes {
 
 /// How far an index reaches (Core's `IndexSummary`).
 #[derive(Clone, Copy, Serialize)]
-pub struct State {
+pub struct IndexSummary {
     /// Whether that is the last block of the active chain.
     pub synced: bool,
     /// The height of its best block; 0 if it has none yet.
@@ -69,7 +69,7 @@ impl Indexes {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn state(&self, view: &View, kind: IndexKind) -> Result<Option<State>, RpcError> {
+    pub fn state(&self, view: &View, kind: IndexKind) -> Result<Option<IndexSummary>, RpcError> {
         let found = self.reader.find(kind).map_err(internal)?;
         if found.is_none() && !self.wanted.contains(&kind) {
             return Ok(None);
@@ -78,7 +78,10 @@ impl Indexes {
         let state = |it: &Committed| {
             let best = best.and_then(|hash| it.tree.find(&hash));
             let height = best.map_or(0, |id| it.tree.node(id).height);
-            State { synced: best.is_some_and(|id| is_synced(it, id)), best_block_height: height }
+            IndexSummary {
+                synced: best.is_some_and(|id| is_synced(it, id)),
+                best_block_height: height,
+            }
         };
         Ok(view.look(state))
     }
@@ -93,7 +96,7 @@ impl Indexes {
         view: &View,
         kind: IndexKind,
         waiting: &Waiting,
-    ) -> Result<Option<State>, RpcError> {
+    ) -> Result<Option<IndexSummary>, RpcError> {
         let state = self.state(view, kind)?;
         let tip = view.look(|it| it.tip().height);
         let Some((tip, behind)) = tip.zip(state.filter(|state| !state.synced)) else {

@@ -14,7 +14,7 @@ use super::block::{Detail, block_json};
 use super::error::{RPC_IN_WARMUP, RPC_MISC_ERROR, RpcError};
 use super::filters::{BASIC, Block, filter, missing};
 use super::header::HeaderAnswer;
-use super::indexes::State;
+use super::indexes::IndexSummary;
 use super::json::{Amount, Json, from_hex, hex, json};
 use super::methods::{call, find};
 use super::rest_answer::{Format, Path, RestAnswer};
@@ -420,7 +420,7 @@ fn block_filter_headers(request: &Request) -> Answer {
 }
 
 /// Returns the state of the index of filters of a type.
-fn filter_index(request: &Request, kind: &str) -> Result<State, RestAnswer> {
+fn filter_index(request: &Request, kind: &str) -> Result<IndexSummary, RestAnswer> {
     request.look(|_| ())?;
     if kind != BASIC {
         return Err(RestAnswer::bad(format!("Unknown filtertype {kind}")));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
 use super::filters::{filter_type, index, missing};
-use super::indexes::State;
+use super::indexes::IndexSummary;
 use super::json::{Json, json};
 use super::params;
 use super::scan_objects::ScanObjects;
@@ -74,7 +74,7 @@ fn start(call: &Call) -> Result<Json, RpcError> {
 /// A scan.
 struct Work<'a> {
     call: &'a Call<'a>,
-    state: State,
+    state: IndexSummary,
     scripts: &'a Scripts,
     /// Whether blocks that match by mistake are left out.
     is_checked: bool,
