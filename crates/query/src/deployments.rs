@@ -104,14 +104,14 @@ const VERSION_TOP_BITS: u32 = 0x2000_0000;
 /// The state of a deployment (Core's `ThresholdState`), of those that this one can be in: it starts
 /// at once and has no end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ThresholdState {
     Defined,
     Started,
     LockedIn,
     Active,
 }
 
-impl State {
+impl ThresholdState {
     fn name(self) -> &'static str {
         match self {
             Self::Defined => "defined",
@@ -169,21 +169,22 @@ impl TestDummy<'_> {
         let next = at(height + 1);
         let first = states.iter().position(|state| *state == now).unwrap_or(0) as u32;
         let since = first * PERIOD;
-        let active_since = if now == State::Active {
+        let active_since = if now == ThresholdState::Active {
             Some(since)
-        } else if next == State::Active {
+        } else if next == ThresholdState::Active {
             Some(height + 1)
         } else {
             None
         };
-        let signals = matches!(now, State::Started | State::LockedIn).then(|| {
-            let period = height - height % PERIOD..=height;
-            period.map(|height| self.signals(id, height)).collect::<Vec<bool>>()
-        });
+        let signals =
+            matches!(now, ThresholdState::Started | ThresholdState::LockedIn).then(|| {
+                let period = height - height % PERIOD..=height;
+                period.map(|height| self.signals(id, height)).collect::<Vec<bool>>()
+            });
         let statistics = signals.as_ref().map(|signals| {
             let elapsed = signals.len() as u32;
             let count = signals.iter().filter(|signal| **signal).count() as u32;
-            let counts = now == State::Started;
+            let counts = now == ThresholdState::Started;
             let possible = PERIOD - THRESHOLD >= elapsed - count;
             Statistics {
                 period: PERIOD,
@@ -215,16 +216,16 @@ impl TestDummy<'_> {
     }
 
     /// Returns the state in each period up to that of `height`, on the branch of `id`.
-    fn states(&self, id: BlockId, height: u32) -> Vec<State> {
-        let mut states = vec![State::Defined];
+    fn states(&self, id: BlockId, height: u32) -> Vec<ThresholdState> {
+        let mut states = vec![ThresholdState::Defined];
         for period in 1..=height / PERIOD {
             let before = (period - 1) * PERIOD..period * PERIOD;
             let count = || before.filter(|height| self.signals(id, *height)).count() as u32;
             states.push(match states[period as usize - 1] {
-                State::Defined => State::Started,
-                State::Started if count() >= THRESHOLD => State::LockedIn,
-                State::Started => State::Started,
-                State::LockedIn | State::Active => State::Active,
+                ThresholdState::Defined => ThresholdState::Started,
+                ThresholdState::Started if count() >= THRESHOLD => ThresholdState::LockedIn,
+                ThresholdState::Started => ThresholdState::Started,
+                ThresholdState::LockedIn | ThresholdState::Active => ThresholdState::Active,
             });
         }
         states
