@@ -67,12 +67,12 @@ fn start(call: &Call) -> Result<Json, RpcError> {
         let hash = |height| it.active.at(height).map(|id| (height, it.tree.node(id).hash));
         (first..=last).filter_map(hash).collect()
     })?;
-    let work = Work { call, state, scripts: &scripts, is_checked, scan: running.0 };
+    let work = BlockScan { call, state, scripts: &scripts, is_checked, scan: running.0 };
     work.run(&blocks, first)
 }
 
 /// A scan.
-struct Work<'a> {
+struct BlockScan<'a> {
     call: &'a Call<'a>,
     state: IndexSummary,
     scripts: &'a Scripts,
@@ -81,7 +81,7 @@ struct Work<'a> {
     scan: &'a Scan,
 }
 
-impl Work<'_> {
+impl BlockScan<'_> {
     /// Scans the blocks, of which `first` is the height of the first.
     fn run(&self, blocks: &[At], first: u32) -> Result<Json, RpcError> {
         let scan = self.scan;
