@@ -11,7 +11,7 @@ pub struct Arg {
     /// Its name; several, divided by `|`.
     pub names: &'static str,
     /// The type of its value.
-    pub kind: Kind,
+    pub kind: ArgKind,
     /// Whether it may be left out.
     pub optional: bool,
     /// The fields of an object that may be given by name, as if they were parameters.
@@ -20,7 +20,7 @@ pub struct Arg {
 
 /// The type of a parameter's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ArgKind {
     /// A string.
     Text,
     /// A number.
@@ -35,7 +35,7 @@ pub enum Kind {
     Any,
 }
 
-impl Kind {
+impl ArgKind {
     /// Returns the name of the type; `None` for any.
     fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -51,12 +51,12 @@ impl Kind {
 
 impl Arg {
     /// Returns a parameter that must be given.
-    pub const fn needed(names: &'static str, kind: Kind) -> Self {
+    pub const fn needed(names: &'static str, kind: ArgKind) -> Self {
         Self { names, kind, optional: false, fields: &[] }
     }
 
     /// Returns a parameter that may be left out.
-    pub const fn optional(names: &'static str, kind: Kind) -> Self {
+    pub const fn optional(names: &'static str, kind: ArgKind) -> Self {
         Self { names, kind, optional: true, fields: &[] }
     }
 
@@ -69,10 +69,10 @@ impl Arg {
     fn shown(&self) -> String {
         let name = self.names.split('|').next().unwrap_or_default();
         match self.kind {
-            Kind::Text => format!("\"{name}\""),
-            Kind::Array => format!("[{name},...]"),
-            Kind::Object => format!("{{{name}}}"),
-            Kind::Number | Kind::Bool | Kind::Any => name.to_string(),
+            ArgKind::Text => format!("\"{name}\""),
+            ArgKind::Array => format!("[{name},...]"),
+            ArgKind::Object => format!("{{{name}}}"),
+            ArgKind::Number | ArgKind::Bool | ArgKind::Any => name.to_string(),
         }
     }
 }
@@ -137,7 +137,7 @@ fn wrong_type(value: &Value, expected: &str) -> RpcError {
 }
 
 /// A field of an object: its name, and the type of its value.
-pub(super) type Field = (&'static str, Kind);
+pub(super) type Field = (&'static str, ArgKind);
 
 /// Checks the names and the types of an object's fields (Core's `RPCTypeCheckObj`). The expected
 /// fields are in alphabetical order.
@@ -241,9 +241,9 @@ mod tests {
     use super::*;
 
     const ARGS: &[Arg] = &[
-        Arg::needed("blockhash", Kind::Text),
-        Arg::optional("verbosity|verbose", Kind::Any),
-        Arg::optional("limit", Kind::Number),
+        Arg::needed("blockhash", ArgKind::Text),
+        Arg::optional("verbosity|verbose", ArgKind::Any),
+        Arg::optional("limit", ArgKind::Number),
     ];
 
     #[test]

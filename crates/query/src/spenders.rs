@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
 use super::json::{Json, hex, json};
-use super::params::{self, Field, Kind, check_fields};
+use super::params::{self, ArgKind, Field, check_fields};
 use super::source::Call;
 
-const OUTPUT: [Field; 2] = [("txid", Kind::Text), ("vout", Kind::Number)];
-const OPTIONS: [Field; 2] = [("mempool_only", Kind::Bool), ("return_spending_tx", Kind::Bool)];
+const OUTPUT: [Field; 2] = [("txid", ArgKind::Text), ("vout", ArgKind::Number)];
+const OPTIONS: [Field; 2] =
+    [("mempool_only", ArgKind::Bool), ("return_spending_tx", ArgKind::Bool)];
 
 #[derive(Serialize)]
 struct Answer<'a> {

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use apus_query::params::{Arg, Kind};
+use apus_query::params::{Arg, ArgKind};
 use apus_testdata::memory_of;
 
 use super::Server;
@@ -101,19 +101,19 @@ fn connections_beyond_the_most_make_room_for_a_call() {
 }
 
 /// Returns values of some bytes.
-fn values(kind: Kind, bytes: usize) -> Vec<String> {
+fn values(kind: ArgKind, bytes: usize) -> Vec<String> {
     let text = format!(r#""{}""#, "z".repeat(bytes));
     match kind {
-        Kind::Text | Kind::Any => vec![text, format!(r#""{}""#, "00".repeat(bytes / 2))],
-        Kind::Array => vec![
+        ArgKind::Text | ArgKind::Any => vec![text, format!(r#""{}""#, "00".repeat(bytes / 2))],
+        ArgKind::Array => vec![
             format!("[{}0]", "0,".repeat(bytes / 2)),
             format!("[{text}]"),
             format!(r#"[{{"desc":{text}}}]"#),
             format!(r#"[{{"txid":{text}}}]"#),
         ],
-        Kind::Object => vec![format!("{{{text}:0}}")],
-        Kind::Number => vec!["9".repeat(bytes)],
-        Kind::Bool => vec!["true".to_string()],
+        ArgKind::Object => vec![format!("{{{text}:0}}")],
+        ArgKind::Number => vec!["9".repeat(bytes)],
+        ArgKind::Bool => vec!["true".to_string()],
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 
 use apus_query::json::{Json, json};
-use apus_query::params::{Arg, Kind, check_args, usage};
+use apus_query::params::{Arg, ArgKind, check_args, usage};
 use apus_query::{RpcError, Waiting};
 use serde_json::Value;
 
@@ -169,19 +169,19 @@ const HIDDEN: &str = "hidden";
 const NETWORK: &str = "network";
 const ZMQ: &str = "zmq";
 
-const ANY: Kind = Kind::Any;
+const ANY: ArgKind = ArgKind::Any;
 
 const OWN: &[Own] = methods![
-    CONTROL "getmemoryinfo" control::getmemoryinfo, [Arg::optional("mode", Kind::Text)]
+    CONTROL "getmemoryinfo" control::getmemoryinfo, [Arg::optional("mode", ArgKind::Text)]
         "Returns the locked memory in use: none, since Apus keeps no keys.";
     CONTROL "getrpcinfo" control::getrpcinfo, []
         "Returns the calls that are being answered, and where the log is.";
-    CONTROL "help" help, [Arg::optional("command", Kind::Text)]
+    CONTROL "help" help, [Arg::optional("command", ArgKind::Text)]
         "Lists all methods, or describes one.";
     CONTROL "logging" control::logging,
-        [Arg::optional("include", Kind::Array), Arg::optional("exclude", Kind::Array)]
+        [Arg::optional("include", ArgKind::Array), Arg::optional("exclude", ArgKind::Array)]
         "Switches categories of the log on and then off, and returns which are on.";
-    CONTROL "stop" control::stop, [Arg::optional("wait", Kind::Number)]
+    CONTROL "stop" control::stop, [Arg::optional("wait", ArgKind::Number)]
         "Saves what is done, and ends Apus.";
     CONTROL "uptime" control::uptime, []
         "Returns the seconds since the start.";
@@ -193,7 +193,7 @@ const OWN: &[Own] = methods![
             Arg::optional("arg9", ANY)
         ]
         "Returns its parameters, to test clients.";
-    NETWORK "getaddednodeinfo" network::getaddednodeinfo, [Arg::optional("node", Kind::Text)]
+    NETWORK "getaddednodeinfo" network::getaddednodeinfo, [Arg::optional("node", ArgKind::Text)]
         "Returns an empty list: no peer is added while Apus runs.";
     NETWORK "getconnectioncount" network::getconnectioncount, []
         "Returns the number of peers.";
@@ -202,14 +202,14 @@ const OWN: &[Own] = methods![
     NETWORK "getnetworkinfo" network::getnetworkinfo, []
         "Returns the version, the services, the networks and the number of peers.";
     NETWORK "getnodeaddresses" network::getnodeaddresses,
-        [Arg::optional("count", Kind::Number), Arg::optional("network", Kind::Text)]
+        [Arg::optional("count", ArgKind::Number), Arg::optional("network", ArgKind::Text)]
         "Returns an empty list: the addresses are those of a sync, which it does not share.";
     NETWORK "getpeerinfo" network::getpeerinfo, []
         "Returns all peers, as they were about a second ago. What Apus does not know is 0.";
     NETWORK "listbanned" network::none, []
         "Returns an empty list: Apus bans no peers.";
     CHAIN "getblockfrompeer" network::getblockfrompeer,
-        [Arg::needed("blockhash", Kind::Text), Arg::needed("peer_id", Kind::Number)]
+        [Arg::needed("blockhash", ArgKind::Text), Arg::needed("peer_id", ArgKind::Number)]
         "Fails: Apus chooses itself which peer it asks for a block.";
     ZMQ "getzmqnotifications" network::none, []
         "Returns an empty list: Apus sends no ZMQ notifications.";

@@ -65,15 +65,15 @@ pub(crate) fn by_place(given: Vec<(String, Value)>, args: &[Arg]) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
-    use apus_query::params::Kind;
+    use apus_query::params::ArgKind;
     use serde_json::json;
 
     use super::*;
 
     const ARGS: [Arg; 3] = [
-        Arg::optional("a", Kind::Any),
-        Arg::optional("b|bb", Kind::Any),
-        Arg::optional("options", Kind::Object).with_fields(&["x"]),
+        Arg::optional("a", ArgKind::Any),
+        Arg::optional("b|bb", ArgKind::Any),
+        Arg::optional("options", ArgKind::Object).with_fields(&["x"]),
     ];
 
     fn places(given: Value) -> Result<Value, String> {
