@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::sections::{PARTS, Sections};
-use super::state::State;
+use super::state::PageState;
 
 /// Time between two updates.
 const EVERY: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// The page of a running program, made at most once a second for all who look at it.
 pub struct Page {
-    gather: Box<dyn Fn() -> State + Send + Sync>,
+    gather: Box<dyn Fn() -> PageState + Send + Sync>,
     made: Mutex<Option<(Instant, Arc<Sections>)>>,
     seats: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
@@ -40,7 +40,7 @@ impl Page {
     /// Creates the page of what `gather` returns. Once `stopped` is true or has no sender, each
     /// stream of updates ends with a last one.
     pub fn new(
-        gather: impl Fn() -> State + Send + Sync + 'static,
+        gather: impl Fn() -> PageState + Send + Sync + 'static,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let seats = Arc::new(Semaphore::new(STREAMS_MAX));
@@ -187,7 +187,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_with_a_last_update() {
         let (stop, stopped) = watch::channel(false);
-        let page = Arc::new(Page::new(State::default, stopped));
+        let page = Arc::new(Page::new(PageState::default, stopped));
         let answer = updates(&page);
         assert_eq!(page.seats.available_permits(), STREAMS_MAX - 1);
         stop.send(true).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_so_many_browsers_are_served() {
         let (_stop, stopped) = watch::channel(false);
-        let page = Arc::new(Page::new(State::default, stopped));
+        let page = Arc::new(Page::new(PageState::default, stopped));
         let answers: Vec<Response> = (0..STREAMS_MAX).map(|_| updates(&page)).collect();
         assert!(answers.iter().all(|answer| answer.status() == StatusCode::OK));
         assert_eq!(updates(&page).status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -8,7 +8,8 @@ use apus_progress::{Bottleneck, Left, Phase};
 use super::document::document;
 use super::sections::{PARTS, Sections};
 use super::state::{
-    Cache, Chain, Coins, Column, Disk, KINDS, LogLine, Memory, Peer, Run, Speed, Stage, State, Tip,
+    Cache, Chain, Coins, Column, Disk, KINDS, LogLine, Memory, PageState, Peer, Run, Speed, Stage,
+    Tip,
 };
 
 /// The time of the examples, in seconds since 1970.
@@ -90,8 +91,8 @@ fn some_peers() -> Vec<Peer> {
     .into()
 }
 
-fn base() -> State {
-    State {
+fn base() -> PageState {
+    PageState {
         version: "0.1.0".to_string(),
         network: "main",
         network_options: String::new(),
@@ -99,13 +100,13 @@ fn base() -> State {
         now: NOW,
         started: NOW - 2 * 3600 - 900,
         headers: HEADERS,
-        ..State::default()
+        ..PageState::default()
     }
 }
 
 /// A join in its last pass, scripts checked above the assumed valid block.
-fn middle() -> State {
-    State {
+fn middle() -> PageState {
+    PageState {
         stage: Stage::Syncing,
         phase: Some(Phase::JoinChecking),
         run: Run {
@@ -156,8 +157,8 @@ fn middle() -> State {
 const HASH: &str = "00000000000000000001b2505c11119fcf29be733ec379f686518bf1090a522a";
 
 /// A sync in order, at a third of the chain.
-fn in_order() -> State {
-    State {
+fn in_order() -> PageState {
+    PageState {
         phase: Some(Phase::Connecting),
         tip: Tip { height: 412_511, hash: HASH.to_string(), time: 1_463_700_000 },
         bottleneck: Some(Bottleneck::Peers),
@@ -173,8 +174,8 @@ fn in_order() -> State {
 }
 
 /// The same, once its disk is full.
-fn full_disk() -> State {
-    State {
+fn full_disk() -> PageState {
+    PageState {
         stage: Stage::Failed(
             "/home/ann/.bitcoin/blocks/blk03211.dat: No space left on device (os error 28); free \
              21 GB on this disk, or sync with --prune=550"
@@ -187,8 +188,8 @@ fn full_disk() -> State {
 }
 
 /// A join that has ended.
-fn finished() -> State {
-    State {
+fn finished() -> PageState {
+    PageState {
         stage: Stage::Finished,
         tip: Tip { height: HEADERS, hash: HASH.to_string(), time: NOW - 240 },
         coins: Some(Coins { count: 174_913_220, transactions: Some(1_412_300_518) }),
@@ -202,8 +203,8 @@ fn finished() -> State {
     }
 }
 
-fn swiftsync() -> State {
-    State {
+fn swiftsync() -> PageState {
+    PageState {
         phase: Some(Phase::SwiftSync),
         chain: mainnet(|height| match height {
             ..700_000.0 => [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
@@ -215,15 +216,15 @@ fn swiftsync() -> State {
 }
 
 /// Every stage with its name, some of them with hostile text.
-fn states() -> Vec<(&'static str, State)> {
+fn states() -> Vec<(&'static str, PageState)> {
     let missing = mainnet(|_| [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
-    let stalled = State {
+    let stalled = PageState {
         stage: Stage::Stalled(Duration::from_secs(252)),
         peers: Some(Vec::new()),
         speed: Speed { download: Some(0.0), ..Speed::default() },
         ..in_order()
     };
-    let following = State {
+    let following = PageState {
         stage: Stage::Following,
         phase: Some(Phase::Following),
         datadir: "/srv/node's disk".to_string(),
@@ -232,7 +233,7 @@ fn states() -> Vec<(&'static str, State)> {
         peers: Some(some_peers()),
         ..finished()
     };
-    let serving = State {
+    let serving = PageState {
         stage: Stage::Serving,
         network: "signet",
         network_options: "-chain=signet".to_string(),
@@ -246,11 +247,14 @@ fn states() -> Vec<(&'static str, State)> {
     }
     hostile.log.push(LogLine { text: HOSTILE.repeat(9), ..LogLine::default() });
     vec![
-        ("starting", State { headers: 0, started: NOW - 1, ..base() }),
-        ("searching", State { stage: Stage::Searching, headers: 0, started: NOW - 9, ..base() }),
+        ("starting", PageState { headers: 0, started: NOW - 1, ..base() }),
+        (
+            "searching",
+            PageState { stage: Stage::Searching, headers: 0, started: NOW - 9, ..base() },
+        ),
         (
             "headers",
-            State {
+            PageState {
                 stage: Stage::Headers,
                 phase: Some(Phase::DownloadingHeaders),
                 headers: 412_000,
@@ -261,7 +265,7 @@ fn states() -> Vec<(&'static str, State)> {
         ),
         (
             "beginning",
-            State {
+            PageState {
                 phase: Some(Phase::JoinReading),
                 run: Run { share: Some(0.004), ..Run::default() },
                 chain: missing,
@@ -270,13 +274,13 @@ fn states() -> Vec<(&'static str, State)> {
             },
         ),
         ("middle", middle()),
-        ("in-order", State { stage: Stage::Syncing, ..in_order() }),
+        ("in-order", PageState { stage: Stage::Syncing, ..in_order() }),
         ("swiftsync", swiftsync()),
         ("stalled", stalled),
         ("full-disk", full_disk()),
-        ("failed-hostile", State { stage: Stage::Failed(HOSTILE.to_string()), ..middle() }),
-        ("stopping", State { stage: Stage::Stopping, ..middle() }),
-        ("stopped", State { stage: Stage::Stopped, ..middle() }),
+        ("failed-hostile", PageState { stage: Stage::Failed(HOSTILE.to_string()), ..middle() }),
+        ("stopping", PageState { stage: Stage::Stopping, ..middle() }),
+        ("stopped", PageState { stage: Stage::Stopped, ..middle() }),
         ("finished", finished()),
         ("following", following),
         ("serving", serving),

@@ -17,7 +17,7 @@ use apus_wire::Chain as Network;
 
 use super::blocks;
 use super::state::{
-    Cache, Chain, Coins, Disk, LogLine, Memory, Peer, Run, Speed, Stage, State, Tip,
+    Cache, Chain, Coins, Disk, LogLine, Memory, PageState, Peer, Run, Speed, Stage, Tip,
 };
 use crate::live::Live;
 
@@ -57,7 +57,7 @@ impl Gatherer {
     }
 
     /// Collects the state of this moment.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> PageState {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let live = &self.live;
         let seen = self.live.progress();
@@ -94,7 +94,7 @@ impl Gatherer {
         let headers = found.map_or(0, |(_, headers, ..)| headers);
         let waits_for_headers = stage == Stage::Headers;
         let heard = progress.map(|p| p.height);
-        State {
+        PageState {
             version: about.version.clone(),
             network: chain.name(),
             datadir: datadir(&about.directory, chain),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use apus_progress::Phase;
 
-use super::state::{Stage, State};
+use super::state::{PageState, Stage};
 use super::words::{date, duration, escape, percent, thousands};
 
 /// The words in large type.
@@ -21,7 +21,7 @@ pub struct Headline {
 
 impl Headline {
     /// Makes the headline of a state.
-    pub fn of(state: &State) -> Self {
+    pub fn of(state: &PageState) -> Self {
         let plain = |label: &str, words: &str, below: String| Self {
             label: label.to_string(),
             words: words.to_string(),
@@ -94,7 +94,7 @@ impl Headline {
     }
 
     /// The headline of a run that is under way: the share done and the time left.
-    fn of_run(state: &State, label: &str, elapsed: &str) -> Self {
+    fn of_run(state: &PageState, label: &str, elapsed: &str) -> Self {
         let label = label.to_string();
         let words = state.run.share.map(|done| format!("{}\u{a0}%", percent(done)));
         let beside = match &state.run.left {
@@ -127,7 +127,7 @@ impl Headline {
     }
 
     /// Returns the top of the page: headline, bar, and what is wrong.
-    pub fn html(&self, state: &State) -> String {
+    pub fn html(&self, state: &PageState) -> String {
         let Self { label, words, beside, below } = self;
         let label = escape(label);
         let words = escape(words);
@@ -154,7 +154,7 @@ const STALL_HELP: &str = "<div class=\"alarm\" role=\"alert\"><p>No peer sends b
      can be named: <code>--connect=HOST</code> or <code>--addnode=HOST</code>.</li></ul></div>";
 
 /// Returns the bar of the whole run.
-fn bar(state: &State) -> String {
+fn bar(state: &PageState) -> String {
     let Some(done) = state.run.share.filter(|_| state.stage.is_run()) else {
         return String::new();
     };

@@ -1,4 +1,4 @@
-//! The parts of the page as HTML, made from a [`State`]: for the page itself, and for its updates.
+//! The parts of the page as HTML, made from a [`PageState`]: for the page itself, and for its updates.
 //!
 //! Everything that is not a number or a constant goes through `escape`.
 
@@ -9,7 +9,7 @@ use apus_progress::{Bottleneck, Phase};
 
 use super::headline::Headline;
 use super::picture::figure;
-use super::state::{Coins, Peer, Stage, State};
+use super::state::{Coins, PageState, Peer, Stage};
 use super::words::{clock, count, date, escape, figures, shorten, size, speed, thousands};
 
 /// The most peers that are listed.
@@ -40,7 +40,7 @@ pub struct Sections {
 
 impl Sections {
     /// Makes the page of a state.
-    pub fn of(state: &State) -> Self {
+    pub fn of(state: &PageState) -> Self {
         let headline = Headline::of(state);
         Self {
             version: state.version.clone(),
@@ -62,7 +62,7 @@ impl Sections {
 }
 
 /// Returns the line that says which node this is.
-fn place(state: &State) -> String {
+fn place(state: &PageState) -> String {
     let network = match state.network {
         "main" => "mainnet",
         other => other,
@@ -71,7 +71,7 @@ fn place(state: &State) -> String {
 }
 
 /// Returns the figures below the headline.
-fn facts(state: &State) -> String {
+fn facts(state: &PageState) -> String {
     let mut facts = Vec::new();
     let is_busy = state.stage.is_run();
     if let Some((done, all)) = state.run.blocks.filter(|_| is_busy) {
@@ -110,7 +110,7 @@ fn facts(state: &State) -> String {
     out + "</dl>"
 }
 
-fn height(state: &State) -> (&'static str, String, String) {
+fn height(state: &PageState) -> (&'static str, String, String) {
     let height = state.tip.height;
     let headers = state.headers;
     let mut note = if headers > height {
@@ -125,7 +125,7 @@ fn height(state: &State) -> (&'static str, String, String) {
 }
 
 /// Returns the name of a bottleneck, and what would help.
-fn advice(bottleneck: Bottleneck, state: &State) -> (&'static str, String) {
+fn advice(bottleneck: Bottleneck, state: &PageState) -> (&'static str, String) {
     let is_join =
         matches!(state.phase, Some(Phase::JoinReading | Phase::JoinMatching | Phase::JoinChecking));
     let (name, help) = match bottleneck {
@@ -155,7 +155,7 @@ fn advice(bottleneck: Bottleneck, state: &State) -> (&'static str, String) {
 }
 
 /// Returns the UTXO set in figures and the next step, once there is one.
-fn next(state: &State) -> String {
+fn next(state: &PageState) -> String {
     let is_final = matches!(state.stage, Stage::Finished | Stage::Following | Stage::Serving);
     let Some(coins) = state.coins.filter(|_| is_final) else { return String::new() };
     let (title, before) = match state.stage {
@@ -173,7 +173,7 @@ fn next(state: &State) -> String {
     )
 }
 
-fn utxo_set(state: &State, coins: &Coins) -> String {
+fn utxo_set(state: &PageState, coins: &Coins) -> String {
     let mut figures = vec![("Unspent outputs", thousands(coins.count))];
     if let Some(transactions) = coins.transactions {
         figures.push(("Transactions of the chain", thousands(transactions)));
@@ -189,7 +189,7 @@ fn utxo_set(state: &State, coins: &Coins) -> String {
 }
 
 /// Returns the command that starts Bitcoin Core in the directory.
-fn bitcoind(state: &State) -> String {
+fn bitcoind(state: &PageState) -> String {
     let command = NextCommand {
         program: "bitcoind",
         network_options: &state.network_options,
@@ -201,7 +201,7 @@ fn bitcoind(state: &State) -> String {
 }
 
 /// Returns what the run takes of the machine.
-fn machine(state: &State) -> String {
+fn machine(state: &PageState) -> String {
     let mut rows = String::new();
     let mut row = |name: &str, share: Option<f64>, value: String, note: String| {
         let _ = write!(rows, "<div><dt>{name}</dt><dd>{value}{}</dd>", meter(share));
@@ -263,7 +263,7 @@ fn meter(share: Option<f64>) -> String {
 }
 
 /// Returns the table of peers, the fastest first.
-fn peers(state: &State) -> String {
+fn peers(state: &PageState) -> String {
     let Some(peers) = &state.peers else { return String::new() };
     if peers.is_empty() {
         return "<h2>Peers</h2><p class=\"none\">None is connected.</p>".to_string();
@@ -301,7 +301,7 @@ fn peers(state: &State) -> String {
 }
 
 /// Returns the last lines of the log, the newest first.
-fn log(state: &State) -> String {
+fn log(state: &PageState) -> String {
     if state.log.is_empty() {
         return String::new();
     }

@@ -8,7 +8,7 @@ use apus_progress::{Bottleneck, Left, Phase};
 /// Everything that the page shows. Sizes are in bytes, speeds in bytes a second unless a field
 /// says otherwise, times in seconds since 1970.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct PageState {
     /// Apus's version.
     pub version: String,
     /// The network, by Core's name: `main`, `test`, `signet`, `regtest`, `testnet4`.
