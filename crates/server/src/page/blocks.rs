@@ -6,7 +6,7 @@ use apus_node::view::{Committed, View};
 use apus_progress::marks::{Mark, Marks};
 
 use super::columns::{Seen, chain};
-use super::state::{Chain, Kind};
+use super::state::{BlockKind, Chain};
 
 /// Blocks that are looked at in one go: a commit waits meanwhile, for a millisecond or two.
 const AT_ONCE: usize = 1 << 15;
@@ -56,15 +56,15 @@ fn path(it: &Committed) -> (Vec<BlockId>, u32) {
     (below.chain(above.into_iter().rev()).collect(), connected)
 }
 
-fn kind(is_connected: bool, mark: Option<Mark>, is_stored: bool) -> Kind {
+fn kind(is_connected: bool, mark: Option<Mark>, is_stored: bool) -> BlockKind {
     match mark {
-        Some(Mark::Scripts) => Kind::Scripts,
-        Some(Mark::Assumed) => Kind::Assumed,
-        Some(Mark::Proved) => Kind::Proved,
-        _ if is_connected => Kind::Earlier,
-        Some(Mark::Read) => Kind::Read,
-        None if is_stored => Kind::Stored,
-        None => Kind::Missing,
+        Some(Mark::Scripts) => BlockKind::Scripts,
+        Some(Mark::Assumed) => BlockKind::Assumed,
+        Some(Mark::Proved) => BlockKind::Proved,
+        _ if is_connected => BlockKind::Earlier,
+        Some(Mark::Read) => BlockKind::Read,
+        None if is_stored => BlockKind::Stored,
+        None => BlockKind::Missing,
     }
 }
 
@@ -87,16 +87,16 @@ mod tests {
     #[test]
     fn a_mark_of_this_run_says_more_than_the_index() {
         for (is_connected, mark, is_stored, expected) in [
-            (true, None, true, Kind::Earlier),
-            (true, None, false, Kind::Earlier),
-            (true, Some(Mark::Read), true, Kind::Earlier),
-            (true, Some(Mark::Scripts), true, Kind::Scripts),
-            (false, Some(Mark::Scripts), true, Kind::Scripts),
-            (false, Some(Mark::Assumed), true, Kind::Assumed),
-            (false, Some(Mark::Proved), true, Kind::Proved),
-            (false, Some(Mark::Read), false, Kind::Read),
-            (false, None, true, Kind::Stored),
-            (false, None, false, Kind::Missing),
+            (true, None, true, BlockKind::Earlier),
+            (true, None, false, BlockKind::Earlier),
+            (true, Some(Mark::Read), true, BlockKind::Earlier),
+            (true, Some(Mark::Scripts), true, BlockKind::Scripts),
+            (false, Some(Mark::Scripts), true, BlockKind::Scripts),
+            (false, Some(Mark::Assumed), true, BlockKind::Assumed),
+            (false, Some(Mark::Proved), true, BlockKind::Proved),
+            (false, Some(Mark::Read), false, BlockKind::Read),
+            (false, None, true, BlockKind::Stored),
+            (false, None, false, BlockKind::Missing),
         ] {
             assert_eq!(kind(is_connected, mark, is_stored), expected, "{mark:?}");
         }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn blocks_end_where_the_next_one_begins() {
-        let mut seen = [Seen { kind: Kind::Stored, time: 0, bytes: 0 }; 4];
+        let mut seen = [Seen { kind: BlockKind::Stored, time: 0, bytes: 0 }; 4];
         // In the order of files, which is not that of heights; the last of a file has no end here.
         set_sizes(&mut seen, vec![(8, 2), (316, 0), (1 << 32 | 8, 1), (1 << 32 | 66, 3)]);
         assert_eq!(seen.map(|seen| seen.bytes), [0, 50, 300, 0]);

@@ -1,6 +1,6 @@
 //! Makes the columns of the chain's picture from its blocks.
 
-use super::state::{Chain, Column, Kind};
+use super::state::{BlockKind, Chain, Column};
 
 /// Columns of a picture. More would not be seen on a screen, and would take longer to send.
 const COLUMNS: usize = 400;
@@ -9,7 +9,7 @@ const COLUMNS: usize = 400;
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// What is known of it.
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// The time in its header.
     pub time: u32,
     /// Its bytes; 0 if unknown.
@@ -57,21 +57,21 @@ pub fn chain(blocks: &[Seen], expected: impl Fn(u32) -> Option<u64>) -> Chain {
 mod tests {
     use super::*;
 
-    fn seen(kind: Kind, time: u32, bytes: u32) -> Seen {
+    fn seen(kind: BlockKind, time: u32, bytes: u32) -> Seen {
         Seen { kind, time, bytes }
     }
 
     #[test]
     fn each_block_is_in_one_column_of_each_picture() {
-        let kind = |at: u32| if at < 700 { Kind::Scripts } else { Kind::Missing };
+        let kind = |at: u32| if at < 700 { BlockKind::Scripts } else { BlockKind::Missing };
         let blocks: Vec<Seen> = (0..1_000).map(|at| seen(kind(at), 50 + at * at, 10)).collect();
         let chain = chain(&blocks, |_| None);
         for columns in [&chain.by_height, &chain.by_time] {
             assert_eq!(columns.len(), COLUMNS);
-            let count = |kind: Kind| -> u32 {
+            let count = |kind: BlockKind| -> u32 {
                 columns.iter().map(|column| column.blocks[kind as usize]).sum()
             };
-            assert_eq!((count(Kind::Scripts), count(Kind::Missing)), (700, 300));
+            assert_eq!((count(BlockKind::Scripts), count(BlockKind::Missing)), (700, 300));
             assert_eq!(columns.iter().map(|column| column.bytes).sum::<u64>(), 10_000);
         }
         assert_eq!((chain.height, chain.times), (999, (50, 50 + 999 * 999)));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn unknown_bytes_are_expected_or_like_those_below() {
-        let blocks = [(10, 0), (5, 40), (20, 0)].map(|(time, n)| seen(Kind::Stored, time, n));
+        let blocks = [(10, 0), (5, 40), (20, 0)].map(|(time, n)| seen(BlockKind::Stored, time, n));
         let bytes = |chain: Chain| -> Vec<u64> {
             chain.by_height.iter().map(|column| column.bytes).collect()
         };

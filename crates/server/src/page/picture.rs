@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::state::{Chain, Column, KINDS, Kind};
+use super::state::{BlockKind, Chain, Column, KINDS};
 use super::words::{civil, count, date, escape, new_year, share, thousands};
 
 /// Units from the bottom to the top of the picture.
@@ -15,28 +15,28 @@ const LOWEST: u64 = 14;
 const LABELS_MAX: u64 = 5;
 
 /// Returns the class of a kind, which gives it its colour.
-fn class(kind: Kind) -> &'static str {
+fn class(kind: BlockKind) -> &'static str {
     match kind {
-        Kind::Scripts => "scripts",
-        Kind::Assumed => "assumed",
-        Kind::Proved => "proved",
-        Kind::Earlier => "earlier",
-        Kind::Read => "read",
-        Kind::Stored => "stored",
-        Kind::Missing => "missing",
+        BlockKind::Scripts => "scripts",
+        BlockKind::Assumed => "assumed",
+        BlockKind::Proved => "proved",
+        BlockKind::Earlier => "earlier",
+        BlockKind::Read => "read",
+        BlockKind::Stored => "stored",
+        BlockKind::Missing => "missing",
     }
 }
 
 /// Returns what a kind means.
-fn words(kind: Kind) -> &'static str {
+fn words(kind: BlockKind) -> &'static str {
     match kind {
-        Kind::Scripts => "checked, scripts included",
-        Kind::Assumed => "checked, scripts assumed valid",
-        Kind::Proved => "proved by SwiftSync",
-        Kind::Earlier => "in the UTXO set already",
-        Kind::Read => "read, spends not matched yet",
-        Kind::Stored => "stored, not connected yet",
-        Kind::Missing => "still to come",
+        BlockKind::Scripts => "checked, scripts included",
+        BlockKind::Assumed => "checked, scripts assumed valid",
+        BlockKind::Proved => "proved by SwiftSync",
+        BlockKind::Earlier => "in the UTXO set already",
+        BlockKind::Read => "read, spends not matched yet",
+        BlockKind::Stored => "stored, not connected yet",
+        BlockKind::Missing => "still to come",
     }
 }
 
@@ -65,7 +65,7 @@ fn legend(chain: &Chain) -> String {
     let totals = chain.totals();
     let all: u64 = totals.iter().sum();
     let mut out = String::from("<ul class=\"legend\">");
-    for (kind, blocks) in Kind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
+    for (kind, blocks) in BlockKind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
         let share = share(blocks, all);
         let class = class(kind);
         let blocks = count(blocks, "block");
@@ -95,7 +95,7 @@ fn picture(columns: &[Column], labels: &[Label], chain: &Chain, axis: &str) -> S
          preserveAspectRatio=\"none\" aria-hidden=\"true\">",
         alternative(chain, axis)
     );
-    for (kind, path) in Kind::ALL.into_iter().zip(paths(columns)) {
+    for (kind, path) in BlockKind::ALL.into_iter().zip(paths(columns)) {
         if !path.is_empty() {
             let _ = write!(out, "<path class=\"{}\" d=\"{path}\"/>", class(kind));
         }
@@ -120,7 +120,7 @@ fn picture(columns: &[Column], labels: &[Label], chain: &Chain, axis: &str) -> S
 /// Returns the text alternative of a picture.
 fn alternative(chain: &Chain, axis: &str) -> String {
     let totals = chain.totals();
-    let parts = Kind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0);
+    let parts = BlockKind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0);
     let parts: Vec<String> =
         parts.map(|(kind, blocks)| format!("{} {}", count(blocks, "block"), words(kind))).collect();
     let (first, last) = chain.times;

@@ -142,7 +142,7 @@ pub struct Tip {
 
 /// What is known of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum BlockKind {
     /// This run has checked every rule, scripts included.
     Scripts,
     /// This run has connected it, with its scripts taken as valid.
@@ -162,7 +162,7 @@ pub enum Kind {
 /// The number of kinds.
 pub const KINDS: usize = 7;
 
-impl Kind {
+impl BlockKind {
     /// All kinds, in the order of [`Column::blocks`].
     pub const ALL: [Self; KINDS] = [
         Self::Scripts,
@@ -189,7 +189,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Returns the number of blocks of each kind, in the order of [`Kind::ALL`].
+    /// Returns the number of blocks of each kind, in the order of [`BlockKind::ALL`].
     pub fn totals(&self) -> [u64; KINDS] {
         let mut totals = [0; KINDS];
         for column in &self.by_height {
@@ -204,7 +204,7 @@ impl Chain {
 /// One column of the picture: neighbouring blocks.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Column {
-    /// The number of blocks of each kind, in the order of [`Kind::ALL`].
+    /// The number of blocks of each kind, in the order of [`BlockKind::ALL`].
     pub blocks: [u32; KINDS],
     /// Bytes of all its blocks, as stored or as estimated; 0 if unknown.
     pub bytes: u64,
