@@ -8,7 +8,7 @@ use apus_query::params::{Arg, ArgKind, check_args, usage};
 use apus_query::{RpcError, Waiting};
 use serde_json::Value;
 
-use super::state::{Call, State};
+use super::state::{Call, ServerState};
 use super::threads::Lane;
 use super::{control, network};
 
@@ -73,7 +73,7 @@ impl Method {
     /// again ([`Waiting`]).
     pub fn call(
         self,
-        state: &State,
+        state: &ServerState,
         params: &[Value],
         (stop, waiting): (&AtomicBool, &Waiting),
     ) -> Result<Json, RpcError> {

@@ -12,7 +12,7 @@ use apus_wire::message::Services;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::state::{Call, State};
+use super::state::{Call, ServerState};
 
 /// The version of Bitcoin Core whose answers are given, as a number.
 const VERSION: u32 = 310_000;
@@ -128,7 +128,7 @@ pub(crate) fn getblockfrompeer(call: &Call) -> Result<Json, RpcError> {
     let failed = |what: &str| Err(RpcError::new(RPC_MISC_ERROR, what));
     let hash = hash(call.param(0), "blockhash")?;
     let id: i64 = integer(call.param(1))?;
-    let State { view, live, .. } = call.state;
+    let ServerState { view, live, .. } = call.state;
     let found = view.look(|it| {
         let id = it.tree.find(&hash)?;
         let is_above_tip = it.tree.node(id).height > it.tip().height;
@@ -147,7 +147,7 @@ pub(crate) fn getblockfrompeer(call: &Call) -> Result<Json, RpcError> {
 }
 
 /// Returns what peers are told that we serve.
-fn services(state: &State) -> u64 {
+fn services(state: &ServerState) -> u64 {
     let about = state.live.about();
     let listens = about.is_at_rest || about.peers.as_ref().is_some_and(|peers| peers.listen);
     let v2 = about.peers.as_ref().is_none_or(|peers| peers.v2transport);
@@ -169,7 +169,7 @@ struct Network {
     proxy_randomize_credentials: bool,
 }
 
-fn networks(state: &State) -> Vec<Network> {
+fn networks(state: &ServerState) -> Vec<Network> {
     let kinds = [
         ("ipv4", Some(NetKind::Ipv4)),
         ("ipv6", Some(NetKind::Ipv6)),

@@ -25,7 +25,7 @@ use super::live::{About, Live};
 use super::page;
 use super::router::{App, Client, router};
 use super::rpc::Rpc;
-use super::state::State;
+use super::state::ServerState;
 use super::threads::Threads;
 
 /// The name and the password that are right, as the header `Authorization` has them.
@@ -49,7 +49,8 @@ impl Offline {
         let source = Source::of_sync(Arc::clone(&view), &options, || None);
         let live = Live::new(About::new(&options, "1", false));
         let stop = Arc::new(AtomicBool::new(false));
-        let state = State::new(Arc::clone(&live), source, Arc::clone(&view), Arc::clone(&stop));
+        let state =
+            ServerState::new(Arc::clone(&live), source, Arc::clone(&view), Arc::clone(&stop));
         let threads = Threads::new(config.threads, config.work_queue);
         let rpc = Arc::new(Rpc::new(state, config.whitelist.clone(), threads));
         let credentials = config.credentials.clone();

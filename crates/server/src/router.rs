@@ -308,7 +308,7 @@ async fn rest(
     let _leaves = RaiseOnDrop(Arc::clone(&stop));
     let path = path.to_string();
     let query = uri.query().map(str::to_string);
-    let work = move |state: &super::state::State, how: (&AtomicBool, &Waiting)| {
+    let work = move |state: &super::state::ServerState, how: (&AtomicBool, &Waiting)| {
         apus_query::rest(&state.source, &path, query.as_deref(), &body, how)
     };
     let (answer, seat) = match app.rpc.run((Lane::Open, "rest"), &stop, false, work).await {

@@ -14,7 +14,7 @@ use super::auth::Whitelist;
 use super::jsonrpc::{Call, Execute, Executed, Frame, METHOD_NOT_FOUND, Params};
 use super::methods::find;
 use super::named::by_place;
-use super::state::{Active, State};
+use super::state::{Active, ServerState};
 use super::threads::{Budget, Lane, NotDone, Room, Threads};
 
 /// What ends a call soon once it is raised, and whether the call is to be made again.
@@ -23,7 +23,7 @@ type How<'a> = (&'a AtomicBool, &'a Waiting);
 /// All calls of this process.
 pub(crate) struct Rpc {
     /// What calls are answered from.
-    pub state: State,
+    pub state: ServerState,
     /// Who answers them.
     pub threads: Threads,
     /// Which methods users may call.
@@ -51,7 +51,7 @@ pub(crate) struct Calls<'a> {
 
 impl Rpc {
     /// Creates the state without calls.
-    pub fn new(state: State, whitelist: Whitelist, threads: Threads) -> Self {
+    pub fn new(state: ServerState, whitelist: Whitelist, threads: Threads) -> Self {
         let news = watch::Sender::new(());
         let listener = news.clone();
         state.view.on_commit(move || listener.send_replace(()));
@@ -89,7 +89,7 @@ impl Rpc {
         (lane, method): (Lane, &str),
         stop: &Arc<AtomicBool>,
         mut is_admitted: bool,
-        work: impl Fn(&State, How) -> T + Send + Sync + 'static,
+        work: impl Fn(&ServerState, How) -> T + Send + Sync + 'static,
     ) -> Result<(T, OwnedSemaphorePermit), NotDone> {
         let _listed = self.list(method, stop);
         let work = Arc::new(work);
@@ -154,7 +154,8 @@ impl Execute for Calls<'_> {
         };
         let at = (known.lane(&params), known.name());
         let frame = frame.clone();
-        let work = move |state: &State, how: How| frame.frame(known.call(state, &params, how));
+        let work =
+            move |state: &ServerState, how: How| frame.frame(known.call(state, &params, how));
         let is_admitted = self.is_admitted.load(Relaxed);
         let (executed, seat) = self.rpc.run(at, &self.stop, is_admitted, work).await?;
         self.is_admitted.store(true, Relaxed);

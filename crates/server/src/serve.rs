@@ -29,7 +29,7 @@ use super::live::Live;
 use super::page;
 use super::router::{App, Client, router};
 use super::rpc::Rpc;
-use super::state::State;
+use super::state::ServerState;
 use super::threads::Threads;
 
 /// Threads that talk to all connections; others compute the answers.
@@ -112,7 +112,7 @@ impl Server {
             .enable_all()
             .build()
             .map_err(StartError::System)?;
-        let state = State::new(Arc::clone(live), source, Arc::clone(view), Arc::clone(stop));
+        let state = ServerState::new(Arc::clone(live), source, Arc::clone(view), Arc::clone(stop));
         let threads = Threads::new(config.threads, config.work_queue);
         let rpc = Arc::new(Rpc::new(state, config.whitelist.clone(), threads));
         let app = Arc::new(App::new(config, credentials, Arc::clone(&rpc)));

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::live::Live;
 
 /// What calls are answered from.
-pub(crate) struct State {
+pub(crate) struct ServerState {
     /// What the process reports about itself.
     pub live: Arc<Live>,
     /// The directory as of its last commit, for answers about blocks and coins.
@@ -33,7 +33,7 @@ pub(crate) struct Active {
     pub stop: Arc<AtomicBool>,
 }
 
-impl State {
+impl ServerState {
     /// Creates the state without calls.
     pub fn new(live: Arc<Live>, source: Source, view: Arc<View>, stop: Arc<AtomicBool>) -> Self {
         Self { live, source, view, stop, active: Mutex::default() }
@@ -48,7 +48,7 @@ impl State {
 /// A call of a method.
 pub(crate) struct Call<'a> {
     /// What it is answered from.
-    pub state: &'a State,
+    pub state: &'a ServerState,
     /// The parameters by position, which are of the method's types.
     pub params: &'a [Value],
     /// Since when the call is made, and whether it is to be made again.
