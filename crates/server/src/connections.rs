@@ -42,7 +42,7 @@ pub(crate) struct Connection {
 }
 
 /// A connection's place, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct OpenConnection {
     all: Arc<Connections>,
     id: u64,
     pub connection: Arc<Connection>,
@@ -69,7 +69,7 @@ impl Connections {
     /// Returns a place for a new connection. If all are taken, another ends: first those without a
     /// password, the one that has been idle longest first, and none that has a password and is
     /// busy; `None` if there are only such.
-    pub fn enter(self: &Arc<Self>) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>) -> Option<OpenConnection> {
         let mut open = self.open();
         if open.len() >= self.most {
             let order = |it: &Connection| {
@@ -89,7 +89,7 @@ impl Connections {
         let connection = Arc::new(Connection::default());
         connection.last.store(next_event(), Relaxed);
         open.insert(id, Arc::clone(&connection));
-        Some(Place { all: Arc::clone(self), id, connection })
+        Some(OpenConnection { all: Arc::clone(self), id, connection })
     }
 
     /// Waits until no connection is open.
@@ -134,7 +134,7 @@ impl Drop for Busy {
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.all.open().remove(&self.id);
         self.all.left.notify_one();
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn those_with_a_password_stay_and_new_ones_come_in() {
         let connections = Connections::new(4);
-        let places: Vec<Place> = (0..4).filter_map(|_| connections.enter()).collect();
+        let places: Vec<OpenConnection> = (0..4).filter_map(|_| connections.enter()).collect();
         // Busy without a password; idle and busy with one.
         places[0].connection.hear(false);
         let [_first, _last] = [0, 3].map(|at| places[at].connection.work());

@@ -23,7 +23,7 @@ use tower::ServiceExt;
 
 use super::auth::Credential;
 use super::config::{Config, CookieFile};
-use super::connections::{CONNECTIONS_MAX, Connections, Paced, Place};
+use super::connections::{CONNECTIONS_MAX, Connections, OpenConnection, Paced};
 use super::cookie::{Cookie, USER};
 use super::live::Live;
 use super::page;
@@ -244,7 +244,7 @@ async fn end(stopped: &mut watch::Receiver<bool>) {
 }
 
 /// Answers the requests of one connection.
-async fn talk(stream: TcpStream, address: SocketAddr, place: Place, how: How) {
+async fn talk(stream: TcpStream, address: SocketAddr, place: OpenConnection, how: How) {
     let _ = stream.set_nodelay(true);
     let connection = Arc::clone(&place.connection);
     let client = Client { address: address.ip(), connection: Arc::clone(&connection) };
