@@ -190,17 +190,17 @@ impl Room {
         if self.0.is_none() {
             return bytes.into();
         }
-        Bytes::from_owner(Held { bytes, _room: self })
+        Bytes::from_owner(HeldBytes { bytes, _room: self })
     }
 }
 
 /// Bytes, and the room that they take.
-struct Held {
+struct HeldBytes {
     bytes: Vec<u8>,
     _room: Room,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
