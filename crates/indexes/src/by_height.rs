@@ -12,7 +12,7 @@ use super::filters::Filters;
 use super::heights::entries_by_hash;
 use super::opened::OpenIndex;
 use super::pass::Made;
-use super::plan::Plan;
+use super::plan::IndexPlan;
 use super::sorting::Other;
 use super::statistics::Change;
 use super::totals::Statistics;
@@ -99,7 +99,7 @@ impl<'a> ByHeight<'a> {
 }
 
 /// Returns what the disconnected blocks of an index changed in the UTXO set.
-fn stale_coins(node: &Node, plan: &Plan) -> Result<MuHash, SyncError> {
+fn stale_coins(node: &Node, plan: &IndexPlan) -> Result<MuHash, SyncError> {
     let mut coins = MuHash::new();
     let mut buffers = Buffers::default();
     let wants = Wants { txids: true, spent: Some(Heights::Needed) };

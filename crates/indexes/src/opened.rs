@@ -9,7 +9,7 @@ use apus_store::layout::DB_BEST_BLOCK;
 use apus_store::locator_bytes;
 
 use super::block::{Buffers, Wants};
-use super::plan::Plan;
+use super::plan::IndexPlan;
 use super::positions::{SIPHASH_KEY, SipKeys, spend_keys};
 use super::sorting::Other;
 
@@ -26,7 +26,7 @@ pub enum Upkeep {
 /// was.
 pub struct OpenIndex<'a> {
     /// What has to be done.
-    pub plan: &'a Plan,
+    pub plan: &'a IndexPlan,
     /// The database.
     pub db: Db,
     /// The entries that are being written.
@@ -38,7 +38,7 @@ impl<'a> OpenIndex<'a> {
     ///
     /// # Errors
     /// The disk fails, or the database is damaged.
-    pub fn new(plan: &'a Plan, node: &Node) -> Result<Self, SyncError> {
+    pub fn new(plan: &'a IndexPlan, node: &Node) -> Result<Self, SyncError> {
         let db = plan.open(node)?;
         // What bitcoind has begun without naming a best block is written again.
         let run = if plan.last.is_some() { db.new_run()? } else { db.bulk()? };
@@ -49,7 +49,7 @@ impl<'a> OpenIndex<'a> {
     ///
     /// # Errors
     /// As for [`OpenIndex::new`].
-    pub fn of(plan: Option<&'a Plan>, node: &Node) -> Result<Option<Self>, SyncError> {
+    pub fn of(plan: Option<&'a IndexPlan>, node: &Node) -> Result<Option<Self>, SyncError> {
         plan.map(|plan| Self::new(plan, node)).transpose()
     }
 

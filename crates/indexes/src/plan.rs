@@ -14,7 +14,7 @@ use super::filters::check_files;
 
 /// What has to be done for one index.
 #[derive(Clone)]
-pub struct Plan {
+pub struct IndexPlan {
     /// The index.
     pub kind: IndexKind,
     /// Path of its database.
@@ -27,7 +27,7 @@ pub struct Plan {
     pub from: u32,
 }
 
-impl Plan {
+impl IndexPlan {
     /// Returns what has to be done so that the index ends at the tip of `node`; `None` if it does.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ pub fn stored(node: &Node, id: BlockId) -> StoredBlock {
 ///
 /// # Errors
 /// As said.
-pub fn check_stored(plan: &Plan, appended: &[StoredBlock]) -> Result<(), SyncError> {
+pub fn check_stored(plan: &IndexPlan, appended: &[StoredBlock]) -> Result<(), SyncError> {
     let is_pruned = |block: &&StoredBlock| block.block.is_none();
     let lacks_undo = |block: &&StoredBlock| {
         plan.kind.needs_undo() && block.undo.is_none() && block.tx_count > 1 && block.height > 0

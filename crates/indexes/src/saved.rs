@@ -10,7 +10,7 @@ use apus_node::sealed::{seal, unseal};
 use apus_store::IndexKind;
 use apus_wire::{Cursor, ParseError};
 
-use super::plan::Plan;
+use super::plan::IndexPlan;
 use super::positions::SipKeys;
 
 /// First bytes of the file; the last byte is the version.
@@ -76,7 +76,11 @@ impl<'a> WorkFiles<'a> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn saved(&self, node: &Node, plan: &Plan) -> Result<Option<(u32, SavedSort)>, StoreError> {
+    pub fn saved(
+        &self,
+        node: &Node,
+        plan: &IndexPlan,
+    ) -> Result<Option<(u32, SavedSort)>, StoreError> {
         let Some(record) = self.disk.read(&self.record)? else { return Ok(None) };
         let saved = SavedSort::parse(&record);
         let fitting = saved.filter(|saved| saved.last == last_of(plan)).and_then(|saved| {
@@ -119,7 +123,7 @@ impl<'a> WorkFiles<'a> {
 
 /// Returns the hash of the block that an index ends with, without disconnected ones; zero if it has
 /// no blocks.
-pub fn last_of(plan: &Plan) -> Hash {
+pub fn last_of(plan: &IndexPlan) -> Hash {
     plan.last.as_ref().map_or(Hash::ZERO, |last| last.hash)
 }
 

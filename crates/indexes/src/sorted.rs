@@ -8,7 +8,7 @@ use apus_store::IndexKind;
 
 use super::block::StoredBlock;
 use super::opened::{OpenIndex, Upkeep};
-use super::plan::{Plan, stored};
+use super::plan::{IndexPlan, stored};
 use super::positions::SipKeys;
 use super::saved::{SavedSort, WorkFiles, last_of};
 use super::sorting::{Entry, Other, Sorter};
@@ -34,7 +34,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
     /// # Errors
     /// The disk fails, or the index is damaged.
     pub fn open(
-        plan: &'a Plan,
+        plan: &'a IndexPlan,
         node: &'a Node,
         blocks: &[StoredBlock],
         memory: usize,

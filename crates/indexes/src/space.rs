@@ -6,7 +6,7 @@ use apus_progress::words::size;
 use apus_store::IndexKind;
 
 use super::block::StoredBlock;
-use super::plan::Plan;
+use super::plan::IndexPlan;
 use super::positions::{SPEND_BYTES, TX_BYTES};
 use super::saved::WorkFiles;
 
@@ -32,7 +32,7 @@ fn entries_of(kind: IndexKind, txs: u64) -> u64 {
 }
 
 /// Returns the number of entries that `plan` probably adds to its index for these blocks.
-pub fn entries(plan: &Plan, blocks: &[StoredBlock]) -> u64 {
+pub fn entries(plan: &IndexPlan, blocks: &[StoredBlock]) -> u64 {
     entries_of(plan.kind, appended(plan, blocks).0)
 }
 
@@ -58,7 +58,7 @@ fn bytes(kind: IndexKind, txs: u64, blocks: u64) -> u64 {
 }
 
 /// Returns the numbers of transactions and blocks that `plan` appends.
-fn appended(plan: &Plan, blocks: &[StoredBlock]) -> (u64, u64) {
+fn appended(plan: &IndexPlan, blocks: &[StoredBlock]) -> (u64, u64) {
     let appended = blocks.iter().filter(|block| block.height >= plan.from);
     appended.fold((0, 0), |(txs, blocks), block| (txs + u64::from(block.tx_count), blocks + 1))
 }
@@ -67,7 +67,7 @@ fn appended(plan: &Plan, blocks: &[StoredBlock]) -> (u64, u64) {
 ///
 /// # Errors
 /// There is not. Nothing was written yet.
-pub fn check(node: &Node, plans: &[Plan], blocks: &[StoredBlock]) -> Result<(), StoreError> {
+pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result<(), StoreError> {
     let path = node.dir.path().join("indexes");
     let needed: u64 = plans
         .iter()
@@ -77,7 +77,7 @@ pub fn check(node: &Node, plans: &[Plan], blocks: &[StoredBlock]) -> Result<(), 
         })
         .sum();
     // What an interrupted run has left is continued or removed.
-    let left = |plan: &Plan| node.dir.disk().len(WorkFiles::new(node, plan.kind).entries).ok();
+    let left = |plan: &IndexPlan| node.dir.disk().len(WorkFiles::new(node, plan.kind).entries).ok();
     let left: u64 = plans.iter().filter_map(left).sum();
     let free = FileSystem::of(&path)?.free + left;
     if needed <= free {

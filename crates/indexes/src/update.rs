@@ -13,7 +13,7 @@ use super::block::StoredBlock;
 use super::by_height::ByHeight;
 use super::opened::{OpenIndex, Upkeep};
 use super::pass::{Made, Pass, batch_len};
-use super::plan::{Plan, check_stored, stored};
+use super::plan::{IndexPlan, check_stored, stored};
 use super::positions::{Places, SPEND_BYTES, Spends, TX_BYTES, Txs};
 use super::sorted::Sorted;
 use super::space;
@@ -51,9 +51,9 @@ pub fn update(
     let (tip, best_block) = (tip.height, tip.hash);
     let mut plans = Vec::new();
     for kind in IndexKind::ALL.into_iter().filter(|kind| kinds.contains(kind)) {
-        plans.extend(Plan::of(node, kind)?);
+        plans.extend(IndexPlan::of(node, kind)?);
     }
-    let lacked = |plan: &Plan| (plan.kind, (tip + 1).saturating_sub(plan.from));
+    let lacked = |plan: &IndexPlan| (plan.kind, (tip + 1).saturating_sub(plan.from));
     let lacked: Vec<_> = plans.iter().map(lacked).collect();
     let Some(from) = plans.iter().map(|plan| plan.from).min() else {
         return Ok(Indexed { height: tip, best_block, lacked, interrupted: false });
@@ -91,8 +91,8 @@ struct BySort<'a> {
 
 /// What is left to do for the indexes by height, each if it is wanted.
 struct ByHeightPlans {
-    filters: Option<Plan>,
-    statistics: Option<Plan>,
+    filters: Option<IndexPlan>,
+    statistics: Option<IndexPlan>,
 }
 
 /// How far the blocks were read.
@@ -104,7 +104,7 @@ struct Read {
 }
 
 impl Work<'_> {
-    fn run(&self, plans: &[Plan]) -> Result<(), SyncError> {
+    fn run(&self, plans: &[IndexPlan]) -> Result<(), SyncError> {
         let of_kind = |kind| plans.iter().find(|plan| plan.kind == kind);
         let txs = of_kind(IndexKind::TxIndex);
         let spends = of_kind(IndexKind::TxoSpenderIndex);
