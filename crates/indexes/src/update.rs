@@ -62,7 +62,7 @@ pub fn update(
     let blocks: Vec<StoredBlock> = on_chain.map(|id| stored(node, id)).collect();
     plans.iter().try_for_each(|plan| check_stored(plan, &blocks))?;
     space::check(node, &plans, &blocks)?;
-    let work = Work { node, blocks: &blocks, from, upkeep, watch };
+    let work = IndexWork { node, blocks: &blocks, from, upkeep, watch };
     let interrupted = match work.run(&plans) {
         Err(SyncError::Stopped) => true,
         done => {
@@ -74,7 +74,7 @@ pub fn update(
 }
 
 /// The work on all indexes.
-struct Work<'a> {
+struct IndexWork<'a> {
     node: &'a Node,
     /// The blocks of the active chain, the first at height `from`.
     blocks: &'a [StoredBlock],
@@ -103,7 +103,7 @@ struct Read {
     is_stopped: bool,
 }
 
-impl Work<'_> {
+impl IndexWork<'_> {
     fn run(&self, plans: &[IndexPlan]) -> Result<(), SyncError> {
         let of_kind = |kind| plans.iter().find(|plan| plan.kind == kind);
         let txs = of_kind(IndexKind::TxIndex);
