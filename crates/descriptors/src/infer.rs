@@ -16,7 +16,7 @@ const P2WSH_SCRIPT_BYTES_MAX: usize = 3600;
 
 /// Where a script is (Core's `ParseScriptContext`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ParseContext {
     Top,
     P2sh,
     P2wsh,
@@ -25,14 +25,14 @@ enum Place {
 /// Returns the descriptor of an output script as far as the script and `provider` tell (Core's
 /// `InferDescriptor`), with its checksum. `address` is the address of the script, if it has one.
 pub fn infer(script: &[u8], address: Option<&str>, provider: &Provider) -> String {
-    let inferred = inferred(script, Place::Top, provider);
+    let inferred = inferred(script, ParseContext::Top, provider);
     with_checksum(inferred.unwrap_or_else(|| match address {
         Some(address) => format!("addr({address})"),
         None => format!("raw({})", script.as_hex()),
     }))
 }
 
-fn inferred(script: &[u8], place: Place, provider: &Provider) -> Option<String> {
+fn inferred(script: &[u8], place: ParseContext, provider: &Provider) -> Option<String> {
     let of_hash = |hash: &[u8], compressed: bool| {
         let key = provider.key(hash)?;
         full_key(key, place, provider).filter(|_| !compressed || key.len() == 33)
@@ -40,7 +40,7 @@ fn inferred(script: &[u8], place: Place, provider: &Provider) -> Option<String> 
     let found = match ScriptKind::of(script) {
         ScriptKind::PubKey(key) => full_key(key, place, provider).map(|key| format!("pk({key})")),
         ScriptKind::PubKeyHash => of_hash(&script[3..23], false).map(|key| format!("pkh({key})")),
-        ScriptKind::WitnessV0KeyHash if place != Place::P2wsh => {
+        ScriptKind::WitnessV0KeyHash if place != ParseContext::P2wsh => {
             of_hash(&script[2..], true).map(|key| format!("wpkh({key})"))
         }
         ScriptKind::Multisig { required, keys } => {
@@ -48,28 +48,28 @@ fn inferred(script: &[u8], place: Place, provider: &Provider) -> Option<String> 
             let keys = keys.collect::<Option<Vec<String>>>();
             keys.map(|keys| format!("multi({required},{})", keys.join(",")))
         }
-        ScriptKind::ScriptHash if place == Place::Top => {
+        ScriptKind::ScriptHash if place == ParseContext::Top => {
             let inside = provider.script(&script[2..22]);
-            let inside = inside.and_then(|script| inferred(script, Place::P2sh, provider));
+            let inside = inside.and_then(|script| inferred(script, ParseContext::P2sh, provider));
             inside.map(|inside| format!("sh({inside})"))
         }
-        ScriptKind::WitnessV0ScriptHash if place != Place::P2wsh => {
+        ScriptKind::WitnessV0ScriptHash if place != ParseContext::P2wsh => {
             let inside = provider.script(ripemd160::Hash::hash(&script[2..]).as_ref());
-            let inside = inside.and_then(|script| inferred(script, Place::P2wsh, provider));
+            let inside = inside.and_then(|script| inferred(script, ParseContext::P2wsh, provider));
             inside.map(|inside| format!("wsh({inside})"))
         }
-        ScriptKind::WitnessV1Taproot(key) if place == Place::Top => taproot(key, provider),
+        ScriptKind::WitnessV1Taproot(key) if place == ParseContext::Top => taproot(key, provider),
         _ => None,
     };
-    let is_policy = place == Place::P2wsh && script.len() <= P2WSH_SCRIPT_BYTES_MAX;
+    let is_policy = place == ParseContext::P2wsh && script.len() <= P2WSH_SCRIPT_BYTES_MAX;
     found.or_else(|| is_policy.then(|| policy::<Segwitv0>(script, provider)).flatten())
 }
 
 /// Returns a key with its origin. A hybrid key, which begins with 6 or 7, has no descriptor.
-fn full_key(key: &[u8], place: Place, provider: &Provider) -> Option<String> {
+fn full_key(key: &[u8], place: ParseContext, provider: &Provider) -> Option<String> {
     let is_plain = match key.first()? {
         2 | 3 => true,
-        4 => place != Place::P2wsh,
+        4 => place != ParseContext::P2wsh,
         _ => false,
     };
     is_plain.then(|| provider.origin(key) + &key.to_lower_hex_string())
@@ -144,7 +144,7 @@ where
             return None;
         }
         keys.push(key.to_vec());
-        let key = full_key(key, Place::P2wsh, provider)?;
+        let key = full_key(key, ParseContext::P2wsh, provider)?;
         text.replace_range(open + 1..close, &key);
         text.replace_range(start..start + "expr_raw_".len(), "");
     }
