@@ -115,6 +115,11 @@ impl Connection {
         self.named.fetch_or(is_named, Relaxed);
     }
 
+    /// Returns whether a request had a right password.
+    pub fn is_named(&self) -> bool {
+        self.named.load(Relaxed)
+    }
+
     /// Marks the connection as busy until the result is dropped.
     pub fn work(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Relaxed);

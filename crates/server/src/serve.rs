@@ -262,8 +262,13 @@ async fn talk(stream: TcpStream, address: SocketAddr, place: OpenConnection, how
         ended = talking.as_mut() => ended,
         () = connection.leaves() => Ok(()),
         () = end(&mut stopped) => {
-            talking.as_mut().graceful_shutdown();
-            talking.await
+            // Strangers do not hold up the end.
+            if connection.is_named() {
+                talking.as_mut().graceful_shutdown();
+                talking.await
+            } else {
+                Ok(())
+            }
         }
     };
     if let Err(error) = ended {
