@@ -172,8 +172,8 @@ static METHODS: &[Method] = methods![
          that the option `rollback` names by height or hash, but not while a sync runs.";
     BLOCKCHAIN scan::scanblocks [
         Arg::needed("action", ArgKind::Text), Arg::optional("scanobjects", ArgKind::Array),
-        Arg::optional("start_height", ArgKind::Number), Arg::optional("stop_height", ArgKind::Number),
-        Arg::optional("filtertype", ArgKind::Text),
+        Arg::optional("start_height", ArgKind::Number),
+        Arg::optional("stop_height", ArgKind::Number), Arg::optional("filtertype", ArgKind::Text),
         Arg::optional("options", ArgKind::Object).with_fields(&["filter_false_positives"])
     ]
         "Returns the blocks that pay to or spend from scripts of descriptors, from \

@@ -196,8 +196,8 @@ impl Drop for RaiseOnDrop<'_> {
     }
 }
 
-/// Runs `work` while readers ask, and panics unless each answer is one that was also given before the
-/// work, after a commit, or after the work, when nothing changed.
+/// Runs `work` while readers ask, and panics unless each answer is one that was also given before
+/// the work, after a commit, or after the work, when nothing changed.
 fn assert_answers_of_one_commit(
     view: &Arc<View>,
     options: &Options,

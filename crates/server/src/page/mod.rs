@@ -1,7 +1,7 @@
 //! The web page at `/`: what a person wants to know of a run, at one glance.
 //!
-//! `gather` collects a `PageState` from everything that knows a part of it, `sections` makes HTML of
-//! it, with `headline` and `picture`, and `document` the whole page. `events` sends the sections
+//! `gather` collects a `PageState` from everything that knows a part of it, `sections` makes HTML
+//! of it, with `headline` and `picture`, and `document` the whole page. `events` sends the sections
 //! that have changed. So the page is the same with and without JavaScript, and its script only puts
 //! sections in place.
 

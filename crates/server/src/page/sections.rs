@@ -1,4 +1,4 @@
-//! The parts of the page as HTML, made from a [`PageState`]: for the page itself, and for its updates.
+//! The parts of the page as HTML, made from a [`PageState`]: for the page itself, and its updates.
 //!
 //! Everything that is not a number or a constant goes through `escape`.
 
