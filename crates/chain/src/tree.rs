@@ -95,6 +95,7 @@ pub struct Tree {
     pub(super) unlinked: HashMap<BlockId, Vec<BlockId>>,
     pub(super) best_header: BlockId,
     pub(super) next_sequence: u32,
+    version: u64,
 }
 
 impl Tree {
@@ -109,6 +110,7 @@ impl Tree {
             unlinked: HashMap::new(),
             best_header: BlockId(0),
             next_sequence: SEQUENCE_FIRST_NEW,
+            version: 0,
         };
         let work = block_work(genesis.bits);
         tree.push(tree.network.genesis_hash, &genesis, (0, 0, 0), work, 0);
@@ -159,6 +161,12 @@ impl Tree {
         BlockId(0)
     }
 
+    /// Returns a number that changes with the tree: when a header is added, or something else is
+    /// known about a block.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.blocks.len()
@@ -192,6 +200,12 @@ impl Tree {
             work: Work::from_halves(block.work),
             failed: self.is_failed(id),
         }
+    }
+
+    /// Returns the height of `id`.
+    #[inline]
+    pub fn height(&self, id: BlockId) -> u32 {
+        self.block(id).height
     }
 
     /// Returns the header of `id`.
@@ -232,14 +246,19 @@ impl Tree {
         self.block(id).state & SEQUENCE_MASK
     }
 
+    fn state(&mut self, id: BlockId) -> &mut u32 {
+        self.version += 1;
+        &mut self.blocks[id.index()].state
+    }
+
     pub(super) fn set_sequence(&mut self, id: BlockId, sequence: u32) {
-        let state = &mut self.blocks[id.index()].state;
+        let state = self.state(id);
         *state = *state & !SEQUENCE_MASK | sequence;
     }
 
     /// Sets [`FAILED`] or [`AVAILABLE`]. Returns whether it was set before.
     pub(super) fn set(&mut self, id: BlockId, flag: u32) -> bool {
-        let state = &mut self.blocks[id.index()].state;
+        let state = self.state(id);
         let before = *state & flag != 0;
         *state |= flag;
         before
@@ -247,7 +266,7 @@ impl Tree {
 
     /// Clears [`AVAILABLE`]. Returns whether it was set before.
     pub(super) fn clear_available(&mut self, id: BlockId) -> bool {
-        let state = &mut self.blocks[id.index()].state;
+        let state = self.state(id);
         let before = *state & AVAILABLE != 0;
         *state &= !AVAILABLE;
         before
@@ -394,6 +413,7 @@ impl Tree {
             state,
         };
         self.blocks.push(block);
+        self.version += 1;
         let Self { by_hash, blocks, .. } = self;
         let key = |index: &u32| key_of(&Hash(blocks[*index as usize].hash));
         by_hash.insert_unique(key_of(&hash), id.0, key);

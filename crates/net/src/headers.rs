@@ -146,10 +146,9 @@ impl<'a> HeaderChain<'a> {
 /// the tip if that is more.
 fn threshold(tree: &Tree, tip: BlockId) -> Work {
     let node = tree.node(tip);
-    let near = (0..NEAR_TIP_BLOCKS).fold(node.work, |work, _| {
-        let block = block_work(node.bits);
-        if work > block { work.minus(block) } else { Work::ZERO }
-    });
+    let block = block_work(node.bits);
+    let near = (0..NEAR_TIP_BLOCKS)
+        .fold(node.work, |work, _| if work > block { work.minus(block) } else { Work::ZERO });
     near.max(Work::from_hash(&tree.network().minimum_chain_work))
 }
 

@@ -39,8 +39,8 @@ pub struct Has {
 impl Has {
     /// Returns whether the peer has `block`.
     pub fn has(&self, tree: &Tree, block: BlockId) -> bool {
-        let height = tree.node(block).height;
-        let best = tree.node(self.best).height;
+        let height = tree.height(block);
+        let best = tree.height(self.best);
         let is_kept = !self.is_limited || best.saturating_sub(height) < LIMITED_DEPTH;
         is_kept && tree.ancestor(self.best, height) == Some(block)
     }
