@@ -14,7 +14,6 @@ use apus_wire::message::{
 use apus_wire::{BlockView, HEADER_BYTES};
 
 use super::headers::{HeaderChain, HeadersFault, HeadersOf};
-use super::near_tip::Branches;
 use super::peer::{Has, PeerId};
 use super::schedule::{Arrival, Fault, Limits, Schedule};
 use super::session::{Handled, Ourselves, Outgoing, Session, SessionFault, Themselves};
@@ -96,22 +95,31 @@ pub struct PeerManager {
     settings: Settings,
     peers: BTreeMap<PeerId, Peer>,
     schedule: Schedule,
-    /// When a peer was last asked for headers while there may be many to come, or a header came
-    /// that was new to the tree.
-    headers_moved: Duration,
-    /// Whether such a header has come since all were asked.
-    has_news: bool,
+    search: Search,
     /// When the best header last came to have more work by a full message of headers.
     improved: Duration,
-    /// When the first peer said that it has sent all its headers.
-    ended: Option<Duration>,
-    /// Whether that was said before all were asked again: few headers are to come.
-    has_ended: bool,
     /// The tip, and the greatest height, above which the blocks of all branches are wanted while
     /// the tree grows.
     followed: Option<(BlockId, u32)>,
     /// The height below which blocks are requested without their witnesses.
     stripped_below: u32,
+}
+
+/// How peers are asked for headers.
+enum Search {
+    /// Many headers may be to come: one outbound peer after another is asked.
+    OneByOne {
+        /// When a peer was last asked, or a header came that was new to the tree.
+        moved: Duration,
+        /// Whether such a header has come.
+        has_news: bool,
+    },
+    /// A peer has said that it has no more, now or in a search before, so few are to come: all are
+    /// asked.
+    All {
+        /// When an outbound peer first said so in this search.
+        ended: Option<Duration>,
+    },
 }
 
 struct Peer {
@@ -130,11 +138,8 @@ impl PeerManager {
             settings,
             peers: BTreeMap::new(),
             schedule,
-            headers_moved: Duration::ZERO,
-            has_news: false,
+            search: Search::new(),
             improved: Duration::ZERO,
-            ended: None,
-            has_ended: false,
             followed: None,
             stripped_below: 0,
         }
@@ -211,8 +216,7 @@ impl PeerManager {
     /// Wants the blocks of the branches that are followed now.
     fn want_followed(&mut self, tree: &Tree) {
         if let Some((tip, top)) = self.followed {
-            let branches = Branches::above(tree, tip, self.schedule.having(), top);
-            self.schedule.want_near_tip(branches);
+            self.schedule.follow(tree, tip, top);
         }
     }
 
@@ -246,15 +250,22 @@ impl PeerManager {
         // Inbound peers must not keep us waiting.
         let ready = || self.peers.values().filter(|peer| peer.session.is_ready() && !peer.inbound);
         let is_asked = |peer: &Peer| !peer.headers.is_to_be_asked();
-        let is_over =
-            self.ended.is_some_and(|ended| now.saturating_sub(ended.max(self.improved)) > patience);
+        let is_over = match self.search {
+            Search::All { ended: Some(ended) } => {
+                now.saturating_sub(ended.max(self.improved)) > patience
+            }
+            _ => false,
+        };
         ready().any(|peer| peer.headers.is_at_end())
             && ready().all(|peer| peer.headers.is_at_end() || is_over && is_asked(peer))
     }
 
     /// Starts to request headers from all peers again.
     pub fn ask_for_headers(&mut self) {
-        (self.ended, self.has_news, self.headers_moved) = (None, false, Duration::ZERO);
+        self.search = match self.search {
+            Search::OneByOne { .. } => Search::new(),
+            Search::All { .. } => Search::All { ended: None },
+        };
         self.peers.values_mut().for_each(|peer| peer.headers.begin_anew());
     }
 
@@ -322,12 +333,10 @@ impl PeerManager {
         }
     }
 
-    /// Panics unless what must hold after every tick does: no outbound peer waits to be asked for
-    /// headers unless another one is asked, and at the tip none does; and each wanted block near
-    /// the tip was requested if an idle outbound peer can send it.
+    /// Panics unless the invariants 1 to 4 of docs/peers.md hold.
     #[cfg(test)]
     pub(super) fn assert_right(&self, chain: &HeaderChain, now: Duration) {
-        let is_near_end = self.has_ended || self.ended.is_some();
+        let is_near_end = matches!(self.search, Search::All { .. });
         let outbound = || self.peers.values().filter(|peer| !peer.inbound);
         let waits = |peer: &Peer| peer.session.is_ready() && peer.headers.is_to_be_asked();
         let is_asked = outbound().any(|peer| peer.headers.is_asking());
@@ -406,7 +415,7 @@ impl PeerManager {
                 let best = best_of(chain).work;
                 let taken = peer.headers.take(list, chain, now);
                 if chain.tree().len() > before {
-                    (self.headers_moved, self.has_news) = (now, true);
+                    self.search.note_new(now);
                 }
                 // Few headers are the last of a chain.
                 if best_of(chain).work > best && list.len() == HEADERS_MAX {
@@ -414,8 +423,7 @@ impl PeerManager {
                 }
                 let request = taken?;
                 if peer.headers.is_at_end() && !peer.inbound {
-                    self.ended.get_or_insert(now);
-                    self.has_ended = true;
+                    self.search.note_end(now);
                 }
                 out.extend(request.map(|request| Action::Send(id, request)));
                 self.note_best(id);
@@ -515,7 +523,6 @@ impl PeerManager {
     /// outbound peer after another is asked, and the next if those before send nothing new; inbound
     /// peers come last, and delay no other.
     fn request_headers(&mut self, chain: &HeaderChain, now: Duration, out: &mut Vec<Action>) {
-        let is_near_end = self.has_ended || self.ended.is_some();
         let mut waiting: Vec<(bool, PeerId)> = self
             .peers
             .iter()
@@ -523,17 +530,15 @@ impl PeerManager {
             .map(|(id, peer)| (peer.inbound, *id))
             .collect();
         waiting.sort_unstable();
-        let after = if self.has_news { ANOTHER_AFTER_NEWS } else { ANOTHER_AFTER };
         for (inbound, id) in waiting {
             let is_busy = |peer: &Peer| (inbound || !peer.inbound) && peer.headers.is_asking();
-            let is_time = now >= self.headers_moved + after;
-            if !is_near_end && !is_time && self.peers.values().any(is_busy) {
+            if !self.search.is_time(now) && self.peers.values().any(is_busy) {
                 return;
             }
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             out.push(Action::Send(id, peer.headers.begin(chain, now)));
-            if !is_near_end {
-                self.headers_moved = now;
+            if let Search::OneByOne { moved, .. } = &mut self.search {
+                *moved = now;
             }
         }
     }
@@ -551,6 +556,38 @@ impl PeerManager {
             };
             let items: Vec<InventoryItem> = blocks.iter().map(item).collect();
             out.push(Action::Send(id, Outgoing::new(&Inventory(Command::GETDATA, &items))));
+        }
+    }
+}
+
+impl Search {
+    /// Begins before any peer has said that it has no more headers.
+    fn new() -> Self {
+        Self::OneByOne { moved: Duration::ZERO, has_news: false }
+    }
+
+    /// Notes that a header has come that was new to the tree.
+    fn note_new(&mut self, now: Duration) {
+        if let Self::OneByOne { moved, has_news } = self {
+            (*moved, *has_news) = (now, true);
+        }
+    }
+
+    /// Notes that an outbound peer has said that it has no more headers.
+    fn note_end(&mut self, now: Duration) {
+        let first = match self {
+            Self::All { ended } => ended.unwrap_or(now),
+            Self::OneByOne { .. } => now,
+        };
+        *self = Self::All { ended: Some(first) };
+    }
+
+    /// Returns whether another peer is asked though one is.
+    fn is_time(&self, now: Duration) -> bool {
+        match *self {
+            Self::OneByOne { moved, has_news: true } => now >= moved + ANOTHER_AFTER_NEWS,
+            Self::OneByOne { moved, .. } => now >= moved + ANOTHER_AFTER,
+            Self::All { .. } => true,
         }
     }
 }

@@ -15,14 +15,26 @@ const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// that it is awaited between pipelines, where it holds up no other branch.
 const AWAITED_MAX: Duration = Duration::from_secs(10);
 
+/// Which blocks a pipeline gives up if they do not come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum GivesUp {
+    /// None: its blocks are known to exist.
+    #[default]
+    Nothing,
+    /// Those that may exist only as headers: an outbound peer has a chain without the block that
+    /// reaches as far as the one below it.
+    Disputed,
+    /// Those too that are near the best header.
+    Near,
+}
+
 /// The blocks that are waited for.
 pub struct Missing {
     /// The block that no peer has, and since when.
     missing: Option<(BlockId, Duration)>,
     /// The block that may be given up and that a thread waits for, and since when.
     awaited: Option<(BlockId, Duration)>,
-    /// Whether a block may be given up.
-    gives_up: bool,
+    gives_up: GivesUp,
     /// Time after which a block that no peer has is given up or reported, while there are peers.
     gone_after: Duration,
 }
@@ -30,11 +42,11 @@ pub struct Missing {
 impl Missing {
     /// Waits for no block.
     pub fn new(gone_after: Duration) -> Self {
-        Self { missing: None, awaited: None, gives_up: false, gone_after }
+        Self { missing: None, awaited: None, gives_up: GivesUp::Nothing, gone_after }
     }
 
-    /// Begins again for other blocks, which may be given up or not.
-    pub fn begin(&mut self, gives_up: bool) {
+    /// Begins again for other blocks.
+    pub fn begin(&mut self, gives_up: GivesUp) {
         *self = Self { gives_up, ..Self::new(self.gone_after) };
     }
 
@@ -50,8 +62,8 @@ impl Missing {
         let best = tree.node(tree.best_header()).height;
         let gives_up = self.gives_up;
         let may_go = |id: BlockId| {
-            let is_near = tree.node(id).height + NEAR_BLOCKS > best;
-            gives_up && (is_near || schedule.is_disputed(tree, id))
+            let is_near = gives_up == GivesUp::Near && tree.node(id).height + NEAR_BLOCKS > best;
+            is_near || gives_up != GivesUp::Nothing && schedule.is_disputed(tree, id)
         };
         let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now);
         let gone = late.filter(|(_, waits)| *waits > AWAITED_MAX).map(|(id, _)| id);

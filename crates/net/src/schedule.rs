@@ -15,7 +15,7 @@
 //! - A peer is dropped for silence and for lies, and not because its line is slow.
 //! - Inbound peers are asked only for blocks that no outbound peer has.
 //!
-//! Near the tip ([`Schedule::want_near_tip`]) each lane is a branch, and bandwidth counts less than
+//! Near the tip ([`Schedule::follow`]) each lane is a branch, and bandwidth counts less than
 //! time: another peer is asked after a fraction of a second in which nothing comes, then twice as
 //! many, so that a block is here as soon as any of the peers that have it sends it.
 //!
@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 
-use super::near_tip::Branches;
+#[cfg(test)]
+use super::near_tip;
+use super::near_tip::{Branches, BranchesFrom};
 use super::peer::{Has, Peer, PeerId, Typical};
 use super::wanted::{NeededSoon, Place, Wanted};
 
@@ -112,8 +114,8 @@ pub struct Schedule {
     allowance: u64,
     /// Since when more than [`WAITING_BYTES`] wait to be taken.
     waiting_since: Option<Duration>,
-    /// The branches near the tip whose blocks are wanted; `None` if others are.
-    near_tip: Option<Branches>,
+    /// What the branches near the tip follow from whose blocks are wanted; `None` if others are.
+    near_tip: Option<BranchesFrom>,
 }
 
 impl Schedule {
@@ -137,17 +139,19 @@ impl Schedule {
         self.peers.values_mut().for_each(Peer::release_all);
     }
 
-    /// Wants the blocks of these branches, in any order. Those in flight that were wanted before
-    /// are still expected.
-    pub fn want_near_tip(&mut self, branches: Branches) {
-        if self.near_tip.as_ref() == Some(&branches) {
+    /// Wants the blocks of all branches with more work than `tip`, up to height `top`, in any
+    /// order. Those in flight that were wanted before are still expected.
+    pub fn follow(&mut self, tree: &Tree, tip: BlockId, top: u32) {
+        let having: Vec<Has> = self.having().collect();
+        let from = BranchesFrom { tree: tree.version(), tip, top, having };
+        if self.near_tip.as_ref() == Some(&from) {
             return;
         }
-        let blocks = Arc::from(&branches.blocks[..]);
-        for block in self.wanted.exchange(blocks, branches.lanes.clone()) {
+        let Branches { blocks, lanes } = Branches::above(tree, tip, &from.having, top);
+        self.near_tip = Some(from);
+        for block in self.wanted.exchange(Arc::from(blocks), lanes) {
             self.peers.values_mut().for_each(|peer| peer.release(block));
         }
-        self.near_tip = Some(branches);
     }
 
     /// Returns whether a wanted block that has not arrived may still come from a peer.
@@ -217,30 +221,31 @@ impl Schedule {
         outbound.any(|has| Some(tree.node(has.best).work) >= below && is_other(has.best))
     }
 
-    /// Panics unless each wanted block near the tip was requested if an idle outbound peer can send
-    /// it, and from outbound peers first.
+    /// Panics unless the invariants 2 to 4 of docs/peers.md hold.
     #[cfg(test)]
-    pub(super) fn assert_right(&self, tree: &Tree, _: Duration) {
-        let Some(branches) = &self.near_tip else { return };
-        let unique: HashSet<&BlockId> = branches.blocks.iter().collect();
-        assert_eq!(unique.len(), branches.blocks.len(), "lanes overlap");
-        if self.wanted.expected_bytes() > self.limits.bytes_max {
+    pub(super) fn assert_right(&self, tree: &Tree, now: Duration) {
+        let Some(from) = &self.near_tip else { return };
+        // The branch of one peer each time.
+        let number = now.as_millis() as usize % from.having.len().max(1);
+        if let Some(has) = from.having.get(number).filter(|has| !has.is_inbound)
+            && let Some(first) = near_tip::first_missing(tree, from, *has)
+        {
+            assert!(self.wanted.is_wanted(first), "a branch is not wanted");
+        }
+        let (inbound, outbound): (Vec<&Peer>, Vec<&Peer>) =
+            self.peers.values().partition(|peer| peer.has.is_inbound);
+        let idle: Vec<&&Peer> = outbound.iter().filter(|peer| !peer.owes()).collect();
+        if idle.is_empty() || self.wanted.expected_bytes() > self.limits.bytes_max {
             return;
         }
-        for block in self.wanted.awaited() {
-            let asked = |peer: &&Peer| peer.in_flight().any(|asked| asked == block);
-            let can = |peer: &&Peer| !peer.has.is_inbound && peer.can_send(tree, block);
-            let outbound = || self.peers.values().filter(can);
-            let is_requested = self.peers.values().any(|peer| asked(&peer));
-            assert!(
-                is_requested || !outbound().any(|peer| !peer.owes()),
-                "a block is not requested"
-            );
-            let by_inbound =
-                self.peers.values().filter(|peer| peer.has.is_inbound).any(|p| asked(&p));
-            let by_outbound = outbound().any(|peer| asked(&peer));
-            let is_idle = outbound().any(|peer| !peer.owes());
-            assert!(!by_inbound || by_outbound || !is_idle, "an inbound peer comes first");
+        let of = |peers: &[&Peer]| -> HashSet<BlockId> {
+            peers.iter().flat_map(|peer| peer.in_flight()).collect()
+        };
+        let (by_inbound, by_outbound) = (of(&inbound), of(&outbound));
+        for block in self.wanted.awaited().filter(|block| !by_outbound.contains(block)) {
+            let is_possible = idle.iter().any(|peer| peer.can_send(tree, block));
+            let asked = if by_inbound.contains(&block) { "an inbound peer" } else { "no peer" };
+            assert!(!is_possible, "an outbound peer is idle, and {asked} was asked for its block");
         }
     }
 
@@ -343,7 +348,7 @@ impl Schedule {
             }
         }
         let is_near = self.near_tip.is_some();
-        let late = if is_near { self.late_near_tip(tree, now) } else { self.late(now) };
+        let late = if is_near { self.late_near_tip(tree, now) } else { self.late(tree, now) };
         for (place, count) in late {
             for _ in 0..count {
                 let Some(id) = self.other_peer(tree, place.block, now) else { break };
@@ -486,7 +491,7 @@ impl Schedule {
 
     /// Returns the blocks that are needed soon, and that all peers that were asked for them keep us
     /// waiting for, each to be requested from one more.
-    fn late(&mut self, now: Duration) -> Vec<(Place, usize)> {
+    fn late(&mut self, tree: &Tree, now: Duration) -> Vec<(Place, usize)> {
         if self.waiting_bytes() <= WAITING_BYTES {
             self.waiting_since = None;
         } else {
@@ -498,7 +503,9 @@ impl Schedule {
         let mut allowed = self.allowance / self.wanted.average_bytes();
         let mut late = Vec::new();
         for needed in self.wanted.needed_soon(LOOKED_AT) {
-            let is_urgent = is_full || needed.is_at_end;
+            // An idle peer has nothing else to send.
+            let is_idle = needed.is_first && self.has_idle_outbound(tree, needed.place.block);
+            let is_urgent = is_full || needed.is_at_end || is_idle;
             let waited = waited.filter(|_| allowed > 0);
             if (is_urgent || waited.is_some()) && self.is_late(&needed, is_urgent, waited, now) {
                 allowed = allowed.saturating_sub(1);
@@ -532,7 +539,9 @@ impl Schedule {
             };
             let others = self.peers.iter().filter(|(other, _)| *other != id);
             let outbound = others.filter(|(_, other)| !other.has.is_inbound);
-            let best = outbound.map(|(_, other)| other.finish(typical)).min();
+            // Peers that send a byte a second must not make an unknown one look as slow.
+            let hopeful = Typical { speed: typical.speed.max(SPEED_FIRST), ..typical };
+            let best = outbound.map(|(_, other)| other.finish(hopeful)).min();
             best.is_some_and(|best| left > best + EARLIER_BY)
         })
     }

@@ -137,6 +137,13 @@ impl Wanted {
         self.awaited().next().filter(|block| *block == first)
     }
 
+    /// Returns whether a block is wanted.
+    #[cfg(test)]
+    pub(super) fn is_wanted(&self, block: BlockId) -> bool {
+        let mut rest = self.lanes.iter().flat_map(|lane| &self.blocks[lane.rest.clone()]);
+        rest.any(|wanted| *wanted == block)
+    }
+
     /// Returns the wanted blocks that have not arrived.
     pub fn awaited(&self) -> impl Iterator<Item = BlockId> + '_ {
         let rest = self.lanes.iter().flat_map(|lane| &self.blocks[lane.rest.clone()]);

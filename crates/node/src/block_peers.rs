@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use apus_chain::{BlockId, Tree};
+pub use apus_net::GivesUp;
 
 use super::block::step::Step;
 use super::fault::Fault;
@@ -64,9 +65,8 @@ pub struct Wanted {
     pub sizes: Arc<[u32]>,
     /// Ranges of `blocks`; the blocks of each range are taken in order.
     pub lanes: Vec<Range<usize>>,
-    /// Whether a block that does not come is given up, near the best header or if peers have a
-    /// chain without it.
-    pub gives_up: bool,
+    /// Which blocks that do not come are given up.
+    pub gives_up: GivesUp,
     /// The height below which blocks are requested without their witnesses.
     pub stripped_below: u32,
 }
@@ -90,7 +90,7 @@ impl Wanted {
         }
         let blocks = blocks.into();
         let sizes = sizes.into();
-        Self { blocks, sizes, lanes, gives_up: false, stripped_below: 0 }
+        Self { blocks, sizes, lanes, gives_up: GivesUp::Nothing, stripped_below: 0 }
     }
 
     /// Returns the expected size of all blocks in bytes.

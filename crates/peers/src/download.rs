@@ -6,7 +6,7 @@ use apus_disk::StoreError;
 use apus_host::threads::CHECKED_AT_ONCE;
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
-use apus_node::block_peers::Wanted;
+use apus_node::block_peers::{GivesUp, Wanted};
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
@@ -20,15 +20,15 @@ use rayon::prelude::*;
 pub(super) type Block = CheckedBlock<BlockBytes>;
 
 /// Downloads the blocks among `ids` that are neither stored nor in a source, and stores them. `ids`
-/// are of one branch and in order of height. A block that breaks a rule is left out and, with
-/// `gives_up`, one that does not come ([`Wanted::gives_up`]).
+/// are of one branch and in order of height. A block that breaks a rule is left out, and so is one
+/// that does not come and that `gives_up` covers.
 ///
 /// # Errors
 /// The disk fails, or `watch` asks to stop; what has arrived until then is stored.
 pub fn download(
     node: &mut Node,
     ids: &[BlockId],
-    gives_up: bool,
+    gives_up: GivesUp,
     watch: Watch,
 ) -> Result<(), Fault> {
     let store = |shared: &Shared, ledger: &mut Ledger, id: BlockId, block: &Block| {
@@ -49,7 +49,7 @@ pub fn download(
 /// `take` fails, the disk fails, or `watch` asks to stop.
 pub(super) fn fetch(
     node: &mut Node,
-    (ids, gives_up): (&[BlockId], bool),
+    (ids, gives_up): (&[BlockId], GivesUp),
     watch: Watch,
     mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
 ) -> Result<(), Fault> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_chain::{BlockId, Tree};
+use apus_chain::Tree;
 use apus_consensus::Work;
-use apus_net::{Has, HeaderChain, NEAR_BLOCKS, bulk_top};
+use apus_net::{Has, HeaderChain, NEAR_BLOCKS, claim};
 use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
@@ -194,10 +194,7 @@ fn grow(
         node.publish_headers();
     }
     let having: Vec<Has> = connections.manager().schedule().having().collect();
-    for has in having {
-        let top = if fetches { bulk_top(&node.tree, tip, has) } else { u32::MAX };
-        claim(node, tip, has, top);
-    }
+    node.claimed.extend(claim(&mut node.tree, tip, &having, !fetches));
     if watch.is_stopped() { Err(SyncError::Stopped) } else { Ok(()) }
 }
 
@@ -228,23 +225,6 @@ fn store_arrived(
         }
     }
     Ok(())
-}
-
-/// Marks the blocks up to height `top` that a peer has as available, if they continue the tip:
-/// nothing is disconnected for blocks that are not here. Takes time only for those that were not.
-fn claim(node: &mut Node, tip: BlockId, has: Has, top: u32) {
-    let tree = &mut node.tree;
-    let height = tree.node(tip).height;
-    if tree.ancestor(has.best, height) != Some(tip) || top <= height {
-        return;
-    }
-    let branch = tree.ancestors(has.best).take_while(|id| !tree.is_linked(*id));
-    let is_new = |id: &BlockId| {
-        tree.node(*id).height <= top && !tree.is_available(*id) && has.has(tree, *id)
-    };
-    let new: Vec<_> = branch.filter(is_new).collect();
-    new.iter().rev().for_each(|id| tree.mark_available(*id));
-    node.claimed.extend(new);
 }
 
 /// Forgets that blocks were available which peers have and which are not stored: what is not here

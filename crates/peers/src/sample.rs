@@ -2,6 +2,7 @@
 
 use apus_chain::BlockId;
 use apus_net::NEAR_BLOCKS;
+use apus_node::block_peers::GivesUp;
 use apus_node::expected_sizes::Sizes;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
@@ -46,8 +47,8 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();
     let learned = match node.ledger.pruning.target() {
-        None => download(node, &new, true, watch),
-        Some(_) => fetch(node, (&new, true), watch, |shared, _, id, block| {
+        None => download(node, &new, GivesUp::Near, watch),
+        Some(_) => fetch(node, (&new, GivesUp::Near), watch, |shared, _, id, block| {
             known.push((shared.tree.node(id).height, block.view().len() as u64));
             Ok(())
         }),

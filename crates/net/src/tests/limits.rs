@@ -9,7 +9,7 @@ use std::time::Duration;
 use apus_chain::{BlockId, Tree};
 
 use super::{headers_on, regtest, tree_of};
-use crate::{Arrival, Has, Limits, Missing, PeerId, Schedule, bulk_top};
+use crate::{Arrival, GivesUp, Has, Limits, Missing, PeerId, Schedule, claim};
 
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(2);
@@ -140,6 +140,13 @@ fn what_has_no_room_is_thrown_away_and_asked_for_again() {
     assert_eq!(schedule.waiting_bytes(), 0);
 }
 
+/// Returns how many blocks a pipeline claims, and makes them missing again.
+fn claimed(tree: &mut Tree, having: &[Has], is_first: bool) -> usize {
+    let claimed = claim(tree, tree.genesis(), having, is_first);
+    claimed.iter().for_each(|id| tree.mark_missing(*id));
+    claimed.len()
+}
+
 /// Headers are cheap where the difficulty is low: a peer must have sent a block of them before a
 /// pipeline waits for the others.
 #[test]
@@ -147,46 +154,67 @@ fn headers_alone_begin_no_pipeline() {
     let (_, genesis) = regtest();
     let chain = headers_on(&genesis, 400, 1);
     let mut tree = tree_of(std::slice::from_ref(&chain));
-    let tip = tree.genesis();
-    tree.mark_available(tip);
+    tree.mark_available(tree.genesis());
     let block = |tree: &Tree, height: u32| tree.ancestor(tree.best_header(), height).unwrap();
     let has = Has { best: tree.best_header(), is_limited: false, is_inbound: false };
-    assert_eq!(bulk_top(&tree, tip, has), 0);
+    assert_eq!(claimed(&mut tree, &[has], false), 0);
     // A block further up does not show that those below exist.
     let second = block(&tree, 2);
     tree.mark_available(second);
-    assert_eq!(bulk_top(&tree, tip, has), 0);
+    assert_eq!(claimed(&mut tree, &[has], false), 0);
     let first = block(&tree, 1);
     tree.mark_available(first);
-    assert_eq!(bulk_top(&tree, tip, has), 400 - 144);
-    assert_eq!(bulk_top(&tree, tip, Has { is_limited: true, ..has }), 0);
+    assert_eq!(claimed(&mut tree, &[has], false), 400 - 144 - 2);
+    assert_eq!(claimed(&mut tree, &[Has { is_limited: true, ..has }], false), 0);
     let near = Has { best: block(&tree, 288), ..has };
-    assert_eq!(bulk_top(&tree, tip, near), 0, "there are few");
+    assert_eq!(claimed(&mut tree, &[near], false), 0, "there are few");
+}
+
+/// An inbound peer delays no outbound one, but serves where none does.
+#[test]
+fn chains_of_inbound_peers_are_claimed_last() {
+    let (_, genesis) = regtest();
+    let long = headers_on(&genesis, 400, 1);
+    let short = headers_on(&genesis, 300, 2);
+    let mut tree = tree_of(&[long.clone(), short.clone()]);
+    tree.mark_available(tree.genesis());
+    let id = |tree: &Tree, header: &apus_wire::Header| tree.find(&header.hash()).unwrap();
+    let inbound = Has { best: id(&tree, &long[399]), is_limited: false, is_inbound: true };
+    let outbound = Has { best: id(&tree, &short[299]), is_inbound: false, ..inbound };
+    assert_eq!(claimed(&mut tree, &[inbound], true), 400);
+    assert_eq!(claimed(&mut tree, &[inbound, outbound], true), 300);
+    let pruned = Has { is_limited: true, ..outbound };
+    assert_eq!(claimed(&mut tree, &[inbound, pruned], true), 400 + 286, "it lacks the next block");
+    let behind = Has { best: tree.genesis(), ..outbound };
+    assert_eq!(claimed(&mut tree, &[inbound, behind], true), 400);
 }
 
 /// Deep blocks are waited for, unless an outbound peer has a chain without them.
 #[test]
 fn a_disputed_block_is_given_up() {
     let seconds = Duration::from_secs;
-    let (mut schedule, _, _) = schedule(1, 1 << 30);
     let (_, genesis) = regtest();
     let long = headers_on(&genesis, 400, 1);
     let short = headers_on(&genesis, 20, 2);
     let tree = tree_of(&[long.clone(), short.clone()]);
     let id = |header: &apus_wire::Header| tree.find(&header.hash()).unwrap();
     let plan: Arc<[BlockId]> = long.iter().map(id).collect();
-    schedule.set_peer(PEER, has(&plan));
-    schedule.want(Arc::clone(&plan), once(0..400));
-    schedule.read(0);
-    let mut missing = Missing::new(seconds(30));
-    missing.begin(true);
-    let mut gone = |schedule: &Schedule, now| missing.look(schedule, false, &tree, now).0;
-    assert_eq!(gone(&schedule, seconds(0)), None);
-    assert_eq!(gone(&schedule, seconds(3_600)), None, "all have it");
-    let other = Has { best: id(&short[19]), is_limited: false, is_inbound: true };
-    schedule.set_peer(OTHER, other);
-    assert_eq!(gone(&schedule, seconds(3_601)), None, "an inbound peer cannot dispute a block");
-    schedule.set_peer(OTHER, Has { is_inbound: false, ..other });
-    assert_eq!(gone(&schedule, seconds(3_602)), None, "it has 10 s");
-    assert_eq!(gone(&schedule, seconds(3_613)), Some(plan[0]));
+    for gives_up in [GivesUp::Nothing, GivesUp::Disputed, GivesUp::Near] {
+        let (mut schedule, _, _) = schedule(1, 1 << 30);
+        schedule.set_peer(PEER, has(&plan));
+        schedule.want(Arc::clone(&plan), once(0..400));
+        schedule.read(0);
+        let mut missing = Missing::new(seconds(30));
+        missing.begin(gives_up);
+        let mut gone = |schedule: &Schedule, now| missing.look(schedule, false, &tree, now).0;
+        assert_eq!(gone(&schedule, seconds(0)), None);
+        assert_eq!(gone(&schedule, seconds(3_600)), None, "all have it");
+        let other = Has { best: id(&short[19]), is_limited: false, is_inbound: true };
+        schedule.set_peer(OTHER, other);
+        assert_eq!(gone(&schedule, seconds(3_601)), None, "an inbound peer disputes nothing");
+        schedule.set_peer(OTHER, Has { is_inbound: false, ..other });
+        assert_eq!(gone(&schedule, seconds(3_602)), None, "it has 10 s");
+        let expected = Some(plan[0]).filter(|_| gives_up != GivesUp::Nothing);
+        assert_eq!(gone(&schedule, seconds(3_613)), expected, "{gives_up:?}");
+    }
 }

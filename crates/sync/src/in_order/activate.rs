@@ -6,7 +6,7 @@ use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::step::Step;
-use apus_node::block_peers::Wanted;
+use apus_node::block_peers::{GivesUp, Wanted};
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
@@ -290,6 +290,6 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
             connector.run(workers)
         })?
     };
-    let wanted = Wanted { gives_up: true, ..Wanted::of([steps]) };
+    let wanted = Wanted { gives_up: GivesUp::Near, ..Wanted::of([steps]) };
     shared.serve(wanted, watch.observer, connect)
 }

@@ -8,7 +8,7 @@ use apus_coins::{Bulk, CoinsCache};
 use apus_disk::StoreError;
 use apus_leveldb::PendingTable;
 use apus_node::block::step::Step;
-use apus_node::block_peers::Wanted;
+use apus_node::block_peers::{GivesUp, Wanted};
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
@@ -167,7 +167,8 @@ fn attempt(
     {
         let (shared, ledger) = node.split();
         let spans = work.state.spans.iter().map(|span| &plan.steps[span.next..span.end]);
-        let wanted = Wanted::of(spans);
+        // A branch may exist only as headers, of which a chain without them says nothing.
+        let wanted = Wanted { gives_up: GivesUp::Disputed, ..Wanted::of(spans) };
         let mut coordinator = Coordinator::new(&shared, ledger, plan, work, watch);
         shared.serve(wanted, watch.observer, || coordinator.read_all())?;
     }

@@ -71,7 +71,6 @@ impl<'a> Context<'a> {
 /// breaks a rule or that no peer has.
 pub(super) fn refused_at(height: u32, fault: Fault) -> Fault {
     match fault {
-        // A branch that no peer has is never far below the best header.
         Fault::Rule(..) | Fault::Gone(_) => Fault::Unjudged(height),
         fault => fault,
     }

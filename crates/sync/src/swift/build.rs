@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
+use apus_node::block_peers::GivesUp;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
@@ -146,7 +147,7 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
     let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
     let mut recent: Vec<BlockId> = ancestors.collect();
     recent.reverse();
-    download(node, &recent, false, watch)
+    download(node, &recent, GivesUp::Nothing, watch)
 }
 
 /// Returns whether there may be another copy of a block whose bytes at this place are damaged. For

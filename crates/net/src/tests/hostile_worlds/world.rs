@@ -1,141 +1,30 @@
-//! Random worlds near the tip: one honest outbound peer among up to seven hostile ones, and up to
-//! fifty hostile inbound ones. They withhold blocks and branches in every way, say nothing, come
-//! late, come and go. Whatever they do, a new block is connected in seconds, and a sync ends.
+//! The world: peers as they are specified, and the sync as far as peers matter to it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_hash::Hash;
 use apus_testchain::Rng;
-use apus_wire::Header;
 use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, InventoryList, Message, Services,
 };
 
-use super::manager::{OUR_NONCE, SERVICES, mine, version};
-use super::regtest;
+use super::super::manager::{OUR_NONCE, SERVICES, version};
+use super::super::regtest;
+use super::{
+    AT_START, HONEST_WITHIN, IN_THE_END, LONG, OfBlocks, OfHeaders, PATIENCE_BEFORE_BLOCKS,
+    ROUND_TRIP, Spec, TICK, WITHHELD_MAX, branches, low_work,
+};
 use crate::session::{Ourselves, Outgoing};
-use crate::{Action, ConnectionType, HeaderChain, Limits, PeerId, PeerManager, Settings};
-
-/// The time from a message to the answer.
-const ROUND_TRIP: Duration = Duration::from_millis(100);
-const TICK: Duration = Duration::from_millis(100);
-/// The time within which a block must be connected after an honest peer has announced it.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
-/// The time within which a sync must end after the last honest block was announced or, at the
-/// start, after the honest peer is there.
-const ENDS_WITHIN: Duration = Duration::from_secs(30);
-/// The time for which a sync waits at its end, as in `apus-peers`.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Blocks that are here at the start, that there are then, and that there are in the end.
-const HERE: usize = 40;
-const AT_START: usize = 60;
-const IN_THE_END: usize = 63;
-/// Depths of forks below the first tip.
-const FORKS: [usize; 4] = [0, 1, 5, 20];
-
-/// How a peer answers requests for headers.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum OfHeaders {
-    Answers,
-    Silent,
-    /// Sends known ones after a while.
-    Known,
-    /// Says that there are none.
-    Empty,
-}
-
-/// How a peer answers requests for blocks.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum OfBlocks {
-    Sends,
-    NotFound,
-    Silent,
-    /// Sends messages that are no blocks.
-    Junk,
-    /// Sends the right header and other transactions.
-    Changed,
-    /// Sends a byte a second.
-    Drips,
-    /// Sends half of the block at once, and then a byte a second.
-    Halves,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Spec {
-    inbound: bool,
-    headers: OfHeaders,
-    blocks: OfBlocks,
-    /// The branch that it claims to have: 0 is the honest chain.
-    branch: usize,
-    from: Duration,
-    /// How long it stays each time before it hangs up and comes back.
-    stays: Option<Duration>,
-    /// Whether it says nothing after the handshake.
-    stops: bool,
-}
-
-const HONEST: Spec = Spec {
-    inbound: false,
-    headers: OfHeaders::Answers,
-    blocks: OfBlocks::Sends,
-    branch: 0,
-    from: Duration::ZERO,
-    stays: None,
-    stops: false,
+use crate::{
+    Action, ConnectionType, GivesUp, Has, HeaderChain, Limits, Missing, PeerId, PeerManager,
+    Settings, claim,
 };
 
-/// The honest chain, and branches that always have more work.
-fn branches() -> &'static [Vec<Header>] {
-    static BRANCHES: OnceLock<Vec<Vec<Header>>> = OnceLock::new();
-    BRANCHES.get_or_init(|| {
-        let (network, genesis) = regtest();
-        let honest = mine(&network, &genesis, IN_THE_END as u32, 1);
-        let mut all = vec![honest.clone()];
-        for seed in 2..6 {
-            for depth in FORKS {
-                let common = &honest[..AT_START - depth];
-                let count = (IN_THE_END + 3 - common.len()) as u32;
-                let own = mine(&network, &common[common.len() - 1], count, seed);
-                all.push([common, &own[..]].concat());
-            }
-        }
-        all
-    })
-}
-
-fn random_peer(rng: &mut Rng, inbound: bool) -> Spec {
-    let of_headers = [
-        OfHeaders::Answers,
-        OfHeaders::Answers,
-        OfHeaders::Silent,
-        OfHeaders::Known,
-        OfHeaders::Empty,
-    ];
-    let of_blocks = [
-        OfBlocks::NotFound,
-        OfBlocks::Silent,
-        OfBlocks::Junk,
-        OfBlocks::Changed,
-        OfBlocks::Drips,
-        OfBlocks::Halves,
-    ];
-    let seconds = |from: u64, to: u64, rng: &mut Rng| Duration::from_millis(rng.between(from, to));
-    Spec {
-        inbound,
-        headers: of_headers[rng.below(5) as usize],
-        blocks: of_blocks[rng.below(6) as usize],
-        branch: if rng.percent(50) { 0 } else { rng.below(branches().len() as u64) as usize },
-        from: if rng.percent(60) { Duration::ZERO } else { seconds(0, 15_000, rng) },
-        stays: rng.percent(20).then(|| seconds(500, 20_000, rng)),
-        stops: rng.percent(15),
-    }
-}
-
-enum Event {
+pub(super) enum Event {
     Connect(Spec),
     Message(PeerId, Outgoing),
     /// So many bytes of blocks have come from the peer in all.
@@ -156,34 +45,52 @@ struct Peer {
     drips: bool,
 }
 
-struct World {
+/// A manager and its peers, with a simulated clock.
+pub(super) struct World {
     rng: Rng,
-    tree: Tree,
+    pub tree: Tree,
     tip: BlockId,
-    manager: PeerManager,
+    pub manager: PeerManager,
     peers: BTreeMap<PeerId, Peer>,
-    now: Duration,
-    unix_time: i64,
+    pub now: Duration,
+    pub unix_time: i64,
     next: u64,
     events: BinaryHeap<Reverse<(Duration, u64)>>,
     what: BTreeMap<u64, Event>,
     /// The height of the honest chain, and when an honest peer announced it.
-    top: usize,
-    announced: Option<Duration>,
-    /// Until when the best chain is being connected, while the tree does not grow.
-    connecting: Option<(Duration, BlockId)>,
+    pub top: usize,
+    pub announced: Option<Duration>,
+    /// Whether the headers of the first sync are being searched for.
+    is_first: bool,
+    /// Blocks that only peers have and that count as available.
+    claimed: BTreeSet<BlockId>,
+    /// The chain that is being connected, while the tree does not grow.
+    pipeline: Option<Pipeline>,
     actions: VecDeque<Action>,
-    log: Vec<String>,
+    pub log: Vec<String>,
+}
+
+/// Connects a chain.
+struct Pipeline {
+    until: Duration,
+    best: BlockId,
+    /// The blocks that must still come.
+    rest: VecDeque<BlockId>,
+    missing: Missing,
+    /// The block that it waits for although an honest peer is here, and since when.
+    held: Option<(BlockId, Duration)>,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    /// Creates a world in which so many blocks are here; `is_first` says whether the sync has just
+    /// begun, or has been at the tip.
+    pub fn new(seed: u64, here: usize, is_first: bool) -> Self {
         let (network, genesis) = regtest();
         let mut tree = Tree::new(network, genesis);
         let mut tip = tree.genesis();
         tree.mark_available(tip);
-        let unix_time = i64::from(branches()[0][IN_THE_END - 1].time) + 600;
-        for header in &branches()[0][..HERE] {
+        let unix_time = i64::from(branches()[0].headers[IN_THE_END - 1].time) + 600;
+        for header in &branches()[0].headers[..here] {
             tip = tree.accept_header(header, unix_time).unwrap();
             tree.mark_available(tip);
         }
@@ -191,14 +98,11 @@ impl World {
             needs: SERVICES,
             limits: Limits { bytes_max: 1 << 30, block_interval: Duration::from_secs(600) },
         };
-        let mut manager = PeerManager::new(settings);
-        manager.ask_for_headers();
-        manager.follow(tip, u32::MAX);
-        Self {
+        let mut world = Self {
             rng: Rng::new(seed, 11),
             tree,
             tip,
-            manager,
+            manager: PeerManager::new(settings),
             peers: BTreeMap::new(),
             now: Duration::ZERO,
             unix_time,
@@ -207,20 +111,33 @@ impl World {
             what: BTreeMap::new(),
             top: AT_START,
             announced: None,
-            connecting: None,
+            is_first,
+            claimed: BTreeSet::new(),
+            pipeline: None,
             actions: VecDeque::new(),
             log: Vec::new(),
+        };
+        world.search();
+        world
+    }
+
+    /// Begins to search for headers and, unless it is the first time, for blocks near the tip.
+    fn search(&mut self) {
+        self.manager.want_nothing();
+        self.manager.ask_for_headers();
+        if !self.is_first {
+            self.manager.follow(self.tip, u32::MAX);
         }
     }
 
-    fn at(&mut self, time: Duration, event: Event) {
+    pub fn at(&mut self, time: Duration, event: Event) {
         self.next += 1;
         self.events.push(Reverse((time, self.next)));
         self.what.insert(self.next, event);
     }
 
     /// Lets time pass to `end`, or until it `is_over`.
-    fn run(&mut self, end: Duration, is_over: impl Fn(&mut Self) -> bool) {
+    pub fn run(&mut self, end: Duration, is_over: impl Fn(&mut Self) -> bool) {
         while self.now < end && !is_over(self) {
             let next = self.events.peek().map_or(end, |Reverse((time, _))| *time);
             self.now = next.min(self.now + TICK).min(end).max(self.now);
@@ -231,7 +148,7 @@ impl World {
                 let event = self.what.remove(&number).unwrap();
                 self.happen(event);
             }
-            self.connect_best();
+            self.work();
             self.tick();
         }
     }
@@ -247,6 +164,28 @@ impl World {
             manager.tick(chain, now, 5, out);
             manager.assert_right(chain, now);
         });
+        self.check_pipeline();
+    }
+
+    /// Panics unless the invariants 7 and 9 of docs/peers.md hold.
+    fn check_pipeline(&mut self) {
+        let Some(pipeline) = &mut self.pipeline else { return };
+        let front = pipeline.rest.front().copied().filter(|next| self.claimed.contains(next));
+        let honest = self.peers.iter().find(|(_, peer)| peer.spec.blocks == OfBlocks::Sends);
+        let best = honest.and_then(|(id, _)| self.manager.best(*id));
+        let Some((front, best)) = front.zip(best) else {
+            pipeline.held = None;
+            return;
+        };
+        let is_honest = self.tree.ancestor(best, self.tree.node(front).height) == Some(front);
+        let (front_before, since) = *pipeline.held.get_or_insert((front, self.now));
+        if front_before != front {
+            pipeline.held = Some((front, self.now));
+            return;
+        }
+        let held = self.now - since;
+        let most = if is_honest { HONEST_WITHIN } else { WITHHELD_MAX };
+        assert!(held <= most, "a pipeline is held up for {held:?}, by honest block: {is_honest}");
     }
 
     fn with_chain(
@@ -254,7 +193,7 @@ impl World {
         work: impl FnOnce(&mut PeerManager, &mut HeaderChain, Duration, &mut Vec<Action>),
     ) {
         let mut out = Vec::new();
-        let mut chain = match self.connecting {
+        let mut chain = match self.pipeline {
             None => HeaderChain::growing(&mut self.tree, self.tip, self.unix_time, [7; 16]),
             Some(_) => HeaderChain::fixed(&self.tree, self.tip),
         };
@@ -265,27 +204,116 @@ impl World {
         }
     }
 
-    /// Makes the best chain that is here active, which takes a while.
-    fn connect_best(&mut self) {
-        if let Some((until, best)) = self.connecting {
-            if self.now < until {
-                return;
-            }
-            assert!(self.tree.node(best).work > self.tree.node(self.tip).work);
-            (self.tip, self.connecting) = (best, None);
-            self.manager.ask_for_headers();
-            self.manager.follow(best, u32::MAX);
-            return;
-        }
-        let best = self.tree.best_candidate().unwrap();
-        if self.tree.is_better(best, self.tip) {
-            let takes = Duration::from_millis(self.rng.below(300));
-            self.connecting = Some((self.now + takes, best));
+    /// Does what the sync does between messages: begins a pipeline, or ends one.
+    fn work(&mut self) {
+        match self.pipeline.take() {
+            None if self.is_first => self.end_first_search(),
+            None => self.begin_pipeline(),
+            Some(pipeline) => self.go_on(pipeline),
         }
     }
 
-    fn has_all(&self) -> bool {
-        self.tree.node(self.tip).hash == branches()[0][self.top - 1].hash()
+    /// Claims all that peers have once the headers are here.
+    fn end_first_search(&mut self) {
+        if self.manager.has_all_headers(self.now, PATIENCE_BEFORE_BLOCKS) {
+            self.is_first = false;
+            self.claim(true);
+            self.begin_pipeline();
+            if self.pipeline.is_none() {
+                self.search();
+            }
+        }
+    }
+
+    /// Lets blocks that peers have count as available.
+    fn claim(&mut self, is_first: bool) {
+        let having: Vec<Has> = self.manager.schedule().having().collect();
+        let claimed = claim(&mut self.tree, self.tip, &having, is_first);
+        let height = self.tree.node(self.tip).height;
+        for block in &claimed {
+            let on_tip = self.tree.ancestor(*block, height) == Some(self.tip);
+            assert!(on_tip, "a block would be disconnected for one that is not here");
+            let leads = having.iter().any(|has| !has.is_inbound && self.is_better(has.best));
+            let is_outbound = |has: &Has| !has.is_inbound && has.has(&self.tree, *block);
+            assert!(!leads || having.iter().any(is_outbound), "an inbound peer leads");
+        }
+        self.claimed.extend(claimed);
+    }
+
+    fn is_better(&self, best: BlockId) -> bool {
+        self.tree.node(best).work > self.tree.node(self.tip).work
+    }
+
+    /// Begins to connect the best chain that is available, if it is better than the active one.
+    fn begin_pipeline(&mut self) {
+        let best = self.tree.best_candidate().unwrap();
+        if !self.tree.is_better(best, self.tip) {
+            return;
+        }
+        self.claim(false);
+        let best = self.tree.best_candidate().unwrap();
+        assert!(self.is_better(best));
+        let branch = self.tree.ancestors(best).take_while(|id| *id != self.tip);
+        let mut rest: VecDeque<BlockId> = branch.filter(|id| self.claimed.contains(id)).collect();
+        rest.make_contiguous().reverse();
+        let takes = Duration::from_millis(self.rng.below(300));
+        let mut missing = Missing::new(Duration::from_secs(30));
+        missing.begin(GivesUp::Near);
+        self.manager.want_nothing();
+        let blocks: Arc<[BlockId]> = rest.iter().copied().collect();
+        self.manager.schedule().want(Arc::clone(&blocks), [0..blocks.len()]);
+        self.manager.schedule().read(0);
+        self.pipeline = Some(Pipeline { until: self.now + takes, best, rest, missing, held: None });
+    }
+
+    fn go_on(&mut self, mut pipeline: Pipeline) {
+        while let Some(next) = pipeline.rest.front().copied()
+            && !self.claimed.contains(&next)
+        {
+            self.manager.schedule().taken(0, next);
+            pipeline.rest.pop_front();
+        }
+        let is_alone = self.manager.ready() == 0;
+        let schedule = self.manager.schedule();
+        let (gone, _) = pipeline.missing.look(schedule, is_alone, &self.tree, self.now);
+        if let Some(gone) = gone.filter(|gone| pipeline.rest.front() == Some(gone)) {
+            pipeline.best = self.tree.node(gone).prev.unwrap();
+            pipeline.rest.clear();
+        }
+        if self.now < pipeline.until || !pipeline.rest.is_empty() {
+            self.pipeline = Some(pipeline);
+            return;
+        }
+        let work = |id| self.tree.node(id).work;
+        assert!(work(pipeline.best) >= work(self.tip), "the tip has less work than before");
+        self.tip = pipeline.best;
+        let mut claimed: Vec<BlockId> = std::mem::take(&mut self.claimed).into_iter().collect();
+        claimed.sort_by_key(|id| Reverse(self.tree.node(*id).height));
+        claimed.iter().for_each(|id| self.tree.mark_missing(*id));
+        self.search();
+    }
+
+    /// The machine sleeps: the clock goes on, and all connections are lost.
+    pub fn sleep(&mut self) {
+        self.unix_time += 3_600;
+        let peers: Vec<PeerId> = self.peers.keys().copied().collect();
+        for id in peers {
+            self.manager.closed(id);
+            self.lose(id);
+        }
+    }
+
+    /// Returns how many blocks of a branch there are.
+    fn top_of(&self, branch: usize) -> usize {
+        match branches()[branch].headers.len() {
+            LONG => LONG,
+            _ if branch == 0 => self.top,
+            _ => self.top + 1,
+        }
+    }
+
+    pub fn has_all(&self) -> bool {
+        self.tree.node(self.tip).hash == branches()[0].headers[self.top - 1].hash()
     }
 
     fn happen(&mut self, event: Event) {
@@ -317,15 +345,14 @@ impl World {
                 for (id, spec) in peers {
                     let is_honest = spec.blocks == OfBlocks::Sends;
                     let after = if is_honest { 1_000 } else { self.rng.below(1_500) };
-                    let height = if spec.branch == 0 { self.top } else { self.top + 1 };
+                    let height = self.top_of(spec.branch);
                     self.at(self.now + Duration::from_millis(after), Event::Announce(id, height));
                 }
             }
             Event::Announce(id, height) => {
                 let Some(peer) = self.peers.get_mut(&id) else { return };
                 peer.top = peer.top.max(height);
-                let spec = peer.spec;
-                let header = branches()[peer.spec.branch][height - 1];
+                let (spec, header) = (peer.spec, branches()[peer.spec.branch].headers[height - 1]);
                 if spec.stops {
                     return;
                 }
@@ -341,9 +368,13 @@ impl World {
     fn connect(&mut self, spec: Spec) {
         self.next += 1;
         let id = PeerId(self.next);
-        let top = if spec.branch == 0 { self.top } else { self.top + 1 };
+        let top = self.top_of(spec.branch);
         self.peers.insert(id, Peer { spec, top, bytes: 0, drips: false });
-        let kind = if spec.inbound { ConnectionType::Inbound } else { ConnectionType::Automatic };
+        let kind = match spec.inbound {
+            true => ConnectionType::Inbound,
+            false if spec.named => ConnectionType::Manual,
+            false => ConnectionType::Automatic,
+        };
         let ourselves = Ourselves {
             nonce: OUR_NONCE,
             user_agent: "/Apus:test/",
@@ -380,6 +411,7 @@ impl World {
             Action::Block(id, block) => {
                 let spec = self.peers[&id].spec;
                 if spec.blocks == OfBlocks::Sends {
+                    self.claimed.remove(&block);
                     self.tree.mark_available(block);
                 } else {
                     let mut out = Vec::new();
@@ -402,9 +434,10 @@ impl World {
             Ok(Message::Ping(Some(nonce))) => vec![Outgoing::new(&nonce.pong())],
             Ok(Message::GetHeaders(request)) => {
                 let locator: Vec<Hash> = request.locator.iter().collect();
-                let all = &branches()[spec.branch][..peer.top];
-                let known =
-                    locator.iter().find_map(|hash| all.iter().position(|h| h.hash() == *hash));
+                let all = &branches()[spec.branch].headers[..peer.top];
+                let places = &branches()[spec.branch].places;
+                let place = |hash: &Hash| places.get(hash).copied().filter(|at| *at < peer.top);
+                let known = locator.iter().find_map(place);
                 match spec.headers {
                     OfHeaders::Answers => {
                         vec![Outgoing::new(&Headers(&all[known.map_or(0, |at| at + 1)..]))]
@@ -412,6 +445,7 @@ impl World {
                     OfHeaders::Silent => Vec::new(),
                     OfHeaders::Known => vec![Outgoing::new(&Headers(&all[..10]))],
                     OfHeaders::Empty => vec![Outgoing::new(&Headers(&[]))],
+                    OfHeaders::LowWork => vec![Outgoing::new(&Headers(low_work()))],
                 }
             }
             Ok(Message::GetData(list)) => return self.send_blocks(id, &list),
@@ -430,7 +464,11 @@ impl World {
         let spec = peer.spec;
         for (at, item) in list.iter().enumerate() {
             let time = self.now + ROUND_TRIP + Duration::from_millis(20) * at as u32;
-            let header = branches()[spec.branch].iter().find(|header| header.hash() == item.hash);
+            let branch = &branches()[spec.branch];
+            let header = match branch.places.get(&item.hash) {
+                Some(at) => Some(&branch.headers[*at]),
+                None => low_work().iter().find(|header| header.hash() == item.hash),
+            };
             let header = header.expect("it was asked for what it has");
             let block = |bytes: u64| {
                 let mut payload = header.to_bytes().to_vec();
@@ -463,70 +501,4 @@ impl World {
             }
         }
     }
-}
-
-/// Runs the world of a seed.
-fn run(seed: u64) {
-    let mut world = World::new(seed);
-    let mut rng = Rng::new(seed, 12);
-    let hostile = [0, 1, 7][rng.below(3) as usize];
-    let inbound = [0, 1, 50][rng.below(3) as usize];
-    let mut specs: Vec<Spec> = (0..hostile).map(|_| random_peer(&mut rng, false)).collect();
-    specs.extend((0..inbound).map(|_| random_peer(&mut rng, true)));
-    let from = Duration::from_millis(if rng.percent(50) { 0 } else { rng.between(5_000, 15_000) });
-    for spec in specs {
-        world.at(spec.from, Event::Connect(spec));
-    }
-    world.at(from, Event::Connect(Spec { from, ..HONEST }));
-    let end = from + ENDS_WITHIN;
-    world.run(end, |world| world.has_all());
-    assert!(
-        world.has_all(),
-        "seed {seed}: not synced {ENDS_WITHIN:?} after the honest peer came: {:#?}",
-        world.log
-    );
-    for _ in AT_START..IN_THE_END {
-        // The clock may jump.
-        if rng.percent(20) {
-            let last = i64::from(branches()[0][IN_THE_END - 1].time);
-            world.unix_time = last + [-3_600, 600, 86_400][rng.below(3) as usize];
-        }
-        let longest = if rng.percent(10) { 40 } else { 6 };
-        let wait = Duration::from_secs(rng.between(0, longest));
-        world.run(world.now + wait, |_| false);
-        let now = world.now;
-        world.at(now, Event::Block);
-        // The honest peer announces it after a second.
-        world.run(now + Duration::from_secs(1) + CONNECTED_WITHIN, |world| {
-            world.announced.is_some() && world.has_all()
-        });
-        assert!(world.has_all(), "seed {seed}: block {} is late: {:#?}", world.top, world.log);
-    }
-    let last = world.now;
-    world.manager.ask_for_headers();
-    world.run(last + ENDS_WITHIN, |world| {
-        let awaits = world.now <= last + PATIENCE && world.manager.awaits_any(&world.tree);
-        !awaits && world.manager.has_all_headers(world.now, PATIENCE)
-    });
-    assert!(world.now < last + ENDS_WITHIN, "seed {seed}: the sync does not end");
-}
-
-#[test]
-fn a_quarter_of_a_hundred_hostile_worlds_does_not_hold_up_the_tip() {
-    (0..25).for_each(run);
-}
-
-#[test]
-fn nor_does_the_second_quarter() {
-    (25..50).for_each(run);
-}
-
-#[test]
-fn nor_does_the_third_quarter() {
-    (50..75).for_each(run);
-}
-
-#[test]
-fn nor_does_the_last_quarter() {
-    (75..100).for_each(run);
 }
