@@ -25,16 +25,11 @@ pub struct Line {
     complete: u64,
     /// Bytes that came and the time that they took, of complete blocks.
     measured: (u64, Duration),
-    /// Since when bytes have come of the block that is not complete.
-    flows_since: Option<Duration>,
-    /// When the first of them should come, if the block was requested late.
-    flows_from: Option<Duration>,
+    flow: Flow,
     /// Bytes that had come at a time from which on the speed of the last bytes is measured.
     recent_since: Option<(u64, Duration)>,
     /// Bytes a second that came last.
     recent: f64,
-    /// When an idle peer was asked, until its first byte.
-    asked: Option<Duration>,
     /// When a byte came, or the peer was asked while it was idle.
     progress: Duration,
     /// The same, without bytes of the block that is not complete.
@@ -44,12 +39,26 @@ pub struct Line {
     is_settled: bool,
 }
 
+/// What comes of the block that is not complete.
+#[derive(Clone, Copy, Default)]
+enum Flow {
+    /// Nothing is to come.
+    #[default]
+    Idle,
+    /// An idle peer was asked at this time, and no byte has come.
+    Asked(Duration),
+    /// Bytes have come since this time, or since the block before was complete.
+    Since(Duration),
+    /// The block before was complete at the first time, and this one was requested so late that its
+    /// first byte is to come at the second.
+    Later(Duration, Duration),
+}
+
 impl Line {
     /// Records a request to a peer that had nothing to send.
     pub fn begin(&mut self, now: Duration) {
-        (self.asked, self.progress, self.now) = (Some(now), now, now);
-        self.progress_complete = now;
-        (self.flows_since, self.flows_from, self.recent_since) = (None, None, None);
+        (self.progress, self.progress_complete, self.now) = (now, now, now);
+        (self.flow, self.recent_since) = (Flow::Asked(now), None);
     }
 
     /// Records how many bytes of blocks have come in all.
@@ -59,16 +68,18 @@ impl Line {
             return;
         }
         (self.bytes, self.progress) = (bytes, now);
-        // The time until the answer to a late request is no fault of the line.
-        if let Some(from) = self.flows_from.take().filter(|from| *from <= now) {
-            self.flows_since = Some(from);
-        }
-        if let Some(asked) = self.asked.take() {
-            let sample = now.saturating_sub(asked);
-            let known = self.round_trip.unwrap_or(sample);
-            self.round_trip = Some((known * 7 + sample) / 8);
-            self.flows_since = Some(now);
-        }
+        self.flow = match self.flow {
+            Flow::Asked(asked) => {
+                let sample = now.saturating_sub(asked);
+                let known = self.round_trip.unwrap_or(sample);
+                self.round_trip = Some((known * 7 + sample) / 8);
+                Flow::Since(now)
+            }
+            // The time until the answer to a late request is no fault of the line.
+            Flow::Later(_, first) if first <= now => Flow::Since(first),
+            Flow::Later(since, _) => Flow::Since(since),
+            flow => flow,
+        };
         let (before, since) = *self.recent_since.get_or_insert((self.bytes, now));
         let time = now.saturating_sub(since);
         if time >= RECENT_TIME.max(self.round_trip()) {
@@ -86,15 +97,18 @@ impl Line {
         self.heard(self.bytes.max(self.complete), now);
         (self.progress, self.progress_complete) = (now, now);
         // The first bytes may have come together with the last.
-        let since = self.flows_since.unwrap_or(now);
+        let since = self.flow.since().unwrap_or(now);
         self.measured.0 += bytes;
         self.measured.1 += now.saturating_sub(since);
         self.is_settled |= self.measured.1 >= SETTLED_TIME;
         if self.measured.1 > LOOK_BACK {
             self.measured = (self.measured.0 / 2, self.measured.1 / 2);
         }
-        self.flows_since = asked.map(|_| now);
-        self.flows_from = asked.map(|asked| asked + self.round_trip()).filter(|from| *from > now);
+        self.flow = match asked.map(|asked| asked + self.round_trip()) {
+            Some(first) if first > now => Flow::Later(now, first),
+            Some(_) => Flow::Since(now),
+            None => Flow::Idle,
+        };
     }
 
     /// Records that bytes that were taken for a block are none: that they came was no progress.
@@ -111,8 +125,7 @@ impl Line {
 
     /// Returns the bytes a second that come, if that is known.
     pub fn speed(&self) -> Option<f64> {
-        let flowing =
-            self.flows_since.map_or(Duration::ZERO, |since| self.now.saturating_sub(since));
+        let flowing = self.flow.since().map_or(Duration::ZERO, |at| self.now.saturating_sub(at));
         let time = self.measured.1 + flowing;
         let bytes = self.measured.0 + self.partial();
         (time >= SPEED_TIME && bytes > 0).then(|| bytes as f64 / time.as_secs_f64())
@@ -147,5 +160,15 @@ impl Line {
     /// Returns the same, or nothing before it was measured.
     pub fn measured_round_trip(&self) -> Duration {
         self.round_trip.unwrap_or(Duration::ZERO)
+    }
+}
+
+impl Flow {
+    /// Returns since when bytes have come, or might have.
+    fn since(self) -> Option<Duration> {
+        match self {
+            Self::Idle | Self::Asked(_) => None,
+            Self::Since(since) | Self::Later(since, _) => Some(since),
+        }
     }
 }

@@ -238,6 +238,12 @@ impl PeerManager {
         outbound.filter(|peer| peer.headers.is_at_end()).count()
     }
 
+    /// Returns whether an outbound peer has said that its chain ends in `block`.
+    pub fn ends_in(&self, block: BlockId) -> bool {
+        let mut outbound = self.peers.values().filter(|peer| !peer.inbound);
+        outbound.any(|peer| peer.headers.is_at_end() && peer.headers.best() == Some(block))
+    }
+
     /// Returns whether the handshake of an outbound peer is not complete.
     pub fn is_opening(&self) -> bool {
         self.peers.values().any(|peer| !peer.inbound && !peer.session.is_ready())

@@ -11,9 +11,10 @@ use super::schedule::Schedule;
 /// Time from one message about a block that no peer has to the next, minus the time after which it
 /// is reported first.
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
-/// The time for which a pipeline waits for a block that may be given up and that a peer has. After
-/// that it is awaited between pipelines, where it holds up no other branch.
-const AWAITED_MAX: Duration = Duration::from_secs(10);
+/// The part of [`Missing::gone_after`] for which a pipeline waits for a block that may be given up
+/// and that a peer has: 10 s of 30. After that it is awaited between pipelines, where it holds up
+/// no other branch.
+const AWAITED_SHARE: u32 = 3;
 
 /// Which blocks a pipeline gives up if they do not come.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -66,7 +67,8 @@ impl Missing {
             is_near || gives_up != GivesUp::Nothing && schedule.is_disputed(tree, id)
         };
         let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now);
-        let gone = late.filter(|(_, waits)| *waits > AWAITED_MAX).map(|(id, _)| id);
+        let gone =
+            late.filter(|(_, waits)| *waits > self.gone_after / AWAITED_SHARE).map(|(id, _)| id);
         let missing = schedule.missing(tree).filter(|_| !is_alone);
         match since(&mut self.missing, missing, now) {
             Some((id, waits)) if waits > self.gone_after => {

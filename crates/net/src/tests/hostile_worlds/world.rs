@@ -15,8 +15,8 @@ use apus_wire::message::{
 use super::super::manager::{OUR_NONCE, SERVICES, version};
 use super::super::regtest;
 use super::{
-    AT_START, HONEST_WITHIN, IN_THE_END, LONG, OfBlocks, OfHeaders, PATIENCE_BEFORE_BLOCKS,
-    ROUND_TRIP, Spec, TICK, WITHHELD_MAX, branches, low_work,
+    AT_START, HONEST_WITHIN, LONG, OfBlocks, OfHeaders, PATIENCE_BEFORE_BLOCKS, ROUND_TRIP, Spec,
+    TICK, WITHHELD_MAX, branches, clock, low_work,
 };
 use crate::session::{Ourselves, Outgoing};
 use crate::{
@@ -89,7 +89,7 @@ impl World {
         let mut tree = Tree::new(network, genesis);
         let mut tip = tree.genesis();
         tree.mark_available(tip);
-        let unix_time = i64::from(branches()[0].headers[IN_THE_END - 1].time) + 600;
+        let unix_time = clock();
         for header in &branches()[0].headers[..here] {
             tip = tree.accept_header(header, unix_time).unwrap();
             tree.mark_available(tip);
