@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The thread that sends and receives. It ends when this is dropped.
 pub(super) struct Daemon {
     pub service: ServiceDaemon,
+    /// The most records that are kept.
+    records_max: i64,
     looked: Instant,
     asked: Option<Receiver<Metrics>>,
 }
@@ -26,7 +28,8 @@ impl Daemon {
     /// Starts the thread, on those interfaces alone that `is_usable` allows.
     pub fn start(is_usable: fn(&Interface) -> bool) -> Result<Self, Error> {
         let service = ServiceDaemon::new()?;
-        let daemon = Self { service, looked: Instant::now(), asked: None };
+        let (looked, asked) = (Instant::now(), None);
+        let daemon = Self { service, records_max: RECORDS_MAX, looked, asked };
         let others = IfPredicate::new(move |interface| !is_usable(interface));
         daemon.service.disable_interface(IfKind::Predicate(others))?;
         Ok(daemon)
@@ -36,7 +39,7 @@ impl Daemon {
     /// called often.
     pub fn is_too_full(&mut self) -> bool {
         match self.asked.take().map(|asked| (asked.try_recv(), asked)) {
-            Some((Ok(metrics), _)) => records(&metrics) > RECORDS_MAX,
+            Some((Ok(metrics), _)) => records(&metrics) > self.records_max,
             Some((Err(TryRecvError::Empty), asked)) => {
                 self.asked = Some(asked);
                 false
@@ -74,6 +77,22 @@ mod tests {
         let metrics = [("cached-srv", 7), ("cached-address", 30), ("browse", 1000), ("timer", 90)];
         let metrics = metrics.map(|(name, count)| (name.to_string(), count));
         assert_eq!(records(&metrics.into()), 37);
+    }
+
+    #[test]
+    fn a_daemon_that_keeps_too_much_is_found_out() {
+        let mut daemon = Daemon::start(|_| false).unwrap();
+        let may_look = Instant::now() - LOOK_EVERY;
+        for (records_max, is_too_full) in [(RECORDS_MAX, false), (-1, true)] {
+            (daemon.records_max, daemon.looked) = (records_max, may_look);
+            assert!(!daemon.is_too_full(), "it is asked first");
+            // The answer is here before it is looked at.
+            while daemon.asked.as_ref().is_some_and(Receiver::is_empty) {
+                std::thread::yield_now();
+            }
+            daemon.looked = Instant::now();
+            assert_eq!(daemon.is_too_full(), is_too_full);
+        }
     }
 
     /// The names of the numbers are not documented: a daemon must have them.

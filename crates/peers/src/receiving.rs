@@ -75,8 +75,7 @@ impl Received {
     /// Begins a time limit for a message that takes from the shared memory: no peer may hold it and
     /// send nothing.
     pub fn begin_limit(&self, bytes: usize) {
-        let time = TIME_MAX + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
-        *self.until() = Some(Instant::now() + time);
+        *self.until() = Some(Instant::now() + time_for(bytes));
     }
 
     /// Ends the time limit, since the handshake or the message is complete: `net::PeerManager`
@@ -116,6 +115,11 @@ impl Read for Receiving {
         self.limiter.take(read as u64, self.inbound);
         Ok(read)
     }
+}
+
+/// Returns the time limit for a message of so many bytes that takes from the shared memory.
+pub(super) fn time_for(bytes: usize) -> Duration {
+    TIME_MAX + Duration::from_secs((bytes / BYTES_A_SECOND) as u64)
 }
 
 fn too_late() -> io::Error {

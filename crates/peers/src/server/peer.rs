@@ -19,6 +19,7 @@ use crate::budget::{Budget, Moved, Permit, Socket};
 use crate::connections::USER_AGENT;
 use crate::peer_infos::basic_info;
 use crate::random::random;
+use crate::receiving::time_for;
 use crate::route::TIMEOUT;
 use crate::stock::{NotSent, Stock, is_read_from_files};
 
@@ -49,6 +50,9 @@ pub(super) struct Inbound {
     /// The same in seconds since 1970.
     connected_time: i64,
     socket: Socket,
+    /// When the message must be complete that takes from the shared memory, in milliseconds of the
+    /// server's clock; `u64::MAX` if none does.
+    until: AtomicU64,
     /// The quickest answer to a ping in nanoseconds, `u64::MAX` before the first.
     min_ping: AtomicU64,
     /// What has arrived, as messages.
@@ -102,6 +106,7 @@ impl Inbound {
             connected,
             connected_time: unix_time(),
             socket,
+            until: AtomicU64::new(u64::MAX),
             min_ping: AtomicU64::new(u64::MAX),
             received: Moved::default(),
             them: OnceLock::new(),
@@ -120,7 +125,7 @@ impl Inbound {
     pub fn check_time(&self, now: Duration) {
         let is_late = match self.talk.try_lock() {
             Ok(talk) => match &*talk {
-                Some(talk) => talk.session.check_time(now).is_err(),
+                Some(talk) => talk.session.check_time(now).is_err() || self.holds_too_long(now),
                 None => now > self.connected + OPENING_TIME,
             },
             Err(TryLockError::WouldBlock) => false,
@@ -129,6 +134,11 @@ impl Inbound {
         if is_late {
             self.close();
         }
+    }
+
+    /// Returns whether a message that takes from the shared memory takes too long.
+    fn holds_too_long(&self, now: Duration) -> bool {
+        now.as_millis() > u128::from(self.until.load(Relaxed))
     }
 
     /// Returns what decides whether this peer makes room for another.
@@ -170,9 +180,10 @@ impl Inbound {
         let mut permit = None;
         let (mut reader, writer) =
             respond(common.magic, common.v2, stream, &mut &*stream, &mut |bytes| {
-                self.admit(bytes, &mut permit)
+                self.admit(bytes, &mut permit, || common.stock.now())
             })?;
         drop(permit);
+        self.until.store(u64::MAX, Relaxed);
         let _ = self.transport.set(writer.transport());
         let ourselves = ourselves(common, self.connected_time);
         *self.talk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Talk {
@@ -183,8 +194,9 @@ impl Inbound {
         let mut buffer = Vec::new();
         loop {
             let mut permit = None;
-            let mut admit = |bytes| self.admit(bytes, &mut permit);
+            let mut admit = |bytes| self.admit(bytes, &mut permit, || common.stock.now());
             let (command, payload) = reader.read_watched(&mut buffer, &mut admit, &mut |_| {})?;
+            self.until.store(u64::MAX, Relaxed);
             let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(talk) = &mut *talk {
                 self.received.add(buffer.len());
@@ -205,12 +217,23 @@ impl Inbound {
         }
     }
 
-    /// Takes memory for a message or packet, unless it is longer than any request.
-    fn admit<'a>(&'a self, bytes: usize, permit: &mut Option<Permit<'a>>) -> io::Result<()> {
+    /// Takes memory for a message or packet, unless it is longer than any request. No peer may hold
+    /// it and send nothing.
+    fn admit<'a>(
+        &'a self,
+        bytes: usize,
+        permit: &mut Option<Permit<'a>>,
+        now: impl Fn() -> Duration,
+    ) -> io::Result<()> {
         if bytes > MESSAGE_BYTES_MAX {
             return Err(io::Error::other("it sent a message longer than any request"));
         }
-        self.socket.admit(bytes, permit)
+        self.socket.admit(bytes, permit)?;
+        if permit.is_some() {
+            let until = now() + time_for(bytes);
+            self.until.store(until.as_millis() as u64, Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -277,5 +300,51 @@ impl Talk {
             stock.send(Raw(command, &payload), &mut self.writer, to)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const BYTES: usize = 1 << 20;
+
+    fn inbound(budget: &Arc<Budget>) -> (Inbound, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, address) = listener.accept().unwrap();
+        let socket = Socket::inbound(stream, budget);
+        (Inbound::new(PeerId(1), (socket, address), 0, Duration::ZERO), client)
+    }
+
+    /// The time limit for the handshake holds also while it waits for memory that others have.
+    #[test]
+    fn a_handshake_does_not_wait_for_memory_longer_than_its_limit() {
+        let budget = Arc::new(Budget::new(BYTES));
+        let _all = budget.try_take(BYTES).unwrap();
+        let (inbound, _client) = inbound(&budget);
+        std::thread::scope(|scope| {
+            let admit = || inbound.admit(BYTES, &mut None, || Duration::ZERO).is_err();
+            let waiting = scope.spawn(admit);
+            inbound.check_time(OPENING_TIME);
+            assert!(!waiting.is_finished(), "it has 60 s");
+            inbound.check_time(OPENING_TIME + Duration::from_secs(1));
+            assert!(waiting.join().unwrap());
+        });
+    }
+
+    /// A message that takes shared memory must come in time.
+    #[test]
+    fn a_peer_does_not_hold_memory_and_send_nothing() {
+        let budget = Arc::new(Budget::new(BYTES));
+        let (inbound, _client) = inbound(&budget);
+        let mut permit = None;
+        let second = Duration::from_secs(1);
+        assert!(!inbound.holds_too_long(second * 3_600), "it holds nothing");
+        inbound.admit(BYTES, &mut permit, || second).unwrap();
+        assert!(!inbound.holds_too_long(second + time_for(BYTES)));
+        assert!(inbound.holds_too_long(second * 2 + time_for(BYTES)));
     }
 }
