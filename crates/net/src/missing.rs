@@ -27,6 +27,8 @@ pub enum GivesUp {
     Disputed,
     /// Those too that are near the best header.
     Near,
+    /// Any, since none is needed, but after a longer wait.
+    Any,
 }
 
 /// The blocks that are waited for.
@@ -51,7 +53,7 @@ impl Missing {
         *self = Self { gives_up, ..Self::new(self.gone_after) };
     }
 
-    /// Returns a block to give up, and what to tell the user. `is_alone` says whether there is no
+    /// Returns a block to give up, with all that build on it, and what to tell the user. `is_alone` says whether there is no
     /// peer.
     pub fn look(
         &mut self,
@@ -62,13 +64,15 @@ impl Missing {
     ) -> (Option<BlockId>, Option<String>) {
         let best = tree.node(tree.best_header()).height;
         let gives_up = self.gives_up;
-        let may_go = |id: BlockId| {
-            let is_near = gives_up == GivesUp::Near && tree.node(id).height + NEAR_BLOCKS > best;
-            is_near || gives_up != GivesUp::Nothing && schedule.is_disputed(tree, id)
+        let may_go = |id: BlockId| match gives_up {
+            GivesUp::Nothing => false,
+            GivesUp::Disputed => schedule.is_disputed(tree, id),
+            GivesUp::Near => tree.height(id) + NEAR_BLOCKS > best || schedule.is_disputed(tree, id),
+            GivesUp::Any => true,
         };
+        let share = if gives_up == GivesUp::Any { 1 } else { AWAITED_SHARE };
         let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now);
-        let gone =
-            late.filter(|(_, waits)| *waits > self.gone_after / AWAITED_SHARE).map(|(id, _)| id);
+        let gone = late.filter(|(_, waits)| *waits > self.gone_after / share).map(|(id, _)| id);
         let missing = schedule.missing(tree).filter(|_| !is_alone);
         match since(&mut self.missing, missing, now) {
             Some((id, waits)) if waits > self.gone_after => {

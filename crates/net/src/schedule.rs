@@ -249,6 +249,15 @@ impl Schedule {
         }
     }
 
+    /// Returns the wanted blocks from a height on that have not arrived.
+    pub fn awaited_from<'a>(
+        &'a self,
+        tree: &'a Tree,
+        height: u32,
+    ) -> impl Iterator<Item = BlockId> + 'a {
+        self.wanted.awaited().filter(move |block| tree.height(*block) >= height)
+    }
+
     /// Returns the first block that a reader waits for and that has not arrived.
     pub fn first_awaited(&self) -> Option<BlockId> {
         self.wanted.first_awaited()

@@ -582,8 +582,10 @@ impl Connections {
         if let Some(words) = words {
             observer.note(&words);
         }
+        // None that builds on it can be connected either, and other threads may wait for them.
         if let Some(block) = gone {
-            self.feed.gone(block);
+            let height = tree.height(block);
+            self.feed.gone(self.manager.schedule().awaited_from(tree, height));
         }
     }
 

@@ -51,7 +51,7 @@ struct State {
     /// The peers that sent the blocks that are being checked.
     senders: HashMap<BlockId, PeerId>,
     notes: Vec<Note>,
-    /// Blocks that no peer has.
+    /// Blocks that do not come.
     gone: HashSet<BlockId>,
     waits: Waits,
     talk: Talk,
@@ -193,9 +193,9 @@ impl Feed {
         self.arrived.notify_all();
     }
 
-    /// Tells the thread that waits for a block that no peer has it.
-    pub(super) fn gone(&self, id: BlockId) {
-        self.state().gone.insert(id);
+    /// Tells the threads that wait for these blocks that they do not come.
+    pub(super) fn gone(&self, ids: impl IntoIterator<Item = BlockId>) {
+        self.state().gone.extend(ids);
         self.arrived.notify_all();
     }
 
@@ -388,7 +388,7 @@ mod tests {
         let Ok(taken) = feed.fetch(&tree, step, &go_on) else { panic!("it is here") };
         feed.good(&tree, id);
         feed.arrive(id, PeerId(1), taken);
-        feed.gone(id);
+        feed.gone([id]);
         feed.begin(wanted);
         assert!(feed.take_notes().is_empty(), "a lane was another one then");
         assert!(feed.take_left().is_none());

@@ -125,7 +125,13 @@ pub fn doubts(node: &Node, peers: &Peers) -> Vec<String> {
             "Only one peer has said which chain it has: others may have a better one".to_string(),
         );
     }
-    let age = unix_time() - i64::from(node.tree.node(node.tip()).time);
+    let best = node.tree.height(node.tree.best_header());
+    if best > node.tree.height(node.tip()) + NEAR_BLOCKS && node.options.stop_at_height.is_none() {
+        doubts.push(format!(
+            "A peer has shown headers up to height {best}, but no peer sends their blocks"
+        ));
+    }
+    let age = age_of_tip(node);
     if age > OLD_TIP_SECONDS && node.options.stop_at_height.is_none() {
         let age = about(Duration::from_secs(age.unsigned_abs()));
         doubts.push(format!(
@@ -145,11 +151,19 @@ pub fn is_complete(node: &Node) -> bool {
 }
 
 /// Returns whether the best header is so far above the tip that the blocks between must still
-/// arrive.
-pub fn lags(node: &Node) -> bool {
-    let height = |id| node.tree.node(id).height;
+/// arrive. If an outbound peer's chain ends in a tip that is recent, the others may be headers
+/// alone, and nothing need arrive.
+pub fn lags(node: &Node, peers: &Peers) -> bool {
     let top = node.options.stop_at_height.unwrap_or(u32::MAX);
-    height(node.tree.best_header()).min(top) > height(node.tip()) + NEAR_BLOCKS
+    let best = node.tree.height(node.tree.best_header()).min(top);
+    best > node.tree.height(node.tip()) + NEAR_BLOCKS
+        && (age_of_tip(node) > OLD_TIP_SECONDS
+            || !peers.connections().manager().ends_in(node.tip()))
+}
+
+/// Returns the age of the last block in seconds.
+fn age_of_tip(node: &Node) -> i64 {
+    unix_time() - i64::from(node.tree.node(node.tip()).time)
 }
 
 /// Adds peers' headers to the tree until `is_done`, and requests them from all peers again. With

@@ -47,8 +47,8 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();
     let learned = match node.ledger.pruning.target() {
-        None => download(node, &new, GivesUp::Near, watch),
-        Some(_) => fetch(node, (&new, GivesUp::Near), watch, |shared, _, id, block| {
+        None => download(node, &new, GivesUp::Any, watch),
+        Some(_) => fetch(node, (&new, GivesUp::Any), watch, |shared, _, id, block| {
             known.push((shared.tree.node(id).height, block.view().len() as u64));
             Ok(())
         }),

@@ -325,14 +325,14 @@ fn follow_peers(
             prepare(node, opened, claim, watch)?;
         }
         if first.is_some() && is_complete(node) {
-            if lags(node) {
+            if lags(node, peers) {
                 watch.observer.note("No peer has the next blocks: waiting for one that has");
             } else if !follows {
                 doubts(node, peers).iter().for_each(|words| watch.observer.note(words));
                 return Ok(());
             }
             wait_for_news(node, peers, watch)?;
-            searches = lags(node);
+            searches = lags(node, peers);
             continue;
         }
         bound_cache(node);
@@ -359,7 +359,7 @@ fn follow_peers(
         }
         forget_claims(node);
         is_last = !follows;
-        searches = !follows || lags(node);
+        searches = !follows || lags(node, peers);
     }
 }
 

@@ -100,12 +100,16 @@ fn flawed(flaw: Flaw, accept_v2: bool) -> Server {
 
 /// The chain up to `height`, and ten other blocks on it.
 fn fork(height: usize) -> ServedChain {
+    branch(height, 10.min(world().blocks.len() - height - 2))
+}
+
+/// The chain up to `height`, and `count` other blocks on it.
+pub fn branch(height: usize, count: usize) -> ServedChain {
     let mut list = world().blocks[..=height].to_vec();
     let mut parent = blocks::genesis_parent();
     for block in &list[1..] {
         parent = parent.child(&bitcoin::consensus::deserialize(block).unwrap());
     }
-    let count = 10.min(world().blocks.len() - height - 2);
     let (others, _) = blocks::branch(&parent, "fork", count);
     list.extend(blocks::bytes(&others));
     ServedChain::of(list)

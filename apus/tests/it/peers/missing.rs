@@ -1,5 +1,5 @@
-//! Blocks that no peer has: a sync waits for them or gives them up, says so, and never claims to
-//! have ended.
+//! Blocks that no peer has: a sync waits for them or gives them up, says so, and does not end far
+//! below them, unless the tip is recent.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,15 +10,20 @@ use apus_net::Outgoing;
 use apus_node::Options;
 use apus_progress::Method;
 use apus_progress::Watch;
+use apus_progress::clock::unix_time;
 use apus_progress::{Observer, Phase, Progress};
 use apus_sync as sync;
 use apus_sync::Summary;
+use apus_testchain::Builder;
 use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_wire::message::Message;
+use bitcoin::block::Block;
 
+use super::flawed::branch;
 use super::held::{Held, late};
 use super::withheld::{LONG, Refusal, SHORT, Served, downloaded};
-use super::world::{Told, try_sync};
+use super::world::{Told, try_sync, world};
+use crate::support::blocks;
 use crate::support::waiting::stopped_at_limit;
 
 /// Raises a flag once the user has been told these words and, if they are given, the phase is this
@@ -113,6 +118,62 @@ fn a_block_far_below_the_best_header_is_waited_for() {
 fn a_join_waits_for_a_block() {
     let (summary, _) = sync_without(SHORT, Method::Join, &[170], 0);
     assert_eq!(summary.height, 0);
+}
+
+/// The last blocks of [`world`] and another branch of which a peer has only the headers, so many
+/// that the first of them is far below the best one.
+fn withheld_branch() -> (ServedChain, &'static [usize]) {
+    const FORK: usize = 160;
+    let branch = branch(FORK, 200);
+    let withheld: Vec<usize> = (FORK + 1..=branch.height()).collect();
+    (branch, withheld.leak())
+}
+
+/// A branch of headers alone holds up no method that reads blocks of peers in many places.
+#[test]
+fn no_method_waits_for_a_long_branch_of_headers_alone() {
+    for way in [Method::InOrder, Method::Join] {
+        let place = world().place();
+        let (branch, heights) = withheld_branch();
+        let withholding = SHORT.keeping_back(branch, heights, Refusal::Silence);
+        let honest = SHORT.honest();
+        let mut options = SHORT.options(&place, way, &[&withholding.server, &honest]);
+        options.peers.as_mut().unwrap().gone_after = Duration::from_millis(300);
+        let words = format!("New tip {}", world().tip());
+        let (summary, _) = sync_until(Told::default(), &options, &words, None);
+        assert_eq!(summary.best_block, world().tip(), "{way:?}");
+    }
+}
+
+/// If an outbound peer's chain ends in a tip that is recent, headers alone do not keep a sync from
+/// its end, and the user hears of them.
+#[test]
+fn a_sync_ends_below_headers_alone_at_a_recent_tip() {
+    const WITHHELD: u32 = 150;
+    let genesis = blocks::genesis_parent();
+    // The last header is from the near future.
+    let time = unix_time() as u32 + 6_600 - (WITHHELD + 9) * 600;
+    let first = Builder::block_on(&genesis).time(time).finish();
+    let (others, tip) = blocks::branch(&genesis.child(&first), "honest", 9);
+    let (withheld, _) = blocks::branch(&tip, "withheld", WITHHELD as usize);
+    let list = |parts: &[&[Block]]| {
+        let bytes = parts.iter().flat_map(|part| blocks::bytes(*part));
+        let genesis = (SHORT.world)().blocks[0].clone();
+        ServedChain::of(std::iter::once(genesis).chain(bytes).collect())
+    };
+    let place = (SHORT.world)().place();
+    let first = std::slice::from_ref(&first);
+    let heights: Vec<usize> = (11..11 + WITHHELD as usize).collect();
+    let longer = list(&[first, &others, &withheld]);
+    let longer = SHORT.keeping_back(longer, heights.leak(), Refusal::NotFound);
+    let honest = SHORT.keeping_back(list(&[first, &others]), &[], Refusal::Silence);
+    let servers = [&longer.server, &honest.server];
+    let mut options = SHORT.options(&place, Method::InOrder, &servers);
+    let peers = options.peers.as_mut().unwrap();
+    (peers.gone_after, peers.patience) = (Duration::from_millis(300), Duration::from_secs(1));
+    let (summary, told) = try_sync(&options);
+    assert_eq!(summary.unwrap().height, 10);
+    told.assert_has(&["headers up to height 160", "no peer sends their blocks"]);
 }
 
 /// The last blocks are stored before a SwiftSync begins.

@@ -58,9 +58,18 @@ impl Served {
 
     /// A peer that has all blocks but these.
     pub fn without(self, heights: &'static [usize], refusal: Refusal) -> Withholding {
+        self.keeping_back((self.chain)(), heights, refusal)
+    }
+
+    /// A peer that has all blocks of another chain but these.
+    pub fn keeping_back(
+        self,
+        chain: ServedChain,
+        heights: &'static [usize],
+        refusal: Refusal,
+    ) -> Withholding {
         let asked = Gate::default();
         let come = Gate::default();
-        let chain = (self.chain)();
         let gates = (asked.clone(), come.clone());
         let begin = move || -> Box<dyn Answers> {
             let honest = Honest::new(chain.clone());

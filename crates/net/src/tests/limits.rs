@@ -218,3 +218,15 @@ fn a_disputed_block_is_given_up() {
         assert_eq!(gone(&schedule, seconds(3_613)), expected, "{gives_up:?}");
     }
 }
+
+/// A sample of sizes is no reason to wait for a block, but a slow line has time to send it.
+#[test]
+fn a_block_that_is_not_needed_is_given_up_after_a_longer_wait() {
+    let (mut schedule, tree, plan) = schedule(400, 1 << 30);
+    schedule.want(Arc::clone(&plan), once(0..400));
+    schedule.read(0);
+    let mut missing = Missing::new(Duration::from_secs(30));
+    missing.begin(GivesUp::Any);
+    let mut gone = |now| missing.look(&schedule, false, &tree, Duration::from_secs(now)).0;
+    assert_eq!((gone(0), gone(30), gone(31)), (None, None, Some(plan[0])));
+}
