@@ -1,8 +1,8 @@
 //! The replacement of damaged stored blocks by good copies from sources or peers.
 //!
 //! A good copy is written where the block was stored, so that the optional indexes, which name its
-//! place, stay as they are. If it does not fit there, or if no other block of the file is where the
-//! index says, so that the file may be another one, the copy is appended like any new block, with
+//! place, stay as they are. If it does not fit there, or if the file may be another one, since it
+//! has content but no block where the index says, the copy is appended like any new block, with
 //! its undo data, and then the index points at the new place. After a crash at any point the index
 //! names either damaged bytes, which the same command then replaces, or good ones.
 //! Damage comes in stretches, such as a bad part of a disk or the lost end of a file. So once one
@@ -97,22 +97,34 @@ pub fn note_file(disk: &Disk, directory: &Path, file: u32) -> Result<(), StoreEr
 
 /// Replaces the blocks of missing files and the damaged blocks in the noted files, if sources or
 /// peers may have them. Returns whether there was a file to check.
+///
+/// # Errors
+/// No good copy of a block of a missing file is found; those stored until then are kept.
 pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
     if node.sources.files().is_empty() && node.peers.is_none() {
         return Ok(false);
     }
-    let missing = replace_missing(node, stop)?;
     let disk = node.dir.disk().clone();
     let directory = node.dir.path().to_path_buf();
-    let noted = read_note(&disk, &directory)?;
+    let missing = missing_files(node);
+    let mut noted = read_note(&disk, &directory)?;
+    if !missing.is_empty() {
+        // They are no longer missing once their first block is stored again.
+        noted.extend(&missing);
+        write_note(&disk, &directory, &noted)?;
+    }
     if noted.is_empty() || stop.load(Relaxed) {
-        return Ok(missing);
+        return Ok(!noted.is_empty());
     }
     let mut left = noted.clone();
     for file in noted {
+        let listed = node.repaired.len();
         let damaged = mend_file(node, file, stop)?;
         if stop.load(Relaxed) {
             return Ok(true);
+        }
+        if missing.contains(&file) {
+            note_restored(node, file, listed, &damaged)?;
         }
         if damaged.is_empty() {
             left.remove(&file);
@@ -131,40 +143,40 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
     Ok(true)
 }
 
-/// Stores the blocks of files that are missing again, and adds to the repaired blocks one entry for
-/// each file. Returns whether files were missing.
-///
-/// # Errors
-/// No good copy of a block is found; those stored until then are kept.
-fn replace_missing(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
+/// Returns the numbers of the blk files that the block index names and that are missing.
+fn missing_files(node: &Node) -> BTreeSet<u32> {
     let stored = |id: BlockId| node.record(id).block_pos().map(|pos| pos.file);
     let named: BTreeSet<u32> = node.tree.ids().filter_map(stored).collect();
-    let is_missing = |file: &u32| !node.files.block_path(*file).exists();
-    let missing: Vec<u32> = named.into_iter().filter(is_missing).collect();
-    for file in &missing {
-        let path = node.files.block_path(*file);
-        let listed = node.repaired.len();
-        let left = mend_file(node, *file, stop)?;
-        let count = node.repaired.drain(listed..).count();
-        if let Some(DamagedBlock { id, .. }) = left.first() {
-            let block = node.tree.node(*id);
-            let what = format!(
-                "the file is missing, and the files given with --from have no good copy of {} of \
-                 its blocks, the first {} at height {}",
-                left.len(),
-                block.hash,
-                block.height
-            );
-            return Err(StoreError::new(path, what));
-        }
-        if !path.exists() {
-            // A reindex of Core ends at the first number without a file.
-            node.dir.disk().write_atomically(&path, &[])?;
-        }
-        let reason = format!("this file was missing, and its {count} blocks were stored again");
-        node.repaired.push(Refusal { path: Some(path), offset: None, block: None, reason });
+    named.into_iter().filter(|file| !node.files.block_path(*file).exists()).collect()
+}
+
+/// Replaces the entries of a file that was missing, those from `listed` on in the list of repaired
+/// blocks, by one for the file.
+///
+/// # Errors
+/// Some of its blocks are `left` without a good copy.
+fn note_restored(
+    node: &mut Node,
+    file: u32,
+    listed: usize,
+    left: &[DamagedBlock],
+) -> Result<(), StoreError> {
+    let path = node.files.block_path(file);
+    let count = node.repaired.drain(listed..).count();
+    if let Some(DamagedBlock { id, .. }) = left.first() {
+        let block = node.tree.node(*id);
+        let what = format!(
+            "the file is missing, and the files given with --from have no good copy of {} of its \
+             blocks, the first {} at height {}",
+            left.len(),
+            block.hash,
+            block.height
+        );
+        return Err(StoreError::new(path, what));
     }
-    Ok(!missing.is_empty())
+    let reason = format!("this file was missing, and its {count} blocks were stored again");
+    node.repaired.push(Refusal { path: Some(path), offset: None, block: None, reason });
+    Ok(())
 }
 
 /// Notes the file of a damaged stored block without a good copy for a later sync, and returns the
@@ -212,10 +224,10 @@ fn mend_file(
         }
     }
     // One block where the index says: the others belong into this file, too.
-    let is_as_indexed = damaged.len() < blocks.len();
+    let is_in_place = damaged.len() < blocks.len() || node.files.is_unwritten(file)?;
     let mut left = Vec::new();
     for mut block in damaged {
-        if !is_as_indexed {
+        if !is_in_place {
             block.end = 0;
         }
         let copy = if stop.load(Relaxed) { None } else { good_copy(node, block.id, stop)? };

@@ -10,7 +10,7 @@ use apus_hash::{Hash, sha256d};
 use apus_indexes::{IndexReader, TxPlace};
 use apus_node::options::Options;
 use apus_node::view::{Committed, View};
-use apus_store::{BlockReader, IndexKind};
+use apus_store::{BlockReader, FlatFilePos, IndexKind};
 use apus_wire::{BlockView, HEADER_BYTES, OutPoint, TxView};
 use serde::Serialize;
 
@@ -110,16 +110,24 @@ impl Indexes {
         }
     }
 
-    /// Returns the transaction with a txid (Core's `FindTx`); `None` if `txindex` does not have it,
-    /// or its block cannot be read.
+    /// Returns the transaction with a txid (Core's `FindTx`); `None` if `txindex` does not have it.
     ///
     /// # Errors
-    /// The index cannot be read.
+    /// The index cannot be read, or the transaction is not where the index says. Core then answers
+    /// that there is no such transaction.
     pub fn transaction(&self, view: &View, txid: &Hash) -> Result<Option<Found>, RpcError> {
         let place = self.reader.transaction(txid).map_err(internal)?;
         let Some(place) = place else { return Ok(None) };
         let found = blocks(view).and_then(|blocks| read(&blocks, place));
-        Ok(found.filter(|found| found.tx().txid() == *txid))
+        let found = found.filter(|found| found.tx().txid() == *txid);
+        found.map(Some).ok_or_else(|| {
+            let FlatFilePos { file, pos } = place.block;
+            internal(format!(
+                "txindex has transaction {txid} in the block in blk{file:05}.dat at byte {pos}, \
+                 where it cannot be read; `apus verify` says whether the block is damaged; if not, \
+                 remove indexes/txindex and run `apus index txindex`"
+            ))
+        })
     }
 
     /// Returns the transaction of the active chain that spends an output (Core's `FindSpender`);

@@ -15,6 +15,9 @@ use super::{
     BlockStatus, FileChanges, FileInfo, FlatFilePos, IndexEntry, IndexRecord, Obfuscation,
 };
 
+/// Number of bytes of a file that are read at once while it is looked at as a whole.
+const PART_BYTES: usize = 1 << 20;
+
 /// The blk and rev files of a data directory (the part of Core's `BlockManager` that handles
 /// bytes).
 ///
@@ -343,6 +346,26 @@ impl BlockFiles {
         let old = infos.split_last().map_or(&[][..], |(_, old)| old);
         let pruned = (0..).zip(old).filter(|(_, info)| info.size == 0);
         self.remove(&pruned.map(|(number, _)| number).collect::<Vec<u32>>())
+    }
+
+    /// Returns whether nothing was ever written to the blk file with this number: it is missing,
+    /// empty, or only reserved.
+    pub fn is_unwritten(&self, number: u32) -> Result<bool> {
+        let path = self.block_path(number);
+        if !path.exists() {
+            return Ok(true);
+        }
+        let file = self.disk.open_read(path)?;
+        let len = file.len()?;
+        let mut part = Vec::new();
+        for at in (0..len).step_by(PART_BYTES) {
+            part.clear();
+            file.append_to(&mut part, (len - at).min(PART_BYTES as u64) as usize, at)?;
+            if part.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Checks that every blk file named in `entries` exists, as Core does at startup. With

@@ -1,6 +1,6 @@
 //! Damaged stored blocks: replaced by a source's copies, and until then reported with the remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
@@ -48,6 +48,13 @@ impl Synced {
         let hash = hash_of(&self.blocks[height]);
         let (index, _) = self.place.blocks();
         index.entries.iter().find(|entry| entry.hash == hash).unwrap().block_pos().unwrap()
+    }
+
+    /// Where each block is stored, by height.
+    fn positions(&self) -> Vec<FlatFilePos> {
+        let (mut index, _) = self.place.blocks();
+        index.entries.sort_by_key(|entry| entry.height);
+        index.entries.iter().map(|entry| entry.block_pos().unwrap()).collect()
     }
 
     /// Changes the file that holds the block at `height`; `change` gets its bytes and the block's
@@ -162,6 +169,44 @@ fn a_damaged_block_below_the_tip_is_put_back_where_it_was() {
         }
         let whole = apus(&synced.place, &["verify", "--level=4", "--blocks=0"]);
         assert_ends(&whole, 0, &[]);
+        synced.assert_whole();
+    }
+}
+
+/// A file that is gone as a whole comes back byte for byte, so that `txindex` stays right.
+#[test]
+fn a_whole_file_is_put_back_where_it_was() {
+    let kinds: [(&str, fn(&Path)); 3] = [
+        ("missing", |path| std::fs::remove_file(path).unwrap()),
+        ("empty", |path| std::fs::write(path, []).unwrap()),
+        ("zeros", |path| std::fs::write(path, vec![0; 1 << 21]).unwrap()),
+    ];
+    for (kind, damage) in kinds {
+        let whole = Synced::new();
+        let place = Place::new(Chain::Regtest);
+        let good = whole.good.display().to_string();
+        let from = |file| ["sync", "--connect=0", "-fastprune", "--from", file];
+        assert_ends(&apus(&place, &from(&good)), 0, &[]);
+        assert_ends(&apus(&place, &["index", "txindex"]), 0, &[]);
+        let synced = Synced { place, ..whole };
+        let pos = synced.positions();
+        let first = pos.iter().position(|pos| pos.file == 1).unwrap();
+        let last = pos.iter().rposition(|pos| pos.file == 1).unwrap();
+        let before = std::fs::read(synced.blk(1)).unwrap();
+        damage(&synced.blk(1));
+        let found = apus(&synced.place, &["verify", "--level=1", "--blocks=0"]);
+        let said = stdout(&found) + &stderr(&found);
+        assert!(!found.status.success() && said.contains("`apus sync --from`"), "{kind}: {said}");
+        // Half of the blocks, and then all: what was put back stays.
+        let half = synced.place.write("half", &synced.blocks[..(first + last) / 2]);
+        let some = apus(&synced.place, &from(half.to_str().unwrap()));
+        assert!(!some.status.success(), "{kind}: {}", stderr(&some));
+        assert_ends(&apus(&synced.place, &from(&good)), 0, &["Repaired: "]);
+        let now = std::fs::read(synced.blk(1)).unwrap();
+        let end = pos[last].pos as usize + synced.blocks[last].len();
+        assert!(now.len() >= end && now[..end] == before[..end], "{kind}");
+        assert_eq!(synced.positions(), pos, "{kind}");
+        assert_ends(&apus(&synced.place, &["verify", "--level=4", "--blocks=0"]), 0, &[]);
         synced.assert_whole();
     }
 }
