@@ -67,6 +67,9 @@ pub mod layout {
 
 pub use format::{append_short, put_short};
 
+/// The checksum (CRC-32C) of LevelDB's records, and of btcd's block files.
+pub use crc32c::crc32c;
+
 pub use cursor::{Cursor, Entries};
 pub use db::{Db, LevelStats, Snapshot, Stats};
 pub use options::Options;

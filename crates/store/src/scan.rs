@@ -3,6 +3,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use apus_disk::{Disk, File, Result};
+use apus_leveldb::crc32c;
 use apus_wire::{BlockView, HEADER_BYTES};
 use rustix::fs::{Advice, fadvise};
 
@@ -180,12 +181,9 @@ impl FileScan {
             // The block is parsed only now: a frame after it would have shown that the length is
             // right.
             self.at = offset;
-            let parsed = if self.headers_only {
-                BlockView::parse(self.cut(len as usize)?).map(|view| view.len())
-            } else {
-                BlockView::parse(&bytes).map(|view| view.len())
-            };
-            let Ok(parsed) = parsed else {
+            let whole = if self.headers_only { &self.cut(len as usize)? } else { &bytes };
+            let checksum = crc32c(&[&self.magic[..], &len.to_le_bytes(), whole].concat());
+            let Ok(parsed) = BlockView::parse(whole).map(|view| view.len()) else {
                 self.at = start;
                 self.skip_bad();
                 return Ok(Scanned::Warning(ScanWarning::Damaged { offset: start }));
@@ -194,6 +192,7 @@ impl FileScan {
             len = parsed as u32;
             bytes.truncate(parsed);
             self.at = offset + u64::from(len);
+            self.skip_checksum(checksum)?;
         }
         self.quiet = false;
         Ok(Scanned::Block { offset, len, bytes })
@@ -209,6 +208,16 @@ impl FileScan {
         Ok(next.starts_with(&self.magic)
             || torn_magic
             || self.obfuscation.is_unwritten(next, self.at))
+    }
+
+    /// Moves over the checksum of the record before `at`, which btcd's files have after each block.
+    fn skip_checksum(&mut self, checksum: u32) -> Result<()> {
+        self.fill(HEAD_BYTES)?;
+        let checksum = checksum.to_be_bytes();
+        if self.ahead().starts_with(&checksum) {
+            self.at += checksum.len() as u64;
+        }
+        Ok(())
     }
 
     /// Moves one byte into a bad block, since good ones may start inside it.

@@ -233,6 +233,24 @@ fn directories_of_every_kind() {
     }
 }
 
+/// btcd writes a checksum of magic, length and block after each block, most significant byte first.
+#[test]
+fn the_checksums_of_btcd_are_no_junk() {
+    let record = |block: &Vec<u8>| {
+        let frame = frame(block);
+        let checksum = apus_leveldb::crc32c(&frame).to_be_bytes();
+        [&frame[..], &checksum].concat()
+    };
+    let bytes: Vec<u8> = blocks().iter().flat_map(record).collect();
+    assert_eq!(scan_bytes(&bytes), (blocks(), vec![]));
+    // Other bytes in that place are.
+    let mut wrong = bytes;
+    let last = wrong.len() - 1;
+    wrong[last] ^= 1;
+    let junk = ScanWarning::Junk { offset: last as u64 - 3, len: 4 };
+    assert_eq!(scan_bytes(&wrong), (blocks(), vec![junk]));
+}
+
 #[test]
 fn what_is_not_ours_is_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();
