@@ -180,7 +180,7 @@ impl State {
     fn add(&mut self, time: &str, text: &dyn Display) {
         // Lines that cannot be written must not fill the memory.
         if self.waiting.len() < 2 * BUFFER_BYTES {
-            let _ = writeln!(self.waiting, "{time} {text}");
+            let _ = writeln!(self.waiting, "{time} {}", output::escaped(text));
         }
     }
 

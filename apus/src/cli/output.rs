@@ -33,9 +33,25 @@ pub fn line(text: impl Display) -> Result<(), StdoutError> {
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(StdoutError)
 }
 
+/// Returns text from files, peers or the command line as a terminal or a log may show it: control
+/// characters are escaped, which could move the cursor or begin a line (Core's
+/// `LogEscapeMessage`).
+pub fn escaped(text: impl Display) -> String {
+    let mut escaped = String::new();
+    for char in text.to_string().chars() {
+        if char.is_control() && char != '\n' {
+            escaped.extend(char.escape_default());
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
+}
+
 /// Writes a line to standard error, with a time stamp as in Bitcoin Core's log unless standard
 /// error is a terminal.
 pub fn note(text: impl Display) {
+    let text = escaped(text);
     let mut stderr = io::stderr().lock();
     // There is nowhere to report a failed write to standard error.
     let _ = if stderr.is_terminal() {
@@ -58,4 +74,15 @@ pub fn clap(error: &clap::Error) -> Result<(), StdoutError> {
 /// Returns the current time in seconds since 1970.
 pub fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_files_and_peers_say_moves_no_cursor() {
+        let text = escaped("a\0b\x1b[2J\rc\td\u{85}e: \u{e9}\nf");
+        assert_eq!(text, "a\\u{0}b\\u{1b}[2J\\rc\\td\\u{85}e: \u{e9}\nf");
+    }
 }

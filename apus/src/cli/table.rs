@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal};
 
 use anstyle::{AnsiColor, Style};
 
+use super::output::escaped;
+
 /// Columns between labels and values.
 const GAP: usize = 2;
 /// Values are wrapped to no fewer columns than this.
@@ -29,7 +31,7 @@ struct Row {
 impl Table {
     /// Adds a row.
     pub fn row(&mut self, label: &'static str, value: impl Into<String>) {
-        self.rows.push(Row { label, value: value.into(), style: PLAIN });
+        self.rows.push(Row { label, value: escaped(value.into()), style: PLAIN });
     }
 
     /// Adds a row, if there is a value.
@@ -41,7 +43,7 @@ impl Table {
 
     /// Adds a row that warns.
     pub fn warn(&mut self, label: &'static str, value: impl Into<String>) {
-        self.rows.push(Row { label, value: value.into(), style: WARNING });
+        self.rows.push(Row { label, value: escaped(value.into()), style: WARNING });
     }
 
     /// Returns the table as text that ends with a newline, or nothing if it is empty. Labels take

@@ -475,8 +475,11 @@ fn a_damaged_index_is_built_again_as_its_message_says() {
     for (index, file, damage) in kinds {
         let place = whole.copy();
         damage(&place.network_dir().join(file));
-        let refused = apus(&place, &["index", index]);
         let command = format!("`apus index {index}`");
+        let found = apus(&place, &["verify"]);
+        assert_ends(&found, 1, &[index, "remove ", &command]);
+        assert!(!found.stderr.contains(&0), "{index}");
+        let refused = apus(&place, &["index", index]);
         assert_ends(&refused, 1, &["remove ", &command]);
         let text = String::from_utf8_lossy(&refused.stderr).into_owned();
         let directory = text.split("remove ").nth(1).unwrap().split(' ').next().unwrap();

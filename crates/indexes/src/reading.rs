@@ -230,7 +230,10 @@ impl IndexReader {
         let path = kind.database(&self.dir);
         let Some(current) = self.disk.read(path.join("CURRENT"))? else { return Ok(None) };
         let name = String::from_utf8_lossy(&current);
-        let manifest_bytes = self.disk.len(path.join(name.trim_end()))?;
+        // What is no name of a manifest is reported where the database is opened.
+        let is_plain = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        let manifest = Some(name.trim_end()).filter(is_plain);
+        let manifest_bytes = manifest.map_or(Ok(0), |name| self.disk.len(path.join(name)))?;
         Ok(Some(Stamp { current, manifest_bytes }))
     }
 }

@@ -1,6 +1,7 @@
 //! Remedies for damage in the data directory, for wrong hints and for full disks. No other file
 //! knows which command repairs which file.
 
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, StoreError};
@@ -55,9 +56,12 @@ pub fn with_room(error: SyncError, is_ours: bool) -> SyncError {
 /// directory cannot be repaired. A block file with damaged blocks is noted for the next sync.
 pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> StoreError {
     let is_lock = error.path.ends_with("LOCK") || error.path.ends_with(".lock");
-    // Neither an error of the system nor a file of another network is damage.
+    // Neither an error of the system nor a file of another network is damage, but a missing file
+    // is, unless a link leads to it.
     let names_one = ["--chain", "`apus "].iter().any(|words| error.what.contains(words));
-    if error.source.is_some() || is_lock || names_one {
+    let is_missing = |why: &std::io::Error| why.kind() == NotFound && !error.path.is_symlink();
+    let is_of_system = error.source.as_ref().is_some_and(|why| !is_missing(why));
+    if is_of_system || is_lock || names_one {
         return error;
     }
     let Some(mut remedy) = Remedy::of(&error.path, options) else { return error };
@@ -68,7 +72,8 @@ pub fn of_damage(options: &Options, is_pruned: bool, mut error: StoreError) -> S
     } else if is_pruned {
         remedy = Remedy::SyncAnew;
     }
-    error.what += &format!("; {remedy}");
+    let why = error.source.take().map_or_else(String::new, |why| format!(": {why}"));
+    error.what += &format!("{why}; {remedy}");
     error
 }
 
