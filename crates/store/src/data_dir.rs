@@ -97,7 +97,7 @@ impl DataDir {
         let obfuscation = if options.read_only {
             match read_xor_key(&blocks)? {
                 Some(key) => key,
-                None => lost_xor_key(&blocks, network)?.unwrap_or(Obfuscation::NONE),
+                None => found_xor_key(&blocks, network)?,
             }
         } else {
             init_xor_key(disk, &blocks, options.use_xor, network)?
@@ -278,6 +278,20 @@ fn init_xor_key(
     }
     disk.write_atomically(&path, &key)?;
     Ok(Obfuscation::new(key))
+}
+
+/// Returns the key of the block files in a directory without `xor.dat`, which is only read, and
+/// warns if bitcoind would take another one.
+fn found_xor_key(blocks: &Path, network: &Network) -> Result<Obfuscation> {
+    let key = lost_xor_key(blocks, network)?.unwrap_or(Obfuscation::NONE);
+    if !key.is_none() {
+        tracing::warn!(
+            "{} is missing, and bitcoind would write a wrong one: `apus sync` restores it from the \
+             first block file; run it before bitcoind",
+            blocks.join("xor.dat").display()
+        );
+    }
+    Ok(key)
 }
 
 /// Returns the key of the block files in a directory without `xor.dat`; `None` if there are no

@@ -141,8 +141,9 @@ fn places(options: &ServeOptions, watch: Watch) -> usize {
     let allowed = files.saturating_sub(OTHER_FILES) as usize;
     if allowed < wanted {
         watch.observer.note(&format!(
-            "Only {allowed} of {wanted} connections are possible: the system allows {files} open \
-             files (ulimit -n)"
+            "Warning: only {allowed} of {wanted} connections of peers are possible: the system \
+             allows {files} open files, of which {OTHER_FILES} are kept for other work; allow more \
+             (ulimit -n 4096, or LimitNOFILE= of a service)"
         ));
     }
     wanted.min(allowed)
