@@ -87,8 +87,8 @@ fn a_pruned_source_is_named_with_its_height() {
     for below in [0, from - 10] {
         let error = first(below).try_sync(std::slice::from_ref(&path)).unwrap_err().to_string();
         let words = [
-            format!("{} is pruned below height {from}, but ", path.display()),
-            format!(" ends at height {below}: name a source"),
+            format!("{} has no blocks below height {from}: ", path.display()),
+            format!(" ends at height {below}: put the missing file back"),
         ];
         assert!(words.iter().all(|words| error.contains(words)), "{error}");
     }
@@ -394,4 +394,52 @@ fn an_archive_is_pruned_only_on_request() {
     let always = Options { allow_delete_blocks: false, ..options(&new, pruning.prune) };
     sync_with(&new, &always, &world.blocks);
     sync::sync(&always, &[], Watch::default()).unwrap();
+}
+
+/// Answers the question for consent on a terminal. Prints what the program shows there.
+const ON_A_TERMINAL: &str = "
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+shown = b''
+while True:
+    try:
+        part = os.read(terminal, 1000)
+    except OSError:
+        break
+    shown += part
+    if b'[y/N]' in shown and sys.argv[1]:
+        os.write(terminal, sys.argv[1].encode())
+        sys.argv[1] = ''
+_, status = os.waitpid(pid, 0)
+print(shown.decode())
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+";
+
+#[test]
+fn consent_is_asked_for_on_a_terminal() {
+    let world = world();
+    let archive = world.place();
+    sync_with(&archive, &options(&archive, None), &world.blocks);
+    // The smallest target is 550 MiB: the first file says that it holds more.
+    let how = DataDirOptions::default();
+    let dir = DataDir::open(&Disk::new(), &archive.datadir(), &archive.network, how).unwrap();
+    let (db, _, block_files) = dir.open_blocks().unwrap();
+    block_files.note_used(0, 1 << 30).unwrap();
+    db.write(&block_files.flush().unwrap(), &[]).unwrap();
+    drop((db, dir));
+    // Yes, no, nothing, the end of input, and an interrupt, which ends the program by its signal.
+    for (answer, status) in [("yes\n", 0), ("no\n", 1), ("\n", 1), ("\u{4}", 1), ("\u{3}", 254)] {
+        let place = archive.copy();
+        let before = files(&place);
+        let mut asked = std::process::Command::new("python3");
+        asked.args(["-c", ON_A_TERMINAL, answer]).arg(program().get_program());
+        asked.args(["sync", "--connect=0", "--prune=550", "-fastprune", "--chain=regtest"]);
+        asked.arg("--datadir").arg(place.datadir()).env("HOME", place.root());
+        let output = asked.output().unwrap();
+        assert_ends(&output, status, &[]);
+        assert!(stdout(&output).contains("Delete them? [y/N]"), "{}", stdout(&output));
+        assert_eq!(files(&place) == before, status != 0, "{answer:?}: {}", stdout(&output));
+    }
 }

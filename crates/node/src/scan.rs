@@ -113,7 +113,26 @@ pub fn scan(
     }
     scan.note_gap(&first_files);
     scan.refuse_waiting();
+    for source in opened {
+        pass_over(scan.findings.refusals, source, watch.observer);
+    }
     Ok(())
+}
+
+/// Takes back the refusals of a source's files above a gap in the numbering, which bitcoind does
+/// not read at all.
+fn pass_over(refusals: &mut Vec<Refusal>, source: &BlockSource, observer: &dyn Observer) {
+    let Some((missing, above)) = source.above_missing() else { return };
+    for file in above {
+        let is_here = |refusal: &mut Refusal| refusal.path.as_deref() == Some(&*file.path);
+        let Some(first) = refusals.extract_if(.., is_here).last() else { continue };
+        observer.note(&format!(
+            "What {} holds was passed over, as by bitcoind, since blk{missing:05}.dat is missing: \
+             {}",
+            file.path.display(),
+            Refusal { path: None, ..first }
+        ));
+    }
 }
 
 /// A header whose parent has not been found yet.
@@ -249,9 +268,11 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         self.findings.sources.gap = first.and_then(|Waiting { hash, place, .. }| {
             let (_, source) = sources.iter().rfind(|(file, _)| *file <= place.file)?;
             let bytes = self.findings.sources.read(*place).ok()?;
+            let file = &self.findings.sources.files()[place.file as usize];
             source.path().is_dir().then(|| Gap {
                 path: source.path().to_path_buf(),
                 first: *hash,
+                lost: source.lost_before(file),
                 height: BlockView::parse(&bytes)
                     .ok()
                     .and_then(|view| stated_height(&view, self.findings.tree.network())),

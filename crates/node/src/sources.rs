@@ -44,7 +44,8 @@ impl SourcePlace {
     const NONE: Self = Self { file: 0, offset: 0, len: 0 };
 }
 
-/// A directory whose blocks build on an unknown block: that of a pruned node.
+/// A directory whose blocks build on an unknown block: that of a pruned node, or one that has lost
+/// files.
 #[derive(Clone, Debug)]
 pub struct Gap {
     /// The directory that the user named.
@@ -53,15 +54,18 @@ pub struct Gap {
     pub first: Hash,
     /// The height that this block states in its coinbase, if it does.
     pub height: Option<u32>,
+    /// What is lost before the file with this block, if that is known.
+    pub lost: Option<String>,
 }
 
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is pruned below ", self.path.display())?;
+        write!(f, "{} has no blocks below ", self.path.display())?;
         match self.height {
-            Some(height) => write!(f, "height {height}"),
-            None => write!(f, "block {}", self.first),
+            Some(height) => write!(f, "height {height}")?,
+            None => write!(f, "block {}", self.first)?,
         }
+        self.lost.iter().try_for_each(|lost| write!(f, ": {lost}"))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use apus_disk::{Disk, StoreError};
+use apus_progress::words::shell_word;
 use apus_store::{
     BlockFiles, BlockIndex, BlockSource, DataDir, IndexDb, SourceItem, list_block_files,
 };
@@ -71,11 +72,15 @@ fn without_index(blocks: &Path, options: &Options) -> String {
     let place = options.network_dir().join("blocks/index");
     let moved = blocks.join("index");
     if moved != place && moved.join("CURRENT").is_file() {
+        let word = |path: &Path| shell_word(&path.display().to_string());
+        let above = place.parent().unwrap_or(&place);
         return format!(
             "there are block files here, and their index is in {}, but it belongs to the data \
-             directory: move it to {}",
+             directory; to move it there: `mkdir -p {} && mv -T {} {}`",
             moved.display(),
-            place.display()
+            word(above),
+            word(&moved),
+            word(&place)
         );
     }
     "there are block files here, but no index of them: build one with `apus reindex --index`, or \

@@ -93,6 +93,31 @@ impl BlockSource {
         (self, above)
     }
 
+    /// Returns the numbered files above the first number that is missing, with that number.
+    /// bitcoind reads none of them.
+    pub fn above_missing(&self) -> Option<(u32, &[SourceFile])> {
+        let numbered = self.files.first()?.number == Some(0);
+        let is_next = |(number, file): (u32, &SourceFile)| file.number == Some(number);
+        let count = (0..).zip(&self.files).take_while(|file| is_next(*file)).count();
+        (numbered && count < self.files.len()).then(|| (count as u32, &self.files[count..]))
+    }
+
+    /// Says of the block file before `file` that it is missing, or was never written; `None` if
+    /// neither is so, or if the files have no numbers.
+    pub fn lost_before(&self, file: &SourceFile) -> Option<String> {
+        let before = file.number?.checked_sub(1)?;
+        let below = |other: &&SourceFile| other.number.is_some_and(|number| number <= before);
+        let last = self.files.iter().rfind(below);
+        let first_missing = last.and_then(|last| last.number).map_or(0, |number| number + 1);
+        if first_missing <= before {
+            let path = file.path.with_file_name(format!("blk{first_missing:05}.dat"));
+            return Some(format!("{} is missing (deleted by pruning, or lost)", path.display()));
+        }
+        let is_unwritten = last.is_some_and(|last| last.is_unwritten().unwrap_or(false));
+        is_unwritten
+            .then(|| last.map(|last| format!("{} holds only zeros", last.path.display())))?
+    }
+
     /// Returns the number of bytes of all files.
     pub fn len(&self) -> u64 {
         self.files.iter().map(|file| file.len).sum()

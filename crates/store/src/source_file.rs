@@ -127,6 +127,12 @@ impl SourceFile {
         self.part(&Disk::new().open_read(&self.path)?, 0, 4)
     }
 
+    /// Returns whether nothing was ever written to the file.
+    pub(super) fn is_unwritten(&self) -> Result<bool> {
+        let file = Disk::new().open_read(&self.path)?;
+        Ok(self.first_written(&file)? == file.len()?)
+    }
+
     /// Returns a place before the first byte that was written, less than a frame before it, which
     /// may begin with zeros; the length of the file if nothing was written.
     fn first_written(&self, file: &File) -> Result<u64> {

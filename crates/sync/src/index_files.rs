@@ -8,7 +8,7 @@
 //! best block of the present UTXO set, so the directory opens at the same tip before and after the
 //! exchange. The chainstate is rebuilt after that, and undo data that is missing is written again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind::NotFound;
 
 use apus_chain::{BlockId, Tree};
@@ -23,6 +23,7 @@ use apus_node::commit_job::index_entry;
 use apus_node::directory::open_directory;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
+use apus_node::mend::note_file;
 use apus_node::options::Options;
 use apus_node::rebuild;
 use apus_node::rebuild::MARK;
@@ -37,7 +38,7 @@ use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
     IndexEntry, IndexRecord, SourceItem,
 };
-use apus_wire::{BlockView, genesis_block};
+use apus_wire::{BlockView, Cursor, Header, genesis_block};
 use rayon::prelude::*;
 
 use crate::shrink::{self, Searched};
@@ -98,7 +99,7 @@ struct Checked {
 /// Block files are missing or cannot be read, the blocks in them do not reach the best block of the
 /// present UTXO set, or `watch` asks to stop: the directory is then unchanged. Or the disk fails.
 pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refusal>, SyncError> {
-    let source = open_files(options)?;
+    let (source, above) = open_files(options)?.split_at_missing();
     let dir = open_directory(options, disk, false)?;
     if was_rebuilt(&dir) {
         return Ok(Vec::new());
@@ -109,10 +110,23 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     let had_index = present.is_some();
     inventory.take_present(present.unwrap_or_default());
     inventory.scan(&source, watch)?;
+    let left_out = inventory.left_out(&source, &above)?;
     let checked = pool.install(|| inventory.check_all(watch))?;
     let entries = inventory.entries(checked, options.network.segwit_height)?;
+    let lost = inventory.lost_from(&entries);
     let Inventory { tree, refusals, files, .. } = inventory;
-    shrink::check_reach(&dir, &tree, options, Searched::Files)?;
+    let is_compared = shrink::check_reach(&dir, &tree, options, Searched::Files);
+    if is_compared.is_err() {
+        // The next sync with sources or peers stores their blocks again.
+        let is_there = |file: &u32| files.block_path(*file).exists();
+        for file in lost.into_iter().filter(is_there) {
+            note_file(disk, dir.path(), file)?;
+        }
+    }
+    if let (Err(_) | Ok(false), Some(left_out)) = (&is_compared, left_out) {
+        return Err(left_out.into());
+    }
+    is_compared?;
     // An interrupted rebuild or SwiftSync needs undo data that the new index may not name.
     rebuild::give_up(disk, dir.path())?;
     // bitcoind does not start with a UTXO set from a snapshot if the index may lack its base block.
@@ -164,7 +178,7 @@ fn was_rebuilt(dir: &DataDir) -> bool {
 /// Opens the block files for reading.
 ///
 /// # Errors
-/// Some of them are missing or cannot be read.
+/// There are none, or they cannot be read.
 fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
     let network_dir = options.network_dir();
     let blocks = options.blocks_path();
@@ -175,21 +189,7 @@ fn open_files(options: &Options) -> Result<BlockSource, SyncError> {
             blocks.display()
         )));
     }
-    let source = BlockSource::open(&blocks, &options.network)?;
-    let (source, above) = source.split_at_missing();
-    // Core passes over files above a missing one, and later overwrites them.
-    for item in above.scan_headers() {
-        if matches!(item?, SourceItem::Block(_)) {
-            let missing = blocks.join(format!("blk{:05}.dat", source.files().len()));
-            let what = "this block file is missing: it was pruned or lost, and an index of the \
-                        files before it could not reach the tip; put the file back. While the \
-                        present block index is whole, `apus sync --from` a node or a file that \
-                        has its blocks stores them again; otherwise sync into a new directory \
-                        (`apus sync --from` a node with all blocks `--datadir` new)";
-            return Err(StoreError::new(missing, what).into());
-        }
-    }
-    Ok(source)
+    Ok(BlockSource::open(&blocks, &options.network)?)
 }
 
 impl Inventory {
@@ -236,6 +236,31 @@ impl Inventory {
             Some(time) => refuse_clock_behind("a block in the block files", time),
             None => Ok(()),
         }
+    }
+
+    /// Returns the error that names the first missing file if a file `above` it has a block that
+    /// none below it has. Core passes over these files, and later overwrites them.
+    fn left_out(
+        &self,
+        source: &BlockSource,
+        above: &BlockSource,
+    ) -> Result<Option<StoreError>, StoreError> {
+        for item in above.scan_headers() {
+            let SourceItem::Block(block) = item? else { continue };
+            let header = Header::parse(&mut Cursor::new(&block.bytes));
+            let id = header.ok().and_then(|header| self.tree.find(&header.hash()));
+            if id.is_some_and(|id| self.sources.place(id).is_some()) {
+                continue;
+            }
+            let missing = source.path().join(format!("blk{:05}.dat", source.files().len()));
+            let what = "this block file is missing: it was pruned or lost, and an index of the \
+                        files before it could not reach the tip; put the file back. While the \
+                        present block index is whole, `apus sync --from` a node or a file that \
+                        has its blocks stores them again; otherwise sync into a new directory \
+                        (`apus sync --from` a node with all blocks `--datadir` new)";
+            return Ok(Some(StoreError::new(missing, what)));
+        }
+        Ok(None)
     }
 
     /// Checks every block that was found, in the order in which they are stored.
@@ -356,6 +381,14 @@ impl Inventory {
             self.files.note_used(file, self.offset(file, *end)?)?;
         }
         Ok(entries)
+    }
+
+    /// Returns the numbers of the files that have lost blocks: the present index names a block in
+    /// them, and none of the `entries` found in the files does.
+    fn lost_from(&self, entries: &[IndexEntry]) -> BTreeSet<u32> {
+        let lost = entries.iter().filter(|entry| entry.record.block_pos().is_none());
+        let known = lost.filter_map(|entry| self.present.get(&entry.hash)?.block_pos());
+        known.map(|pos| pos.file).collect()
     }
 
     /// Keeps for stored blocks how far the present index says that they were validated, which

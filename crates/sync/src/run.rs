@@ -17,6 +17,7 @@ use apus_node::options::Options;
 use apus_node::rebuild::Rebuild;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
+use apus_node::system_clock::refuse_clock_behind;
 use apus_node::waiting::learn_from_samples;
 use apus_node::{mend, rebuild, remedy};
 use apus_peers::{
@@ -208,6 +209,14 @@ fn prepare(
 fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Result<(), SyncError> {
     let scanning = Instant::now();
     scan_into_node(node, opened, watch)?;
+    if let Some(time) = node.sources.from_future
+        && let Err(behind) = refuse_clock_behind("a block in the files", time)
+    {
+        if node.tree.len() == 1 {
+            return Err(behind);
+        }
+        watch.observer.note(&format!("Warning: {behind}"));
+    }
     if mend::mend_noted(node, watch.stop)? {
         check_mended(node, watch)?;
     }
@@ -230,8 +239,8 @@ fn refuse_gap(node: &Node) -> Result<(), SyncError> {
     match node.sources.gap.as_ref().filter(is_above) {
         Some(gap) if best.is_none_or(|best| !node.tree.is_better(best, tip)) => {
             Err(SyncError::Input(format!(
-                "{gap}, but {} ends at height {}: name a source that has the blocks between them \
-                 with --from, or a peer that has them with --connect",
+                "{gap}, but {} ends at height {}: put the missing file back, or name a source that \
+                 has the blocks between them with another --from, or a peer with --connect",
                 node.dir.path().display(),
                 height
             )))

@@ -36,7 +36,8 @@ pub enum Searched {
 }
 
 /// Checks, before anything is changed, that a set to be built from the blocks that are available in
-/// `tree` can reach the height of the present set in `dir`.
+/// `tree` can reach the height of the present set in `dir`. Returns whether there is a set whose
+/// height was compared.
 ///
 /// # Errors
 /// Blocks up to that height are missing, and the user does not allow a lower set.
@@ -45,9 +46,9 @@ pub fn check_reach(
     tree: &Tree,
     options: &Options,
     searched: Searched,
-) -> Result<(), SyncError> {
+) -> Result<bool, SyncError> {
     if may_shrink(options) {
-        return Ok(());
+        return Ok(false);
     }
     let reach = tree.best_candidate().map_or(0, |id| tree.node(id).height);
     let blocks = dir.blocks_path().display();
@@ -68,7 +69,8 @@ pub fn check_reach(
             "the UTXO set is at block {block}{height} which is not among the blocks in {blocks} \
              (they reach height {reach}): is the right disk mounted there?"
         ),
-        _ => return Ok(()),
+        Present::Indexed(_) => return Ok(true),
+        Present::Unknown => return Ok(false),
     };
     Err(SyncError::WouldShrink(format!(
         "{what} The present UTXO set was kept. Restore the missing blocks, or `apus sync --from` a \
