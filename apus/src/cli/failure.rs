@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use apus_disk::StoreError;
 use apus_node::{ErrorKind, SyncError};
+use apus_tools::refused;
 use serde::Serialize;
 
 use super::differences_json::DifferencesJson;
 use super::output::{self, StdoutError};
-use super::{exit, log, system};
+use super::{exit, log};
 
 /// Why a command could not do what it was asked to.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ fn name(kind: ErrorKind) -> &'static str {
 impl From<SyncError> for Failure {
     fn from(error: SyncError) -> Self {
         let remedy = match &error {
-            SyncError::Store(error) => system::remedy(error),
+            SyncError::Store(error) => refused::remedy(error),
             _ => None,
         };
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));

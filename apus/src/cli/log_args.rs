@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, StoreError};
 use apus_node as node;
-use apus_store::DataDir;
+use apus_store::{DataDir, check_root};
+use apus_tools as tools;
 use clap::Args;
 
 use super::failure::Failure;
 use super::home::expand_home;
+use super::log;
 use super::settings::Settings;
-use super::{log, system};
 
 /// Core's `DEFAULT_DEBUGLOGFILE`.
 const NAME: &str = "debug.log";
@@ -33,10 +34,11 @@ impl LogArgs {
     /// to a directory that another program has open, not even a line in its log.
     ///
     /// # Errors
-    /// Another program has the directory open; the file exists and cannot be written; or the
-    /// directory of a named file does not exist.
+    /// Another program has the directory open, or it cannot be a data directory; the file exists
+    /// and cannot be written; or the directory of a named file does not exist.
     pub fn begin(&self, chosen: &mut Settings) -> Result<(), Failure> {
         let node::Options { datadir, network, blocks_dir, .. } = &chosen.options;
+        check_root(datadir, network, blocks_dir.as_deref())?;
         DataDir::check_locks(&Disk::new(), datadir, network, blocks_dir.as_deref(), false)?;
         let Some(file) = self.file(chosen).map_err(Failure::usage)? else { return Ok(()) };
         let network_dir = chosen.options.network_dir();
@@ -47,7 +49,7 @@ impl LogArgs {
         let header = format!("Apus {}\n{}", env!("APUS_VERSION"), chosen.first_line(&[]));
         log::begin(path.clone(), header).map_err(|error| {
             let error = StoreError::io(&path, "open the log file", error);
-            if system::remedy(&error).is_some() {
+            if tools::refused::remedy(&error).is_some() {
                 return Failure::from(error);
             }
             refused(&path, &error)

@@ -6,8 +6,9 @@ use std::process::Output;
 
 use apus_wire::Chain;
 
+use crate::support::clock::with_clock;
 use crate::support::mounts::run_with_mounts;
-use crate::support::program::{apus, assert_ends, program, stdout};
+use crate::support::program::{apus, assert_ends, program, program_on, stdout};
 use crate::support::{Place, blocks_of, data, first_table, regtest_chain};
 
 fn sync(place: &Place, from: &Path) -> Output {
@@ -184,4 +185,55 @@ fn a_block_that_breaks_a_rule_is_refused_and_remembered() {
     let output = sync(&place, &place.write("blocks", &blocks));
     assert_ends(&output, 3, &["bad-txnmrklroot"]);
     assert_eq!(place.stats(apus_tools::UtxoHash::None).height, 169);
+}
+
+/// A machine without a battery for its clock: no block is taken, and the clock is named at once.
+#[test]
+fn a_first_sync_with_a_clock_of_1970_names_the_clock() {
+    let main = data("mainnet-0-14131.dat");
+    let sync = |place: &Place, now: i64| {
+        let args = ["sync", "--connect=0", "--from", main.to_str().unwrap()];
+        let mut command = program_on(place, &args);
+        with_clock(&mut command, now);
+        command.output().unwrap()
+    };
+    let place = Place::new(Chain::Main);
+    let refused = sync(&place, 10);
+    assert_ends(
+        &refused,
+        1,
+        &["clock says 1970-01-01 00:00 UTC", "set the clock, and run the same"],
+    );
+    assert!(stdout(&refused).is_empty(), "{}", stdout(&refused));
+    // Of 2009-02-01: some are taken.
+    let some = sync(&place, 1_233_446_400);
+    assert_ends(
+        &some,
+        3,
+        &["Warning: a block in the files is of 2009-02-01 02:04", "set the clock"],
+    );
+    assert!(stdout(&some).contains("Done: height "), "{}", stdout(&some));
+}
+
+/// The directory of a network is given in the place of the data directory: nothing is made in it.
+#[test]
+fn the_directory_of_a_network_is_named_each_time() {
+    let (place, all) = half_synced(50);
+    let before = std::fs::read_dir(place.network_dir()).unwrap().count();
+    let datadir = place.datadir().display().to_string();
+    for _ in 0..2 {
+        for args in
+            [&["status"][..], &["sync", "--connect=0"], &["reindex"], &["serve", "--port=0"]]
+        {
+            for chain in ["--chain=regtest", "--chain=main"] {
+                let mut command = program();
+                command.args(args).arg(chain).arg("--datadir").arg(place.network_dir());
+                let output = command.env("HOME", place.root()).output().unwrap();
+                let said = format!("use --datadir={datadir} --chain=regtest");
+                assert_ends(&output, 1, &["this is the regtest directory of", &said]);
+            }
+        }
+    }
+    assert_eq!(std::fs::read_dir(place.network_dir()).unwrap().count(), before);
+    assert_ends(&sync(&place, &all), 0, &[]);
 }

@@ -19,15 +19,18 @@ use apus_sync as sync;
 use apus_testchain::{Rng, rounds};
 use apus_tools as tools;
 use apus_tools::UtxoHash;
+use apus_wire::Chain;
 use rustix::io::Errno;
 
 use crate::endurance::{Commits, Endurance};
 use crate::support::Place;
 use crate::support::block_index::check_block_index;
+use crate::support::chains::small;
 use crate::support::faults::{Fault, Faults};
 use crate::support::power::counted;
 use crate::support::swift::{Mode, World, small_chain};
 use crate::support::waiting::be_slow;
+use crate::support::with_genesis;
 
 /// A kind of work on a directory.
 struct Work<'a> {
@@ -320,6 +323,64 @@ fn a_slow_disk_is_waited_for_until_a_request_to_stop() {
             );
             let again = run(&place, &Disk::new(), &Slow::default());
             assert_eq!(again.best_block, world.tip());
+        }
+    }
+}
+
+/// What a disk does not give may be whole: nothing is repaired or rebuilt for it.
+#[test]
+fn an_error_of_the_disk_is_no_damage() {
+    type Command = fn(&Disk, &Place) -> Result<(), SyncError>;
+    let commands: [(&str, Command); 6] = [
+        ("sync", |disk, place| {
+            let good = place.root().join("good");
+            sync::sync_on(disk, &place.options(), &[good], Watch::default()).map(drop)
+        }),
+        ("reindex", |disk, place| {
+            sync::reindex_on(disk, &place.options(), Watch::default()).map(drop)
+        }),
+        ("rewind", |disk, place| {
+            tools::rewind_on(disk, &place.options(), 50, Watch::default()).map(drop)
+        }),
+        ("index", |disk, place| {
+            let kinds = [apus_store::IndexKind::BlockFilterIndex];
+            tools::index_on(disk, &place.options(), &kinds, Watch::default()).map(drop)
+        }),
+        ("verify", |disk, place| {
+            let asked = apus_sync::Verify { level: 4, blocks: 0 };
+            tools::verify_on(disk, &place.options(), asked, Watch::default()).map(drop)
+        }),
+        ("reindex --index", |disk, place| {
+            sync::reindex_files_on(disk, &place.options(), Watch::default()).map(drop)
+        }),
+    ];
+    let blocks = with_genesis(small(5));
+    let base = Place::new(Chain::Regtest);
+    base.sync_blocks("good", &blocks);
+    let coins = base.muhash();
+    for (name, command) in commands {
+        for failing in ["blk00000.dat", "rev00000.dat"] {
+            let place = base.copy();
+            place.write("good", &blocks);
+            let disk = Disk::new().with_hook(Arc::new(move |call, path: &std::path::Path| {
+                let fails = matches!(call, Call::Read) && path.ends_with(failing);
+                if fails { Err(Errno::IO.into()) } else { Ok(()) }
+            }));
+            match command(&disk, &place) {
+                // A reindex reads no undo data, and files are scanned on the system's disk.
+                Ok(()) => assert!(name.starts_with("reindex"), "{name}, {failing}"),
+                Err(SyncError::Store(error)) => {
+                    let why = error.source.as_ref().and_then(Errno::from_io_error);
+                    assert_eq!(why, Some(Errno::IO), "{name}: {error}");
+                    assert!(error.path.ends_with(failing), "{name}: {error}");
+                    assert!(!error.what.contains("`apus "), "{name}: {error}");
+                }
+                Err(other) => panic!("{name}, {failing}: {other}"),
+            }
+            assert!(!place.network_dir().join(apus_node::DAMAGE_NOTE).exists(), "{name}");
+            let summary = place.sync(&[]);
+            assert!(summary.repaired.is_empty(), "{name}: {:?}", summary.repaired);
+            assert_eq!(place.muhash(), coins, "{name}");
         }
     }
 }

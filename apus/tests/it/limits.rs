@@ -1,23 +1,23 @@
 //! Limits of the system on tasks, files, memory and stack: a command that meets one works, or ends
 //! with a sentence that names it, and what opened before opens afterwards.
 
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 
 use apus_wire::Chain;
 
-use crate::support::program::{apus, assert_ends, program, stderr};
+use crate::support::program::{apus, assert_ends, program, stderr, stdout};
 use crate::support::{Place, data, note_skipped};
 
-/// A user without any process, since tasks are counted for each user.
-fn nobody() -> u32 {
-    61_000 + std::process::id() % 1_000
+/// A user without any process for each directory, since tasks are counted for each user.
+fn owner(place: &Place) -> u32 {
+    std::fs::metadata(place.root()).unwrap().uid()
 }
 
-/// Runs the program as another user with a limit, as `prlimit` takes it.
+/// Runs the program as the owner of the directory with a limit, as `prlimit` takes it.
 fn limited(limit: &str, place: &Place, arguments: &[&str]) -> Output {
-    let user = nobody();
+    let user = owner(place);
     let mut limited = Command::new("prlimit");
     limited.args([limit, "setpriv", &format!("--reuid={user}"), &format!("--regid={user}")]);
     limited.arg("--clear-groups");
@@ -26,12 +26,29 @@ fn limited(limit: &str, place: &Place, arguments: &[&str]) -> Output {
     limited.current_dir(place.root()).env("HOME", place.root()).output().unwrap()
 }
 
-/// Gives a directory and all that is in it to the user of [`limited`].
-fn give(path: &Path) {
-    chown(path, Some(nobody()), Some(nobody())).unwrap();
+/// Gives a directory and all that is in it to a user.
+fn give(path: &Path, user: u32) -> std::io::Result<()> {
+    chown(path, Some(user), Some(user))?;
     if path.is_dir() {
-        path.read_dir().unwrap().for_each(|entry| give(&entry.unwrap().path()));
+        path.read_dir()?.try_for_each(|entry| give(&entry?.path(), user))?;
     }
+    Ok(())
+}
+
+/// Gives a place to another user of each test; false if this user cannot run the program as
+/// another one.
+fn given(place: &Place, test: &str, number: u32) -> bool {
+    std::fs::set_permissions(place.root(), PermissionsExt::from_mode(0o755)).unwrap();
+    if give(place.root(), 61_000 + 1_000 * number + std::process::id() % 1_000).is_err() {
+        note_skipped(test, "only root can run a program as another user");
+        return false;
+    }
+    let output = limited("--nofile=100", place, &["sync", "--help"]);
+    if output.status.code() != Some(0) {
+        note_skipped(test, &format!("it cannot be run as another user: {}", stderr(&output)));
+        return false;
+    }
+    true
 }
 
 /// Returns a directory in which the first 100 blocks are connected, with all blocks in a file.
@@ -44,18 +61,7 @@ fn begun(test: &str) -> Option<Place> {
     let from = from.to_str().unwrap();
     let synced = ["sync", "--quiet", "--connect=0", "--stopatheight=100", "--from", from];
     assert_ends(&apus(&place, &synced), 0, &[]);
-    std::fs::set_permissions(place.root(), PermissionsExt::from_mode(0o755)).unwrap();
-    if chown(place.root(), Some(nobody()), None).is_err() {
-        note_skipped(test, "only root can run a program as another user");
-        return None;
-    }
-    give(place.root());
-    let output = limited("--nofile=100", &place, &["status"]);
-    if output.status.code() != Some(0) {
-        note_skipped(test, &format!("it cannot be run as another user: {}", stderr(&output)));
-        return None;
-    }
-    Some(place)
+    given(&place, test, 0).then_some(place)
 }
 
 const COMMANDS: [&[&str]; 12] = [
@@ -81,7 +87,7 @@ fn assert_named(limits: &[&str], words: &[&str], begun: &Place) {
             let blocks = begun.root().join("blocks.dat");
             std::fs::copy(blocks, place.root().join("blocks.dat")).unwrap();
             std::fs::set_permissions(place.root(), PermissionsExt::from_mode(0o755)).unwrap();
-            give(place.root());
+            give(place.root(), owner(begun)).unwrap();
             let output = limited(limit, &place, arguments);
             let text = stderr(&output);
             let shown = format!("prlimit {limit}; {arguments:?}: {text}");
@@ -112,4 +118,59 @@ fn each_limit_is_named() {
     // A soft limit is raised.
     let sync = ["sync", "--connect=0", "--par=8", "--from=blocks.dat", "--method=join"];
     assert_ends(&limited("--nofile=16:", &place, &sync), 0, &[]);
+}
+
+/// Syncs a chain of some megabytes with each limit, which ends the work anywhere or not at all, and
+/// then without limit.
+fn assert_continues(number: u32, test: &str, is_join: bool) {
+    let world = crate::pruned::world();
+    let base = world.place();
+    base.write("blocks", &world.blocks);
+    world.write_hints(&base, world.height());
+    if !given(&base, test, number) {
+        return;
+    }
+    let limits = [
+        ("--nofile=22", "allow more open files (ulimit -n"),
+        ("--nproc=9", "allow more tasks (ulimit -u"),
+        ("--fsize=65536", "allow larger files (ulimit -f"),
+        ("--fsize=1500000", "allow larger files (ulimit -f"),
+        ("--as=150000000", "allow more "),
+        ("--stack=65536", "(ulimit -s"),
+    ];
+    let hints = format!("--hints={}.hints", world.height());
+    let method = if is_join { "--method=join" } else { &hints };
+    let valid = format!("--assumevalid={}", world.tip());
+    let sync = ["sync", "--connect=0", "--par=4", "--from=blocks", &valid, method];
+    for (limit, words) in limits {
+        let place = world.place();
+        for file in base.root().read_dir().unwrap().map(|entry| entry.unwrap()) {
+            std::fs::copy(file.path(), place.root().join(file.file_name())).unwrap();
+        }
+        std::fs::set_permissions(place.root(), PermissionsExt::from_mode(0o755)).unwrap();
+        give(place.root(), owner(&base)).unwrap();
+        let output = limited(limit, &place, &sync);
+        let text = stderr(&output);
+        let shown = format!("prlimit {limit}: {text}");
+        assert!(!text.contains("panicked") && !text.contains("backtrace"), "{shown}");
+        match output.status.code() {
+            Some(0) => {}
+            Some(1) => assert!(text.contains(words), "{shown}"),
+            code => panic!("{code:?}: {shown}"),
+        }
+        let ended = limited("--nofile=1000", &place, &sync);
+        let tip = world.tip().to_string();
+        assert_ends(&ended, 0, &[]);
+        assert!(stdout(&ended).contains(&tip), "{shown}, then {}", stdout(&ended));
+    }
+}
+
+#[test]
+fn a_join_that_meets_a_limit_is_continued() {
+    assert_continues(1, "a_join_that_meets_a_limit_is_continued", true);
+}
+
+#[test]
+fn a_swiftsync_that_meets_a_limit_is_continued() {
+    assert_continues(2, "a_swiftsync_that_meets_a_limit_is_continued", false);
 }

@@ -113,6 +113,39 @@ fn a_relative_directory_is_found_and_a_missing_disk_is_named() {
     }
 }
 
+/// A directory that cannot be read gets a remedy, and nothing is rebuilt for it.
+#[test]
+fn what_cannot_be_read_is_not_rebuilt() {
+    let place = Place::new(Chain::Regtest);
+    let synced = place.root().join("synced");
+    let mut sync = program();
+    sync.args(["sync", "--quiet", "--regtest", "--connect=0", "--from"]);
+    sync.arg(data("regtest-1-206.dat")).arg("--datadir").arg(&synced);
+    assert_ends(&sync.output().unwrap(), 0, &[]);
+    let part = place.root().join("part");
+    std::fs::create_dir_all(part.join("regtest/blocks")).unwrap();
+    for (name, to) in [("blk00000.dat", "blk00001.dat"), ("xor.dat", "xor.dat")] {
+        let from = synced.join("regtest/blocks").join(name);
+        std::fs::copy(from, part.join("regtest/blocks").join(to)).unwrap();
+    }
+    let chainstate = synced.join("regtest/chainstate");
+    std::fs::remove_dir_all(&chainstate).unwrap();
+    std::os::unix::fs::symlink(place.root().join("unmounted"), chainstate).unwrap();
+    for (directory, words) in [
+        (part, "blk00000.dat is missing (deleted by pruning, or lost); put it back"),
+        (synced, "(mount its disk, or correct it)"),
+    ] {
+        for (command, quick) in [("init", "--lan=0"), ("doctor", "--read-only")] {
+            let mut looked = program();
+            looked.args([command, quick, "--regtest", "--datadir"]).arg(&directory);
+            let output = looked.env("HOME", place.root()).output().unwrap();
+            assert_ends(&output, 0, &[]);
+            let text = stdout(&output);
+            assert!(text.contains(words) && !text.contains("reindex"), "{command}: {text}");
+        }
+    }
+}
+
 /// Starts a process that holds the lock on a directory until its standard input is closed.
 fn holder(directory: &Path) -> Child {
     let script = "import fcntl, sys\n\

@@ -64,13 +64,14 @@ impl StoreError {
         self.source.as_ref().is_some_and(|source| kinds.contains(&source.kind()))
     }
 
-    /// Returns whether the system refused this process the file, because of its permissions or of a
-    /// limit, so that nothing is known about its content.
+    /// Returns whether the system refused this process the file, because of its permissions, of a
+    /// limit, or of a disk that does not answer, so that nothing is known about its content.
     pub fn is_refused(&self) -> bool {
-        const LIMITS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
+        const REASONS: [Errno; 5] =
+            [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::IO];
         self.source.as_ref().is_some_and(|source| {
             source.kind() == io::ErrorKind::PermissionDenied
-                || Errno::from_io_error(source).is_some_and(|errno| LIMITS.contains(&errno))
+                || Errno::from_io_error(source).is_some_and(|errno| REASONS.contains(&errno))
         })
     }
 

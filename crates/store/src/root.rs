@@ -57,7 +57,7 @@ fn refuse_directory_of_network(root: &Path, network: &Network) -> Result<()> {
     let Some(found) = network_of(root)? else { return Ok(()) };
     let name = found.subdirectory;
     let chain = found.chain.name();
-    let is_used = network.chain == found.chain && root.join(name).exists();
+    let is_used = network.chain == found.chain && root.join(name).join("blocks").exists();
     if found.chain == Chain::Main || is_used {
         return Ok(());
     }

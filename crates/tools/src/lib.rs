@@ -9,6 +9,7 @@
 //! | [`machine`] | looks at the machine: what to do on it, and what makes a sync slow or unsafe |
 //! | [`status`](mod@status) | reads the state of a directory |
 //! | [`busy`](mod@busy) | what another program does with a directory that it has locked |
+//! | [`refused`] | what to do where the system refuses something |
 //! | [`rewind`](mod@rewind) | takes the UTXO set back to a lower height |
 //! | [`serve`](mod@serve) | serves blocks to peers |
 //! | [`prune`](mod@prune) | deletes block files (Core's `pruneblockchain`) |
@@ -18,6 +19,7 @@ pub mod index;
 pub mod info;
 pub mod machine;
 pub mod prune;
+pub mod refused;
 pub mod rewind;
 pub mod serve;
 pub mod status;
@@ -33,4 +35,4 @@ pub use prune::prune;
 pub use rewind::{rewind, rewind_on};
 pub use serve::{can_serve, has_filters, serve};
 pub use status::{SnapshotStatus, Status, Unfinished, status};
-pub use verify::verify;
+pub use verify::{verify, verify_on};

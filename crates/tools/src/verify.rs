@@ -24,12 +24,26 @@ use apus_sync::verify::{Damage, Verified, Verify, all_levels};
 ///
 /// # Errors
 /// The directory cannot be opened: it is in use or missing, or its index or its chainstate is
-/// damaged. Any other damage is not an error, but is listed in [`Verified::damage`].
+/// damaged; or the system does not let it be read. Any other damage is not an error, but is listed
+/// in [`Verified::damage`].
 pub fn verify(options: &Options, asked: Verify, watch: Watch) -> Result<Verified, SyncError> {
+    verify_on(&Disk::new(), options, asked, watch)
+}
+
+/// Does the same as [`verify()`], on the caller's disk, which may fail in tests.
+///
+/// # Errors
+/// As for [`verify()`].
+pub fn verify_on(
+    disk: &Disk,
+    options: &Options,
+    asked: Verify,
+    watch: Watch,
+) -> Result<Verified, SyncError> {
     remedy::naming(options, || {
         let started = Instant::now();
         let cpu = cpu_time();
-        let mut node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+        let mut node = open_node(options, disk, Coins::ReadOnly)?;
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
         let mut found = all_levels(&mut node, asked, watch)?;
         found.script_difference = node.scripts.difference().cloned();

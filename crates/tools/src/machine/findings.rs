@@ -255,7 +255,7 @@ fn directory(look: &Look) -> Found {
         Some(Held::Closed(why)) => (
             Level::Unsafe,
             format!("{path} cannot be read: {why}"),
-            "run Apus as the user who owns it, or repair it (apus verify, apus reindex --index)",
+            "do what the message says; nothing is to be rebuilt before the directory can be read",
         ),
     }
 }
@@ -301,7 +301,7 @@ mod tests {
     fn a_measured_disk_is_what_it_does_and_not_what_it_says() {
         for (reads, words) in [(10_605.0, "ext4 on a solid-state disk"), (90.0, "hard disk")] {
             let mut look = machine();
-            look.volume.medium = Medium::Rotating;
+            look.volume.medium = Medium::Unknown;
             look.measured(Speed { written: 400e6, reads });
             let found = findings(&look, &options());
             let file_system = found.iter().find(|finding| finding.about == "file system").unwrap();

@@ -9,11 +9,14 @@ use apus_host::root::Root;
 use apus_node::error::SyncError;
 use apus_node::memory_share::default_cache_bytes;
 use apus_node::options::Options;
+use apus_progress::words::shell_word;
+use apus_store::{BlockSource, SourceItem};
 use secp_lanes::Kernel;
 
 use super::measure::Speed;
 use super::nodes::{Place, Running, places, running, user_of};
 use super::volume::{Medium, Volume, candidates, mounts};
+use crate::refused;
 use crate::status::status;
 
 /// The most random reads a second of a disk that turns.
@@ -70,9 +73,9 @@ impl Held {
                     (true, Some(running)) => Self::InUse(Some(running)),
                     // Not a link to a disk that is not mounted.
                     _ if fs::symlink_metadata(chainstate).is_err() && !is_refused(&why) => {
-                        Self::Blocks
+                        lost_file(&there, datadir).map_or(Self::Blocks, Self::Closed)
                     }
-                    _ => Self::Closed(why.to_string()),
+                    _ => Self::Closed(with_remedy(&why)),
                 }
             }
         }
@@ -82,6 +85,29 @@ impl Held {
 /// Returns whether this user may not read a file of the directory.
 fn is_refused(error: &SyncError) -> bool {
     matches!(error, SyncError::Store(error) if error.is_refused())
+}
+
+/// Says which block file is missing below blocks, and what to do, if one is: an index of the files
+/// below it would hide the others.
+fn lost_file(options: &Options, datadir: &Path) -> Option<String> {
+    let source = BlockSource::open(&options.blocks_path(), &options.network).ok()?;
+    let (_, above) = source.clone().split_at_missing();
+    above.scan_headers().find(|item| matches!(item, Ok(SourceItem::Block(_))))?.ok()?;
+    let lost = source.lost_before(above.files().first()?)?;
+    let from = shell_word(&datadir.display().to_string());
+    Some(format!(
+        "{lost}; put it back, or sync into a new directory from these files and from peers (`apus \
+         sync --from {from} --datadir NEW`)"
+    ))
+}
+
+/// Returns an error in words, with what to do about it.
+fn with_remedy(error: &SyncError) -> String {
+    let remedy = match error {
+        SyncError::Store(error) => refused::remedy(error),
+        _ => None,
+    };
+    remedy.map_or_else(|| error.to_string(), |remedy| format!("{error}; {remedy}"))
 }
 
 /// The data directory of a node, and what it holds.
@@ -194,11 +220,12 @@ impl Look {
         }
     }
 
-    /// Takes note of the measured speed. No disk that turns reads so often, whatever the system
-    /// reports.
+    /// Takes note of the measured speed, which tells what a disk is: the system reports disks of
+    /// virtual machines as turning ones.
     pub fn measured(&mut self, speed: Speed) {
-        if speed.reads > TURNING_READS_MAX && self.volume.medium == Medium::Rotating {
-            self.volume.medium = Medium::Solid;
+        if self.volume.medium == Medium::Unknown {
+            let is_turning = speed.reads <= TURNING_READS_MAX;
+            self.volume.medium = if is_turning { Medium::Rotating } else { Medium::Solid };
         }
         self.speed = Some(speed);
     }

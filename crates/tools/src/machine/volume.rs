@@ -57,7 +57,7 @@ fn unescaped(text: &str) -> String {
 pub enum Medium {
     /// A disk without moving parts.
     Solid,
-    /// A disk that turns.
+    /// A disk that turns, by its measured speed.
     Rotating,
     /// A memory card.
     Card,
@@ -65,7 +65,7 @@ pub enum Medium {
     Network,
     /// Memory, which is empty after a restart.
     Memory,
-    /// The system does not report it.
+    /// The system does not report it, or reports a disk that turns, as it does of virtual disks.
     Unknown,
 }
 
@@ -91,7 +91,6 @@ impl Medium {
         let rotates = ["queue/rotational", "../queue/rotational"];
         match rotates.iter().find_map(|file| root.read(format!("{class}/{file}"))).as_deref() {
             Some("0") => Self::Solid,
-            Some("1") => Self::Rotating,
             _ => Self::Unknown,
         }
     }
@@ -133,7 +132,7 @@ impl Volume {
             Medium::Card => "on a memory card",
             Medium::Network => "in the network",
             Medium::Memory => "in memory",
-            Medium::Unknown => "on a disk of an unknown kind",
+            Medium::Unknown => "on a disk",
         };
         format!("{kind} {medium}")
     }
@@ -207,7 +206,7 @@ mod tests {
         }
         let root = Root::new(dir.path());
         for (kind, source, medium) in [
-            ("ext4", "/dev/sda1", Medium::Rotating),
+            ("ext4", "/dev/sda1", Medium::Unknown),
             ("xfs", "/dev/nvme0n1", Medium::Solid),
             ("ext4", "/dev/mmcblk0p2", Medium::Card),
             ("nfs4", "nas:/volume", Medium::Network),
