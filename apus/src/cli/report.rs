@@ -54,6 +54,9 @@ pub fn summary_text(summary: &Summary, columns: Option<usize>, next: &str) -> St
 fn table(summary: &Summary) -> Table {
     let mut table = Table::default();
     table.row_if("coins", summary.coins.map(thousands));
+    let repaired = Some(summary.repaired.len()).filter(|count| *count > 0);
+    table
+        .row_if("repaired", repaired.map(|count| format!("{count} in the block files, see below")));
     work(summary, &mut table);
     table.row("time", time(summary));
     if let Some(ChosenMethod { method, why, .. }) = &summary.chosen {

@@ -159,6 +159,7 @@ fn a_damaged_block_below_the_tip_is_put_back_where_it_was() {
         let good = synced.good.to_str().unwrap();
         let repaired = apus(&synced.place, &["sync", "--connect=0", "--from", good]);
         assert_ends(&repaired, 0, &["Repaired: block ", "was damaged", "was replaced by"]);
+        assert!(stdout(&repaired).contains("\nrepaired "), "{}", stdout(&repaired));
         for (path, mut before) in files.iter().zip(before) {
             let mut now = std::fs::read(path).unwrap();
             // Reserved space may be gone.
