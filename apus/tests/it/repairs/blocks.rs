@@ -174,10 +174,12 @@ fn a_damaged_block_below_the_tip_is_put_back_where_it_was() {
     }
 }
 
+type Loss = fn(&Path);
+
 /// A file that is gone as a whole comes back byte for byte, so that `txindex` stays right.
 #[test]
 fn a_whole_file_is_put_back_where_it_was() {
-    let kinds: [(&str, fn(&Path)); 3] = [
+    let kinds: [(&str, Loss); 3] = [
         ("missing", |path| std::fs::remove_file(path).unwrap()),
         ("empty", |path| std::fs::write(path, []).unwrap()),
         ("zeros", |path| std::fs::write(path, vec![0; 1 << 21]).unwrap()),
