@@ -28,8 +28,8 @@ impl Daemon {
     /// Starts the thread, on those interfaces alone that `is_usable` allows.
     pub fn start(is_usable: fn(&Interface) -> bool) -> Result<Self, Error> {
         let service = ServiceDaemon::new()?;
-        let (looked, asked) = (Instant::now(), None);
-        let daemon = Self { service, records_max: RECORDS_MAX, looked, asked };
+        let looked = Instant::now();
+        let daemon = Self { service, records_max: RECORDS_MAX, looked, asked: None };
         let others = IfPredicate::new(move |interface| !is_usable(interface));
         daemon.service.disable_interface(IfKind::Predicate(others))?;
         Ok(daemon)

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,7 +262,7 @@ impl World {
         missing.begin(GivesUp::Near);
         self.manager.want_nothing();
         let blocks: Arc<[BlockId]> = rest.iter().copied().collect();
-        self.manager.schedule().want(Arc::clone(&blocks), [0..blocks.len()]);
+        self.manager.schedule().want(Arc::clone(&blocks), once(0..blocks.len()));
         self.manager.schedule().read(0);
         self.pipeline = Some(Pipeline { until: self.now + takes, best, rest, missing, held: None });
     }
