@@ -53,8 +53,8 @@ impl Missing {
         *self = Self { gives_up, ..Self::new(self.gone_after) };
     }
 
-    /// Returns a block to give up, with all that build on it, and what to tell the user. `is_alone` says whether there is no
-    /// peer.
+    /// Returns a block to give up, with all that build on it, and what to tell the user. `is_alone`
+    /// says whether there is no peer.
     pub fn look(
         &mut self,
         schedule: &Schedule,
