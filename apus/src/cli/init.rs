@@ -8,8 +8,8 @@ use apus_net::PeerOptions;
 use apus_node::Options;
 use apus_peers::LanSearch;
 use apus_progress::words::{size, thousands};
-use apus_tools::machine::look::{Held, Known, Look};
-use apus_tools::machine::plan::{Plan, plan};
+use apus_tools::machine::look::{HeldDirectory, Known, Look};
+use apus_tools::machine::plan::{MachinePlan, plan};
 use apus_wire::Chain;
 use clap::Args;
 
@@ -125,14 +125,14 @@ fn add_machine(table: &mut Table, look: &Look) {
 fn known_text(known: &Known) -> String {
     let Known { place, held } = known;
     let held = match held {
-        Held::Chain { height, pruned, .. } => {
+        HeldDirectory::Chain { height, pruned, .. } => {
             let pruned = if *pruned { ", pruned" } else { "" };
             format!("height {}{pruned}", thousands(u64::from(*height)))
         }
-        Held::Blocks => "block files without a UTXO set".to_string(),
-        Held::InUse(Some(by)) => format!("in use by {by}"),
-        Held::InUse(None) => "in use".to_string(),
-        Held::Closed(_) => "not readable".to_string(),
+        HeldDirectory::Blocks => "block files without a UTXO set".to_string(),
+        HeldDirectory::InUse(Some(by)) => format!("in use by {by}"),
+        HeldDirectory::InUse(None) => "in use".to_string(),
+        HeldDirectory::Closed(_) => "not readable".to_string(),
     };
     format!("{} of {}, {held}", place.path.display(), place.of)
 }
@@ -157,7 +157,7 @@ fn nodes_text(search: Option<LanSearch>) -> String {
 }
 
 /// Adds what is to be done.
-fn add_plan(table: &mut Table, plan: Plan) {
+fn add_plan(table: &mut Table, plan: MachinePlan) {
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     table.row("plan", plan.what);
     table.row_if("needs", text(plan.needs));

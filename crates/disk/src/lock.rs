@@ -11,10 +11,10 @@ use super::{Disk, File, StoreError};
 /// The files that this process has locked, by [`full_name`]. The kernel cannot tell: it grants a
 /// process a record lock that the process already has, and releases the lock when *any* handle on
 /// the file is closed.
-static LOCKED: Mutex<BTreeMap<PathBuf, Held>> = Mutex::new(BTreeMap::new());
+static LOCKED: Mutex<BTreeMap<PathBuf, HeldLock>> = Mutex::new(BTreeMap::new());
 
 /// A lock that this process holds on a file.
-struct Held {
+struct HeldLock {
     /// Whether other programs may hold the lock too, all of them for reading.
     shared: bool,
     /// Number of [`FileLock`]s that share the lock.
@@ -44,7 +44,7 @@ impl Disk {
         let file = self.open(path)?;
         let operation = FlockOperation::NonBlockingLockExclusive;
         fcntl_lock(file.raw(), operation).map_err(|errno| refused(path, &file, errno))?;
-        let held = Held { shared: false, owners: 1, _file: file };
+        let held = HeldLock { shared: false, owners: 1, _file: file };
         locked.insert(name.clone(), held);
         Ok(FileLock { name })
     }
@@ -78,7 +78,7 @@ impl Disk {
             Err(rustix::io::Errno::NOLCK | rustix::io::Errno::OPNOTSUPP) => return Ok(None),
             Err(errno) => return Err(refused(path, &file, errno)),
         }
-        locked.insert(name.clone(), Held { shared: true, owners: 1, _file: file });
+        locked.insert(name.clone(), HeldLock { shared: true, owners: 1, _file: file });
         Ok(Some(FileLock { name }))
     }
 
@@ -168,7 +168,7 @@ fn process_of(held: Flock) -> Option<u32> {
     held.pid.and_then(|pid| u32::try_from(pid.as_raw_pid()).ok()).filter(|id| *id > 0)
 }
 
-fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Held>> {
+fn locked() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, HeldLock>> {
     LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

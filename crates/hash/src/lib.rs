@@ -18,8 +18,8 @@ pub use muhash::MuHash;
 pub use ripemd160::ripemd160;
 pub use script_hashes::{hash160, hash160_many, sha1};
 pub use sha256::{
-    Midstate, Pieces, Sha256Pieces, Sha256d, State, sha256, sha256d, sha256d_64, sha256d_many,
-    sha256d_pairs,
+    Midstate, Pieces, Sha256Pieces, Sha256State, Sha256d, sha256, sha256d, sha256d_64,
+    sha256d_many, sha256d_pairs,
 };
 pub use siphash::SipKey;
 pub use value::{Hash, ParseHashError, hex};

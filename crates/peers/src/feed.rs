@@ -35,13 +35,13 @@ pub(super) enum Note {
 
 /// Blocks that have arrived and wait to be taken.
 pub struct Feed {
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     arrived: Condvar,
     /// Wakes the thread that talks to peers.
     wake: Sender<()>,
 }
 
-struct State {
+struct FeedState {
     wanted: Wanted,
     blocks: EarlyBlocks,
     /// Blocks that have arrived and that no thread waits for, in order of arrival.
@@ -98,7 +98,7 @@ enum Talk {
     Panicked,
 }
 
-impl State {
+impl FeedState {
     /// Returns whether the thread that talks to peers has ended.
     ///
     /// # Panics
@@ -119,7 +119,7 @@ impl Feed {
     /// kept in a file next to `path`.
     pub fn new(wake: Sender<()>, path: PathBuf, memory_max: u64, squeeze: Arc<Squeeze>) -> Self {
         let blocks = EarlyBlocks::new(path, memory_max, squeeze);
-        let state = Mutex::new(State {
+        let state = Mutex::new(FeedState {
             wanted: Wanted::default(),
             blocks,
             order: VecDeque::new(),
@@ -133,11 +133,11 @@ impl Feed {
         Self { state, arrived: Condvar::new(), wake }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, state: &mut State, note: Note) {
+    fn note(&self, state: &mut FeedState, note: Note) {
         state.notes.push(note);
         // If the channel is full, the thread is awake already.
         self.wake();
@@ -243,7 +243,7 @@ impl Feed {
     }
 
     /// Waits a moment for a block to arrive.
-    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, mut state: MutexGuard<'a, FeedState>) -> MutexGuard<'a, FeedState> {
         state.waits.begin(Instant::now());
         let waited = self.arrived.wait_timeout(state, WAIT);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;

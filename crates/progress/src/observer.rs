@@ -7,7 +7,7 @@ use std::time::Duration;
 use apus_hash::Hash;
 
 use super::estimate::left::Estimate;
-use super::estimate::plan::Plan;
+use super::estimate::plan::RunPlan;
 use super::meters::Meters;
 use super::outcome::ThreadStates;
 use super::peer_info::PeerInfo;
@@ -157,7 +157,7 @@ pub trait Observer: Sync {
     }
 
     /// Receives the stages of the run, once they are known, and again whenever they change.
-    fn plan(&self, plan: &Plan) {
+    fn plan(&self, plan: &RunPlan) {
         if let Some(inner) = self.inner() {
             inner.plan(plan);
         }

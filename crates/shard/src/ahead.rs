@@ -19,11 +19,11 @@ struct Queue<R> {
     count: usize,
     /// Most items that are read and not taken, those being read included.
     ahead: usize,
-    state: Mutex<State<R>>,
+    state: Mutex<AheadState<R>>,
     changed: Condvar,
 }
 
-struct State<R> {
+struct AheadState<R> {
     /// The next item to read.
     next: usize,
     /// The next item to take.
@@ -43,7 +43,7 @@ impl<R: Send + 'static> Ahead<R> {
         let next = 0;
         let taken = 0;
         let ready = BTreeMap::new();
-        let state = State { next, taken, ready, has_ended: false, has_panicked: false };
+        let state = AheadState { next, taken, ready, has_ended: false, has_panicked: false };
         let read = Box::new(read);
         let state = Mutex::new(state);
         let queue = Arc::new(Queue { read, count, ahead, state, changed: Condvar::new() });
@@ -105,7 +105,7 @@ impl<R> Queue<R> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
+    fn lock(&self) -> MutexGuard<'_, AheadState<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,7 +17,7 @@ use apus_progress::words::size;
 use apus_progress::{Phase, Watch};
 use apus_store::{BlockSource, FlatFilePos, Lane};
 use apus_sync::in_order::activate::{Goal, activate};
-use apus_sync::join::{Plan, State, UndoAt, commit};
+use apus_sync::join::{JoinPlan, JoinState, UndoAt, commit};
 use apus_sync::run::bound_cache;
 use apus_sync::unfinished::open_node;
 use rayon::ThreadPool;
@@ -97,7 +97,7 @@ impl<'a> Building<'a> {
     /// # Errors
     /// A result or a block cannot be read, the directory cannot be written, or the work is stopped:
     /// blocks that are stored until then are kept.
-    pub fn run(mut self, results: &Results, mut state: State) -> Result<Finished, SyncError> {
+    pub fn run(mut self, results: &Results, mut state: JoinState) -> Result<Finished, SyncError> {
         let end = results.end;
         let plan = self.plan(self.id(end - 1));
         self.check_space(results)?;
@@ -138,7 +138,7 @@ impl<'a> Building<'a> {
     }
 
     /// Returns the plan of a join up to `target`, in which no block is read.
-    fn plan(&self, target: BlockId) -> Plan {
+    fn plan(&self, target: BlockId) -> JoinPlan {
         let tree = &self.node.tree;
         let job = self.job;
         let assumevalid = job.manifest.assumevalid();
@@ -146,7 +146,7 @@ impl<'a> Building<'a> {
         let assumed = Assumed::new(assumevalid, tree);
         let place = Place::Peers;
         let steps = (1..end).map(|height| Step { id: self.id(height), place, weight: 0 }).collect();
-        Plan::of_steps(tree, &self.chain, 1, steps, assumed)
+        JoinPlan::of_steps(tree, &self.chain, 1, steps, assumed)
     }
 
     /// Returns an error if there is no room for what will be written.

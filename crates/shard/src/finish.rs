@@ -10,7 +10,7 @@ use apus_join::Span;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_progress::Watch;
-use apus_sync::join::{Plan, ReadCounts, State, balance};
+use apus_sync::join::{JoinPlan, JoinState, ReadCounts, balance};
 use apus_wire::Cursor;
 
 use super::building::Building;
@@ -76,9 +76,9 @@ pub fn finish(
 ///
 /// # Errors
 /// A span does not have all its blocks.
-fn state(job: &Job, results: &Results) -> Result<State, SyncError> {
+fn state(job: &Job, results: &Results) -> Result<JoinState, SyncError> {
     let blocks = results.end as usize - 1;
-    let mut state = State::new(&[Span { first: 0, end: blocks }], 1);
+    let mut state = JoinState::new(&[Span { first: 0, end: blocks }], 1);
     let mut read = ReadCounts::default();
     for (span, (_, note)) in results.read.iter().flatten().enumerate() {
         let due = job.span(span, results.end).len();
@@ -96,7 +96,12 @@ fn state(job: &Job, results: &Results) -> Result<State, SyncError> {
 }
 
 /// Writes a snapshot file of the coins of all partitions.
-fn write_snapshot(job: &Job, results: &Results, plan: &Plan, path: &Path) -> Result<(), SyncError> {
+fn write_snapshot(
+    job: &Job,
+    results: &Results,
+    plan: &JoinPlan,
+    path: &Path,
+) -> Result<(), SyncError> {
     let base = job.tree.node(plan.chain.tip().unwrap_or(job.tree.genesis())).hash;
     let coins = results.matched.iter().map(|(_, note)| note.counts.left).sum();
     let head = SnapshotHead { network: job.manifest.network.magic, base, coins };

@@ -21,7 +21,7 @@ use apus_progress::clock::Clock;
 use apus_progress::estimate::plan::Costs;
 use apus_progress::marks::Marks;
 use apus_store::{BlockFiles, BlockFilesOptions, Obfuscation};
-use apus_sync::join::{Context, Plan};
+use apus_sync::join::{Context, JoinPlan};
 
 use super::blocks::JobBlocks;
 use super::job::Job;
@@ -32,7 +32,7 @@ const RESERVED_BYTES_MAX: usize = 64 << 30;
 /// The surroundings of a task.
 pub struct Task<'a> {
     pub job: &'a Job,
-    plan: Plan,
+    plan: JoinPlan,
     scratch: TemporaryDir,
     disk: Disk,
     files: BlockFiles,
@@ -147,7 +147,7 @@ impl<'a> Task<'a> {
 }
 
 /// Returns the plan of the blocks before `end`, as that of a join.
-pub fn plan(job: &Job, end: u32) -> Plan {
+pub fn plan(job: &Job, end: u32) -> JoinPlan {
     let tree = &job.tree;
     let whole = ActiveChain::to(tree, tree.best_header());
     let step = |height: u32| {
@@ -155,5 +155,5 @@ pub fn plan(job: &Job, end: u32) -> Plan {
         Step { id: job.block(&whole, height), place: Place::Peers, weight }
     };
     let assumed = Assumed::new(job.manifest.assumevalid(), tree);
-    Plan::of_steps(tree, &whole, 1, (1..end).map(step).collect(), assumed)
+    JoinPlan::of_steps(tree, &whole, 1, (1..end).map(step).collect(), assumed)
 }

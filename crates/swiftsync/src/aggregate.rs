@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use apus_hash::{Elements, Midstate, MuHash, State};
+use apus_hash::{Elements, Midstate, MuHash, Sha256State};
 
 /// 64 secret random bytes, new for each run. Whoever knows them can make different outputs that
 /// have the same sum, so that they are never displayed.
@@ -189,7 +189,7 @@ impl Aggregate {
 
 /// A number modulo 2^256 as eight words, the most significant first, as SHA-256 has them.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Sum(State);
+struct Sum(Sha256State);
 
 /// The number of hashes that may be added before carries are propagated: a word of each adds less
 /// than 2^32 to one of 64 bits.
@@ -250,7 +250,7 @@ impl Sum {
 }
 
 #[inline]
-fn add_words(sums: &mut [u64; 8], words: &State) {
+fn add_words(sums: &mut [u64; 8], words: &Sha256State) {
     sums.iter_mut().zip(words).for_each(|(sum, word)| *sum += u64::from(*word));
 }
 

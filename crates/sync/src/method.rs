@@ -10,7 +10,7 @@ use apus_node::space;
 use apus_node::waiting::Waiting;
 use apus_progress::Method;
 use apus_progress::estimate::left::Left;
-use apus_progress::estimate::plan::Plan;
+use apus_progress::estimate::plan::RunPlan;
 use apus_progress::words::size;
 
 use super::above_tip::above_tip;
@@ -47,7 +47,7 @@ pub struct ChosenMethod {
     /// The blocks to sync by this method; `None` if no block waits.
     blocks: Option<Waiting>,
     /// The stages of the run; empty if no block waits.
-    plan: Plan,
+    plan: RunPlan,
     /// The share of the work that an interrupted run has done.
     done: f64,
     /// Whether Apus chose the method, so that the user can be told of another one.
@@ -190,7 +190,7 @@ impl ChosenMethod {
     pub fn new(method: Method, why: impl Into<String>) -> Self {
         let target = None;
         let blocks = None;
-        let plan = Plan::default();
+        let plan = RunPlan::default();
         let done = 0.0;
         Self { method, why: why.into(), target, blocks, plan, done, is_automatic: false }
     }
@@ -244,7 +244,7 @@ impl ChosenMethod {
     }
 
     /// Returns the stages of the run, as far as they are known; none if no block waits.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &RunPlan {
         &self.plan
     }
 

@@ -5,13 +5,18 @@ use apus_node::opened::Node;
 use apus_node::options::AssumeValid;
 use apus_node::waiting::Waiting;
 use apus_progress::Method;
-use apus_progress::estimate::plan::{CACHED_TABLES, Plan, Stage, Task};
+use apus_progress::estimate::plan::{CACHED_TABLES, RunPlan, Stage, Task};
 use apus_progress::phase::Phase;
 use apus_store::{IndexKind, find_index};
 
 /// Returns the stages of a run that connects these blocks by `method`, and then the other blocks of
 /// the best chain, `rest`, in order.
-pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option<Waiting>) -> Plan {
+pub(super) fn stages(
+    node: &Node,
+    method: Method,
+    blocks: &Waiting,
+    rest: Option<Waiting>,
+) -> RunPlan {
     let first = Task { tables: node.chainstate.disk_bytes() as f64, ..task(node, blocks) };
     // Every script is checked by a SwiftSync, or none, however deep blocks are buried.
     let first = match (method, node.options.assumevalid) {
@@ -28,12 +33,12 @@ pub(super) fn stages(node: &Node, method: Method, blocks: &Waiting, rest: Option
     }
     let bytes = blocks.bytes + rest.map_or(0, |rest| rest.bytes);
     stages.extend(indexed(node, bytes as f64));
-    Plan { stages }
+    RunPlan { stages }
 }
 
 /// Returns the stages of a proof of the blocks up to `target`: the sums alone or, with `by_join`,
 /// the sums of outpoints and then every rule by a join.
-pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> Plan {
+pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> RunPlan {
     let task = task(node, &Waiting::between(node, 1, target));
     let checks_all = node.options.assumevalid == AssumeValid::Nothing && !by_join;
     let script_bytes = if checks_all { task.bytes } else { 0.0 };
@@ -42,7 +47,7 @@ pub fn of_proof(node: &Node, target: BlockId, by_join: bool) -> Plan {
     if by_join {
         stages.extend(task.stages(Method::Join, &node.costs));
     }
-    Plan { stages }
+    RunPlan { stages }
 }
 
 fn task(node: &Node, blocks: &Waiting) -> Task {

@@ -57,7 +57,7 @@ enum Work<S: Sink> {
 }
 
 /// The state of the work on a table.
-struct State<S: Sink> {
+struct LineState<S: Sink> {
     /// The most items that are begun and not joined, and the most encoded batches that wait.
     ahead_max: (usize, usize),
     /// Number of items that were begun.
@@ -84,7 +84,7 @@ impl<S: Sink> Line<'_, S> {
     /// Makes the whole table on all threads of `pool`. Returns the number of rows.
     pub fn run(&self, writer: S::Writer, pool: &ThreadPool) -> Result<u64, SyncError> {
         let threads = pool.current_num_threads();
-        let state = Mutex::new(State {
+        let state = Mutex::new(LineState {
             ahead_max: (ITEMS_AHEAD * threads, threads),
             begun: 0,
             joined: 0,
@@ -119,7 +119,7 @@ impl<S: Sink> Line<'_, S> {
     /// Returns the next piece of work, and waits for one if necessary; `None` at the end.
     fn next(
         &self,
-        state: &Mutex<State<S>>,
+        state: &Mutex<LineState<S>>,
         changed: &Condvar,
         halt: &AtomicBool,
     ) -> Result<Option<Work<S>>, SyncError> {
@@ -138,7 +138,7 @@ impl<S: Sink> Line<'_, S> {
         }
     }
 
-    fn perform(&self, work: Work<S>, state: &Mutex<State<S>>) -> Result<(), SyncError> {
+    fn perform(&self, work: Work<S>, state: &Mutex<LineState<S>>) -> Result<(), SyncError> {
         match work {
             Work::Read(index) => {
                 let mut batch = Batch::new(self.table);
@@ -161,11 +161,11 @@ impl<S: Sink> Line<'_, S> {
     }
 }
 
-fn lock<S: Sink>(state: &Mutex<State<S>>) -> MutexGuard<'_, State<S>> {
+fn lock<S: Sink>(state: &Mutex<LineState<S>>) -> MutexGuard<'_, LineState<S>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<S: Sink> State<S> {
+impl<S: Sink> LineState<S> {
     /// Returns whether all `items` items are written.
     fn is_done(&self, items: usize) -> bool {
         self.joined == items && self.written == self.batches

@@ -29,7 +29,7 @@ use apus_sync::run::{bound_cache, summary};
 use apus_sync::stages::of_proof;
 use apus_sync::summary::Summary;
 use apus_sync::swift::fault::into_error;
-use apus_sync::swift::plan::{Mode, Plan};
+use apus_sync::swift::plan::{Mode, SwiftPlan};
 use apus_sync::swift::tally::Tally;
 
 use super::files::{node_of_files, temporary_dir};
@@ -51,7 +51,7 @@ pub(super) fn prove_by_join(
     let directory = is_stored.then(|| temporary_dir(&node.options)).transpose()?;
     let place = directory.as_ref().map_or(node.dir.path(), TemporaryDir::path);
     begin(proof, &node, target, lacking, place)?;
-    let plan = Plan::new(&node, target, Mode::AssumeValid);
+    let plan = SwiftPlan::new(&node, target, Mode::AssumeValid);
     let plan = plan.map_err(|fault| into_error(fault, &node, proof.claim))?;
     proof.watch.observer.plan(&of_proof(&node, target, true));
     let sums = match proof.sums(&mut node, &plan) {

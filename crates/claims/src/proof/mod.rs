@@ -27,7 +27,7 @@ use apus_sync::run::summary;
 use apus_sync::stages::of_proof;
 use apus_sync::summary::Summary;
 use apus_sync::swift::fault::into_error;
-use apus_sync::swift::plan::{Mode, Plan};
+use apus_sync::swift::plan::{Mode, SwiftPlan};
 use apus_sync::unfinished::open_node;
 
 use by_join::prove_by_join;
@@ -106,7 +106,7 @@ fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
         AssumeValid::Nothing => Mode::Full,
         _ => Mode::AssumeValid,
     };
-    let plan = match Plan::new(&node, target, mode) {
+    let plan = match SwiftPlan::new(&node, target, mode) {
         Err(Fault::NoUndo(height, _)) => return prove_by_join(proof, node, target, height),
         plan => plan.map_err(|fault| into_error(fault, &node, proof.claim))?,
     };

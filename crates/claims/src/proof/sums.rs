@@ -12,7 +12,7 @@ use apus_sync::summary::Summary;
 use apus_sync::swift::attempt::verify;
 use apus_sync::swift::fault::into_error;
 use apus_sync::swift::find_differences::find_differences;
-use apus_sync::swift::plan::Plan;
+use apus_sync::swift::plan::SwiftPlan;
 use apus_sync::swift::tally::Tally;
 
 /// A claim to be proved, when the proof began, and who observes it.
@@ -36,7 +36,7 @@ pub(super) struct Unproved {
 
 impl Proof<'_> {
     /// Proves that the claim is what the blocks of the plan leave unspent.
-    pub fn sums(&self, node: &mut Node, plan: &Plan) -> Result<Tally, Unproved> {
+    pub fn sums(&self, node: &mut Node, plan: &SwiftPlan) -> Result<Tally, Unproved> {
         let Self { claim, watch, .. } = *self;
         let fault = match verify(node, claim, plan, watch) {
             Ok(tally) => return Ok(tally),

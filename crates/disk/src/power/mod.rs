@@ -28,7 +28,7 @@ pub struct PowerCut {
     cut_at: u64,
     /// The seed that decides which unsynced changes survive; `None` if none does.
     seed: Option<u64>,
-    state: Mutex<State>,
+    state: Mutex<PowerState>,
 }
 
 /// The state of the power at a change to the disk.
@@ -41,7 +41,7 @@ pub(super) enum Power {
 }
 
 #[derive(Default)]
-struct State {
+struct PowerState {
     /// Number of changes attempted so far.
     steps: u64,
     files: Vec<Content>,
@@ -221,7 +221,7 @@ impl PowerCut {
         self.lock().files[file].change(change);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PowerState> {
         self.state.lock().expect("a test thread panicked")
     }
 }
@@ -251,7 +251,7 @@ impl Power {
     }
 }
 
-impl State {
+impl PowerState {
     /// Returns the file that `path` names; `None` if there is none.
     fn file_at(&mut self, path: &Path) -> Option<FileId> {
         if let Some(known) = self.names.get(path) {

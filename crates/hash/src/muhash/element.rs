@@ -3,7 +3,7 @@
 use std::array::from_fn;
 
 use super::num3072::{NUM_BYTES, Num3072};
-use crate::State;
+use crate::Sha256State;
 use crate::sha256;
 
 /// The key of ChaCha20 for an element: its SHA-256, as little-endian words.
@@ -26,7 +26,7 @@ pub fn key(element: &[u8]) -> Key {
 }
 
 /// Returns the key of an element from the final state of its SHA-256.
-pub fn key_of_state(state: &State) -> Key {
+pub fn key_of_state(state: &Sha256State) -> Key {
     state.map(u32::swap_bytes)
 }
 

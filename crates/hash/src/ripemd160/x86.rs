@@ -35,7 +35,7 @@ impl Avx512 {
 type Words = __m512i;
 
 /// The words of the state: a, b, c, d, e.
-type State = [Words; 5];
+type Ripemd160State = [Words; 5];
 
 /// The state before the first block.
 const INITIAL_STATE: [u32; 5] = [0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0];
@@ -160,8 +160,8 @@ fn load(messages: &[Hash; LANES]) -> [Words; 16] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn sixteen_steps<const F_LEFT: i32, const F_RIGHT: i32>(
-    left: &mut State,
-    right: &mut State,
+    left: &mut Ripemd160State,
+    right: &mut Ripemd160State,
     words: &[Words; 16],
     round: usize,
 ) {
@@ -175,7 +175,7 @@ fn sixteen_steps<const F_LEFT: i32, const F_RIGHT: i32>(
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn step<const F: i32>(state: &mut State, words: &[Words; 16], round: &Round, i: usize) {
+fn step<const F: i32>(state: &mut Ripemd160State, words: &[Words; 16], round: &Round, i: usize) {
     let [a, b, c, d, e] = *state;
     let word = add(words[usize::from(round.words[i] & 15)], broadcast(round.constant));
     let sum = add(add(a, word), _mm512_ternarylogic_epi32(b, c, d, F));

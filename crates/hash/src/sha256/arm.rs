@@ -9,7 +9,7 @@
 use std::arch::aarch64::*;
 use std::arch::is_aarch64_feature_detected;
 
-use super::state::{K, State};
+use super::state::{K, Sha256State};
 
 /// Proof that the processor has the SHA-256 instructions of ARMv8.
 #[derive(Clone, Copy)]
@@ -22,14 +22,14 @@ impl Armv8 {
     }
 
     /// Compresses into each state the blocks of its list, up to the length of the shorter list.
-    pub fn compress(self, states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
+    pub fn compress(self, states: &mut [Sha256State; 2], blocks: [&[[u8; 64]]; 2]) {
         // SAFETY: `self` exists only where the feature was found.
         unsafe { compress_2(states, blocks) }
     }
 }
 
 #[target_feature(enable = "sha2")]
-fn compress_2(states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
+fn compress_2(states: &mut [Sha256State; 2], blocks: [&[[u8; 64]]; 2]) {
     let mut abcd = [load(&states[0], 0), load(&states[1], 0)];
     let mut efgh = [load(&states[0], 4), load(&states[1], 4)];
     for (first, second) in blocks[0].iter().zip(blocks[1]) {
@@ -82,7 +82,7 @@ fn load(words: &[u32], at: usize) -> uint32x4_t {
 /// Writes the four words from `at` on.
 #[inline]
 #[target_feature(enable = "sha2")]
-fn store(words: &mut State, at: usize, four: uint32x4_t) {
+fn store(words: &mut Sha256State, at: usize, four: uint32x4_t) {
     // SAFETY: the 16 bytes written are those of the slice of four words.
     unsafe { vst1q_u32(words[at..at + 4].as_mut_ptr(), four) }
 }

@@ -7,7 +7,7 @@ use super::arm::Armv8 as Two;
 use super::none::Sixteen;
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 use super::none::Two;
-use super::state::{K, LANES, State};
+use super::state::{K, LANES, Sha256State};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx512 as Sixteen, ShaNi as Two};
 
@@ -43,7 +43,7 @@ impl Engine {
 
     /// Compresses into each state the blocks of its list. There are at most [`LANES`] lists, all of
     /// the same length.
-    pub fn compress(self, states: &mut [State], blocks: &[&[[u8; 64]]]) {
+    pub fn compress(self, states: &mut [Sha256State], blocks: &[&[[u8; 64]]]) {
         debug_assert!(states.len() == blocks.len() && states.len() <= LANES);
         if let Some(sixteen) = self.sixteen
             && states.len() > PAIRED_LANES_MAX
@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// Compresses one block into every state; there are at most [`LANES`] states.
-    pub fn compress_constant(self, states: &mut [State], constant: &Constant) {
+    pub fn compress_constant(self, states: &mut [Sha256State], constant: &Constant) {
         match self.sixteen {
             Some(sixteen) if states.len() > PAIRED_LANES_MAX => {
                 on_all_lanes(states, |all| sixteen.compress_constant(all, &constant.schedule));
@@ -79,8 +79,8 @@ impl Engine {
 
 /// Calls `compress` with the states of all lanes, which are copied only if some lanes are unused.
 #[inline]
-fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])) {
-    if let Ok(all) = <&mut [State; LANES]>::try_from(&mut *states) {
+fn on_all_lanes(states: &mut [Sha256State], compress: impl FnOnce(&mut [Sha256State; LANES])) {
+    if let Ok(all) = <&mut [Sha256State; LANES]>::try_from(&mut *states) {
         return compress(all);
     }
     let mut all = [[0; 8]; LANES];
@@ -90,7 +90,7 @@ fn on_all_lanes(states: &mut [State], compress: impl FnOnce(&mut [State; LANES])
 }
 
 /// Compresses blocks into one state without the special instructions of this module.
-fn one(state: &mut State, blocks: &[[u8; 64]]) {
+fn one(state: &mut Sha256State, blocks: &[[u8; 64]]) {
     for block in blocks {
         compress256(state, std::slice::from_ref(GenericArray::from_slice(block)));
     }

@@ -1,5 +1,5 @@
 use super::engine::Engine;
-use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
+use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, Sha256State};
 
 /// Messages of at least this many blocks count as equally long when messages are sorted.
 const SORTED_BLOCKS_MAX: usize = 256;
@@ -24,7 +24,7 @@ pub fn hash_many<'a>(
     start: &Midstate,
     count: usize,
     message: impl Fn(usize) -> Pieces<'a>,
-    mut each: impl FnMut(usize, &State),
+    mut each: impl FnMut(usize, &Sha256State),
 ) {
     let mut waiting = longest_first(count, |i| block_count(&message(i))).into_iter();
     let mut lanes: [Lane; LANES] = Default::default();

@@ -1,7 +1,7 @@
 use super::engine::{Constant, Engine};
 use super::lanes;
 use super::one::sha256;
-use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, State};
+use super::state::{INITIAL_STATE, LANES, Midstate, Pieces, Sha256State};
 use crate::Hash;
 
 impl Midstate {
@@ -35,14 +35,18 @@ impl Midstate {
         &self,
         count: usize,
         message: impl Fn(usize) -> Pieces<'a>,
-        each: impl FnMut(usize, &State),
+        each: impl FnMut(usize, &Sha256State),
     ) {
         lanes::hash_many(Engine::best(), self, count, message, each);
     }
 
     /// Computes the SHA-256 of messages with one block after the common start, whose rest has `LEN`
     /// bytes, at most 55. `each` is called with the final states, in order.
-    pub fn hash_short<const LEN: usize>(&self, messages: &[[u8; LEN]], each: impl FnMut(&State)) {
+    pub fn hash_short<const LEN: usize>(
+        &self,
+        messages: &[[u8; LEN]],
+        each: impl FnMut(&Sha256State),
+    ) {
         hash_short(Engine::best(), self, messages, each);
     }
 }
@@ -81,7 +85,7 @@ fn hashes<'a>(
     message: impl Fn(usize) -> Pieces<'a>,
 ) -> Vec<Hash> {
     let mut hashes = vec![Hash::ZERO; count];
-    let once = |i: usize, state: &State| hashes[i] = hash_of(state);
+    let once = |i: usize, state: &Sha256State| hashes[i] = hash_of(state);
     lanes::hash_many(engine, start, count, message, once);
     hashes
 }
@@ -115,7 +119,7 @@ pub(super) fn hash_short<const LEN: usize>(
     engine: Engine,
     start: &Midstate,
     messages: &[[u8; LEN]],
-    mut each: impl FnMut(&State),
+    mut each: impl FnMut(&Sha256State),
 ) {
     let mut blocks = Blocks::<LEN>::new(start.bytes);
     for messages in messages.chunks(LANES) {
@@ -142,9 +146,9 @@ impl<const LEN: usize> Blocks<LEN> {
     fn compress<'a, 's>(
         &mut self,
         engine: Engine,
-        states: &'s mut [State; LANES],
+        states: &'s mut [Sha256State; LANES],
         messages: impl ExactSizeIterator<Item = &'a [u8; LEN]>,
-    ) -> &'s [State] {
+    ) -> &'s [Sha256State] {
         let count = messages.len().min(LANES);
         for (block, message) in self.0.iter_mut().zip(messages) {
             block[..LEN].copy_from_slice(message);
@@ -157,7 +161,7 @@ impl<const LEN: usize> Blocks<LEN> {
 }
 
 #[inline]
-pub(super) fn hash_of(state: &State) -> Hash {
+pub(super) fn hash_of(state: &Sha256State) -> Hash {
     let mut hash = Hash::ZERO;
     for (bytes, word) in hash.0.as_chunks_mut::<4>().0.iter_mut().zip(state) {
         *bytes = word.to_be_bytes();

@@ -20,4 +20,4 @@ mod x86;
 
 pub use many::{sha256d_many, sha256d_pairs};
 pub use one::{Sha256Pieces, Sha256d, sha256, sha256d, sha256d_64};
-pub use state::{Midstate, Pieces, State};
+pub use state::{Midstate, Pieces, Sha256State};

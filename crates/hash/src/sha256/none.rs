@@ -1,6 +1,6 @@
 //! The stand-ins for instructions that a processor's family never has.
 
-use super::state::{LANES, State};
+use super::state::{LANES, Sha256State};
 
 /// Proof of instructions for sixteen messages at once, which only x86-64 has.
 #[derive(Clone, Copy)]
@@ -11,11 +11,11 @@ impl Sixteen {
         None
     }
 
-    pub fn compress(self, _: &mut [State; LANES], _: &[&[[u8; 64]]; LANES]) {
+    pub fn compress(self, _: &mut [Sha256State; LANES], _: &[&[[u8; 64]]; LANES]) {
         match self {}
     }
 
-    pub fn compress_constant(self, _: &mut [State; LANES], _: &[u32; 64]) {
+    pub fn compress_constant(self, _: &mut [Sha256State; LANES], _: &[u32; 64]) {
         match self {}
     }
 }
@@ -31,7 +31,7 @@ impl Two {
         None
     }
 
-    pub fn compress(self, _: &mut [State; 2], _: [&[[u8; 64]]; 2]) {
+    pub fn compress(self, _: &mut [Sha256State; 2], _: [&[[u8; 64]]; 2]) {
         match self {}
     }
 }

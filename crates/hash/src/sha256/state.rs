@@ -8,17 +8,17 @@ pub type Pieces<'a> = [&'a [u8]; 3];
 
 /// The state of SHA-256 between two blocks of 64 bytes: eight words. After the last block they are
 /// the hash, as big-endian bytes (FIPS 180-4, section 6.2).
-pub type State = [u32; 8];
+pub type Sha256State = [u32; 8];
 
 /// The state before the first block (FIPS 180-4, section 5.3.3).
-pub const INITIAL_STATE: State = [
+pub const INITIAL_STATE: Sha256State = [
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 ];
 
 /// The state of SHA-256 after the whole blocks with which several messages start.
 #[derive(Clone, Copy)]
 pub struct Midstate {
-    pub(super) state: State,
+    pub(super) state: Sha256State,
     pub(super) bytes: u64,
 }
 

@@ -10,7 +10,7 @@
 use std::arch::x86_64::*;
 use std::arch::{asm, is_x86_feature_detected};
 
-use super::state::{K, LANES, State};
+use super::state::{K, LANES, Sha256State};
 
 /// Proof that the processor has AVX-512 (F and BW).
 #[derive(Clone, Copy)]
@@ -28,14 +28,14 @@ impl Avx512 {
     }
 
     /// Compresses into each state the blocks of its list, up to the length of the shortest list.
-    pub fn compress(self, states: &mut [State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
+    pub fn compress(self, states: &mut [Sha256State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { compress_16(states, blocks) }
     }
 
     /// Compresses one block into every state. The block is given as its schedule, to which the
     /// round constants are already added.
-    pub fn compress_constant(self, states: &mut [State; LANES], schedule: &[u32; 64]) {
+    pub fn compress_constant(self, states: &mut [Sha256State; LANES], schedule: &[u32; 64]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { compress_constant_16(states, schedule) }
     }
@@ -51,7 +51,7 @@ impl ShaNi {
     }
 
     /// Compresses into each state the blocks of its list, up to the length of the shorter list.
-    pub fn compress(self, states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
+    pub fn compress(self, states: &mut [Sha256State; 2], blocks: [&[[u8; 64]]; 2]) {
         // SAFETY: `self` exists only where the features were found.
         unsafe { compress_2(states, blocks) }
     }
@@ -69,7 +69,7 @@ const PARITY: i32 = 0x96;
 type Words = __m512i;
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn compress_16(states: &mut [State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
+fn compress_16(states: &mut [Sha256State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
     let count = blocks.iter().map(|list| list.len()).min().unwrap_or(0);
     let big_endian = _mm512_broadcast_i32x4(big_endian_words());
     let mut state = load_states(states);
@@ -95,7 +95,7 @@ fn compress_16(states: &mut [State; LANES], blocks: &[&[[u8; 64]]; LANES]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-fn compress_constant_16(states: &mut [State; LANES], schedule: &[u32; 64]) {
+fn compress_constant_16(states: &mut [Sha256State; LANES], schedule: &[u32; 64]) {
     let mut state = load_states(states);
     let start = state;
     for words in schedule.as_chunks::<16>().0 {
@@ -191,7 +191,7 @@ fn add(state: &mut [Words; 8], start: &[Words; 8]) {
 /// Loads the states of all lanes into eight registers, one for each word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn load_states(states: &[State; LANES]) -> [Words; 8] {
+fn load_states(states: &[Sha256State; LANES]) -> [Words; 8] {
     // The quarters of row i hold both halves of the state of one lane and both halves of that four
     // lanes later. The lanes are i and i + 4 in the first four rows, i + 4 and i + 8 in the others.
     let mut rows = [_mm512_setzero_si512(); 8];
@@ -218,7 +218,7 @@ fn load_states(states: &[State; LANES]) -> [Words; 8] {
 /// Stores the states of all lanes: the inverse of [`load_states`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn store_states(states: &mut [State; LANES], words: [Words; 8]) {
+fn store_states(states: &mut [Sha256State; LANES], words: [Words; 8]) {
     let [a, b, c, d, e, f, g, h] = words;
     // Quarter q of row i holds half of the state of lane 4q + i.
     let halves = [transpose_quarters([a, b, c, d]), transpose_quarters([e, f, g, h])];
@@ -283,7 +283,7 @@ fn big_endian_words() -> __m128i {
 }
 
 #[target_feature(enable = "sha,sse4.1,avx")]
-fn compress_2(states: &mut [State; 2], blocks: [&[[u8; 64]]; 2]) {
+fn compress_2(states: &mut [Sha256State; 2], blocks: [&[[u8; 64]]; 2]) {
     let [mut abef, mut cdgh] = [[_mm_setzero_si128(); 2]; 2];
     for lane in 0..2 {
         [abef[lane], cdgh[lane]] = load_state(&states[lane]);
@@ -339,7 +339,7 @@ fn load_k<const STEP: usize>() -> __m128i {
 /// Returns the state in the order of SHA-NI: a, b, e, f and c, d, g, h, the highest word first.
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
-fn load_state(state: &State) -> [__m128i; 2] {
+fn load_state(state: &Sha256State) -> [__m128i; 2] {
     // SAFETY: two reads of 16 bytes, which are the 32 bytes of the state.
     let [dcba, hgfe] = [0, 4].map(|at| unsafe { _mm_loadu_si128(state[at..].as_ptr().cast()) });
     let cdab = _mm_shuffle_epi32(dcba, 0xb1);
@@ -350,7 +350,7 @@ fn load_state(state: &State) -> [__m128i; 2] {
 /// Stores the state: the inverse of [`load_state`].
 #[inline]
 #[target_feature(enable = "sha,sse4.1,avx")]
-fn store_state(state: &mut State, abef: __m128i, cdgh: __m128i) {
+fn store_state(state: &mut Sha256State, abef: __m128i, cdgh: __m128i) {
     let feba = _mm_shuffle_epi32(abef, 0x1b);
     let dchg = _mm_shuffle_epi32(cdgh, 0xb1);
     let dcba = _mm_blend_epi16(feba, dchg, 0xf0);

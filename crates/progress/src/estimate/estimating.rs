@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::estimator::{Estimator, Ran};
-use super::plan::Plan;
+use super::plan::RunPlan;
 use crate::bottleneck::Machine;
 use crate::observer::{Download, Observer, Phase, Progress};
 
@@ -75,7 +75,7 @@ impl Observer for Estimating<'_> {
         self.inner.observe(&progress);
     }
 
-    fn plan(&self, plan: &Plan) {
+    fn plan(&self, plan: &RunPlan) {
         self.timed().estimator.plan(plan);
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::left::{Estimate, Left, SLOWER};
-use super::plan::{Plan, Stage};
+use super::plan::{RunPlan, Stage};
 use crate::bottleneck::{Bottleneck, Machine};
 use crate::observer::{Download, Progress};
 use crate::outcome::ThreadStates;
@@ -38,7 +38,7 @@ const SPAN_MIN: f64 = 0.5;
 #[derive(Default)]
 pub struct Estimator {
     /// The stages of the plan or, without one, a single stage of unknown work for the phase.
-    plan: Plan,
+    plan: RunPlan,
     has_plan: bool,
     /// Work of earlier plans of this run that is done.
     before: f64,
@@ -89,7 +89,7 @@ pub struct Ran {
 
 impl Estimator {
     /// Replaces the stages by those of a new plan, for the work from now on.
-    pub fn plan(&mut self, plan: &Plan) {
+    pub fn plan(&mut self, plan: &RunPlan) {
         if self.has_plan {
             self.before += self.done();
         }

@@ -89,12 +89,12 @@ impl Stage {
 
 /// The stages of a run in their order, from now on.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
+pub struct RunPlan {
     /// The stages. A phase may occur more than once.
     pub stages: Vec<Stage>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Returns the work of all stages, in seconds of the machine of docs/budget.md.
     pub fn work(&self) -> f64 {
         self.stages.iter().map(|stage| stage.work).sum()

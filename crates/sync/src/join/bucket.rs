@@ -280,7 +280,7 @@ mod tests {
     use apus_wire::{Chain, Network};
 
     use super::*;
-    use crate::join::plan::Plan;
+    use crate::join::plan::JoinPlan;
     use crate::unfinished::open_node;
 
     const BLOCKS: u32 = 10;
@@ -315,7 +315,7 @@ mod tests {
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
         let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
-        let mut plan = Plan::new(&node, id);
+        let mut plan = JoinPlan::new(&node, id);
         plan.steps = vec![Step { id, place: Place::Peers, weight: 1_000 }; BLOCKS as usize];
         let memory = Memory { bytes: 1 << 20, workers: 2 };
         let layout = Layout::new(1, &[1_000; BLOCKS as usize], memory);

@@ -20,7 +20,7 @@ use apus_progress::{Observer, Watch};
 
 use super::commit::{balance, commit};
 use super::coordinator::Coordinator;
-use super::plan::Plan;
+use super::plan::JoinPlan;
 use super::workspace::Workspace;
 use apus_node::sealed::begun_again;
 
@@ -51,7 +51,7 @@ pub fn build(
     watch: Watch,
 ) -> Result<Joined, SyncError> {
     empty_cache(node, watch.observer)?;
-    let mut plan = Plan::new(node, target);
+    let mut plan = JoinPlan::new(node, target);
     let mut below = None;
     if plan.end_height() <= node.tree.node(target).height {
         below = Some(plan.end_height());
@@ -119,7 +119,7 @@ pub fn build(
 /// Gives up what the passes have done so far, and begins again with the first one.
 fn begin_again(
     node: &mut Node,
-    plan: &mut Plan,
+    plan: &mut JoinPlan,
     work: Workspace,
     observer: &dyn Observer,
 ) -> Result<Workspace, StoreError> {
@@ -144,7 +144,7 @@ fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreErro
 /// carry on from what was done so far, or else the height of the block that it must end below.
 fn another_copy(
     node: &mut Node,
-    plan: &mut Plan,
+    plan: &mut JoinPlan,
     step: Step,
     what: &str,
     stop: &AtomicBool,
@@ -160,7 +160,7 @@ fn another_copy(
 /// Runs all passes over the blocks of the plan, and commits the result.
 fn attempt(
     node: &mut Node,
-    plan: &mut Plan,
+    plan: &mut JoinPlan,
     work: &mut Workspace,
     watch: Watch,
 ) -> Result<(), Fault> {

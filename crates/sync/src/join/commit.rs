@@ -11,15 +11,15 @@ use apus_progress::clock::Stage;
 use apus_store::BlockStatus;
 use apus_wire::Network;
 
-use super::plan::Plan;
-use super::state::{PairCounts, State};
+use super::plan::JoinPlan;
+use super::state::{JoinState, PairCounts};
 
 /// Checks the balance: every output created is spent, replaced or left, every input spends one
 /// coin, and no more satoshi are left than can exist.
 ///
 /// # Errors
 /// The balance does not hold, which is not the fault of a block.
-pub fn balance(state: &State, plan: &Plan, network: &Network) -> Result<(), String> {
+pub fn balance(state: &JoinState, plan: &JoinPlan, network: &Network) -> Result<(), String> {
     let read = state.read();
     let pair = &state.paired.counts;
     let gone = read.inside + read.early + pair.taken + pair.overwritten;
@@ -47,8 +47,8 @@ pub fn balance(state: &State, plan: &Plan, network: &Network) -> Result<(), Stri
 pub fn commit(
     shared: &Shared,
     ledger: &mut Ledger,
-    plan: &Plan,
-    state: &State,
+    plan: &JoinPlan,
+    state: &JoinState,
     bulk: Bulk,
 ) -> Result<(), StoreError> {
     let _timer = shared.clock.start(Stage::Commit);

@@ -9,14 +9,14 @@ use apus_join::{Layout, Memory};
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
 
-use super::plan::Plan;
+use super::plan::JoinPlan;
 
 /// The plan, files and memory that all workers of one pass share.
 pub struct Context<'a> {
     /// The parts of the node that threads share.
     pub shared: &'a Shared<'a>,
     /// The blocks.
-    pub plan: &'a Plan,
+    pub plan: &'a JoinPlan,
     /// The partitions and buckets.
     pub layout: &'a Layout,
     /// The memory that all workers may take.
@@ -33,7 +33,7 @@ impl<'a> Context<'a> {
     /// Creates a context in which no block is refused yet.
     pub fn new(
         shared: &'a Shared<'a>,
-        plan: &'a Plan,
+        plan: &'a JoinPlan,
         layout: &'a Layout,
         memory: Memory,
         parts: &'a Parts,

@@ -21,10 +21,10 @@ use super::bucket::BlockQueue;
 use super::check::Checking;
 use super::context::Context;
 use super::pair::{PairedRange, Pairer};
-use super::plan::Plan;
+use super::plan::JoinPlan;
 use super::read::{ReadBlock, Reader};
 use super::sequencer::Sequencer;
-use super::state::{SpanState, State};
+use super::state::{JoinState, SpanState};
 use super::workspace::Workspace;
 use crate::saving::{Deadline, work_and_save};
 
@@ -36,7 +36,7 @@ const RANGES_PER_WORKER: usize = 4;
 pub(super) struct Coordinator<'a> {
     shared: &'a Shared<'a>,
     ledger: &'a mut Ledger,
-    plan: &'a Plan,
+    plan: &'a JoinPlan,
     work: &'a mut Workspace,
     watch: Watch<'a>,
 }
@@ -46,7 +46,7 @@ impl<'a> Coordinator<'a> {
     pub fn new(
         shared: &'a Shared<'a>,
         ledger: &'a mut Ledger,
-        plan: &'a Plan,
+        plan: &'a JoinPlan,
         work: &'a mut Workspace,
         watch: Watch<'a>,
     ) -> Self {
@@ -59,7 +59,7 @@ impl<'a> Coordinator<'a> {
     /// A block is damaged or refused, the disk fails, or the join is stopped. What was read until
     /// then is kept.
     pub fn read_all(&mut self) -> Result<(), Fault> {
-        let is_done = |state: &State| state.spans.iter().all(|span| span.next == span.end);
+        let is_done = |state: &JoinState| state.spans.iter().all(|span| span.next == span.end);
         let read = self.pass(None, is_done, Self::read_until_save);
         tracing::debug!(target: "validation", read = ?self.work.state.read(), "read blocks");
         read
@@ -70,7 +70,7 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// A block is refused, the disk fails, or the join is stopped.
     pub fn pair_all(&mut self, bulk: &Bulk) -> Result<(), Fault> {
-        let is_done = |state: &State| {
+        let is_done = |state: &JoinState| {
             state.paired.fault.is_none() && state.paired.done.iter().all(|done| *done)
         };
         self.pass(Some(bulk), is_done, |this| {
@@ -114,7 +114,7 @@ impl<'a> Coordinator<'a> {
     fn pass(
         &mut self,
         bulk: Option<&Bulk>,
-        is_done: impl Fn(&State) -> bool,
+        is_done: impl Fn(&JoinState) -> bool,
         run_until_save: impl FnMut(&mut Self) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let stop = self.watch.stop;
@@ -311,7 +311,7 @@ impl<'a> Tracked<'a> {
         observer: &'a dyn Observer,
         shared: &Shared,
         phase: Phase,
-        plan: &Plan,
+        plan: &JoinPlan,
         done: impl Iterator<Item = usize>,
     ) -> Self {
         let weights = shared.weights(phase, &plan.steps, plan.assumed_blocks(shared.tree));
@@ -367,7 +367,7 @@ mod tests {
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
         let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
-        let mut plan = Plan::new(&node, id);
+        let mut plan = JoinPlan::new(&node, id);
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
         let mut workspace = Workspace::begin(&mut node, &plan, &Unobserved).unwrap();

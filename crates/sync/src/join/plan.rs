@@ -9,7 +9,7 @@ use apus_node::block::validate::BranchTimes;
 use apus_node::opened::{Node, step};
 
 /// The blocks of a join, from the one after the chainstate's best block on.
-pub struct Plan {
+pub struct JoinPlan {
     /// Height of the first block.
     pub first_height: u32,
     /// In order of height.
@@ -26,7 +26,7 @@ pub struct Plan {
     kinds: Vec<BlockKind>,
 }
 
-impl Plan {
+impl JoinPlan {
     /// Creates the plan for the blocks after the tip up to its descendant `target`. The plan ends
     /// below the first block that is not available.
     pub fn new(node: &Node, target: BlockId) -> Self {

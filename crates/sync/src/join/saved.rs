@@ -12,7 +12,7 @@ use apus_leveldb::PendingTable;
 use apus_store::FlatFilePos;
 use apus_wire::{Cursor, ParseError};
 
-use super::state::{PairCounts, Paired, ReadCounts, SpanState, State, UndoAt};
+use super::state::{JoinState, PairCounts, Paired, ReadCounts, SpanState, UndoAt};
 use apus_node::sealed::{bytes, counts, put_bytes, put_counts, put_numbers, seal, unseal};
 
 /// First bytes of the file; the last byte is the version.
@@ -37,7 +37,7 @@ pub(super) struct Saved {
     /// The key of the hashes by which blocks are recognised when they are read again.
     pub hash_key: HashKey,
     pub layout: Layout,
-    pub state: State,
+    pub state: JoinState,
     /// Double SHA-256 of the positions of all blocks that are read.
     pub positions: Hash,
     pub parts: SavedParts,
@@ -49,7 +49,7 @@ pub(super) struct ToSave<'a> {
     pub spill: &'a Path,
     pub hash_key: &'a HashKey,
     pub layout: &'a Layout,
-    pub state: &'a State,
+    pub state: &'a JoinState,
     pub positions: Hash,
     pub parts: &'a SavedParts,
 }
@@ -108,7 +108,7 @@ fn read_key(cursor: &mut Cursor) -> Result<Key, ParseError> {
     Ok(Key { base, target, kind })
 }
 
-fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
+fn read(cursor: &mut Cursor) -> Result<(Layout, JoinState, Hash), ParseError> {
     let partitions = number(cursor)?;
     let first_height = number(cursor)?;
     if !(1..=1 << u16::BITS).contains(&partitions) {
@@ -120,7 +120,7 @@ fn read(cursor: &mut Cursor) -> Result<(Layout, State, Hash), ParseError> {
     Ok((layout, state, Hash(cursor.array()?)))
 }
 
-fn put_state(out: &mut Vec<u8>, state: &State) {
+fn put_state(out: &mut Vec<u8>, state: &JoinState) {
     put_list(out, &state.spans, put_span);
     let mut dropped: Vec<u32> = state.dropped.iter().copied().collect();
     dropped.sort_unstable();
@@ -135,7 +135,7 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
     });
 }
 
-fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
+fn read_state(cursor: &mut Cursor) -> Result<JoinState, ParseError> {
     let spans = list(cursor, SPAN_BYTES, read_span)?;
     let dropped: HashSet<u32> = list(cursor, 4, Cursor::u32)?.into_iter().collect();
     let sources = number(cursor)?;
@@ -147,7 +147,7 @@ fn read_state(cursor: &mut Cursor) -> Result<State, ParseError> {
         let file = cursor.u32()?;
         Ok(UndoAt { index, at: FlatFilePos { file, pos: cursor.u32()? } })
     })?;
-    Ok(State { spans, dropped, sources, paired, checked, assumed, undo })
+    Ok(JoinState { spans, dropped, sources, paired, checked, assumed, undo })
 }
 
 /// Bytes of an encoded span.
@@ -267,7 +267,7 @@ mod tests {
         );
         parts.append(3, b"records").unwrap();
         let spans = [Span { first: 0, end: 30 }, Span { first: 30, end: 50 }];
-        let mut state = State::new(&spans, layout.partitions());
+        let mut state = JoinState::new(&spans, layout.partitions());
         state.spans[0].next = 12;
         state.spans[0].read.created = 99;
         state.paired.fault = Some(8);

@@ -9,7 +9,7 @@ use apus_store::FlatFilePos;
 
 /// What the passes of a join have done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct JoinState {
     /// The spans to read, in order of height.
     pub spans: Vec<SpanState>,
     /// Numbers of the sources whose records were given up.
@@ -125,7 +125,7 @@ impl PairCounts {
     }
 }
 
-impl State {
+impl JoinState {
     /// Creates the state of a join that has yet to read these spans and to match this number of
     /// partitions.
     pub fn new(spans: &[Span], partitions: usize) -> Self {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn spans_that_were_read_too_far_are_read_again() {
         let span = |first, end| Span { first, end };
-        let mut state = State::new(&[span(0, 10), span(10, 20), span(20, 30)], 4);
+        let mut state = JoinState::new(&[span(0, 10), span(10, 20), span(20, 30)], 4);
         state.spans[0].next = 10;
         state.spans[1].next = 17;
         state.spans[2].next = 21;

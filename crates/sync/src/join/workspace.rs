@@ -18,9 +18,9 @@ use apus_progress::words::size;
 use apus_store::IndexRecord;
 
 use super::directory::{self, progress_path, spill_file};
-use super::plan::Plan;
+use super::plan::JoinPlan;
 use super::saved::{Key, Saved, ToSave};
-use super::state::{State, UndoAt};
+use super::state::{JoinState, UndoAt};
 use apus_node::sealed::{begun_again, unreadable};
 
 /// The spill file goes through the page cache: most of it is read again soon, and all of it is
@@ -41,7 +41,7 @@ pub(super) struct Workspace {
     /// The key of the hashes by which blocks are recognised when they are read again. It is random
     /// for each join, so that no miner and no disk can predict it.
     pub hash_key: HashKey,
-    pub state: State,
+    pub state: JoinState,
     /// Time from one save to the next.
     pub save_every: Duration,
 }
@@ -54,7 +54,7 @@ impl Workspace {
     /// The disk fails.
     pub fn begin(
         node: &mut Node,
-        plan: &Plan,
+        plan: &JoinPlan,
         observer: &dyn Observer,
     ) -> Result<Self, StoreError> {
         let target = plan.chain.tip().unwrap_or(node.tip());
@@ -91,7 +91,7 @@ impl Workspace {
         let path = spill_file(&spill);
         let piece_bytes = layout.piece_bytes(memory);
         let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
-        let mut state = State::new(&cut(&sizes, memory.workers), layout.partitions());
+        let mut state = JoinState::new(&cut(&sizes, memory.workers), layout.partitions());
         state.assumed = plan.assumed_blocks(&node.tree);
         let disk = node.dir.disk().clone();
         let save_every = node.options.save_every;
@@ -124,7 +124,12 @@ impl Workspace {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn save(&mut self, plan: &Plan, tree: &Tree, ledger: &Ledger) -> Result<(), StoreError> {
+    pub fn save(
+        &mut self,
+        plan: &JoinPlan,
+        tree: &Tree,
+        ledger: &Ledger,
+    ) -> Result<(), StoreError> {
         // The plan may have been ended below a block since it was made.
         self.key.target = tree.node(plan.steps[plan.steps.len() - 1].id).hash;
         let room = self.parts.take_forgotten();
@@ -168,7 +173,7 @@ impl Workspace {
 
     /// Ends the join after an error of the disk, and returns the error. Removes all temporary files
     /// if there is no saved work to carry on from. The error of a full disk says how to continue.
-    pub fn fail(self, options: &Options, plan: &Plan, mut error: StoreError) -> StoreError {
+    pub fn fail(self, options: &Options, plan: &JoinPlan, mut error: StoreError) -> StoreError {
         let is_saved = self.progress.is_file();
         if error.is_full() {
             let blocks: u64 = plan.steps.iter().map(|step| step.weight).sum();
@@ -304,7 +309,7 @@ fn is_in_place(node: &Node) -> bool {
 }
 
 /// Returns whether saved work is of the blocks of the plan, and these are stored where they were.
-fn fits(saved: &Saved, plan: &Plan, node: &Node) -> bool {
+fn fits(saved: &Saved, plan: &JoinPlan, node: &Node) -> bool {
     let mut next = 0;
     let spans = &saved.state.spans;
     let in_order = spans.iter().all(|span| std::mem::replace(&mut next, span.end) == span.first);
@@ -329,7 +334,7 @@ fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
 }
 
 /// Returns the double SHA-256 of the positions of all blocks that are read.
-fn positions(state: &State, plan: &Plan, records: &[IndexRecord]) -> Hash {
+fn positions(state: &JoinState, plan: &JoinPlan, records: &[IndexRecord]) -> Hash {
     let mut hasher = Sha256d::default();
     for index in state.spans.iter().flat_map(|span| span.first..span.next) {
         let record = &records[plan.steps[index].id.index()];

@@ -20,8 +20,8 @@ use super::coordinator::{Coordinator, Saving};
 use super::directory::{DIRECTORY, remove_directory, saved_path};
 use super::finish::{commit, prove};
 use super::opened_claim::{Opened, Reading};
-use super::plan::{Mode, Plan, UNDO_BLOCKS_MIN};
-use super::resume::{State, Workspace, begin, new_salt};
+use super::plan::{Mode, SwiftPlan, UNDO_BLOCKS_MIN};
+use super::resume::{SwiftState, Workspace, begin, new_salt};
 use super::tally::Tally;
 use crate::claim::Claim;
 
@@ -38,7 +38,7 @@ const SNAPSHOT_PERCENT: usize = 30;
 pub(super) fn attempt(
     node: &mut Node,
     claim: &Claim,
-    plan: &Plan,
+    plan: &SwiftPlan,
     watch: Watch,
 ) -> Result<(), Fault> {
     let built = build_all(node, claim, plan, watch);
@@ -52,7 +52,7 @@ pub(super) fn attempt(
 }
 
 /// Does what [`attempt`] does, but does not write the block index when it is stopped.
-fn build_all(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Result<(), Fault> {
+fn build_all(node: &mut Node, claim: &Claim, plan: &SwiftPlan, watch: Watch) -> Result<(), Fault> {
     let directory = node.dir.path().join(DIRECTORY);
     let disk = node.dir.disk().clone();
     let (work, state) = begin(node, claim, plan, &directory, watch)?;
@@ -132,12 +132,12 @@ fn complete(
     context: &Context,
     ledger: &mut Ledger,
     work: &Workspace,
-    state: &mut State,
+    state: &mut SwiftState,
     before: Counts,
     tables: Option<Tables>,
     writing: Writing,
 ) -> Result<(), Fault> {
-    let State { gathered, undo, done, stripped_below } = state;
+    let SwiftState { gathered, undo, done, stripped_below } = state;
     let shared = context.shared;
     let plan = context.plan;
     let tally = &gathered.tally;
@@ -195,16 +195,21 @@ fn complete(
 ///
 /// # Errors
 /// The claim, a block or undo data is wrong, the disk fails, or `watch` asks to stop.
-pub fn verify(node: &mut Node, claim: &Claim, plan: &Plan, watch: Watch) -> Result<Tally, Fault> {
+pub fn verify(
+    node: &mut Node,
+    claim: &Claim,
+    plan: &SwiftPlan,
+    watch: Watch,
+) -> Result<Tally, Fault> {
     let salt = new_salt(node.dir.path())?;
     let threads = node.options.threads;
     let opened = Opened::open(claim, &Reading::of_proof(node, plan, watch))?;
     let (shared, ledger) = node.split();
     let context = Context::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
-    let state = State::new(plan.aggregate, &salt);
+    let state = SwiftState::new(plan.aggregate, &salt);
     let mut coordinator = Coordinator::new(&context, ledger, state, watch.observer, None);
     coordinator.run(threads, || watch.is_stopped())?;
-    let (State { gathered, .. }, _) = coordinator.parts();
+    let (SwiftState { gathered, .. }, _) = coordinator.parts();
     opened.assert_all_met(&gathered.tally);
     prove(gathered, &context.unspent, plan, &shared)?;
     Ok(gathered.tally.clone())

@@ -18,7 +18,7 @@ use super::attempt::attempt;
 use super::directory::{forget, saved};
 use super::fault;
 use super::plan;
-use super::plan::{Mode, Plan};
+use super::plan::{Mode, SwiftPlan};
 use crate::claim::Claim;
 use crate::saved_work::SavedBlocks;
 use apus_node::sealed::begun_again;
@@ -93,7 +93,7 @@ fn build_branch(
     loop {
         store_base(node, watch.stop)?;
         store_recent(node, target, mode, watch)?;
-        let plan = Plan::new(node, target, mode)?;
+        let plan = SwiftPlan::new(node, target, mode)?;
         let words =
             plan.words_on_pruning(node, claim).filter(|_| !std::mem::replace(&mut is_said, true));
         words.iter().for_each(|words| watch.observer.note(words));

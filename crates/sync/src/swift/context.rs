@@ -14,14 +14,14 @@ use apus_store::FlatFilePos;
 use apus_swiftsync::Salt;
 
 use super::opened_claim::Unspent;
-use super::plan::Plan;
+use super::plan::SwiftPlan;
 use super::recent::Recent;
 
 /// The blocks to work on, and what every thread needs for that.
 pub(super) struct Context<'a> {
     pub shared: &'a Shared<'a>,
     pub unspent: Unspent<'a>,
-    pub plan: &'a Plan,
+    pub plan: &'a SwiftPlan,
     pub salt: &'a Salt,
     /// Whether blocks and undo data are stored; false if only the proof is wanted.
     pub keeps: bool,
@@ -47,7 +47,7 @@ impl<'a> Context<'a> {
     pub fn new(
         shared: &'a Shared<'a>,
         unspent: Unspent<'a>,
-        plan: &'a Plan,
+        plan: &'a SwiftPlan,
         salt: &'a Salt,
         done: &HashSet<u32>,
     ) -> Self {

@@ -25,7 +25,7 @@ use apus_progress::{Observer, Phase, Progress};
 use super::context::{Context, FinishedBlock};
 use super::plan::Mode;
 use super::recent::Recent;
-use super::resume::{State, Workspace};
+use super::resume::{SwiftState, Workspace};
 use super::saved::{Saved, SavedUndo};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
@@ -46,7 +46,7 @@ pub(super) struct Saving<'a> {
 pub(super) struct Coordinator<'a> {
     context: &'a Context<'a>,
     ledger: &'a mut Ledger,
-    state: State,
+    state: SwiftState,
     observer: &'a dyn Observer,
     /// `None` if nothing is saved.
     saving: Option<Saving<'a>>,
@@ -62,7 +62,7 @@ impl<'a> Coordinator<'a> {
     pub fn new(
         context: &'a Context<'a>,
         ledger: &'a mut Ledger,
-        state: State,
+        state: SwiftState,
         observer: &'a dyn Observer,
         saving: Option<Saving<'a>>,
     ) -> Self {
@@ -100,7 +100,7 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Returns the work done, and the ledger.
-    pub fn parts(&mut self) -> (&mut State, &mut Ledger) {
+    pub fn parts(&mut self) -> (&mut SwiftState, &mut Ledger) {
         (&mut self.state, self.ledger)
     }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::hints_file::HintsFile;
     use crate::swift::opened_claim::Unspent;
-    use crate::swift::plan::Plan;
+    use crate::swift::plan::SwiftPlan;
     use crate::unfinished::open_node;
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         let options = Options::new(datadir, Network::new(Chain::Regtest));
         let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
-        let Ok(mut plan) = Plan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
+        let Ok(mut plan) = SwiftPlan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
         // No source has this number.
         let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
@@ -240,7 +240,7 @@ mod tests {
         let (shared, ledger) = node.split();
         let context =
             Context::new(&shared, Unspent::Hints(&hints), &plan, &salt, &Default::default());
-        let state = State::new(plan.aggregate, &salt);
+        let state = SwiftState::new(plan.aggregate, &salt);
         let _ = Coordinator::new(&context, ledger, state, &Unobserved, None).run(3, || false);
     }
 }

@@ -25,7 +25,7 @@ use apus_wire::OutPoint;
 use super::context::Context;
 use super::hinted::{HintedFate, for_each_output};
 use super::opened_claim::{Marks, Opened, Reading, Unspent, load, next_piece, reading_fault};
-use super::plan::Plan;
+use super::plan::SwiftPlan;
 use crate::claim::Claim;
 use crate::unspent::BlockCoins;
 
@@ -42,7 +42,7 @@ const GROUPS_NAMED_MAX: usize = 256;
 pub fn find_differences(
     node: &mut Node,
     claim: &Claim,
-    plan: &Plan,
+    plan: &SwiftPlan,
     watch: Watch,
 ) -> Result<Option<Differences>, Fault> {
     // The salt is not used, since no aggregate is computed.

@@ -12,7 +12,7 @@ use apus_store::BlockStatus;
 use apus_swiftsync::HintsError;
 
 use super::opened_claim::Unspent;
-use super::plan::{Mode, Plan};
+use super::plan::{Mode, SwiftPlan};
 use super::tally::Gathered;
 use super::undo::UndoWritten;
 
@@ -22,7 +22,7 @@ use super::undo::UndoWritten;
 pub(super) fn prove(
     gathered: &Gathered,
     claimed: &Unspent,
-    plan: &Plan,
+    plan: &SwiftPlan,
     shared: &Shared,
 ) -> Result<(), Fault> {
     let height = plan.chain.height().unwrap_or(0);
@@ -78,7 +78,7 @@ fn repeated(coinbases: &[(Hash, u32)]) -> Option<(Hash, u32, u32)> {
 pub(super) fn commit<'t>(
     shared: &Shared,
     ledger: &mut Ledger,
-    plan: &Plan,
+    plan: &SwiftPlan,
     undo: &[UndoWritten],
     tables: impl FnOnce() -> Result<Bulk<'t>, Fault>,
 ) -> Result<(), Fault> {

@@ -19,7 +19,7 @@ use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::hints::Numbering;
 use apus_wire::OutPoint;
 
-use super::plan::Plan;
+use super::plan::SwiftPlan;
 use super::tally::Tally;
 use crate::claim::Claim;
 use crate::hints_file::HintsFile;
@@ -188,7 +188,7 @@ pub(super) struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Returns how to read a snapshot that is only proved: all memory is for its coins, and the
     /// rest goes to the system's directory for temporary files.
-    pub fn of_proof(node: &Node, plan: &Plan, watch: Watch<'a>) -> Self {
+    pub fn of_proof(node: &Node, plan: &SwiftPlan, watch: Watch<'a>) -> Self {
         Self {
             height: plan.chain.height().unwrap_or(0),
             threads: node.options.threads,

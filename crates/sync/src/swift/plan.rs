@@ -34,7 +34,7 @@ pub enum Mode {
 }
 
 /// The blocks of a SwiftSync, and what is done with them.
-pub struct Plan {
+pub struct SwiftPlan {
     /// What is checked and summed.
     pub mode: Mode,
     /// The kind of hash that the aggregate uses.
@@ -60,7 +60,7 @@ pub struct Plan {
     bip34_matches: bool,
 }
 
-impl Plan {
+impl SwiftPlan {
     /// Makes the plan for all blocks up to `target`.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     let branches = node.tree.branches_at(height);
     match (branches.is_empty(), header) {
         (false, _) => Ok((Mode::Full, branches)),
-        // [`Plan::new`] fails for this block, and names the missing one.
+        // [`SwiftPlan::new`] fails for this block, and names the missing one.
         (true, Some(header)) => Ok((Mode::Full, vec![header])),
         (true, None) => Err(beyond()),
     }

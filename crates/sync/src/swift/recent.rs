@@ -22,7 +22,7 @@ use apus_wire::{Cursor, OutPoint, put_compact_size};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use super::plan::Plan;
+use super::plan::SwiftPlan;
 use super::undo::UndoWritten;
 
 /// Bits of the filter of txids: 2 MiB, which fits in caches. 288 full blocks spend outputs of at
@@ -45,7 +45,7 @@ impl Recent {
     ///
     /// # Errors
     /// One of the blocks breaks a rule or cannot be read, or `stop` is raised.
-    pub fn collect(node: &mut Node, plan: &Plan, stop: &AtomicBool) -> Result<Self, Fault> {
+    pub fn collect(node: &mut Node, plan: &SwiftPlan, stop: &AtomicBool) -> Result<Self, Fault> {
         let blocks: Vec<BlockId> = plan.recent().collect();
         let steps: Vec<_> = blocks.iter().filter_map(|id| step(node, *id)).collect();
         let (shared, _) = node.split();

@@ -15,7 +15,7 @@ use apus_progress::{Observer, Watch};
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 
 use super::directory::{load, remove_directory, saved_path};
-use super::plan::{Mode, Plan};
+use super::plan::{Mode, SwiftPlan};
 use super::recent::Recent;
 use super::saved::{Key, Saved, SavedUndo};
 use super::tally::Gathered;
@@ -44,7 +44,7 @@ pub(super) struct Workspace {
 }
 
 /// The work of a SwiftSync so far.
-pub(super) struct State {
+pub(super) struct SwiftState {
     pub gathered: Gathered,
     /// Heights of blocks that are done.
     pub done: HashSet<u32>,
@@ -54,7 +54,7 @@ pub(super) struct State {
     pub undo: Vec<UndoWritten>,
 }
 
-impl State {
+impl SwiftState {
     /// Returns the state in which nothing is done.
     pub fn new(kind: AggregateKind, salt: &Salt) -> Self {
         let gathered = Gathered::empty(kind, salt);
@@ -72,10 +72,10 @@ impl State {
 pub(super) fn begin(
     node: &mut Node,
     claim: &Claim,
-    plan: &Plan,
+    plan: &SwiftPlan,
     directory: &Path,
     watch: Watch,
-) -> Result<(Workspace, State), Fault> {
+) -> Result<(Workspace, SwiftState), Fault> {
     let disk = node.dir.disk().clone();
     let target = node.tree.node(plan.target).hash;
     let engine = node.options.scripts.engine.name();
@@ -109,13 +109,13 @@ pub(super) fn begin(
     remove_directory(&disk, directory)?;
     let salt = new_salt(directory)?;
     let survivors = Survivors::new(&disk, directory, memory);
-    let state = State::new(plan.aggregate, &salt);
+    let state = SwiftState::new(plan.aggregate, &salt);
     Ok((Workspace { key, salt, survivors, recent, share }, state))
 }
 
 /// Returns whether saved work may count a block that is not stored: pruning would delete it, and
 /// the block index has what it needs about it.
-fn may_lack(node: &Node, plan: &Plan, step: &Step) -> bool {
+fn may_lack(node: &Node, plan: &SwiftPlan, step: &Step) -> bool {
     plan.stored_from > 0 && node.record(step.id).tx_count > 0
 }
 
@@ -136,12 +136,12 @@ fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
 /// Restores the saved work; returns `None` if it is damaged or incomplete.
 fn take_up(
     saved: &Saved,
-    plan: &Plan,
+    plan: &SwiftPlan,
     (disk, directory): (&Disk, &Path),
     memory: usize,
     recent: Option<&Recent>,
     observer: &dyn Observer,
-) -> Option<(Salt, Survivors, State)> {
+) -> Option<(Salt, Survivors, SwiftState)> {
     let salt = Salt::new(<[u8; 64]>::try_from(&saved.salt[..]).ok()?);
     let aggregate = Aggregate::from_bytes(plan.aggregate, &salt, &saved.aggregate)?;
     let survivors = SavedSurvivors::from_bytes(&saved.survivors).ok()?;
@@ -158,5 +158,5 @@ fn take_up(
     let undo = saved.undo.iter().filter_map(written).collect();
     let gathered = Gathered { aggregate, tally: saved.tally.clone() };
     let stripped_below = saved.stripped_below;
-    Some((salt, survivors, State { gathered, done, stripped_below, undo }))
+    Some((salt, survivors, SwiftState { gathered, done, stripped_below, undo }))
 }

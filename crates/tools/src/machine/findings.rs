@@ -5,7 +5,7 @@ use apus_progress::words::{size, speed, thousands};
 use apus_wire::Chain;
 use secp_lanes::Kernel;
 
-use super::look::{Held, Look};
+use super::look::{HeldDirectory, Look};
 use super::needs::Needs;
 use super::nodes::Running;
 use super::volume::Medium;
@@ -138,7 +138,7 @@ fn space(look: &Look, options: &Options) -> Found {
     let free = look.volume.free;
     let now = needs.space.all();
     let later = needs.a_year.all();
-    if matches!(look.held(), Some(Held::Chain { pruned: true, .. })) {
+    if matches!(look.held(), Some(HeldDirectory::Chain { pruned: true, .. })) {
         return good(format!("{} now, and block files are pruned", size(free)));
     }
     let found = format!(
@@ -196,8 +196,8 @@ fn swap(look: &Look) -> Found {
 
 fn clock(look: &Look) -> Found {
     let times = look.known.iter().filter_map(|known| match known.held {
-        Held::Chain { time, .. } => Some(i64::from(time)),
-        Held::Blocks | Held::InUse(_) | Held::Closed(_) => None,
+        HeldDirectory::Chain { time, .. } => Some(i64::from(time)),
+        HeldDirectory::Blocks | HeldDirectory::InUse(_) | HeldDirectory::Closed(_) => None,
     });
     let behind = times.max().unwrap_or(0) - look.now;
     if behind > BEHIND_MAX {
@@ -229,7 +229,7 @@ fn processor(look: &Look) -> Found {
 
 fn directory(look: &Look) -> Found {
     let path = look.datadir.display();
-    let is_read = !matches!(look.held(), Some(Held::InUse(_) | Held::Closed(_)));
+    let is_read = !matches!(look.held(), Some(HeldDirectory::InUse(_) | HeldDirectory::Closed(_)));
     if let (true, Some(why)) = (is_read, &look.volume.refused) {
         let found = format!("{path} cannot be written to: {why}");
         let remedy =
@@ -238,21 +238,21 @@ fn directory(look: &Look) -> Found {
     }
     match look.held() {
         None => good(format!("{path} holds no blocks yet")),
-        Some(Held::Chain { height, .. }) => {
+        Some(HeldDirectory::Chain { height, .. }) => {
             good(format!("{path} is at height {}", thousands(u64::from(*height))))
         }
-        Some(Held::Blocks) => (
+        Some(HeldDirectory::Blocks) => (
             Level::Slow,
             format!("{path} holds block files, but no UTXO set"),
             "build the block index and the UTXO set from them (apus reindex --index)",
         ),
-        Some(Held::InUse(by)) => {
+        Some(HeldDirectory::InUse(by)) => {
             let by = by.as_ref().map_or_else(|| "another program".to_string(), Running::to_string);
             let remedy =
                 "stop it before a sync (bitcoin-cli stop): a directory has one owner at a time";
             (Level::Unsafe, format!("{path} is in use by {by}"), remedy)
         }
-        Some(Held::Closed(why)) => (
+        Some(HeldDirectory::Closed(why)) => (
             Level::Unsafe,
             format!("{path} cannot be read: {why}"),
             "do what the message says; nothing is to be rebuilt before the directory can be read",
@@ -364,12 +364,13 @@ mod tests {
             |held| Known { place: Place { of: "Umbrel", path: "/data".into(), owner: 0 }, held };
         let (level, about, found) = bad(|look| {
             let by = Running { name: "bitcoind".into(), pid: 7, datadir: None };
-            look.known = vec![known(Held::InUse(Some(by)))];
+            look.known = vec![known(HeldDirectory::InUse(Some(by)))];
             look.running = vec![Running { name: "bitcoind".into(), pid: 4, datadir: None }];
         });
         assert_eq!((level, about), (Level::Unsafe, "directory"));
         assert!(found.contains("in use by bitcoind (process 7)"), "{found}");
-        let (.., found) = bad(|look| look.known = vec![known(Held::Closed("damaged".into()))]);
+        let (.., found) =
+            bad(|look| look.known = vec![known(HeldDirectory::Closed("damaged".into()))]);
         assert!(found.ends_with("cannot be read: damaged"), "{found}");
         let (level, about, found) =
             bad(|look| look.volume.refused = Some("/data is not a directory".into()));
@@ -377,8 +378,12 @@ mod tests {
         assert_eq!(found, "/data cannot be written to: /data is not a directory");
         let (level, about, found) = bad(|look| {
             let time = look.now as u32 + 10 * 3600;
-            look.known =
-                vec![known(Held::Chain { height: 1, time, pruned: false, has_blocks: true })];
+            look.known = vec![known(HeldDirectory::Chain {
+                height: 1,
+                time,
+                pruned: false,
+                has_blocks: true,
+            })];
         });
         assert_eq!(
             (level, about, &found[..]),

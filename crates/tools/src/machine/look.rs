@@ -34,7 +34,7 @@ const CLOCK_KEEPERS: [&str; 6] = [
 
 /// What a data directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum HeldDirectory {
     /// The directory can be read.
     Chain {
         /// Height of the UTXO set's best block.
@@ -54,7 +54,7 @@ pub enum Held {
     Closed(String),
 }
 
-impl Held {
+impl HeldDirectory {
     /// Reads what a directory holds.
     fn of(root: &Root, options: &Options, datadir: &Path, running: &[Running]) -> Self {
         let there = Options { datadir: root.below(datadir), ..options.clone() };
@@ -116,7 +116,7 @@ pub struct Known {
     /// The directory.
     pub place: Place,
     /// What it holds.
-    pub held: Held,
+    pub held: HeldDirectory,
 }
 
 /// The memory of the machine, in bytes; 0 where the system does not report it.
@@ -186,7 +186,7 @@ impl Look {
         let mut first = vec![datadir.clone()];
         first.extend(running.iter().filter_map(|running| running.datadir.clone()));
         let known = places(root, &options.network, &first).into_iter().map(|place| {
-            let held = Held::of(root, options, &place.path, &running);
+            let held = HeldDirectory::of(root, options, &place.path, &running);
             Known { place, held }
         });
         Self {
@@ -209,10 +209,10 @@ impl Look {
     /// use, or else one of block files alone.
     pub fn prefer_known(&mut self, root: &Root) {
         let best = self.best(|known| match known.held {
-            Held::Chain { height, .. } => Some((2, height)),
-            Held::InUse(_) => Some((1, 0)),
-            Held::Blocks => Some((0, 0)),
-            Held::Closed(_) => None,
+            HeldDirectory::Chain { height, .. } => Some((2, height)),
+            HeldDirectory::InUse(_) => Some((1, 0)),
+            HeldDirectory::Blocks => Some((0, 0)),
+            HeldDirectory::Closed(_) => None,
         });
         if let (None, Some(best)) = (self.held(), best) {
             self.datadir = best.place.path.clone();
@@ -234,10 +234,10 @@ impl Look {
     pub fn source(&self) -> Option<&Path> {
         let best = self.best(|known| match known.held {
             _ if known.place.path == self.datadir => None,
-            Held::Chain { height, pruned: false, .. } if height > 0 => Some((1, height)),
+            HeldDirectory::Chain { height, pruned: false, .. } if height > 0 => Some((1, height)),
             // It may be pruned: the sync says so.
-            Held::InUse(_) | Held::Blocks => Some((0, 0)),
-            Held::Chain { .. } | Held::Closed(_) => None,
+            HeldDirectory::InUse(_) | HeldDirectory::Blocks => Some((0, 0)),
+            HeldDirectory::Chain { .. } | HeldDirectory::Closed(_) => None,
         });
         best.map(|known| &*known.place.path)
     }
@@ -250,7 +250,7 @@ impl Look {
     }
 
     /// Returns what the data directory of the options holds; `None` if it holds no blocks.
-    pub fn held(&self) -> Option<&Held> {
+    pub fn held(&self) -> Option<&HeldDirectory> {
         let here = self.known.iter().find(|known| known.place.path == self.datadir);
         here.map(|known| &known.held)
     }
@@ -258,7 +258,7 @@ impl Look {
     /// Returns the height of the data directory of the options; 0 if it is not known.
     pub fn height(&self) -> u32 {
         match self.held() {
-            Some(Held::Chain { height, .. }) => *height,
+            Some(HeldDirectory::Chain { height, .. }) => *height,
             _ => 0,
         }
     }

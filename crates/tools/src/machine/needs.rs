@@ -7,7 +7,7 @@ use apus_node::options::{AssumeValid, Options};
 use apus_node::space::{spill_bytes, usual_spill_bytes};
 use apus_progress::Method;
 use apus_progress::estimate::left::Left;
-use apus_progress::estimate::plan::{CACHED_TABLES, Costs, Plan, Task};
+use apus_progress::estimate::plan::{CACHED_TABLES, Costs, RunPlan, Task};
 
 /// Blocks of a year.
 const BLOCKS_A_YEAR: u32 = 365 * 144;
@@ -89,7 +89,7 @@ impl Needs {
         };
         let costs = Costs::new(options.scripts.signature_cost(), options.threads);
         let stages = task.stages(method, &costs);
-        (blocks > 0).then(|| Left::unmeasured(Plan { stages }.work()))
+        (blocks > 0).then(|| Left::unmeasured(RunPlan { stages }.work()))
     }
 }
 

@@ -8,7 +8,7 @@ use apus_progress::Method;
 use apus_progress::words::{shell_word, size};
 use apus_wire::Chain;
 
-use super::look::{Held, Look};
+use super::look::{HeldDirectory, Look};
 use super::needs::{Needs, Space};
 
 /// Bytes that stay free for the system, and for the chain to grow for some weeks.
@@ -22,7 +22,7 @@ const DOWNLOAD: f64 = 10e6;
 
 /// What to do on a machine, in sentences without a full stop.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct MachinePlan {
     /// What would be done.
     pub what: String,
     /// The space that it needs; empty if that is not known.
@@ -45,34 +45,34 @@ struct Chosen {
 
 /// Returns what to do. `has_bitcoind` says whether bitcoind is installed; `default` is Bitcoin
 /// Core's own data directory.
-pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) -> Plan {
+pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) -> MachinePlan {
     let first = look.height() + 1;
     let needs = Needs::new(first, look.now, options);
     let is_main = options.network.chain == Chain::Main;
     let mut chosen = choose(look, &needs, is_main);
     if let Some(what) = obstacle(look, &chosen) {
-        return Plan { what, ..Plan::default() };
+        return MachinePlan { what, ..MachinePlan::default() };
     }
     let datadir = chosen.datadir.display().to_string();
-    if look.held() == Some(&Held::Blocks) {
+    if look.held() == Some(&HeldDirectory::Blocks) {
         // What the chain is, and whether it was pruned, is not known before.
         chosen.prunes = false;
-        return Plan {
+        return MachinePlan {
             what: format!(
                 "build the block index and the UTXO set from the block files in {datadir}"
             ),
             command: command("apus reindex --index", look, options, &chosen, default, false),
-            ..Plan::default()
+            ..MachinePlan::default()
         };
     }
     let command = command("apus sync", look, options, &chosen, default, has_bitcoind);
     let then = if has_bitcoind { ", then start bitcoind" } else { "" };
     if !is_main {
         let what = format!("sync {} into {datadir}{then}", options.network.chain.name());
-        return Plan { what, command, ..Plan::default() };
+        return MachinePlan { what, command, ..MachinePlan::default() };
     }
     if look.held().is_some() && needs.last - look.height() <= NEARLY {
-        return Plan {
+        return MachinePlan {
             what: format!("connect the newest blocks in {datadir}{then}"),
             needs: format!("little now, and {} a year", size(needs.a_year.all())),
             time: "minutes".to_string(),
@@ -87,7 +87,11 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
         } else {
             "attach a disk: none here has room for the UTXO set".to_string()
         };
-        return Plan { what, needs: words_of_needs(&needs, &chosen), ..Plan::default() };
+        return MachinePlan {
+            what,
+            needs: words_of_needs(&needs, &chosen),
+            ..MachinePlan::default()
+        };
     }
     let from = if first > 1 { format!(" from height {first} on") } else { String::new() };
     let how = match (chosen.prunes, chosen.method) {
@@ -95,7 +99,7 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
         (false, Method::Join) => "by a join",
         (false, _) => "in order, since a join may need more space",
     };
-    Plan {
+    MachinePlan {
         what: format!("sync mainnet{from} into {datadir}, {how}{then}"),
         needs: words_of_needs(&needs, &chosen),
         time: words_of_time(&needs, &chosen, options),
@@ -109,7 +113,7 @@ fn obstacle(look: &Look, chosen: &Chosen) -> Option<String> {
     let path = look.datadir.display();
     let word = shell_word(&path.to_string());
     match (look.held(), &look.volume.refused) {
-        (Some(Held::InUse(by)), _) => {
+        (Some(HeldDirectory::InUse(by)), _) => {
             let (who, stop) = match by {
                 Some(by) => (by.to_string(), format!(" ({})", by.how_to_stop())),
                 None => ("another program".to_string(), String::new()),
@@ -120,7 +124,7 @@ fn obstacle(look: &Look, chosen: &Chosen) -> Option<String> {
                  --datadir NEW` builds another directory from its blocks"
             ))
         }
-        (Some(Held::Closed(why)), _) => {
+        (Some(HeldDirectory::Closed(why)), _) => {
             let again = owner(look, chosen).map_or_else(String::new, |owner| {
                 format!("; to look as its owner: sudo -u '#{owner}' apus init -datadir={word}")
             });
@@ -146,8 +150,8 @@ fn owner(look: &Look, chosen: &Chosen) -> Option<u32> {
 fn keeps_blocks(look: &Look) -> bool {
     match look.held() {
         None => false,
-        Some(Held::Chain { pruned, has_blocks, .. }) => !pruned && *has_blocks,
-        Some(Held::Blocks | Held::InUse(_) | Held::Closed(_)) => true,
+        Some(HeldDirectory::Chain { pruned, has_blocks, .. }) => !pruned && *has_blocks,
+        Some(HeldDirectory::Blocks | HeldDirectory::InUse(_) | HeldDirectory::Closed(_)) => true,
     }
 }
 
@@ -164,7 +168,7 @@ fn choose(look: &Look, needs: &Needs, is_main: bool) -> Chosen {
         Some(volume) => (volume.path.join("bitcoin"), volume.free, volume.refused.is_some()),
         None => (here, look.volume.free, false),
     };
-    let is_pruned = matches!(look.held(), Some(Held::Chain { pruned: true, .. }));
+    let is_pruned = matches!(look.held(), Some(HeldDirectory::Chain { pruned: true, .. }));
     let prunes = is_main && (is_pruned || free < all && !keeps_blocks(look));
     let joins = free >= all + temporary && !prunes;
     let method = if joins { Method::Join } else { Method::InOrder };
@@ -265,19 +269,19 @@ mod tests {
     }
 
     /// A data directory of a node.
-    fn known(path: &str, owner: u32, held: Held) -> Known {
+    fn known(path: &str, owner: u32, held: HeldDirectory) -> Known {
         Known { place: Place { of: "Umbrel", path: path.into(), owner }, held }
     }
 
-    fn chain(height: u32, pruned: bool) -> Held {
-        Held::Chain { height, time: 1, pruned, has_blocks: height > 0 }
+    fn chain(height: u32, pruned: bool) -> HeldDirectory {
+        HeldDirectory::Chain { height, time: 1, pruned, has_blocks: height > 0 }
     }
 
     fn options() -> Options {
         Options::new(DATADIR.into(), Network::new(Chain::Main))
     }
 
-    fn planned(look: &Look, has_bitcoind: bool) -> Plan {
+    fn planned(look: &Look, has_bitcoind: bool) -> MachinePlan {
         plan(look, &options(), Path::new(DATADIR), has_bitcoind)
     }
 
@@ -334,7 +338,7 @@ mod tests {
         assert!(plan.command.is_empty(), "{plan:?}");
         refused.known = vec![known(DATADIR, user() + 1, chain(500_000, false))];
         assert!(planned(&refused, false).command.starts_with("sudo -u"));
-        let held = Held::Closed("its blocks are damaged".into());
+        let held = HeldDirectory::Closed("its blocks are damaged".into());
         refused.known = vec![known(DATADIR, user() + 1, held)];
         let plan = planned(&refused, false);
         assert!(
@@ -349,13 +353,16 @@ mod tests {
     fn the_directory_of_a_node_is_preferred_to_an_empty_one() {
         let known = |path: &str, held| known(path, user(), held);
         let chain = |height| chain(height, false);
-        let closed = || Held::Closed("locked".to_string());
+        let closed = || HeldDirectory::Closed("locked".to_string());
         for (there, expected) in [
             (vec![], DATADIR),
             (vec![known("/a", chain(5)), known("/b", chain(9))], "/b"),
             (vec![known("/a", closed())], DATADIR),
-            (vec![known("/a", Held::Blocks), known("/b", Held::InUse(None))], "/b"),
-            (vec![known("/a", Held::Blocks), known("/b", closed())], "/a"),
+            (
+                vec![known("/a", HeldDirectory::Blocks), known("/b", HeldDirectory::InUse(None))],
+                "/b",
+            ),
+            (vec![known("/a", HeldDirectory::Blocks), known("/b", closed())], "/a"),
             (vec![known(DATADIR, chain(1)), known("/b", chain(9))], DATADIR),
         ] {
             let mut look = Look { known: there, ..look(3000) };
@@ -374,7 +381,7 @@ mod tests {
             (None, "another program has it open"),
         ] {
             let by = name.map(|name| Running { name: name.into(), pid: 7, datadir: None });
-            used.known = vec![known(DATADIR, user(), Held::InUse(by))];
+            used.known = vec![known(DATADIR, user(), HeldDirectory::InUse(by))];
             let plan = planned(&used, false);
             assert!(plan.what.starts_with("leave /home/x/.bitcoin as it is"), "{plan:?}");
             assert!(plan.what.contains(words), "{plan:?}");
@@ -394,11 +401,11 @@ mod tests {
     fn no_plan_prunes_a_directory_whose_blocks_are_not_known() {
         let by = Running { name: "bitcoind".into(), pid: 7, datadir: None };
         let all = [
-            Held::Closed("Permission denied".into()),
-            Held::InUse(Some(by)),
-            Held::InUse(None),
-            Held::Blocks,
-            Held::Chain { height: 0, time: 1, pruned: false, has_blocks: true },
+            HeldDirectory::Closed("Permission denied".into()),
+            HeldDirectory::InUse(Some(by)),
+            HeldDirectory::InUse(None),
+            HeldDirectory::Blocks,
+            HeldDirectory::Chain { height: 0, time: 1, pruned: false, has_blocks: true },
         ];
         for held in all {
             for free in [0, 10, 100, 1000, 3000] {
@@ -409,7 +416,7 @@ mod tests {
                     let text = format!("{plan:?}");
                     assert!(!text.contains("prune=") && !text.contains("newest"), "{text}");
                     let is_sync = plan.command.contains("apus sync");
-                    assert!(!is_sync || matches!(held, Held::Chain { .. }), "{text}");
+                    assert!(!is_sync || matches!(held, HeldDirectory::Chain { .. }), "{text}");
                 }
             }
         }
@@ -420,9 +427,9 @@ mod tests {
         let known = |path: &str, held| known(path, user(), held);
         let by = || Running { name: "bitcoind".into(), pid: 7, datadir: Some("/n o/de".into()) };
         for (there, from) in [
-            (vec![known("/n o/de", Held::InUse(Some(by())))], " --from '/n o/de'"),
+            (vec![known("/n o/de", HeldDirectory::InUse(Some(by())))], " --from '/n o/de'"),
             (vec![known("/a", chain(5, false)), known("/b", chain(9, false))], " --from /b"),
-            (vec![known("/a", chain(5, true)), known("/b", Held::Closed("x".into()))], ""),
+            (vec![known("/a", chain(5, true)), known("/b", HeldDirectory::Closed("x".into()))], ""),
         ] {
             let look = Look { known: there, ..look(3000) };
             let plan = planned(&look, true);

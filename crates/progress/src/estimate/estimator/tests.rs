@@ -91,7 +91,7 @@ impl World {
 
     fn run(&self) -> Past {
         let mut estimator = Estimator::default();
-        estimator.plan(&Plan { stages: self.stages.iter().map(|(stage, _)| *stage).collect() });
+        estimator.plan(&RunPlan { stages: self.stages.iter().map(|(stage, _)| *stage).collect() });
         let mut now = 0.0;
         let mut told = Vec::new();
         let mut download = Download { peers: 1, ..Download::default() };
@@ -265,7 +265,7 @@ fn a_run_that_only_looks_for_peers_says_so() {
 fn time_at_the_tip_is_no_time_of_the_run() {
     let mut estimator = Estimator::default();
     let stages = vec![Stage::new(Phase::Connecting, 1.0)];
-    estimator.plan(&Plan { stages });
+    estimator.plan(&RunPlan { stages });
     for tenth in 0..400 {
         let now = f64::from(tenth) / 10.0;
         let (phase, fraction) =
@@ -288,7 +288,7 @@ fn a_sync_in_order_of_growing_blocks_is_measured_by_their_bytes() {
     let bytes = |block: u32| 1.0 + 0.1 * f64::from(block);
     let all: f64 = (0..1_000).map(bytes).sum();
     let mut estimator = Estimator::default();
-    estimator.plan(&Plan { stages: vec![Stage::new(Phase::Connecting, 60.0)] });
+    estimator.plan(&RunPlan { stages: vec![Stage::new(Phase::Connecting, 60.0)] });
     let mut done = 0.0;
     let mut told = Vec::new();
     for block in 0..1_000 {
@@ -317,7 +317,7 @@ fn the_share_falls_when_more_work_becomes_known() {
         let headers = add(&mut estimator, share, Phase::DownloadingHeaders, share);
         assert_eq!((headers.share.unwrap_or(0.0), headers.of_run()), (share, None));
     }
-    let plan = |work| Plan { stages: vec![Stage::new(Phase::Connecting, work)] };
+    let plan = |work| RunPlan { stages: vec![Stage::new(Phase::Connecting, work)] };
     estimator.plan(&plan(30.0));
     let half = add(&mut estimator, 20.0, Phase::Connecting, 0.5);
     assert_eq!(half.of_run(), Some(0.5));
@@ -358,13 +358,13 @@ fn work_of_earlier_runs_counts_as_done() {
     let mut estimator = Estimator::default();
     let stage = |phase| Stage::new(phase, 50.0);
     let stages = vec![stage(Phase::JoinReading), stage(Phase::JoinChecking)];
-    estimator.plan(&Plan { stages });
+    estimator.plan(&RunPlan { stages });
     let checking = Progress { fraction: 0.5, ..Progress::of(Phase::JoinChecking) };
     assert_eq!(estimator.add(1.0, &checking, Machine::default()).share, Some(0.75));
     // Coins may be written before the stages that come before most of them.
     let mut estimator = Estimator::default();
     let stages = vec![stage(Phase::JoinReading), stage(Phase::WritingCoins)];
-    estimator.plan(&Plan { stages });
+    estimator.plan(&RunPlan { stages });
     let early = Progress { fraction: 1.0, ..Progress::of(Phase::WritingCoins) };
     assert_eq!(estimator.add(1.0, &early, Machine::default()).share, Some(0.0));
 }
@@ -398,7 +398,7 @@ fn a_download_that_is_faster_than_expected_says_nothing_of_later_stages() {
     let first = stages[0];
     let later = Stage::new(Phase::Merging, 10.0);
     let mut estimator = Estimator::default();
-    estimator.plan(&Plan { stages: vec![first, later] });
+    estimator.plan(&RunPlan { stages: vec![first, later] });
     let mut left = None;
     for tenth in 0..200 {
         let now = f64::from(tenth) / 10.0;
@@ -421,7 +421,7 @@ fn odd_reports_do_no_harm() {
             Stage::new(Phase::JoinChecking, 1e21),
             Stage::new(Phase::Merging, 1e-9),
         ];
-        estimator.plan(&Plan { stages });
+        estimator.plan(&RunPlan { stages });
         for (now, fraction) in [(5.0, f64::NAN), (4.0, -1.0), (4.0, 7.0), (9.0, 0.5), (9.0, 0.1)] {
             let progress = Progress { fraction, ..Progress::of(phase) };
             let estimate = estimator.add(now, &progress, Machine::default());
