@@ -9,12 +9,12 @@ use super::format::{Handle, common_prefix, first_from, user_key};
 pub(super) struct Fences {
     common: Box<[u8]>,
     heads: Box<[u64]>,
-    places: Box<[BlockPlace]>,
+    places: Box<[BlockOrigin]>,
 }
 
 /// The location of a data block in its table.
 #[derive(Clone, Copy)]
-struct BlockPlace {
+struct BlockOrigin {
     offset: u32,
     size: u32,
 }
@@ -64,7 +64,7 @@ impl Fences {
             let (Ok(offset), Ok(size)) = (offset.try_into(), size.try_into()) else {
                 return Ok(None);
             };
-            places.push(BlockPlace { offset, size });
+            places.push(BlockOrigin { offset, size });
         }
         Ok(Some(Self { common, heads: heads.into(), places: places.into() }))
     }
@@ -77,7 +77,7 @@ impl Fences {
     /// Returns the location of the data block of an entry; `None` after the last one.
     #[inline]
     pub(super) fn place(&self, entry: usize) -> Option<Handle> {
-        let BlockPlace { offset, size } = *self.places.get(entry)?;
+        let BlockOrigin { offset, size } = *self.places.get(entry)?;
         Some(Handle { offset: offset.into(), size: size.into() })
     }
 

@@ -71,7 +71,7 @@ impl FilterBlock {
 
 /// The location of a data block, and the number of its bit in [`Open::verified`].
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BlockLocation {
     handle: Handle,
     bit: usize,
 }
@@ -137,7 +137,7 @@ impl Table {
         probe: &mut Probe,
         key: &[u8],
         carry_on: bool,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<BlockLocation>> {
         let open = self.open()?;
         let file = open.bytes();
         let Some(fences) = &open.fences else {
@@ -150,7 +150,7 @@ impl Table {
             let first = open.index.first_at_least(file, key, low..high);
             first.map_err(|bad| self.damaged(bad))?
         };
-        let place = |handle| Place { handle, bit: probe.entry };
+        let place = |handle| BlockLocation { handle, bit: probe.entry };
         Ok(fences.place(probe.entry).map(place))
     }
 
@@ -160,19 +160,19 @@ impl Table {
         index: &mut BlockCursor,
         key: &[u8],
         carry_on: bool,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<BlockLocation>> {
         let file = open.bytes();
         let in_same_block = carry_on && index.valid() && key <= user_key(index.key());
         if !in_same_block && !index.seek(file, open.index, key).map_err(|bad| self.damaged(bad))? {
             return Ok(None);
         }
         let handle = self.handle(file, index)?;
-        Ok(Some(Place { handle, bit: (index.offset() - open.index.start) / 4 }))
+        Ok(Some(BlockLocation { handle, bit: (index.offset() - open.index.start) / 4 }))
     }
 
     /// Returns the bloom filter of the block at `place`; `None` if there is none.
     #[inline]
-    pub(super) fn filter(&self, place: Place) -> Result<Option<&[u8]>> {
+    pub(super) fn filter(&self, place: BlockLocation) -> Result<Option<&[u8]>> {
         let open = self.open()?;
         let filter = open.filter.as_ref();
         Ok(filter.and_then(|filter| filter.of(open.bytes(), place.handle.offset)))
@@ -182,7 +182,7 @@ impl Table {
     /// many blocks at once when many keys are located before the first is read. Returns a number
     /// that depends on bytes of the block, so that the processor has to load them.
     #[inline]
-    pub(super) fn request(&self, place: Place) -> Result<u32> {
+    pub(super) fn request(&self, place: BlockLocation) -> Result<u32> {
         let open = self.open()?;
         let block = bounds(&self.path, open.bytes(), place.handle)?;
         match &open.bytes {
@@ -196,7 +196,7 @@ impl Table {
     }
 
     /// Returns the newest entry of `key` in the block at `place`, where [`Table::locate`] found it.
-    pub(super) fn read(&self, place: Place, key: &[u8]) -> Result<Lookup<'_>> {
+    pub(super) fn read(&self, place: BlockLocation, key: &[u8]) -> Result<Lookup<'_>> {
         let open = self.open()?;
         let file = open.bytes();
         let block = self.block_verified_once(open, place)?;
@@ -252,7 +252,7 @@ impl Table {
         })
     }
 
-    fn block_verified_once(&self, open: &Open, place: Place) -> Result<Block> {
+    fn block_verified_once(&self, open: &Open, place: BlockLocation) -> Result<Block> {
         if open.is_verified(place) {
             let block = bounds(&self.path, open.bytes(), place.handle)?;
             return Block::open(open.bytes(), block).map_err(|bad| self.damaged(bad));
@@ -310,7 +310,7 @@ impl Open {
         Ok(open)
     }
 
-    fn is_verified(&self, place: Place) -> bool {
+    fn is_verified(&self, place: BlockLocation) -> bool {
         self.verified[place.bit / 64].load(Ordering::Acquire) & 1 << (place.bit % 64) != 0
     }
 

@@ -8,7 +8,7 @@ use apus_disk::{Result, StoreError};
 use super::bloom;
 use super::format::{LEVELS, compare_internal, first_from, user_key};
 use super::manifest::{DeletedFile, NewFile};
-use super::table::{Lookup, Place, Probe, Table, TableCursor};
+use super::table::{BlockLocation, Lookup, Probe, Table, TableCursor};
 
 /// Number of keys that are located before the value of the first is read: enough to keep a disk
 /// busy, and little memory.
@@ -200,7 +200,7 @@ impl Version {
 /// Keeps only the places whose filter admits the key, and starts to load their blocks. Each place
 /// belongs to a key of `part`.
 fn keep_those_admitted(
-    places: &mut Vec<(usize, &Arc<Table>, Place)>,
+    places: &mut Vec<(usize, &Arc<Table>, BlockLocation)>,
     part: &[OpenKey],
 ) -> Result<()> {
     let filters = places.iter().map(|&(_, table, place)| table.filter(place));
@@ -213,7 +213,7 @@ fn keep_those_admitted(
         let filter = filters.next().copied().flatten();
         filter.is_none_or(|filter| bloom::may_hold(filter, part[slot].hash))
     });
-    let request = |sum: u32, &(_, table, place): &(usize, &Arc<Table>, Place)| {
+    let request = |sum: u32, &(_, table, place): &(usize, &Arc<Table>, BlockLocation)| {
         Ok(sum.wrapping_add(table.request(place)?))
     };
     places.iter().try_fold(0, request).map(|sum| {
@@ -237,7 +237,7 @@ impl RunProbe {
         &mut self,
         run: &'a SortedRun,
         key: &[u8],
-    ) -> Result<Option<(&'a Arc<Table>, Place)>> {
+    ) -> Result<Option<(&'a Arc<Table>, BlockLocation)>> {
         self.at = first_from(&run.tables, self.at, |table| table.last() < key);
         let Some(table) = run.tables.get(self.at).filter(|t| t.first() <= key) else {
             return Ok(None);

@@ -32,7 +32,7 @@ use apus_chain::{BlockId, Tree};
 use super::near_tip;
 use super::near_tip::{Branches, BranchesFrom};
 use super::peer::{Has, Peer, PeerId, Typical};
-use super::wanted::{NeededSoon, Place, Wanted};
+use super::wanted::{LanePlace, NeededSoon, Wanted};
 
 /// The speed that is assumed while that of no peer is known.
 const SPEED_FIRST: f64 = 1_000_000.0;
@@ -335,7 +335,7 @@ impl Schedule {
     /// Returns the blocks to request from peers now.
     pub fn requests(&mut self, tree: &Tree, now: Duration) -> Vec<(PeerId, Vec<BlockId>)> {
         let mut requests: BTreeMap<PeerId, Vec<BlockId>> = BTreeMap::new();
-        let mut request = |this: &mut Self, id: PeerId, place: Place| {
+        let mut request = |this: &mut Self, id: PeerId, place: LanePlace| {
             let typical = this.typical();
             let peer = this.peers.get_mut(&id).expect("a peer was chosen");
             peer.request(place.block, typical, now);
@@ -404,7 +404,7 @@ impl Schedule {
         id: PeerId,
         finish: Duration,
         now: Duration,
-    ) -> Option<Place> {
+    ) -> Option<LanePlace> {
         let before = self.blocks_before(finish, now);
         let has_room = self.wanted.expected_bytes() <= self.limits.bytes_max;
         let ahead = self.limits.bytes_max / self.wanted.average_bytes();
@@ -443,7 +443,7 @@ impl Schedule {
     }
 
     /// Returns the blocks near the tip for which others must be asked, and how many.
-    fn late_near_tip(&self, tree: &Tree, now: Duration) -> Vec<(Place, usize)> {
+    fn late_near_tip(&self, tree: &Tree, now: Duration) -> Vec<(LanePlace, usize)> {
         let mut late = Vec::new();
         for needed in self.wanted.needed_soon(LOOKED_AT) {
             let peers = needed.asked.iter().filter_map(|id| self.peers.get(id));
@@ -500,7 +500,7 @@ impl Schedule {
 
     /// Returns the blocks that are needed soon, and that all peers that were asked for them keep us
     /// waiting for, each to be requested from one more.
-    fn late(&mut self, tree: &Tree, now: Duration) -> Vec<(Place, usize)> {
+    fn late(&mut self, tree: &Tree, now: Duration) -> Vec<(LanePlace, usize)> {
         if self.waiting_bytes() <= WAITING_BYTES {
             self.waiting_since = None;
         } else {

@@ -60,7 +60,7 @@ enum State {
 
 /// A block of a lane.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct LanePlace {
     lane: usize,
     index: usize,
     /// The block.
@@ -70,7 +70,7 @@ pub struct Place {
 /// A block that a reader needs soon and that is in flight.
 pub struct NeededSoon<'a> {
     /// The block.
-    pub place: Place,
+    pub place: LanePlace,
     /// The peers that it was requested from.
     pub asked: &'a [PeerId],
     /// Whether it is the next of its lane.
@@ -204,14 +204,14 @@ impl Wanted {
     }
 
     /// Records the request of a block from the peer `id`.
-    pub fn requested(&mut self, id: PeerId, place: Place) {
+    pub fn requested(&mut self, id: PeerId, place: LanePlace) {
         if let Some(Requested { state: State::InFlight(asked), .. }) =
             self.states.get_mut(&place.block)
         {
             asked.push(id);
             return;
         }
-        let Place { lane, index, block } = place;
+        let LanePlace { lane, index, block } = place;
         let state = State::InFlight(vec![id]);
         self.states.insert(block, Requested { lane, index, state });
         self.lanes[lane].open += 1;
@@ -292,7 +292,7 @@ impl Wanted {
         (skipped, ahead): (usize, usize),
         has_room: bool,
         fits: impl Fn(BlockId) -> bool,
-    ) -> Option<Place> {
+    ) -> Option<LanePlace> {
         let mut lanes: Vec<usize> = (0..self.lanes.len()).collect();
         lanes.sort_by_key(|at| (!self.lanes[*at].is_read, self.lanes[*at].open));
         let read = self.lanes.iter().filter(|lane| lane.is_read).count().max(1);
@@ -312,7 +312,7 @@ impl Wanted {
             };
             let up = (from..end).find(is_right);
             if let Some(index) = up.or_else(|| (lane.next..from).rev().find(is_right)) {
-                return Some(Place { lane: at, index, block: self.blocks[index] });
+                return Some(LanePlace { lane: at, index, block: self.blocks[index] });
             }
         }
         None
@@ -327,7 +327,7 @@ impl Wanted {
                 let block = self.blocks[index];
                 let State::InFlight(asked) = &self.states.get(&block)?.state else { return None };
                 Some(NeededSoon {
-                    place: Place { lane: at, index, block },
+                    place: LanePlace { lane: at, index, block },
                     asked,
                     is_first: index == lane.rest.start,
                     is_at_end: lane.next == lane.rest.end,

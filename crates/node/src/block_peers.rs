@@ -10,7 +10,7 @@ pub use apus_net::GivesUp;
 
 use super::block::step::Step;
 use super::fault::Fault;
-use super::sources::{BlockBytes, Place};
+use super::sources::{BlockBytes, BlockOrigin};
 use apus_progress::Observer;
 
 /// Peers that send wanted blocks.
@@ -80,7 +80,7 @@ impl Wanted {
         let mut lanes = Vec::new();
         for steps in lists {
             let first = blocks.len();
-            for step in steps.iter().filter(|step| step.place == Place::Peers) {
+            for step in steps.iter().filter(|step| step.place == BlockOrigin::Peers) {
                 blocks.push(step.id);
                 sizes.push(u32::try_from(step.weight).unwrap_or(u32::MAX));
             }
@@ -132,7 +132,7 @@ mod tests {
         let header = *BlockView::parse(genesis_block(&network)).unwrap().header();
         let tree = Tree::new(network, header);
         let id = tree.genesis();
-        let wanted = Wanted::of([&[Step { id, place: Place::Peers, weight: 285 }][..]]);
+        let wanted = Wanted::of([&[Step { id, place: BlockOrigin::Peers, weight: 285 }][..]]);
         assert_eq!((wanted.bytes(), wanted.bytes_of(&tree, id)), (285, 285));
         assert_eq!(wanted.lane_of(&tree, id), Some(0));
         let none = Wanted::of([&[][..]]);

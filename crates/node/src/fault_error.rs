@@ -5,7 +5,7 @@ use super::error::SyncError;
 use super::fault::Fault;
 use super::mend::stored_damage;
 use super::opened::{Node, refusal};
-use super::sources::Place;
+use super::sources::BlockOrigin;
 use apus_progress::outcome::Refusal;
 
 impl Fault {
@@ -14,7 +14,7 @@ impl Fault {
         match self {
             Self::Stopped => SyncError::Stopped,
             Self::Store(error) | Self::Full(error) | Self::NoUndo(_, error) => error.into(),
-            Self::Damaged(Step { id, place: Place::Stored(pos), .. }, what) => {
+            Self::Damaged(Step { id, place: BlockOrigin::Stored(pos), .. }, what) => {
                 stored_damage(node, id, pos, &what).into()
             }
             Self::Damaged(step, what) => refused(node, step, what),
@@ -39,7 +39,7 @@ impl Fault {
 /// The error for a block that is not taken from the place of its step.
 fn refused(node: &Node, step: Step, reason: String) -> SyncError {
     let mut refusal = refusal(node, &step, reason);
-    if let Place::Stored(_) = step.place {
+    if let BlockOrigin::Stored(_) = step.place {
         let height = node.tree.node(step.id).height;
         refusal.reason = format!("at height {height}: {}", refusal.reason);
     }

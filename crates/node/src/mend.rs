@@ -24,7 +24,7 @@ use super::block_peers::Wanted;
 use super::fault::Fault;
 use super::opened::{Node, refusal};
 use super::shared::NEVER;
-use super::sources::{BlockBytes, Place, SourcePlace};
+use super::sources::{BlockBytes, BlockOrigin, SourcePlace};
 use apus_progress::Unobserved;
 use apus_progress::outcome::Refusal;
 
@@ -66,14 +66,14 @@ pub fn take_another_copy(
 ) -> Result<(), StoreError> {
     match step.place {
         // A block from peers is requested again where it is checked.
-        Place::Peers => Ok(()),
-        Place::Source(place) => {
+        BlockOrigin::Peers => Ok(()),
+        BlockOrigin::Source(place) => {
             let refusal = refusal(node, &step, what.to_string());
             node.refusals.push(refusal);
             node.forget_copy(step.id, place);
             Ok(())
         }
-        Place::Stored(pos) => {
+        BlockOrigin::Stored(pos) => {
             let has_copies = !node.sources.all_copies(step.id).is_empty() || node.peers.is_some();
             let before = node.repaired.len();
             if has_copies && !mend_file(node, pos.file, stop)?.is_empty() {
@@ -218,7 +218,7 @@ fn mend_file(
         if stop.load(Relaxed) {
             break;
         }
-        let step = Step { id: *id, place: Place::Stored(*pos), weight: 0 };
+        let step = Step { id: *id, place: BlockOrigin::Stored(*pos), weight: 0 };
         if let Err(what) = checked(node, step)? {
             damaged.push(DamagedBlock { id: *id, pos: *pos, what, end });
         }
@@ -262,7 +262,7 @@ fn good_copy(
     stop: &AtomicBool,
 ) -> Result<Option<GoodCopy>, StoreError> {
     for place in node.sources.all_copies(id) {
-        let step = Step { id, place: Place::Source(place), weight: 0 };
+        let step = Step { id, place: BlockOrigin::Source(place), weight: 0 };
         match checked(node, step)? {
             Ok(block) => return Ok(Some(GoodCopy { place: Some(place), block })),
             Err(what) => {
@@ -280,7 +280,7 @@ fn copy_of_peers(
     id: BlockId,
     stop: &AtomicBool,
 ) -> Result<Option<GoodCopy>, StoreError> {
-    let step = Step { id, place: Place::Peers, weight: 0 };
+    let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
     let (shared, _) = node.split();
     if shared.peers.is_none() {
         return Ok(None);
@@ -297,7 +297,7 @@ fn copy_of_peers(
 /// undo data, if it has any, to the rev file of the same number. The caller writes the index.
 fn replace(node: &mut Node, damaged: &DamagedBlock, copy: &GoodCopy) -> Result<(), StoreError> {
     let DamagedBlock { id, pos, what, end } = damaged;
-    let step = Step { id: *id, place: Place::Stored(*pos), weight: 0 };
+    let step = Step { id: *id, place: BlockOrigin::Stored(*pos), weight: 0 };
     let from = match copy.place {
         None => "that of a peer".to_string(),
         Some(place) => {

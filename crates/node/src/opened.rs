@@ -28,7 +28,7 @@ use super::pruning::Pruning;
 use super::rebuild::Rebuild;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
-use super::sources::{Place, Sources};
+use super::sources::{BlockOrigin, Sources};
 use super::stored_sizes::StoredSizes;
 use super::system_clock::refuse_clock_behind;
 use super::unindexed::open_indexed;
@@ -504,15 +504,15 @@ pub fn step(node: &Node, id: BlockId) -> Option<Step> {
         let known = || StoredSizes::of(&node.ledger.records.all, &node.files.infos());
         let known = node.stored_sizes.get_or_init(known).get(id);
         let weight = known.unwrap_or_else(|| 81 + u64::from(record.tx_count) * TX_BYTES);
-        return Some(Step { id, place: Place::Stored(pos), weight });
+        return Some(Step { id, place: BlockOrigin::Stored(pos), weight });
     }
     if let Some(place) = node.sources.place(id) {
-        return Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) });
+        return Some(Step { id, place: BlockOrigin::Source(place), weight: u64::from(place.len) });
     }
     let has_peers = node.peers.is_some() && node.tree.is_available(id);
     has_peers.then(|| {
         let weight = node.sizes.expected(node.tree.node(id).height);
-        Step { id, place: Place::Peers, weight }
+        Step { id, place: BlockOrigin::Peers, weight }
     })
 }
 
@@ -520,14 +520,14 @@ pub fn step(node: &Node, id: BlockId) -> Option<Step> {
 pub fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
     let block = Some(node.tree.node(step.id).hash);
     match step.place {
-        Place::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
-        Place::Stored(pos) => Refusal {
+        BlockOrigin::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
+        BlockOrigin::Stored(pos) => Refusal {
             path: Some(node.files.block_path(pos.file)),
             offset: Some(u64::from(pos.pos)),
             block,
             reason,
         },
-        Place::Peers => Refusal { path: None, offset: None, block, reason },
+        BlockOrigin::Peers => Refusal { path: None, offset: None, block, reason },
     }
 }
 

@@ -15,7 +15,7 @@ use super::block::scripts::{ScriptChecker, ScriptChecks};
 use super::block::step::Step;
 use crate::block_peers::{BlockPeers, Wanted};
 use crate::fault::Fault;
-use crate::sources::{BlockBytes, Place, Sources};
+use crate::sources::{BlockBytes, BlockOrigin, Sources};
 use crate::view::View;
 use apus_progress::Observer;
 use apus_progress::clock::{Clock, Stage};
@@ -126,7 +126,7 @@ impl Shared<'_> {
         of_peers: History,
         halt: &AtomicBool,
     ) -> Result<CheckedBlock<BlockBytes>, Fault> {
-        if step.place == Place::Peers {
+        if step.place == BlockOrigin::Peers {
             let Some(peers) = self.peers else { return Err(Fault::Gone(step)) };
             let mut checked = None;
             peers.fetch(self.tree, step, halt, &mut |bytes| {
@@ -141,8 +141,8 @@ impl Shared<'_> {
             self.read(step)?
         };
         let history = match step.place {
-            Place::Stored(_) => History::CheckedBefore,
-            Place::Source(_) | Place::Peers => History::New,
+            BlockOrigin::Stored(_) => History::CheckedBefore,
+            BlockOrigin::Source(_) | BlockOrigin::Peers => History::New,
         };
         let _timer = self.clock.start(Stage::Check);
         check_bytes(self.tree, step, history, bytes)
@@ -202,12 +202,14 @@ impl Shared<'_> {
     /// Reads the bytes at a step's place, or waits for a peer to send them, unchecked.
     fn read(&self, step: Step) -> Result<BlockBytes, Fault> {
         match step.place {
-            Place::Stored(pos) => self.files.read_block(pos).map_err(|error| match error.source {
-                None => Fault::Damaged(step, error.what),
-                Some(_) => Fault::Store(error),
-            }),
-            Place::Source(place) => self.sources.read(place).map_err(Fault::Store),
-            Place::Peers => {
+            BlockOrigin::Stored(pos) => {
+                self.files.read_block(pos).map_err(|error| match error.source {
+                    None => Fault::Damaged(step, error.what),
+                    Some(_) => Fault::Store(error),
+                })
+            }
+            BlockOrigin::Source(place) => self.sources.read(place).map_err(Fault::Store),
+            BlockOrigin::Peers => {
                 let peers = self.peers.ok_or(Fault::Gone(step))?;
                 let mut bytes = Vec::new();
                 peers.fetch(self.tree, step, &NEVER, &mut |block| {

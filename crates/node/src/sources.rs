@@ -18,7 +18,7 @@ pub type BlockBytes = Vec<u8>;
 
 /// Where a block's bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum BlockOrigin {
     /// In the data directory's own block files.
     Stored(FlatFilePos),
     /// In a source: a file given with --from.

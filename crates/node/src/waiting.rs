@@ -10,7 +10,7 @@ use super::assumevalid::Assumed;
 use super::block::step::Step;
 use super::growth::{Growth, Sample};
 use super::opened::{Node, step};
-use super::sources::{BlockBytes, Place};
+use super::sources::{BlockBytes, BlockOrigin};
 
 /// About how many blocks are read to estimate what all of them leave on the disk. It takes a hard
 /// disk a second or two, and more of them would tell little more.
@@ -77,8 +77,8 @@ impl Waiting {
             with_scripts += if is_covered { 0 } else { step.weight };
             without_undo += if node.record(id).undo_pos().is_none() { step.weight } else { 0 };
             let record = step.weight + u64::from(STORAGE_HEADER_BYTES);
-            copied += if matches!(step.place, Place::Stored(_)) { 0 } else { record };
-            from_peers += if step.place == Place::Peers { record } else { 0 };
+            copied += if matches!(step.place, BlockOrigin::Stored(_)) { 0 } else { record };
+            from_peers += if step.place == BlockOrigin::Peers { record } else { 0 };
         }
         let last = node.tree.node(target).height;
         Self { first, target, last, bytes, with_scripts, without_undo, copied, from_peers }
@@ -88,7 +88,7 @@ impl Waiting {
     fn readable(self, node: &Node) -> impl Iterator<Item = Step> {
         let branch = node.tree.ancestors(self.target);
         let branch = branch.take_while(move |id| node.tree.node(*id).height >= self.first);
-        branch.filter_map(|id| step(node, id)).filter(|step| step.place != Place::Peers)
+        branch.filter_map(|id| step(node, id)).filter(|step| step.place != BlockOrigin::Peers)
     }
 }
 
@@ -116,9 +116,9 @@ pub fn learn_from_samples(node: &mut Node) {
 
 fn view(node: &Node, step: &Step) -> Option<BlockView<BlockBytes>> {
     let bytes = match step.place {
-        Place::Stored(pos) => node.files.read_block(pos).ok()?,
-        Place::Source(place) => node.sources.read(place).ok()?,
-        Place::Peers => return None,
+        BlockOrigin::Stored(pos) => node.files.read_block(pos).ok()?,
+        BlockOrigin::Source(place) => node.sources.read(place).ok()?,
+        BlockOrigin::Peers => return None,
     };
     BlockView::parse(bytes).ok()
 }

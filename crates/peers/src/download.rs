@@ -11,7 +11,7 @@ use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
 use apus_node::shared::Shared;
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_progress::{Phase, Progress, Watch};
 use rayon::prelude::*;
@@ -54,7 +54,7 @@ pub(super) fn fetch(
     mut take: impl FnMut(&Shared, &mut Ledger, BlockId, &Block) -> Result<(), StoreError>,
 ) -> Result<(), Fault> {
     let steps = ids.iter().filter_map(|id| step(node, *id));
-    let steps: Vec<Step> = steps.filter(|step| step.place == Place::Peers).collect();
+    let steps: Vec<Step> = steps.filter(|step| step.place == BlockOrigin::Peers).collect();
     if steps.is_empty() {
         return Ok(());
     }
@@ -117,7 +117,7 @@ pub fn store_left_after(
     let (shared, ledger) = node.split();
     let mut has_stored = false;
     while let Some((id, bytes)) = peers.take_left() {
-        let step = Step { id, place: Place::Peers, weight: 0 };
+        let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
         if shared.tree.node(id).height >= from
             && let Ok(block) = check_bytes(shared.tree, step, History::New, bytes)
         {

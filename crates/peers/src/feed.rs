@@ -346,7 +346,7 @@ mod tests {
     use apus_wire::{BlockView, Chain, Network, genesis_block};
     use crossbeam_channel::bounded;
 
-    use apus_node::sources::Place;
+    use apus_node::sources::BlockOrigin;
 
     use super::*;
 
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(feed.next(&halt), None);
         feed.arrive(id, PeerId(1), bytes.clone());
         assert_eq!(feed.next(&go_on), Some(id));
-        let step = Step { id, place: Place::Peers, weight: 0 };
+        let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
         let Ok(taken) = feed.fetch(&tree, step, &go_on) else { panic!("it is here") };
         feed.good(&tree, id);
         feed.arrive(id, PeerId(1), taken);

@@ -11,7 +11,7 @@ use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, refusal, step};
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_progress::clock::unix_time;
 use apus_progress::words::about;
 use apus_progress::{Observer, Phase, Progress, Watch};
@@ -221,7 +221,7 @@ fn store_arrived(
 ) -> Result<(), SyncError> {
     while let Some((id, from, bytes)) = feed.take_left() {
         node.ledger.records.follow(&node.tree);
-        let step = Step { id, place: Place::Peers, weight: 0 };
+        let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
         match check_bytes(&node.tree, step, History::New, bytes) {
             Ok(block) => {
                 connections.note_block();
@@ -249,7 +249,7 @@ pub fn forget_claims(node: &mut Node) {
     claimed.sort_by_key(|id| std::cmp::Reverse(node.tree.node(*id).height));
     for id in claimed {
         let is_active = node.ledger.active.contains(&node.tree, id);
-        if !is_active && step(node, id).is_some_and(|step| step.place == Place::Peers) {
+        if !is_active && step(node, id).is_some_and(|step| step.place == BlockOrigin::Peers) {
             node.tree.mark_missing(id);
         }
     }

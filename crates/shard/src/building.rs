@@ -10,7 +10,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::Options;
 use apus_node::scan::scan_into_node;
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_progress::clock::unix_time;
 use apus_progress::outcome::Refusal;
 use apus_progress::words::size;
@@ -144,7 +144,7 @@ impl<'a> Building<'a> {
         let assumevalid = job.manifest.assumevalid();
         let end = tree.node(target).height + 1;
         let assumed = Assumed::new(assumevalid, tree);
-        let place = Place::Peers;
+        let place = BlockOrigin::Peers;
         let steps = (1..end).map(|height| Step { id: self.id(height), place, weight: 0 }).collect();
         JoinPlan::of_steps(tree, &self.chain, 1, steps, assumed)
     }

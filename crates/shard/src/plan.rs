@@ -11,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, step};
 use apus_node::options::{AssumeValid, JoinOptions, Options};
 use apus_node::scan::{open_sources, scan_into_node};
-use apus_node::sources::{Place, SourcePlace};
+use apus_node::sources::{BlockOrigin, SourcePlace};
 use apus_progress::Watch;
 use apus_progress::outcome::Refusal;
 use apus_store::SourceFile;
@@ -154,8 +154,8 @@ fn chain(node: &Node) -> Result<BestChain, SyncError> {
     let whole = ActiveChain::to(tree, top);
     let headers = (1..).map_while(|height| whole.at(height)).collect();
     let place = |height| match step(node, whole.at(height)?)?.place {
-        Place::Source(place) => Some(place),
-        Place::Stored(_) | Place::Peers => None,
+        BlockOrigin::Source(place) => Some(place),
+        BlockOrigin::Stored(_) | BlockOrigin::Peers => None,
     };
     let places: Vec<SourcePlace> = (1..=height).map_while(place).collect();
     assert_eq!(places.len(), height as usize, "a candidate has all its blocks");

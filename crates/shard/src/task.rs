@@ -16,7 +16,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::options::{Options, ScriptEngine};
 use apus_node::shared::Shared;
-use apus_node::sources::{Place, Sources};
+use apus_node::sources::{BlockOrigin, Sources};
 use apus_progress::clock::Clock;
 use apus_progress::estimate::plan::Costs;
 use apus_progress::marks::Marks;
@@ -152,7 +152,7 @@ pub fn plan(job: &Job, end: u32) -> JoinPlan {
     let whole = ActiveChain::to(tree, tree.best_header());
     let step = |height: u32| {
         let weight = u64::from(job.places[height as usize - 1].len);
-        Step { id: job.block(&whole, height), place: Place::Peers, weight }
+        Step { id: job.block(&whole, height), place: BlockOrigin::Peers, weight }
     };
     let assumed = Assumed::new(job.manifest.assumevalid(), tree);
     JoinPlan::of_steps(tree, &whole, 1, (1..end).map(step).collect(), assumed)

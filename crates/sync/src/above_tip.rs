@@ -2,7 +2,7 @@
 
 use apus_chain::BlockId;
 use apus_node::opened::{Node, step};
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 
 /// The blocks above the tip on the branch of the best header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +31,7 @@ pub fn above_tip(node: &Node) -> AboveTip {
     let is_above = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
     for id in node.tree.ancestors(end).take_while(is_above) {
         // Blocks that only peers have count as missing.
-        if step(node, id).is_some_and(|step| !matches!(step.place, Place::Peers)) {
+        if step(node, id).is_some_and(|step| !matches!(step.place, BlockOrigin::Peers)) {
             above.waiting += 1;
         } else {
             above.missing += 1;

@@ -29,7 +29,7 @@ use apus_node::rebuild;
 use apus_node::rebuild::MARK;
 use apus_node::scan::{Findings, scan};
 use apus_node::snapshot_chainstate::SnapshotChainstate;
-use apus_node::sources::{Place, SourcePlace, Sources};
+use apus_node::sources::{BlockOrigin, SourcePlace, Sources};
 use apus_node::system_clock::refuse_clock_behind;
 use apus_progress::outcome::Refusal;
 use apus_progress::{Phase, Progress, Watch};
@@ -297,7 +297,7 @@ impl Inventory {
                     continue;
                 }
             };
-            let step = Step { id, place: Place::Source(place), weight: 0 };
+            let step = Step { id, place: BlockOrigin::Source(place), weight: 0 };
             match check_bytes(&self.tree, step, History::New, bytes) {
                 Ok(block) => {
                     let tx_count = block.view().tx_count() as u32;

@@ -9,7 +9,7 @@ use apus_node::mend::{note_file, take_another_copy};
 use apus_node::opened::{Coins, Node};
 use apus_node::options::StartCheck;
 use apus_node::remedy;
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_progress::{Observer, Progress, Watch};
 
 use super::unfinished::open_node;
@@ -122,7 +122,7 @@ fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
     let pos = node.record(id).block_pos()?;
     let is_missing = !node.files.block_path(pos.file).exists();
     let is_block = damage.level <= 1 && (damage.error.source.is_none() || is_missing);
-    is_block.then_some((Step { id, place: Place::Stored(pos), weight: 0 }, pos.file))
+    is_block.then_some((Step { id, place: BlockOrigin::Stored(pos), weight: 0 }, pos.file))
 }
 
 /// Returns the error for the first of `count` pieces of damage.

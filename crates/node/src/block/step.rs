@@ -2,7 +2,7 @@
 
 use apus_chain::BlockId;
 
-use crate::sources::Place;
+use crate::sources::BlockOrigin;
 
 /// A block to work on, and the place of its bytes. Packed, since there is one for each block of a
 /// chain.
@@ -12,7 +12,7 @@ pub struct Step {
     /// The block.
     pub id: BlockId,
     /// The place of its bytes.
-    pub place: Place,
+    pub place: BlockOrigin,
     /// The expected amount of work, in bytes of block, for progress.
     pub weight: u64,
 }

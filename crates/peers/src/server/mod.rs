@@ -189,12 +189,12 @@ struct Table {
 }
 
 /// A connection's place in the table, until it is dropped.
-struct Place {
+struct ConnectionSlot {
     table: Arc<Table>,
     peer: Arc<Inbound>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.peer.close();
         self.table.peers().remove(&self.peer.id);
@@ -231,9 +231,9 @@ impl Table {
         let socket = Socket::inbound(stream, &self.common.budget);
         let peer = Arc::new(Inbound::new(id, (socket, address), group, now));
         self.peers().insert(id, Arc::clone(&peer));
-        let place = Place { table: Arc::clone(self), peer };
+        let place = ConnectionSlot { table: Arc::clone(self), peer };
         threads::spawn_free(format!("apus-serve-{}", id.0), move || {
-            let Place { table, peer } = &place;
+            let ConnectionSlot { table, peer } = &place;
             tracing::debug!(target: "net", peer = %peer.address, "connected");
             let Err(why) = peer.talk(&table.common);
             tracing::debug!(target: "net", peer = %peer.address, %why, "disconnected");

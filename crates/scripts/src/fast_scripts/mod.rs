@@ -30,7 +30,7 @@ pub struct FastScripts {
     held: Held,
     batch: Batch,
     /// What each verdict of the batch refers to.
-    places: Vec<Place>,
+    places: Vec<CheckSubject>,
     multisigs: Vec<Multisig>,
     inputs: Inputs,
     signatures: u64,
@@ -38,7 +38,7 @@ pub struct FastScripts {
 
 /// What a verdict refers to.
 #[derive(Clone, Copy)]
-enum Place {
+enum CheckSubject {
     /// An input, which is valid only if all its checks hold.
     Input(usize),
     /// A signature of a CHECKMULTISIG, and the key that was tried.
@@ -126,7 +126,7 @@ impl FastScripts {
                     continue;
                 }
             }
-            places.push(Place::Input(input));
+            places.push(CheckSubject::Input(input));
         }
         held.clear();
         preimages.clear();
@@ -142,7 +142,7 @@ impl FastScripts {
         for (index, signature) in signatures.iter().enumerate() {
             if !signature.is_valid {
                 self.batch.push_ecdsa(&keys[signature.key], &signature.der, &signature.message);
-                self.places.push(Place::Multisig { multisig, signature: index });
+                self.places.push(CheckSubject::Multisig { multisig, signature: index });
             }
         }
     }
@@ -174,14 +174,14 @@ impl FastScripts {
         let Self { inputs, multisigs, .. } = self;
         for (verdict, place) in verdicts.iter().zip(self.places.drain(..)) {
             match place {
-                Place::Input(input) => {
+                CheckSubject::Input(input) => {
                     inputs.add_work(input, SIGNATURE_WORK);
                     match verdict {
                         Verdict::Valid => inputs.close(input),
                         _ => inputs.leave(input, Left::Signature),
                     }
                 }
-                Place::Multisig { multisig, signature } => {
+                CheckSubject::Multisig { multisig, signature } => {
                     let multisig = &mut multisigs[multisig];
                     inputs.add_work(multisig.input, SIGNATURE_WORK);
                     match verdict {

@@ -16,7 +16,7 @@ use apus_node::block::validate::{BranchTimes, Validation};
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_progress::clock::{Stage, Wait};
 use apus_progress::outcome::Counts;
 use apus_progress::{Phase, Progress, Watch};
@@ -205,7 +205,7 @@ impl<'a> Connector<'a> {
         match next.filter(|_| !halted && self.may_fly(workers)) {
             None => Wait::Checks,
             Some(_) if self.ledger.is_full(self.shared.cache) => Wait::Commit,
-            Some(step) if step.place == Place::Peers => Wait::Peers,
+            Some(step) if step.place == BlockOrigin::Peers => Wait::Peers,
             Some(_) => Wait::Blocks,
         }
     }
@@ -225,7 +225,7 @@ impl<'a> Connector<'a> {
     fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
         self.shared.keep_free(self.ledger.room_for_coins(self.shared.cache));
         let step = self.steps[self.connected];
-        if matches!(step.place, Place::Stored(_)) {
+        if matches!(step.place, BlockOrigin::Stored(_)) {
             return Ok(());
         }
         let _timer = self.shared.clock.start(Stage::Store);

@@ -12,7 +12,7 @@ use apus_node::block::step::Step;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::{NEVER, Shared};
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_wire::{BlockView, OutPoint, TxView, is_unspendable};
 
 /// Disconnects the tip. No block may be in flight.
@@ -35,7 +35,7 @@ pub(super) fn disconnect_tip(shared: &Shared, ledger: &mut Ledger) -> Result<(),
     let undo_pos = entry
         .undo_pos()
         .ok_or_else(|| missing("its undo data is not stored; `apus reindex` writes it"))?;
-    let step = Step { id: tip, place: Place::Stored(data_pos), weight: 0 };
+    let step = Step { id: tip, place: BlockOrigin::Stored(data_pos), weight: 0 };
     // Checks the whole block, since it says which coins it created and spent.
     let block = shared.checked(step, &NEVER).map_err(|fault| match fault {
         Fault::Rule(step, error) => Fault::Damaged(step, error.to_string()),

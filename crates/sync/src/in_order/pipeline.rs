@@ -457,7 +457,7 @@ mod tests {
     use apus_node::opened::{Coins, step};
     use apus_node::options::Options;
     use apus_node::scan::{open_sources, scan_into_node};
-    use apus_node::sources::{BlockBytes, Place, SourcePlace};
+    use apus_node::sources::{BlockBytes, BlockOrigin, SourcePlace};
     use apus_progress::Method;
     use apus_progress::Unobserved;
     use apus_progress::{Observer, Watch};
@@ -565,7 +565,7 @@ mod tests {
         let (mut shared, _) = node.split();
         let peers = Silent::default();
         shared.peers = Some(&peers);
-        let of_peers = Step { place: Place::Peers, ..stored };
+        let of_peers = Step { place: BlockOrigin::Peers, ..stored };
         let steps = [of_peers; THREADS];
         let stop = AtomicBool::new(false);
         with_workers(&shared, &steps, THREADS, &stop, |workers| {
@@ -593,7 +593,7 @@ mod tests {
         let id = node.tree.genesis();
         let (shared, _) = node.split();
         // No source has this number.
-        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         let steps = [Step { id, place: nowhere, weight: 0 }];
         let stop = AtomicBool::new(false);
         with_workers(&shared, &steps, 2, &stop, |workers| {

@@ -12,7 +12,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, refusal};
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_progress::{Phase, Progress, Watch};
 use rayon::prelude::*;
@@ -61,7 +61,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
 /// Returns a step with the first copy of a block in the sources, if there is one.
 fn source_step(node: &Node, id: BlockId) -> Option<Step> {
     let place = node.sources.place(id)?;
-    Some(Step { id, place: Place::Source(place), weight: u64::from(place.len) })
+    Some(Step { id, place: BlockOrigin::Source(place), weight: u64::from(place.len) })
 }
 
 fn weight(steps: &[Step]) -> u64 {

@@ -276,7 +276,7 @@ mod tests {
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
-    use apus_node::sources::Place;
+    use apus_node::sources::BlockOrigin;
     use apus_wire::{Chain, Network};
 
     use super::*;
@@ -316,7 +316,7 @@ mod tests {
         let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let mut plan = JoinPlan::new(&node, id);
-        plan.steps = vec![Step { id, place: Place::Peers, weight: 1_000 }; BLOCKS as usize];
+        plan.steps = vec![Step { id, place: BlockOrigin::Peers, weight: 1_000 }; BLOCKS as usize];
         let memory = Memory { bytes: 1 << 20, workers: 2 };
         let layout = Layout::new(1, &[1_000; BLOCKS as usize], memory);
         assert_eq!(layout.buckets(), 1);

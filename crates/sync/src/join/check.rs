@@ -7,7 +7,7 @@ use apus_host::threads::Crew;
 use apus_join::{BlockCoins, SpendSource};
 use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::validate::check_spends;
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_wire::Cursor;
 
@@ -60,7 +60,7 @@ impl Checking<'_> {
         let shared = self.context.shared;
         let height = self.context.plan.height(index);
         let step = self.context.plan.steps[index];
-        let Place::Stored(pos) = step.place else { return None };
+        let BlockOrigin::Stored(pos) = step.place else { return None };
         if self.has_undo[index] {
             return None;
         }

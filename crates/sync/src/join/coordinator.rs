@@ -354,7 +354,7 @@ mod tests {
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
-    use apus_node::sources::{Place, SourcePlace};
+    use apus_node::sources::{BlockOrigin, SourcePlace};
     use apus_progress::Unobserved;
     use apus_wire::{Chain, Network};
 
@@ -368,7 +368,7 @@ mod tests {
         let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let mut plan = JoinPlan::new(&node, id);
-        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
         let mut workspace = Workspace::begin(&mut node, &plan, &Unobserved).unwrap();
         workspace.memory.workers = 3;

@@ -13,7 +13,7 @@ use apus_join::{
     put_block_coins, put_spend, put_tx,
 };
 use apus_node::block::step::Step;
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_progress::outcome::Counts;
 use apus_store::{FlatFilePos, Lane};
@@ -301,7 +301,7 @@ impl<'a> Reader<'a> {
         step: Step,
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
-        if matches!(step.place, Place::Stored(_)) || !self.context.plan.keeps {
+        if matches!(step.place, BlockOrigin::Stored(_)) || !self.context.plan.keeps {
             return Ok(None);
         }
         let shared = self.context.shared;

@@ -5,7 +5,7 @@
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::{Node, step};
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_node::space;
 use apus_progress::Watch;
 use apus_wire::AssumeutxoData;
@@ -71,5 +71,7 @@ pub fn is_loaded(node: &Node, claim: &Claim) -> bool {
 /// from peers, if any has it.
 fn lacks_blocks(node: &Node, base: BlockId) -> bool {
     let above_genesis = node.tree.ancestors(base).take_while(|id| *id != node.tree.genesis());
-    above_genesis.into_iter().any(|id| step(node, id).is_none_or(|step| step.place == Place::Peers))
+    above_genesis
+        .into_iter()
+        .any(|id| step(node, id).is_none_or(|step| step.place == BlockOrigin::Peers))
 }

@@ -10,7 +10,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_peers::{download, store_left_after};
 use apus_progress::Watch;
 
@@ -129,12 +129,12 @@ fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
     let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };
     let (shared, ledger) = node.split();
     match step.place {
-        Place::Source(_) => match shared.checked(step, stop) {
+        BlockOrigin::Source(_) => match shared.checked(step, stop) {
             Ok(block) => ledger.store_block(&shared, step.id, block.view()),
             // The worker that reads the block reports what is wrong with it.
             Err(_) => Ok(()),
         },
-        Place::Stored(_) | Place::Peers => Ok(()),
+        BlockOrigin::Stored(_) | BlockOrigin::Peers => Ok(()),
     }
 }
 
@@ -153,7 +153,7 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
 /// Returns whether there may be another copy of a block whose bytes at this place are damaged. For
 /// a stored block this is always so: the search reports which copies are missing.
 fn may_have_another_copy(node: &Node, step: &Step) -> bool {
-    matches!(step.place, Place::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
+    matches!(step.place, BlockOrigin::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
 }
 
 /// Returns how many blocks of a SwiftSync are saved.

@@ -9,7 +9,7 @@ use apus_node::block::step::Step;
 use apus_node::block::validate::BranchTimes;
 use apus_node::block_peers::Wanted;
 use apus_node::shared::Shared;
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_store::FlatFilePos;
 use apus_swiftsync::Salt;
 
@@ -55,7 +55,7 @@ impl<'a> Context<'a> {
         let todo = (0..plan.steps.len()).filter(|step| !is_done(step));
         let times = BranchTimes::of(shared.tree, plan.target);
         let todo: Vec<usize> = todo.collect();
-        let is_theirs = |step: &&usize| plan.steps[**step].place == Place::Peers;
+        let is_theirs = |step: &&usize| plan.steps[**step].place == BlockOrigin::Peers;
         let from_peers = todo.iter().filter(is_theirs).count();
         let keeps = false;
         let survivors = None;

@@ -207,7 +207,7 @@ mod tests {
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
-    use apus_node::sources::{Place, SourcePlace};
+    use apus_node::sources::{BlockOrigin, SourcePlace};
     use apus_progress::Unobserved;
     use apus_swiftsync::Salt;
     use apus_swiftsync::hints::{Format, encoder};
@@ -234,7 +234,7 @@ mod tests {
         let id = node.tree.genesis();
         let Ok(mut plan) = SwiftPlan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
         // No source has this number.
-        let nowhere = Place::Source(SourcePlace { file: 9, offset: 0, len: 0 });
+        let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];
         let salt = Salt::new([0; 64]);
         let (shared, ledger) = node.split();

@@ -11,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Prune};
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
 
@@ -77,9 +77,9 @@ impl SwiftPlan {
             Mode::Full => 0,
         };
         steps.sort_by_key(|step| match step.place {
-            Place::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
-            Place::Source(place) => (1, place.file, place.offset),
-            Place::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
+            BlockOrigin::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
+            BlockOrigin::Source(place) => (1, place.file, place.offset),
+            BlockOrigin::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
         });
         let stripped_below = if node.options.swiftsync.witness { 0 } else { stored_from };
         let (undo, undo_copies) = match mode {
@@ -105,7 +105,7 @@ impl SwiftPlan {
 
     /// Returns whether the block of a step is dropped after it was summed, and not stored.
     pub fn drops(&self, tree: &Tree, step: &Step) -> bool {
-        let is_stored = matches!(step.place, Place::Stored(_));
+        let is_stored = matches!(step.place, BlockOrigin::Stored(_));
         !is_stored && tree.node(step.id).height < self.stored_from
     }
 
@@ -297,11 +297,13 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
         let steps = missing.map(|(_, step)| (node.tree.node(step.id).height, step.place));
         let (first, place) = steps.min_by_key(|(height, _)| *height).expect("one is missing");
         let (path, where_from) = match place {
-            Place::Stored(pos) => (node.files.undo_path(pos.file), ", stored here"),
-            Place::Source(place) => {
+            BlockOrigin::Stored(pos) => (node.files.undo_path(pos.file), ", stored here"),
+            BlockOrigin::Source(place) => {
                 (node.sources.files()[place.file as usize].path.to_path_buf(), ", in this source")
             }
-            Place::Peers => (node.dir.blocks_path().to_path_buf(), ", which a peer has to send"),
+            BlockOrigin::Peers => {
+                (node.dir.blocks_path().to_path_buf(), ", which a peer has to send")
+            }
         };
         no_undo(first, path, where_from)
     })?;

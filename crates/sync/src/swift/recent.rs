@@ -16,7 +16,7 @@ use apus_node::block::validate::{BranchTimes, check_spends};
 use apus_node::fault::Fault;
 use apus_node::opened::{Node, step};
 use apus_node::shared::{NEVER, Shared};
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_store::{FlatFilePos, IndexRecord, UndoRecord};
 use apus_wire::{Cursor, OutPoint, put_compact_size};
 use hashbrown::HashMap;
@@ -174,7 +174,7 @@ impl Recent {
         times: &BranchTimes,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Some(pos) = record.block_pos() else { return Ok(None) };
-        let step = Step { id, place: Place::Stored(pos), weight: 0 };
+        let step = Step { id, place: BlockOrigin::Stored(pos), weight: 0 };
         let prepared = shared.prepare(step, &NEVER)?;
         // An output of this block or of a later one cannot be spent here.
         let coin = |outpoint| self.coin(outpoint).filter(|coin| coin.height < prepared.height);

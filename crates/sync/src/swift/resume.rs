@@ -10,7 +10,7 @@ use apus_node::block::step::Step;
 use apus_node::fault::Fault;
 use apus_node::memory_share::{SwiftShare, header_bytes};
 use apus_node::opened::Node;
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_progress::{Observer, Watch};
 use apus_swiftsync::{Aggregate, AggregateKind, Salt};
 
@@ -93,7 +93,8 @@ pub(super) fn begin(
     }
     if let Some(saved) = saved.filter(|saved| saved.key == key)
         && plan.steps.iter().all(|step| {
-            let is_there = matches!(step.place, Place::Stored(_)) || may_lack(node, plan, step);
+            let is_there =
+                matches!(step.place, BlockOrigin::Stored(_)) || may_lack(node, plan, step);
             is_there || !saved.is_done(node.tree.node(step.id).height)
         })
         && let Some(taken) =

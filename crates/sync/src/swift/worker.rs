@@ -11,7 +11,7 @@ use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
 use apus_node::block::validate::{Validation, check_spends};
 use apus_node::fault::Fault;
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_progress::marks::Mark;
 use apus_progress::outcome::Counts;
@@ -94,7 +94,7 @@ impl<'a> Worker<'a> {
         let history = self.context.plan.history_of_peers(shared.tree, &step);
         let block = shared.checked_as(step, history, self.halt)?;
         let view = block.view();
-        let may_lack = step.place == Place::Peers && history == History::Stripped;
+        let may_lack = step.place == BlockOrigin::Peers && history == History::Stripped;
         // A block without a witness commitment has no witnesses that could be left out.
         let is_stripped = may_lack && !view.has_witness() && view.witness_commitment().is_some();
         let height = shared.tree.node(step.id).height;
@@ -239,7 +239,7 @@ impl<'a> Worker<'a> {
         block: &CheckedBlock<BlockBytes>,
     ) -> Result<Option<FlatFilePos>, Fault> {
         let Context { shared, plan, keeps, .. } = self.context;
-        let is_stored = matches!(step.place, Place::Stored(_));
+        let is_stored = matches!(step.place, BlockOrigin::Stored(_));
         if is_stored || !keeps || plan.drops(shared.tree, &step) {
             return Ok(None);
         }
@@ -260,7 +260,7 @@ impl<'a> Worker<'a> {
     ) -> Result<Option<FlatFilePos>, Fault> {
         let step = self.context.plan.steps[index];
         let file = match (stored, step.place, self.context.plan.undo[index]) {
-            (Some(pos), _, _) | (None, Place::Stored(pos), UndoAt::Source { .. }) => pos.file,
+            (Some(pos), _, _) | (None, BlockOrigin::Stored(pos), UndoAt::Source { .. }) => pos.file,
             _ => return Ok(None),
         };
         if !self.context.keeps {

@@ -11,7 +11,7 @@ use apus_node::block::prepare::{CoinSource, Prepared};
 use apus_node::block::step::Step;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
-use apus_node::sources::{BlockBytes, Place};
+use apus_node::sources::{BlockBytes, BlockOrigin};
 use apus_progress::clock::Stage;
 use apus_store::{FlatFilePos, IndexRecord};
 use apus_wire::OutPoint;
@@ -99,7 +99,7 @@ fn levels(
         let what = format!("block {} is not stored", shared.tree.node(id).hash);
         return Err((0, StoreError::new(path, what)));
     };
-    let step = Step { id, place: Place::Stored(pos), weight: 0 };
+    let step = Step { id, place: BlockOrigin::Stored(pos), weight: 0 };
     let bytes = {
         let _timer = shared.clock.start(Stage::Read);
         files.read_block(pos).map_err(|error| (0, error))?

@@ -24,7 +24,7 @@ use apus_node::fault::Fault;
 use apus_node::memory_share::{InOrderShare, header_bytes};
 use apus_node::opened::{Node, step};
 use apus_node::shared::Shared;
-use apus_node::sources::Place;
+use apus_node::sources::BlockOrigin;
 use apus_progress::outcome::Counts;
 use apus_progress::{Phase, Progress, Watch};
 use disconnect::Disconnector;
@@ -246,7 +246,7 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<LevelRep
             let what = format!("the block cannot be connected again: {error}");
             StoreError::new(node.chainstate.dir(), what)
         }
-        Err(Fault::Damaged(Step { place: Place::Stored(pos), .. }, what)) => {
+        Err(Fault::Damaged(Step { place: BlockOrigin::Stored(pos), .. }, what)) => {
             StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
         }
         Err(Fault::Store(error)) if error.is_refused() => return Err(error),

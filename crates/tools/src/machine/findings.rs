@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::machine::look::{Known, Memory};
     use crate::machine::measure::Speed;
-    use crate::machine::nodes::Place;
+    use crate::machine::nodes::NodeDirectory;
 
     fn options() -> Options {
         Options::new("/data".into(), Network::new(Chain::Main))
@@ -360,8 +360,10 @@ mod tests {
 
     #[test]
     fn a_directory_in_use_and_a_wrong_clock_are_unsafe() {
-        let known =
-            |held| Known { place: Place { of: "Umbrel", path: "/data".into(), owner: 0 }, held };
+        let known = |held| Known {
+            place: NodeDirectory { of: "Umbrel", path: "/data".into(), owner: 0 },
+            held,
+        };
         let (level, about, found) = bad(|look| {
             let by = Running { name: "bitcoind".into(), pid: 7, datadir: None };
             look.known = vec![known(HeldDirectory::InUse(Some(by)))];

@@ -14,7 +14,7 @@ use apus_store::{BlockSource, SourceItem};
 use secp_lanes::Kernel;
 
 use super::measure::Speed;
-use super::nodes::{Place, Running, places, running, user_of};
+use super::nodes::{NodeDirectory, Running, places, running, user_of};
 use super::volume::{Medium, Volume, candidates, mounts};
 use crate::refused;
 use crate::status::status;
@@ -114,7 +114,7 @@ fn with_remedy(error: &SyncError) -> String {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
     /// The directory.
-    pub place: Place,
+    pub place: NodeDirectory,
     /// What it holds.
     pub held: HeldDirectory,
 }

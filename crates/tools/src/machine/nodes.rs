@@ -44,7 +44,7 @@ pub struct Running {
 
 /// The data directory of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct NodeDirectory {
     /// What usually has its directory at this path.
     pub of: &'static str,
     /// The directory.
@@ -115,7 +115,7 @@ pub fn user_of(
 /// Returns the data directories of nodes on this machine that hold blocks of `network`: at the
 /// usual paths, and below the home directories of all users. `first` come before these, each only
 /// if it is one.
-pub fn places(root: &Root, network: &Network, first: &[PathBuf]) -> Vec<Place> {
+pub fn places(root: &Root, network: &Network, first: &[PathBuf]) -> Vec<NodeDirectory> {
     let mut homes: Vec<PathBuf> = vec!["/root".into()];
     homes.extend(root.names("/home").iter().map(|name| Path::new("/home").join(name)));
     let named = first.iter().map(|path| ("Bitcoin Core or Knots", path.clone()));
@@ -123,7 +123,7 @@ pub fn places(root: &Root, network: &Network, first: &[PathBuf]) -> Vec<Place> {
         Some(below) => homes.iter().map(|home| (*of, home.join(below))).collect(),
         None => vec![(*of, PathBuf::from(path))],
     });
-    let mut found: Vec<Place> = Vec::new();
+    let mut found: Vec<NodeDirectory> = Vec::new();
     let mut seen = Vec::new();
     for (of, path) in named.chain(usual) {
         let Ok(real) = fs::canonicalize(root.below(&path)) else { continue };
@@ -139,7 +139,7 @@ pub fn places(root: &Root, network: &Network, first: &[PathBuf]) -> Vec<Place> {
             |place: &str| fs::canonicalize(root.below(place)).is_ok_and(|place| place == real);
         let of = PLACES.iter().find(|(_, place)| is_at(place)).map_or(of, |at| at.0);
         seen.push(is);
-        found.push(Place { of, path, owner: metadata.uid() });
+        found.push(NodeDirectory { of, path, owner: metadata.uid() });
     }
     found
 }
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    fn places_of_main(root: &Root, first: &[PathBuf]) -> Vec<Place> {
+    fn places_of_main(root: &Root, first: &[PathBuf]) -> Vec<NodeDirectory> {
         places(root, &Network::new(Chain::Main), first)
     }
 

@@ -254,7 +254,7 @@ mod tests {
 
     use super::*;
     use crate::machine::look::Known;
-    use crate::machine::nodes::{Place, Running};
+    use crate::machine::nodes::{NodeDirectory, Running};
     use crate::machine::volume::Volume;
 
     const DATADIR: &str = "/home/x/.bitcoin";
@@ -270,7 +270,7 @@ mod tests {
 
     /// A data directory of a node.
     fn known(path: &str, owner: u32, held: HeldDirectory) -> Known {
-        Known { place: Place { of: "Umbrel", path: path.into(), owner }, held }
+        Known { place: NodeDirectory { of: "Umbrel", path: path.into(), owner }, held }
     }
 
     fn chain(height: u32, pruned: bool) -> HeldDirectory {
