@@ -1,5 +1,5 @@
-//! Writes hints for two blocks (draft BIP 456), and proves them with a sum of outpoints in which the
-//! order of blocks does not matter.
+//! Writes hints for two blocks (draft BIP 456), and proves them with a sum of outpoints in which
+//! the order of blocks does not matter.
 //!
 //! `cargo run -p apus-swiftsync --example sums`
 
@@ -9,7 +9,7 @@ use apus_swiftsync::hints::encoder;
 use apus_swiftsync::{Aggregate, AggregateKind, Format, Salt, open};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Of three outputs of the first block and two of the second, output 1 and output 0 stay unspent.
+    // Output 1 of three of the first block, and output 0 of two of the second, stay unspent.
     let encoder = encoder(Format::Bip456);
     let mut file = Vec::new();
     encoder.put_head(2, &mut file);

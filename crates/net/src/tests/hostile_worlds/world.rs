@@ -13,8 +13,8 @@ use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, InventoryList, Message, Services,
 };
 
-use super::super::manager::{OUR_NONCE, SERVICES, version};
-use super::super::regtest;
+use crate::tests::manager::{OUR_NONCE, SERVICES, version};
+use crate::tests::regtest;
 use super::{
     AT_START, HONEST_WITHIN, LONG, OfBlocks, OfHeaders, PATIENCE_BEFORE_BLOCKS, ROUND_TRIP, Spec,
     TICK, WITHHELD_MAX, branches, clock, low_work,
