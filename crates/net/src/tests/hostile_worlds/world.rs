@@ -13,13 +13,13 @@ use apus_wire::message::{
     Command, Headers, Inventory, InventoryItem, InventoryKind, InventoryList, Message, Services,
 };
 
-use crate::tests::manager::{OUR_NONCE, SERVICES, version};
-use crate::tests::regtest;
 use super::{
     AT_START, HONEST_WITHIN, LONG, OfBlocks, OfHeaders, PATIENCE_BEFORE_BLOCKS, ROUND_TRIP, Spec,
     TICK, WITHHELD_MAX, branches, clock, low_work,
 };
 use crate::session::{Ourselves, Outgoing};
+use crate::tests::manager::{OUR_NONCE, SERVICES, version};
+use crate::tests::regtest;
 use crate::{
     Action, ConnectionType, GivesUp, Has, HeaderChain, Limits, Missing, PeerId, PeerManager,
     Settings, claim,
