@@ -3,8 +3,8 @@
 //! and read, and never changed. This crate does not know the bytes of a file format;
 //! `apus-export` does.
 //!
-//! Each thread reads ([`source`]), encodes and writes in turn, and rows come out in order
-//! ([`line`]).
+//! Each thread reads (`source`), encodes and writes in turn, and rows come out in order
+//! (`line`).
 
 mod blocks;
 mod coins;
