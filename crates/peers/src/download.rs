@@ -115,15 +115,20 @@ pub fn store_left_after(
         return Ok(());
     }
     let (shared, ledger) = node.split();
-    let mut has_stored = false;
+    let mut stored = Vec::new();
     while let Some((id, bytes)) = peers.take_left() {
         let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
         if shared.tree.node(id).height >= from
             && let Ok(block) = check_bytes(shared.tree, step, History::New, bytes)
         {
             ledger.store_block(&shared, id, block.view())?;
-            has_stored = true;
+            stored.push(id);
         }
     }
-    if has_stored { ledger.write_index(shared.files, shared.tree) } else { Ok(()) }
+    if !stored.is_empty() {
+        ledger.write_index(shared.files, shared.tree)?;
+    }
+    // Those that came between pipelines were not claimed, and would not be asked for again.
+    stored.into_iter().for_each(|id| node.tree.mark_available(id));
+    Ok(())
 }

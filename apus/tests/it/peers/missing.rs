@@ -129,18 +129,20 @@ fn withheld_branch() -> (ServedChain, &'static [usize]) {
     (branch, withheld.leak())
 }
 
-/// A long branch of headers alone holds up neither the sample of sizes nor the other branch.
+/// A branch of headers alone holds up no method that reads blocks of peers in many places.
 #[test]
-fn a_long_branch_of_headers_alone_is_left() {
-    let place = world().place();
-    let (branch, heights) = withheld_branch();
-    let withholding = SHORT.keeping_back(branch, heights, Refusal::Silence);
-    let honest = SHORT.honest();
-    let mut options = SHORT.options(&place, Method::InOrder, &[&withholding.server, &honest]);
-    options.peers.as_mut().unwrap().gone_after = Duration::from_millis(300);
-    let words = format!("New tip {}", world().tip());
-    let (summary, _) = sync_until(Told::default(), &options, &words, None);
-    assert_eq!(summary.best_block, world().tip());
+fn no_method_waits_for_a_long_branch_of_headers_alone() {
+    for way in [Method::InOrder, Method::Join] {
+        let place = world().place();
+        let (branch, heights) = withheld_branch();
+        let withholding = SHORT.keeping_back(branch, heights, Refusal::Silence);
+        let honest = SHORT.honest();
+        let mut options = SHORT.options(&place, way, &[&withholding.server, &honest]);
+        options.peers.as_mut().unwrap().gone_after = Duration::from_millis(300);
+        let words = format!("New tip {}", world().tip());
+        let (summary, _) = sync_until(Told::default(), &options, &words, None);
+        assert_eq!(summary.best_block, world().tip(), "{way:?}");
+    }
 }
 
 /// If an outbound peer's chain ends in a tip that is recent, headers alone do not keep a sync from
