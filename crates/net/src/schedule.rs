@@ -241,7 +241,8 @@ impl Schedule {
         let of = |peers: &[&Peer]| -> HashSet<BlockId> {
             peers.iter().flat_map(|peer| peer.in_flight()).collect()
         };
-        let (by_inbound, by_outbound) = (of(&inbound), of(&outbound));
+        let by_inbound = of(&inbound);
+        let by_outbound = of(&outbound);
         for block in self.wanted.awaited().filter(|block| !by_outbound.contains(block)) {
             let is_possible = idle.iter().any(|peer| peer.can_send(tree, block));
             let asked = if by_inbound.contains(&block) { "an inbound peer" } else { "no peer" };

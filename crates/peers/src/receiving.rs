@@ -117,7 +117,7 @@ impl Read for Receiving {
     }
 }
 
-/// Returns the time limit for a message of so many bytes that takes from the shared memory.
+/// Returns the time limit for a message of `bytes` bytes that takes from the shared memory.
 pub(super) fn time_for(bytes: usize) -> Duration {
     TIME_MAX + Duration::from_secs((bytes / BYTES_A_SECOND) as u64)
 }

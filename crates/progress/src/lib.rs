@@ -1,8 +1,8 @@
 //! What is reported of a run: its phases, how far it is, how long it will take, what limits it,
 //! and its results.
 //!
-//! Whoever works calls an [`Observer`]; whoever shows the work implements one: the terminal, the
-//! log, the web page, the metrics. The crate reads no data directory and prints nothing.
+//! A sync calls an [`Observer`]. The terminal, the log, the web page and the metrics implement one.
+//! The crate reads no data directory and prints nothing.
 //!
 //! | module | contents |
 //! |---|---|

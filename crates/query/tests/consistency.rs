@@ -262,7 +262,8 @@ fn answers_during_commits_are_of_one_commit() {
             .into();
     for height in [1, 49] {
         let view = BlockView::parse(&blocks[height][..]).unwrap();
-        let (hash, txid) = (view.hash().to_string(), view.txids()[0].to_string());
+        let hash = view.hash().to_string();
+        let txid = view.txids()[0].to_string();
         questions.push(question("getblock", json!([hash, 1])));
         questions.push(question("gettxout", json!([txid, 0])));
         questions.push((format!("getutxos/{txid}-0.json"), Vec::new()));
@@ -299,7 +300,8 @@ fn answers_during_a_reorganisation_are_of_one_chain() {
     }
     for block in with_genesis(&chain).iter().skip(148).step_by(13) {
         let view = BlockView::parse(&block[..]).unwrap();
-        let (hash, txid) = (view.hash().to_string(), view.txids()[0].to_string());
+        let hash = view.hash().to_string();
+        let txid = view.txids()[0].to_string();
         for verbosity in 0..4 {
             questions.push(question("getblock", json!([hash, verbosity])));
         }
@@ -335,7 +337,8 @@ fn answers_during_a_prune_are_whole() {
     // The answers do not depend on the tip.
     for block in blocks[1..=450].iter().step_by(37) {
         let view = BlockView::parse(&block[..]).unwrap();
-        let (hash, txid) = (view.hash().to_string(), view.txids()[0].to_string());
+        let hash = view.hash().to_string();
+        let txid = view.txids()[0].to_string();
         questions.push(question("getblock", json!([hash, 0])));
         questions.push(question("getblockstats", json!([hash, ["txs", "totalfee"]])));
         questions.push(question("getrawtransaction", json!([txid, 0, hash])));

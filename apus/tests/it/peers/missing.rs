@@ -120,8 +120,8 @@ fn a_join_waits_for_a_block() {
     assert_eq!(summary.height, 0);
 }
 
-/// The last blocks of [`world`] and another branch of which a peer has only the headers, so many
-/// that the first of them is far below the best one.
+/// [`world`] up to its last blocks, and a branch on it of which a peer has only the headers: 200,
+/// so that the first is far below the best one.
 fn withheld_branch() -> (ServedChain, &'static [usize]) {
     const FORK: usize = 160;
     let branch = branch(FORK, 200);

@@ -83,7 +83,7 @@ struct Pipeline {
 }
 
 impl World {
-    /// Creates a world in which so many blocks are here; `is_first` says whether the sync has just
+    /// Creates a world in which `here` blocks are stored; `is_first` says whether the sync has just
     /// begun, or has been at the tip.
     pub fn new(seed: u64, here: usize, is_first: bool) -> Self {
         let (network, genesis) = regtest();
@@ -353,7 +353,8 @@ impl World {
             Event::Announce(id, height) => {
                 let Some(peer) = self.peers.get_mut(&id) else { return };
                 peer.top = peer.top.max(height);
-                let (spec, header) = (peer.spec, branches()[peer.spec.branch].headers[height - 1]);
+                let spec = peer.spec;
+                let header = branches()[spec.branch].headers[height - 1];
                 if spec.stops {
                     return;
                 }
@@ -371,10 +372,12 @@ impl World {
         let id = PeerId(self.next);
         let top = self.top_of(spec.branch);
         self.peers.insert(id, Peer { spec, top, bytes: 0, drips: false });
-        let kind = match spec.inbound {
-            true => ConnectionType::Inbound,
-            false if spec.named => ConnectionType::Manual,
-            false => ConnectionType::Automatic,
+        let kind = if spec.inbound {
+            ConnectionType::Inbound
+        } else if spec.named {
+            ConnectionType::Manual
+        } else {
+            ConnectionType::Automatic
         };
         let ourselves = Ourselves {
             nonce: OUR_NONCE,
