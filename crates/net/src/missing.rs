@@ -11,9 +11,9 @@ use super::schedule::Schedule;
 /// Time from one message about a block that no peer has to the next, minus the time after which it
 /// is reported first.
 const WORDS_EVERY: Duration = Duration::from_secs(5 * 60);
-/// The part of [`Missing::gone_after`] for which a pipeline waits for a block that may be given up
-/// and that a peer has: 10 s of 30. After that it is awaited between pipelines, where it holds up
-/// no other branch.
+/// [`Missing::gone_after`] divided by this is the time for which a pipeline waits for a block that
+/// may be given up and that a peer has: 10 s of 30. After that it is awaited between pipelines,
+/// where it holds up no other branch.
 const AWAITED_SHARE: u32 = 3;
 
 /// Which blocks a pipeline gives up if they do not come.
@@ -27,7 +27,7 @@ pub enum GivesUp {
     Disputed,
     /// Those too that are near the best header.
     Near,
-    /// Any, since none is needed, but after a longer wait.
+    /// Any, since none is needed, but after twice the wait if bytes of blocks keep coming.
     Any,
 }
 
@@ -38,6 +38,8 @@ pub struct Missing {
     /// The block that may be given up and that a thread waits for, and since when.
     awaited: Option<(BlockId, Duration)>,
     gives_up: GivesUp,
+    /// The block that a pipeline has given up last. The next one does not wait for it again.
+    given_up: Option<BlockId>,
     /// Time after which a block that no peer has is given up or reported, while there are peers.
     gone_after: Duration,
 }
@@ -45,12 +47,18 @@ pub struct Missing {
 impl Missing {
     /// Waits for no block.
     pub fn new(gone_after: Duration) -> Self {
-        Self { missing: None, awaited: None, gives_up: GivesUp::Nothing, gone_after }
+        Self {
+            missing: None,
+            awaited: None,
+            gives_up: GivesUp::Nothing,
+            given_up: None,
+            gone_after,
+        }
     }
 
     /// Begins again for other blocks.
     pub fn begin(&mut self, gives_up: GivesUp) {
-        *self = Self { gives_up, ..Self::new(self.gone_after) };
+        *self = Self { gives_up, given_up: self.given_up, ..Self::new(self.gone_after) };
     }
 
     /// Returns a block to give up, with all that build on it, and what to tell the user. `is_alone`
@@ -70,22 +78,28 @@ impl Missing {
             GivesUp::Near => tree.height(id) + NEAR_BLOCKS > best || schedule.is_disputed(tree, id),
             GivesUp::Any => true,
         };
-        let share = if gives_up == GivesUp::Any { 1 } else { AWAITED_SHARE };
-        let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now);
-        let gone = late.filter(|(_, waits)| *waits > self.gone_after / share).map(|(id, _)| id);
+        let share = self.gone_after / AWAITED_SHARE;
+        let comes = gives_up == GivesUp::Any && now < schedule.progress() + share;
+        let patience = if comes { share * 2 } else { share };
+        let late = since(&mut self.awaited, schedule.first_awaited().filter(|id| may_go(*id)), now)
+            .filter(|(id, waits)| *waits > patience || self.given_up == Some(*id))
+            .map(|(id, _)| id);
         let missing = schedule.missing(tree).filter(|_| !is_alone);
-        match since(&mut self.missing, missing, now) {
-            Some((id, waits)) if waits > self.gone_after => {
+        let missing = since(&mut self.missing, missing, now);
+        let (gone, words) = match missing.filter(|(_, waits)| *waits > self.gone_after) {
+            None => (late, None),
+            Some((id, _)) => {
                 let node = tree.node(id);
                 let then = if may_go(id) { "" } else { ": waiting for one that has" };
                 let words =
                     format!("No peer has block {} at height {}{then}", node.hash, node.height);
                 // The user is told again if it lasts.
                 self.missing = Some((id, now + WORDS_EVERY));
-                (gone.or(Some(id).filter(|id| may_go(*id))), Some(words))
+                (late.or(Some(id).filter(|id| may_go(*id))), Some(words))
             }
-            _ => (gone, None),
-        }
+        };
+        self.given_up = gone.or(self.given_up);
+        (gone, words)
     }
 }
 

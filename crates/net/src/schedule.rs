@@ -193,6 +193,11 @@ impl Schedule {
         }
     }
 
+    /// Returns when a byte of a block last came, or an idle peer was asked.
+    pub(super) fn progress(&self) -> Duration {
+        self.peers.values().map(|peer| peer.line.progress()).max().unwrap_or_default()
+    }
+
     /// Records that a peer sent this many bytes that look like a block and are none.
     pub(super) fn useless(&mut self, id: PeerId, bytes: u64) {
         if let Some(peer) = self.peers.get_mut(&id) {

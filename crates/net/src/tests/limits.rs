@@ -221,12 +221,41 @@ fn a_disputed_block_is_given_up() {
 
 /// A sample of sizes is no reason to wait for a block, but a slow line has time to send it.
 #[test]
-fn a_block_that_is_not_needed_is_given_up_after_a_longer_wait() {
+fn a_block_that_is_not_needed_is_awaited_longer_while_bytes_come() {
+    for (bytes_come, last) in [(false, 10), (true, 20)] {
+        let (mut schedule, tree, plan) = schedule(400, 1 << 30);
+        schedule.set_peer(PEER, has(&plan));
+        schedule.want(Arc::clone(&plan), once(0..400));
+        schedule.read(0);
+        schedule.requests(&tree, Duration::ZERO);
+        let mut missing = Missing::new(Duration::from_secs(30));
+        missing.begin(GivesUp::Any);
+        for at in 0..=last + 1 {
+            let now = Duration::from_secs(at);
+            if bytes_come {
+                schedule.heard(PEER, at + 1, now);
+            }
+            let gone = missing.look(&schedule, false, &tree, now).0;
+            assert_eq!(gone, Some(plan[0]).filter(|_| at > last), "{bytes_come}, {at} s");
+        }
+    }
+}
+
+/// Each pipeline would wait anew for the same block that no peer sends.
+#[test]
+fn a_block_that_was_given_up_is_not_awaited_by_the_next_pipeline() {
     let (mut schedule, tree, plan) = schedule(400, 1 << 30);
-    schedule.want(Arc::clone(&plan), once(0..400));
+    schedule.want(Arc::clone(&plan), once(300..400));
     schedule.read(0);
     let mut missing = Missing::new(Duration::from_secs(30));
-    missing.begin(GivesUp::Any);
-    let mut gone = |now| missing.look(&schedule, false, &tree, Duration::from_secs(now)).0;
-    assert_eq!((gone(0), gone(30), gone(31)), (None, None, Some(plan[0])));
+    missing.begin(GivesUp::Near);
+    let gone = |missing: &mut Missing, at| {
+        missing.look(&schedule, false, &tree, Duration::from_secs(at)).0
+    };
+    assert_eq!(gone(&mut missing, 0), None);
+    assert_eq!(gone(&mut missing, 11), Some(plan[300]));
+    missing.begin(GivesUp::Near);
+    assert_eq!(gone(&mut missing, 12), Some(plan[300]), "at once");
+    missing.begin(GivesUp::Nothing);
+    assert_eq!(gone(&mut missing, 60), None, "it is known to exist");
 }
