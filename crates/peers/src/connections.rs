@@ -26,7 +26,7 @@ use crossbeam_channel::{Receiver, select};
 use super::advice::Advice;
 use super::dialer::{Dialer, FailedManual};
 use super::feed::{Feed, Note};
-use super::link::{Event, Link};
+use super::link::{Event, Link, ReceivedMessage};
 use super::peer_infos::peer_infos;
 use super::random::random;
 use super::report::{PeerReport, Reports, Traffic, limits};
@@ -308,27 +308,7 @@ impl Connections {
             // It has made room for another peer before it was open.
             Event::Connected(id, _) | Event::Failed(id, _)
                 if !self.dialer.roles().0.contains_key(&id) => {}
-            Event::Connected(id, link) => {
-                self.dialer.opened(id);
-                let kind = self.dialer.connection_type(id);
-                let inbound = kind == ConnectionType::Inbound;
-                if !self.dialer.is_feeler(id) {
-                    self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
-                }
-                self.links.insert(id, link);
-                // Two peers must not be able to tell from this that they talk to the same node.
-                let height = self.served.height().unwrap_or_else(|| self.height.load(Relaxed));
-                let ourselves = Ourselves {
-                    nonce: random(),
-                    user_agent: USER_AGENT,
-                    services: self.served.services(),
-                    time: unix_time(),
-                    start_height: height as i32,
-                };
-                let mut actions = Vec::new();
-                self.manager.connected(id, kind, ourselves, now, &mut actions);
-                self.carry_out(actions, observer);
-            }
+            Event::Connected(id, link) => self.begin_session(id, link, observer),
             Event::Failed(id, why) => {
                 tracing::debug!(
                     target: "net",
@@ -343,38 +323,72 @@ impl Connections {
                 }
                 self.dialer.accept((stream, address), now);
             }
-            Event::Message { from, command, mut bytes, payload, answered } => {
-                // The message may come from a peer that was dropped meanwhile.
-                if !self.links.contains_key(&from) {
-                    return;
-                }
-                self.traffic.add(bytes.len() as u64);
-                let mut actions = Vec::new();
-                let content = &bytes[payload.clone()];
-                self.manager.received(from, command, content, chain, now, &mut actions);
-                if command == Command::BLOCK
-                    && let Some(Action::Block(_, id)) =
-                        actions.iter().find(|action| matches!(action, Action::Block(..)))
-                {
-                    bytes.truncate(payload.end);
-                    bytes.drain(..payload.start);
-                    self.reports.add_block(from, bytes.len() as u64);
-                    if let Some(link) = self.links.get_mut(&from) {
-                        link.last_block = unix_time();
-                    }
-                    self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
-                    self.dialer.roles().note_block(from, now);
-                    self.feed.arrive(*id, from, bytes);
-                } else if let Some(link) = self.links.get(&from)
-                    && !self.served.answer((from, link), command, (bytes, payload), answered)
-                {
-                    self.close(from, Closing::Dropped, NOT_READ.to_string(), observer);
-                }
-                self.carry_out(actions, observer);
-            }
+            Event::Message(message) => self.receive(message, chain, observer),
             Event::Closed(id, error) => self.lose(id, &error, observer),
             Event::Resolved(seed, found) => self.dialer.resolved(&seed, &found, unix_time()),
         }
+    }
+
+    /// Begins the handshake over a connection that is open.
+    fn begin_session(&mut self, id: PeerId, link: Link, observer: &dyn Observer) {
+        self.dialer.opened(id);
+        let kind = self.dialer.connection_type(id);
+        let inbound = kind == ConnectionType::Inbound;
+        if !self.dialer.is_feeler(id) {
+            self.reports.begin(id, self.dialer.name_of(id), link.transport, inbound);
+        }
+        self.links.insert(id, link);
+        // Two peers must not be able to tell from this that they talk to the same node.
+        let height = self.served.height().unwrap_or_else(|| self.height.load(Relaxed));
+        let ourselves = Ourselves {
+            nonce: random(),
+            user_agent: USER_AGENT,
+            services: self.served.services(),
+            time: unix_time(),
+            start_height: height as i32,
+        };
+        let mut actions = Vec::new();
+        self.manager.connected(id, kind, ourselves, self.now(), &mut actions);
+        self.carry_out(actions, observer);
+    }
+
+    /// Passes a message to the manager, a wanted block to the feed, and a request to what serves
+    /// peers.
+    fn receive(
+        &mut self,
+        message: ReceivedMessage,
+        chain: &mut HeaderChain,
+        observer: &dyn Observer,
+    ) {
+        let ReceivedMessage { from, command, mut bytes, payload, answered } = message;
+        // The message may come from a peer that was dropped meanwhile.
+        if !self.links.contains_key(&from) {
+            return;
+        }
+        self.traffic.add(bytes.len() as u64);
+        let now = self.now();
+        let mut actions = Vec::new();
+        let content = &bytes[payload.clone()];
+        self.manager.received(from, command, content, chain, now, &mut actions);
+        if command == Command::BLOCK
+            && let Some(Action::Block(_, id)) =
+                actions.iter().find(|action| matches!(action, Action::Block(..)))
+        {
+            bytes.truncate(payload.end);
+            bytes.drain(..payload.start);
+            self.reports.add_block(from, bytes.len() as u64);
+            if let Some(link) = self.links.get_mut(&from) {
+                link.last_block = unix_time();
+            }
+            self.traffic.arrived(self.feed.expected_bytes(chain.tree(), *id));
+            self.dialer.roles().note_block(from, now);
+            self.feed.arrive(*id, from, bytes);
+        } else if let Some(link) = self.links.get(&from)
+            && !self.served.answer((from, link), command, (bytes, payload), answered)
+        {
+            self.close(from, Closing::Dropped, NOT_READ.to_string(), observer);
+        }
+        self.carry_out(actions, observer);
     }
 
     /// Closes a connection that a peer opened, if one may be closed for another.

@@ -51,20 +51,23 @@ pub(super) enum Event {
     /// A peer has connected to us.
     Accepted(TcpStream, SocketAddr),
     /// A message has arrived.
-    Message {
-        from: PeerId,
-        command: Command,
-        bytes: Vec<u8>,
-        /// The range of the payload in `bytes`.
-        payload: Range<usize>,
-        /// The next message is read when this is dropped, if this one is a request or takes memory
-        /// of the budget.
-        answered: Option<Answered>,
-    },
+    Message(ReceivedMessage),
     /// The connection is closed, or sent bytes that are not a message.
     Closed(PeerId, TransportError),
     /// The name of a DNS seed, and the addresses that it returned.
     Resolved(String, Vec<SocketAddr>),
+}
+
+/// A message of a peer.
+pub(super) struct ReceivedMessage {
+    pub from: PeerId,
+    pub command: Command,
+    pub bytes: Vec<u8>,
+    /// The range of the payload in `bytes`.
+    pub payload: Range<usize>,
+    /// The next message is read when this is dropped, if this one is a request or takes memory of
+    /// the budget.
+    pub answered: Option<Answered>,
 }
 
 /// Held until a message of a peer is handled and, if it is a request, answered. So there is at most
@@ -368,7 +371,7 @@ fn talk<R: io::Read>(id: PeerId, open: Open<R>, how: &Dialing) {
                     until_answered = Some(over);
                     Answered { _until: until }
                 });
-                Event::Message { from: id, command, bytes, payload, answered }
+                Event::Message(ReceivedMessage { from: id, command, bytes, payload, answered })
             }
             Err(error) => Event::Closed(id, error),
         };

@@ -436,16 +436,16 @@ fn a_large_message_of_an_inbound_peer_waits_for_memory() {
     holder.admit(MESSAGES_BYTES_MAX, &mut all).unwrap();
     let (mut client, socket) = connect();
     assert!(accept(PeerId(1), socket, &how));
-    let mut message = Vec::new();
-    encode(&Raw(Command::VERSION, &[0; 20_000]), magic, &mut message);
-    client.write_all(&message).unwrap();
+    let mut version = Vec::new();
+    encode(&Raw(Command::VERSION, &[0; 20_000]), magic, &mut version);
+    client.write_all(&version).unwrap();
     let Event::Connected(_, link) = heard.recv().unwrap() else { panic!("no connection") };
     drop(all.take());
-    let Event::Message { answered, .. } = heard.recv().unwrap() else { panic!("no message") };
-    assert!(answered.is_some(), "the next one is read when this one is handled");
-    drop(answered);
+    let Event::Message(message) = heard.recv().unwrap() else { panic!("no message") };
+    assert!(message.answered.is_some(), "the next one is read when this one is handled");
+    drop(message);
     holder.admit(MESSAGES_BYTES_MAX, &mut all).unwrap();
-    client.write_all(&message).unwrap();
+    client.write_all(&version).unwrap();
     drop(link);
     assert!(matches!(heard.recv().unwrap(), Event::Closed(..)), "it does not wait for memory");
 }
