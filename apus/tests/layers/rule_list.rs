@@ -62,6 +62,33 @@ fn each_reason_has_a_block_or_a_test_that_yields_it() {
     assert!(untested.is_empty(), "no block and no test yields {untested:?}");
 }
 
+/// A SwiftSync of assumed-valid blocks checks no rule on coins, and its report says so by groups of
+/// rules. Where it cannot tell whether a block obeys BIP30, it ends with an error.
+#[test]
+fn each_rule_on_coins_is_in_a_group_of_those_that_a_report_calls_unchecked() {
+    let read = |path: &str| std::fs::read_to_string(workspace_root().join(path)).unwrap();
+    let list = read("crates/consensus/src/lib.rs");
+    let (before, on_coins) = list.split_once("**`BlockSpends`**").expect("the rules on coins");
+    let groups = read("crates/node/src/checked.rs");
+    let groups = groups.split_once("pub enum RuleGroup {").expect("the groups").1;
+    let groups = groups.split_once("\n}\n").expect("their end").0;
+    let grouped: BTreeSet<&str> = groups.split('`').skip(1).step_by(2).collect();
+    let rules_in = |table: &'_ str| -> BTreeSet<String> {
+        let rows = table.lines().filter_map(|line| line.strip_prefix("//! |"));
+        let cells = rows.filter_map(|row| row.split('|').nth(1)?.split('`').nth(1));
+        cells.map(str::to_string).collect()
+    };
+    let mut on_coins = rules_in(on_coins);
+    assert!(on_coins.len() > 8 && on_coins.remove("bip30_check"), "{on_coins:?}");
+    for rule in &on_coins {
+        assert!(grouped.contains(&rule[..]), "{rule} is in no group of crates/node/src/checked.rs");
+    }
+    let others = rules_in(before);
+    for rule in grouped {
+        assert!(on_coins.contains(rule) || others.contains(rule), "there is no rule {rule}");
+    }
+}
+
 /// Returns the reasons in the table of rules, which is in the doc comment of
 /// `crates/consensus/src/lib.rs`.
 fn listed_reasons(files: &[File]) -> BTreeSet<String> {

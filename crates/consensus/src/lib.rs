@@ -50,7 +50,7 @@
 //! | 28 | `weight_in_limit` | `bad-blk-weight` | BIP141 | |
 //! | | **`BlockSpends`**: the block and the coins it spends | | `ConnectBlock` | |
 //! | 29 | `bip30_check`, the caller looks up | `bad-txns-BIP30` | BIP30 | `bip30_check` |
-//! | 30 | the caller looks up | `bad-txns-inputs-missingorspent` | | |
+//! | 30 | `missing_or_spent`, the caller looks up | `bad-txns-inputs-missingorspent` | | |
 //! | 31 | `coinbase_mature` | `bad-txns-premature-spend-of-coinbase` | | |
 //! | 32 | `input_amounts_in_range` | `bad-txns-inputvalues-outofrange` | | |
 //! | 33 | `inputs_cover_outputs` | `bad-txns-in-belowout` | | |

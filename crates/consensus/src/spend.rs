@@ -17,7 +17,7 @@ const COINBASE_MATURITY: i64 = 100;
 /// (Core's `ConnectBlock`).
 ///
 /// A SwiftSync checks these rules only in the last of the blocks that are assumed valid. Each rule
-/// must belong to a group of `node::RuleGroup`, by which reports name what was not checked.
+/// belongs to a group of `RuleGroup` in apus-node, by which reports name what was not checked.
 ///
 /// The caller finds out whether each coin exists ([`RuleError::missing_or_spent`]) and whether the
 /// block obeys BIP30 ([`bip30_check`]), and checks scripts (`TxScripts` of apus-scripts).

@@ -6,29 +6,35 @@ use std::ops::Range;
 /// every rule outside these groups as checked.
 ///
 /// A SwiftSync that sums only outpoints has no coins, so below its last blocks it checks nothing of
-/// `rules::BlockSpends` and `rules::TxScripts`: each rule there must belong to one of these groups.
+/// `BlockSpends` and `TxScripts`: each rule on coins belongs to a group here, which names it as the
+/// list in apus-consensus does. `apus/tests/layers/rule_list.rs` compares the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleGroup {
-    /// Each input's script and signatures are valid.
+    /// Each input's script and signatures are valid (`TxScripts`).
     Scripts,
-    /// A transaction pays out no more than it spends.
+    /// A transaction pays out no more than it spends (`input_amounts_in_range`,
+    /// `inputs_cover_outputs`, `fee_in_range`, `accumulated_fees_in_range`).
     Amounts,
-    /// A coinbase claims no more than subsidy and fees.
+    /// A coinbase claims no more than subsidy and fees (`coinbase_amount_in_limit`).
     CoinbaseClaims,
-    /// A coin is created before it is spent.
+    /// A coin is created before it is spent (`missing_or_spent`). That it is created, and spent
+    /// once, is proved.
     Order,
-    /// A coinbase's outputs are not spent for 100 blocks.
+    /// A coinbase's outputs are not spent for 100 blocks (`coinbase_mature`).
     Maturity,
-    /// Lock times relative to the spent coins have passed (BIP68).
+    /// Lock times relative to the spent coins have passed (BIP68, `sequence_locks`).
     RelativeLockTimes,
-    /// Signature operations in redeem scripts count towards their limit (BIP16).
+    /// Signature operations in redeem scripts count towards their limit (BIP16,
+    /// `sigop_cost_in_limit`).
     P2shSigops,
-    /// Signature operations in witness scripts count towards their limit (BIP141).
+    /// Signature operations in witness scripts count towards their limit (BIP141,
+    /// `sigop_cost_in_limit`).
     WitnessSigops,
-    /// The witnesses are those that the block commits to (BIP141), or there are none.
+    /// The witnesses are those that the block commits to (BIP141, `witness_committed`), or there
+    /// are none.
     WitnessCommitments,
-    /// A block has at most 4,000,000 weight units (BIP141). That it has at most 1,000,000 bytes
-    /// without witnesses is checked.
+    /// A block has at most 4,000,000 weight units (BIP141, `weight_in_limit`). That it has at most
+    /// 1,000,000 bytes without witnesses is checked.
     BlockWeight,
 }
 
