@@ -1,9 +1,10 @@
 //! The commands and the options that all of them take.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, Parser, Subcommand};
 
 use super::categories::Categories;
 use super::doctor::DoctorCommand;
@@ -145,6 +146,8 @@ pub fn core_spelling(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 /// Joins each option whose value is optional with the value after it.
 fn joined(args: Vec<OsString>) -> Vec<OsString> {
+    let program = Cli::command();
+    let optional_values = optional_values(&program);
     let mut joined: Vec<OsString> = Vec::with_capacity(args.len());
     let mut optional = None;
     let mut after_separator = false;
@@ -160,7 +163,7 @@ fn joined(args: Vec<OsString>) -> Vec<OsString> {
             }
             _ => {
                 let name = value.strip_prefix("--").filter(|_| !after_separator);
-                optional = name.and_then(values_of);
+                optional = name.and_then(|name| optional_values.get(name).copied());
                 joined.push(arg);
             }
         }
@@ -189,31 +192,21 @@ enum OptionalValue {
     Category,
 }
 
-/// Returns the kind of value of the option `--name` of any command, if its value is optional.
-fn values_of(name: &str) -> Option<OptionalValue> {
-    match name {
-        "debug" => Some(OptionalValue::Category),
-        "blockfilterindex"
-        | "coinstatsindex"
-        | "dnsseed"
-        | "fixedseeds"
-        | "lan"
-        | "listen"
-        | "pagepublic"
-        | "peerblockfilters"
-        | "regtest"
-        | "rest"
-        | "rpcwhitelistdefault"
-        | "server"
-        | "signet"
-        | "testnet"
-        | "testnet4"
-        | "txindex"
-        | "txospenderindex"
-        | "v2transport"
-        | "witness" => Some(OptionalValue::Flag),
-        _ => None,
-    }
+/// Returns the options of all commands whose value is optional.
+fn optional_values(program: &clap::Command) -> HashMap<&str, OptionalValue> {
+    let options = all(program).into_iter().flat_map(clap::Command::get_arguments);
+    let optional = options.filter(|option| option.is_require_equals_set());
+    let kind = |option: &Arg| match option.get_long() {
+        Some("debug") => OptionalValue::Category,
+        _ => OptionalValue::Flag,
+    };
+    optional.filter_map(|option| Some((option.get_long()?, kind(option)))).collect()
+}
+
+/// Returns a command and all below it.
+pub fn all(command: &clap::Command) -> Vec<&clap::Command> {
+    let below = command.get_subcommands().flat_map(all);
+    std::iter::once(command).chain(below).collect()
 }
 
 #[cfg(test)]
@@ -222,7 +215,6 @@ mod tests {
 
     #[test]
     fn the_options_hold_together() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 
@@ -239,12 +231,6 @@ mod tests {
         assert_eq!(options.network.chain, apus_wire::Chain::Regtest);
     }
 
-    /// A command and all below it.
-    fn all(command: &clap::Command) -> Vec<&clap::Command> {
-        let below = command.get_subcommands().flat_map(all);
-        std::iter::once(command).chain(below).collect()
-    }
-
     #[test]
     fn the_examples_are_of_commands_that_this_build_has() {
         assert_eq!(after_help().contains("apus export"), cfg!(feature = "export"));
@@ -252,7 +238,6 @@ mod tests {
 
     #[test]
     fn every_help_begins_with_a_sentence() {
-        use clap::CommandFactory;
         let mut program = Cli::command();
         program.build();
         for command in all(&program) {
@@ -275,19 +260,12 @@ mod tests {
 
     #[test]
     fn an_equals_sign_before_an_optional_value_may_be_left_out() {
-        use clap::CommandFactory;
         let program = Cli::command();
-        let commands = all(&program);
-        let alone = commands.iter().flat_map(|command| command.get_arguments());
-        let alone: Vec<_> = alone.filter(|option| option.is_require_equals_set()).collect();
-        assert!(alone.len() > 20, "{}", alone.len());
-        for option in alone {
-            let expected = match option.get_value_names().map(|names| names[0].as_str()) {
-                Some("0|1") => OptionalValue::Flag,
-                Some("CATEGORY") => OptionalValue::Category,
-                other => panic!("{other:?}"),
-            };
-            assert_eq!(values_of(option.get_long().unwrap()), Some(expected), "{option}");
+        let options = all(&program).into_iter().flat_map(clap::Command::get_arguments);
+        for option in options.filter(|option| option.is_require_equals_set()) {
+            let name = option.get_long().unwrap();
+            let expected = if name == "debug" { "CATEGORY" } else { "0|1" };
+            assert_eq!(option.get_value_names().unwrap()[0], expected, "{name}");
         }
         let spelled = |args: &[&str]| {
             let args = core_spelling(args.iter().map(OsString::from));

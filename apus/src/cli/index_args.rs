@@ -35,22 +35,19 @@ impl IndexArgs {
     /// A value is wrong, or an index cannot be built in this way of syncing. What a settings file
     /// asks for and a SwiftSync cannot build is a warning. [`Options::assumevalid`] and the hints
     /// must be set before.
-    pub fn choose(&self, chosen: &mut Settings) -> Result<(), String> {
+    pub fn choose(chosen: &mut Settings) -> Result<(), String> {
         for kind in IndexKind::ALL {
-            let given = self.given(kind)?;
-            let is_on = match given {
-                Some(is_on) => is_on,
-                None => match chosen.config.take(kind.name())? {
-                    // Core takes a word for the type of filters.
-                    Some(found) if kind == IndexKind::BlockFilterIndex => is_basic(&found.text)?,
-                    Some(_) => chosen.config.is_on(kind.name(), false),
-                    None => false,
-                },
+            let Some(found) = chosen.config.take(kind.name())? else { continue };
+            // Core takes a word for the type of filters.
+            let is_on = if kind == IndexKind::BlockFilterIndex {
+                is_basic(&found.text)?
+            } else {
+                chosen.config.is_on(kind.name(), false)
             };
             if !is_on {
                 continue;
             }
-            match (lack_of(kind, &chosen.options), given) {
+            match (lack_of(kind, &chosen.options), found.is_given()) {
                 (None, _) => chosen.options.indexes.push(kind),
                 (Some(Lack::Prune), _) => {
                     return Err(format!(
@@ -59,7 +56,7 @@ impl IndexArgs {
                         kind.name()
                     ));
                 }
-                (Some(Lack::Undo), Some(_)) => {
+                (Some(Lack::Undo), true) => {
                     return Err(format!(
                         "--{} needs undo data, and a SwiftSync of blocks that are assumed valid \
                          leaves that of most blocks out: leave one of them out, check everything \
@@ -67,7 +64,7 @@ impl IndexArgs {
                         kind.name()
                     ));
                 }
-                (Some(Lack::Undo), None) => chosen.config.loaded.warnings.push(format!(
+                (Some(Lack::Undo), false) => chosen.config.loaded.warnings.push(format!(
                     "{}=1 is ignored: it needs undo data, which a SwiftSync of blocks that are \
                      assumed valid leaves out; `apus reindex` writes it, and then `apus index {0}` \
                      builds the index",
@@ -76,19 +73,6 @@ impl IndexArgs {
             }
         }
         Ok(())
-    }
-
-    /// Returns what the command line says of an index.
-    fn given(&self, kind: IndexKind) -> Result<Option<bool>, String> {
-        let flag = match kind {
-            IndexKind::TxIndex => self.txindex,
-            IndexKind::TxoSpenderIndex => self.txospenderindex,
-            IndexKind::CoinStatsIndex => self.coinstatsindex,
-            IndexKind::BlockFilterIndex => {
-                return self.blockfilterindex.as_deref().map(is_basic).transpose();
-            }
-        };
-        Ok(flag.map(|flag| flag != 0))
     }
 }
 

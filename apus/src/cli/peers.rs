@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_net::{HostKind, MaxDownload, NetKind, PeerOptions, Proxies, Proxy, Target};
 use apus_tools::IndexKind;
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 
 use super::bind_address::address;
 use super::conf::{Config, Found};
@@ -18,6 +18,12 @@ const OTHER_NETS: [&str; 2] = ["i2p", "cjdns"];
 
 /// The longest timeout for opening a connection; the operating system gives up sooner.
 const TIMEOUT_MS_MAX: u64 = 10 * 60 * 1000;
+
+/// Options that are of no use without `--listen`.
+const NEED_LISTEN: [&str; 3] = ["bind", "maxuploadtarget", "peerblockfilters"];
+
+/// Options of which the value 0 means that there is none, besides those that are 0 or 1.
+const OFF_BY_0: [&str; 3] = ["connect", "proxy", "onion"];
 
 /// The options for peers.
 #[derive(Args)]
@@ -160,312 +166,238 @@ impl Sources {
 
 impl PeerArgs {
     /// Sets the options for peers. Peers are used if no sources of blocks are given, if the user
-    /// names a peer, or with `--follow`.
+    /// names a peer, or with `--follow`. The indexes of the options must be set before.
     ///
     /// # Errors
     /// An option or a setting is wrong.
     pub fn choose(&self, chosen: &mut Settings, sources: Sources) -> Result<(), String> {
-        chosen.options.swiftsync.witness = self.witness != Some(0);
-        let is_asked_for = self.follow
-            || [&self.connect, &self.addnode, &self.seednode].iter().any(|l| !l.is_empty());
+        let Settings { options, config } = chosen;
+        options.swiftsync.witness = self.witness != Some(0);
+        let asked_for = asked_for(config);
+        let unused = |why: &str| match asked_for.first() {
+            Some(name) => {
+                Err(format!("--{name} has no effect without peers: {why}, or remove --{name}"))
+            }
+            None => Ok(()),
+        };
+        let names_peers =
+            ["connect", "addnode", "seednode"].iter().any(|name| config.is_given(name));
         let origin = match sources {
             Sources::None => None,
             Sources::Given => Some("--from".to_string()),
-            Sources::Settings => Some(origin_of("loadblock", &chosen.config)),
+            Sources::Settings => Some(config.origin_of("loadblock")),
         };
-        if let Some(origin) = origin.filter(|_| !is_asked_for) {
-            return self.refuse_unused(&format!(
+        if let Some(origin) = origin.filter(|_| !names_peers && !self.follow) {
+            return unused(&format!(
                 "with {origin} no peer is asked for blocks: add --connect, --addnode or --follow"
             ));
         }
-        let Settings { options, config } = chosen;
-        let port = options.network.port;
-        let mut peers = PeerOptions::new(port);
-        let connect = texts(&self.connect, "connect", config);
-        if let Some(origin) = self.switched_off(&connect, config) {
+        let connect = config.take_replaced_list("connect");
+        if let Some(origin) = switched_off(&connect, config) {
             if self.follow {
                 return Err(format!(
                     "--follow needs peers, and {origin} disables them: remove one of them"
                 ));
             }
-            return self
-                .refuse_unused(&format!("{origin} disables peers: name a peer with --connect"));
+            return unused(&format!("{origin} disables peers: name a peer with --connect"));
         }
-        peers.connect = targets(connect, port)?;
-        peers.addnode = targets(texts(&self.addnode, "addnode", config), port)?;
-        peers.seednode = targets(texts(&self.seednode, "seednode", config), port)?;
-        peers.fixedseeds = self.flag(self.fixedseeds, "fixedseeds", config, true);
-        peers.listen = self.listen.is_some_and(|on| on != 0);
-        peers.v2transport = self.flag(self.v2transport, "v2transport", config, true);
-        peers.proxies = self.proxies(config)?;
-        if let Some(count) = number(self.maxconnections, "maxconnections", config)? {
+        let needs_listen = NEED_LISTEN.iter().find(|name| asked_for.contains(&name.to_string()));
+        if let Some(name) = needs_listen.filter(|_| !is_on(self.listen)) {
+            return Err(format!(
+                "--{name} has no effect without --listen: add --listen, or remove --{name}"
+            ));
+        }
+        options.peers = Some(self.peers(connect, options.network.port, config)?);
+        if is_on(self.listen) && config.is_on("peerblockfilters", false) {
+            let has_index = options.indexes.contains(&IndexKind::BlockFilterIndex);
+            options.peerblockfilters = has_index || refuse_filters(config)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the options of a run that uses peers.
+    fn peers(
+        &self,
+        connect: Vec<Found>,
+        network_port: u16,
+        config: &mut Config,
+    ) -> Result<PeerOptions, String> {
+        let mut peers = PeerOptions::new(network_port);
+        peers.follow = self.follow;
+        peers.connect = targets("connect", connect, network_port)?;
+        for (name, list) in [("addnode", &mut peers.addnode), ("seednode", &mut peers.seednode)] {
+            *list = targets(name, config.take_replaced_list(name), network_port)?;
+        }
+        peers.fixedseeds = config.is_on("fixedseeds", true);
+        peers.v2transport = config.is_on("v2transport", true);
+        peers.proxies = proxies(config)?;
+        if let Some(count) = config.take_number_of("maxconnections")? {
             peers.maxconnections = count;
         }
         // Without connections of our own there is nothing to ask for.
         let seeks = peers.maxconnections > 0;
-        peers.dnsseed = self.flag(self.dnsseed, "dnsseed", config, seeks);
-        if let Some(port) = number(self.port, "port", config)? {
+        peers.dnsseed = config.is_on("dnsseed", seeks);
+        if let Some(port) = config.take_number_of("port")? {
             peers.port = port;
         }
-        if !self.bind.is_empty() && !peers.listen {
-            return Err(
-                "--bind has no effect without --listen: add --listen, or remove --bind".to_string()
-            );
-        }
+        peers.listen = is_on(self.listen);
         let bind = self.bind.iter().map(|text| address("--bind", text, peers.port));
         peers.bind = bind.collect::<Result<_, _>>()?;
-        if let Some(millis) = number(self.timeout, "timeout", config)? {
+        if let Some(millis) = config.take_number_of::<u64>("timeout")? {
             peers.timeout = Duration::from_millis(millis.clamp(1, TIMEOUT_MS_MAX));
         }
-        peers.onlynet = self.onlynet(config)?;
+        peers.onlynet = onlynet(config)?;
         peers.lan = looks_for_nodes(self.lan, &peers)? && seeks;
-        peers.announce = peers.listen && self.lan.is_some_and(|on| on != 0);
-        self.check_networks(&peers, config)?;
+        peers.announce = peers.listen && is_on(self.lan);
+        check_networks(&peers, config)?;
         if !self.maxdownload.is_empty() {
             let limits = MaxDownload::parse(self.maxdownload.iter().map(String::as_str));
             peers.maxdownload = Some(limits.map_err(|why| format!("--maxdownload: {why}"))?);
         }
-        let target = self.maxuploadtarget.as_deref();
-        if target.is_some() && !peers.listen {
-            return Err("--maxuploadtarget has no effect without --listen: add --listen, or \
-                        remove --maxuploadtarget"
-                .to_string());
-        }
-        peers.maxuploadtarget = maxuploadtarget(target, config)?;
-        peers.follow = self.follow;
-        let listens = peers.listen;
-        options.peers = Some(peers);
-        self.take_filters(chosen, listens)
-    }
-
-    /// Sets whether filters of blocks are served. [`Options::indexes`](apus_node::Options) must be
-    /// set before.
-    fn take_filters(&self, chosen: &mut Settings, listens: bool) -> Result<(), String> {
-        let Settings { options, config } = chosen;
-        let given = self.peerblockfilters.map(|on| on != 0);
-        if given == Some(true) && !listens {
-            return Err("--peerblockfilters has no effect without --listen: add --listen, or \
-                        remove --peerblockfilters"
-                .to_string());
-        }
-        if !listens || !given.unwrap_or_else(|| config.is_on("peerblockfilters", false)) {
-            return Ok(());
-        }
-        options.peerblockfilters = options.indexes.contains(&IndexKind::BlockFilterIndex);
-        let origin = match given {
-            _ if options.peerblockfilters => return Ok(()),
-            Some(_) => "--peerblockfilters".to_string(),
-            None => origin_of("peerblockfilters", config),
-        };
-        // A warning says why the index is not built.
-        if given.is_none() && config.is_on("blockfilterindex", false) {
-            let warning = format!("{origin} is ignored, too: it needs that index");
-            config.loaded.warnings.push(warning);
-            return Ok(());
-        }
-        Err(format!("{origin} needs --blockfilterindex: add it, or remove {origin}"))
-    }
-
-    /// Returns the option or setting that switches all peers off, if there is one. `connect` are
-    /// the values of that option.
-    fn switched_off(&self, connect: &[(String, String)], config: &Config) -> Option<String> {
-        if !config.is_on("networkactive", true) {
-            return Some(origin_of("networkactive", config));
-        }
-        let is_off = match connect {
-            [] => !config.is_on("connect", true),
-            given => given.iter().any(|(text, _)| text == "0"),
-        };
-        is_off.then(|| {
-            if self.connect.is_empty() {
-                origin_of("connect", config)
-            } else {
-                "--connect=0".to_string()
-            }
-        })
-    }
-
-    /// Returns the names of the options given that bitcoin.conf may have in sections alone.
-    pub fn given_in_sections(&self) -> Vec<&'static str> {
-        let given = [
-            ("addnode", !self.addnode.is_empty()),
-            ("connect", !self.connect.is_empty()),
-            ("bind", !self.bind.is_empty()),
-            ("port", self.port.is_some()),
-        ];
-        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
-    }
-
-    /// Returns an error if the command line sets an option for peers although no peers are used. An
-    /// option that switches something off is no contradiction.
-    fn refuse_unused(&self, why: &str) -> Result<(), String> {
-        let is_on = |flag: Option<u8>| flag.is_some_and(|on| on != 0);
-        let names_peer = self.connect.iter().any(|target| target != "0");
-        let given = [
-            ("connect", names_peer),
-            ("addnode", !self.addnode.is_empty()),
-            ("proxy", self.proxy.iter().any(|proxy| proxy != "0")),
-            ("onion", self.onion.as_deref().is_some_and(|proxy| proxy != "0")),
-            ("maxdownload", !self.maxdownload.is_empty()),
-            ("seednode", !self.seednode.is_empty()),
-            ("dnsseed", is_on(self.dnsseed)),
-            ("fixedseeds", is_on(self.fixedseeds)),
-            ("lan", is_on(self.lan)),
-            ("maxconnections", self.maxconnections.is_some()),
-            ("onlynet", !self.onlynet.is_empty()),
-            ("listen", is_on(self.listen)),
-            ("port", self.port.is_some()),
-            ("maxuploadtarget", self.maxuploadtarget.is_some()),
-            ("peerblockfilters", is_on(self.peerblockfilters)),
-            ("timeout", self.timeout.is_some()),
-            ("v2transport", is_on(self.v2transport)),
-        ];
-        match given.iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => {
-                Err(format!("--{name} has no effect without peers: {why}, or remove --{name}"))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn flag(&self, given: Option<u8>, name: &str, config: &Config, default: bool) -> bool {
-        given.map_or_else(|| config.is_on(name, default), |on| on != 0)
-    }
-
-    /// Returns the proxies. Those of the command line are added to those of settings files, so that
-    /// one for a single network does not switch off the others.
-    fn proxies(&self, config: &mut Config) -> Result<Proxies, String> {
-        let mut proxies = Proxies::default();
-        let found = config.take_list("proxy").into_iter();
-        let found = found.map(|Found { text, place }| (text, format!("proxy from {place}")));
-        let given = self.proxy.iter().map(|text| (text.clone(), "--proxy".to_string()));
-        for (text, what) in found.chain(given) {
-            proxies.add(&text).map_err(|why| format!("{what}: {why}"))?;
-        }
-        let onion = text(self.onion.as_ref(), "onion", config)?;
-        if let Some((text, what)) = onion.filter(|(text, _)| !text.is_empty()) {
-            proxies.onion = match &*text {
-                "0" => None,
-                text => Some(Proxy::parse(text).map_err(|why| format!("{what}: {why}"))?),
-            };
-        }
-        Ok(proxies)
-    }
-
-    fn onlynet(&self, config: &mut Config) -> Result<Vec<NetKind>, String> {
-        if !self.onlynet.is_empty() {
-            return Ok(self.onlynet.iter().map(|net| NetKind::from(*net)).collect());
-        }
-        let mut kinds = Vec::new();
-        let mut others = Vec::new();
-        for Found { text, place } in config.take_list("onlynet") {
-            match Net::from_str(&text, true) {
-                Ok(net) => kinds.push(NetKind::from(net)),
-                Err(_) if OTHER_NETS.contains(&&*text.to_lowercase()) => {
-                    others.push(format!("{place}: onlynet={text}"));
-                }
-                Err(_) => {
-                    return Err(format!(
-                        "{place}: onlynet={text} names no network: use ipv4, ipv6 or onion"
-                    ));
-                }
-            }
-        }
-        // An empty list would allow every network.
-        if kinds.is_empty() && !others.is_empty() {
-            return Err(format!(
-                "{}: Apus supports only ipv4, ipv6 and onion. Choose from these with --onlynet",
-                others.join(", ")
-            ));
-        }
-        let ignored =
-            |other| format!("{other} is ignored: Apus supports only ipv4, ipv6 and onion");
-        config.loaded.warnings.extend(others.into_iter().map(ignored));
-        Ok(kinds)
-    }
-
-    /// Checks that every host can be reached through the networks and proxies that the user allows.
-    /// A host that cannot is an error, so that Apus never connects to it in another way.
-    fn check_networks(&self, peers: &PeerOptions, config: &mut Config) -> Result<(), String> {
-        if let Some(target) = peers.connect.iter().find(|target| !peers.has_way_to(target)) {
-            return Err(format!("--connect={target}: {}", target.words_on_proxy()));
-        }
-        if let Some(target) = peers.seednode.iter().find(|target| !peers.has_way_to(target)) {
-            return Err(format!("--seednode={target}: {}", target.words_on_proxy()));
-        }
-        if !config.is_on("dns", true) {
-            refuse_names(peers, &origin_of("dns", config))?;
-        }
-        if peers.onlynet.is_empty() {
-            return Ok(());
-        }
-        let has_onion = peers.onlynet.contains(&NetKind::Onion);
-        let is_clear = peers.onlynet.iter().any(|net| *net != NetKind::Onion);
-        if has_onion && peers.proxies.onion.is_none() {
-            let what = "onlynet=onion needs Tor's proxy: name it with --onion or --proxy, such as \
-                        --onion=127.0.0.1:9050";
-            if is_clear {
-                config.loaded.warnings.push(what.to_string())
-            } else {
-                return Err(what.to_string());
-            }
-        }
-        if !is_clear && self.flag(self.dnsseed, "dnsseed", config, false) {
-            return Err(
-                "dnsseed=1 contradicts onlynet=onion, since DNS seeds are queried over IPv4 and \
-                 IPv6: leave out one of them"
-                    .to_string(),
-            );
-        }
-        let left_out = peers.seednode.iter().filter(|target| !peers.reaches_host(target));
-        let words = |target| format!("--seednode={target} is not used: --onlynet excludes it");
-        config.loaded.warnings.extend(left_out.map(words));
-        Ok(())
+        peers.maxuploadtarget = maxuploadtarget(config)?;
+        Ok(peers)
     }
 }
 
-/// Names the setting `name` that is in effect and its file, for an error.
-pub fn origin_of(name: &str, config: &Config) -> String {
-    match config.find(name) {
-        Ok(Some(Found { text, place })) => format!("{name}={text} from {place}"),
-        // A list, in settings.json.
-        _ => format!("{name} from a settings file"),
-    }
+fn is_on(flag: Option<u8>) -> bool {
+    flag.is_some_and(|on| on != 0)
 }
 
-/// Returns all values of an option that may be given many times, from the command line or else from
-/// a settings file, each with its name for an error.
-fn texts(given: &[String], name: &str, config: &mut Config) -> Vec<(String, String)> {
-    match given {
-        [] => {
-            let found = config.take_list(name).into_iter();
-            found.map(|Found { text, place }| (text, format!("{name} from {place}"))).collect()
-        }
-        given => given.iter().map(|text| (text.clone(), format!("--{name}"))).collect(),
-    }
+/// Returns the names of the options for peers that the command line has. An option that switches
+/// something off asks for nothing.
+fn asked_for(config: &Config) -> Vec<String> {
+    let table = PeerArgs::augment_args(Command::new("peers"));
+    let names = table.get_arguments().filter_map(|option| {
+        let name = option.get_long()?;
+        let has_off = option.is_require_equals_set() || OFF_BY_0.contains(&name);
+        let asks = config.given(name).iter().any(|found| !has_off || found.text != "0");
+        // `Options::check_witness` says what it needs.
+        (asks && name != "witness").then(|| name.to_string())
+    });
+    names.collect()
 }
 
-fn targets(texts: Vec<(String, String)>, port: u16) -> Result<Vec<Target>, String> {
-    let parse = |(text, what): (String, String)| {
-        Target::parse(&text, port).map_err(|why| format!("{what}: {why}"))
+/// Returns whether filters of blocks are served without their index in the options: never.
+///
+/// # Errors
+/// `peerblockfilters` is on, and no warning has said why the index is not built.
+fn refuse_filters(config: &mut Config) -> Result<bool, String> {
+    let is_given = config.is_given("peerblockfilters");
+    let origin = if is_given {
+        "--peerblockfilters".to_string()
+    } else {
+        config.origin_of("peerblockfilters")
     };
-    texts.into_iter().map(parse).collect()
+    if is_given || !config.is_on("blockfilterindex", false) {
+        return Err(format!("{origin} needs --blockfilterindex: add it, or remove {origin}"));
+    }
+    config.loaded.warnings.push(format!("{origin} is ignored, too: it needs that index"));
+    Ok(false)
 }
 
-/// Returns the value of an option, from the command line or else from a settings file, with its
-/// name for an error.
-fn text(
-    given: Option<&String>,
-    name: &str,
-    config: &mut Config,
-) -> Result<Option<(String, String)>, String> {
-    match given {
-        Some(text) => Ok(Some((text.clone(), format!("--{name}")))),
-        None => {
-            let found = config.take(name)?;
-            Ok(found.map(|Found { text, place }| (text, format!("{name} from {place}"))))
+/// Returns the option or setting that switches all peers off, if there is one. `connect` are the
+/// values of that option.
+fn switched_off(connect: &[Found], config: &Config) -> Option<String> {
+    if !config.is_on("networkactive", true) {
+        return Some(config.origin_of("networkactive"));
+    }
+    if connect.is_empty() {
+        return (!config.is_on("connect", true)).then(|| config.origin_of("connect"));
+    }
+    connect.iter().find(|found| found.text == "0").map(|found| found.with_value("connect"))
+}
+
+/// Returns the proxies. Those of the command line are added to those of settings files, so that one
+/// for a single network does not switch off the others.
+fn proxies(config: &mut Config) -> Result<Proxies, String> {
+    let mut proxies = Proxies::default();
+    let (given, found): (Vec<_>, Vec<_>) =
+        config.take_list("proxy").into_iter().partition(Found::is_given);
+    for proxy in found.into_iter().chain(given) {
+        proxies.add(&proxy.text).map_err(|why| format!("{}: {why}", proxy.origin("proxy")))?;
+    }
+    if let Some(onion) = config.take("onion")?.filter(|onion| !onion.text.is_empty()) {
+        proxies.onion = match &*onion.text {
+            "0" => None,
+            text => {
+                let proxy = Proxy::parse(text);
+                Some(proxy.map_err(|why| format!("{}: {why}", onion.origin("onion")))?)
+            }
+        };
+    }
+    Ok(proxies)
+}
+
+fn onlynet(config: &mut Config) -> Result<Vec<NetKind>, String> {
+    let mut kinds = Vec::new();
+    let mut others = Vec::new();
+    for Found { text, place } in config.take_replaced_list("onlynet") {
+        match Net::from_str(&text, true) {
+            Ok(net) => kinds.push(NetKind::from(net)),
+            Err(_) if OTHER_NETS.contains(&&*text.to_lowercase()) => {
+                others.push(format!("{place}: onlynet={text}"));
+            }
+            Err(_) => {
+                return Err(format!(
+                    "{place}: onlynet={text} names no network: use ipv4, ipv6 or onion"
+                ));
+            }
         }
     }
+    // An empty list would allow every network.
+    if kinds.is_empty() && !others.is_empty() {
+        return Err(format!(
+            "{}: Apus supports only ipv4, ipv6 and onion. Choose from these with --onlynet",
+            others.join(", ")
+        ));
+    }
+    let ignored = |other| format!("{other} is ignored: Apus supports only ipv4, ipv6 and onion");
+    config.loaded.warnings.extend(others.into_iter().map(ignored));
+    Ok(kinds)
+}
+
+/// Checks that every host can be reached through the networks and proxies that the user allows. A
+/// host that cannot is an error, so that Apus never connects to it in another way.
+fn check_networks(peers: &PeerOptions, config: &mut Config) -> Result<(), String> {
+    if let Some(target) = peers.connect.iter().find(|target| !peers.has_way_to(target)) {
+        return Err(format!("--connect={target}: {}", target.words_on_proxy()));
+    }
+    if let Some(target) = peers.seednode.iter().find(|target| !peers.has_way_to(target)) {
+        return Err(format!("--seednode={target}: {}", target.words_on_proxy()));
+    }
+    if !config.is_on("dns", true) {
+        refuse_names(peers, &config.origin_of("dns"))?;
+    }
+    if peers.onlynet.is_empty() {
+        return Ok(());
+    }
+    let has_onion = peers.onlynet.contains(&NetKind::Onion);
+    let is_clear = peers.onlynet.iter().any(|net| *net != NetKind::Onion);
+    if has_onion && peers.proxies.onion.is_none() {
+        let what = "onlynet=onion needs Tor's proxy: name it with --onion or --proxy, such as \
+                    --onion=127.0.0.1:9050";
+        if is_clear {
+            config.loaded.warnings.push(what.to_string())
+        } else {
+            return Err(what.to_string());
+        }
+    }
+    if !is_clear && config.is_on("dnsseed", false) {
+        return Err("dnsseed=1 contradicts onlynet=onion, since DNS seeds are queried over IPv4 \
+                    and IPv6: leave out one of them"
+            .to_string());
+    }
+    let left_out = peers.seednode.iter().filter(|target| !peers.reaches_host(target));
+    let words = |target| format!("--seednode={target} is not used: --onlynet excludes it");
+    config.loaded.warnings.extend(left_out.map(words));
+    Ok(())
+}
+
+fn targets(name: &str, list: Vec<Found>, port: u16) -> Result<Vec<Target>, String> {
+    let parse = |found: Found| {
+        Target::parse(&found.text, port).map_err(|why| format!("{}: {why}", found.origin(name)))
+    };
+    list.into_iter().map(parse).collect()
 }
 
 /// Refuses hosts that the system would have to look up, if `origin` forbids that (Core's `-dns=0`).
@@ -482,24 +414,6 @@ fn refuse_names(peers: &PeerOptions, origin: &str) -> Result<(), String> {
             "{target}: {origin} forbids to look up names: give an address in its place"
         )),
         None => Ok(()),
-    }
-}
-
-/// Returns the number that an option has, from the command line or else from a settings file.
-pub fn number<T: TryFrom<i64>>(
-    given: Option<T>,
-    name: &str,
-    config: &mut Config,
-) -> Result<Option<T>, String> {
-    match given {
-        Some(number) => Ok(Some(number)),
-        None => match config.take_number(name)? {
-            None => Ok(None),
-            Some(number) => match T::try_from(number) {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(format!("{name}={number} in a settings file is out of range")),
-            },
-        },
     }
 }
 

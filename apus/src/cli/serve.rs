@@ -11,13 +11,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::bind_address::address;
-use super::conf::{Config, Found};
+use super::conf::{CommandLine, Config};
 use super::connect_args::take_minimumchainwork;
 use super::directory::Directory;
 use super::failure::Failure;
 use super::interrupt::{Interrupted, stop_on_signal};
 use super::numbers::{duration, thousands};
-use super::peers::{number, origin_of};
 use super::reporting::Reporting;
 use super::server_args::ServerArgs;
 use super::serving::{Serving, serve_while};
@@ -38,6 +37,8 @@ const MAXCONNECTIONS: usize = 125;
 /// `apus sync --follow --listen` serves while it follows the chain.
 #[derive(Args)]
 pub struct ServeCommand {
+    #[command(flatten)]
+    given: CommandLine,
     #[command(flatten)]
     directory: Directory,
     /// Listen on this address of this machine, ADDR or ADDR:PORT ([ADDR]:PORT for IPv6); may be
@@ -92,13 +93,13 @@ struct ServedJson {
 /// Runs `apus serve`.
 pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let mut chosen = command.directory.to_options().map_err(Failure::usage)?;
-    chosen.config.check_sections(&command.given_in_sections()).map_err(Failure::usage)?;
+    chosen.config.add_command_line(&command.given).map_err(Failure::usage)?;
     let given = command.minimumchainwork.as_deref();
     take_minimumchainwork(&mut chosen, given).map_err(Failure::usage)?;
     let port = chosen.options.network.port;
     let how = command.choose(&mut chosen.config, port).map_err(Failure::usage)?;
     tools::can_serve(&chosen.options)?;
-    command.take_filters(&mut chosen)?;
+    take_filters(&mut chosen)?;
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
     let serving = server.map(|config| {
         let is_optional = !command.server.is_given();
@@ -135,59 +136,44 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
 }
 
 impl ServeCommand {
-    /// Returns the names of the options given that bitcoin.conf may have in sections alone.
-    fn given_in_sections(&self) -> Vec<&'static str> {
-        let mut names = self.server.given_in_sections();
-        names.extend((!self.bind.is_empty()).then_some("bind"));
-        names.extend(self.port.map(|_| "port"));
-        names
-    }
-
     /// Returns how to serve, by the command line or else the settings files.
     fn choose(&self, config: &mut Config, default_port: u16) -> Result<ServeOptions, String> {
-        let port = number(self.port, "port", config)?.unwrap_or(default_port);
-        let flag = |on: u8| on != 0;
+        let port = config.take_number_of("port")?.unwrap_or(default_port);
         Ok(ServeOptions {
-            bind: self.bind(config, port)?,
+            bind: bind(config, port)?,
             port,
-            maxconnections: number(self.maxconnections, "maxconnections", config)?
-                .unwrap_or(MAXCONNECTIONS),
-            maxuploadtarget: maxuploadtarget(self.maxuploadtarget.as_deref(), config)?,
+            maxconnections: config.take_number_of("maxconnections")?.unwrap_or(MAXCONNECTIONS),
+            maxuploadtarget: maxuploadtarget(config)?,
             // bitcoin.conf does not have it: it is no option of Core.
-            lan: self.lan.is_some_and(flag),
-            v2transport: self.v2transport.map_or(config.is_on("v2transport", true), flag),
+            lan: self.lan.is_some_and(|on| on != 0),
+            v2transport: config.is_on("v2transport", true),
         })
     }
+}
 
-    /// Sets whether filters are served. A settings file may ask for them in vain.
-    fn take_filters(&self, chosen: &mut Settings) -> Result<(), Failure> {
-        let is_on = chosen.config.is_on("peerblockfilters", false);
-        if !self.peerblockfilters.map_or(is_on, |on| on != 0) {
-            return Ok(());
-        }
-        chosen.options.peerblockfilters = tools::has_filters(&chosen.options)?;
-        if chosen.options.peerblockfilters {
-            return Ok(());
-        }
-        let why = "the index of filters is not in the directory: `apus index blockfilterindex` \
-                   builds it";
-        if self.peerblockfilters.is_some() {
-            return Err(Failure::usage(format!("Cannot serve --peerblockfilters: {why}")));
-        }
-        let origin = origin_of("peerblockfilters", &chosen.config);
-        chosen.config.loaded.warnings.push(format!("{origin} is ignored: {why}"));
-        Ok(())
+/// Sets whether filters are served. A settings file may ask for them in vain.
+fn take_filters(chosen: &mut Settings) -> Result<(), Failure> {
+    let Settings { options, config } = chosen;
+    if !config.is_on("peerblockfilters", false) {
+        return Ok(());
     }
+    options.peerblockfilters = tools::has_filters(options)?;
+    if options.peerblockfilters {
+        return Ok(());
+    }
+    let why = "the index of filters is not in the directory: `apus index blockfilterindex` builds \
+               it";
+    if config.is_given("peerblockfilters") {
+        return Err(Failure::usage(format!("Cannot serve --peerblockfilters: {why}")));
+    }
+    let origin = config.origin_of("peerblockfilters");
+    config.loaded.warnings.push(format!("{origin} is ignored: {why}"));
+    Ok(())
+}
 
-    fn bind(&self, config: &mut Config, port: u16) -> Result<Vec<SocketAddr>, String> {
-        if !self.bind.is_empty() {
-            return self.bind.iter().map(|text| address("--bind", text, port)).collect();
-        }
-        let found = config.take_list("bind").into_iter();
-        // An address with `=onion` is where bitcoind takes connections from Tor alone.
-        let found = found.filter(|found| !found.text.ends_with("=onion"));
-        found
-            .map(|Found { text, place }| address(&format!("bind from {place}"), &text, port))
-            .collect()
-    }
+fn bind(config: &mut Config, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let mut all = config.take_replaced_list("bind");
+    // An address with `=onion` is where bitcoind takes connections from Tor alone.
+    all.retain(|found| found.is_given() || !found.text.ends_with("=onion"));
+    all.iter().map(|found| address(&found.origin("bind"), &found.text, port)).collect()
 }

@@ -10,9 +10,8 @@ use apus_wire::Chain;
 use clap::Args;
 
 use super::bind_address::address;
-use super::conf::Found;
+use super::conf::{self, Found};
 use super::home::expand_home;
-use super::peers::number;
 use super::settings::Settings;
 
 /// The most threads that answer calls.
@@ -104,12 +103,6 @@ impl ServerArgs {
         self.server == Some(1)
     }
 
-    /// Returns the names of the options given that bitcoin.conf may have in sections alone.
-    pub fn given_in_sections(&self) -> Vec<&'static str> {
-        let given = [("rpcbind", !self.rpcbind.is_empty()), ("rpcport", self.rpcport.is_some())];
-        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
-    }
-
     /// Returns how the server is reached, by the command line or else the settings files; `None` if
     /// there is to be none. A server that is on by default does without a cookie where none can be
     /// written.
@@ -121,124 +114,54 @@ impl ServerArgs {
         chosen: &mut Settings,
         is_default: bool,
     ) -> Result<Option<Config>, String> {
-        let is_on = |given: Option<u8>, name, if_absent| {
-            given.map_or(chosen.config.is_on(name, if_absent), |on| on != 0)
-        };
-        if !is_on(self.server, "server", is_default) {
+        let settings = &mut chosen.config;
+        if !settings.is_on("server", is_default) {
             return Ok(None);
         }
-        let rest = is_on(self.rest, "rest", false);
-        let page_is_public = is_on(self.pagepublic, "pagepublic", false);
-        let allow = self.allow(chosen)?;
-        let mut config = Config::new(self.bind(chosen, !allow.is_empty())?);
-        (config.allow, config.rest, config.page_is_public) = (allow, rest, page_is_public);
-        config.credentials = self.credentials(chosen)?;
-        config.cookie = self.cookie(chosen, is_default)?;
-        let list = texts(&self.rpcwhitelist, "rpcwhitelist", chosen);
-        config.whitelist.refuses_others = self.rpcwhitelistdefault.map_or_else(
-            || chosen.config.is_on("rpcwhitelistdefault", !list.is_empty()),
-            |on| on != 0,
-        );
-        list.iter().for_each(|(text, _)| config.whitelist.add(text));
-        let settings = &mut chosen.config;
+        let allow = allow(settings)?;
+        let bind = bind(settings, chosen.options.network.chain, !allow.is_empty())?;
+        let mut config = Config::new(bind);
+        config.allow = allow;
+        config.rest = settings.is_on("rest", false);
+        config.page_is_public = settings.is_on("pagepublic", false);
+        config.credentials = credentials(settings)?;
+        config.cookie = self.cookie(settings, &chosen.options.network_dir(), is_default)?;
+        let list = settings.take_list("rpcwhitelist");
+        config.whitelist.refuses_others = settings.is_on("rpcwhitelistdefault", !list.is_empty());
+        list.iter().for_each(|found| config.whitelist.add(&found.text));
         let count = |number: i64| usize::try_from(number.max(1)).unwrap_or(usize::MAX);
-        if let Some(threads) = number(self.rpcthreads, "rpcthreads", settings)? {
+        if let Some(threads) = settings.take_number("rpcthreads")? {
             config.threads = count(threads).min(THREADS_MAX);
         }
-        if let Some(queue) = number(self.rpcworkqueue, "rpcworkqueue", settings)? {
+        if let Some(queue) = settings.take_number("rpcworkqueue")? {
             config.work_queue = count(queue);
         }
-        if let Some(seconds) = number(self.rpcservertimeout, "rpcservertimeout", settings)? {
+        if let Some(seconds) = settings.take_number("rpcservertimeout")? {
             let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
             config.timeout = seconds.map(|seconds| Duration::from_secs(seconds.min(TIMEOUT_MAX)));
         }
         Ok(Some(config))
     }
 
-    fn allow(&self, chosen: &mut Settings) -> Result<Vec<Subnet>, String> {
-        let parse =
-            |(text, what): (String, String)| text.parse().map_err(|why| format!("{what}: {why}"));
-        texts(&self.rpcallowip, "rpcallowip", chosen).into_iter().map(parse).collect()
-    }
-
-    /// Returns the addresses to listen on. As in Core, addresses that others can reach need
-    /// `--rpcallowip`, which says who may connect.
-    fn bind(&self, chosen: &mut Settings, allows: bool) -> Result<Vec<SocketAddr>, String> {
-        let port = number(self.rpcport, "rpcport", &mut chosen.config)?
-            .unwrap_or_else(|| default_port(chosen.options.network.chain));
-        let named = texts(&self.rpcbind, "rpcbind", chosen);
-        let warnings = &mut chosen.config.loaded.warnings;
-        if !allows || named.is_empty() {
-            if allows {
-                warnings.push("--rpcallowip has no effect without --rpcbind".to_string());
-            }
-            if !named.is_empty() {
-                warnings.push(
-                    "--rpcbind is ignored without --rpcallowip, which says who may connect"
-                        .to_string(),
-                );
-            }
-            let own: [IpAddr; 2] = [Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
-            // Any port that is free is one port, of one address.
-            let own = own.into_iter().filter(|ip| port != 0 || ip.is_ipv4());
-            return Ok(own.map(|ip| SocketAddr::new(ip, port)).collect());
-        }
-        let parse = |(text, what): (String, String)| address(&what, &text, port);
-        let bind: Vec<SocketAddr> = named.into_iter().map(parse).collect::<Result<_, _>>()?;
-        if bind.iter().any(|address| address.ip().is_unspecified()) {
-            warnings.push(
-                "The RPC server is not safe to expose to untrusted networks such as the public \
-                 internet"
-                    .to_string(),
-            );
-        }
-        Ok(bind)
-    }
-
-    fn credentials(&self, chosen: &mut Settings) -> Result<Vec<Credential>, String> {
-        let secret = |given: &Option<String>, name: &str| {
-            let found = || Ok(chosen.config.find(name)?.map(|found| found.text));
-            given.clone().map_or_else(found, |text| Ok::<_, String>(Some(text)))
-        };
-        let user = secret(&self.rpcuser, "rpcuser")?;
-        let password = secret(&self.rpcpassword, "rpcpassword")?;
-        let mut credentials = Vec::new();
-        if let Some(password) = password.filter(|password| !password.is_empty()) {
-            let credential = Credential::new(&user.unwrap_or_default(), &password);
-            credentials.push(credential.map_err(|error| error.to_string())?);
-        }
-        for (text, what) in merged(&self.rpcauth, "rpcauth", chosen.config.secrets("rpcauth")) {
-            let credential = Credential::parse(&text);
-            let wrong =
-                || format!("{what} must have the form USER:SALT$HASH; the value is not shown");
-            credentials.push(credential.ok_or_else(wrong)?);
-        }
-        Ok(credentials)
-    }
-
     /// Returns the file for a random password, which a password that is given replaces.
     fn cookie(
         &self,
-        chosen: &mut Settings,
+        settings: &mut conf::Config,
+        network_dir: &Path,
         is_default: bool,
     ) -> Result<Option<CookieFile>, String> {
-        let has_password = |text: &str| !text.is_empty();
-        let found = chosen.config.find("rpcpassword")?;
-        if self.rpcpassword.as_deref().is_some_and(has_password)
-            || found.is_some_and(|found| has_password(&found.text))
+        let password = settings.find("rpcpassword")?;
+        if password.is_some_and(|found| !found.text.is_empty())
             || self.norpccookiefile
-            || self.rpccookiefile.is_none() && chosen.config.is_negated("rpccookiefile")
+            || settings.is_negated("rpccookiefile")
         {
             return Ok(None);
         }
         let named = match &self.rpccookiefile {
             Some(path) => Some(expand_home(path)),
-            None => chosen.config.take("rpccookiefile")?.map(|found| PathBuf::from(found.text)),
+            None => settings.take("rpccookiefile")?.map(|found| PathBuf::from(found.text)),
         };
-        let perms = match &self.rpccookieperms {
-            Some(who) => Some(who.clone()),
-            None => chosen.config.take("rpccookieperms")?.map(|found| found.text),
-        };
+        let perms = settings.take("rpccookieperms")?.map(|found| found.text);
         let mode = match perms.as_deref() {
             None | Some("owner") => 0o600,
             Some("group") => 0o640,
@@ -248,25 +171,68 @@ impl ServerArgs {
             }
         };
         let is_needed = named.is_some() || !is_default;
-        let path = named.as_deref().unwrap_or(Path::new(COOKIE_FILE));
-        let path = chosen.options.network_dir().join(path);
+        let path = network_dir.join(named.as_deref().unwrap_or(Path::new(COOKIE_FILE)));
         Ok(Some(CookieFile { path, mode, is_needed }))
     }
 }
 
-/// Returns all values of an option, from the command line and the settings files, each with its
-/// name for an error.
-fn texts(given: &[String], name: &str, chosen: &mut Settings) -> Vec<(String, String)> {
-    merged(given, name, chosen.config.take_list(name))
+fn allow(settings: &mut conf::Config) -> Result<Vec<Subnet>, String> {
+    let parse = |found: Found| {
+        found.text.parse().map_err(|why| format!("{}: {why}", found.origin("rpcallowip")))
+    };
+    settings.take_list("rpcallowip").into_iter().map(parse).collect()
 }
 
-/// Returns the values of the command line, followed by those of the settings files, as Core merges
-/// them (its `GetSettingsList`).
-fn merged(given: &[String], name: &str, found: Vec<Found>) -> Vec<(String, String)> {
-    let given = given.iter().map(|text| (text.clone(), format!("--{name}")));
-    let found = found.into_iter();
-    let found = found.map(|Found { text, place }| (text, format!("{name} from {place}")));
-    given.chain(found).collect()
+/// Returns the addresses to listen on. As in Core, addresses that others can reach need
+/// `--rpcallowip`, which says who may connect.
+fn bind(
+    settings: &mut conf::Config,
+    chain: Chain,
+    allows: bool,
+) -> Result<Vec<SocketAddr>, String> {
+    let port = settings.take_number_of("rpcport")?.unwrap_or_else(|| default_port(chain));
+    let named = settings.take_list("rpcbind");
+    let warnings = &mut settings.loaded.warnings;
+    if !allows || named.is_empty() {
+        if allows {
+            warnings.push("--rpcallowip has no effect without --rpcbind".to_string());
+        }
+        if !named.is_empty() {
+            warnings.push(
+                "--rpcbind is ignored without --rpcallowip, which says who may connect".to_string(),
+            );
+        }
+        let own: [IpAddr; 2] = [Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
+        // Any port that is free is one port, of one address.
+        let own = own.into_iter().filter(|ip| port != 0 || ip.is_ipv4());
+        return Ok(own.map(|ip| SocketAddr::new(ip, port)).collect());
+    }
+    let parse = |found: &Found| address(&found.origin("rpcbind"), &found.text, port);
+    let bind: Vec<SocketAddr> = named.iter().map(parse).collect::<Result<_, _>>()?;
+    if bind.iter().any(|address| address.ip().is_unspecified()) {
+        warnings.push(
+            "The RPC server is not safe to expose to untrusted networks such as the public internet"
+                .to_string(),
+        );
+    }
+    Ok(bind)
+}
+
+fn credentials(settings: &conf::Config) -> Result<Vec<Credential>, String> {
+    let secret = |name: &str| Ok::<_, String>(settings.find(name)?.map(|found| found.text));
+    let user = secret("rpcuser")?;
+    let mut credentials = Vec::new();
+    if let Some(password) = secret("rpcpassword")?.filter(|password| !password.is_empty()) {
+        let credential = Credential::new(&user.unwrap_or_default(), &password);
+        credentials.push(credential.map_err(|error| error.to_string())?);
+    }
+    for found in settings.secrets("rpcauth") {
+        let credential = Credential::parse(&found.text);
+        let what = found.origin("rpcauth");
+        let wrong = || format!("{what} must have the form USER:SALT$HASH; the value is not shown");
+        credentials.push(credential.ok_or_else(wrong)?);
+    }
+    Ok(credentials)
 }
 
 #[cfg(test)]

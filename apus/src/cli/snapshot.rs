@@ -10,6 +10,7 @@ use apus_progress::Watch;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::conf::CommandLine;
 use super::directory::Directory;
 use super::exit;
 use super::failure::Failure;
@@ -96,6 +97,8 @@ pub struct Info {
 #[derive(Args)]
 #[command(after_help = LOAD_EXAMPLES)]
 pub struct Load {
+    #[command(flatten)]
+    given: CommandLine,
     /// The snapshot file.
     file: PathBuf,
     #[command(flatten)]
@@ -272,8 +275,7 @@ fn run_load(load: &Load, quiet: bool) -> Result<ExitCode, Failure> {
     let from: Vec<_> = load.from.iter().map(|path| expand_home(path)).collect();
     let mut chosen = load.directory.to_options().map_err(Failure::usage)?;
     chosen.take_cache(load.dbcache).map_err(Failure::usage)?;
-    let given = load.peers.given_in_sections();
-    chosen.config.check_sections(&given).map_err(Failure::usage)?;
+    chosen.config.add_command_line(&load.given).map_err(Failure::usage)?;
     load.peers.choose(&mut chosen, Sources::of(&from, &from)).map_err(Failure::usage)?;
     if chosen.options.peers.as_ref().is_some_and(|peers| peers.follow) {
         return Err(Failure::usage(

@@ -14,6 +14,7 @@ use apus_sync as sync;
 use apus_sync::Summary;
 use clap::Args;
 
+use super::conf::CommandLine;
 use super::connect_args::ConnectArgs;
 use super::failure::Failure;
 use super::home::expand_home;
@@ -36,6 +37,8 @@ use super::{exit, log, output, report, then};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SyncCommand {
+    #[command(flatten)]
+    given: CommandLine,
     /// Read blocks from this file (bootstrap.dat, blk*.dat), or from this Bitcoin Core data or
     /// blocks directory, including a bootstrap.dat in it. May be given many times. With --connect,
     /// --addnode or --follow, blocks that are missing or damaged there are downloaded from peers.
@@ -75,7 +78,7 @@ pub struct SyncCommand {
     #[arg(long, value_name = "COMMAND")]
     pub then: Option<OsString>,
     #[command(flatten)]
-    pub indexes: IndexArgs,
+    indexes: IndexArgs,
     #[command(flatten)]
     pub engine: ConnectArgs,
     #[command(flatten)]
@@ -94,6 +97,8 @@ Examples:
 /// Rebuild the UTXO set from the stored blocks (Core's -reindex-chainstate).
 #[derive(Args)]
 pub struct ReindexCommand {
+    #[command(flatten)]
+    given: CommandLine,
     /// First rebuild the block index from the block files, if it is damaged or lost (Core's
     /// -reindex). Needs all block files; undo data is written again.
     #[arg(long)]
@@ -162,11 +167,10 @@ impl SyncCommand {
     /// An option or a setting is wrong, or contradicts another one.
     pub fn choose(&self) -> Result<(Settings, Vec<PathBuf>), String> {
         let Self { from, peers, prune, fastprune, checkblocks, checklevel, .. } = self;
-        let Self { indexes, engine, .. } = self;
+        let engine = &self.engine;
         let given = from;
         let mut chosen = engine.to_options()?;
-        let sectioned = [peers.given_in_sections(), engine.server.given_in_sections()].concat();
-        chosen.config.check_sections(&sectioned)?;
+        chosen.config.add_command_line(&self.given)?;
         let from = chosen.take_sources(given.iter().map(|path| expand_home(path)).collect());
         chosen.take_stop_height(engine.stopatheight)?;
         chosen.take_prune(*prune)?;
@@ -174,7 +178,7 @@ impl SyncCommand {
         chosen.options.fast_prune = *fastprune;
         chosen.options.allow_delete_blocks = self.allow_delete_blocks;
         chosen.options.check_method()?;
-        indexes.choose(&mut chosen)?;
+        IndexArgs::choose(&mut chosen)?;
         peers.choose(&mut chosen, Sources::of(given, &from))?;
         chosen.options.check_witness()?;
         Ok((chosen, from))
@@ -206,7 +210,7 @@ impl ReindexCommand {
 
     fn choose(&self) -> Result<Settings, String> {
         let mut chosen = self.engine.to_options()?;
-        chosen.config.check_sections(&self.engine.server.given_in_sections())?;
+        chosen.config.add_command_line(&self.given)?;
         chosen.options.allow_shrink = self.allow_shrink;
         chosen.ignore_prune();
         Ok(chosen)

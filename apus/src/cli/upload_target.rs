@@ -1,22 +1,17 @@
 //! The option `--maxuploadtarget`.
 
-use super::conf::{Config, Found};
+use super::conf::Config;
 
-/// Returns the upload target in bytes, from the command line or else from a settings file; `None`
-/// for no limit.
-pub fn maxuploadtarget(given: Option<&str>, config: &mut Config) -> Result<Option<u64>, String> {
-    let (text, what) = match given {
-        Some(text) => (text.to_string(), "--maxuploadtarget".to_string()),
-        None => match config.take("maxuploadtarget")? {
-            Some(Found { text, place }) => (text, format!("maxuploadtarget from {place}")),
-            None => return Ok(None),
-        },
-    };
-    match bytes(&text) {
+/// Returns the upload target in bytes; `None` for no limit.
+pub fn maxuploadtarget(config: &mut Config) -> Result<Option<u64>, String> {
+    let Some(found) = config.take("maxuploadtarget")? else { return Ok(None) };
+    match bytes(&found.text) {
         Some(bytes) => Ok(Some(bytes).filter(|bytes| *bytes > 0)),
         None => Err(format!(
-            "{what}: '{text}' is not a size: give a whole number of MiB, or one with a unit behind \
-             it (k, K, m, M, g, G, t or T)"
+            "{}: '{}' is not a size: give a whole number of MiB, or one with a unit behind \
+             it (k, K, m, M, g, G, t or T)",
+            found.origin("maxuploadtarget"),
+            found.text
         )),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::command_line::CommandLine;
 use super::load::{Given, Loaded, Reader, Which, load};
 use super::merge::{self, Found, Place, Setting};
 use super::names::NETWORK_ONLY;
@@ -60,7 +61,7 @@ impl Config {
     pub fn take_number(&mut self, name: &str) -> Result<Option<i64>, String> {
         let Some(Found { text, place }) = self.take(name)? else { return Ok(None) };
         let number = value::integer(&text);
-        if text.trim().parse() != Ok(number) {
+        if text.trim().parse() != Ok(number) && place != Place::CommandLine {
             self.loaded.warnings.push(format!(
                 "{place}: {name}={text} is read as {name}={number}, as Bitcoin Core reads it"
             ));
@@ -68,8 +69,16 @@ impl Config {
         Ok(Some(number))
     }
 
-    /// Returns all values of a setting that may be given many times, and lists them in the first
-    /// line of the run.
+    /// Returns the setting as a number of a type that the command line has checked.
+    pub fn take_number_of<T: TryFrom<i64>>(&mut self, name: &str) -> Result<Option<T>, String> {
+        let Some(number) = self.take_number(name)? else { return Ok(None) };
+        let out_of_range = |_| format!("{name}={number} in a settings file is out of range");
+        T::try_from(number).map(Some).map_err(out_of_range)
+    }
+
+    /// Returns all values of a setting that may be given many times, as Core merges them (its
+    /// `GetSettingsList`): those of the command line, followed by those of files. Lists those of
+    /// files in the first line of the run.
     pub fn take_list(&mut self, name: &str) -> Vec<Found> {
         let list = merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name));
         for Found { text, place } in &list {
@@ -78,6 +87,31 @@ impl Config {
             }
         }
         list
+    }
+
+    /// Does the same as [`Config::take_list`], for a setting of which the command line replaces the
+    /// values that files have.
+    pub fn take_replaced_list(&mut self, name: &str) -> Vec<Found> {
+        if self.is_given(name) { self.given(name) } else { self.take_list(name) }
+    }
+
+    /// Returns the values that the command line has for an option.
+    pub fn given(&self, name: &str) -> Vec<Found> {
+        merge::texts(self.loaded.sources.command_line.get(name).cloned().unwrap_or_default())
+    }
+
+    /// Returns whether the command line has an option.
+    pub fn is_given(&self, name: &str) -> bool {
+        !self.given(name).is_empty()
+    }
+
+    /// Names the setting `name` that is in effect, its value and its place, for an error.
+    pub fn origin_of(&self, name: &str) -> String {
+        match self.find(name) {
+            Ok(Some(found)) => found.with_value(name),
+            // A list, in settings.json.
+            _ => format!("{name} from a settings file"),
+        }
     }
 
     /// Returns all values of a setting that is secret: the first line of the run does not list it.
@@ -127,13 +161,17 @@ impl Config {
         options.join(" ")
     }
 
-    /// Refuses settings at the top of bitcoin.conf that apply only in the section of a test
-    /// network, as bitcoind does: without `connect` it would ask others for peers. `given` names
-    /// those that the command line sets instead.
-    pub fn check_sections(&self, given: &[&str]) -> Result<(), String> {
+    /// Adds the options of the command line, which go before the settings of files.
+    ///
+    /// # Errors
+    /// Settings at the top of bitcoin.conf apply only in the section of a test network, and no
+    /// option replaces them. bitcoind refuses them, too: without `connect` it would ask others for
+    /// peers.
+    pub fn add_command_line(&mut self, given: &CommandLine) -> Result<(), String> {
+        self.loaded.sources.command_line.clone_from(&given.0);
         let chain = self.loaded.chain.name();
-        let names = NETWORK_ONLY.iter().filter(|name| !given.contains(name));
-        let wrong: Vec<String> = names
+        let wrong: Vec<String> = NETWORK_ONLY
+            .iter()
             .filter_map(|name| {
                 let Setting { place, .. } = self.loaded.sources.unsuitable(chain, name)?;
                 Some(format!("{place}: {name} is only applied on {chain} in section [{chain}]"))

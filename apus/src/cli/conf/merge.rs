@@ -40,6 +40,26 @@ pub struct Found {
     pub place: Place,
 }
 
+impl Found {
+    /// Returns whether the command line has this value.
+    pub fn is_given(&self) -> bool {
+        self.place == Place::CommandLine
+    }
+
+    /// Names the option or the setting `name` that has this value, for an error.
+    pub fn origin(&self, name: &str) -> String {
+        match &self.place {
+            Place::CommandLine => format!("--{name}"),
+            Place::File(..) => format!("{name} from {}", self.place),
+        }
+    }
+
+    /// Does the same as [`Found::origin`], and names the value, too.
+    pub fn with_value(&self, name: &str) -> String {
+        self.origin(&format!("{name}={}", self.text))
+    }
+}
+
 /// The section of the main network.
 const MAIN: &str = "main";
 

@@ -5,6 +5,7 @@ mod value;
 mod names;
 mod parse;
 mod merge;
+mod command_line;
 mod network;
 mod load;
 mod config;
@@ -12,6 +13,7 @@ mod disk;
 #[cfg(test)]
 mod tests;
 
+pub use command_line::CommandLine;
 pub use config::Config;
 pub use disk::{check_directories, read_file};
 pub use load::{Given, Which};

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 
 use apus_net::{MaxDownload, NetKind, PeerOptions};
+use clap::{Args, Command};
+
+use super::PeerArgs;
 
 use crate::cli::options_of_sync;
 
@@ -92,26 +95,28 @@ fn the_limit_on_the_download_may_have_times() {
 
 #[test]
 fn options_for_peers_that_are_not_asked_are_errors() {
-    for option in [
-        "--proxy=127.0.0.1",
-        "--onion=127.0.0.1",
-        "--maxdownload=1",
-        "--dnsseed",
-        "--lan",
-        "--maxconnections=3",
-        "--onlynet=ipv4",
-        "--listen",
-        "--port=1",
-        "--timeout=9",
-        "--v2transport",
-    ] {
-        let name = option.split('=').next().unwrap();
-        for (none, words) in [("--from=a", "with --from"), ("--connect=0", "--connect=0")] {
-            let what = peers("", &[none, option]).unwrap_err();
-            assert!(what.contains(name) && what.contains(words), "{what}");
+    // Four of them ask for peers, and `Options::check_witness` says what --witness needs.
+    let others = ["connect", "addnode", "seednode", "follow", "witness"];
+    let table = PeerArgs::augment_args(Command::new("peers"));
+    for option in table.get_arguments() {
+        let name = option.get_long().unwrap();
+        if others.contains(&name) {
+            continue;
         }
-        let named = if name == "--lan" { "--addnode=1.2.3.4" } else { "--connect=1.2.3.4" };
-        assert!(peers("", &["--from=a", named, option]).is_ok(), "{option}");
+        let option = match option.get_value_names().unwrap()[0].as_str() {
+            "0|1" => format!("--{name}"),
+            "HOST" | "ADDR" => format!("--{name}=127.0.0.1"),
+            "NET" => format!("--{name}=ipv4"),
+            _ => format!("--{name}=3"),
+        };
+        for (none, words) in [("--from=a", "with --from"), ("--connect=0", "--connect=0")] {
+            let what = peers("", &[none, &option]).unwrap_err();
+            let expected = format!("--{name} has no effect without peers: ");
+            assert!(what.starts_with(&expected) && what.contains(words), "{what}");
+        }
+        let named = if name == "lan" { "--addnode=1.2.3.4" } else { "--connect=1.2.3.4" };
+        let args = ["--from=a", named, "--listen", "--blockfilterindex", &option];
+        assert!(peers("", &args).is_ok(), "{option}");
     }
     assert!(peers("", &["--connect=0", "--addnode=1.2.3.4"]).is_err());
     assert!(peers("", &["--connect=0", "--seednode=1.2.3.4"]).is_err());
