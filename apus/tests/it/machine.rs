@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use apus_wire::Chain;
 
+use crate::support::commands::{self, Does};
 use crate::support::program::{assert_ends, program, stderr, stdout};
 use crate::support::{Place, data};
 
@@ -206,27 +207,15 @@ fn a_wrong_directory_is_named_by_every_command() {
     let place = Place::new(Chain::Main);
     std::fs::write(place.root().join("file"), "").unwrap();
     std::fs::create_dir(place.root().join("etc")).unwrap();
-    let commands: [&[&str]; 10] = [
-        &["status"],
-        &["verify"],
-        &["serve", "--rpcport=1"],
-        &["reindex", "--rpcport=1", "--server"],
-        &["index", "txindex"],
-        &["prune", "--height=1"],
-        &["rewind", "--height=1"],
-        &["txoutset", "info"],
-        &["hints", "create", "--output=h"],
-        &["snapshot", "create", "--output=s"],
-    ];
     let before = files(place.root());
-    for arguments in commands {
+    for arguments in commands::that(&[Does::Reads, Does::Serves, Does::Changes]) {
         for (directory, words) in [
             ("missing", "missing: there is no such directory"),
             ("file", "file: this is not a directory"),
             ("etc", ""),
         ] {
             let mut command = program();
-            command.args(arguments).args(["--datadir", directory]);
+            command.args(&arguments).args(["--datadir", directory]);
             let output = command.current_dir(place.root()).env("HOME", place.root()).output();
             let output = output.unwrap();
             assert_ends(&output, 1, &[words]);

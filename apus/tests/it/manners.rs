@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use apus_wire::Chain;
 
+use crate::support::commands::{self, Does};
 use crate::support::program::{apus, assert_ends, program, stderr, stdout};
 use crate::support::{Place, data};
 
@@ -309,9 +310,9 @@ fn a_directory_with_a_bootstrap_dat_is_a_source() {
 fn a_directory_of_another_network_is_named() {
     let place = Place::new(Chain::Regtest);
     place.sync(&[data("regtest-1-206.dat")]);
-    for command in [&["status"][..], &["txoutset", "info"], &["verify"]] {
+    for command in commands::that(&[Does::Reads, Does::Serves]) {
         let mut main = program();
-        main.args(command).arg("--datadir").arg(place.datadir());
+        main.args(command).arg("--datadir").arg(place.datadir()).current_dir(place.root());
         assert_ends(&main.output().unwrap(), 1, &["no UTXO set of main", "--chain=regtest"]);
     }
 }

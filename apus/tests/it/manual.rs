@@ -4,52 +4,11 @@ use std::collections::BTreeSet;
 
 use apus_wire::Chain;
 
-use crate::support::Place;
 use crate::support::program::{assert_ends, program, stdout};
+use crate::support::{Place, commands};
 
-/// The commands, by the words after `apus`.
-const COMMANDS: [&str; 37] = [
-    "",
-    "init",
-    "doctor",
-    "sync",
-    "reindex",
-    "rewind",
-    "index",
-    "prune",
-    "serve",
-    "status",
-    "verify",
-    "prove",
-    "txoutset",
-    "txoutset info",
-    "hints",
-    "hints create",
-    "hints info",
-    "hints convert",
-    "hints compress",
-    "snapshot",
-    "snapshot create",
-    "snapshot info",
-    "snapshot load",
-    "shard",
-    "shard plan",
-    "shard read",
-    "shard match",
-    "shard check",
-    "shard finish",
-    "shard run",
-    "shard todo",
-    "shard export",
-    "shard verify-export",
-    "export",
-    "demo",
-    "completions",
-    "man",
-];
-
-/// The long options and the commands that `--help` lists.
-fn of_help(command: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+/// The long options that `--help` lists.
+fn options_of(command: &str) -> BTreeSet<String> {
     let output = program().args(command.split_whitespace()).arg("--help").output().unwrap();
     assert_ends(&output, 0, &[]);
     let text = stdout(&output);
@@ -57,16 +16,12 @@ fn of_help(command: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len());
         word[..end].to_string()
     };
-    let options = text.lines().filter_map(|line| {
-        let line = line.trim_start();
+    let lines = text.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let options = lines.filter_map(|line| {
         let option = line.split_once("--").filter(|(short, _)| short.len() <= 4);
-        option.filter(|_| line.starts_with('-')).map(|(_, long)| name(long))
+        option.map(|(_, long)| name(long))
     });
-    let commands = text.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let commands = commands.take_while(|line| line.starts_with("  "));
-    let commands = commands.filter(|line| !line.starts_with("   ")).map(|line| name(line.trim()));
-    let commands = commands.filter(|name| name != "help").collect();
-    (options.collect(), commands)
+    options.collect()
 }
 
 #[test]
@@ -80,8 +35,8 @@ fn every_command_and_option_has_its_place() {
     let bash = stdout(&bash);
     let mut options_seen = 0;
     let mut pages = BTreeSet::new();
-    for command in COMMANDS {
-        let (options, commands) = of_help(command);
+    for command in commands::of_help() {
+        let options = options_of(&command);
         let page = format!("apus {command}").trim().replace(' ', "-") + ".1";
         let text = std::fs::read_to_string(dir.join(&page)).unwrap().replace('\\', "");
         let printed = program().arg("man").args(command.split_whitespace()).output().unwrap();
@@ -92,10 +47,7 @@ fn every_command_and_option_has_its_place() {
             assert!(bash.contains(&format!("--{option}")), "{option} of {page}");
             options_seen += 1;
         }
-        for name in commands {
-            assert!(bash.contains(&name), "{name}");
-            assert!(COMMANDS.contains(&format!("{command} {name}").trim()), "{command} {name}");
-        }
+        assert!(bash.contains(command.split(' ').next_back().unwrap()), "{command}");
         pages.insert(page);
     }
     let written = dir.read_dir().unwrap().map(|entry| entry.unwrap().file_name());

@@ -4,6 +4,7 @@ pub mod block_index;
 pub mod blocks;
 pub mod chains;
 pub mod clock;
+pub mod commands;
 pub mod conf_cases;
 pub mod damage;
 pub mod faults;
