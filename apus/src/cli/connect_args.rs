@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use apus_hash::Hash;
 use apus_node as node;
 use apus_node::AssumeValid;
+use apus_progress::Method;
 use apus_swiftsync::AggregateKind;
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use secp_lanes::Kernel;
 
@@ -43,7 +45,7 @@ pub struct ConnectArgs {
     /// take. All methods end with the same UTXO set; they differ in time, in temporary disk space,
     /// and, for SwiftSync, in what is checked (see --hints).
     #[arg(long, value_enum, value_name = "METHOD")]
-    method: Option<Method>,
+    method: Option<MethodName>,
     /// Put the temporary files of a join here; they are removed at the end [default: next to the
     /// chainstate].
     ///
@@ -118,26 +120,32 @@ pub struct ConnectArgs {
 }
 
 /// A method of syncing, as the command line names it.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Method {
-    /// By height, with a look-up in the UTXO set for each spend: best for few blocks, and if the
-    /// disk has room for the result alone.
-    Order,
-    /// In any order, without hints: outputs and spends are matched in temporary files. Checks all
-    /// that order checks, and writes all undo data; best for many blocks.
-    Join,
-    /// In any order, with the hints of --hints or the coins of --snapshot, and a proof at the end:
-    /// the fastest if a block is assumed valid.
-    Swiftsync,
-}
+#[derive(Clone, Copy)]
+struct MethodName(Method);
 
-impl From<Method> for apus_progress::Method {
-    fn from(method: Method) -> Self {
-        match method {
-            Method::Order => Self::InOrder,
-            Method::Join => Self::Join,
-            Method::Swiftsync => Self::SwiftSync,
-        }
+impl ValueEnum for MethodName {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [MethodName; Method::ALL.len()] =
+            [MethodName(Method::InOrder), MethodName(Method::Join), MethodName(Method::SwiftSync)];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self.0 {
+            Method::InOrder => {
+                "By height, with a look-up in the UTXO set for each spend: best for few blocks, \
+                 and if the disk has room for the result alone"
+            }
+            Method::Join => {
+                "In any order, without hints: outputs and spends are matched in temporary files. \
+                 Checks all that order checks, and writes all undo data; best for many blocks"
+            }
+            Method::SwiftSync => {
+                "In any order, with the hints of --hints or the coins of --snapshot, and a proof \
+                 at the end: the fastest if a block is assumed valid"
+            }
+        };
+        Some(PossibleValue::new(self.0.name()).help(help))
     }
 }
 
@@ -190,7 +198,7 @@ impl ConnectArgs {
         options.swiftsync.hints = self.hints.as_deref().map(expand_home);
         options.swiftsync.snapshot = self.snapshot.as_deref().map(expand_home);
         options.scripts.engine = self.script_engine.into();
-        options.method = self.method.map(apus_progress::Method::from);
+        options.method = self.method.map(|name| name.0);
         options.join.spill_dir = self.spill_dir()?;
         for setting in &self.testing {
             take_testing(options, setting)?;

@@ -287,7 +287,7 @@ fn a_slow_disk_is_waited_for_until_a_request_to_stop() {
     base.shrink();
     let source = base.write("all", &world.blocks);
     let hints = world.write_hints(&base, world.height());
-    for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
+    for method in Method::ALL {
         let run = |place: &Place, disk: &Disk, slow: &Slow| {
             let of_mode = world.options(place, Mode::AssumeValid, &hints);
             let hints = Some(hints.clone()).filter(|_| method == Method::SwiftSync);

@@ -71,7 +71,7 @@ fn each_engine_comes_to_the_same_in_each_way() {
     let world = World::of(small(3));
     let mut first: Option<Outcome> = None;
     for engine in ENGINES {
-        for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
+        for method in Method::ALL {
             let place = world.place();
             let mut options = with(
                 engine,

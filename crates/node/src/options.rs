@@ -369,7 +369,9 @@ impl Options {
                         .to_string(),
                 );
             }
-            _ => {}
+            (Some(Method::InOrder | Method::Join), None)
+            | (Some(Method::SwiftSync), Some(_))
+            | (None, _) => {}
         }
         if self.method == Some(Method::Join) && matches!(self.prune, Some(Prune::Target(_))) {
             return Err(

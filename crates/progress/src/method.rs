@@ -12,6 +12,9 @@ pub enum Method {
 }
 
 impl Method {
+    /// All methods.
+    pub const ALL: [Self; 3] = [Self::InOrder, Self::Join, Self::SwiftSync];
+
     /// Returns the name used by `--method` and `--json`.
     pub fn name(self) -> &'static str {
         match self {

@@ -53,9 +53,17 @@ pub fn connect_all(
     let target = choice.join_target();
     let before = node.tip();
     course.chosen = Some(choice);
-    match (method, claim, target) {
-        (Method::SwiftSync, Some(claim), _) => {
-            join::build::forget(node)?;
+    for other in Method::ALL.into_iter().filter(|other| *other != method) {
+        give_up_saved(node, other)?;
+    }
+    match method {
+        Method::InOrder => {}
+        Method::Join => {
+            let target = target.expect("a join has a target");
+            join_towards(node, Goal::BEST, target, course, watch)?;
+        }
+        Method::SwiftSync => {
+            let claim = claim.expect("SwiftSync is chosen for a claim");
             let built = swift::build::build(node, claim, watch);
             if matches!(built, Err(SyncError::Stopped)) {
                 course.saved = Some(swift::build::saved_blocks(node, claim)?);
@@ -65,16 +73,19 @@ pub fn connect_all(
                 show_tip(node, watch.observer);
             }
         }
-        (Method::Join, _, Some(target)) => {
-            swift::directory::forget(node)?;
-            join_towards(node, Goal::BEST, target, course, watch)?;
-        }
-        _ => {
-            swift::directory::forget(node)?;
-            join::build::forget(node)?;
-        }
     }
     activate_best_chain(node, watch)
+}
+
+/// Gives up what an interrupted run by a method has saved.
+fn give_up_saved(node: &mut Node, method: Method) -> Result<(), SyncError> {
+    match method {
+        // The UTXO set itself has what a sync in order has done.
+        Method::InOrder => {}
+        Method::Join => join::build::forget(node)?,
+        Method::SwiftSync => swift::directory::forget(node)?,
+    }
+    Ok(())
 }
 
 /// Joins the blocks up to `target`, which is on the way to the goal, and goes on as long as another

@@ -32,7 +32,7 @@ use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::{BlockOrigin, SourcePlace, Sources};
 use apus_node::system_clock::refuse_clock_behind;
 use apus_progress::outcome::Refusal;
-use apus_progress::{Phase, Progress, Watch};
+use apus_progress::{Method, Phase, Progress, Watch};
 use apus_store::layout::REBUILT_FLAG;
 use apus_store::{
     BlockFiles, BlockFilesOptions, BlockSource, BlockStatus, DataDir, FlatFilePos, IndexDb,
@@ -140,7 +140,15 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
         ));
         snapshot.give_up()?;
     }
-    swift::directory::remove_directory(disk, &dir.path().join(swift::directory::DIRECTORY))?;
+    for method in Method::ALL {
+        match method {
+            Method::InOrder | Method::Join => {}
+            Method::SwiftSync => {
+                let saved = dir.path().join(swift::directory::DIRECTORY);
+                swift::directory::remove_directory(disk, &saved)?;
+            }
+        }
+    }
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;
     Ok(refusals)

@@ -261,7 +261,7 @@ impl ChosenMethod {
         };
         let otherwise = match self.method {
             Method::Join if self.is_automatic => ". --method=order syncs in order instead.",
-            _ => "",
+            Method::InOrder | Method::Join | Method::SwiftSync => "",
         };
         Some(format!("{what}: {}; it should take {}{otherwise}", self.why, left.words()))
     }

@@ -9,10 +9,10 @@ use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::{rebuild, remedy, snapshot_chainstate};
+use apus_progress::Method;
 use apus_sync::above_tip::above_tip;
-use apus_sync::unfinished::open_node;
+use apus_sync::unfinished::{SavedWork, open_node, saved_by};
 use apus_sync::{AboveTip, SavedJoin};
-use apus_sync::{join, swift};
 use apus_wire::Chain;
 
 /// The state of a data directory.
@@ -92,6 +92,15 @@ pub enum Unfinished {
     Join(SavedJoin),
 }
 
+impl From<SavedWork> for Unfinished {
+    fn from(work: SavedWork) -> Self {
+        match work {
+            SavedWork::Join(join) => Self::Join(join),
+            SavedWork::SwiftSync { blocks } => Self::SwiftSync { blocks },
+        }
+    }
+}
+
 impl Unfinished {
     /// Returns advice for the user on how to continue the work.
     pub fn remedy(&self) -> &'static str {
@@ -127,11 +136,9 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             let height = height.map_or(0, |id| node.tree.node(id).height);
             unfinished.push(Unfinished::Rebuild { height });
         }
-        if let Some(blocks) = swift::directory::unfinished(&disk, &directory)? {
-            unfinished.push(Unfinished::SwiftSync { blocks });
+        for method in Method::ALL {
+            unfinished.extend(saved_by(method, &disk, options)?.map(Unfinished::from));
         }
-        let join = join::directory::unfinished(&disk, options)?;
-        unfinished.extend(join.map(Unfinished::Join));
         let snapshot = SnapshotChainstate::find(&disk, &directory)?;
         Ok(Status {
             snapshot: snapshot.map(|snapshot| SnapshotStatus::of(&node, &snapshot)),

@@ -83,7 +83,7 @@ fn each_way_goes_on_where_core_has_loaded_a_snapshot() {
     let base = listed.height();
     let left = left_by_core(&bitcoind, &listed, ON_TOP);
     let top = base + ON_TOP as u32;
-    for way in [Method::InOrder, Method::Join, Method::SwiftSync] {
+    for way in Method::ALL {
         let place = left.copy();
         let found = status(&place);
         let expected =
@@ -177,7 +177,7 @@ fn peers_bring_the_blocks_below() {
     server_place.sync(&[server_place.write("more", &listed.more(ON_TOP))]);
     let server = Daemon::start(&bitcoind, &server_place, &[]);
     let left = left_by_core(&bitcoind, &listed, ON_TOP);
-    let ways = [Method::InOrder, Method::Join, Method::SwiftSync].map(|way| (way, Some(&left)));
+    let ways = Method::ALL.map(|way| (way, Some(&left)));
     for (way, left) in ways.into_iter().chain([(Method::SwiftSync, None)]) {
         let place = left.map_or_else(|| world.place(), Place::copy);
         // In a new directory there are no blocks on top of the base block yet.

@@ -24,7 +24,7 @@ use crate::support::swift::{World, small_chain};
 use crate::support::waiting::Gate;
 
 /// The three ways of syncing.
-pub const WAYS: [Method; 3] = [Method::InOrder, Method::Join, Method::SwiftSync];
+pub const WAYS: [Method; Method::ALL.len()] = Method::ALL;
 
 /// 110 quiet blocks and 60 of about 30 kB.
 pub fn world() -> &'static World {

@@ -111,7 +111,7 @@ mod tests {
         assert!((95..110).contains(&gigabytes(needs.a_year.all())), "{:?}", needs.a_year);
         let (usual, most) = needs.temporary();
         assert_eq!((gigabytes(usual), gigabytes(most)), (231, 1155));
-        for method in [Method::InOrder, Method::Join, Method::SwiftSync] {
+        for method in Method::ALL {
             let left = needs.time(method, &options).unwrap();
             assert!(left.low <= left.high && left.high.as_secs() > 60, "{method:?}: {left:?}");
         }

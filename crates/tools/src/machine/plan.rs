@@ -97,7 +97,9 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
     let how = match (chosen.prunes, chosen.method) {
         (true, _) => "in order, keeping only the newest blocks",
         (false, Method::Join) => "by a join",
-        (false, _) => "in order, since a join may need more space",
+        (false, Method::InOrder | Method::SwiftSync) => {
+            "in order, since a join may need more space"
+        }
     };
     MachinePlan {
         what: format!("sync mainnet{from} into {datadir}, {how}{then}"),
