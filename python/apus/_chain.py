@@ -16,8 +16,9 @@ from typing import (
 )
 
 from . import _apus
+from ._arguments import arguments
 from ._commands import note
-from ._options import ChainOptions, DirectoryOptions, StrPath, arguments
+from ._options import ChainOptions, DirectoryOptions, StrPath
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Union
 
 from . import _apus
+from ._arguments import arguments
 from ._errors import RefusedWarning
 from ._options import (
     DirectoryOptions,
@@ -18,7 +19,6 @@ from ._options import (
     SnapshotOptions,
     StrPath,
     SyncOptions,
-    arguments,
 )
 from ._progress import ProgressOption, reporter
 from ._results import HintsSummary, SnapshotSummary, Status, Summary, from_json

@@ -2,13 +2,10 @@
 
 import dataclasses
 import logging
-import re
-import subprocess
 
 import pytest
 
 import apus
-from apus import _options
 
 
 def test_a_sync_says_what_it_has_done(tmp_path, mainnet_blocks):
@@ -105,30 +102,3 @@ def test_an_option_that_does_not_exist_is_a_type_error():
         apus.status(datadri="x")
     with pytest.raises(TypeError, match="not set"):
         apus.status(datadir={"x"})
-
-
-@pytest.mark.parametrize(
-    "command, options",
-    [
-        ("sync", apus.SyncOptions),
-        ("reindex", apus.ReindexOptions),
-        ("status", apus.DirectoryOptions),
-        ("prove", apus.ProveOptions),
-        ("snapshot create", apus.SnapshotOptions),
-        ("hints create", apus.HintsOptions),
-    ],
-)
-def test_options_are_those_of_the_command_line(program, command, options):
-    text = subprocess.run(
-        [program, *command.split(), "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    named = set(re.findall(r"^ {2,6}(?:-\w, )?--([a-z0-9-]+)", text, re.MULTILINE))
-    # Arguments of the functions, and options of the program's output.
-    named -= {"from", "output", "json", "quiet", "debug", "debuglogfile", "nodebuglogfile", "help"}
-    # Only a program can be replaced by another one.
-    named -= {"then"}
-    # Only the program has a server.
-    servers = {name for name in named if re.match("(no)?rpc|(server|rest|pagepublic)$", name)}
-    assert named - servers == {name.replace("_", "-") for name in options.__optional_keys__}
-    switches = set(re.findall(r"--([a-z0-9-]+)\[=<0\|1>\]", text))
-    assert switches - servers <= _options._SWITCHES

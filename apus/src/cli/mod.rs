@@ -61,6 +61,8 @@ mod demo;
 mod manual;
 mod arguments;
 mod in_process;
+#[cfg(test)]
+mod python_options;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
