@@ -212,6 +212,7 @@ pub fn all(command: &clap::Command) -> Vec<&clap::Command> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::conf::{NETWORK_ONLY, is_known};
 
     #[test]
     fn the_options_hold_together() {
@@ -279,6 +280,42 @@ mod tests {
         assert_eq!(spelled(&["--debug", "prune"]), ["--debug", "prune"]);
         assert_eq!(spelled(&["--regtest=1", "0"]), ["--regtest=1", "0"]);
         assert_eq!(spelled(&["--", "--regtest", "1"]), ["--", "--regtest", "1"]);
+    }
+
+    /// The guide's page on settings names each option of Core that Apus has, too, and no setting
+    /// that neither has.
+    #[test]
+    fn the_guide_lists_the_settings_that_apus_takes() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/configuration.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let between = |start: &str, end: &str| {
+            let after = page.split_once(start).expect(start).1;
+            after.split_once(end).expect(end).0
+        };
+        let quoted = |text: &str| -> Vec<String> {
+            text.split('`').skip(1).step_by(2).map(str::to_string).collect()
+        };
+        let program = Cli::command();
+        let options = all(&program).into_iter().flat_map(clap::Command::get_arguments);
+        for name in options.filter_map(Arg::get_long).filter(|name| is_known(name)) {
+            let spelled = [format!("`{name}`"), format!("`--{name}`"), format!("`--{name} ")];
+            assert!(spelled.iter().any(|name| page.contains(name)), "{name} is not in the guide");
+        }
+        let table = between("\n## Settings\n", "\n## ");
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        assert!(rows.len() > 15, "{rows:?}");
+        for row in rows {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            for name in quoted(cells[0]) {
+                assert!(is_known(&name), "{name}");
+            }
+            for command in quoted(cells[1]) {
+                let mut names = command.split(' ');
+                let found = names.try_fold(&program, |above, name| above.find_subcommand(name));
+                assert!(found.is_some(), "{command}");
+            }
+        }
+        assert_eq!(quoted(between("At the top of the file ", " are for the")), NETWORK_ONLY);
     }
 
     #[test]

@@ -18,3 +18,5 @@ pub use config::Config;
 pub use disk::{check_directories, read_file};
 pub use load::{Given, Which};
 pub use merge::Found;
+#[cfg(test)]
+pub use names::{NETWORK_ONLY, is_known};
