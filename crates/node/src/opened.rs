@@ -37,6 +37,7 @@ use apus_host::memory::limit::is_little;
 use apus_host::memory::pressure::PressureWatch;
 use apus_progress::clock::Clock;
 use apus_progress::estimate::plan::Costs;
+use apus_progress::marks::Marks;
 use apus_progress::meters::Meters;
 use apus_progress::outcome::Refusal;
 use apus_progress::states::StatesWatch;
@@ -82,6 +83,8 @@ pub struct Node {
     pub costs: Costs,
     /// The times of the stages.
     pub clock: Arc<Clock>,
+    /// What was done with each block.
+    marks: Arc<Marks>,
     /// What the threads are seen doing, once blocks are connected.
     pub states: Option<StatesWatch>,
     /// Whether the system runs short of memory, once blocks are connected.
@@ -153,6 +156,7 @@ impl Node {
             growth: Growth::default(),
             costs: Costs::new(options.scripts.signature_cost(), options.threads),
             clock: Arc::default(),
+            marks: Arc::default(),
             states: None,
             pressure: None,
             scripts,
@@ -269,7 +273,7 @@ impl Node {
             pool: &self.pool,
             peers: self.peers.as_deref(),
             scripts: &self.scripts,
-            marks: &self.options.marks,
+            marks: &self.marks,
             view: self.view.as_deref(),
             costs: &self.costs,
         };
@@ -278,7 +282,11 @@ impl Node {
 
     /// Returns what the work on this directory measures.
     pub fn meters(&self) -> Meters {
-        Meters { clock: Arc::clone(&self.clock), scripts: Arc::clone(self.scripts.tally()) }
+        Meters {
+            clock: Arc::clone(&self.clock),
+            marks: Arc::clone(&self.marks),
+            scripts: Arc::clone(self.scripts.tally()),
+        }
     }
 
     /// Returns the last block of the active chain.

@@ -16,7 +16,6 @@ use secp_lanes::Kernel;
 use super::view::View;
 use apus_host::memory::pressure::Squeeze;
 use apus_progress::Method;
-use apus_progress::marks::Marks;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
 const DBCACHE_DEFAULT_BYTES: usize = 450 << 20;
@@ -94,8 +93,6 @@ pub struct Options {
     pub prune: Option<Prune>,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
-    /// Where the run marks what it has done with each block.
-    pub marks: Arc<Marks>,
     /// How far the run makes itself smaller while the system is short of memory.
     pub squeeze: Arc<Squeeze>,
     /// Where the directory's content is shown to readers, from its opening on; `None` shows it
@@ -280,7 +277,6 @@ impl Options {
             peerblockfilters: false,
             prune: None,
             fast_prune: false,
-            marks: Arc::default(),
             squeeze: Arc::default(),
             view: None,
         }

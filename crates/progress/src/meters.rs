@@ -1,4 +1,4 @@
-//! Counters of the running work, for the server and the metrics.
+//! What the running work measures, for the server and the metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,13 +7,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use secp_lanes::Kernel;
 
 use super::clock::Clock;
+use super::marks::Marks;
 use super::outcome::ScriptCounts;
 
-/// Counters of the running work. They only grow.
+/// What the running work measures; threads set it without waiting for readers. Counters only grow.
 #[derive(Clone)]
 pub struct Meters {
     /// The time that each stage takes, and what threads wait for.
     pub clock: Arc<Clock>,
+    /// What was done with each block.
+    pub marks: Arc<Marks>,
     /// How many inputs and signatures were checked.
     pub scripts: Arc<ScriptTally>,
 }

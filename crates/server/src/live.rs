@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use apus_net::PeerOptions;
 use apus_node::Options;
 use apus_progress::clock::unix_time;
-use apus_progress::marks::Marks;
 use apus_progress::{Meters, Observer, PeerInfo, Progress, Tip};
 use apus_wire::Network;
 
@@ -32,8 +31,6 @@ pub struct About {
     pub version: String,
     /// Whether the directory is at rest and only served (`apus serve`).
     pub is_at_rest: bool,
-    /// What the work has done with each block.
-    pub marks: Arc<Marks>,
     /// The directory of the blocks, if it is another one (`-blocksdir`).
     pub blocks_dir: Option<PathBuf>,
     /// [`Options::network_options`].
@@ -61,7 +58,6 @@ impl About {
             directory: options.network_dir(),
             version: version.to_string(),
             is_at_rest,
-            marks: Arc::clone(&options.marks),
             blocks_dir: options.blocks_dir.clone(),
             network_options: options.network_options.clone(),
             cache_bytes: options.dbcache_bytes as u64,

@@ -207,7 +207,8 @@ impl Gatherer {
             return;
         }
         let is_mainnet = self.live.about().network.chain == Network::Main;
-        if let Some(chain) = blocks::picture(&self.view, &self.live.about().marks, is_mainnet) {
+        let marks = self.live.meters().map(|meters| meters.marks).unwrap_or_default();
+        if let Some(chain) = blocks::picture(&self.view, &marks, is_mainnet) {
             (kept.chain, kept.chain_at) = (Arc::new(chain), Some(Instant::now()));
         }
     }
