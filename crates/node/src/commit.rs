@@ -25,7 +25,6 @@ use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::growth::COIN_BYTES;
 use super::memory_share::InOrderShare;
-use super::options::Options;
 use super::pruning::Pruning;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
@@ -149,15 +148,20 @@ struct Committing {
 
 impl Ledger {
     /// Returns a ledger without entries.
-    pub fn new(index: IndexDb, coin_count: CoinCount, options: &Options) -> Self {
+    pub fn new(
+        index: IndexDb,
+        coin_count: CoinCount,
+        dbcache_bytes: usize,
+        squeeze: Arc<Squeeze>,
+    ) -> Self {
         Self {
             records: BlockRecords::new(index),
             active: ActiveChain::default(),
             coins: None,
             done: WorkDone::default(),
             writes: Writes::default(),
-            share: InOrderShare::full(options.dbcache_bytes),
-            squeeze: Arc::clone(&options.squeeze),
+            share: InOrderShare::full(dbcache_bytes),
+            squeeze,
             pruning: Pruning::default(),
             tips: Tips::default(),
             snapshot: None,

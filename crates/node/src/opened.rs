@@ -34,7 +34,8 @@ use super::system_clock::refuse_clock_behind;
 use super::unindexed::open_indexed;
 use super::view::View;
 use apus_host::memory::limit::is_little;
-use apus_host::memory::pressure::PressureWatch;
+use apus_host::memory::pressure::{PressureWatch, Squeeze};
+use apus_host::root::Root;
 use apus_progress::clock::Clock;
 use apus_progress::estimate::plan::Costs;
 use apus_progress::marks::Marks;
@@ -87,8 +88,10 @@ pub struct Node {
     marks: Arc<Marks>,
     /// What the threads are seen doing, once blocks are connected.
     pub states: Option<StatesWatch>,
-    /// Whether the system runs short of memory, once blocks are connected.
-    pub pressure: Option<PressureWatch>,
+    /// How far the run makes itself smaller while the system is short of memory.
+    squeeze: Arc<Squeeze>,
+    /// Sets `squeeze`, once blocks are connected.
+    pressure: Option<PressureWatch>,
     /// How scripts are checked.
     pub scripts: ScriptChecker,
     /// The threads for loops over much data.
@@ -142,12 +145,18 @@ impl Node {
         let scripts = ScriptChecker::new(options, disk)?;
         let mut options = options.clone();
         options.scripts.engine = scripts.engine();
+        let squeeze: Arc<Squeeze> = Arc::default();
         let mut node = Self {
             files,
             chainstate,
             cache: CoinsCache::new(),
             tree: Tree::new(network.clone(), *genesis.header()),
-            ledger: Ledger::new(index_db, CoinCount::new(disk, &chainstate_path), &options),
+            ledger: Ledger::new(
+                index_db,
+                CoinCount::new(disk, &chainstate_path),
+                options.dbcache_bytes,
+                Arc::clone(&squeeze),
+            ),
             times: BranchTimes::default(),
             sources: Sources::default(),
             peers: None,
@@ -158,6 +167,7 @@ impl Node {
             clock: Arc::default(),
             marks: Arc::default(),
             states: None,
+            squeeze,
             pressure: None,
             scripts,
             pool: apus_host::threads::pool(options.threads)?,
@@ -287,6 +297,18 @@ impl Node {
             marks: Arc::clone(&self.marks),
             scripts: Arc::clone(self.scripts.tally()),
         }
+    }
+
+    /// Makes the run smaller from now on while the system is short of memory.
+    pub fn watch_memory(&mut self) {
+        let squeeze = &self.squeeze;
+        self.pressure
+            .get_or_insert_with(|| PressureWatch::begin(Root::system(), Arc::clone(squeeze)));
+    }
+
+    /// Returns how far the run makes itself smaller while the system is short of memory.
+    pub fn squeeze(&self) -> &Arc<Squeeze> {
+        &self.squeeze
     }
 
     /// Returns the last block of the active chain.

@@ -14,7 +14,6 @@ use apus_wire::{Chain, Network};
 use secp_lanes::Kernel;
 
 use super::view::View;
-use apus_host::memory::pressure::Squeeze;
 use apus_progress::Method;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
@@ -93,8 +92,6 @@ pub struct Options {
     pub prune: Option<Prune>,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
-    /// How far the run makes itself smaller while the system is short of memory.
-    pub squeeze: Arc<Squeeze>,
     /// Where the directory's content is shown to readers, from its opening on; `None` shows it
     /// nowhere, at no cost.
     pub view: Option<Arc<View>>,
@@ -277,7 +274,6 @@ impl Options {
             peerblockfilters: false,
             prune: None,
             fast_prune: false,
-            squeeze: Arc::default(),
             view: None,
         }
     }

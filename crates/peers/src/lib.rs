@@ -70,6 +70,7 @@ use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
 use apus_disk::Disk;
+use apus_host::memory::pressure::Squeeze;
 use apus_host::threads;
 use apus_net::{HeaderChain, Limits, NetKind, PeerManager, PeerOptions, Settings, fixed_seeds};
 use apus_node::block::step::Step;
@@ -129,7 +130,8 @@ pub struct Peers {
 
 impl Peers {
     /// Reads the address book and, if the options say so, listens; connections are opened from
-    /// [`find_headers`] on, also to the nodes that `lan` finds. `height` is the height of the tip.
+    /// [`find_headers`] on, also to the nodes that `lan` finds. `height` is the height of the tip;
+    /// `squeeze` says how far blocks that wait take less memory.
     ///
     /// # Errors
     /// The address book cannot be read, or the port cannot be listened on.
@@ -139,6 +141,7 @@ impl Peers {
         lan: Option<LanSearch>,
         disk: &Disk,
         height: u32,
+        squeeze: &Arc<Squeeze>,
     ) -> Result<Self, SyncError> {
         let network = &options.network;
         let (events, heard) = bounded(EVENTS_MAX);
@@ -177,7 +180,7 @@ impl Peers {
             },
         });
         let early = options.network_dir().join(EARLY_FILE);
-        let feed = Arc::new(Feed::new(wake, early, memory_max, Arc::clone(&options.squeeze)));
+        let feed = Arc::new(Feed::new(wake, early, memory_max, Arc::clone(squeeze)));
         let traffic = Arc::new(Traffic::new(limiter));
         let ears = Ears { events: heard, wakes };
         let height = Arc::new(AtomicU32::new(height));

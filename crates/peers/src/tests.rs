@@ -396,7 +396,7 @@ fn each_connection_has_its_own_nonce_time_and_height() {
     let tree = Tree::new(network, genesis);
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let begun = unix_time();
-    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 3).unwrap();
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 3, &Arc::default()).unwrap();
     let mut versions = Vec::new();
     while versions.len() < 2 {
         peers.connections().turn(&mut chain, &Unobserved);

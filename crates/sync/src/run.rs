@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_disk::{Disk, ShareWatch, StoreError};
-use apus_host::memory::pressure::PressureWatch;
 use apus_host::resources;
-use apus_host::root::Root;
 use apus_indexes::Upkeep;
 use apus_node::block_peers::BlockPeers;
 use apus_node::error::SyncError;
@@ -259,7 +257,9 @@ fn begin_peers(
 ) -> Result<Option<Arc<Peers>>, SyncError> {
     if let Some(options) = Peers::wanted(&node.options, lan.as_ref()) {
         let height = node.tree.node(node.tip()).height;
-        return Ok(Some(Arc::new(Peers::begin(&node.options, options, lan, disk, height)?)));
+        let all = &node.options;
+        let squeeze = node.squeeze();
+        return Ok(Some(Arc::new(Peers::begin(all, options, lan, disk, height, squeeze)?)));
     }
     if node.options.peers.is_some() {
         let network = node.options.network.chain.name();
@@ -524,8 +524,7 @@ fn connect_and_merge(
     ledger.prune(&shared)?;
     let observer = node.states.get_or_insert_with(StatesWatch::begin).observer(watch.observer);
     let watch = Watch::new(&observer, watch.stop);
-    let squeeze = Arc::clone(&node.options.squeeze);
-    node.pressure.get_or_insert_with(|| PressureWatch::begin(Root::system(), squeeze));
+    node.watch_memory();
     learn_from_samples(node);
     connect_all(node, claim, course, watch)?;
     store_side_branches(node, watch)?;

@@ -108,7 +108,9 @@ fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(
     let lan = LanSearch::begin(&node.options);
     let Some(wanted) = Peers::wanted(&node.options, lan.as_ref()) else { return Ok(()) };
     let height = node.tree.node(node.tip()).height;
-    let peers = Arc::new(Peers::begin(&node.options, wanted, lan, node.dir.disk(), height)?);
+    let options = &node.options;
+    let disk = node.dir.disk();
+    let peers = Arc::new(Peers::begin(options, wanted, lan, disk, height, node.squeeze())?);
     let search = Search { fetches: false, is_last: true, has_files: false, height: listed.height };
     let observer = peers.observer(watch.observer);
     find_headers(node, &peers, search, Watch::new(&observer, watch.stop))

@@ -1,6 +1,6 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use apus_disk::Disk;
 use apus_host::threads;
@@ -81,7 +81,7 @@ fn a_feeler_shows_that_an_address_works() {
         proxies: proxies_to(server.address()),
         ..PeerOptions::new(0)
     };
-    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0, &Arc::default()).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let told = Told::default();
@@ -110,7 +110,7 @@ fn half_open_connections_make_room() {
     let place = tempfile::tempdir().unwrap();
     let options = Options::new(place.path().to_path_buf(), network.clone());
     let peers = PeerOptions { maxconnections: 11 + PLACES, ..PeerOptions::new(0) };
-    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0, &Arc::default()).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let told = Told::default();
@@ -144,7 +144,7 @@ fn a_suspended_machine_closes_its_connections() {
     let options = Options::new(place.path().to_path_buf(), network.clone());
     let connect = vec![Target::parse(&server.address().to_string(), 0).unwrap()];
     let peers = PeerOptions { connect, ..PeerOptions::new(0) };
-    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0).unwrap();
+    let peers = Peers::begin(&options, &peers, None, &Disk::new(), 0, &Arc::default()).unwrap();
     let tree = Tree::new(network, *BlockView::parse(&genesis).unwrap().header());
     let mut chain = HeaderChain::fixed(&tree, tree.genesis());
     let told = Told::default();
