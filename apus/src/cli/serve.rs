@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use apus_node::Run;
 use apus_peers::{ServeOptions, ServeReport};
 use apus_progress::Watch;
 use apus_tools as tools;
@@ -103,15 +104,16 @@ pub fn run(command: &ServeCommand, quiet: bool) -> Result<ExitCode, Failure> {
     let server = command.server.choose(&mut chosen, true).map_err(Failure::usage)?;
     let serving = server.map(|config| {
         let is_optional = !command.server.is_given();
-        Serving::new(config, &mut chosen.options, true).optional(is_optional)
+        Serving::new(config, &chosen.options, true).optional(is_optional)
     });
     let reporting = Reporting { quiet, json: command.json };
     chosen.announce(&[], reporting);
     let reporter = reporting.reporter();
     let stop = stop_on_signal(Interrupted::WritesNothing);
     let started = Instant::now();
+    let run = Run::new(&chosen.options).shown_in(serving.as_ref().map(Serving::view));
     let served = serve_while(serving, &reporter, &stop, |observer| {
-        tools::serve(&chosen.options, &how, Watch::new(observer, &stop))
+        tools::serve(&run, &how, Watch::new(observer, &stop))
     });
     reporter.finish();
     let ServeReport { connections, blocks, bytes } = served?;

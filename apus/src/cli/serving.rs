@@ -29,19 +29,23 @@ pub struct Serving {
 
 impl Serving {
     /// Returns the server with this configuration, for work with these options, which is to show
-    /// it the directory.
-    pub fn new(config: Config, options: &mut Options, is_at_rest: bool) -> Self {
-        let view = Arc::clone(options.view.get_or_insert_default());
+    /// the directory in [`Serving::view`].
+    pub fn new(config: Config, options: &Options, is_at_rest: bool) -> Self {
         let about = About::new(options, env!("APUS_VERSION"), is_at_rest);
         let about = About { log: log::path(), logs: Arc::clone(log::categories()), ..about };
         Self {
             config,
             about,
             options: options.clone(),
-            view,
+            view: Arc::default(),
             is_optional: false,
             hands_over: false,
         }
+    }
+
+    /// Returns where the work shows the directory.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
     }
 
     /// Lets the command go on without the server if `is_optional` and it cannot be started.

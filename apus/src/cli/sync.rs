@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_host::MemoryInUse;
 use apus_node::directory::check_exists;
-use apus_node::{Options, SyncError};
+use apus_node::{Options, Run, SyncError};
 use apus_progress::{Observer, Watch};
 use apus_sync as sync;
 use apus_sync::Summary;
@@ -122,10 +122,11 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
     chosen.announce(&from, reporting);
     ask_before_first_pruning(&mut chosen.options, reporting)?;
     let serving = server.map(|config| {
-        Serving::new(config, &mut chosen.options, false).hands_over(command.then.is_some())
+        Serving::new(config, &chosen.options, false).hands_over(command.then.is_some())
     });
+    let run = Run::new(&chosen.options).shown_in(serving.as_ref().map(Serving::view));
     let ended = run_and_report(&chosen.options, reporting, serving, |observer, stop| {
-        sync::sync(&chosen.options, &from, Watch::new(observer, stop))
+        sync::sync_on(&run, &from, Watch::new(observer, stop))
     })?;
     match &command.then {
         Some(next) => then::hand_over(next, ended, quiet || engine.json),
@@ -193,9 +194,10 @@ pub fn run_reindex(command: &ReindexCommand, quiet: bool) -> Result<ExitCode, Fa
     command.engine.log.begin(&mut chosen)?;
     let reporting = Reporting { quiet, json: command.engine.json };
     chosen.announce(&[], reporting);
-    let serving = server.map(|config| Serving::new(config, &mut chosen.options, false));
+    let serving = server.map(|config| Serving::new(config, &chosen.options, false));
+    let run = Run::new(&chosen.options).shown_in(serving.as_ref().map(Serving::view));
     run_and_report(&chosen.options, reporting, serving, |observer, stop| {
-        command.reindex(&chosen.options, Watch::new(observer, stop))
+        command.reindex(&run, Watch::new(observer, stop))
     })
 }
 
@@ -204,7 +206,7 @@ impl ReindexCommand {
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
         let chosen = self.choose().map_err(SyncError::WrongOptions)?;
         chosen.warn(watch.observer);
-        let summary = self.reindex(&chosen.options, watch)?;
+        let summary = self.reindex(&Run::new(&chosen.options), watch)?;
         Ok(summary_json(&summary, MemoryInUse::default()))
     }
 
@@ -216,8 +218,8 @@ impl ReindexCommand {
         Ok(chosen)
     }
 
-    fn reindex(&self, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-        if self.index { sync::reindex_files(options, watch) } else { sync::reindex(options, watch) }
+    fn reindex(&self, run: &Run, watch: Watch) -> Result<Summary, SyncError> {
+        if self.index { sync::reindex_files_on(run, watch) } else { sync::reindex_on(run, watch) }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::{Disk, PowerCut};
 use apus_node as node;
+use apus_node::Run;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress, Unobserved};
 use apus_sync as sync;
@@ -49,7 +50,7 @@ fn a_power_cut_at_any_moment_leaves_a_height_with_its_coins() {
         let mut options = place.options();
         options.dbcache_bytes = 1; // commits after every block
         let sources = [source.clone()];
-        sync::sync_on(&failing(power), &options, &sources, Watch::default())
+        sync::sync_on(&Run::on(&failing(power), &options), &sources, Watch::default())
     };
     let (_, counter) = counted();
     run(&base.copy(), &counter).unwrap();
@@ -150,12 +151,12 @@ fn power_may_fail_at_any_step_of_a_sync() {
     let run = |place: &Place, disk: &Disk, sources: &[PathBuf]| {
         let options = place.options();
         let stop = AtomicBool::new(false);
-        sync::sync_on(disk, &options, sources, Watch::new(&Unobserved, &stop))
+        sync::sync_on(&Run::on(disk, &options), sources, Watch::new(&Unobserved, &stop))
     };
     let reindex = |place: &Place, disk: &Disk| {
         let options = place.options();
         let stop = AtomicBool::new(false);
-        sync::reindex_on(disk, &options, Watch::new(&Unobserved, &stop))
+        sync::reindex_on(&Run::on(disk, &options), Watch::new(&Unobserved, &stop))
     };
     cut_everywhere(|_| {}, |place, disk| run(place, disk, &[place.write("old", &old)]), 15);
     let first = |place: &Place| drop(place.sync_blocks("old", &old));

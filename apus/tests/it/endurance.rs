@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use apus_disk::{Call, Disk};
 use apus_hash::Hash;
+use apus_node::Run;
 use apus_node::{Options, Prune, SyncError};
 use apus_progress::Unobserved;
 use apus_progress::Watch;
@@ -127,14 +128,14 @@ impl Endurance {
         let stop = Default::default();
         let disk = &seen.watch(disk);
         let [first, branch, rest] = self.sources.each_ref().map(std::slice::from_ref);
-        sync::sync_on(disk, &options, first, Watch::new(&Unobserved, &stop))?;
+        sync::sync_on(&Run::on(disk, &options), first, Watch::new(&Unobserved, &stop))?;
         seen.end();
-        sync::sync_on(disk, &options, branch, Watch::new(&Unobserved, &stop))?;
+        sync::sync_on(&Run::on(disk, &options), branch, Watch::new(&Unobserved, &stop))?;
         seen.end();
         let height = (FIRST + 1 - REWOUND) as u32;
         tools::rewind_on(disk, &options, height, Watch::new(&Unobserved, &stop))?;
         seen.end();
-        sync::sync_on(disk, &options, rest, Watch::new(&Unobserved, &stop))?;
+        sync::sync_on(&Run::on(disk, &options), rest, Watch::new(&Unobserved, &stop))?;
         seen.end();
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use apus_disk::{Call, Disk};
+use apus_node::Run;
 use apus_node::{JoinOptions, SwiftSyncOptions};
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
@@ -166,7 +167,7 @@ fn joins_and_swiftsyncs() {
             ..place.options()
         };
         let sources = std::slice::from_ref(&source);
-        sync::sync_on(disk, &options, sources, Watch::default()).map(|_| ())
+        sync::sync_on(&Run::on(disk, &options), sources, Watch::default()).map(|_| ())
     };
     let is_one_or_other = |place: &Place, what: &str| {
         let height = height(place);
@@ -189,7 +190,7 @@ fn joins_and_swiftsyncs() {
     let swift = |place: &Place, disk: &Disk| {
         let save_every = Duration::ZERO;
         let options = Options { save_every, ..world.options(place, Mode::Full, &hints) };
-        sync::sync_on(disk, &options, &sources, Watch::default()).map(|_| ())
+        sync::sync_on(&Run::on(disk, &options), &sources, Watch::default()).map(|_| ())
     };
     let nothing_or_all = |place: &Place, what: &str| {
         let height = height(place);
@@ -217,7 +218,8 @@ fn reindexes() {
         run: &|place, disk| {
             let options = place.in_order();
             let stop = AtomicBool::new(false);
-            sync::reindex_files_on(disk, &options, Watch::new(&Unobserved, &stop)).map(|_| ())
+            sync::reindex_files_on(&Run::on(disk, &options), Watch::new(&Unobserved, &stop))
+                .map(|_| ())
         },
         assert_done: &|place, what| assert_eq!(held(place), expected, "{what}"),
         check: &|place, what| {
@@ -299,8 +301,7 @@ fn a_slow_disk_is_waited_for_until_a_request_to_stop() {
             };
             let options = Options { dbcache_bytes: 64 << 10, ..options };
             sync::sync_on(
-                disk,
-                &options,
+                &Run::on(disk, &options),
                 std::slice::from_ref(&source),
                 Watch::new(slow, &slow.stop),
             )
@@ -334,10 +335,10 @@ fn an_error_of_the_disk_is_no_damage() {
     let commands: [(&str, Command); 6] = [
         ("sync", |disk, place| {
             let good = place.root().join("good");
-            sync::sync_on(disk, &place.options(), &[good], Watch::default()).map(drop)
+            sync::sync_on(&Run::on(disk, &place.options()), &[good], Watch::default()).map(drop)
         }),
         ("reindex", |disk, place| {
-            sync::reindex_on(disk, &place.options(), Watch::default()).map(drop)
+            sync::reindex_on(&Run::on(disk, &place.options()), Watch::default()).map(drop)
         }),
         ("rewind", |disk, place| {
             tools::rewind_on(disk, &place.options(), 50, Watch::default()).map(drop)
@@ -351,7 +352,7 @@ fn an_error_of_the_disk_is_no_damage() {
             tools::verify_on(disk, &place.options(), asked, Watch::default()).map(drop)
         }),
         ("reindex --index", |disk, place| {
-            sync::reindex_files_on(disk, &place.options(), Watch::default()).map(drop)
+            sync::reindex_files_on(&Run::on(disk, &place.options()), Watch::default()).map(drop)
         }),
     ];
     let blocks = with_genesis(small(5));

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node as node;
+use apus_node::Run;
 use apus_node::SwiftSyncOptions;
 use apus_node::{Options, Prune};
 use apus_progress::Method;
@@ -341,7 +342,7 @@ fn power_may_fail_at_any_step_of_pruning() {
         let target = options(place, Some(Prune::Target(SPARE)));
         let target = Options { dbcache_bytes: 1, ..target };
         let sources = std::slice::from_ref(&source);
-        sync::sync_on(disk, &target, sources, Watch::default())
+        sync::sync_on(&Run::on(disk, &target), sources, Watch::default())
     };
     let whole = base.copy();
     let (disk, counter) = counted();

@@ -13,6 +13,7 @@
 //! | [`opened`] | [`opened::Node`]: an opened data directory, with its headers, files and coins |
 //! | [`directory`] | the data directory that the options name, and its opening |
 //! | [`options`] | the options of all work on a data directory |
+//! | [`run`] | the options of a run, and the handles that it shares with its caller |
 //! | [`block`] | one block: reading it, checking it with the coins that it spends, its undo data |
 //! | [`block::scripts`] | checking scripts, with Core's engine, the fast engine, or both |
 //! | [`shared`] | the parts of a node that all threads read, and how they get a checked block |
@@ -65,6 +66,7 @@ pub mod options;
 pub mod block_file_deletion;
 pub mod pruning;
 pub mod rebuild;
+pub mod run;
 pub mod remedy;
 pub mod scan;
 pub mod sealed;
@@ -93,6 +95,7 @@ pub use options::{
     ScriptOptions, StartCheck, SwiftSyncOptions,
 };
 pub use rebuild::{DIRECTORY as REBUILD_DIRECTORY, MARK as REBUILD_MARK};
+pub use run::Run;
 pub use snapshot_chainstate::{
     BASE_FILE as SNAPSHOT_BASE_FILE, DIRECTORY as SNAPSHOT_DIRECTORY,
     GIVEN_UP_FILE as SNAPSHOT_GIVEN_UP_FILE,

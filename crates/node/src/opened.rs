@@ -26,6 +26,7 @@ use super::growth::Growth;
 use super::options::Options;
 use super::pruning::Pruning;
 use super::rebuild::Rebuild;
+use super::run::Run;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{BlockOrigin, Sources};
@@ -126,11 +127,11 @@ impl Node {
     /// genesis block. Tables of coins that belong to no UTXO set are removed once the directory is
     /// locked, except those that `keep` names.
     pub fn open(
-        options: &Options,
-        disk: &Disk,
+        run: &Run,
         coins: Coins<'_>,
         keep: impl FnOnce(&Disk, &Options) -> Result<Vec<u64>, StoreError>,
     ) -> Result<Self, SyncError> {
+        let Run { options, disk, .. } = run;
         let network = &options.network;
         let read_only = matches!(coins, Coins::ReadOnly);
         let (dir, index_db, index, files) = open_indexed(options, disk, read_only)?;
@@ -143,7 +144,7 @@ impl Node {
         let bytes = genesis_block(network);
         let genesis = BlockView::parse(&bytes).expect("the built-in genesis block parses");
         let scripts = ScriptChecker::new(options, disk)?;
-        let mut options = options.clone();
+        let mut options = (*options).clone();
         options.scripts.engine = scripts.engine();
         let squeeze: Arc<Squeeze> = Arc::default();
         let mut node = Self {
@@ -175,7 +176,7 @@ impl Node {
             refusals: Vec::new(),
             refused_on: Vec::new(),
             repaired: Vec::new(),
-            view: shown_in(&options),
+            view: shown_in(run),
             dir,
             options,
         };
@@ -495,10 +496,10 @@ pub fn about_height(chainstate: &Chainstate) -> String {
     newest.map_or_else(String::new, |height| format!(", at about height {height},"))
 }
 
-/// Returns where the content of the directory is shown: where the options say, or to peers alone.
-fn shown_in(options: &Options) -> Option<Arc<View>> {
-    let is_served = options.peers.as_ref().is_some_and(|peers| peers.listen);
-    options.view.clone().or_else(|| is_served.then(Arc::default))
+/// Returns where the content of the directory is shown: where the run says, or to peers alone.
+fn shown_in(run: &Run) -> Option<Arc<View>> {
+    let is_served = run.options.peers.as_ref().is_some_and(|peers| peers.listen);
+    run.view.clone().or_else(|| is_served.then(Arc::default))
 }
 
 /// Returns whether two directories are on the same disk.

@@ -3,7 +3,6 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use apus_hash::{Hash, hex, sha256d};
@@ -13,7 +12,6 @@ use apus_swiftsync::AggregateKind;
 use apus_wire::{Chain, Network};
 use secp_lanes::Kernel;
 
-use super::view::View;
 use apus_progress::Method;
 
 /// Core's default size in bytes of the coins cache (`-dbcache`).
@@ -38,7 +36,7 @@ pub const CHECK_LEVEL: u8 = 3;
 pub const BURIED_SECONDS: i64 = 2 * 7 * 24 * 60 * 60;
 
 /// The data directory to sync, and how to sync it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// The root of the data directory, as in `bitcoind -datadir`.
     pub datadir: PathBuf,
@@ -92,13 +90,10 @@ pub struct Options {
     pub prune: Option<Prune>,
     /// Whether block files are small, for tests (Core's `-fastprune`).
     pub fast_prune: bool,
-    /// Where the directory's content is shown to readers, from its opening on; `None` shows it
-    /// nowhere, at no cost.
-    pub view: Option<Arc<View>>,
 }
 
 /// How scripts are checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ScriptOptions {
     /// The engine that checks them.
     pub engine: ScriptEngine,
@@ -151,7 +146,7 @@ impl Default for StartCheck {
 }
 
 /// The options of a join, and of a proof by a join.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct JoinOptions {
     /// The directory for temporary files: of a join, by default in the network's own directory; of
     /// a proof, by default the system's (`TMPDIR`).
@@ -168,7 +163,7 @@ impl Default for JoinOptions {
 }
 
 /// The options of a SwiftSync.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct SwiftSyncOptions {
     /// A hints file, with which SwiftSync syncs up to the hints' height.
     pub hints: Option<PathBuf>,
@@ -274,7 +269,6 @@ impl Options {
             peerblockfilters: false,
             prune: None,
             fast_prune: false,
-            view: None,
         }
     }
 

@@ -70,10 +70,12 @@ impl Source {
     /// Returns the source of answers about the directory of `options`, which no program writes to
     /// and which `view` shows.
     pub fn at_rest(view: Arc<View>, options: &Options) -> Self {
-        let other = Options { view: None, ..options.clone() };
-        let threads = options.threads;
-        let indexes = Indexes::at_rest(options);
-        Self { at_rest: Some(other), indexes, threads, ..Self::of_sync(view, options, || None) }
+        Self {
+            at_rest: Some(options.clone()),
+            indexes: Indexes::at_rest(options),
+            threads: options.threads,
+            ..Self::of_sync(view, options, || None)
+        }
     }
 
     /// Returns the result of `look` for what was last committed.

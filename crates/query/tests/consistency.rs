@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use apus_node::Run;
 use apus_node::options::{AssumeValid, Options, Prune};
 use apus_node::view::{Committed, View};
 use apus_progress::{Method, Watch};
@@ -18,18 +19,17 @@ fn network() -> Network {
     Network::new(apus_wire::Chain::Regtest)
 }
 
-fn options(directory: &Path, method: Method, view: &Arc<View>) -> Options {
+fn options(directory: &Path, method: Method) -> Options {
     let mut options = Options::new(directory.join("datadir"), network());
     options.assumevalid = AssumeValid::Nothing;
     options.method = Some(method);
     options.threads = 2;
     // Little, so that there are many commits.
     options.dbcache_bytes = 1_500_000;
-    options.view = Some(Arc::clone(view));
     options
 }
 
-fn sync(directory: &Path, options: &Options, blocks: &[Vec<u8>]) -> u32 {
+fn sync(directory: &Path, (options, view): (&Options, &Arc<View>), blocks: &[Vec<u8>]) -> u32 {
     let mut framed = Vec::new();
     for block in blocks {
         framed.extend_from_slice(&network().magic);
@@ -38,7 +38,8 @@ fn sync(directory: &Path, options: &Options, blocks: &[Vec<u8>]) -> u32 {
     }
     let source = directory.join("blocks.dat");
     std::fs::write(&source, framed).unwrap();
-    apus_sync::sync(options, &[source], Watch::default()).unwrap().height
+    let run = Run::new(options).shown_in(Some(Arc::clone(view)));
+    apus_sync::sync_on(&run, &[source], Watch::default()).unwrap().height
 }
 
 fn with_genesis(chain: &Chain) -> Vec<Vec<u8>> {
@@ -137,9 +138,9 @@ fn no_reader_sees_half_a_commit() {
     for method in [Method::InOrder, Method::Join] {
         let directory = tempfile::tempdir().unwrap();
         let view = Arc::<View>::default();
-        let options = options(directory.path(), method, &view);
+        let options = options(directory.path(), method);
         beside_readers(&view, &options, || {
-            assert_eq!(sync(directory.path(), &options, &blocks), 240);
+            assert_eq!(sync(directory.path(), (&options, &view), &blocks), 240);
         });
         assert_eq!(view.look(|committed| committed.tip().height), Some(240));
     }
@@ -151,10 +152,13 @@ fn readers_follow_a_reorganisation() {
     let longer = chain.fork(150, 60, 9);
     let directory = tempfile::tempdir().unwrap();
     let view = Arc::<View>::default();
-    let options = options(directory.path(), Method::InOrder, &view);
+    let options = options(directory.path(), Method::InOrder);
     for chain in [&chain, &longer] {
         beside_readers(&view, &options, || {
-            assert_eq!(sync(directory.path(), &options, &with_genesis(chain)), chain.height());
+            assert_eq!(
+                sync(directory.path(), (&options, &view), &with_genesis(chain)),
+                chain.height()
+            );
         });
     }
     let tips = view.look(|committed| {
@@ -253,8 +257,8 @@ fn answers_during_commits_are_of_one_commit() {
     let blocks = with_genesis(&chain);
     let directory = tempfile::tempdir().unwrap();
     let view = Arc::<View>::default();
-    let options = options(directory.path(), Method::InOrder, &view);
-    sync(directory.path(), &options, &blocks[..=50]);
+    let options = options(directory.path(), Method::InOrder);
+    sync(directory.path(), (&options, &view), &blocks[..=50]);
     // Those that say nothing of headers, which may be newer.
     let mut questions: Vec<Question> =
         ["getbestblockhash", "getblockcount", "gettxoutsetinfo", "getchaintxstats"]
@@ -272,7 +276,7 @@ fn answers_during_commits_are_of_one_commit() {
         questions.push(question("getblockhash", json!([height])));
     }
     assert_answers_of_one_commit(&view, &options, questions, || {
-        assert_eq!(sync(directory.path(), &options, &blocks), chain.height());
+        assert_eq!(sync(directory.path(), (&options, &view), &blocks), chain.height());
     });
 }
 
@@ -282,9 +286,8 @@ fn answers_during_a_reorganisation_are_of_one_chain() {
     let longer = chain.fork(150, 60, 9);
     let directory = tempfile::tempdir().unwrap();
     let view = Arc::<View>::default();
-    let options =
-        Options { dbcache_bytes: 64 << 20, ..options(directory.path(), Method::InOrder, &view) };
-    sync(directory.path(), &options, &with_genesis(&chain));
+    let options = Options { dbcache_bytes: 64 << 20, ..options(directory.path(), Method::InOrder) };
+    sync(directory.path(), (&options, &view), &with_genesis(&chain));
     let mut questions: Vec<Question> = [
         "getbestblockhash",
         "getblockcount",
@@ -314,7 +317,10 @@ fn answers_during_a_reorganisation_are_of_one_chain() {
         questions.push((format!("headers/5/{hash}.hex"), Vec::new()));
     }
     assert_answers_of_one_commit(&view, &options, questions, || {
-        assert_eq!(sync(directory.path(), &options, &with_genesis(&longer)), longer.height());
+        assert_eq!(
+            sync(directory.path(), (&options, &view), &with_genesis(&longer)),
+            longer.height()
+        );
     });
     let tip = view.look(|it| it.tip().hash.to_string());
     assert_eq!(tip, Some(longer.tip().to_string()));
@@ -330,9 +336,9 @@ fn answers_during_a_prune_are_whole() {
     let options = Options {
         fast_prune: true,
         dbcache_bytes: 64 << 20,
-        ..options(directory.path(), Method::InOrder, &view)
+        ..options(directory.path(), Method::InOrder)
     };
-    sync(directory.path(), &options, &blocks[..=450]);
+    sync(directory.path(), (&options, &view), &blocks[..=450]);
     let mut questions = Vec::new();
     // The answers do not depend on the tip.
     for block in blocks[1..=450].iter().step_by(37) {
@@ -352,7 +358,7 @@ fn answers_during_a_prune_are_whole() {
         ..options.clone()
     };
     assert_answers_of_one_commit(&view, &options, questions, || {
-        assert_eq!(sync(directory.path(), &pruning, &blocks), 700);
+        assert_eq!(sync(directory.path(), (&pruning, &view), &blocks), 700);
     });
 }
 
@@ -361,9 +367,9 @@ fn a_scan_finds_the_coins_of_a_script_and_ends_when_it_is_asked_to() {
     let chain = Chain::new(Spec::small(3));
     let directory = tempfile::tempdir().unwrap();
     let view = Arc::<View>::default();
-    let options = options(directory.path(), Method::InOrder, &view);
+    let options = options(directory.path(), Method::InOrder);
     let blocks = with_genesis(&chain);
-    sync(directory.path(), &options, &blocks);
+    sync(directory.path(), (&options, &view), &blocks);
     let source = Source::of_sync(Arc::clone(&view), &options, || None);
     let stop = AtomicBool::new(false);
     let ask = |name: &str, params: &[Value]| {

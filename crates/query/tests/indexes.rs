@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use apus_disk::Disk;
+use apus_node::Run;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Options};
 use apus_node::view::View;
@@ -55,9 +56,9 @@ fn sync(directory: &Path, options: &Options, blocks: &[Vec<u8>]) {
 /// Shows the directory of `options` as `apus serve` does.
 fn view(options: &Options) -> Arc<View> {
     let view = Arc::new(View::default());
-    let opened = Options { view: Some(Arc::clone(&view)), ..options.clone() };
+    let run = Run::new(options).shown_in(Some(Arc::clone(&view)));
     let keep = |_: &Disk, _: &Options| Ok(Vec::new());
-    drop(Node::open(&opened, &Disk::new(), Coins::ReadOnly, keep).unwrap());
+    drop(Node::open(&run, Coins::ReadOnly, keep).unwrap());
     view
 }
 

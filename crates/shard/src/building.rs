@@ -2,13 +2,14 @@
 
 use apus_chain::{ActiveChain, BlockId};
 use apus_coins::Bulk;
-use apus_disk::{Disk, FileSystem, StoreError};
+use apus_disk::{FileSystem, StoreError};
 use apus_host::temporary::TemporaryDir;
 use apus_node::assumevalid::Assumed;
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::Options;
+use apus_node::run::Run;
 use apus_node::scan::scan_into_node;
 use apus_node::sources::BlockOrigin;
 use apus_progress::clock::unix_time;
@@ -46,7 +47,7 @@ impl<'a> Building<'a> {
     /// # Errors
     /// The directory holds coins, or cannot be written; or a header breaks a rule.
     pub fn begin(job: &'a Job, options: &Options, watch: Watch<'a>) -> Result<Self, SyncError> {
-        let mut node = open_node(options, &Disk::new(), Coins::InPlace)?;
+        let mut node = open_node(&Run::new(options), Coins::InPlace)?;
         if node.tip() != node.tree.genesis() {
             return Err(SyncError::Input(format!(
                 "{} holds a UTXO set at height {}: name a directory without one",

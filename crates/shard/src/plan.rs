@@ -10,6 +10,7 @@ use apus_join::{Layout, Memory};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node, step};
 use apus_node::options::{AssumeValid, JoinOptions, Options};
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::{BlockOrigin, SourcePlace};
 use apus_progress::Watch;
@@ -90,7 +91,7 @@ pub fn plan(
         join: JoinOptions::default(),
         ..options.clone()
     };
-    let mut node = open_node(&options, &Disk::new(), Coins::InPlace)?;
+    let mut node = open_node(&Run::new(&options), Coins::InPlace)?;
     node.ledger.writes.blocks = false;
     scan_into_node(&mut node, &opened, watch)?;
     let chain = chain(&node)?;

@@ -177,8 +177,8 @@ fn announce(choice: &ChosenMethod, observer: &dyn Observer) {
 // The test makes the fast engine fail, which is possible only with debug assertions.
 #[cfg(all(test, debug_assertions))]
 mod tests {
-    use apus_disk::Disk;
     use apus_hash::sha256d;
+    use apus_node::Run;
     use apus_node::opened::Coins;
     use apus_node::options::{AssumeValid, JoinOptions, Options, ScriptEngine, ScriptOptions};
     use apus_node::scan::{open_sources, scan_into_node};
@@ -211,7 +211,7 @@ mod tests {
                 scripts: ScriptOptions { engine: ScriptEngine::Both, ..ScriptOptions::default() },
                 ..Options::new(place.path().join("data"), network)
             };
-            let open = || open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let open = || open_node(&Run::new(&options), Coins::InPlace).unwrap();
             let mut node = open();
             let sources = open_sources(&options, std::slice::from_ref(&file)).unwrap();
             scan_into_node(&mut node, &sources, Watch::default()).unwrap();

@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use apus_disk::Disk;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::pruning::Pruning;
+use apus_node::run::Run;
 
 use super::swift;
 use super::unfinished::open_node;
@@ -41,7 +41,7 @@ pub fn first_pruning(options: &Options) -> Result<Option<FirstPruning>, SyncErro
     if options.prune.is_none() || !options.network_dir().join("chainstate").is_dir() {
         return Ok(None);
     }
-    let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+    let node = open_node(&Run::new(options), Coins::ReadOnly)?;
     unallowed(&node, options)
 }
 

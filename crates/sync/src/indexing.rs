@@ -1,11 +1,11 @@
 //! Core's optional indexes at the end of a sync, and after each new tip that it follows.
 
 use apus_coins::CoinsCache;
-use apus_disk::Disk;
 use apus_indexes::{Upkeep, update};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
-use apus_node::options::{Options, Prune};
+use apus_node::options::Prune;
+use apus_node::run::Run;
 use apus_progress::Watch;
 
 use super::summary::Summary;
@@ -44,16 +44,12 @@ pub fn index(node: &mut Node, upkeep: Upkeep, watch: Watch) -> Result<(), SyncEr
 ///
 /// # Errors
 /// As for [`index`].
-pub fn end_in_place(
-    disk: &Disk,
-    options: &Options,
-    summary: Summary,
-    watch: Watch,
-) -> Result<Summary, SyncError> {
+pub fn end_in_place(run: &Run, summary: Summary, watch: Watch) -> Result<Summary, SyncError> {
+    let options = run.options;
     if options.indexes.is_empty() && !matches!(options.prune, Some(Prune::Target(_))) {
         return Ok(summary);
     }
-    let mut node = open_node(options, disk, Coins::InPlace)?;
+    let mut node = open_node(run, Coins::InPlace)?;
     let interrupted = match index(&mut node, Upkeep::Settle, watch) {
         Err(SyncError::Stopped) => true,
         ended => ended.map(|()| false)?,

@@ -2,19 +2,19 @@
 
 use std::time::Instant;
 
-use apus_disk::Disk;
 use apus_node::directory::check_exists;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::rebuild::Rebuild;
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_progress::Watch;
 use apus_progress::estimate::estimating::Estimating;
 
 use super::claim::Claim;
 use super::index_files;
-use super::run::{bound_cache, end, run, with_script_difference};
+use super::run::{bound_cache, connect, end, with_script_difference};
 use super::shrink::{self, Searched};
 use super::summary::Summary;
 use super::unfinished::open_node;
@@ -28,23 +28,24 @@ use super::unfinished::open_node;
 /// As for [`sync`](fn@super::sync); and if there are no blocks, or too few to reach the height of
 /// the present chainstate.
 pub fn reindex(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-    reindex_on(&Disk::new(), options, watch)
+    reindex_on(&Run::new(options), watch)
 }
 
-/// Does what [`reindex`] does, on the caller's disk, which may lose power in tests.
-pub fn reindex_on(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+/// Does what [`reindex`] does, with the caller's handles.
+pub fn reindex_on(run: &Run, watch: Watch) -> Result<Summary, SyncError> {
     let observer = Estimating::new(watch.observer);
-    let summary = rebuild(disk, options, Watch::new(&observer, watch.stop))?;
+    let summary = rebuild(run, Watch::new(&observer, watch.stop))?;
     Ok(Summary { ran: observer.ran(), ..summary })
 }
 
-fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, SyncError> {
+fn rebuild(run: &Run, watch: Watch) -> Result<Summary, SyncError> {
+    let Run { options, disk, .. } = run;
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         check_exists(options)?;
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
-        let mut node = open_node(options, disk, Coins::New(&rebuild))?;
+        let mut node = open_node(run, Coins::New(&rebuild))?;
         if let Err(error) = shrink::check_reach(&node.dir, &node.tree, options, Searched::Index) {
             let Node { chainstate, dir, .. } = node;
             let has_begun = !chainstate.is_empty();
@@ -57,7 +58,7 @@ fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, Sync
         }
         watch.observer.meters(&node.meters());
         bound_cache(&mut node);
-        let summary = run(&mut node, claim.as_ref(), started, watch)
+        let summary = connect(&mut node, claim.as_ref(), started, watch)
             .map_err(|error| with_script_difference(error, &node))?;
         end(node, Some(rebuild), summary)
     })
@@ -74,19 +75,16 @@ fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Summary, Sync
 /// As for [`reindex`]; and if block files or their `xor.dat` are missing, in which case nothing was
 /// changed.
 pub fn reindex_files(options: &Options, watch: Watch) -> Result<Summary, SyncError> {
-    reindex_files_on(&Disk::new(), options, watch)
+    reindex_files_on(&Run::new(options), watch)
 }
 
-/// Does what [`reindex_files`] does, on the caller's disk, which may lose power in tests.
-pub fn reindex_files_on(
-    disk: &Disk,
-    options: &Options,
-    watch: Watch,
-) -> Result<Summary, SyncError> {
+/// Does what [`reindex_files`] does, with the caller's handles.
+pub fn reindex_files_on(run: &Run, watch: Watch) -> Result<Summary, SyncError> {
+    let Run { options, disk, .. } = run;
     let observer = Estimating::new(watch.observer);
     let watch = Watch::new(&observer, watch.stop);
     let refusals = remedy::naming(options, || index_files::rebuild(disk, options, watch))?;
-    let mut summary = rebuild(disk, options, watch)?;
+    let mut summary = rebuild(run, watch)?;
     summary.refusals.splice(0..0, refusals);
     if !summary.interrupted {
         index_files::finish(disk, options)?;

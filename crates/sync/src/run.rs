@@ -13,6 +13,7 @@ use apus_node::memory_share::{InOrderShare, header_bytes};
 use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::Options;
 use apus_node::rebuild::Rebuild;
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
 use apus_node::system_clock::refuse_clock_behind;
@@ -52,27 +53,18 @@ use super::{first_pruning, join, loadtxoutset, shrink, swift};
 /// directory is in use, or there are no sources, no peers and no directory with blocks. Blocks that
 /// break rules are not errors: they are refused, and the summary lists them.
 pub fn sync(options: &Options, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
-    sync_on(&Disk::new(), options, sources, watch)
+    sync_on(&Run::new(options), sources, watch)
 }
 
-/// Does what [`sync`] does, on the caller's disk, which may lose power in tests.
-pub fn sync_on(
-    disk: &Disk,
-    options: &Options,
-    sources: &[PathBuf],
-    watch: Watch,
-) -> Result<Summary, SyncError> {
+/// Does what [`sync`] does, with the caller's handles.
+pub fn sync_on(run: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
     let observer = Estimating::new(watch.observer);
-    let summary = sync_watched(disk, options, sources, Watch::new(&observer, watch.stop))?;
+    let summary = sync_watched(run, sources, Watch::new(&observer, watch.stop))?;
     Ok(Summary { ran: observer.ran(), ..summary })
 }
 
-fn sync_watched(
-    disk: &Disk,
-    options: &Options,
-    sources: &[PathBuf],
-    watch: Watch,
-) -> Result<Summary, SyncError> {
+fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
+    let Run { options, disk, .. } = given;
     remedy::naming_uncommitted(options, || {
         let started = Instant::now();
         let claim = Claim::open(options)?;
@@ -84,8 +76,9 @@ fn sync_watched(
         // A source that cannot be opened is an error before anything in the data directory is
         // created.
         let opened = open_sources(options, sources)?;
-        let options = &Options { may_lack_files: !opened.is_empty(), ..options.clone() };
-        let mut node = open_node(options, disk, Coins::InPlace)?;
+        let options = &Options { may_lack_files: !opened.is_empty(), ..(*options).clone() };
+        let run = &Run { options, ..given.clone() };
+        let mut node = open_node(run, Coins::InPlace)?;
         first_pruning::refuse(&node)?;
         announce_snapshot(&node, watch.observer);
         if sources.is_empty() && node.tree.len() == 1 && !has_peers() {
@@ -97,7 +90,7 @@ fn sync_watched(
             refuse_stripped(options)?;
             drop(node);
             let begun = rebuild.insert(Rebuild::begin(disk, options)?);
-            node = open_node(options, disk, Coins::New(begun))?;
+            node = open_node(run, Coins::New(begun))?;
         } else {
             let may_mend = !opened.is_empty() || has_peers();
             node = check_on_start(node, may_mend, watch)?;
@@ -113,7 +106,7 @@ fn sync_watched(
                 Err(SyncError::Stopped) => Ok(()),
                 failed => failed,
             }
-            .and_then(|()| run(&mut node, claim.as_ref(), started, watch)),
+            .and_then(|()| connect(&mut node, claim.as_ref(), started, watch)),
             Some(peers) => {
                 let observer = peers.observer(watch.observer);
                 let from = (&opened[..], claim.as_ref());
@@ -128,7 +121,7 @@ fn sync_watched(
         let replaces = rebuild.is_some();
         let summary = end(node, rebuild, summary)?;
         if replaces && !summary.interrupted {
-            end_in_place(disk, options, summary, watch)
+            end_in_place(run, summary, watch)
         } else {
             Ok(summary)
         }
@@ -271,7 +264,7 @@ fn begin_peers(
     Ok(None)
 }
 
-/// Does what [`run`] does with peers: headers first, then blocks, again and again until no peer has
+/// Does what [`connect`] does with peers: headers first, then blocks, again and again until no peer has
 /// a better chain; with `--follow` until `watch` asks to stop.
 fn run_with_peers(
     node: &mut Node,
@@ -348,7 +341,7 @@ fn follow_peers(
         learn_sizes(node, watch).map_err(|fault| fault.into_error(node))?;
         match first {
             None => {
-                let summary = first.insert(run(node, claim, started, watch)?);
+                let summary = first.insert(connect(node, claim, started, watch)?);
                 if summary.interrupted {
                     return Err(SyncError::Stopped);
                 }
@@ -478,7 +471,7 @@ fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
 }
 
 /// Connects the best chain and merges the tables, after the blocks of the sources were found.
-pub(crate) fn run(
+pub(crate) fn connect(
     node: &mut Node,
     claim: Option<&Claim>,
     started: Instant,

@@ -9,6 +9,7 @@ use apus_node::mend::{note_file, take_another_copy};
 use apus_node::opened::{Coins, Node};
 use apus_node::options::StartCheck;
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_node::sources::BlockOrigin;
 use apus_progress::{Observer, Progress, Watch};
 
@@ -39,9 +40,9 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
     let mut found = check(&mut node, Verify { level, blocks }, watch)?;
     if connects {
         let options = node.options.clone();
-        let disk = node.dir.disk().clone();
+        let run = Run::on(node.dir.disk(), &options).shown_in(node.view.clone());
         drop(node);
-        node = open_node(&options, &disk, Coins::InPlace)?;
+        node = open_node(&run, Coins::InPlace)?;
     }
     let Some(damage) = take_first(&mut found) else {
         refuse_small_cache(&node, &found)?;

@@ -5,7 +5,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::rebuild;
-use apus_progress::Method;
+use apus_node::run::Run;
 
 use super::join::directory::pending_tables;
 use super::saved_work::SavedJoin;
@@ -16,8 +16,8 @@ use super::{join, swift};
 ///
 /// # Errors
 /// As for [`Node::open`].
-pub fn open_node(options: &Options, disk: &Disk, coins: Coins<'_>) -> Result<Node, SyncError> {
-    Node::open(options, disk, coins, pending_tables)
+pub fn open_node(run: &Run, coins: Coins<'_>) -> Result<Node, SyncError> {
+    Node::open(run, coins, pending_tables)
 }
 
 /// Returns an error if a rebuild, a SwiftSync or a join was interrupted, which needs the blocks and

@@ -7,6 +7,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_progress::{Observer, Watch};
 use apus_store::{IndexDb, IndexKind};
 use apus_sync::start_check::check_on_start;
@@ -40,7 +41,7 @@ pub fn index_on(
         check_synced(options)?;
         // Whether an index may be built for a pruned directory depends on the index.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
-        let node = open_node(&options, disk, Coins::InPlace)?;
+        let node = open_node(&Run::on(disk, &options), Coins::InPlace)?;
         if kinds.contains(&IndexKind::TxIndex) {
             announce_old_txindex(&node, watch.observer);
         }

@@ -1,11 +1,12 @@
 //! Computes statistics of the UTXO set in a data directory.
 
 use apus_coins::{HashType, UtxoStats};
-use apus_disk::{Disk, ShareWatch};
+use apus_disk::ShareWatch;
 use apus_indexes::{StatisticsAt, statistics_at};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, no_coins, observe, share_of};
 use apus_node::options::Options;
+use apus_node::run::Run;
 use apus_node::{remedy, snapshot_chainstate};
 use apus_progress::{Phase, Watch};
 use apus_sync::unfinished::open_node;
@@ -21,7 +22,7 @@ pub fn txoutset_info(
     watch: Watch,
 ) -> Result<Option<UtxoStats>, SyncError> {
     remedy::naming(options, || {
-        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+        let node = open_node(&Run::new(options), Coins::ReadOnly)?;
         if node.chainstate.best_block()?.is_none() {
             return Err(no_coins(&node.dir).into());
         }
@@ -43,7 +44,7 @@ pub fn txoutset_info(
 /// or in use, or a file in it is damaged.
 pub fn txoutset_info_at(options: &Options, height: u32) -> Result<StatisticsAt, SyncError> {
     remedy::naming(options, || {
-        let node = open_node(options, &Disk::new(), Coins::ReadOnly)?;
+        let node = open_node(&Run::new(options), Coins::ReadOnly)?;
         let tip = node.tree.node(node.tip()).height;
         if height > tip {
             return Err(SyncError::Input(format!(

@@ -6,6 +6,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_progress::Watch;
 use apus_progress::outcome::Pruned;
 use apus_sync::start_check::check_on_start;
@@ -28,7 +29,7 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
         let disk = Disk::new();
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         check_synced(&options)?;
-        let node = open_node(&options, &disk, Coins::InPlace)?;
+        let node = open_node(&Run::on(&disk, &options), Coins::InPlace)?;
         refuse_unfinished(&disk, &options)?;
         // This comes before blocks are deleted, since a repair needs them.
         let mut node = check_on_start(node, false, Watch::default())?;

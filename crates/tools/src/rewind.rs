@@ -8,6 +8,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, observe, share_of};
 use apus_node::options::{Options, Prune};
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_progress::clock::Stage;
 use apus_progress::{Phase, Watch};
 use apus_sync::above_tip::above_tip;
@@ -41,7 +42,7 @@ pub fn rewind_on(
         check_synced(options)?;
         // Pruned directories are allowed: the missing blocks may be below `height`.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
-        let node = open_node(&options, disk, Coins::InPlace)?;
+        let node = open_node(&Run::on(disk, &options), Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
         let mut node = check_on_start(node, false, watch)?;
         let tip = node.tree.node(node.tip()).height;

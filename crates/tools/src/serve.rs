@@ -9,6 +9,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_node::served::Served;
 use apus_peers::{ServeOptions, ServeReport};
 use apus_progress::Watch;
@@ -23,15 +24,12 @@ use apus_wire::message::Services;
 /// # Errors
 /// The directory is missing, a program that may write to it has it open, or its index is damaged;
 /// or the addresses cannot be listened on.
-pub fn serve(
-    options: &Options,
-    how: &ServeOptions,
-    watch: Watch,
-) -> Result<ServeReport, SyncError> {
+pub fn serve(run: &Run, how: &ServeOptions, watch: Watch) -> Result<ServeReport, SyncError> {
+    let options = run.options;
     remedy::naming(options, || {
-        let view = options.view.clone().unwrap_or_default();
-        let options = &Options { view: Some(Arc::clone(&view)), ..options.clone() };
-        let node = open_node(options, &Disk::new(), Coins::ReadOnly).map_err(with_next_step)?;
+        let view = run.view.clone().unwrap_or_default();
+        let shown = run.clone().shown_in(Some(Arc::clone(&view)));
+        let node = open_node(&shown, Coins::ReadOnly).map_err(with_next_step)?;
         let Node { dir, .. } = node;
         Served::new(Arc::clone(&view), Services::default()).look(|chain| {
             let note = |what: &str| watch.observer.note(what);

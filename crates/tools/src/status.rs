@@ -7,6 +7,7 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
+use apus_node::run::Run;
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::{rebuild, remedy, snapshot_chainstate};
 use apus_progress::Method;
@@ -127,7 +128,7 @@ impl Unfinished {
 pub fn status(options: &Options) -> Result<Status, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();
-        let node = open_node(options, &disk, Coins::ReadOnly)?;
+        let node = open_node(&Run::on(&disk, options), Coins::ReadOnly)?;
         let directory = node.dir.path().to_path_buf();
         let tip = node.tree.node(node.tip());
         let mut unfinished = Vec::new();

@@ -8,6 +8,7 @@ use apus_indexes::damaged_indexes;
 use apus_node::error::SyncError;
 use apus_node::opened::Coins;
 use apus_node::options::Options;
+use apus_node::run::Run;
 use apus_node::{remedy, snapshot_chainstate};
 use apus_progress::Watch;
 use apus_sync::unfinished::open_node;
@@ -43,7 +44,7 @@ pub fn verify_on(
     remedy::naming(options, || {
         let started = Instant::now();
         let cpu = cpu_time();
-        let mut node = open_node(options, disk, Coins::ReadOnly)?;
+        let mut node = open_node(&Run::on(disk, options), Coins::ReadOnly)?;
         snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
         let mut found = all_levels(&mut node, asked, watch)?;
         found.script_difference = node.scripts.difference().cloned();

@@ -73,7 +73,7 @@ pub struct ChainTxData {
 }
 
 /// The constants of a network (Core's `CChainParams` and `Consensus::Params`).
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Network {
     /// The network.
     pub chain: Chain,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
+use apus_node::Run;
 use apus_node::{AssumeValid, Options, SyncError};
 use apus_progress::Phase;
 use apus_progress::Watch;
@@ -94,7 +95,8 @@ fn fill_up(
     let fill = FillDisk::new(pass, small.join("other"));
     let stop = AtomicBool::new(false);
     let sources = [test.source.clone()];
-    let result = sync::sync_on(&Disk::new(), &options, &sources, Watch::new(&fill, &stop));
+    let result =
+        sync::sync_on(&Run::on(&Disk::new(), &options), &sources, Watch::new(&fill, &stop));
     std::fs::remove_file(small.join("other")).unwrap();
     let full = match result {
         Ok(summary) => {

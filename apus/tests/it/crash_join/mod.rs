@@ -18,6 +18,7 @@ use apus_coins::Chainstate;
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
 use apus_node::JoinOptions;
+use apus_node::Run;
 use apus_node::{Options, REBUILD_MARK, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
@@ -130,10 +131,11 @@ impl Test {
         watch: &Watcher,
     ) -> Result<Summary, SyncError> {
         match begun {
-            Begun::Beside => sync::reindex_on(disk, options, Watch::new(watch, &watch.stop)),
+            Begun::Beside => {
+                sync::reindex_on(&Run::on(disk, options), Watch::new(watch, &watch.stop))
+            }
             _ => sync::sync_on(
-                disk,
-                options,
+                &Run::on(disk, options),
                 std::slice::from_ref(&self.source),
                 Watch::new(watch, &watch.stop),
             ),
@@ -380,7 +382,8 @@ fn killed_child() {
     let options = options_of_program(datadir.into(), &place);
     let disk = killing_at(number.parse().unwrap());
     let stop = AtomicBool::new(false);
-    sync::sync_on(&disk, &options, &[source.into()], Watch::new(&Unobserved, &stop)).unwrap();
+    sync::sync_on(&Run::on(&disk, &options), &[source.into()], Watch::new(&Unobserved, &stop))
+        .unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use apus_disk::{Call, Disk};
 use apus_net::PeerOptions;
+use apus_node::Run;
 use apus_node::{ErrorKind, Options, SwiftSyncOptions};
 use apus_progress::Method;
 use apus_progress::{Phase, Unobserved, Watch};
@@ -80,8 +81,9 @@ fn a_full_disk_ends_a_sync_and_keeps_what_came() {
     let done = told.when_seen(move |p| p.phase == Phase::SwiftSync && p.blocks + 1 == all);
     let disk = filling(done);
     let begun = Instant::now();
-    let (result, _) =
-        stopped_at_limit(&stop, || sync::sync_on(&disk, &options, &[], Watch::new(&told, &stop)));
+    let (result, _) = stopped_at_limit(&stop, || {
+        sync::sync_on(&Run::on(&disk, &options), &[], Watch::new(&told, &stop))
+    });
     let took = begun.elapsed();
     let error = result.map(|summary| summary.interrupted).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Disk, "{error}");

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use apus_disk::{Call, Disk};
 use apus_node::Options;
+use apus_node::Run;
 use apus_progress::Method;
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_sync as sync;
@@ -123,7 +124,8 @@ fn a_full_disk_leaves_no_temporary_files() {
         let fault = Fault { call: Call::Write, number, lasts: true, error: Errno::NOSPC };
         let faults = Faults::of(fault);
         let options = with_peers(&place, way, &[&server]);
-        let result = sync::sync_on(&faults.on(Disk::new()), &options, &[], Watch::default());
+        let result =
+            sync::sync_on(&Run::on(&faults.on(Disk::new()), &options), &[], Watch::default());
         assert!(!options.spill_path().exists(), "{way:?}, write {number}: {result:?}");
         let writes = faults.counts().get(&Call::Write).copied().unwrap_or_default();
         let first = faults.failed().first().map(|path| path.display().to_string());
@@ -203,7 +205,8 @@ fn killed_child() {
         Ok(())
     };
     let disk = Disk::new().with_hook(Arc::new(hook));
-    let _ = sync::sync_on(&disk, &options, &[], Watch::new(&*watch, &AtomicBool::new(false)));
+    let _ =
+        sync::sync_on(&Run::on(&disk, &options), &[], Watch::new(&*watch, &AtomicBool::new(false)));
 }
 
 #[test]

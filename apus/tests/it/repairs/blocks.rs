@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
 use apus_node::JoinOptions;
+use apus_node::Run;
 use apus_node::{Options, SyncError};
 use apus_progress::Method;
 use apus_progress::Watch;
@@ -412,8 +413,7 @@ fn a_power_cut_while_blocks_are_replaced_loses_nothing() {
         let options = place.options();
         let stop = AtomicBool::new(false);
         sync::sync_on(
-            disk,
-            &options,
+            &Run::on(disk, &options),
             std::slice::from_ref(&synced.good),
             Watch::new(&Unobserved, &stop),
         )

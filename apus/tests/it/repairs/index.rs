@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use apus_disk::Disk;
+use apus_node::Run;
 use apus_node::SyncError;
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};
@@ -37,7 +38,7 @@ fn with_branches() -> Place {
 }
 
 fn reindex_files(place: &Place, disk: &Disk) -> Result<Summary, SyncError> {
-    sync::reindex_files_on(disk, &place.options(), Watch::default())
+    sync::reindex_files_on(&Run::on(disk, &place.options()), Watch::default())
 }
 
 fn index_of(place: &Place) -> PathBuf {

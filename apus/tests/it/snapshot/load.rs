@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use apus_claims::SnapshotLoaded;
 use apus_disk::Disk;
+use apus_node::Run;
 use apus_node::{
     Options, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SNAPSHOT_GIVEN_UP_FILE, SyncError,
 };
@@ -198,7 +199,7 @@ fn power_may_fail_at_any_step_of_giving_the_second_set_up() {
         // Commits after every block.
         let options = Options { dbcache_bytes: 1, ..place.options() };
         let sources = [blocks.clone(), more.clone()];
-        sync::sync_on(disk, &options, &sources, Watch::default())
+        sync::sync_on(&Run::on(disk, &options), &sources, Watch::default())
     };
     let (disk, counter) = counted();
     let whole = loaded.copy();

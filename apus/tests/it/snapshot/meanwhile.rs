@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use apus_disk::{Call, Disk};
 use apus_hash::Hash;
 use apus_net::{Outgoing, PeerOptions, Target};
+use apus_node::Run;
 use apus_node::{AssumeValid, Options, SNAPSHOT_BASE_FILE, SNAPSHOT_DIRECTORY, SyncError};
 use apus_progress::Watch;
 use apus_progress::{Observer, Phase, Progress};
@@ -321,7 +322,8 @@ fn a_swiftsync_from_files_goes_on_where_it_was_stopped() {
     };
     let watch = Watcher { condition, stop: AtomicBool::new(false), told: Told::default() };
     let sources = [source];
-    let first = sync::sync_on(&held, &options, &sources, Watch::new(&watch, &watch.stop)).unwrap();
+    let first = sync::sync_on(&Run::on(&held, &options), &sources, Watch::new(&watch, &watch.stop))
+        .unwrap();
     let saved = first.saved.expect("it is stopped in time");
     assert!(saved.done > 20, "{}", saved.done);
     assert_core_opens_at(&place, 299);
@@ -340,8 +342,7 @@ fn power_may_fail_at_any_step_of_a_sync_that_loads_it() {
         let some = place.write("some", &listed.world.blocks[..=100]);
         let options = options(place, &listed, &snapshot);
         sync::sync_on(
-            disk,
-            &options,
+            &Run::on(disk, &options),
             &[some],
             Watch::new(&Told::default(), &AtomicBool::new(false)),
         )

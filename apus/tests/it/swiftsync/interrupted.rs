@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use apus_disk::{Disk, PowerCut};
 use apus_hash::Hash;
+use apus_node::Run;
 use apus_node::{AssumeValid, Options};
 use apus_progress::Watch;
 use apus_progress::{Observer, Phase, Progress, Unobserved};
@@ -215,7 +216,7 @@ fn the_number_of_coins_is_known_after_a_power_cut_in_the_commit() {
             let hints = world.write_hints(place, world.height());
             let sources = world.sources(place, mode, &world.file_order());
             let options = world.options(place, mode, &hints);
-            sync::sync_on(disk, &options, &sources, Watch::default())
+            sync::sync_on(&Run::on(disk, &options), &sources, Watch::default())
         };
         let (disk, counter) = counted();
         sync(&world.place(), &disk).unwrap();
@@ -242,7 +243,7 @@ fn a_power_cut_at_any_moment_shows_all_or_nothing() {
             let hints = world.write_hints(place, world.height());
             let options = Options { save_every, ..world.options(place, mode, &hints) };
             let disk = failing(power);
-            sync::reindex_on(&disk, &options, Watch::default())
+            sync::reindex_on(&Run::on(&disk, &options), Watch::default())
         };
         // Power cuts while it saves, as often as the clock has it, and then while it commits.
         for (save_every, cuts, share) in [(Duration::ZERO, 4, 3), (Duration::MAX, 8, 1)] {
@@ -291,7 +292,8 @@ fn a_power_cut_while_blocks_are_stored_loses_none_that_counts() {
             let sources = world.sources(&place, mode, &world.shuffled(8));
             let mut options = world.options(&place, mode, &hints);
             options.save_every = SAVE_EVERY;
-            let result = sync::sync_on(&failing(&power), &options, &sources, Watch::default());
+            let result =
+                sync::sync_on(&Run::on(&failing(&power), &options), &sources, Watch::default());
             assert!(result.is_err(), "{mode:?}: {power:?}");
             power.lose_unsynced().unwrap();
             assert_private(&place);
@@ -364,7 +366,7 @@ fn interrupted_and_killed_it_ends_right() {
         let (disk, changes) = Changes::counted();
         let options = world.options(&whole, mode, &whole.root().join(HINTS));
         let source = [whole.root().join(SOURCE)];
-        sync::sync_on(&disk, &options, &source, Watch::default()).unwrap();
+        sync::sync_on(&Run::on(&disk, &options), &source, Watch::default()).unwrap();
         let changes = changes.count();
         let mut ends = [0, 0];
         for number in 0..3 {
@@ -437,7 +439,7 @@ fn killed_child() {
         "Full" => AssumeValid::Nothing,
         _ => AssumeValid::Block(tip.parse().unwrap()),
     };
-    sync::sync_on(&disk, &options, &[root.join(SOURCE)], Watch::default()).unwrap();
+    sync::sync_on(&Run::on(&disk, &options), &[root.join(SOURCE)], Watch::default()).unwrap();
 }
 
 #[test]

@@ -11,6 +11,7 @@ use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_net::{PeerOptions, Target};
 use apus_node as node;
+use apus_node::Run;
 use apus_node::SwiftSyncOptions;
 use apus_node::{AssumeValid, Options, Prune};
 use apus_progress::Method;
@@ -324,7 +325,7 @@ fn power_may_fail_at_any_step() {
     let run = |place: &Place, disk: &Disk, save_every| {
         let options = Options { save_every, ..swift_options(&world, place, SPARE) };
         let source = [place.write("blocks", &world.blocks)];
-        sync::sync_on(disk, &options, &source, Watch::default())
+        sync::sync_on(&Run::on(disk, &options), &source, Watch::default())
     };
     let mut cuts = 0;
     for (save_every, every) in [(Duration::ZERO, 240), (Duration::MAX, 29)] {
@@ -371,7 +372,7 @@ fn killed_child() {
         ..swift_options(&world, &place, SPARE)
     };
     let disk = killing_after("swiftsync/progress", changes.parse().unwrap());
-    sync::sync_on(&disk, &options, &[root.join("blocks")], Watch::default()).unwrap();
+    sync::sync_on(&Run::on(&disk, &options), &[root.join("blocks")], Watch::default()).unwrap();
 }
 
 #[test]

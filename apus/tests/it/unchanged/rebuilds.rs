@@ -2,6 +2,7 @@
 //! its old tip.
 
 use apus_disk::Disk;
+use apus_node::Run;
 use apus_node::{AssumeValid, Options, SyncError};
 use apus_progress::Watch;
 use apus_sync as sync;
@@ -20,8 +21,10 @@ use crate::support::{Place, with_genesis};
 type Rebuild = fn(&Disk, &Options) -> Result<sync::Summary, SyncError>;
 
 const REBUILDS: [(&str, Rebuild); 2] = [
-    ("reindex", |disk, options| sync::reindex_on(disk, options, Watch::default())),
-    ("reindex --index", |disk, options| sync::reindex_files_on(disk, options, Watch::default())),
+    ("reindex", |disk, options| sync::reindex_on(&Run::on(disk, options), Watch::default())),
+    ("reindex --index", |disk, options| {
+        sync::reindex_files_on(&Run::on(disk, options), Watch::default())
+    }),
 ];
 
 /// A directory that was synced with a block whose script fails, below the block that is assumed

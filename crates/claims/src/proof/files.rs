@@ -8,6 +8,7 @@ use apus_node::block::scripts::ScriptChecker;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{JoinOptions, Options};
+use apus_node::run::Run;
 use apus_sync::unfinished::open_node;
 
 /// Creates a directory for temporary files where the options want it.
@@ -31,7 +32,7 @@ pub(super) fn node_of_files(
         join: JoinOptions { spill_dir: None, ..options.join.clone() },
         ..options.clone()
     };
-    let mut node = open_node(&options, &Disk::new(), Coins::InPlace)?;
+    let mut node = open_node(&Run::new(&options), Coins::InPlace)?;
     node.ledger.writes.blocks = false;
     // The script checker works on the user's directory: it keeps a difference there, and knows of
     // one that was found before.

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use apus_chain::BlockId;
-use apus_disk::Disk;
 use apus_node::checked::Checked;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{AssumeValid, Options};
 use apus_node::remedy;
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_progress::Watch;
 use apus_progress::estimate::estimating::Estimating;
@@ -83,7 +83,7 @@ fn prove_watched(
     let claim = &remedy::naming(options, || Claim::of_file(file, &options.network))?;
     let proof = Proof { claim, started, watch };
     if sources.is_empty() {
-        let open = || open_node(options, &Disk::new(), Coins::ReadOnly);
+        let open = || open_node(&Run::new(options), Coins::ReadOnly);
         return remedy::naming(options, || prove_by(&proof, open()?));
     }
     let opened = open_sources(options, sources)?;

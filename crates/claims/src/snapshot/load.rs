@@ -10,6 +10,7 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::{Options, Prune};
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::{remedy, space};
 use apus_peers::{LanSearch, Peers, Search, find_headers};
@@ -74,7 +75,7 @@ pub fn load_snapshot_on(
         let opened = open_sources(options, sources)?;
         // Pruned directories are allowed: the missing blocks are below the tip.
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
-        let mut node = open_node(&options, disk, Coins::InPlace)?;
+        let mut node = open_node(&Run::on(disk, &options), Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
         let found = scan_into_node(&mut node, &opened, watch)
             .and_then(|()| find_base(&mut node, &listed, watch));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_disk::Disk;
+use apus_node::Run;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::view::View;
@@ -90,9 +91,9 @@ impl Drop for Daemon {
 /// Serves a directory as `apus serve --rest` does.
 pub fn serve(options: &Options) -> (Server, Client) {
     let view = Arc::new(View::default());
-    let opened = Options { view: Some(Arc::clone(&view)), ..options.clone() };
+    let run = Run::new(options).shown_in(Some(Arc::clone(&view)));
     let keep = |_: &Disk, _: &Options| Ok(Vec::new());
-    drop(Node::open(&opened, &Disk::new(), Coins::ReadOnly, keep).unwrap());
+    drop(Node::open(&run, Coins::ReadOnly, keep).unwrap());
     let mut config = Config::new(vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)]);
     config.credentials = vec![Credential::new(USER.0, USER.1).unwrap()];
     config.rest = true;

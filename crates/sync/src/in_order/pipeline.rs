@@ -448,10 +448,10 @@ fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use apus_node::Run;
     use std::sync::atomic::AtomicUsize;
 
     use apus_chain::{BlockId, Tree};
-    use apus_disk::Disk;
     use apus_node::block::validate::BranchTimes;
     use apus_node::block_peers::{BlockPeers, Wanted};
     use apus_node::opened::{Coins, step};
@@ -484,7 +484,7 @@ mod tests {
         sync(&options, std::slice::from_ref(&source), Watch::new(&Unobserved, &stop)).unwrap();
         options.stop_at_height = None;
         for coins_max in [0, 3_000, 6_000, 1_000_000] {
-            let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+            let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
             let sources = open_sources(&options, std::slice::from_ref(&source)).unwrap();
             scan_into_node(&mut node, &sources, Watch::new(&Unobserved, &stop)).unwrap();
             let best = node.tree.best_candidate().unwrap();
@@ -559,7 +559,7 @@ mod tests {
         const THREADS: usize = 2;
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
-        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let stored = step(&node, id).unwrap();
         let (mut shared, _) = node.split();
@@ -589,7 +589,7 @@ mod tests {
     fn a_panic_in_one_worker_ends_the_connector() {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
-        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let (shared, _) = node.split();
         // No source has this number.

@@ -273,6 +273,7 @@ mod tests {
     use apus_disk::{Caching, Disk, Parts};
     use apus_hash::HashKey;
     use apus_join::{Layout, Memory, put_block_coins, put_late_coin};
+    use apus_node::Run;
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
@@ -313,7 +314,7 @@ mod tests {
     fn coins_that_exceed_memory_come_a_few_blocks_at_a_time() {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
-        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let mut plan = JoinPlan::new(&node, id);
         plan.steps = vec![Step { id, place: BlockOrigin::Peers, weight: 1_000 }; BLOCKS as usize];

@@ -350,7 +350,8 @@ impl<'a> Tracked<'a> {
 
 #[cfg(test)]
 mod tests {
-    use apus_disk::{Disk, StoreError};
+    use apus_disk::StoreError;
+    use apus_node::Run;
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
@@ -365,7 +366,7 @@ mod tests {
     fn coordinate(change: impl FnOnce(&mut Workspace), work: impl FnOnce(&mut Coordinator)) {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
-        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let mut plan = JoinPlan::new(&node, id);
         let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });

@@ -1,10 +1,10 @@
 use std::path::Path;
 
 use apus_chain::ActiveChain;
-use apus_disk::Disk;
 use apus_node::error::ErrorKind;
 use apus_node::opened::Coins;
 use apus_node::options::{AssumeValid, Options};
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::shared::NEVER;
 use apus_progress::Watch;
@@ -27,7 +27,7 @@ const TARGET: u32 = HEIGHT - 144;
 fn node(place: &Path, method: Option<Method>) -> Node {
     let options = Options::new(place.join("data"), Network::new(Chain::Regtest));
     let options = Options { method, ..options };
-    let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+    let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, Watch::default()).unwrap();
     assert_eq!(node.tree.node(node.tree.best_header()).height, HEIGHT);

@@ -204,6 +204,7 @@ fn work_until(context: &Context, crew: &Crew<FinishedBlock>) -> Result<Gathered,
 
 #[cfg(test)]
 mod tests {
+    use apus_node::Run;
     use apus_node::block::step::Step;
     use apus_node::opened::Coins;
     use apus_node::options::Options;
@@ -230,7 +231,7 @@ mod tests {
         std::fs::write(&file, bytes).unwrap();
         let hints = HintsFile::open(&file).unwrap();
         let options = Options::new(datadir, Network::new(Chain::Regtest));
-        let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+        let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
         let id = node.tree.genesis();
         let Ok(mut plan) = SwiftPlan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
         // No source has this number.

@@ -1,6 +1,6 @@
-use apus_disk::Disk;
 use apus_node::opened::Coins;
 use apus_node::options::AssumeValid;
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_progress::Watch;
 use apus_sync::unfinished::open_node;
@@ -16,7 +16,7 @@ const HEIGHT: u32 = 206;
 fn node(place: &Path) -> (Node, BlockId) {
     let options = Options::new(place.to_path_buf(), Network::new(Chain::Regtest));
     let options = Options { assumevalid: AssumeValid::Nothing, threads: 2, ..options };
-    let mut node = open_node(&options, &Disk::new(), Coins::InPlace).unwrap();
+    let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
     node.ledger.writes.blocks = false;
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, Watch::default()).unwrap();
