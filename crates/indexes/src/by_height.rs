@@ -34,7 +34,7 @@ impl<'a> ByHeight<'a> {
         filters: Option<&'a OpenIndex<'a>>,
         statistics: Option<&'a OpenIndex<'a>>,
     ) -> Result<Self, SyncError> {
-        let disk = node.dir.disk();
+        let disk = node.dir().disk();
         let by_hash =
             |index: &OpenIndex| entries_by_hash(&index.db, &index.plan.path, &index.plan.stale);
         let filters = match filters {
@@ -104,8 +104,8 @@ fn stale_coins(node: &Node, plan: &IndexPlan) -> Result<MuHash, SyncError> {
     let mut buffers = Buffers::default();
     let wants = Wants { txids: true, spent: Some(Heights::Needed) };
     for stale in &plan.stale {
-        let block = stale.read(&node.files, wants, &mut buffers)?;
-        coins.combine(&Change::of(&block, &node.options.network).coins);
+        let block = stale.read(node.files(), wants, &mut buffers)?;
+        coins.combine(&Change::of(&block, &node.options().network).coins);
     }
     Ok(coins)
 }

@@ -83,7 +83,7 @@ impl<'a> OpenIndex<'a> {
         let mut buffers = Buffers::default();
         let wants = Wants { txids: false, spent: None };
         for stale in &self.plan.stale {
-            let block = stale.read(&node.files, wants, &mut buffers)?;
+            let block = stale.read(node.files(), wants, &mut buffers)?;
             records.extend(spend_keys(&block, keys).into_iter().map(|key| (key, None)));
         }
         Ok(records)
@@ -100,8 +100,8 @@ impl<'a> OpenIndex<'a> {
     ) -> Vec<Other> {
         let last = self.plan.last.as_ref().map(|block| block.height);
         let best = reached.filter(|reached| *reached >= self.plan.from).or(last);
-        if let Some(best) = best.and_then(|height| node.ledger.active.at(height)) {
-            let blocks = node.tree.locator(best).map(|id| node.tree.node(id).hash);
+        if let Some(best) = best.and_then(|height| node.ledger().active.at(height)) {
+            let blocks = node.tree().locator(best).map(|id| node.tree().node(id).hash);
             let hashes: Vec<Hash> = blocks.collect();
             others.push((vec![DB_BEST_BLOCK], Some(locator_bytes(&hashes))));
         }
@@ -144,7 +144,7 @@ impl<'a> OpenIndex<'a> {
         let Self { plan, db, run } = self;
         run.commit()?;
         tracing::debug!(target: "blockstorage", "{} committed", plan.kind.name());
-        node.pool.install(|| match upkeep {
+        node.shared().pool.install(|| match upkeep {
             Upkeep::Settle => db.settle(ShareWatch::default()).map(drop),
             Upkeep::Follow => {
                 while db.merge()? {}

@@ -34,7 +34,7 @@ impl IndexPlan {
     /// The index cannot be read, or its best block is not known; or the directory is pruned, and
     /// the index would need blocks that are missing or name places in files that are deleted.
     pub fn of(node: &Node, kind: IndexKind) -> Result<Option<Self>, SyncError> {
-        let is_pruned = node.ledger.pruning.is_pruned || node.ledger.pruning.target().is_some();
+        let is_pruned = node.ledger().pruning.is_pruned || node.ledger().pruning.target().is_some();
         if is_pruned && !kind.survives_pruning() {
             return Err(SyncError::Input(format!(
                 "{} cannot be built for a directory that is pruned, as it names places in block \
@@ -42,12 +42,12 @@ impl IndexPlan {
                 kind.name()
             )));
         }
-        let path = kind.database(node.dir.path());
-        let best = find_index(node.dir.disk(), path.clone())?.and_then(|index| index.best);
+        let path = kind.database(node.dir().path());
+        let best = find_index(node.dir().disk(), path.clone())?.and_then(|index| index.best);
         let Some(best) = best else {
             return Ok(Some(Self { kind, path, last: None, stale: Vec::new(), from: 0 }));
         };
-        let Some(best) = node.tree.find(&best) else {
+        let Some(best) = node.tree().find(&best) else {
             return Err(SyncError::Input(format!(
                 "{}: its best block {best} is not in the block index: remove the index, and build \
                  it again",
@@ -55,16 +55,16 @@ impl IndexPlan {
             )));
         };
         if kind == IndexKind::BlockFilterIndex {
-            check_files(node.dir.disk(), &path)?;
+            check_files(node.dir().disk(), &path)?;
         }
         if best == node.tip() {
             return Ok(None);
         }
         let mut stale = Vec::new();
         let mut last = best;
-        for id in node.tree.ancestors(best) {
+        for id in node.tree().ancestors(best) {
             last = id;
-            if node.ledger.active.contains(&node.tree, id) {
+            if node.ledger().active.contains(node.tree(), id) {
                 break;
             }
             stale.push(stored(node, id));
@@ -94,13 +94,13 @@ impl IndexPlan {
         };
         let options =
             Options { create_if_missing: true, bloom_bits_per_key: bloom, ..Options::default() };
-        Ok(Db::open(node.dir.disk().clone(), &self.path, options)?)
+        Ok(Db::open(node.dir().disk().clone(), &self.path, options)?)
     }
 }
 
 /// Returns a block, and where it is stored.
 pub fn stored(node: &Node, id: BlockId) -> StoredBlock {
-    let block = node.tree.node(id);
+    let block = node.tree().node(id);
     let record = node.record(id);
     StoredBlock {
         height: block.height,

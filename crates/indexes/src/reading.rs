@@ -319,10 +319,10 @@ pub struct StatisticsAt {
 /// # Errors
 /// The index cannot be read or is damaged.
 pub fn statistics_at(node: &Node, height: u32) -> Result<Option<StatisticsAt>> {
-    let reader = IndexReader::new(node.dir.disk(), node.dir.path());
+    let reader = IndexReader::new(node.dir().disk(), node.dir().path());
     let read = |height: u32| {
-        let Some(id) = node.ledger.active.at(height) else { return Ok(None) };
-        let hash = node.tree.node(id).hash;
+        let Some(id) = node.ledger().active.at(height) else { return Ok(None) };
+        let hash = node.tree().node(id).hash;
         let found = reader.statistics(height, &hash)?;
         Ok(found.map(|(muhash, totals)| (hash, muhash, totals)))
     };

@@ -66,9 +66,9 @@ impl<'a> WorkFiles<'a> {
     /// Returns the files of an index of the directory that `node` has open.
     pub fn new(node: &'a Node, kind: IndexKind) -> Self {
         let path = |suffix: &str| {
-            node.dir.path().join("indexes").join(format!("apus-{}.{suffix}", kind.name()))
+            node.dir().path().join("indexes").join(format!("apus-{}.{suffix}", kind.name()))
         };
-        Self { disk: node.dir.disk(), entries: path("sort"), record: path("saved") }
+        Self { disk: node.dir().disk(), entries: path("sort"), record: path("saved") }
     }
 
     /// Returns the work that an earlier run has saved, with the height that it reached, if the
@@ -84,9 +84,9 @@ impl<'a> WorkFiles<'a> {
         let Some(record) = self.disk.read(&self.record)? else { return Ok(None) };
         let saved = SavedSort::parse(&record);
         let fitting = saved.filter(|saved| saved.last == last_of(plan)).and_then(|saved| {
-            let reached = node.tree.find(&saved.reached)?;
-            let height = node.tree.node(reached).height;
-            let is_active = node.ledger.active.contains(&node.tree, reached);
+            let reached = node.tree().find(&saved.reached)?;
+            let height = node.tree().node(reached).height;
+            let is_active = node.ledger().active.contains(node.tree(), reached);
             (is_active && height >= plan.from).then_some((height, saved))
         });
         if fitting.is_none() {

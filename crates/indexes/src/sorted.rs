@@ -40,7 +40,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         memory: usize,
     ) -> Result<Self, SyncError> {
         let index = OpenIndex::new(plan, node)?;
-        let disk = node.dir.disk();
+        let disk = node.dir().disk();
         let files = WorkFiles::new(node, plan.kind);
         if let Some((height, saved)) = files.saved(node, plan)? {
             match Sorter::resume(disk, files.entries.clone(), &saved.parts, memory) {
@@ -61,7 +61,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
             _ => SipKeys(0, 0),
         };
         let entries = space::entries(plan, blocks);
-        let threads = node.options.threads;
+        let threads = node.options().threads;
         let sorter = Sorter::new(disk, files.entries.clone(), entries, memory, threads);
         Ok(Self { index, sorter, keys, from: plan.from, files })
     }
@@ -92,7 +92,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         others: Vec<Other>,
         (upkeep, watch): (Upkeep, Watch),
     ) -> Result<(), SyncError> {
-        let tip = node.ledger.active.height();
+        let tip = node.ledger().active.height();
         let others = self.index.with_best_block(node, tip, others);
         let count = self.sorter.bytes() / N as u64;
         let tables = space::table_bytes(self.index.plan.kind, count);
@@ -104,7 +104,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         let report = progress.share_to(watch.observer);
         let share = Share::new(self.sorter.bytes(), &report);
         let run = &self.index.run;
-        let pool = &node.pool;
+        let pool = node.shared().pool;
         let written = self.sorter.write(entry, run, &others, pool, keeps, (watch, &share));
         match &written {
             Err(SyncError::Stopped) if keeps => self.save(&stored(node, node.tip()))?,

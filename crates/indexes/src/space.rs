@@ -68,7 +68,7 @@ fn appended(plan: &IndexPlan, blocks: &[StoredBlock]) -> (u64, u64) {
 /// # Errors
 /// There is not. Nothing was written yet.
 pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result<(), StoreError> {
-    let path = node.dir.path().join("indexes");
+    let path = node.dir().path().join("indexes");
     let needed: u64 = plans
         .iter()
         .map(|plan| {
@@ -77,7 +77,8 @@ pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result
         })
         .sum();
     // What an interrupted run has left is continued or removed.
-    let left = |plan: &IndexPlan| node.dir.disk().len(WorkFiles::new(node, plan.kind).entries).ok();
+    let left =
+        |plan: &IndexPlan| node.dir().disk().len(WorkFiles::new(node, plan.kind).entries).ok();
     let left: u64 = plans.iter().filter_map(left).sum();
     let free = FileSystem::of(&path)?.free + left;
     if needed <= free {

@@ -47,7 +47,7 @@ pub fn update(
     upkeep: Upkeep,
     watch: Watch,
 ) -> Result<Indexed, SyncError> {
-    let tip = node.tree.node(node.tip());
+    let tip = node.tree().node(node.tip());
     let (tip, best_block) = (tip.height, tip.hash);
     let mut plans = Vec::new();
     for kind in IndexKind::ALL.into_iter().filter(|kind| kinds.contains(kind)) {
@@ -58,7 +58,7 @@ pub fn update(
     let Some(from) = plans.iter().map(|plan| plan.from).min() else {
         return Ok(Indexed { height: tip, best_block, lacked, interrupted: false });
     };
-    let on_chain = (from..=tip).filter_map(|height| node.ledger.active.at(height));
+    let on_chain = (from..=tip).filter_map(|height| node.ledger().active.at(height));
     let blocks: Vec<StoredBlock> = on_chain.map(|id| stored(node, id)).collect();
     plans.iter().try_for_each(|plan| check_stored(plan, &blocks))?;
     space::check(node, &plans, &blocks)?;
@@ -109,7 +109,7 @@ impl IndexWork<'_> {
         let txs = of_kind(IndexKind::TxIndex);
         let spends = of_kind(IndexKind::TxoSpenderIndex);
         let sorters = [txs, spends].iter().flatten().count();
-        let memory = self.node.options.dbcache_bytes / sorters.max(1);
+        let memory = self.node.options().dbcache_bytes / sorters.max(1);
         let node = self.node;
         let blocks = self.blocks;
         let by_sort = BySort {
@@ -180,9 +180,9 @@ impl IndexWork<'_> {
         let statistics = OpenIndex::of(plans.statistics.as_ref(), self.node)?;
         let from = |index: &OpenIndex| index.plan.from;
         let pass = Pass {
-            files: &self.node.files,
-            network: &self.node.options.network,
-            pool: &self.node.pool,
+            files: self.node.files(),
+            network: &self.node.options().network,
+            pool: self.node.shared().pool,
             txs: txs.as_ref().map(|txs| (txs.from, &txs.sorter)),
             spends: spends.as_ref().map(|spends| (spends.from, spends.keys, &spends.sorter)),
             filters: filters.as_ref().map(from),
@@ -221,7 +221,7 @@ impl IndexWork<'_> {
         let mut txs = txs_of(&self.blocks[..start]);
         let all = txs_of(self.blocks);
         let began = Instant::now();
-        let options = &self.node.options;
+        let options = self.node.options();
         let mut end = start;
         let mut last = None;
         let mut is_stopped = false;
@@ -252,7 +252,7 @@ impl IndexWork<'_> {
 
     /// Returns the height of the last block.
     fn tip(&self) -> Option<u32> {
-        self.node.ledger.active.height()
+        self.node.ledger().active.height()
     }
 
     /// Returns the places of all blocks.

@@ -22,7 +22,7 @@ pub fn damaged_indexes(
     whole: bool,
     watch: Watch,
 ) -> Result<Vec<(IndexKind, StoreError)>> {
-    let reader = IndexReader::new(node.dir.disk(), node.dir.path());
+    let reader = IndexReader::new(node.dir().disk(), node.dir().path());
     let mut damaged = Vec::new();
     for kind in IndexKind::ALL {
         match check(node, &reader, kind, heights, whole, watch) {
@@ -47,14 +47,14 @@ fn check(
     }
     if whole {
         tracing::info!("Reading all of {}", kind.name());
-        node.pool.install(|| reader.verify_tables(kind, || !watch.is_stopped()))?;
+        node.shared().pool.install(|| reader.verify_tables(kind, || !watch.is_stopped()))?;
     }
     for height in heights.clone() {
-        let Some(id) = node.ledger.active.at(height) else { break };
+        let Some(id) = node.ledger().active.at(height) else { break };
         if watch.is_stopped() {
             break;
         }
-        let block = node.tree.node(id).hash;
+        let block = node.tree().node(id).hash;
         match kind {
             IndexKind::BlockFilterIndex => drop(reader.filter(height, &block)?),
             IndexKind::CoinStatsIndex => drop(reader.statistics(height, &block)?),

@@ -26,7 +26,7 @@ impl Fault {
             Self::Chain(what) => SyncError::Unproved(what),
             Self::Undo { id, path, what } => {
                 let reason = format!("its undo data is wrong: {what}");
-                let block = Some(node.tree.node(id).hash);
+                let block = Some(node.tree().node(id).hash);
                 SyncError::Refused(Refusal { path: Some(path), offset: None, block, reason })
             }
             Self::Hints(error) => SyncError::Unproved(error.to_string()),
@@ -40,7 +40,7 @@ impl Fault {
 fn refused(node: &Node, step: Step, reason: String) -> SyncError {
     let mut refusal = refusal(node, &step, reason);
     if let BlockOrigin::Stored(_) = step.place {
-        let height = node.tree.node(step.id).height;
+        let height = node.tree().node(step.id).height;
         refusal.reason = format!("at height {height}: {}", refusal.reason);
     }
     SyncError::Refused(refusal)

@@ -29,7 +29,9 @@
 //! | [`mend`] | the replacement of damaged stored blocks by good copies |
 //! | [`remedy`] | the command that repairs each file |
 //! | [`pruning`], [`block_file_deletion`] | which block files are pruned, and their deletion |
-//! | [`waiting`], [`stored_sizes`], [`expected_sizes`] | blocks to be connected, and their sizes |
+//! | [`waiting`], [`forecast`] | blocks to be connected, and what is expected of them |
+//! | [`stored_sizes`], [`expected_sizes`] | the sizes of stored blocks, and of those to come |
+//! | [`refusals`] | the blocks that were not taken |
 //! | [`growth`], [`space`] | the disk space that blocks will take, and whether it is free |
 //! | [`assumevalid`] | the blocks whose scripts need not be checked |
 //! | [`mainnet_bytes`] | the bytes of mainnet's blocks, before they are known |
@@ -55,6 +57,7 @@ pub mod error;
 pub mod expected_sizes;
 pub mod fault;
 mod fault_error;
+pub mod forecast;
 pub mod gathered;
 pub mod growth;
 pub mod mainnet_bytes;
@@ -67,6 +70,7 @@ pub mod block_file_deletion;
 pub mod pruning;
 pub mod rebuild;
 pub mod run;
+pub mod refusals;
 pub mod remedy;
 pub mod scan;
 pub mod sealed;

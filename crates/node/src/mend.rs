@@ -69,18 +69,19 @@ pub fn take_another_copy(
         BlockOrigin::Peers => Ok(()),
         BlockOrigin::Source(place) => {
             let refusal = refusal(node, &step, what.to_string());
-            node.refusals.push(refusal);
+            node.refuse(refusal);
             node.forget_copy(step.id, place);
             Ok(())
         }
         BlockOrigin::Stored(pos) => {
-            let has_copies = !node.sources.all_copies(step.id).is_empty() || node.peers.is_some();
-            let before = node.repaired.len();
+            let has_copies =
+                !node.sources().all_copies(step.id).is_empty() || node.peers().is_some();
+            let before = node.repaired().len();
             if has_copies && !mend_file(node, pos.file, stop)?.is_empty() {
-                note_file(node.dir.disk(), node.dir.path(), pos.file)?;
+                note_file(node.dir().disk(), node.dir().path(), pos.file)?;
             }
-            let hash = node.tree.node(step.id).hash;
-            if node.repaired[before..].iter().any(|block| block.block == Some(hash)) {
+            let hash = node.tree().node(step.id).hash;
+            if node.repaired()[before..].iter().any(|block| block.block == Some(hash)) {
                 return Ok(());
             }
             Err(stored_damage(node, step.id, pos, what))
@@ -101,11 +102,11 @@ pub fn note_file(disk: &Disk, directory: &Path, file: u32) -> Result<(), StoreEr
 /// # Errors
 /// No good copy of a block of a missing file is found; those stored until then are kept.
 pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError> {
-    if node.sources.files().is_empty() && node.peers.is_none() {
+    if node.sources().files().is_empty() && node.peers().is_none() {
         return Ok(false);
     }
-    let disk = node.dir.disk().clone();
-    let directory = node.dir.path().to_path_buf();
+    let disk = node.dir().disk().clone();
+    let directory = node.dir().path().to_path_buf();
     let missing = missing_files(node);
     let mut noted = read_note(&disk, &directory)?;
     if !missing.is_empty() {
@@ -118,7 +119,7 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
     }
     let mut left = noted.clone();
     for file in noted {
-        let listed = node.repaired.len();
+        let listed = node.repaired().len();
         let damaged = mend_file(node, file, stop)?;
         if stop.load(Relaxed) {
             return Ok(true);
@@ -131,7 +132,7 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
         }
         for DamagedBlock { id, pos, what, .. } in damaged {
             let error = stored_damage(node, id, pos, &what);
-            node.refusals.push(Refusal {
+            node.refuse(Refusal {
                 path: Some(error.path),
                 offset: error.offset,
                 block: None,
@@ -146,8 +147,8 @@ pub fn mend_noted(node: &mut Node, stop: &AtomicBool) -> Result<bool, StoreError
 /// Returns the numbers of the blk files that the block index names and that are missing.
 fn missing_files(node: &Node) -> BTreeSet<u32> {
     let stored = |id: BlockId| node.record(id).block_pos().map(|pos| pos.file);
-    let named: BTreeSet<u32> = node.tree.ids().filter_map(stored).collect();
-    named.into_iter().filter(|file| !node.files.block_path(*file).exists()).collect()
+    let named: BTreeSet<u32> = node.tree().ids().filter_map(stored).collect();
+    named.into_iter().filter(|file| !node.files().block_path(*file).exists()).collect()
 }
 
 /// Replaces the entries of a file that was missing, those from `listed` on in the list of repaired
@@ -161,10 +162,10 @@ fn note_restored(
     listed: usize,
     left: &[DamagedBlock],
 ) -> Result<(), StoreError> {
-    let path = node.files.block_path(file);
-    let count = node.repaired.drain(listed..).count();
+    let path = node.files().block_path(file);
+    let count = node.repaired().drain(listed..).count();
     if let Some(DamagedBlock { id, .. }) = left.first() {
-        let block = node.tree.node(*id);
+        let block = node.tree().node(*id);
         let what = format!(
             "the file is missing, and the files given with --from have no good copy of {} of its \
              blocks, the first {} at height {}",
@@ -175,15 +176,15 @@ fn note_restored(
         return Err(StoreError::new(path, what));
     }
     let reason = format!("this file was missing, and its {count} blocks were stored again");
-    node.repaired.push(Refusal { path: Some(path), offset: None, block: None, reason });
+    node.repaired().push(Refusal { path: Some(path), offset: None, block: None, reason });
     Ok(())
 }
 
 /// Notes the file of a damaged stored block without a good copy for a later sync, and returns the
 /// error: what is wrong with the block, and what to do.
 pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> StoreError {
-    let block = node.tree.node(id);
-    let tried = if node.sources.files().is_empty() {
+    let block = node.tree().node(id);
+    let tried = if node.sources().files().is_empty() {
         ""
     } else {
         ", and no good copy is among the files given with --from"
@@ -193,10 +194,10 @@ pub fn stored_damage(node: &Node, id: BlockId, pos: FlatFilePos, what: &str) -> 
          node or a file that has this block replaces it; then run this command again",
         block.hash, block.height
     );
-    if let Err(why) = note_file(node.dir.disk(), node.dir.path(), pos.file) {
+    if let Err(why) = note_file(node.dir().disk(), node.dir().path(), pos.file) {
         what += &format!(" (the file could not be noted for the sync: {why})");
     }
-    StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
+    StoreError::corrupt(node.files().block_path(pos.file), u64::from(pos.pos), what)
 }
 
 /// Checks every block stored in a file, replaces the damaged ones that have good copies, and
@@ -207,11 +208,11 @@ fn mend_file(
     stop: &AtomicBool,
 ) -> Result<Vec<DamagedBlock>, StoreError> {
     let stored = |id: BlockId| Some((node.record(id).block_pos()?, id));
-    let mut blocks: Vec<(FlatFilePos, BlockId)> = node.tree.ids().filter_map(stored).collect();
+    let mut blocks: Vec<(FlatFilePos, BlockId)> = node.tree().ids().filter_map(stored).collect();
     blocks.retain(|(pos, _)| pos.file == file);
     blocks.sort_unstable();
     let mut damaged = Vec::new();
-    let size = node.files.infos().get(file as usize).map_or(0, |info| info.size);
+    let size = node.files().infos().get(file as usize).map_or(0, |info| info.size);
     let starts =
         blocks.iter().skip(1).map(|(next, _)| next.pos.saturating_sub(STORAGE_HEADER_BYTES));
     for ((pos, id), end) in blocks.iter().zip(starts.chain([size])) {
@@ -224,7 +225,7 @@ fn mend_file(
         }
     }
     // One block where the index says: the others belong into this file, too.
-    let is_in_place = damaged.len() < blocks.len() || node.files.is_unwritten(file)?;
+    let is_in_place = damaged.len() < blocks.len() || node.files().is_unwritten(file)?;
     let mut left = Vec::new();
     for mut block in damaged {
         if !is_in_place {
@@ -261,13 +262,13 @@ fn good_copy(
     id: BlockId,
     stop: &AtomicBool,
 ) -> Result<Option<GoodCopy>, StoreError> {
-    for place in node.sources.all_copies(id) {
+    for place in node.sources().all_copies(id) {
         let step = Step { id, place: BlockOrigin::Source(place), weight: 0 };
         match checked(node, step)? {
             Ok(block) => return Ok(Some(GoodCopy { place: Some(place), block })),
             Err(what) => {
                 let refusal = refusal(node, &step, what);
-                node.refusals.push(refusal);
+                node.refuse(refusal);
             }
         }
     }
@@ -301,7 +302,7 @@ fn replace(node: &mut Node, damaged: &DamagedBlock, copy: &GoodCopy) -> Result<(
     let from = match copy.place {
         None => "that of a peer".to_string(),
         Some(place) => {
-            let file = &node.sources.files()[place.file as usize];
+            let file = &node.sources().files()[place.file as usize];
             format!("the one in {} at byte {}", file.path.display(), { place.offset })
         }
     };
@@ -336,7 +337,7 @@ fn replace(node: &mut Node, damaged: &DamagedBlock, copy: &GoodCopy) -> Result<(
         files.write_undo(ledger.change(step.id), block.height, &prev, &undo)?;
     }
     tracing::debug!(target: "blockstorage", %repaired, "replaced a damaged block");
-    node.repaired.push(repaired);
+    node.repaired().push(repaired);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_coins::{Chainstate, CoinsCache};
@@ -21,16 +21,16 @@ use super::block_peers::BlockPeers;
 use super::coin_count::CoinCount;
 use super::commit::{Ledger, Writes};
 use super::error::SyncError;
-use super::expected_sizes::Sizes;
-use super::growth::Growth;
+use super::forecast::Forecast;
 use super::options::Options;
 use super::pruning::Pruning;
 use super::rebuild::Rebuild;
+use super::refusals::Refusals;
 use super::run::Run;
+use super::scan::Findings;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::{BlockOrigin, Sources};
-use super::stored_sizes::StoredSizes;
 use super::system_clock::refuse_clock_behind;
 use super::unindexed::open_indexed;
 use super::view::View;
@@ -41,7 +41,7 @@ use apus_progress::clock::Clock;
 use apus_progress::estimate::plan::Costs;
 use apus_progress::marks::Marks;
 use apus_progress::meters::Meters;
-use apus_progress::outcome::Refusal;
+use apus_progress::outcome::{Refusal, ThreadStates};
 use apus_progress::states::StatesWatch;
 use apus_progress::{Observer, Phase, Progress};
 
@@ -55,58 +55,78 @@ const LOADED_TOGETHER: usize = 1 << 16;
 /// An opened data directory.
 pub struct Node {
     /// The options that the directory was opened with.
-    pub options: Options,
+    options: Options,
     /// The directory, locked.
-    pub dir: DataDir,
-    /// The block and undo files.
-    pub files: BlockFiles,
-    /// The UTXO set on disk.
-    pub chainstate: Chainstate,
-    /// The coins in memory.
-    pub cache: CoinsCache,
-    /// All known headers.
-    pub tree: Tree,
+    dir: DataDir,
     /// The work of this run, and the part of it that is not on disk yet.
-    pub ledger: Ledger,
+    ledger: Ledger,
+    /// What all threads read while the ledger changes.
+    parts: Parts,
     /// The median time past of each block of the branch that was connected last.
-    pub times: BranchTimes,
-    /// The files given with --from.
-    pub sources: Sources,
-    /// The peers that send blocks; `None` if only blocks that are stored or in sources are
-    /// connected.
-    pub peers: Option<Arc<dyn BlockPeers>>,
-    /// The expected sizes of the blocks that peers have.
-    pub sizes: Sizes,
-    /// The sizes of the blocks that were stored when a size was first asked for.
-    stored_sizes: OnceLock<StoredSizes>,
-    /// An estimate of what blocks yet to be connected leave on the disk.
-    pub growth: Growth,
-    /// What each phase costs for blocks, by what they hold.
-    pub costs: Costs,
-    /// The times of the stages.
-    pub clock: Arc<Clock>,
-    /// What was done with each block.
-    marks: Arc<Marks>,
+    times: BranchTimes,
+    /// Blocks that count as available since a peer says that it has them.
+    claimed: Vec<BlockId>,
+    /// What is expected of blocks yet to be connected.
+    forecast: Forecast,
     /// What the threads are seen doing, once blocks are connected.
-    pub states: Option<StatesWatch>,
+    states: Option<StatesWatch>,
     /// How far the run makes itself smaller while the system is short of memory.
     squeeze: Arc<Squeeze>,
     /// Sets `squeeze`, once blocks are connected.
     pressure: Option<PressureWatch>,
-    /// How scripts are checked.
-    pub scripts: ScriptChecker,
-    /// The threads for loops over much data.
-    pub pool: ThreadPool,
     /// The blocks, and parts of source files, that were not taken.
-    pub refusals: Vec<Refusal>,
-    /// The refused blocks whose headers break a rule on their parents, with these parents.
-    pub refused_on: Vec<(Hash, BlockId)>,
-    /// Blocks that count as available since a peer says that it has them.
-    pub claimed: Vec<BlockId>,
+    refusals: Refusals,
     /// The damaged copies of stored blocks that were replaced.
-    pub repaired: Vec<Refusal>,
+    repaired: Vec<Refusal>,
+}
+
+/// The parts of a node that threads read side by side.
+struct Parts {
+    /// The block and undo files.
+    files: BlockFiles,
+    /// The UTXO set on disk.
+    chainstate: Chainstate,
+    /// The coins in memory.
+    cache: CoinsCache,
+    /// All known headers.
+    tree: Tree,
+    /// The files given with --from.
+    sources: Sources,
+    /// The peers that send blocks; `None` if only blocks that are stored or in sources are
+    /// connected.
+    peers: Option<Arc<dyn BlockPeers>>,
+    /// How scripts are checked.
+    scripts: ScriptChecker,
+    /// The threads for loops over much data.
+    pool: ThreadPool,
+    /// The times of the stages.
+    clock: Arc<Clock>,
+    /// What was done with each block.
+    marks: Arc<Marks>,
+    /// What each phase costs for blocks, by what they hold.
+    costs: Costs,
     /// Where the directory's content is shown to readers, if it is.
-    pub view: Option<Arc<View>>,
+    view: Option<Arc<View>>,
+}
+
+impl Parts {
+    fn shared(&self) -> Shared<'_> {
+        Shared {
+            network: self.tree.network(),
+            tree: &self.tree,
+            files: &self.files,
+            sources: &self.sources,
+            chainstate: &self.chainstate,
+            cache: &self.cache,
+            clock: &self.clock,
+            pool: &self.pool,
+            peers: self.peers.as_deref(),
+            scripts: &self.scripts,
+            marks: &self.marks,
+            view: self.view.as_deref(),
+            costs: &self.costs,
+        }
+    }
 }
 
 /// The UTXO set to work on.
@@ -147,38 +167,39 @@ impl Node {
         let mut options = (*options).clone();
         options.scripts.engine = scripts.engine();
         let squeeze: Arc<Squeeze> = Arc::default();
-        let mut node = Self {
+        let ledger = Ledger::new(
+            index_db,
+            CoinCount::new(disk, &chainstate_path),
+            options.dbcache_bytes,
+            Arc::clone(&squeeze),
+        );
+        let parts = Parts {
             files,
             chainstate,
             cache: CoinsCache::new(),
             tree: Tree::new(network.clone(), *genesis.header()),
-            ledger: Ledger::new(
-                index_db,
-                CoinCount::new(disk, &chainstate_path),
-                options.dbcache_bytes,
-                Arc::clone(&squeeze),
-            ),
-            times: BranchTimes::default(),
             sources: Sources::default(),
             peers: None,
-            sizes: Sizes::default(),
-            stored_sizes: OnceLock::new(),
-            growth: Growth::default(),
-            costs: Costs::new(options.scripts.signature_cost(), options.threads),
+            scripts,
+            pool: apus_host::threads::pool(options.threads)?,
             clock: Arc::default(),
             marks: Arc::default(),
+            costs: Costs::new(options.scripts.signature_cost(), options.threads),
+            view: shown_in(run),
+        };
+        let mut node = Self {
+            options,
+            dir,
+            ledger,
+            parts,
+            times: BranchTimes::default(),
+            claimed: Vec::new(),
+            forecast: Forecast::default(),
             states: None,
             squeeze,
             pressure: None,
-            scripts,
-            pool: apus_host::threads::pool(options.threads)?,
-            claimed: Vec::new(),
-            refusals: Vec::new(),
-            refused_on: Vec::new(),
+            refusals: Refusals::default(),
             repaired: Vec::new(),
-            view: shown_in(run),
-            dir,
-            options,
         };
         node.ledger.pruning = Pruning::new(&node.options, index.pruned);
         node.ledger.writes = Writes {
@@ -192,18 +213,18 @@ impl Node {
             node.choose_place_of_headers();
         }
         node.load(index)?;
-        node.ledger.records.follow(&node.tree);
+        node.ledger.records.follow(&node.parts.tree);
         if !read_only {
             node.refuse_clock_behind()?;
             node.store_genesis(&genesis)?;
         }
         node.stand_at_best_block()?;
-        node.begin_pruning(coins, disk)?;
+        node.begin_pruning(coins)?;
         node.begin_view();
-        let height = node.tree.node(node.tip()).height;
+        let height = node.parts.tree.node(node.tip()).height;
         tracing::debug!(
             target: "blockstorage",
-            height, headers = node.tree.len(), headers_in_file = node.tree.is_in_file(),
+            height, headers = node.parts.tree.len(), headers_in_file = node.parts.tree.is_in_file(),
             "opened {}", node.dir.path().display()
         );
         Ok(node)
@@ -214,9 +235,9 @@ impl Node {
     fn choose_place_of_headers(&mut self) {
         if is_little() {
             let directory = self.dir.path().into();
-            self.tree.keep_in_file(&directory);
+            self.parts.tree.keep_in_file(&directory);
             self.ledger.records.all.keep_in_file(&directory);
-            self.sources.keep_in_file(&directory);
+            self.parts.sources.keep_in_file(&directory);
         }
     }
 
@@ -224,19 +245,17 @@ impl Node {
     /// were accepted before would be refused now.
     fn refuse_clock_behind(&self) -> Result<(), SyncError> {
         let best = self.best_block_in_use().ok().flatten();
-        let Some(block) = best.and_then(|hash| self.tree.find(&hash)) else { return Ok(()) };
+        let Some(block) = best.and_then(|hash| self.parts.tree.find(&hash)) else { return Ok(()) };
         refuse_clock_behind(
             &format!("the best block of {}", self.dir.path().display()),
-            self.tree.node(block).time,
+            self.parts.tree.node(block).time,
         )
     }
 
     /// Finds the indexes of bitcoind that hold pruning back, or turns pruning off.
-    fn begin_pruning(&mut self, coins: Coins<'_>, disk: &Disk) -> Result<(), StoreError> {
+    fn begin_pruning(&mut self, coins: Coins<'_>) -> Result<(), StoreError> {
         match coins {
-            Coins::InPlace if self.options.prune.is_some() => {
-                self.ledger.pruning.find_lock(disk, &self.options, &self.tree)?;
-            }
+            Coins::InPlace if self.options.prune.is_some() => self.find_prune_locks()?,
             Coins::InPlace => {}
             // The UTXO set in use until then may need the blocks.
             Coins::New(_) | Coins::ReadOnly => self.ledger.pruning.turn_off(),
@@ -244,59 +263,59 @@ impl Node {
         Ok(())
     }
 
+    /// Finds the indexes that hold pruning back.
+    pub fn find_prune_locks(&mut self) -> Result<(), StoreError> {
+        self.ledger.pruning.find_lock(self.dir.disk(), &self.options, &self.parts.tree)
+    }
+
+    /// Makes blocks and undo data durable, and then their index entries.
+    pub fn write_index(&mut self) -> Result<(), StoreError> {
+        self.ledger.write_index(&self.parts.files, &self.parts.tree)
+    }
+
     /// Shows readers what the directory holds.
     fn begin_view(&mut self) {
-        let Some(view) = self.view.clone() else { return };
+        let Some(view) = self.parts.view.clone() else { return };
         let (shared, ledger) = self.split();
         ledger.publish_in(&shared, view);
     }
 
     /// Shows readers all headers that are known by now.
     pub fn publish_headers(&self) {
-        if let Some(view) = &self.view {
-            view.follow_headers(&self.tree);
+        if let Some(view) = &self.parts.view {
+            view.follow_headers(&self.parts.tree);
         }
     }
 
     /// Stores the genesis block, unless it was stored before: if it was pruned, it is not needed
     /// again. Writes the block index if it holds no other block.
     fn store_genesis<B: AsRef<[u8]>>(&mut self, block: &BlockView<B>) -> Result<(), StoreError> {
-        let id = self.tree.genesis();
+        let id = self.parts.tree.genesis();
         if self.record(id).tx_count == 0 {
-            self.ledger.store_block_in(&self.files, &self.tree, id, block)?;
+            self.ledger.store_block_in(&self.parts.files, &self.parts.tree, id, block)?;
         }
-        match self.tree.len() {
-            1 => self.ledger.write_index(&self.files, &self.tree),
+        match self.parts.tree.len() {
+            1 => self.write_index(),
             _ => Ok(()),
         }
     }
 
     /// Returns the parts that threads share, and the ledger, which may be changed at the same time.
     pub fn split(&mut self) -> (Shared<'_>, &mut Ledger) {
-        let shared = Shared {
-            network: &self.options.network,
-            tree: &self.tree,
-            files: &self.files,
-            sources: &self.sources,
-            chainstate: &self.chainstate,
-            cache: &self.cache,
-            clock: &self.clock,
-            pool: &self.pool,
-            peers: self.peers.as_deref(),
-            scripts: &self.scripts,
-            marks: &self.marks,
-            view: self.view.as_deref(),
-            costs: &self.costs,
-        };
-        (shared, &mut self.ledger)
+        (self.parts.shared(), &mut self.ledger)
+    }
+
+    /// Returns the parts that threads share.
+    pub fn shared(&self) -> Shared<'_> {
+        self.parts.shared()
     }
 
     /// Returns what the work on this directory measures.
     pub fn meters(&self) -> Meters {
         Meters {
-            clock: Arc::clone(&self.clock),
-            marks: Arc::clone(&self.marks),
-            scripts: Arc::clone(self.scripts.tally()),
+            clock: Arc::clone(&self.parts.clock),
+            marks: Arc::clone(&self.parts.marks),
+            scripts: Arc::clone(self.parts.scripts.tally()),
         }
     }
 
@@ -314,7 +333,7 @@ impl Node {
 
     /// Returns the last block of the active chain.
     pub fn tip(&self) -> BlockId {
-        self.ledger.active.tip().unwrap_or(self.tree.genesis())
+        self.ledger.active.tip().unwrap_or(self.parts.tree.genesis())
     }
 
     /// Returns the best block of the UTXO set in the data directory, even if another set is being
@@ -328,7 +347,7 @@ impl Node {
         }
         let chainstate = self.chainstate_in_use()?;
         let best = chainstate.best_block()?;
-        best.map_or(Ok(self.tree.genesis()), |hash| self.find_best_block(&chainstate, hash))
+        best.map_or(Ok(self.parts.tree.genesis()), |hash| self.find_best_block(&chainstate, hash))
     }
 
     /// Opens the UTXO set in the data directory for reading, while another one is being built.
@@ -342,7 +361,7 @@ impl Node {
         if self.ledger.writes.new_set {
             self.chainstate_in_use()?.best_block()
         } else {
-            self.chainstate.best_block()
+            self.parts.chainstate.best_block()
         }
     }
 
@@ -355,12 +374,13 @@ impl Node {
             if entries.len().is_multiple_of(LOADED_TOGETHER) {
                 entries.shrink_to_fit();
             }
-            if !proof_of_work(&entry.hash, entry.header.bits, self.tree.network()) {
+            if !proof_of_work(&entry.hash, entry.header.bits, self.parts.tree.network()) {
                 let what = format!("the entry of block {} has no valid proof of work", entry.hash);
                 return Err(StoreError::new(self.dir.index_path(), what));
             }
-            let id = self.tree.restore(entry.hash, &entry.header, entry.record.status.is_failed());
-            let fits = id.filter(|id| self.tree.node(*id).height == entry.height);
+            let id =
+                self.parts.tree.restore(entry.hash, &entry.header, entry.record.status.is_failed());
+            let fits = id.filter(|id| self.parts.tree.node(*id).height == entry.height);
             let Some(id) = fits else {
                 let what = format!(
                     "the entry of block {} has no parent, or a height that does not follow its \
@@ -375,7 +395,7 @@ impl Node {
             } else {
                 self.ledger.records.all.push(entry.record)
             }
-            if self.tree.node(id).failed && !entry.record.status.is_failed() {
+            if self.parts.tree.node(id).failed && !entry.record.status.is_failed() {
                 self.ledger.change(id).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
             }
         }
@@ -385,17 +405,17 @@ impl Node {
     /// Makes the chainstate's best block the tip, and marks as available in the tree the stored
     /// blocks, and those of the active chain, which may be pruned.
     fn stand_at_best_block(&mut self) -> Result<(), StoreError> {
-        let best = self.chainstate.best_block()?;
+        let best = self.parts.chainstate.best_block()?;
         let tip = match best {
             None => None,
-            Some(hash) => Some(self.find_best_block(&self.chainstate, hash)?),
+            Some(hash) => Some(self.find_best_block(&self.parts.chainstate, hash)?),
         };
         self.ledger.find_coins(best.as_ref())?;
-        let active = ActiveChain::to(&self.tree, tip.unwrap_or(self.tree.genesis()));
-        for id in self.tree.ids() {
-            let is_active = active.contains(&self.tree, id);
+        let active = ActiveChain::to(&self.parts.tree, tip.unwrap_or(self.parts.tree.genesis()));
+        for id in self.parts.tree.ids() {
+            let is_active = active.contains(&self.parts.tree, id);
             if is_active || self.ledger.record(id).block_pos().is_some() {
-                self.tree.mark_stored(id, is_active);
+                self.parts.tree.mark_stored(id, is_active);
             }
         }
         self.ledger.begin_at(active);
@@ -405,15 +425,15 @@ impl Node {
     /// Marks pruned blocks outside the active chain as no longer available.
     pub fn forget_pruned(&mut self) {
         for id in self.ledger.pruning.take_side_blocks() {
-            if !self.ledger.active.contains(&self.tree, id) {
-                self.tree.mark_missing(id);
+            if !self.ledger.active.contains(&self.parts.tree, id) {
+                self.parts.tree.mark_missing(id);
             }
         }
     }
 
     /// Returns the best block of a UTXO set in the data directory, whose hash is `hash`.
     fn find_best_block(&self, chainstate: &Chainstate, hash: Hash) -> Result<BlockId, StoreError> {
-        let what = match self.tree.find(&hash).map(|id| (id, self.tree.node(id))) {
+        let what = match self.parts.tree.find(&hash).map(|id| (id, self.parts.tree.node(id))) {
             Some((id, block)) if !block.failed => return Ok(id),
             Some((_, block)) => format!(
                 "its best block {hash}, at height {}, is marked invalid in the block index; \
@@ -421,7 +441,7 @@ impl Node {
                 block.height
             ),
             None => {
-                let headers = self.tree.node(self.tree.best_header()).height;
+                let headers = self.parts.tree.node(self.parts.tree.best_header()).height;
                 return Err(not_indexed(chainstate, &hash, &self.dir.index_path(), headers));
             }
         };
@@ -430,41 +450,184 @@ impl Node {
 
     /// Marks a block and all its descendants as failed, in the block index too.
     pub fn mark_failed(&mut self, id: BlockId) {
-        for failed in self.tree.mark_failed(id) {
+        for failed in self.parts.tree.mark_failed(id) {
             self.ledger.change(failed).status.0 |= BlockStatus::BLOCK_FAILED_VALID;
         }
     }
 
-    /// Returns all refusals so far, and clears them. Headers are read before blocks here; Core may
-    /// by then know that the parent is invalid, which it checks first, so the reason is then
-    /// `bad-prevblk`.
+    /// Lists a block, or bytes of a source, as not taken.
+    pub fn refuse(&mut self, refusal: Refusal) {
+        self.refusals.listed.push(refusal);
+    }
+
+    /// Returns the refusals since they were last taken.
+    pub fn refusals(&self) -> &[Refusal] {
+        &self.refusals.listed
+    }
+
+    /// Returns all refusals so far, and clears them ([`Refusals::take`]).
     pub fn take_refusals(&mut self) -> Vec<Refusal> {
-        let mut refusals = std::mem::take(&mut self.refusals);
-        for (hash, parent) in std::mem::take(&mut self.refused_on) {
-            if self.tree.node(parent).failed {
-                let of_block = refusals.iter_mut().filter(|refusal| refusal.block == Some(hash));
-                of_block.for_each(|refusal| refusal.reason = "bad-prevblk".to_string());
+        self.refusals.take(&self.parts.tree)
+    }
+
+    /// Returns the list of damaged copies of stored blocks that were replaced.
+    pub fn repaired(&mut self) -> &mut Vec<Refusal> {
+        &mut self.repaired
+    }
+
+    /// Returns what a scan of sources adds to, and the ledger.
+    pub fn findings(&mut self) -> (Findings<'_>, &mut Ledger) {
+        let Self { parts: Parts { tree, sources, .. }, refusals, ledger, .. } = self;
+        (Findings { tree, sources, refusals }, ledger)
+    }
+
+    /// Changes the tree. The ledger then has a record of each header.
+    pub fn change_tree<T>(&mut self, change: impl FnOnce(&mut Tree) -> T) -> T {
+        let changed = change(&mut self.parts.tree);
+        self.ledger.records.follow(&self.parts.tree);
+        changed
+    }
+
+    /// Counts blocks as available that peers say they have: `claim` marks them in the tree, and
+    /// returns them.
+    pub fn claim(&mut self, claim: impl FnOnce(&mut Tree) -> Vec<BlockId>) {
+        let claimed = claim(&mut self.parts.tree);
+        self.claimed.extend(claimed);
+    }
+
+    /// Forgets that blocks were available which peers have and which are not stored: what is not
+    /// here after a pipeline is awaited without it.
+    pub fn forget_claims(&mut self) {
+        let mut claimed = std::mem::take(&mut self.claimed);
+        // A block is unlinked after all that build on it.
+        claimed.sort_by_key(|id| Reverse(self.parts.tree.node(*id).height));
+        for id in claimed {
+            let is_active = self.ledger.active.contains(&self.parts.tree, id);
+            if !is_active && step(self, id).is_some_and(|step| step.place == BlockOrigin::Peers) {
+                self.parts.tree.mark_missing(id);
             }
         }
-        refusals
     }
 
     /// Forgets a source's bad copy of a block. Another copy is tried; without one, the block is no
     /// longer available. The bad copy does not count when the first of two equal chains is chosen.
     pub fn forget_copy(&mut self, id: BlockId, place: super::sources::SourcePlace) {
-        match self.sources.forget(id, place) {
+        match self.parts.sources.forget(id, place) {
             // Peers may have a good one.
-            None if self.peers.is_some() => {}
-            None => self.tree.mark_missing(id),
+            None if self.parts.peers.is_some() => {}
+            None => self.parts.tree.mark_missing(id),
             Some(_) => {
-                let mut order = self.sources.in_order(self.tree.ids());
+                let mut order = self.parts.sources.in_order(self.parts.tree.ids());
                 // Blocks that peers have, or have sent.
-                let others =
-                    |id: &BlockId| self.sources.place(*id).is_none() && self.tree.is_available(*id);
-                order.extend(self.tree.ids().filter(others));
-                self.tree.mark_available_in_order(&order);
+                let others = |id: &BlockId| {
+                    self.parts.sources.place(*id).is_none() && self.parts.tree.is_available(*id)
+                };
+                order.extend(self.parts.tree.ids().filter(others));
+                self.parts.tree.mark_available_in_order(&order);
             }
         }
+    }
+
+    /// Returns the options that the directory was opened with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the options, to go on with others.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    /// Returns the directory, which is locked.
+    pub fn dir(&self) -> &DataDir {
+        &self.dir
+    }
+
+    /// Returns the block and undo files.
+    pub fn files(&self) -> &BlockFiles {
+        &self.parts.files
+    }
+
+    /// Returns the UTXO set on disk.
+    pub fn chainstate(&self) -> &Chainstate {
+        &self.parts.chainstate
+    }
+
+    /// Returns all known headers.
+    pub fn tree(&self) -> &Tree {
+        &self.parts.tree
+    }
+
+    /// Returns the work of this run.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Returns the work of this run, for changing.
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// Returns the files given with --from.
+    pub fn sources(&self) -> &Sources {
+        &self.parts.sources
+    }
+
+    /// Returns what is expected of blocks yet to be connected.
+    pub fn forecast(&self) -> &Forecast {
+        &self.forecast
+    }
+
+    /// Returns what is expected of blocks yet to be connected, to learn more about them.
+    pub fn forecast_mut(&mut self) -> &mut Forecast {
+        &mut self.forecast
+    }
+
+    /// Returns where the directory's content is shown to readers, if it is.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.parts.view.as_ref()
+    }
+
+    /// Returns the peers that send blocks, if there are any.
+    pub fn peers(&self) -> Option<&Arc<dyn BlockPeers>> {
+        self.parts.peers.as_ref()
+    }
+
+    /// Asks these peers for blocks from now on.
+    pub fn ask_peers(&mut self, peers: Arc<dyn BlockPeers>) {
+        self.parts.peers = Some(peers);
+    }
+
+    /// Checks scripts by `scripts` from now on.
+    pub fn check_scripts_by(&mut self, scripts: ScriptChecker) {
+        self.options.scripts.engine = scripts.engine();
+        self.parts.scripts = scripts;
+    }
+
+    /// Drops all coins in memory, which must be committed or not be wanted.
+    pub fn drop_cache(&mut self) {
+        self.parts.cache = CoinsCache::new();
+    }
+
+    /// Returns the median times past of the branch of `last`, which is to be connected.
+    pub fn times_of_branch(&mut self, last: BlockId) -> BranchTimes {
+        self.times.follow(&self.parts.tree, last);
+        self.times.clone()
+    }
+
+    /// Watches what the threads do, from now on.
+    pub fn watch_threads(&mut self) -> &StatesWatch {
+        self.states.get_or_insert_with(StatesWatch::begin)
+    }
+
+    /// Returns what the threads were seen doing.
+    pub fn thread_states(&self) -> ThreadStates {
+        self.states.as_ref().map_or_else(ThreadStates::default, StatesWatch::seen)
+    }
+
+    /// Closes everything but the directory, which stays locked until it is dropped.
+    pub fn close(self) -> DataDir {
+        self.dir
     }
 
     /// Returns the record of a block.
@@ -532,28 +695,29 @@ pub fn no_coins(dir: &DataDir) -> StoreError {
 pub fn step(node: &Node, id: BlockId) -> Option<Step> {
     let record = node.record(id);
     if let Some(pos) = record.block_pos() {
-        let known = || StoredSizes::of(&node.ledger.records.all, &node.files.infos());
-        let known = node.stored_sizes.get_or_init(known).get(id);
+        let known = node.forecast.stored_size(&node.ledger.records, &node.parts.files, id);
         let weight = known.unwrap_or_else(|| 81 + u64::from(record.tx_count) * TX_BYTES);
         return Some(Step { id, place: BlockOrigin::Stored(pos), weight });
     }
-    if let Some(place) = node.sources.place(id) {
+    if let Some(place) = node.parts.sources.place(id) {
         return Some(Step { id, place: BlockOrigin::Source(place), weight: u64::from(place.len) });
     }
-    let has_peers = node.peers.is_some() && node.tree.is_available(id);
+    let has_peers = node.parts.peers.is_some() && node.parts.tree.is_available(id);
     has_peers.then(|| {
-        let weight = node.sizes.expected(node.tree.node(id).height);
+        let weight = node.forecast.sizes.expected(node.parts.tree.node(id).height);
         Step { id, place: BlockOrigin::Peers, weight }
     })
 }
 
 /// Returns the refusal of a step's block: the reason, and where its bytes are.
 pub fn refusal(node: &Node, step: &Step, reason: String) -> Refusal {
-    let block = Some(node.tree.node(step.id).hash);
+    let block = Some(node.parts.tree.node(step.id).hash);
     match step.place {
-        BlockOrigin::Source(place) => Refusal { block, ..node.sources.refusal(place, reason) },
+        BlockOrigin::Source(place) => {
+            Refusal { block, ..node.parts.sources.refusal(place, reason) }
+        }
         BlockOrigin::Stored(pos) => Refusal {
-            path: Some(node.files.block_path(pos.file)),
+            path: Some(node.parts.files.block_path(pos.file)),
             offset: Some(u64::from(pos.pos)),
             block,
             reason,
@@ -574,13 +738,13 @@ pub fn share_of<'a>(
     phase: Phase,
     node: &Node,
 ) -> impl Fn(f64) + Sync + use<'a> {
-    let tip = node.tree.node(node.tip());
+    let tip = node.parts.tree.node(node.tip());
     let begun = Progress {
         height: tip.height,
         time: tip.time,
         blocks: node.ledger.done.counts.blocks,
         bytes: node.ledger.done.counts.bytes,
-        coins: node.cache.len() as u64,
+        coins: node.parts.cache.len() as u64,
         ..Progress::of(phase)
     };
     begun.share_to(observer)

@@ -15,6 +15,7 @@ use apus_wire::{BlockView, Cursor, Header};
 use super::error::SyncError;
 use super::opened::Node;
 use super::options::Options;
+use super::refusals::Refusals;
 use super::sources::{Gap, SourcePlace, Sources};
 use super::system_clock::clocks;
 use apus_progress::clock::unix_time;
@@ -39,9 +40,7 @@ pub struct Findings<'a> {
     /// The scanned files, and where their blocks are.
     pub sources: &'a mut Sources,
     /// Blocks and other bytes that were not taken.
-    pub refusals: &'a mut Vec<Refusal>,
-    /// The refused blocks whose headers break a rule on their parents, with these parents.
-    pub refused_on: &'a mut Vec<(Hash, BlockId)>,
+    pub refusals: &'a mut Refusals,
 }
 
 /// Scans sources into `node`; blocks and other bytes that cannot be taken become refusals.
@@ -50,7 +49,7 @@ pub fn scan_into_node(
     opened: &[BlockSource],
     watch: Watch,
 ) -> Result<(), SyncError> {
-    let Node { tree, sources, refusals, refused_on, ledger, .. } = node;
+    let (findings, ledger) = node.findings();
     let note = |findings: &mut Findings, id: BlockId, place| {
         ledger.records.follow(findings.tree);
         let entry = &ledger.record(id);
@@ -63,7 +62,7 @@ pub fn scan_into_node(
             findings.sources.note_spare(id, place);
         }
     };
-    scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)
+    scan(findings, note, opened, watch)
 }
 
 /// Scans sources into `findings`, and calls `note` with the place of each block whose header is in
@@ -114,7 +113,7 @@ pub fn scan(
     scan.note_gap(&first_files);
     scan.refuse_waiting();
     for source in opened {
-        pass_over(scan.findings.refusals, source, watch.observer);
+        pass_over(&mut scan.findings.refusals.listed, source, watch.observer);
     }
     Ok(())
 }
@@ -183,7 +182,7 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
                     Err(error) => {
                         let reason = format!("not a header: {error}");
                         let refusal = self.findings.sources.refusal(place, reason);
-                        self.findings.refusals.push(refusal);
+                        self.findings.refusals.listed.push(refusal);
                     }
                 }
             }
@@ -225,18 +224,18 @@ impl<N: FnMut(&mut Findings, BlockId, SourcePlace)> Scan<'_, N> {
         // `high-hash` is the one rule on a header alone.
         if is_of_header && error.reason != "high-hash" {
             let parent = self.findings.tree.find(&waiting.header.prev);
-            self.findings.refused_on.extend(parent.map(|parent| (waiting.hash, parent)));
+            self.findings.refusals.on_parents.extend(parent.map(|parent| (waiting.hash, parent)));
         }
     }
 
     fn refuse(&mut self, waiting: &Waiting, reason: String) {
         let block = Some(waiting.hash);
         let refusal = Refusal { block, ..self.findings.sources.refusal(waiting.place, reason) };
-        self.findings.refusals.push(refusal);
+        self.findings.refusals.listed.push(refusal);
     }
 
     fn refuse_bytes(&mut self, path: &Path, warning: &ScanWarning) {
-        self.findings.refusals.push(Refusal {
+        self.findings.refusals.listed.push(Refusal {
             path: Some(path.to_path_buf()),
             offset: Some(warning.offset()),
             block: None,

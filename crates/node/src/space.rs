@@ -86,13 +86,13 @@ struct Demand<'a> {
 /// It does not fit. Nothing was written yet.
 pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
     let Estimate { blocks, undo, coins, indexes } = estimate(node, in_order);
-    let volumes = (Volume::of(node.dir.blocks_path())?, Volume::of(node.chainstate.dir())?);
+    let volumes = (Volume::of(node.dir().blocks_path())?, Volume::of(node.chainstate().dir())?);
     let parts = [
         Part { bytes: blocks.least, name: "blocks" },
         Part { bytes: undo.least, name: "undo data" },
         Part {
             bytes: coins.least,
-            name: if node.ledger.writes.new_set {
+            name: if node.ledger().writes.new_set {
                 "coins of the new UTXO set next to the present one"
             } else if in_order {
                 "coins and their merging"
@@ -123,7 +123,7 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
     };
     for Demand { volume, needed, parts, .. } in &demands {
         if volume.free < *needed {
-            let prunes = blocks.least > 0 && node.ledger.pruning.target().is_none();
+            let prunes = blocks.least > 0 && node.ledger().pruning.target().is_none();
             let remedy =
                 if prunes { ", or store only the newest blocks with --prune=550" } else { "" };
             let what = too_small(volume.free, *needed, parts) + remedy;
@@ -205,27 +205,27 @@ impl Lack {
 ///
 /// The system does not report how much is free.
 pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, StoreError> {
-    let spill = node.options.spill_path();
-    let disk = node.dir.disk();
+    let spill = node.options().spill_path();
+    let disk = node.dir().disk();
     let names = disk.list(&spill).unwrap_or_default();
     let spilled: u64 = names.iter().filter_map(|name| disk.len(spill.join(name)).ok()).sum();
     let spill_bytes = spill_bytes(joined.bytes);
-    let new_tables = node.growth.tables(joined.bytes).likely;
-    let tables = if node.tip() == node.tree.genesis() {
+    let new_tables = node.forecast().growth.tables(joined.bytes).likely;
+    let tables = if node.tip() == node.tree().genesis() {
         new_tables
     } else {
-        node.chainstate.disk_bytes() + 2 * new_tables
+        node.chainstate().disk_bytes() + 2 * new_tables
     };
     let part = |bytes, name| Part { bytes, name };
-    let blocks = Volume::of(node.dir.blocks_path())?;
-    let coins = Volume::of(node.chainstate.dir())?;
+    let blocks = Volume::of(node.dir().blocks_path())?;
+    let coins = Volume::of(node.chainstate().dir())?;
     Ok(lack(&[
         (Volume::of(&spill)?, vec![part(spill_bytes.saturating_sub(spilled), SPILL)]),
         (
             blocks,
             vec![
                 part(joined.copied.saturating_sub(allocated(node)), "blocks"),
-                part(node.growth.undo(joined.without_undo).likely, "undo data"),
+                part(node.forecast().growth.undo(joined.without_undo).likely, "undo data"),
             ],
         ),
         (coins, vec![part(tables, "tables")]),
@@ -242,11 +242,11 @@ pub fn check_for_snapshot(node: &Node, bytes: u64, is_proved: bool) -> Result<()
     let part = |bytes, name| vec![Part { bytes, name }];
     let proved = if is_proved { bytes } else { 0 };
     // Tables left over are removed before others are written.
-    let left_over = tables_bytes(node.dir.disk(), &node.dir.path().join(DIRECTORY));
+    let left_over = tables_bytes(node.dir().disk(), &node.dir().path().join(DIRECTORY));
     let loaded = bytes.saturating_sub(left_over);
     let demands = [
-        (Volume::of(node.dir.path())?, part(loaded, "coins of the snapshot")),
-        (Volume::of(node.chainstate.dir())?, part(proved, "coins that the blocks leave")),
+        (Volume::of(node.dir().path())?, part(loaded, "coins of the snapshot")),
+        (Volume::of(node.chainstate().dir())?, part(proved, "coins that the blocks leave")),
     ];
     match lack(&demands) {
         None => Ok(()),
@@ -324,18 +324,21 @@ fn estimate(node: &Node, in_order: bool) -> Estimate {
     let Some(waiting) = Waiting::of(node) else { return Estimate::default() };
     let of_peers = waiting.from_peers / PEERS_SHARE;
     let mut blocks = Bytes { least: waiting.copied - of_peers, likely: waiting.copied };
-    let leaves_out_undo = node.options.leaves_out_undo();
-    let mut undo =
-        if leaves_out_undo { Bytes::default() } else { node.growth.undo(waiting.without_undo) };
+    let leaves_out_undo = node.options().leaves_out_undo();
+    let mut undo = if leaves_out_undo {
+        Bytes::default()
+    } else {
+        node.forecast().growth.undo(waiting.without_undo)
+    };
     // A SwiftSync that checks everything prunes at its end.
-    let stores_all = node.options.swiftsync.has_claim() && !leaves_out_undo;
-    if let Some(target) = node.ledger.pruning.target().filter(|_| !stores_all) {
+    let stores_all = node.options().swiftsync.has_claim() && !leaves_out_undo;
+    if let Some(target) = node.ledger().pruning.target().filter(|_| !stores_all) {
         (blocks, undo) = (blocks.map(|of| of.min(target)), undo.map(|of| of.min(target)));
     }
-    let coins = coins(node, node.growth.tables(waiting.bytes));
-    let merged = |new| if in_order { merged(node.chainstate.disk_bytes(), new) } else { 0 };
-    let counts = node.growth.inputs_and_outputs(waiting.bytes);
-    let indexes = indexes(&node.options.indexes, waiting.last - waiting.first + 1, counts);
+    let coins = coins(node, node.forecast().growth.tables(waiting.bytes));
+    let merged = |new| if in_order { merged(node.chainstate().disk_bytes(), new) } else { 0 };
+    let counts = node.forecast().growth.inputs_and_outputs(waiting.bytes);
+    let indexes = indexes(&node.options().indexes, waiting.last - waiting.first + 1, counts);
     Estimate { blocks, undo, coins: coins.map(|new| new + merged(new)), indexes }
 }
 
@@ -353,12 +356,12 @@ fn indexes(kinds: &[IndexKind], blocks: u32, [inputs, outputs]: [f64; 2]) -> Byt
 
 /// Estimates the bytes of tables of coins if blocks add `new` bytes.
 fn coins(node: &Node, new: Bytes) -> Bytes {
-    let done = node.chainstate.disk_bytes();
+    let done = node.chainstate().disk_bytes();
     let mut coins = new;
-    if node.ledger.writes.new_set {
+    if node.ledger().writes.new_set {
         // The new set is one level of tables; the present tables may also hold spent coins.
-        let present = tables_bytes(node.dir.disk(), &node.dir.chainstate_path());
-        let reaches = node.options.stop_at_height.is_none() && !node.options.allow_shrink;
+        let present = tables_bytes(node.dir().disk(), &node.dir().chainstate_path());
+        let reaches = node.options().stop_at_height.is_none() && !node.options().allow_shrink;
         let least = if reaches { (present / 2).saturating_sub(done) } else { 0 };
         coins.least = coins.least.max(least);
         coins.likely = coins.likely.max(present.saturating_sub(done));
@@ -382,7 +385,7 @@ fn tables_bytes(disk: &Disk, directory: &Path) -> u64 {
 /// Returns the bytes that are already allocated in the last block file for further blocks.
 fn allocated(node: &Node) -> u64 {
     let chunk = u64::from(BLOCKFILE_CHUNK_SIZE);
-    let size = node.files.infos().last().map_or(0, |info| u64::from(info.size));
+    let size = node.files().infos().last().map_or(0, |info| u64::from(info.size));
     size.next_multiple_of(chunk) - size
 }
 

@@ -42,26 +42,26 @@ impl Waiting {
     /// Returns the blocks of the best valid chain, up to the height to stop at, above the active
     /// chain; `None` if the active chain is to stay as it is.
     pub fn of(node: &Node) -> Option<Self> {
-        let tip = node.tree.node(node.tip()).height;
-        let stop_at = node.options.stop_at_height.unwrap_or(u32::MAX);
-        let best = node.tree.best_candidate()?;
-        let waits = node.tree.is_better(best, node.tip()) && tip < stop_at;
+        let tip = node.tree().node(node.tip()).height;
+        let stop_at = node.options().stop_at_height.unwrap_or(u32::MAX);
+        let best = node.tree().best_candidate()?;
+        let waits = node.tree().is_better(best, node.tip()) && tip < stop_at;
         Self::up_to(node, best, stop_at).filter(|_| waits)
     }
 
     /// Returns the blocks above the active chain on the branch of `end`, up to `end` or to height
     /// `top`; `None` if there are none.
     pub fn up_to(node: &Node, end: BlockId, top: u32) -> Option<Self> {
-        let fork = node.ledger.active.fork(&node.tree, end).unwrap_or(node.tree.genesis());
-        let target = node.tree.ancestor(end, top.min(node.tree.node(end).height))?;
-        let first = node.tree.node(fork).height + 1;
-        let last = node.tree.node(target).height;
+        let fork = node.ledger().active.fork(node.tree(), end).unwrap_or(node.tree().genesis());
+        let target = node.tree().ancestor(end, top.min(node.tree().node(end).height))?;
+        let first = node.tree().node(fork).height + 1;
+        let last = node.tree().node(target).height;
         (first <= last).then(|| Self::between(node, first, target))
     }
 
     /// Returns the blocks from height `first` to `target` on the branch of `target`.
     pub fn between(node: &Node, first: u32, target: BlockId) -> Self {
-        let assumed = Assumed::new(node.options.assumevalid, &node.tree);
+        let assumed = Assumed::new(node.options().assumevalid, node.tree());
         let mut bytes = 0;
         let mut with_scripts = 0;
         let mut without_undo = 0;
@@ -69,25 +69,25 @@ impl Waiting {
         let mut from_peers = 0;
         // All ancestors of a covered block are covered.
         let mut is_covered = false;
-        let branch = node.tree.ancestors(target);
-        for id in branch.take_while(|id| node.tree.node(*id).height >= first) {
+        let branch = node.tree().ancestors(target);
+        for id in branch.take_while(|id| node.tree().node(*id).height >= first) {
             let Some(step) = step(node, id) else { continue };
             bytes += step.weight;
-            is_covered = is_covered || assumed.covers(&node.tree, id);
+            is_covered = is_covered || assumed.covers(node.tree(), id);
             with_scripts += if is_covered { 0 } else { step.weight };
             without_undo += if node.record(id).undo_pos().is_none() { step.weight } else { 0 };
             let record = step.weight + u64::from(STORAGE_HEADER_BYTES);
             copied += if matches!(step.place, BlockOrigin::Stored(_)) { 0 } else { record };
             from_peers += if step.place == BlockOrigin::Peers { record } else { 0 };
         }
-        let last = node.tree.node(target).height;
+        let last = node.tree().node(target).height;
         Self { first, target, last, bytes, with_scripts, without_undo, copied, from_peers }
     }
 
     /// Returns the blocks that can be read without peers, the last one first.
     fn readable(self, node: &Node) -> impl Iterator<Item = Step> {
-        let branch = node.tree.ancestors(self.target);
-        let branch = branch.take_while(move |id| node.tree.node(*id).height >= self.first);
+        let branch = node.tree().ancestors(self.target);
+        let branch = branch.take_while(move |id| node.tree().node(*id).height >= self.first);
         branch.filter_map(|id| step(node, id)).filter(|step| step.place != BlockOrigin::Peers)
     }
 }
@@ -107,17 +107,17 @@ pub fn learn_from_samples(node: &mut Node) {
         if marks > 0
             && let Some(view) = view(node, &step)
         {
-            let height = node.tree.node(step.id).height;
+            let height = node.tree().node(step.id).height;
             samples.extend(repeat_n(Sample::of(&view, height), marks as usize));
         }
     }
-    node.growth = Growth::of(&samples);
+    node.forecast_mut().growth = Growth::of(&samples);
 }
 
 fn view(node: &Node, step: &Step) -> Option<BlockView<BlockBytes>> {
     let bytes = match step.place {
-        BlockOrigin::Stored(pos) => node.files.read_block(pos).ok()?,
-        BlockOrigin::Source(place) => node.sources.read(place).ok()?,
+        BlockOrigin::Stored(pos) => node.files().read_block(pos).ok()?,
+        BlockOrigin::Source(place) => node.sources().read(place).ok()?,
         BlockOrigin::Peers => return None,
     };
     BlockView::parse(bytes).ok()

@@ -58,7 +58,7 @@ pub(super) fn fetch(
     if steps.is_empty() {
         return Ok(());
     }
-    let save_every = node.options.save_every;
+    let save_every = node.options().save_every;
     let (shared, ledger) = node.split();
     let wanted = Wanted { gives_up, ..Wanted::of([&steps[..]]) };
     shared.serve(wanted, watch.observer, || {
@@ -109,7 +109,7 @@ pub fn store_left_after(
     from: u32,
     fault: Option<&Fault>,
 ) -> Result<(), StoreError> {
-    let Some(peers) = node.peers.clone() else { return Ok(()) };
+    let Some(peers) = node.peers().cloned() else { return Ok(()) };
     if matches!(fault, Some(Fault::Full(_) | Fault::Store(_))) {
         peers.drop_left();
         return Ok(());
@@ -129,6 +129,6 @@ pub fn store_left_after(
         ledger.write_index(shared.files, shared.tree)?;
     }
     // Those that came between pipelines were not claimed, and would not be asked for again.
-    stored.into_iter().for_each(|id| node.tree.mark_available(id));
+    node.change_tree(|tree| stored.into_iter().for_each(|id| tree.mark_available(id)));
     Ok(())
 }

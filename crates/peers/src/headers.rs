@@ -10,7 +10,7 @@ use apus_node::block::check::{History, check_bytes};
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
-use apus_node::opened::{Node, refusal, step};
+use apus_node::opened::{Node, refusal};
 use apus_node::sources::BlockOrigin;
 use apus_progress::clock::unix_time;
 use apus_progress::words::about;
@@ -125,14 +125,16 @@ pub fn doubts(node: &Node, peers: &Peers) -> Vec<String> {
             "Only one peer has said which chain it has: others may have a better one".to_string(),
         );
     }
-    let best = node.tree.height(node.tree.best_header());
-    if best > node.tree.height(node.tip()) + NEAR_BLOCKS && node.options.stop_at_height.is_none() {
+    let best = node.tree().height(node.tree().best_header());
+    if best > node.tree().height(node.tip()) + NEAR_BLOCKS
+        && node.options().stop_at_height.is_none()
+    {
         doubts.push(format!(
             "A peer has shown headers up to height {best}, but no peer sends their blocks"
         ));
     }
     let age = age_of_tip(node);
-    if age > OLD_TIP_SECONDS && node.options.stop_at_height.is_none() {
+    if age > OLD_TIP_SECONDS && node.options().stop_at_height.is_none() {
         let age = about(Duration::from_secs(age.unsigned_abs()));
         doubts.push(format!(
             "The last block is {age} old: if the network is alive, the peers hold back newer ones"
@@ -144,26 +146,26 @@ pub fn doubts(node: &Node, peers: &Peers) -> Vec<String> {
 /// Returns whether no better chain is available than the active one, or the height to stop at is
 /// reached.
 pub fn is_complete(node: &Node) -> bool {
-    let best = node.tree.best_candidate().unwrap_or(node.tip());
-    let height = node.tree.node(node.tip()).height;
-    !node.tree.is_better(best, node.tip())
-        || node.options.stop_at_height.is_some_and(|top| height >= top)
+    let best = node.tree().best_candidate().unwrap_or(node.tip());
+    let height = node.tree().node(node.tip()).height;
+    !node.tree().is_better(best, node.tip())
+        || node.options().stop_at_height.is_some_and(|top| height >= top)
 }
 
 /// Returns whether the best header is so far above the tip that the blocks between must still
 /// arrive. If an outbound peer's chain ends in a tip that is recent, the others may be headers
 /// alone, and nothing need arrive.
 pub fn lags(node: &Node, peers: &Peers) -> bool {
-    let top = node.options.stop_at_height.unwrap_or(u32::MAX);
-    let best = node.tree.height(node.tree.best_header()).min(top);
-    best > node.tree.height(node.tip()) + NEAR_BLOCKS
+    let top = node.options().stop_at_height.unwrap_or(u32::MAX);
+    let best = node.tree().height(node.tree().best_header()).min(top);
+    best > node.tree().height(node.tip()) + NEAR_BLOCKS
         && (age_of_tip(node) > OLD_TIP_SECONDS
             || !peers.connections().manager().ends_in(node.tip()))
 }
 
 /// Returns the age of the last block in seconds.
 fn age_of_tip(node: &Node) -> i64 {
-    unix_time() - i64::from(node.tree.node(node.tip()).time)
+    unix_time() - i64::from(node.tree().node(node.tip()).time)
 }
 
 /// Adds peers' headers to the tree until `is_done`, and requests them from all peers again. With
@@ -176,11 +178,11 @@ fn grow(
     mut is_done: impl FnMut(&mut Connections, &Tree) -> bool,
 ) -> Result<(), SyncError> {
     let tip = node.tip();
-    let top = node.options.stop_at_height.unwrap_or(u32::MAX);
+    let top = node.options().stop_at_height.unwrap_or(u32::MAX);
     let mut connections = peers.connections();
     connections.serve(node, watch.observer);
     connections.manager().ask_for_headers();
-    if fetches && node.tree.node(tip).height < top {
+    if fetches && node.tree().node(tip).height < top {
         connections.manager().follow(tip, top);
         connections.note_block();
     }
@@ -189,26 +191,27 @@ fn grow(
         let until = connections.now() + SAVE_EVERY;
         let secret = connections.secret();
         while connections.now() < until && !is_over {
-            let mut chain = HeaderChain::growing(&mut node.tree, tip, unix_time(), secret);
-            while connections.now() < until && (!fetches || peers.feed.has_none()) {
-                is_over = is_done(&mut connections, chain.tree()) || watch.is_stopped();
-                if is_over {
-                    break;
+            is_over = node.change_tree(|tree| {
+                let mut chain = HeaderChain::growing(tree, tip, unix_time(), secret);
+                while connections.now() < until && (!fetches || peers.feed.has_none()) {
+                    if is_done(&mut connections, chain.tree()) || watch.is_stopped() {
+                        return true;
+                    }
+                    connections.turn(&mut chain, watch.observer);
                 }
-                connections.turn(&mut chain, watch.observer);
-            }
+                false
+            });
             if fetches {
                 store_arrived(node, &mut connections, &peers.feed, watch)?;
                 is_over |= !is_complete(node);
             }
         }
-        node.ledger.records.follow(&node.tree);
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
         node.publish_headers();
     }
     let having: Vec<Has> = connections.manager().schedule().having().collect();
-    node.claimed.extend(claim(&mut node.tree, tip, &having, !fetches));
+    node.claim(|tree| claim(tree, tip, &having, !fetches));
     if watch.is_stopped() { Err(SyncError::Stopped) } else { Ok(()) }
 }
 
@@ -220,39 +223,24 @@ fn store_arrived(
     watch: Watch,
 ) -> Result<(), SyncError> {
     while let Some((id, from, bytes)) = feed.take_left() {
-        node.ledger.records.follow(&node.tree);
         let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
-        match check_bytes(&node.tree, step, History::New, bytes) {
+        match check_bytes(node.tree(), step, History::New, bytes) {
             Ok(block) => {
                 connections.note_block();
                 let (shared, ledger) = node.split();
                 ledger.store_block(&shared, id, block.view())?;
-                node.tree.mark_available(id);
+                node.change_tree(|tree| tree.mark_available(id));
             }
             Err(fault) => {
                 connections.blame(from, id, &fault, watch.observer);
                 if let Fault::Rule(step, error) = fault {
-                    node.refusals.push(refusal(node, &step, error.to_string()));
+                    node.refuse(refusal(node, &step, error.to_string()));
                     node.mark_failed(id);
                 }
             }
         }
     }
     Ok(())
-}
-
-/// Forgets that blocks were available which peers have and which are not stored: what is not here
-/// after a pipeline is awaited without it.
-pub fn forget_claims(node: &mut Node) {
-    let mut claimed = std::mem::take(&mut node.claimed);
-    // A block is unlinked after all that build on it.
-    claimed.sort_by_key(|id| std::cmp::Reverse(node.tree.node(*id).height));
-    for id in claimed {
-        let is_active = node.ledger.active.contains(&node.tree, id);
-        if !is_active && step(node, id).is_some_and(|step| step.place == BlockOrigin::Peers) {
-            node.tree.mark_missing(id);
-        }
-    }
 }
 
 fn has_minimum_work(tree: &Tree) -> bool {

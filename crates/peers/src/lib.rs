@@ -86,9 +86,7 @@ use crossbeam_channel::{Sender, bounded};
 
 pub use self::dialer::FILE as ADDRESSES_FILE;
 pub use self::download::{download, store_left_after};
-pub use self::headers::{
-    Search, doubts, find_headers, forget_claims, is_complete, lags, wait_for_news,
-};
+pub use self::headers::{Search, doubts, find_headers, is_complete, lags, wait_for_news};
 pub use self::lan::{LanNode, LanSearch};
 pub use self::report::PeerReport;
 pub use self::sample::learn_sizes;

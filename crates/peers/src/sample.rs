@@ -24,29 +24,29 @@ const SAMPLE_MIN: u32 = 32;
 /// # Errors
 /// The disk fails, or `watch` asks to stop.
 pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
-    let Some(best) = node.tree.best_candidate() else { return Ok(()) };
-    let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(node.tree.node(best).height);
+    let Some(best) = node.tree().best_candidate() else { return Ok(()) };
+    let top = node.options().stop_at_height.unwrap_or(u32::MAX).min(node.tree().node(best).height);
     let tip = node.tip();
-    let missing = top.saturating_sub(node.tree.node(tip).height);
+    let missing = top.saturating_sub(node.tree().node(tip).height);
     let mut sample: Vec<BlockId> = vec![tip];
     if missing >= BLOCKS_MIN {
         let count = (missing / BLOCKS_FOR_EACH).min(SAMPLE_MIN);
         // The next run chooses the same heights, whose blocks are stored then.
         let every = (missing / count).next_power_of_two() / 2;
         // A download would wait for blocks near the best header that no peer has.
-        let top = top.min(node.tree.node(best).height - NEAR_BLOCKS);
+        let top = top.min(node.tree().node(best).height - NEAR_BLOCKS);
         let heights = (every..=top).step_by(every as usize);
-        let is_above = |height: &u32| *height > node.tree.node(tip).height;
-        let blocks = heights.filter(is_above).filter_map(|at| node.tree.ancestor(best, at));
+        let is_above = |height: &u32| *height > node.tree().node(tip).height;
+        let blocks = heights.filter(is_above).filter_map(|at| node.tree().ancestor(best, at));
         sample.extend(blocks);
     }
-    sample.sort_by_key(|id| node.tree.node(*id).height);
+    sample.sort_by_key(|id| node.tree().node(*id).height);
     sample.dedup();
     // Blocks of the active chain that are not stored were pruned.
-    let is_new = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
+    let is_new = |id: &BlockId| !node.ledger().active.contains(node.tree(), *id);
     let new: Vec<BlockId> = sample.iter().copied().filter(is_new).collect();
     let mut known = Vec::new();
-    let learned = match node.ledger.pruning.target() {
+    let learned = match node.ledger().pruning.target() {
         None => download(node, &new, GivesUp::Any, watch),
         Some(_) => fetch(node, (&new, GivesUp::Any), watch, |shared, _, id, block| {
             known.push((shared.tree.node(id).height, block.view().len() as u64));
@@ -55,12 +55,12 @@ pub fn learn_sizes(node: &mut Node, watch: Watch) -> Result<(), Fault> {
     };
     for id in sample {
         if let Some(pos) = node.record(id).block_pos()
-            && let Ok(bytes) = node.files.read_block(pos)
+            && let Ok(bytes) = node.files().read_block(pos)
         {
-            known.push((node.tree.node(id).height, bytes.len() as u64));
+            known.push((node.tree().node(id).height, bytes.len() as u64));
         }
     }
     known.sort_unstable();
-    node.sizes = Sizes::new(known);
+    node.forecast_mut().sizes = Sizes::new(known);
     learned
 }

@@ -47,7 +47,7 @@ impl ServedPeers {
         match &self.stock {
             _ if !self.is_on => return Vec::new(),
             None => {
-                let view = node.view.clone().expect("it is shown to peers");
+                let view = node.view().cloned().expect("it is shown to peers");
                 let stock = Stock::new(view, self.filters.take(), self.bytes_max);
                 self.stock = Some(Arc::new(stock));
                 return Vec::new();

@@ -48,31 +48,31 @@ impl<'a> Building<'a> {
     /// The directory holds coins, or cannot be written; or a header breaks a rule.
     pub fn begin(job: &'a Job, options: &Options, watch: Watch<'a>) -> Result<Self, SyncError> {
         let mut node = open_node(&Run::new(options), Coins::InPlace)?;
-        if node.tip() != node.tree.genesis() {
+        if node.tip() != node.tree().genesis() {
             return Err(SyncError::Input(format!(
                 "{} holds a UTXO set at height {}: name a directory without one",
-                node.dir.path().display(),
-                node.tree.node(node.tip()).height
+                node.dir().path().display(),
+                node.tree().node(node.tip()).height
             )));
         }
         let headers = ActiveChain::to(&job.tree, job.tree.best_header());
         for id in (1..).map_while(|height| headers.at(height)) {
             let header = job.tree.header(id);
-            node.tree.accept_header(&header, unix_time()).map_err(|error| {
+            let accepted = node.change_tree(|tree| tree.accept_header(&header, unix_time()));
+            accepted.map_err(|error| {
                 SyncError::Input(format!("the job's header {} is invalid: {error}", header.hash()))
             })?;
         }
         let top = job.tree.node(job.tree.best_header());
-        let id = node.tree.find(&top.hash).expect("all headers were added");
-        if node.tree.ancestor(node.tree.best_header(), top.height) != Some(id) {
+        let id = node.tree().find(&top.hash).expect("all headers were added");
+        if node.tree().ancestor(node.tree().best_header(), top.height) != Some(id) {
             return Err(SyncError::Input(format!(
                 "{} has headers of a better chain than the job's: plan another job, or name an \
                  empty directory",
-                node.dir.path().display()
+                node.dir().path().display()
             )));
         }
-        let chain = ActiveChain::to(&node.tree, id);
-        node.ledger.records.follow(&node.tree);
+        let chain = ActiveChain::to(node.tree(), id);
         bound_cache(&mut node);
         Ok(Self { job, node, chain, watch })
     }
@@ -87,7 +87,7 @@ impl<'a> Building<'a> {
         watch: Watch<'a>,
     ) -> Result<Self, SyncError> {
         let mut building = Self::begin(job, options, watch)?;
-        building.node.ledger.writes.blocks = false;
+        building.node.ledger_mut().writes.blocks = false;
         Ok(building)
     }
 
@@ -102,7 +102,7 @@ impl<'a> Building<'a> {
         let end = results.end;
         let plan = self.plan(self.id(end - 1));
         self.check_space(results)?;
-        if self.node.ledger.writes.blocks {
+        if self.node.ledger().writes.blocks {
             self.store_blocks(results)?;
             state.undo = self.store_undo(results)?;
         }
@@ -121,11 +121,18 @@ impl<'a> Building<'a> {
             amount = amount.filter(|_| refusal.is_some());
         }
         let Self { node, .. } = self;
-        let tip = node.tree.node(node.tip());
+        let tip = node.tree().node(node.tip());
         let height = tip.height;
         let best_block = tip.hash;
-        let coins = node.ledger.coins.unwrap_or_default() as u64;
-        Ok(Finished { height, best_block, coins, amount, counts: node.ledger.done.counts, refusal })
+        let coins = node.ledger().coins.unwrap_or_default() as u64;
+        Ok(Finished {
+            height,
+            best_block,
+            coins,
+            amount,
+            counts: node.ledger().done.counts,
+            refusal,
+        })
     }
 
     /// Returns the block at a height of the job.
@@ -140,7 +147,7 @@ impl<'a> Building<'a> {
 
     /// Returns the plan of a join up to `target`, in which no block is read.
     fn plan(&self, target: BlockId) -> JoinPlan {
-        let tree = &self.node.tree;
+        let tree = self.node.tree();
         let job = self.job;
         let assumevalid = job.manifest.assumevalid();
         let end = tree.node(target).height + 1;
@@ -156,9 +163,9 @@ impl<'a> Building<'a> {
         let blocks: u64 = lacking.map(|height| u64::from(self.job.len_of(height))).sum();
         let undo: u64 = results.checked.iter().map(|pack| pack.bytes_of(1..results.end)).sum();
         let coins = results.matched.iter().map(|(pack, _)| pack.bytes_of(COINS..COINS + 1));
-        let kept = if self.node.ledger.writes.blocks { blocks + undo } else { 0 };
+        let kept = if self.node.ledger().writes.blocks { blocks + undo } else { 0 };
         let needed = kept + coins.sum::<u64>();
-        let path = self.node.dir.path();
+        let path = self.node.dir().path();
         let free = FileSystem::of(path)?.free;
         if needed <= free {
             return Ok(());
@@ -174,7 +181,7 @@ impl<'a> Building<'a> {
         let Some(first) = lacking else { return Ok(()) };
         let blocks = JobBlocks::new(self.job, first..results.end)?;
         let mut lane = Lane::default();
-        let every = self.node.options.save_every;
+        let every = self.node.options().save_every;
         let share = share_of(self.watch.observer, Phase::StoringBlocks, &self.node);
         let (shared, ledger) = self.node.split();
         for (height, block) in (1..results.end).zip(known).skip(first as usize - 1) {
@@ -235,9 +242,11 @@ impl<'a> Building<'a> {
     /// Connects the block at `height` in order, which tells why it is not valid.
     fn connect(&mut self, height: u32) -> Result<Option<Refusal>, SyncError> {
         let network = &self.job.manifest.network;
-        let mut connected: Vec<BlockId> = self.node.tree.ancestors(self.node.tip()).collect();
+        let mut connected: Vec<BlockId> = self.node.tree().ancestors(self.node.tip()).collect();
         connected.reverse();
-        connected.into_iter().for_each(|id| self.node.tree.mark_stored(id, true));
+        self.node.change_tree(|tree| {
+            connected.into_iter().for_each(|id| tree.mark_stored(id, true));
+        });
         let bytes = JobBlocks::new(self.job, height..height + 1)?.take(height)?;
         let scratch = TemporaryDir::new()?;
         let path = scratch.path().join("block");
@@ -247,7 +256,7 @@ impl<'a> Building<'a> {
         let source = BlockSource::open(&path, network)?;
         scan_into_node(&mut self.node, &[source], self.watch)?;
         activate(&mut self.node, Goal::Best { up_to: height }, self.watch)?;
-        let hash = self.node.tree.node(self.id(height)).hash;
+        let hash = self.node.tree().node(self.id(height)).hash;
         let refusals = self.node.take_refusals();
         let mut refusal = refusals.into_iter().find(|refusal| refusal.block == Some(hash));
         if let Some(refusal) = &mut refusal {

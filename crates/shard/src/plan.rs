@@ -92,11 +92,11 @@ pub fn plan(
         ..options.clone()
     };
     let mut node = open_node(&Run::new(&options), Coins::InPlace)?;
-    node.ledger.writes.blocks = false;
+    node.ledger_mut().writes.blocks = false;
     scan_into_node(&mut node, &opened, watch)?;
     let chain = chain(&node)?;
     let places: Vec<SourcePlace> = chain.places;
-    let (files, blocks_url) = files(node.sources.files(), blocks.url)?;
+    let (files, blocks_url) = files(node.sources().files(), blocks.url)?;
     let sizes: Vec<u64> = places.iter().map(|place| u64::from(place.len)).collect();
     let count = |wanted: Option<usize>, each: u64| {
         let bytes = sizes.iter().sum::<u64>();
@@ -122,7 +122,7 @@ pub fn plan(
         files,
         network: options.network,
     };
-    let headers: Vec<_> = chain.headers.iter().map(|id| node.tree.header(*id)).collect();
+    let headers: Vec<_> = chain.headers.iter().map(|id| node.tree().header(*id)).collect();
     let place = |place: &SourcePlace| {
         let SourcePlace { file, offset, len } = *place;
         BlockPlace { file, offset, len }
@@ -140,12 +140,12 @@ struct BestChain {
 }
 
 fn chain(node: &Node) -> Result<BestChain, SyncError> {
-    let tree = &node.tree;
+    let tree = node.tree();
     let best = tree.best_candidate().unwrap_or(tree.genesis());
-    let height = tree.node(best).height.min(node.options.stop_at_height.unwrap_or(u32::MAX));
+    let height = tree.node(best).height.min(node.options().stop_at_height.unwrap_or(u32::MAX));
     let target = tree.ancestor(best, height).unwrap_or(best);
     if target == tree.genesis() {
-        let gap = node.sources.gap.as_ref();
+        let gap = node.sources().gap.as_ref();
         let gap = gap.map_or_else(String::new, |gap| format!(": {gap}"));
         return Err(SyncError::Input(format!("there is no block on top of genesis to plan{gap}")));
     }

@@ -19,23 +19,23 @@ pub struct AboveTip {
 
 /// Counts the blocks between the tip and the best header of `node`.
 pub fn above_tip(node: &Node) -> AboveTip {
-    let best = node.tree.best_header();
+    let best = node.tree().best_header();
     let tip = node.tip();
-    let top = node.options.stop_at_height.unwrap_or(u32::MAX);
-    let headers = node.tree.node(best).height.min(top);
+    let top = node.options().stop_at_height.unwrap_or(u32::MAX);
+    let headers = node.tree().node(best).height.min(top);
     let mut above = AboveTip { headers, ..AboveTip::default() };
-    if node.tree.node(best).work <= node.tree.node(tip).work {
+    if node.tree().node(best).work <= node.tree().node(tip).work {
         return above;
     }
-    let end = node.tree.ancestor(best, headers).unwrap_or(best);
-    let is_above = |id: &BlockId| !node.ledger.active.contains(&node.tree, *id);
-    for id in node.tree.ancestors(end).take_while(is_above) {
+    let end = node.tree().ancestor(best, headers).unwrap_or(best);
+    let is_above = |id: &BlockId| !node.ledger().active.contains(node.tree(), *id);
+    for id in node.tree().ancestors(end).take_while(is_above) {
         // Blocks that only peers have count as missing.
         if step(node, id).is_some_and(|step| !matches!(step.place, BlockOrigin::Peers)) {
             above.waiting += 1;
         } else {
             above.missing += 1;
-            above.first_missing = Some(node.tree.node(id).height);
+            above.first_missing = Some(node.tree().node(id).height);
             above.waiting = 0;
         }
     }

@@ -106,7 +106,7 @@ pub fn join_towards(
     let mut ended_below = 0;
     while let Some(target) = next {
         return_to_fork(node, target, watch)?;
-        let is_first = node.tip() == node.tree.genesis();
+        let is_first = node.tip() == node.tree().genesis();
         let spilled = course.spilled_bytes.get_or_insert(0);
         match join::build::build(node, target, spilled, watch)? {
             Joined::Done { left_amount } => {
@@ -133,7 +133,7 @@ pub fn join_towards(
 fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
     match goal {
         Goal::Best { .. } => Goal::Best { up_to: height },
-        Goal::Exactly(last) => Goal::Exactly(node.tree.ancestor(last, height).unwrap_or(last)),
+        Goal::Exactly(last) => Goal::Exactly(node.tree().ancestor(last, height).unwrap_or(last)),
     }
 }
 
@@ -157,12 +157,12 @@ fn show_tip(node: &mut Node, observer: &dyn Observer) {
 /// Tells the user that the hints or the snapshot are not used, since the tip has reached their
 /// height.
 fn note_past(node: &Node, claim: &Claim, observer: &dyn Observer) {
-    let height = claim.height(&node.tree).unwrap_or(0);
+    let height = claim.height(node.tree()).unwrap_or(0);
     observer.note(&format!(
         "{} {} is for height {height} and is not used: the UTXO set is already at height {}",
         claim.option(),
         claim.path().display(),
-        node.tree.node(node.tip()).height
+        node.tree().node(node.tip()).height
     ));
 }
 
@@ -179,6 +179,7 @@ fn announce(choice: &ChosenMethod, observer: &dyn Observer) {
 mod tests {
     use apus_hash::sha256d;
     use apus_node::Run;
+    use apus_node::block::scripts::ScriptChecker;
     use apus_node::opened::Coins;
     use apus_node::options::{AssumeValid, JoinOptions, Options, ScriptEngine, ScriptOptions};
     use apus_node::scan::{open_sources, scan_into_node};
@@ -215,22 +216,27 @@ mod tests {
             let mut node = open();
             let sources = open_sources(&options, std::slice::from_ref(&file)).unwrap();
             scan_into_node(&mut node, &sources, Watch::default()).unwrap();
-            node.scripts.is_faulty = true;
+            let mut scripts = ScriptChecker::new(&options, node.dir().disk()).unwrap();
+            scripts.is_faulty = true;
+            node.check_scripts_by(scripts);
             let mut course = Course::default();
             connect_all(&mut node, None, &mut course, Watch::default()).unwrap();
             assert_eq!(course.chosen.unwrap().method, method);
-            let [refusal] = &node.refusals[..] else { panic!("{:?}", node.refusals) };
+            let [refusal] = node.refusals() else { panic!("{:?}", node.refusals()) };
             assert_eq!(refusal.block, Some(hash));
             let reason = &refusal.reason;
             assert!(reason.starts_with("block-script-verify-flag-failed"), "{reason}");
-            let difference = node.scripts.difference().cloned();
+            let difference = node.shared().scripts.difference().cloned();
             assert!(difference.as_ref().is_some_and(|found| found.path.is_file()));
             let tip = node.tip();
             drop(node);
             let node = open();
-            assert!(node.tree.node(node.tree.find(&hash).unwrap()).failed, "{method:?}");
-            assert_eq!((node.tip(), node.scripts.difference()), (tip, difference.as_ref()));
-            assert_eq!(node.options.scripts.engine, ScriptEngine::Core);
+            assert!(node.tree().node(node.tree().find(&hash).unwrap()).failed, "{method:?}");
+            assert_eq!(
+                (node.tip(), node.shared().scripts.difference()),
+                (tip, difference.as_ref())
+            );
+            assert_eq!(node.options().scripts.engine, ScriptEngine::Core);
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn first_pruning(options: &Options) -> Result<Option<FirstPruning>, SyncErro
 
 /// Returns an error if a sync of `node` would begin to prune without the user's consent.
 pub fn refuse(node: &Node) -> Result<(), SyncError> {
-    match unallowed(node, &node.options)? {
+    match unallowed(node, node.options())? {
         Some(first) => Err(SyncError::Input(format!(
             "{first}. Leave out --prune, or add --allow-delete-blocks"
         ))),
@@ -58,15 +58,15 @@ pub fn refuse(node: &Node) -> Result<(), SyncError> {
 /// Returns the blocks to delete once all stored blocks are connected. Those of an unfinished
 /// SwiftSync do not count: it stores blocks that its end deletes.
 fn unallowed(node: &Node, options: &Options) -> Result<Option<FirstPruning>, SyncError> {
-    let directory = node.dir.path();
+    let directory = node.dir().path();
     if options.allow_delete_blocks
-        || node.ledger.pruning.is_pruned
-        || swift::directory::unfinished(node.dir.disk(), directory)?.is_some()
+        || node.ledger().pruning.is_pruned
+        || swift::directory::unfinished(node.dir().disk(), directory)?.is_some()
     {
         return Ok(None);
     }
-    let height = node.tree.best_candidate().map_or(0, |id| node.tree.node(id).height);
-    let infos = node.files.infos();
+    let height = node.tree().best_candidate().map_or(0, |id| node.tree().node(id).height);
+    let infos = node.files().infos();
     let chosen = Pruning::new(options, false).choose(&infos, height, height);
     let chosen: Vec<_> = chosen.into_iter().map(|number| infos[number as usize]).collect();
     Ok(chosen

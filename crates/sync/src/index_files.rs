@@ -27,6 +27,7 @@ use apus_node::mend::note_file;
 use apus_node::options::Options;
 use apus_node::rebuild;
 use apus_node::rebuild::MARK;
+use apus_node::refusals::Refusals;
 use apus_node::scan::{Findings, scan};
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::{BlockOrigin, SourcePlace, Sources};
@@ -54,7 +55,7 @@ const BATCH_BLOCKS: usize = 512;
 struct Inventory {
     tree: Tree,
     sources: Sources,
-    refusals: Vec<Refusal>,
+    refusals: Refusals,
     /// The records of the present index, by the hashes of their blocks; empty if it cannot be read.
     present: HashMap<Hash, IndexRecord>,
     files: BlockFiles,
@@ -151,7 +152,7 @@ pub fn rebuild(disk: &Disk, options: &Options, watch: Watch) -> Result<Vec<Refus
     }
     let changes = files.flush()?;
     pool.install(|| IndexDb::rebuild(disk, &dir.index_path(), &changes, &entries))?;
-    Ok(refusals)
+    Ok(refusals.listed)
 }
 
 /// Reads the entries of the present index; `None` if it is missing or damaged, or if Bitcoin Core
@@ -208,7 +209,7 @@ impl Inventory {
         Self {
             tree: Tree::new(options.network.clone(), *genesis.header()),
             sources: Sources::default(),
-            refusals: Vec::new(),
+            refusals: Refusals::default(),
             present: HashMap::new(),
             files: BlockFiles::new(
                 dir.disk(),
@@ -238,8 +239,7 @@ impl Inventory {
         let Self { tree, sources, refusals, .. } = self;
         let note = |findings: &mut Findings, id, place| findings.sources.note(id, place);
         let opened = std::slice::from_ref(source);
-        let refused_on = &mut Vec::new();
-        scan(Findings { tree, sources, refusals, refused_on }, note, opened, watch)?;
+        scan(Findings { tree, sources, refusals }, note, opened, watch)?;
         match self.sources.from_future {
             Some(time) => refuse_clock_behind("a block in the block files", time),
             None => Ok(()),
@@ -431,6 +431,6 @@ impl Inventory {
     fn refuse(&mut self, id: BlockId, place: SourcePlace, reason: String) {
         let block = Some(self.tree.node(id).hash);
         let refusal = Refusal { block, ..self.sources.refusal(place, reason) };
-        self.refusals.push(refusal);
+        self.refusals.listed.push(refusal);
     }
 }

@@ -1,6 +1,5 @@
 //! Core's optional indexes at the end of a sync, and after each new tip that it follows.
 
-use apus_coins::CoinsCache;
 use apus_indexes::{Upkeep, update};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
@@ -18,23 +17,22 @@ use super::unfinished::open_node;
 /// # Errors
 /// Those of [`update()`], or somebody asks to stop.
 pub fn index(node: &mut Node, upkeep: Upkeep, watch: Watch) -> Result<(), SyncError> {
-    if node.options.indexes.is_empty() || node.ledger.writes.new_set {
+    if node.options().indexes.is_empty() || node.ledger().writes.new_set {
         return Ok(());
     }
     if upkeep == Upkeep::Settle {
         // All coins are committed. Their memory serves the sorting of entries.
-        node.cache = CoinsCache::new();
+        node.drop_cache();
     }
-    let height = node.tree.node(node.tip()).height;
-    let updated = update(node, &node.options.indexes, upkeep, watch).map_err(|error| {
+    let height = node.tree().node(node.tip()).height;
+    let updated = update(node, &node.options().indexes, upkeep, watch).map_err(|error| {
         let note = format!(". The blocks are connected: the UTXO set is that of height {height}");
         error.with_note(&note)
     })?;
     if updated.interrupted {
         return Err(SyncError::Stopped);
     }
-    let disk = node.dir.disk().clone();
-    node.ledger.pruning.find_lock(&disk, &node.options, &node.tree)?;
+    node.find_prune_locks()?;
     let (shared, ledger) = node.split();
     Ok(ledger.prune(&shared)?)
 }
@@ -56,5 +54,5 @@ pub fn end_in_place(run: &Run, summary: Summary, watch: Watch) -> Result<Summary
     };
     let (shared, ledger) = node.split();
     ledger.prune(&shared)?;
-    Ok(Summary { pruned: node.ledger.pruned(&node.files), interrupted, ..summary })
+    Ok(Summary { pruned: node.ledger().pruned(node.files()), interrupted, ..summary })
 }

@@ -64,7 +64,7 @@ pub struct ChosenMethod {
 /// no room for it; or they name no method, and blocks of an interrupted join are missing. The disk
 /// fails.
 pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncError> {
-    let options = &node.options;
+    let options = node.options();
     options.check_method().map_err(SyncError::WrongOptions)?;
     options.check_witness().map_err(SyncError::WrongOptions)?;
     if options.method == Some(Method::Join)
@@ -108,7 +108,7 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
         return Ok(ChosenMethod::carry_on(node, saved));
     }
     let is_forced = options.method == Some(Method::Join);
-    let tables = node.chainstate.disk_bytes();
+    let tables = node.chainstate().disk_bytes();
     if let Some(why) = too_few(joined.bytes, tables).filter(|_| !is_forced) {
         return in_order(&why);
     }
@@ -117,11 +117,11 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
         Some(lack) => return in_order(&lack.to_string()),
         None => {}
     }
-    let hints = match claim.and_then(|claim| Some((claim.name(), claim.height(&node.tree)?))) {
+    let hints = match claim.and_then(|claim| Some((claim.name(), claim.height(node.tree())?))) {
         None => "no hints".to_string(),
         Some((name, height)) => format!("{name} end at height {height}"),
     };
-    let set = if node.tip() == node.tree.genesis() {
+    let set = if node.tip() == node.tree().genesis() {
         "an empty UTXO set".to_string()
     } else {
         format!("a UTXO set of {}", size(tables))
@@ -137,9 +137,9 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
 /// Returns a clause that says why block files that a join needs are missing, or will be; `None` if
 /// none is.
 fn pruned(node: &Node) -> Option<String> {
-    let pruned = if node.ledger.pruning.is_pruned {
+    let pruned = if node.ledger().pruning.is_pruned {
         "block files were pruned"
-    } else if node.ledger.pruning.target().is_some() {
+    } else if node.ledger().pruning.target().is_some() {
         "--prune deletes block files"
     } else {
         return None;
@@ -156,10 +156,10 @@ fn joined(node: &Node) -> Result<Waiting, String> {
     if let Some(why) = pruned(node) {
         return Err(why);
     }
-    let depth = node.options.join.depth;
-    let best = node.tree.node(node.tree.best_header()).height;
-    let top = best.saturating_sub(depth).min(node.options.stop_at_height.unwrap_or(u32::MAX));
-    let joined = node.tree.best_candidate().and_then(|end| Waiting::up_to(node, end, top));
+    let depth = node.options().join.depth;
+    let best = node.tree().node(node.tree().best_header()).height;
+    let top = best.saturating_sub(depth).min(node.options().stop_at_height.unwrap_or(u32::MAX));
+    let joined = node.tree().best_candidate().and_then(|end| Waiting::up_to(node, end, top));
     joined.ok_or_else(|| {
         format!(
             "a join ends {depth} blocks below the best header, which is at height {best}, and no \
@@ -199,7 +199,7 @@ impl ChosenMethod {
         Self {
             plan: stages(node, method, &blocks, rest(node, &blocks)),
             blocks: Some(blocks),
-            is_automatic: node.options.method.is_none(),
+            is_automatic: node.options().method.is_none(),
             ..Self::new(method, why)
         }
     }
@@ -217,9 +217,9 @@ impl ChosenMethod {
     }
 
     fn swiftsync(node: &Node, claim: &Claim) -> Self {
-        let best = node.tree.best_header();
-        let height = claim.height(&node.tree).unwrap_or(0);
-        let target = node.tree.ancestor(best, height).unwrap_or(best);
+        let best = node.tree().best_header();
+        let height = claim.height(node.tree()).unwrap_or(0);
+        let target = node.tree().ancestor(best, height).unwrap_or(best);
         let blocks = Waiting::between(node, 1, target);
         let what = match claim {
             Claim::Hints(_) => "hints up to",
@@ -232,7 +232,7 @@ impl ChosenMethod {
     /// Returns the join that continues an interrupted one. Free space is not checked again: it was
     /// checked when the join began, and if a disk fills up, the join stops without a loss.
     fn carry_on(node: &Node, saved: SavedTarget) -> Self {
-        let first = node.tree.node(node.tip()).height + 1;
+        let first = node.tree().node(node.tip()).height + 1;
         let blocks = Waiting::between(node, first, saved.target);
         let join = Self::join(node, blocks, "an interrupted join is continued".to_string());
         Self { done: saved.done, target: Some(saved.target), is_automatic: false, ..join }

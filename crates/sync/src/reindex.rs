@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use apus_node::directory::check_exists;
 use apus_node::error::SyncError;
-use apus_node::opened::{Coins, Node};
+use apus_node::opened::Coins;
 use apus_node::options::Options;
 use apus_node::rebuild::Rebuild;
 use apus_node::remedy;
@@ -46,10 +46,9 @@ fn rebuild(run: &Run, watch: Watch) -> Result<Summary, SyncError> {
         let claim = Claim::open(options)?;
         let rebuild = Rebuild::begin(disk, options)?;
         let mut node = open_node(run, Coins::New(&rebuild))?;
-        if let Err(error) = shrink::check_reach(&node.dir, &node.tree, options, Searched::Index) {
-            let Node { chainstate, dir, .. } = node;
-            let has_begun = !chainstate.is_empty();
-            drop(chainstate);
+        if let Err(error) = shrink::check_reach(node.dir(), node.tree(), options, Searched::Index) {
+            let has_begun = !node.chainstate().is_empty();
+            let dir = node.close();
             if !has_begun {
                 rebuild.remove()?;
             }

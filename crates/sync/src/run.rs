@@ -20,15 +20,12 @@ use apus_node::system_clock::refuse_clock_behind;
 use apus_node::waiting::learn_from_samples;
 use apus_node::{mend, rebuild, remedy};
 use apus_peers::{
-    LanSearch, Peers, Search, doubts, find_headers, forget_claims, is_complete, lags, learn_sizes,
-    wait_for_news,
+    LanSearch, Peers, Search, doubts, find_headers, is_complete, lags, learn_sizes, wait_for_news,
 };
 use apus_progress::Method;
 use apus_progress::clock::Stage;
 use apus_progress::estimate::estimating::Estimating;
 use apus_progress::estimate::estimator::Ran;
-use apus_progress::outcome::ThreadStates;
-use apus_progress::states::StatesWatch;
 use apus_progress::{Observer, Phase, Unobserved, Watch};
 use apus_store::BlockSource;
 
@@ -81,7 +78,7 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
         let mut node = open_node(run, Coins::InPlace)?;
         first_pruning::refuse(&node)?;
         announce_snapshot(&node, watch.observer);
-        if sources.is_empty() && node.tree.len() == 1 && !has_peers() {
+        if sources.is_empty() && node.tree().len() == 1 && !has_peers() {
             return Err(nothing_to_sync(options));
         }
         let mut rebuild = None;
@@ -99,7 +96,9 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
         watch.observer.meters(&node.meters());
         bound_cache(&mut node);
         let peers = begin_peers(&node, lan, disk, watch.observer)?;
-        node.peers = peers.clone().map(|peers| peers as Arc<dyn BlockPeers>);
+        if let Some(peers) = &peers {
+            node.ask_peers(Arc::clone(peers) as Arc<dyn BlockPeers>);
+        }
         let summary = match peers {
             None => match prepare(&mut node, &opened, claim.as_ref(), watch) {
                 Ok(()) => refuse_gap(&node),
@@ -130,9 +129,9 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
 
 /// Tells the user what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
 fn announce_snapshot(node: &Node, observer: &dyn Observer) {
-    let Some(snapshot) = &node.ledger.snapshot else { return };
-    let height = match node.tree.find(&snapshot.base) {
-        Some(base) => format!(" at height {}", node.tree.node(base).height),
+    let Some(snapshot) = &node.ledger().snapshot else { return };
+    let height = match node.tree().find(&snapshot.base) {
+        Some(base) => format!(" at height {}", node.tree().node(base).height),
         None => String::new(),
     };
     observer.note(&format!(
@@ -145,12 +144,12 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
 
 /// Returns an error if blocks are pruned, since a new UTXO set needs all of them.
 fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
-    if node.ledger.pruning.is_pruned {
+    if node.ledger().pruning.is_pruned {
         Err(SyncError::Input(format!(
             "{option} builds a new UTXO set from all blocks, but the blocks of {} below height {} \
          are pruned: leave out {option}, or sync into an empty directory",
-            node.dir.path().display(),
-            node.ledger.blocks_from()
+            node.dir().path().display(),
+            node.ledger().blocks_from()
         )))
     } else {
         Ok(())
@@ -173,8 +172,9 @@ fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
 
 /// Gives up an interrupted rebuild of the UTXO set if pruning may delete blocks that it needs.
 fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<(), SyncError> {
-    let directory = node.options.network_dir();
-    if node.ledger.pruning.target().is_some() && rebuild::unfinished(disk, &directory)?.is_some() {
+    let directory = node.options().network_dir();
+    if node.ledger().pruning.target().is_some() && rebuild::unfinished(disk, &directory)?.is_some()
+    {
         observer.note(
             "The interrupted rebuild of the UTXO set is given up: it needs the blocks that \
              --prune deletes",
@@ -200,10 +200,10 @@ fn prepare(
 fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Result<(), SyncError> {
     let scanning = Instant::now();
     scan_into_node(node, opened, watch)?;
-    if let Some(time) = node.sources.from_future
+    if let Some(time) = node.sources().from_future
         && let Err(behind) = refuse_clock_behind("a block in the files", time)
     {
-        if node.tree.len() == 1 {
+        if node.tree().len() == 1 {
             return Err(behind);
         }
         watch.observer.note(&format!("Warning: {behind}"));
@@ -211,10 +211,10 @@ fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Resul
     if mend::mend_noted(node, watch.stop)? {
         check_mended(node, watch)?;
     }
-    node.clock.add(Stage::Headers, scanning.elapsed());
+    node.shared().clock.add(Stage::Headers, scanning.elapsed());
     tracing::debug!(
         target: "validation",
-        headers = node.tree.len(), refused = node.refusals.len(), "sources scanned"
+        headers = node.tree().len(), refused = node.refusals().len(), "sources scanned"
     );
     Ok(())
 }
@@ -223,16 +223,16 @@ fn scan_and_mend(node: &mut Node, opened: &[BlockSource], watch: Watch) -> Resul
 /// above the blocks that are known.
 fn refuse_gap(node: &Node) -> Result<(), SyncError> {
     let tip = node.tip();
-    let best = node.tree.best_candidate();
-    let height = node.tree.node(tip).height;
+    let best = node.tree().best_candidate();
+    let height = node.tree().node(tip).height;
     // A stray block that is not above the tip leaves no gap.
     let is_above = |gap: &&Gap| gap.height.is_none_or(|first| first > height + 1);
-    match node.sources.gap.as_ref().filter(is_above) {
-        Some(gap) if best.is_none_or(|best| !node.tree.is_better(best, tip)) => {
+    match node.sources().gap.as_ref().filter(is_above) {
+        Some(gap) if best.is_none_or(|best| !node.tree().is_better(best, tip)) => {
             Err(SyncError::Input(format!(
                 "{gap}, but {} ends at height {}: put the missing file back, or name a source that \
                  has the blocks between them with another --from, or a peer with --connect",
-                node.dir.path().display(),
+                node.dir().path().display(),
                 height
             )))
         }
@@ -248,14 +248,14 @@ fn begin_peers(
     disk: &Disk,
     observer: &dyn Observer,
 ) -> Result<Option<Arc<Peers>>, SyncError> {
-    if let Some(options) = Peers::wanted(&node.options, lan.as_ref()) {
-        let height = node.tree.node(node.tip()).height;
-        let all = &node.options;
+    if let Some(options) = Peers::wanted(node.options(), lan.as_ref()) {
+        let height = node.tree().node(node.tip()).height;
+        let all = node.options();
         let squeeze = node.squeeze();
         return Ok(Some(Arc::new(Peers::begin(all, options, lan, disk, height, squeeze)?)));
     }
-    if node.options.peers.is_some() {
-        let network = node.options.network.chain.name();
+    if node.options().peers.is_some() {
+        let network = node.options().network.chain.name();
         observer.note(&format!(
             "No peer of {network} is known, and none is named with --connect or --addnode: \
              connecting stored blocks"
@@ -264,8 +264,8 @@ fn begin_peers(
     Ok(None)
 }
 
-/// Does what [`connect`] does with peers: headers first, then blocks, again and again until no peer has
-/// a better chain; with `--follow` until `watch` asks to stop.
+/// Does what [`connect`] does with peers: headers first, then blocks, again and again until no peer
+/// has a better chain; with `--follow` until `watch` asks to stop.
 fn run_with_peers(
     node: &mut Node,
     peers: &Arc<Peers>,
@@ -281,7 +281,7 @@ fn run_with_peers(
             true
         }
     };
-    let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let follows = node.options().peers.as_ref().is_some_and(|peers| peers.follow);
     // With --follow a sync does not end: it reaches the tip and waits.
     let interrupted = !(ended || follows && is_complete(node));
     let summary = match first {
@@ -305,7 +305,7 @@ fn follow_peers(
     first: &mut Option<Summary>,
     watch: Watch,
 ) -> Result<(), SyncError> {
-    let follows = node.options.peers.as_ref().is_some_and(|peers| peers.follow);
+    let follows = node.options().peers.as_ref().is_some_and(|peers| peers.follow);
     let mut is_last = false;
     // An announced block is connected at once, without asking all peers for headers first.
     let mut searches = true;
@@ -316,7 +316,7 @@ fn follow_peers(
             is_last,
             // Hints may need blocks that the files lack.
             has_files: !opened.is_empty() && claim.is_none() && first.is_none(),
-            height: claim.and_then(|claim| claim.height(&node.tree)).unwrap_or(0),
+            height: claim.and_then(|claim| claim.height(node.tree())).unwrap_or(0),
         };
         if searches {
             find_headers(node, peers, search, watch)?;
@@ -354,12 +354,12 @@ fn follow_peers(
                 while shared.merge(ShareWatch::until(watch.stop))? {}
                 index(node, Upkeep::Follow, quietly)?;
                 if node.tip() != before {
-                    let tip = node.tree.node(node.tip());
+                    let tip = node.tree().node(node.tip());
                     watch.observer.note(&format!("New tip {} at height {}", tip.hash, tip.height));
                 }
             }
         }
-        forget_claims(node);
+        node.forget_claims();
         is_last = !follows;
         searches = !follows || lags(node, peers);
     }
@@ -367,17 +367,15 @@ fn follow_peers(
 
 /// Sets the memory for the coins cache and for blocks in progress, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
-    node.ledger.share = InOrderShare::new(
-        node.options.dbcache_bytes,
-        header_bytes(&node.tree, node.view.is_some()),
-    );
+    let headers = header_bytes(node.tree(), node.view().is_some());
+    node.ledger_mut().share = InOrderShare::new(node.options().dbcache_bytes, headers);
 }
 
 /// Adds the first refusal to an error about something that is missing: the refused block may be
 /// what is missing.
 fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
     let may_be_why = matches!(error, SyncError::Input(_) | SyncError::Hints { .. });
-    match &node.refusals[..] {
+    match node.refusals() {
         [first, others @ ..] if may_be_why => {
             let more = match others.len() {
                 0 => String::new(),
@@ -391,7 +389,7 @@ fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
 
 /// Adds to the error about a refused block that this block has shown a fault in Apus.
 pub(crate) fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
-    match (&error, node.scripts.difference()) {
+    match (&error, node.shared().scripts.difference()) {
         (SyncError::Refused(_), Some(difference)) => error.with_note(&format!(". {difference}")),
         _ => error,
     }
@@ -401,7 +399,7 @@ pub(crate) fn with_script_difference(error: SyncError, node: &Node) -> SyncError
 /// that the blocks were to prove is loaded.
 fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
     let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node, claim));
-    match (&error, loaded.and_then(|claim| claim.height(&node.tree))) {
+    match (&error, loaded.and_then(|claim| claim.height(node.tree()))) {
         (SyncError::Input(_), Some(height)) => error.with_note(&format!(
             ". The snapshot is loaded: bitcoind starts here at height {height} or above, and \
              fetches and validates the blocks below by itself"
@@ -435,12 +433,11 @@ pub(crate) fn end(
 ) -> Result<Summary, SyncError> {
     if rebuild.is_some() && !summary.interrupted {
         shrink::check_height(&node, &summary.refusals)?;
-        node.ledger.writes.new_set = false;
+        node.ledger_mut().writes.new_set = false;
         write_failed(&mut node)?;
         leave_snapshot(&mut node)?;
     }
-    let Node { chainstate, dir, .. } = node;
-    drop(chainstate);
+    let dir = node.close();
     if let Some(rebuild) = rebuild.filter(|_| !summary.interrupted) {
         rebuild.take_place()?;
     }
@@ -450,21 +447,22 @@ pub(crate) fn end(
 
 /// Marks in the index the blocks that the rebuild refused.
 fn write_failed(node: &mut Node) -> Result<(), StoreError> {
-    let failed: Vec<_> = node.tree.ids().filter(|id| node.tree.node(*id).failed).collect();
+    let failed: Vec<_> = node.tree().ids().filter(|id| node.tree().node(*id).failed).collect();
     if failed.is_empty() {
         return Ok(());
     }
     for id in failed {
-        node.ledger.change(id);
+        node.ledger_mut().change(id);
     }
-    node.ledger.write_index(&node.files, &node.tree)
+    node.write_index()
 }
 
 /// Gives up a second UTXO set if bitcoind could not start with it next to the rebuilt one.
 fn leave_snapshot(node: &mut Node) -> Result<(), StoreError> {
     let tip = node.tip();
-    if let Some(left) = node.ledger.leave_snapshot(&node.tree, tip) {
-        node.ledger.write_index(&node.files, &node.tree)?;
+    let (shared, ledger) = node.split();
+    if let Some(left) = ledger.leave_snapshot(shared.tree, tip) {
+        node.write_index()?;
         left.give_up()?;
     }
     Ok(())
@@ -485,9 +483,9 @@ pub(crate) fn connect(
             false
         }
     };
-    let may_carry_on = claim.is_none() && node.options.method != Some(Method::InOrder);
+    let may_carry_on = claim.is_none() && node.options().method != Some(Method::InOrder);
     let saved_join = if interrupted && may_carry_on {
-        join::directory::unfinished(node.dir.disk(), &node.options)?
+        join::directory::unfinished(node.dir().disk(), node.options())?
     } else {
         None
     };
@@ -515,7 +513,7 @@ fn connect_and_merge(
     node.publish_headers();
     let (shared, ledger) = node.split();
     ledger.prune(&shared)?;
-    let observer = node.states.get_or_insert_with(StatesWatch::begin).observer(watch.observer);
+    let observer = node.watch_threads().observer(watch.observer);
     let watch = Watch::new(&observer, watch.stop);
     node.watch_memory();
     learn_from_samples(node);
@@ -535,34 +533,34 @@ fn connect_and_merge(
 
 /// Returns the summary of the work on `node` since `started`, and takes the refusals from `node`.
 pub fn summary(node: &mut Node, started: Instant, interrupted: bool) -> Summary {
-    let tip = node.tree.node(node.tip());
+    let tip = node.tree().node(node.tip());
     Summary {
         height: tip.height,
         best_block: tip.hash,
-        coins: node.ledger.coins.map(|coins| coins as u64),
+        coins: node.ledger().coins.map(|coins| coins as u64),
         chosen: None,
         above_tip: None,
-        disconnected: node.ledger.done.disconnected,
+        disconnected: node.ledger().done.disconnected,
         spilled_bytes: None,
-        counts: node.ledger.done.counts,
-        scripts: node.scripts.counts(),
-        script_difference: node.scripts.difference().cloned(),
+        counts: node.ledger().done.counts,
+        scripts: node.shared().scripts.counts(),
+        script_difference: node.shared().scripts.difference().cloned(),
         elapsed: started.elapsed(),
         cpu: resources::cpu_time(),
         peak_memory: resources::peak_memory(),
         interrupted,
         saved: None,
         saved_join: None,
-        checked: node.ledger.done.checked.clone(),
-        undo_from: node.ledger.undo_from(),
-        pruned: node.ledger.pruned(&node.files),
+        checked: node.ledger().done.checked.clone(),
+        undo_from: node.ledger().undo_from(),
+        pruned: node.ledger().pruned(node.files()),
         refusals: node.take_refusals(),
-        repaired: std::mem::take(&mut node.repaired),
-        stages: node.clock.stages(),
-        waits: node.clock.waits(),
+        repaired: std::mem::take(node.repaired()),
+        stages: node.shared().clock.stages(),
+        waits: node.shared().clock.waits(),
         waited_for_peers: Duration::ZERO,
         ran: Ran::default(),
-        states: node.states.as_ref().map_or_else(ThreadStates::default, StatesWatch::seen),
+        states: node.thread_states(),
         peers: Vec::new(),
     }
 }

@@ -84,9 +84,9 @@ pub fn check_reach(
 /// # Errors
 /// The set is lower, and the user does not allow that. The present set was kept.
 pub fn check_height(node: &Node, refusals: &[Refusal]) -> Result<(), SyncError> {
-    let built = node.tree.node(node.tip()).height;
-    match present(&node.dir, &node.tree) {
-        Present::Indexed(height) if built < height && !may_shrink(&node.options) => {
+    let built = node.tree().node(node.tip()).height;
+    match present(node.dir(), node.tree()) {
+        Present::Indexed(height) if built < height && !may_shrink(node.options()) => {
             let why = refusals.first().map_or(String::new(), |first| format!(" ({first})"));
             Err(SyncError::WouldShrink(format!(
                 "the new UTXO set ends at height {built}{why}, but the present one is at height \

@@ -1,7 +1,6 @@
 //! The check of the last blocks and their undo data against the UTXO set, before a command
 //! continues from that set (Core's `VerifyLoadedChainstate`).
 
-use apus_coins::CoinsCache;
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::error::SyncError;
@@ -33,14 +32,14 @@ impl Observer for WithoutTips<'_> {
 /// The blocks, their undo data or the UTXO set are damaged; or
 /// [`apus_node::Options::dbcache_bytes`] is too small for a check that the user has asked for.
 pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<Node, SyncError> {
-    let StartCheck { blocks, level } = node.options.start_check;
+    let StartCheck { blocks, level } = node.options().start_check;
     // Blocks that level 4 connects again leave changes in memory.
     let connects = level >= 4;
-    node.ledger.writes.any = !connects;
+    node.ledger_mut().writes.any = !connects;
     let mut found = check(&mut node, Verify { level, blocks }, watch)?;
     if connects {
-        let options = node.options.clone();
-        let run = Run::on(node.dir.disk(), &options).shown_in(node.view.clone());
+        let options = node.options().clone();
+        let run = Run::on(node.dir().disk(), &options).shown_in(node.view().cloned());
         drop(node);
         node = open_node(&run, Coins::InPlace)?;
     }
@@ -49,7 +48,7 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
         return Ok(node);
     };
     match damaged_block(&node, &damage) {
-        Some((_, file)) if may_mend => note_file(node.dir.disk(), node.dir.path(), file)?,
+        Some((_, file)) if may_mend => note_file(node.dir().disk(), node.dir().path(), file)?,
         Some((step, _)) => take_another_copy(&mut node, step, &damage.error.what, watch.stop)?,
         None => return Err(error_of(&node, damage, found.damage.count)),
     }
@@ -65,7 +64,7 @@ const COPIES_MAX: usize = 2;
 /// # Errors
 /// As for [`check_on_start`].
 pub fn check_mended(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
-    let StartCheck { blocks, level } = node.options.start_check;
+    let StartCheck { blocks, level } = node.options().start_check;
     // Each copy is appended to the block files; a disk may damage all of them.
     let mut copied = Vec::new();
     loop {
@@ -92,16 +91,16 @@ fn check(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verified, Store
         blocks = asked.blocks, level = asked.level, "verifying the last blocks"
     );
     let found = all_levels(node, asked, Watch::new(&WithoutTips(watch.observer), watch.stop));
-    node.cache = CoinsCache::new();
+    node.drop_cache();
     found
 }
 
 /// Returns an error if the cache was too small for a check that differs from the default. Core,
 /// too, stops only if the user has asked for more.
 fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
-    let StartCheck { blocks, level } = node.options.start_check;
+    let StartCheck { blocks, level } = node.options().start_check;
     let is_full = found.levels.iter().find(|level| level.ended == Some(Incomplete::CacheFull));
-    match is_full.filter(|_| node.options.start_check != StartCheck::default()) {
+    match is_full.filter(|_| node.options().start_check != StartCheck::default()) {
         None => Ok(()),
         Some(reached) => Err(SyncError::WrongOptions(format!(
             "checkblocks={blocks} and checklevel={level} (options of `apus sync`, or \
@@ -119,9 +118,9 @@ fn take_first(found: &mut Verified) -> Option<Damage> {
 /// Returns the block whose bytes are damaged, and the number of its file. `None` for other damage,
 /// or if the disk failed.
 fn damaged_block(node: &Node, damage: &Damage) -> Option<(Step, u32)> {
-    let id = node.tree.find(&damage.block)?;
+    let id = node.tree().find(&damage.block)?;
     let pos = node.record(id).block_pos()?;
-    let is_missing = !node.files.block_path(pos.file).exists();
+    let is_missing = !node.files().block_path(pos.file).exists();
     let is_block = damage.level <= 1 && (damage.error.source.is_none() || is_missing);
     is_block.then_some((Step { id, place: BlockOrigin::Stored(pos), weight: 0 }, pos.file))
 }
@@ -134,5 +133,5 @@ fn error_of(node: &Node, damage: Damage, count: u64) -> SyncError {
         count => format!(" (and {} more)", count - 1),
     };
     error.what = format!("block {block} at height {height}: {}{more}", error.what);
-    remedy::of_damage(&node.options, node.ledger.pruning.is_pruned, error).into()
+    remedy::of_damage(node.options(), node.ledger().pruning.is_pruned, error).into()
 }

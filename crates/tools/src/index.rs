@@ -53,7 +53,7 @@ pub fn index_on(
 
 /// Says what becomes of the `txindex` of Bitcoin Core before 0.17, which is in the block index.
 fn announce_old_txindex(node: &Node, observer: &dyn Observer) {
-    let index = IndexDb::open_unlocked(node.dir.disk(), &node.dir.index_path());
+    let index = IndexDb::open_unlocked(node.dir().disk(), &node.dir().index_path());
     if matches!(index.and_then(|index| index.read_flag("txindex")), Ok(Some(true))) {
         observer.note(
             "Bitcoin Core before 0.17 has left its txindex in blocks/index, where neither bitcoind \

@@ -23,17 +23,17 @@ pub fn txoutset_info(
 ) -> Result<Option<UtxoStats>, SyncError> {
     remedy::naming(options, || {
         let node = open_node(&Run::new(options), Coins::ReadOnly)?;
-        if node.chainstate.best_block()?.is_none() {
-            return Err(no_coins(&node.dir).into());
+        if node.chainstate().best_block()?.is_none() {
+            return Err(no_coins(node.dir()).into());
         }
-        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
+        snapshot_chainstate::announce(node.dir().disk(), node.dir().path(), watch.observer)?;
         observe(watch.observer, Phase::ReadingCoins, &node);
-        let height = node.tree.node(node.tip()).height;
+        let height = node.tree().node(node.tip()).height;
         let report = share_of(watch.observer, Phase::ReadingCoins, &node);
         let watch = ShareWatch { report: &report, stop: watch.stop };
-        let coins = node.chainstate.view();
+        let coins = node.chainstate().view();
         let stats = || UtxoStats::compute_watched(&coins, height, hash, watch);
-        Ok(node.pool.install(stats)?)
+        Ok(node.shared().pool.install(stats)?)
     })
 }
 
@@ -45,7 +45,7 @@ pub fn txoutset_info(
 pub fn txoutset_info_at(options: &Options, height: u32) -> Result<StatisticsAt, SyncError> {
     remedy::naming(options, || {
         let node = open_node(&Run::new(options), Coins::ReadOnly)?;
-        let tip = node.tree.node(node.tip()).height;
+        let tip = node.tree().node(node.tip()).height;
         if height > tip {
             return Err(SyncError::Input(format!(
                 "--height {height} is above the tip, which is at height {tip}"

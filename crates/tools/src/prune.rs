@@ -34,15 +34,16 @@ pub fn prune(options: &Options, height: u64) -> Result<Pruned, SyncError> {
         // This comes before blocks are deleted, since a repair needs them.
         let mut node = check_on_start(node, false, Watch::default())?;
         let height = height_of(&node, height)?;
-        node.ledger.prune_up_to(&node.files, &node.tree, height)?;
-        Ok(node.ledger.pruned_so_far(&node.files))
+        let (shared, ledger) = node.split();
+        ledger.prune_up_to(shared.files, shared.tree, height)?;
+        Ok(node.ledger().pruned_so_far(node.files()))
     })
 }
 
 /// Returns the height that the user means by `given`, which may be a time.
 fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
-    let tip = node.tree.node(node.tip()).height;
-    let after = node.ledger.pruning.after();
+    let tip = node.tree().node(node.tip()).height;
+    let after = node.ledger().pruning.after();
     if tip < after {
         return Err(SyncError::Input(format!(
             "the chain is too short to be pruned: it ends at height {tip}, and nothing is pruned \
@@ -57,10 +58,10 @@ fn height_of(node: &Node, given: u64) -> Result<u32, SyncError> {
             ))),
         };
     }
-    let active = &node.ledger.active;
+    let active = &node.ledger().active;
     let time = given - TIMESTAMP_WINDOW;
     let is_later = |height: &u32| {
-        active.at(*height).is_some_and(|id| u64::from(node.tree.node(id).time) >= time)
+        active.at(*height).is_some_and(|id| u64::from(node.tree().node(id).time) >= time)
     };
     (0..=tip).find(is_later).ok_or_else(|| {
         SyncError::Input(format!(

@@ -45,8 +45,8 @@ pub fn rewind_on(
         let node = open_node(&Run::on(disk, &options), Coins::InPlace)?;
         refuse_unfinished(disk, &options)?;
         let mut node = check_on_start(node, false, watch)?;
-        let tip = node.tree.node(node.tip()).height;
-        let target = node.ledger.active.at(height).ok_or_else(|| {
+        let tip = node.tree().node(node.tip()).height;
+        let target = node.ledger().active.at(height).ok_or_else(|| {
             SyncError::Input(format!(
                 "--height {height} is above the tip, which is at height {tip}"
             ))
@@ -62,9 +62,9 @@ pub fn rewind_on(
         if !is_stopped {
             observe(watch.observer, Phase::Merging, &node);
             let report = share_of(watch.observer, Phase::Merging, &node);
-            let _timer = node.clock.start(Stage::Merge);
+            let _timer = node.shared().clock.start(Stage::Merge);
             let watch = ShareWatch { report: &report, stop: watch.stop };
-            is_stopped = !node.pool.install(|| node.chainstate.settle(watch))?;
+            is_stopped = !node.shared().pool.install(|| node.chainstate().settle(watch))?;
         }
         let summary = summary(&mut node, started, is_stopped);
         Ok(Summary { above_tip: Some(above_tip(&node)), ..summary })

@@ -6,7 +6,7 @@ use apus_disk::Disk;
 use apus_indexes::IndexReader;
 use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
-use apus_node::opened::{Coins, Node};
+use apus_node::opened::Coins;
 use apus_node::options::Options;
 use apus_node::remedy;
 use apus_node::run::Run;
@@ -30,7 +30,7 @@ pub fn serve(run: &Run, how: &ServeOptions, watch: Watch) -> Result<ServeReport,
         let view = run.view.clone().unwrap_or_default();
         let shown = run.clone().shown_in(Some(Arc::clone(&view)));
         let node = open_node(&shown, Coins::ReadOnly).map_err(with_next_step)?;
-        let Node { dir, .. } = node;
+        let dir = node.close();
         Served::new(Arc::clone(&view), Services::default()).look(|chain| {
             let note = |what: &str| watch.observer.note(what);
             if !chain.has_minimum_work() {

@@ -67,7 +67,7 @@ pub struct SnapshotStatus {
 
 impl SnapshotStatus {
     fn of(node: &Node, snapshot: &SnapshotChainstate) -> Self {
-        let height = |hash: &Hash| node.tree.find(hash).map(|id| node.tree.node(id).height);
+        let height = |hash: &Hash| node.tree().find(hash).map(|id| node.tree().node(id).height);
         Self {
             base: snapshot.base,
             base_height: height(&snapshot.base),
@@ -129,12 +129,12 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
     remedy::naming(options, || {
         let disk = Disk::new();
         let node = open_node(&Run::on(&disk, options), Coins::ReadOnly)?;
-        let directory = node.dir.path().to_path_buf();
-        let tip = node.tree.node(node.tip());
+        let directory = node.dir().path().to_path_buf();
+        let tip = node.tree().node(node.tip());
         let mut unfinished = Vec::new();
         if let Some(rebuild) = rebuild::unfinished(&disk, &directory)? {
-            let height = rebuild.best_block.and_then(|hash| node.tree.find(&hash));
-            let height = height.map_or(0, |id| node.tree.node(id).height);
+            let height = rebuild.best_block.and_then(|hash| node.tree().find(&hash));
+            let height = height.map_or(0, |id| node.tree().node(id).height);
             unfinished.push(Unfinished::Rebuild { height });
         }
         for method in Method::ALL {
@@ -148,12 +148,12 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             height: tip.height,
             best_block: tip.hash,
             time: tip.time,
-            coins: node.ledger.coins.map(|coins| coins as u64),
-            headers: node.tree.node(node.tree.best_header()).height,
+            coins: node.ledger().coins.map(|coins| coins as u64),
+            headers: node.tree().node(node.tree().best_header()).height,
             above_tip: above_tip(&node),
-            blocks_from: node.ledger.blocks_from(),
-            undo_from: node.ledger.undo_from(),
-            pruned: node.ledger.pruning.is_pruned,
+            blocks_from: node.ledger().blocks_from(),
+            undo_from: node.ledger().undo_from(),
+            pruned: node.ledger().pruning.is_pruned,
             unfinished,
             directory,
         })

@@ -45,10 +45,10 @@ pub fn verify_on(
         let started = Instant::now();
         let cpu = cpu_time();
         let mut node = open_node(&Run::on(disk, options), Coins::ReadOnly)?;
-        snapshot_chainstate::announce(node.dir.disk(), node.dir.path(), watch.observer)?;
+        snapshot_chainstate::announce(node.dir().disk(), node.dir().path(), watch.observer)?;
         let mut found = all_levels(&mut node, asked, watch)?;
-        found.script_difference = node.scripts.difference().cloned();
-        let is_pruned = node.ledger.pruning.is_pruned;
+        found.script_difference = node.shared().scripts.difference().cloned();
+        let is_pruned = node.ledger().pruning.is_pruned;
         let with_remedy = |damage: Damage| Damage {
             error: remedy::of_damage(options, is_pruned, damage.error),
             ..damage

@@ -47,9 +47,9 @@ pub(super) fn prove_by_join(
     lacking: u32,
 ) -> Result<Summary, SyncError> {
     // A node without a data directory is in a temporary directory already.
-    let is_stored = !node.ledger.writes.any;
-    let directory = is_stored.then(|| temporary_dir(&node.options)).transpose()?;
-    let place = directory.as_ref().map_or(node.dir.path(), TemporaryDir::path);
+    let is_stored = !node.ledger().writes.any;
+    let directory = is_stored.then(|| temporary_dir(node.options())).transpose()?;
+    let place = directory.as_ref().map_or(node.dir().path(), TemporaryDir::path);
     begin(proof, &node, target, lacking, place)?;
     let plan = SwiftPlan::new(&node, target, Mode::AssumeValid);
     let plan = plan.map_err(|fault| into_error(fault, &node, proof.claim))?;
@@ -64,7 +64,7 @@ pub(super) fn prove_by_join(
         Err(unproved) => return Err(unproved.error),
     };
     drop(plan);
-    let hash = node.tree.node(target).hash;
+    let hash = node.tree().node(target).hash;
     let (_locked, mut node, sources) = match &directory {
         None => (None, node, Vec::new()),
         Some(directory) => {
@@ -112,8 +112,8 @@ fn begin(
 /// Closes a node whose blocks will be read as a source. Returns its directory, which stays locked,
 /// and its options.
 fn released(node: Node) -> (DataDir, Options) {
-    let Node { dir, options, .. } = node;
-    (dir, options)
+    let options = node.options().clone();
+    (node.close(), options)
 }
 
 /// What the blocks leave unspent, as the join has counted it.
@@ -149,7 +149,7 @@ impl Left {
 /// # Errors
 /// A block is missing, invalid or damaged; the disk fails; or `watch` asks to stop.
 fn check_blocks(node: &mut Node, hash: &Hash, watch: Watch) -> Result<Left, SyncError> {
-    let target = node.tree.find(hash).ok_or_else(|| {
+    let target = node.tree().find(hash).ok_or_else(|| {
         SyncError::Input(format!(
             "block {hash} is no longer in the block files: run the command again"
         ))
@@ -159,7 +159,7 @@ fn check_blocks(node: &mut Node, hash: &Hash, watch: Watch) -> Result<Left, Sync
     let goal = Goal::Exactly(target);
     join_towards(node, goal, target, &mut course, watch)?;
     activate(node, goal, watch)?;
-    assert_eq!(node.chainstate.best_block()?, Some(*hash), "every block up to it is connected");
+    assert_eq!(node.chainstate().best_block()?, Some(*hash), "every block up to it is connected");
     let Course { left_amount: amount, spilled_bytes, .. } = course;
-    Ok(Left { coins: node.ledger.coins, amount, spilled: spilled_bytes.unwrap_or(0) })
+    Ok(Left { coins: node.ledger().coins, amount, spilled: spilled_bytes.unwrap_or(0) })
 }

@@ -33,10 +33,9 @@ pub(super) fn node_of_files(
         ..options.clone()
     };
     let mut node = open_node(&Run::new(&options), Coins::InPlace)?;
-    node.ledger.writes.blocks = false;
+    node.ledger_mut().writes.blocks = false;
     // The script checker works on the user's directory: it keeps a difference there, and knows of
     // one that was found before.
-    node.options.scripts.engine = scripts.engine();
-    node.scripts = scripts;
+    node.check_scripts_by(scripts);
     Ok(node)
 }

@@ -102,7 +102,7 @@ fn prove_watched(
 /// data is missing, by a join.
 fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     let target = target(&node, proof.claim)?;
-    let mode = match node.options.assumevalid {
+    let mode = match node.options().assumevalid {
         AssumeValid::Nothing => Mode::Full,
         _ => Mode::AssumeValid,
     };
@@ -119,7 +119,7 @@ fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
         // A rev file may lack some blocks, such as the newest ones after a SwiftSync.
         Err(Unproved { lacks_undo: Some(height), .. }) => {
             drop(plan);
-            node.scripts.begin_again();
+            node.shared().scripts.begin_again();
             return prove_by_join(proof, node, target, height);
         }
         Err(unproved) => return Err(unproved.error),
@@ -131,7 +131,7 @@ fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
     };
     Ok(Summary {
         height,
-        best_block: node.tree.node(target).hash,
+        best_block: node.tree().node(target).hash,
         coins: Some(tally.coins),
         counts: tally.counts,
         checked,
@@ -142,31 +142,32 @@ fn prove_by(proof: &Proof, mut node: Node) -> Result<Summary, SyncError> {
 /// Returns the block at the claim's height: on the active chain or, among the blocks of sources, on
 /// the best chain of headers for hints, and on any chain for a snapshot.
 fn target(node: &Node, claim: &Claim) -> Result<BlockId, SyncError> {
-    let of_sources = !node.sources.files().is_empty();
-    let best = node.tree.best_header();
+    let of_sources = !node.sources().files().is_empty();
+    let best = node.tree().best_header();
     match claim {
         Claim::Hints(hints) => {
             let height = hints.reader.height();
             let found = if of_sources {
-                node.tree.ancestor(best, height)
+                node.tree().ancestor(best, height)
             } else {
-                node.ledger.active.at(height)
+                node.ledger().active.at(height)
             };
             found.ok_or_else(|| {
                 let tip = if of_sources { best } else { node.tip() };
                 claim.error(format!(
                     "the hints are for height {height}, but the tip is at height {}",
-                    node.tree.node(tip).height
+                    node.tree().node(tip).height
                 ))
             })
         }
         Claim::Snapshot(file) => {
             let base = file.head().base;
-            let is_here = |id: &BlockId| of_sources || node.ledger.active.contains(&node.tree, *id);
-            node.tree.find(&base).filter(is_here).ok_or_else(|| {
+            let is_here =
+                |id: &BlockId| of_sources || node.ledger().active.contains(node.tree(), *id);
+            node.tree().find(&base).filter(is_here).ok_or_else(|| {
                 claim.error(format!(
                     "its base block {base} is not among these blocks, which end at height {}",
-                    node.tree.node(best).height
+                    node.tree().node(best).height
                 ))
             })
         }

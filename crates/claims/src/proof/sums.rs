@@ -46,7 +46,7 @@ impl Proof<'_> {
         let may_be_blocks = matches!(fault, Fault::Chain(_));
         let lacks_undo = match fault {
             Fault::Undo { id, .. } if node.record(id).undo_pos().is_none() => {
-                Some(node.tree.node(id).height)
+                Some(node.tree().node(id).height)
             }
             Fault::NoUndo(height, _) => Some(height),
             _ => None,

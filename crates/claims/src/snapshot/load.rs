@@ -83,7 +83,7 @@ pub fn load_snapshot_on(
             Err(SyncError::Stopped) => None,
             found => {
                 found?;
-                let directory = node.dir.path().display();
+                let directory = node.dir().path().display();
                 let refuse = |why| SyncError::Input(format!("{directory}: {why}"));
                 check_base(&node, &listed)?.map_err(refuse)?;
                 space::check_for_snapshot(&node, file.bytes(), false)?;
@@ -103,14 +103,14 @@ pub fn load_snapshot_on(
 /// Requests headers from peers, if the header of the base block is not known and peers are to be
 /// used.
 fn find_base(node: &mut Node, listed: &AssumeutxoData, watch: Watch) -> Result<(), SyncError> {
-    if node.tree.find(&listed.base).is_some() {
+    if node.tree().find(&listed.base).is_some() {
         return Ok(());
     }
-    let lan = LanSearch::begin(&node.options);
-    let Some(wanted) = Peers::wanted(&node.options, lan.as_ref()) else { return Ok(()) };
-    let height = node.tree.node(node.tip()).height;
-    let options = &node.options;
-    let disk = node.dir.disk();
+    let lan = LanSearch::begin(node.options());
+    let Some(wanted) = Peers::wanted(node.options(), lan.as_ref()) else { return Ok(()) };
+    let height = node.tree().node(node.tip()).height;
+    let options = node.options();
+    let disk = node.dir().disk();
     let peers = Arc::new(Peers::begin(options, wanted, lan, disk, height, node.squeeze())?);
     let search = Search { fetches: false, is_last: true, has_files: false, height: listed.height };
     let observer = peers.observer(watch.observer);

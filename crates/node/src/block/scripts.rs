@@ -191,7 +191,7 @@ impl ScriptChecker {
     }
 
     /// Resets the counts, since everything is checked again.
-    pub fn begin_again(&mut self) {
+    pub fn begin_again(&self) {
         let ScriptTally { fast, core, rechecked, signatures } = &*self.tally;
         for count in [fast, core, rechecked, signatures] {
             count.store(0, Relaxed);

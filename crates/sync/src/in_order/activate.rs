@@ -11,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, observe, refusal, step};
-use apus_peers::{forget_claims, store_left_after};
+use apus_peers::store_left_after;
 use apus_progress::outcome::Refusal;
 use apus_progress::{Phase, Watch};
 
@@ -43,10 +43,10 @@ impl Goal {
         match self {
             Self::Exactly(block) => Some(block).filter(|block| *block != node.tip()),
             Self::Best { up_to } => {
-                let height = node.tree.node(node.tip()).height;
-                let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
-                let best = node.tree.best_candidate()?;
-                (height < top && node.tree.is_better(best, node.tip())).then_some(best)
+                let height = node.tree().node(node.tip()).height;
+                let top = node.options().stop_at_height.unwrap_or(u32::MAX).min(up_to);
+                let best = node.tree().best_candidate()?;
+                (height < top && node.tree().is_better(best, node.tip())).then_some(best)
             }
         }
     }
@@ -54,9 +54,9 @@ impl Goal {
     /// Returns the block at which the goal ends, in the chain up to `next`.
     fn top(self, node: &Node, next: BlockId) -> BlockId {
         let Self::Best { up_to } = self else { return next };
-        let top = node.options.stop_at_height.unwrap_or(u32::MAX).min(up_to);
-        let top = top.min(node.tree.node(next).height);
-        node.tree.ancestor(next, top).unwrap_or(next)
+        let top = node.options().stop_at_height.unwrap_or(u32::MAX).min(up_to);
+        let top = top.min(node.tree().node(next).height);
+        node.tree().ancestor(next, top).unwrap_or(next)
     }
 }
 
@@ -91,7 +91,7 @@ pub fn activate(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), SyncErr
         }
         failed => failed,
     };
-    activated.map_err(|error| with_kept(error, node.ledger.committed_height()))
+    activated.map_err(|error| with_kept(error, node.ledger().committed_height()))
 }
 
 /// Adds to the error of a full disk what is kept, and what to do.
@@ -112,14 +112,14 @@ fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Sync
     loop {
         node.forget_pruned();
         let Some(next) = goal.next(node) else { return Ok(()) };
-        let fork = node.ledger.active.fork(&node.tree, next).unwrap_or(node.tree.genesis());
+        let fork = node.ledger().active.fork(node.tree(), next).unwrap_or(node.tree().genesis());
         disconnect_to(node, fork, watch)?;
         let steps = steps(node, fork, goal.top(node, next));
-        let from = node.tree.node(fork).height;
-        let to = node.tree.node(next).height;
+        let from = node.tree().node(fork).height;
+        let to = node.tree().node(next).height;
         tracing::debug!(
             target: "validation",
-            from, to, best = %node.tree.node(next).hash, "connecting a chain"
+            from, to, best = %node.tree().node(next).hash, "connecting a chain"
         );
         if steps.is_empty() {
             return match goal {
@@ -132,15 +132,15 @@ fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Sync
             Fault::Rule(step, error) if matches!(goal, Goal::Best { .. }) => {
                 let refusal = refusal(node, &step, error.to_string());
                 tracing::debug!(target: "validation", %refusal, "refused");
-                node.refusals.push(refusal);
+                node.refuse(refusal);
                 node.mark_failed(step.id);
             }
             Fault::Gone(step) => {
-                node.tree.mark_missing(step.id);
+                node.change_tree(|tree| tree.mark_missing(step.id));
                 // The next branch might not come either: the rest is awaited between pipelines,
                 // where no branch holds up another.
                 if matches!(goal, Goal::Best { .. }) {
-                    forget_claims(node);
+                    node.forget_claims();
                 }
             }
             Fault::Full(error) => {
@@ -165,9 +165,9 @@ fn connect_towards(node: &mut Node, goal: Goal, watch: Watch) -> Result<(), Sync
 /// Returns the error for the block after the tip, on the way to `last`, if no good copy of it is
 /// left.
 fn no_good_copy(node: &Node, last: BlockId) -> SyncError {
-    let next = node.tree.node(node.tip()).height + 1;
-    let block = node.tree.ancestor(last, next).map(|id| node.tree.node(id).hash);
-    let refused = node.refusals.iter().rev().find(|refusal| refusal.block == block);
+    let next = node.tree().node(node.tip()).height + 1;
+    let block = node.tree().ancestor(last, next).map(|id| node.tree().node(id).hash);
+    let refused = node.refusals().iter().rev().find(|refusal| refusal.block == block);
     let reason = format!("no good copy of this block, at height {next}, is left");
     let gone = Refusal { path: None, offset: None, block, reason };
     SyncError::Refused(refused.cloned().unwrap_or(gone))
@@ -188,7 +188,7 @@ fn with_left_stored(node: &mut Node, fault: Fault) -> Result<Fault, StoreError> 
 /// # Errors
 /// The disk fails, undo data is missing, or `watch` asks to stop.
 pub fn return_to_fork(node: &mut Node, target: BlockId, watch: Watch) -> Result<(), SyncError> {
-    let fork = node.ledger.active.fork(&node.tree, target).unwrap_or(node.tree.genesis());
+    let fork = node.ledger().active.fork(node.tree(), target).unwrap_or(node.tree().genesis());
     if node.tip() == fork {
         return Ok(());
     }
@@ -223,14 +223,14 @@ fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), Syn
 
 /// Fails if a block above `fork` cannot be disconnected, before any block is.
 fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
-    let from = node.tree.node(fork).height + 1;
-    let top = node.tree.node(node.tip()).height;
+    let from = node.tree().node(fork).height + 1;
+    let top = node.tree().node(node.tip()).height;
     let lacks = |height: &u32| {
-        let id = node.ledger.active.at(*height)?;
+        let id = node.ledger().active.at(*height)?;
         let record = node.record(id);
         let what = match (record.block_pos(), record.undo_pos()) {
             (None, _) => "the block is pruned",
-            (_, None) if node.ledger.pruning.is_pruned => "its undo data is not stored",
+            (_, None) if node.ledger().pruning.is_pruned => "its undo data is not stored",
             (_, None) => "its undo data is not stored; `apus reindex` writes it",
             _ => return None,
         };
@@ -239,9 +239,9 @@ fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
     let Some((id, what)) = (from..=top).find_map(|height| lacks(&height)) else {
         return Ok(());
     };
-    let block = node.tree.node(id);
+    let block = node.tree().node(id);
     Err(StoreError::new(
-        node.dir.blocks_path(),
+        node.dir().blocks_path(),
         format!("cannot disconnect block {} at height {}: {what}", block.hash, block.height),
     ))
 }
@@ -249,7 +249,7 @@ fn check_undo_data(node: &Node, fork: BlockId) -> Result<(), StoreError> {
 /// Returns the blocks after `fork` up to `last`, or to the one before the first that is not
 /// available.
 pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
-    let branch = node.tree.ancestors(last).take_while(|id| *id != fork);
+    let branch = node.tree().ancestors(last).take_while(|id| *id != fork);
     let mut branch: Vec<BlockId> = branch.collect();
     branch.reverse();
     branch.into_iter().map_while(|id| step(node, id)).collect()
@@ -260,13 +260,12 @@ pub(super) fn steps(node: &Node, fork: BlockId, last: BlockId) -> Vec<Step> {
 /// # Errors
 /// A block is refused or damaged, reading or writing fails, or the sync was stopped.
 pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Fault> {
-    let threads = node.options.threads;
-    let save_every = node.options.save_every;
-    let assumed = Assumed::new(node.options.assumevalid, &node.tree);
+    let threads = node.options().threads;
+    let save_every = node.options().save_every;
+    let assumed = Assumed::new(node.options().assumevalid, node.tree());
     let last = steps.last().map_or(node.tip(), |step| step.id);
-    node.times.follow(&node.tree, last);
-    let times = node.times.clone();
-    let scripts_from = steps.partition_point(|step| assumed.covers(&node.tree, step.id));
+    let times = node.times_of_branch(last);
+    let scripts_from = steps.partition_point(|step| assumed.covers(node.tree(), step.id));
     let (shared, ledger) = node.split();
     let weights = shared.weights(Phase::Connecting, steps, scripts_from);
     let connect = || {

@@ -487,7 +487,7 @@ mod tests {
             let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
             let sources = open_sources(&options, std::slice::from_ref(&source)).unwrap();
             scan_into_node(&mut node, &sources, Watch::new(&Unobserved, &stop)).unwrap();
-            let best = node.tree.best_candidate().unwrap();
+            let best = node.tree().best_candidate().unwrap();
             let steps = steps(&node, node.tip(), best);
             assert_eq!(steps.len(), 40);
             let (shared, _) = node.split();
@@ -560,7 +560,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
         let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
-        let id = node.tree.genesis();
+        let id = node.tree().genesis();
         let stored = step(&node, id).unwrap();
         let (mut shared, _) = node.split();
         let peers = Silent::default();
@@ -590,7 +590,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().to_path_buf(), Network::new(Chain::Regtest));
         let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
-        let id = node.tree.genesis();
+        let id = node.tree().genesis();
         let (shared, _) = node.split();
         // No source has this number.
         let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });

@@ -25,18 +25,20 @@ use rayon::prelude::*;
 /// The disk fails, or `watch` asks to stop.
 pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncError> {
     let ids: Vec<BlockId> = node
-        .tree
+        .tree()
         .ids()
         // A block whose transactions were counted is stored, or was pruned and is not stored again.
-        .filter(|id| !node.tree.node(*id).failed && node.record(*id).tx_count == 0)
-        .filter(|id| node.options.stop_at_height.is_none_or(|h| node.tree.node(*id).height <= h))
+        .filter(|id| !node.tree().node(*id).failed && node.record(*id).tx_count == 0)
+        .filter(|id| {
+            node.options().stop_at_height.is_none_or(|h| node.tree().node(*id).height <= h)
+        })
         .collect();
     let steps: Vec<Step> = ids.into_iter().filter_map(|id| source_step(node, id)).collect();
     let bytes_all = weight(&steps);
-    let save_every = node.options.save_every;
+    let save_every = node.options().save_every;
     let mut progress =
         Progress { blocks_all: steps.len() as u64, ..Progress::of(Phase::StoringBranches) };
-    for steps in steps.chunks(CHECKED_AT_ONCE * node.pool.current_num_threads()) {
+    for steps in steps.chunks(CHECKED_AT_ONCE * node.shared().pool.current_num_threads()) {
         progress.fraction = progress.bytes as f64 / bytes_all.max(1) as f64;
         watch.observer.observe(&progress);
         for (step, checked) in steps.iter().zip(check(node, steps, watch.stop)) {
@@ -60,7 +62,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
 
 /// Returns a step with the first copy of a block in the sources, if there is one.
 fn source_step(node: &Node, id: BlockId) -> Option<Step> {
-    let place = node.sources.place(id)?;
+    let place = node.sources().place(id)?;
     Some(Step { id, place: BlockOrigin::Source(place), weight: u64::from(place.len) })
 }
 
@@ -87,7 +89,7 @@ fn store(
     mut checked: Checked,
     stop: &AtomicBool,
 ) -> Result<(), StoreError> {
-    while !node.tree.node(step.id).failed {
+    while !node.tree().node(step.id).failed {
         match checked {
             Ok(block) => {
                 let (shared, ledger) = node.split();
@@ -103,7 +105,7 @@ fn store(
             }
             Err(Fault::Rule(_, error)) => {
                 let refusal = refusal(node, &step, error.to_string());
-                node.refusals.push(refusal);
+                node.refuse(refusal);
                 node.mark_failed(step.id);
                 break;
             }

@@ -315,7 +315,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
         let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
-        let id = node.tree.genesis();
+        let id = node.tree().genesis();
         let mut plan = JoinPlan::new(&node, id);
         plan.steps = vec![Step { id, place: BlockOrigin::Peers, weight: 1_000 }; BLOCKS as usize];
         let memory = Memory { bytes: 1 << 20, workers: 2 };

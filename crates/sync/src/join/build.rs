@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use apus_chain::BlockId;
-use apus_coins::{Bulk, CoinsCache};
+use apus_coins::Bulk;
 use apus_disk::StoreError;
 use apus_leveldb::PendingTable;
 use apus_node::block::step::Step;
@@ -53,7 +53,7 @@ pub fn build(
     empty_cache(node, watch.observer)?;
     let mut plan = JoinPlan::new(node, target);
     let mut below = None;
-    if plan.end_height() <= node.tree.node(target).height {
+    if plan.end_height() <= node.tree().node(target).height {
         below = Some(plan.end_height());
     }
     if plan.steps.is_empty() {
@@ -82,7 +82,8 @@ pub fn build(
                 *spilled += work.spilled_bytes();
                 // Scripts are checked only in the last pass.
                 let read = Counts { scripts: 0, ..work.state.read().counts };
-                node.ledger.done.counts = node.ledger.done.counts.plus(read.since(read_before));
+                let done = &mut node.ledger_mut().done;
+                done.counts = done.counts.plus(read.since(read_before));
                 return Err(SyncError::Stopped);
             }
             // Starts over only once: a disk that damages the files again would do so forever.
@@ -94,7 +95,7 @@ pub fn build(
                 read_before = work.state.read().counts;
                 continue;
             }
-            Err(Fault::Store(error)) => return Err(work.fail(&node.options, &plan, error).into()),
+            Err(Fault::Store(error)) => return Err(work.fail(node.options(), &plan, error).into()),
             Err(Fault::Unjudged(height)) => height,
             Err(Fault::Damaged(step, what)) => {
                 match another_copy(node, &mut plan, step, &what, watch.stop) {
@@ -106,12 +107,12 @@ pub fn build(
         };
         tracing::debug!(target: "validation", height, "the join ends below this block");
         below = Some(height);
-        plan.end_below(&node.tree, height);
+        plan.end_below(node.tree(), height);
         work.state.end_at(plan.steps.len());
     }
     *spilled += work.spilled_bytes();
     let left_amount = work.state.paired.counts.left_amount;
-    work.remove(&node.options)?;
+    work.remove(node.options())?;
     stored?;
     Ok(below.map_or(Joined::Done { left_amount }, Joined::Below))
 }
@@ -136,7 +137,7 @@ fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreErro
     if shared.cache.changed() > 0 {
         ledger.commit(&shared, observer)?;
     }
-    node.cache = CoinsCache::new();
+    node.drop_cache();
     Ok(())
 }
 

@@ -367,7 +367,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let options = Options::new(place.path().join("data"), Network::new(Chain::Regtest));
         let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
-        let id = node.tree.genesis();
+        let id = node.tree().genesis();
         let mut plan = JoinPlan::new(&node, id);
         let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         plan.steps = vec![Step { id, place: nowhere, weight: 1 }];

@@ -30,13 +30,13 @@ impl JoinPlan {
     /// Creates the plan for the blocks after the tip up to its descendant `target`. The plan ends
     /// below the first block that is not available.
     pub fn new(node: &Node, target: BlockId) -> Self {
-        let first_height = node.tree.node(node.tip()).height + 1;
-        let whole = ActiveChain::to(&node.tree, target);
-        let ids = (first_height..=node.tree.node(target).height).map_while(|h| whole.at(h));
+        let first_height = node.tree().node(node.tip()).height + 1;
+        let whole = ActiveChain::to(node.tree(), target);
+        let ids = (first_height..=node.tree().node(target).height).map_while(|h| whole.at(h));
         let steps: Vec<Step> = ids.map_while(|id| step(node, id)).collect();
-        let assumed = Assumed::new(node.options.assumevalid, &node.tree);
-        let keeps = node.ledger.writes.blocks;
-        Self { keeps, ..Self::of_steps(&node.tree, &whole, first_height, steps, assumed) }
+        let assumed = Assumed::new(node.options().assumevalid, node.tree());
+        let keeps = node.ledger().writes.blocks;
+        Self { keeps, ..Self::of_steps(node.tree(), &whole, first_height, steps, assumed) }
     }
 
     /// Creates the plan for the blocks of `steps`, the first of which is at `first_height` of the

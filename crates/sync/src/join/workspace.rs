@@ -59,21 +59,21 @@ impl Workspace {
     ) -> Result<Self, StoreError> {
         let target = plan.chain.tip().unwrap_or(node.tip());
         let key = key(node, target);
-        let saved = directory::load(node.dir.disk(), &node.options)?;
-        let progress = progress_path(&node.options);
+        let saved = directory::load(node.dir().disk(), node.options())?;
+        let progress = progress_path(node.options());
         if saved.is_none() && progress.is_file() {
             observer.note(&unreadable(&progress, "the join"));
         }
         let fits = |saved: &Saved| {
             saved.key == key
-                && may_carry_on_at(&saved.spill, &node.options)
+                && may_carry_on_at(&saved.spill, node.options())
                 && fits(saved, plan, node)
         };
         if let Some(saved) = saved.filter(fits) {
-            directory::expect(&saved.spill, &node.options)?;
+            directory::expect(&saved.spill, node.options())?;
             match Self::resume(node, key.clone(), saved) {
                 Ok(mut work) => {
-                    work.state.assumed = plan.assumed_blocks(&node.tree);
+                    work.state.assumed = plan.assumed_blocks(node.tree());
                     return Ok(work);
                 }
                 Err(error) if is_refused(&error) => return Err(error),
@@ -84,17 +84,17 @@ impl Workspace {
         let memory = memory(node);
         let sizes: Vec<u64> = plan.steps.iter().map(|step| step.weight).collect();
         let layout = Layout::new(plan.first_height, &sizes, memory);
-        let spill = node.options.spill_path();
+        let spill = node.options().spill_path();
         // If nothing can be written there, the join fails before it begins.
-        node.dir.disk().create_dir_all(&spill)?;
-        directory::note(node.dir.disk(), &node.options)?;
+        node.dir().disk().create_dir_all(&spill)?;
+        directory::note(node.dir().disk(), node.options())?;
         let path = spill_file(&spill);
         let piece_bytes = layout.piece_bytes(memory);
-        let parts = Parts::new(node.dir.disk(), path, layout.parts(), piece_bytes, CACHING);
+        let parts = Parts::new(node.dir().disk(), path, layout.parts(), piece_bytes, CACHING);
         let mut state = JoinState::new(&cut(&sizes, memory.workers), layout.partitions());
-        state.assumed = plan.assumed_blocks(&node.tree);
-        let disk = node.dir.disk().clone();
-        let save_every = node.options.save_every;
+        state.assumed = plan.assumed_blocks(node.tree());
+        let disk = node.dir().disk().clone();
+        let save_every = node.options().save_every;
         let hash_key = HashKey::random();
         Ok(Self { disk, progress, spill, key, parts, layout, memory, hash_key, state, save_every })
     }
@@ -103,12 +103,12 @@ impl Workspace {
         let memory = memory(node);
         let Saved { layout, state, hash_key, .. } = saved;
         let spill = saved.spill;
-        let progress = progress_path(&node.options);
+        let progress = progress_path(node.options());
         let path = spill_file(&spill);
         let piece_bytes = layout.piece_bytes(memory);
-        let parts = Parts::resume(node.dir.disk(), path, piece_bytes, &saved.parts, CACHING)?;
-        let disk = node.dir.disk().clone();
-        let save_every = node.options.save_every;
+        let parts = Parts::resume(node.dir().disk(), path, piece_bytes, &saved.parts, CACHING)?;
+        let disk = node.dir().disk().clone();
+        let save_every = node.options().save_every;
         tracing::debug!(target: "blockstorage",
             read = state.blocks_read(),
             checked = state.checked,
@@ -210,20 +210,20 @@ impl Workspace {
     /// # Errors
     /// The disk fails.
     pub fn forget(node: &mut Node) -> Result<(), StoreError> {
-        let disk = node.dir.disk().clone();
-        let left = directory::left(&disk, &node.options)?;
+        let disk = node.dir().disk().clone();
+        let left = directory::left(&disk, node.options())?;
         if left.is_empty() {
             return Ok(());
         }
         tracing::debug!(target: "blockstorage", "giving up an interrupted join");
-        let saved = directory::load(&disk, &node.options)?;
+        let saved = directory::load(&disk, node.options())?;
         let tables = saved.map_or_else(Vec::new, |saved| saved.state.paired.tables);
         // Saved work is removed first: after a crash it must not name anything that is gone. The
         // directories are removed last, since they show that there is something to give up.
-        directory::remove_progress(&disk, &progress_path(&node.options))?;
-        node.chainstate.remove_pending(&tables)?;
-        let named = node.ledger.records.all.iter().filter_map(IndexRecord::undo_pos);
-        node.files.cut_undo(named)?;
+        directory::remove_progress(&disk, &progress_path(node.options()))?;
+        node.chainstate().remove_pending(&tables)?;
+        let named = node.ledger().records.all.iter().filter_map(IndexRecord::undo_pos);
+        node.files().cut_undo(named)?;
         let (shared, ledger) = node.split();
         ledger.write_index(shared.files, shared.tree)?;
         directory::remove(&disk, &left)
@@ -236,12 +236,12 @@ impl Workspace {
 /// # Errors
 /// The disk fails.
 pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>, StoreError> {
-    let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
-    let Some(found) = node.tree.find(&saved.key.target) else { return Ok(None) };
-    let height = node.tree.node(found).height;
-    let fits = node.tree.ancestor(target, height) == Some(found)
+    let Some(saved) = directory::load(node.dir().disk(), node.options())? else { return Ok(None) };
+    let Some(found) = node.tree().find(&saved.key.target) else { return Ok(None) };
+    let height = node.tree().node(found).height;
+    let fits = node.tree().ancestor(target, height) == Some(found)
         && saved.key == key(node, found)
-        && may_carry_on_at(&saved.spill, &node.options);
+        && may_carry_on_at(&saved.spill, node.options());
     let all = saved.state.spans.last().map_or(0, |span| span.end).max(1);
     // The first pass takes about as long as the other two together.
     let done = (saved.state.blocks_read() + saved.state.checked) as f64 / (2 * all) as f64;
@@ -255,11 +255,11 @@ pub fn saved_target(node: &Node, target: BlockId) -> Result<Option<SavedTarget>,
 /// # Errors
 /// The disk fails.
 pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
-    let Some(saved) = directory::load(node.dir.disk(), &node.options)? else { return Ok(None) };
-    let tree = &node.tree;
-    let tip = node.tree.node(node.tip()).height;
+    let Some(saved) = directory::load(node.dir().disk(), node.options())? else { return Ok(None) };
+    let tree = node.tree();
+    let tip = node.tree().node(node.tip()).height;
     let end = tip + saved.state.spans.last().map_or(0, |span| span.end) as u32;
-    let wanted = end.min(node.options.stop_at_height.unwrap_or(u32::MAX));
+    let wanted = end.min(node.options().stop_at_height.unwrap_or(u32::MAX));
     let available = tree.best_candidate().map_or(tip, |best| tree.node(best).height);
     // A target that is no longer on the best chain of headers is not wanted.
     let is_best = tree.find(&saved.key.target).is_none_or(|target| {
@@ -268,11 +268,11 @@ pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
     // Only a join that changes the UTXO set in place takes blocks from elsewhere.
     let is_lacking = is_best
         && available < wanted
-        && !node.ledger.pruning.is_pruned
-        && node.ledger.pruning.target().is_none()
+        && !node.ledger().pruning.is_pruned
+        && node.ledger().pruning.target().is_none()
         && is_in_place(node)
         && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
-        && may_carry_on_at(&saved.spill, &node.options);
+        && may_carry_on_at(&saved.spill, node.options());
     Ok(is_lacking.then_some(end))
 }
 
@@ -294,18 +294,18 @@ fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
 /// Returns the key of a join from the tip of `node` to `target`. It can carry on from saved work
 /// with the same key.
 fn key(node: &Node, target: BlockId) -> Key {
-    let base = node.tree.node(node.tip()).hash;
-    let target = node.tree.node(target).hash;
+    let base = node.tree().node(node.tip()).hash;
+    let target = node.tree().node(target).hash;
     let set = if is_in_place(node) { "in place" } else { "new" };
-    let engine = node.options.scripts.engine.name();
-    let kind = format!("{:?}, {set}, {engine}", node.options.assumevalid);
+    let engine = node.options().scripts.engine.name();
+    let kind = format!("{:?}, {set}, {engine}", node.options().assumevalid);
     Key { base, target, kind }
 }
 
 /// Returns whether the join changes the existing UTXO set, instead of building a new one next to
 /// it.
 fn is_in_place(node: &Node) -> bool {
-    node.chainstate.dir() == node.dir.chainstate_path()
+    node.chainstate().dir() == node.dir().chainstate_path()
 }
 
 /// Returns whether saved work is of the blocks of the plan, and these are stored where they were.
@@ -317,16 +317,16 @@ fn fits(saved: &Saved, plan: &JoinPlan, node: &Node) -> bool {
         && next == plan.steps.len()
         && saved.layout.covers(plan.first_height..plan.end_height())
         && saved.state.checked <= next
-        && saved.state.assumed <= plan.assumed_blocks(&node.tree)
+        && saved.state.assumed <= plan.assumed_blocks(node.tree())
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
         && has_undo(&saved.state.undo, node)
-        && saved.positions == positions(&saved.state, plan, &node.ledger.records.all)
+        && saved.positions == positions(&saved.state, plan, &node.ledger().records.all)
 }
 
 /// Returns whether the rev files still have all of this undo data: they are cut when a join is
 /// given up.
 fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
-    let infos = node.files.infos();
+    let infos = node.files().infos();
     let is_there = |UndoAt { at, .. }: &UndoAt| {
         infos.get(at.file as usize).is_some_and(|info| at.pos < info.undo_size)
     };
@@ -346,8 +346,8 @@ fn positions(state: &JoinState, plan: &JoinPlan, records: &[IndexRecord]) -> Has
 
 /// Returns the memory that a join may take, and its number of threads.
 fn memory(node: &Node) -> Memory {
-    let workers = threads::workers(node.options.threads);
-    Memory { bytes: node.ledger.share.cache_bytes, workers }
+    let workers = threads::workers(node.options().threads);
+    Memory { bytes: node.ledger().share.cache_bytes, workers }
 }
 
 /// Returns whether the operating system failed to read a file that may be intact, as opposed to a

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use apus_chain::BlockId;
 use apus_coins::{
     Chainstate, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError, SnapshotStats,
     snapshot_stats,
@@ -35,8 +34,8 @@ pub fn load(
     listed: &AssumeutxoData,
     watch: Watch,
 ) -> Result<Option<u64>, SyncError> {
-    let disk = node.dir.disk().clone();
-    let network_dir = node.dir.path().to_path_buf();
+    let disk = node.dir().disk().clone();
+    let network_dir = node.dir().path().to_path_buf();
     let directory = network_dir.join(DIRECTORY);
     // bitcoind or a crash may have left coins here, which bitcoind would not remove.
     Chainstate::destroy(&disk, &directory)?;
@@ -52,7 +51,7 @@ pub fn load(
         return loaded;
     };
     mark_whole(&disk, &network_dir, &listed.base)?;
-    node.ledger.snapshot = SnapshotChainstate::find(&disk, &network_dir)?;
+    node.ledger_mut().snapshot = SnapshotChainstate::find(&disk, &network_dir)?;
     loaded
 }
 
@@ -76,10 +75,10 @@ pub fn listed(network: &Network, file: &SnapshotFile) -> Result<AssumeutxoData, 
 /// # Errors
 /// The UTXO set in use cannot be read.
 pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), String>, StoreError> {
-    let tree = &node.tree;
+    let tree = node.tree();
     let AssumeutxoData { height, base: hash, .. } = listed;
     let refuse = |why: String| Ok(Err(why));
-    if let Some(snapshot) = &node.ledger.snapshot {
+    if let Some(snapshot) = &node.ledger().snapshot {
         return refuse(format!(
             "there is already a UTXO set from a snapshot of block {}, and bitcoind supports only \
              one",
@@ -122,16 +121,13 @@ pub fn check_base(node: &Node, listed: &AssumeutxoData) -> Result<Result<(), Str
 /// needs them: from the segwit height on, it requires of every block of a chain that it was stored
 /// with its witnesses.
 fn note_base(node: &mut Node, base: &Hash, observer: &dyn Observer) -> Result<(), StoreError> {
-    let base = node.tree.find(base);
-    let branch: Vec<BlockId> =
-        base.into_iter().flat_map(|base| node.tree.ancestors(base)).collect();
-    let segwit_height = node.tree.network().segwit_height;
-    for id in branch.into_iter().filter(|id| node.tree.node(*id).height >= segwit_height) {
-        if !node.record(id).status.has(BlockStatus::BLOCK_OPT_WITNESS) {
-            node.ledger.change(id).status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
+    let (shared, ledger) = node.split();
+    let branch = shared.tree.find(base).into_iter().flat_map(|base| shared.tree.ancestors(base));
+    for id in branch.filter(|id| shared.tree.height(*id) >= shared.network.segwit_height) {
+        if !ledger.record(id).status.has(BlockStatus::BLOCK_OPT_WITNESS) {
+            ledger.change(id).status.0 |= BlockStatus::BLOCK_OPT_WITNESS;
         }
     }
-    let (shared, ledger) = node.split();
     if ledger.writes.new_set {
         ledger.write_index(shared.files, shared.tree)
     } else {
@@ -154,7 +150,7 @@ impl Task<'_> {
         let options = leveldb::Options { create_if_missing: true, ..leveldb::Options::default() };
         let chainstate = Chainstate::open(disk.clone(), directory, options)?;
         let bulk = chainstate.bulk()?;
-        let writers = self.node.options.threads;
+        let writers = self.node.options().threads;
         let report = share_of(self.watch.observer, Phase::WritingCoins, self.node);
         let writing = Writing { writers, report: &report, stop: self.watch.stop };
         let Some((pieces, is_sorted)) = self.cut()? else { return Ok(None) };
@@ -206,7 +202,7 @@ impl Task<'_> {
             share.add(1);
             Ok(left.next().filter(|_| !ends()).copied())
         };
-        let stats = self.node.pool.install(|| snapshot_stats(next_piece))?;
+        let stats = self.node.shared().pool.install(|| snapshot_stats(next_piece))?;
         if ends() {
             return Ok(None);
         }
@@ -218,10 +214,10 @@ impl Task<'_> {
     fn hash_and_sort(&self) -> Result<Option<Gathered>, SnapshotReadError> {
         let report = |share| self.report_reading(share);
         let watch = ShareWatch { report: &report, stop: self.watch.stop };
-        let stats = self.node.pool.install(|| stats_by_sorting(self.file, watch))?;
+        let stats = self.node.shared().pool.install(|| stats_by_sorting(self.file, watch))?;
         let Some(stats) = stats else { return Ok(None) };
         self.check(&stats)?;
-        Gathered::of_file(self.file, self.node.options.dbcache_bytes, watch)
+        Gathered::of_file(self.file, self.node.options().dbcache_bytes, watch)
     }
 
     fn check(&self, stats: &SnapshotStats) -> Result<(), SnapshotReadError> {

@@ -26,13 +26,13 @@ pub fn load_while_missing(
     watch: Watch,
 ) -> Result<(), SyncError> {
     let Some(claim @ Claim::Snapshot(file)) = claim else { return Ok(()) };
-    let base = node.tree.find(&file.head().base);
+    let base = node.tree().find(&file.head().base);
     let may_wait = base.is_some_and(|base| lacks_blocks(node, base));
     let goes_on = may_wait && !swift::build::is_past(node, claim);
     if !goes_on || is_loaded(node, claim) || swift::plan::targets(node, claim).is_err() {
         return Ok(());
     }
-    let found = match listed(&node.options.network, file) {
+    let found = match listed(&node.options().network, file) {
         Err(why) => Err(why),
         Ok(listed) => check_base(node, &listed)?.map(|()| listed),
     };
@@ -64,13 +64,13 @@ pub fn load_while_missing(
 /// Returns whether bitcoind's UTXO set here is that of the snapshot of `claim`.
 pub fn is_loaded(node: &Node, claim: &Claim) -> bool {
     let Claim::Snapshot(file) = claim else { return false };
-    node.ledger.snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
+    node.ledger().snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
 }
 
 /// Returns whether a block up to `base` is neither stored nor in a source, so that it has to come
 /// from peers, if any has it.
 fn lacks_blocks(node: &Node, base: BlockId) -> bool {
-    let above_genesis = node.tree.ancestors(base).take_while(|id| *id != node.tree.genesis());
+    let above_genesis = node.tree().ancestors(base).take_while(|id| *id != node.tree().genesis());
     above_genesis
         .into_iter()
         .any(|id| step(node, id).is_none_or(|step| step.place == BlockOrigin::Peers))

@@ -30,20 +30,20 @@ fn node(place: &Path, method: Option<Method>) -> Node {
     let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, Watch::default()).unwrap();
-    assert_eq!(node.tree.node(node.tree.best_header()).height, HEIGHT);
+    assert_eq!(node.tree().node(node.tree().best_header()).height, HEIGHT);
     node
 }
 
 /// Returns the block at a height of the best chain.
 fn block(node: &Node, height: u32) -> BlockId {
-    node.tree.ancestor(node.tree.best_header(), height).unwrap()
+    node.tree().ancestor(node.tree().best_header(), height).unwrap()
 }
 
 /// Makes the index say that every block is stored and has `tx_count` transactions.
 fn grow(node: &mut Node, tx_count: u32) {
     for height in 1..=HEIGHT {
         let id = block(node, height);
-        let entry = node.ledger.change(id);
+        let entry = node.ledger_mut().change(id);
         entry.tx_count = tx_count;
         entry.status.0 |= BlockStatus::BLOCK_HAVE_DATA;
     }
@@ -86,14 +86,14 @@ fn few_bytes_go_in_order_unless_a_join_is_asked_for() {
     assert!(line.starts_with("Connecting blocks 1 to 206 ("), "{line}");
     let why = "in order: a join is faster from 64 MB on; it should take up to ";
     assert!(line.contains(why), "{line}");
-    node.options.method = Some(Method::Join);
+    node.options_mut().method = Some(Method::Join);
     let choice = assert_joins(&node, 1, TARGET);
     let line = choice.line().unwrap();
     assert!(line.starts_with("Joining blocks 1 to 62 ("), "{line}");
     assert!(line.contains("--method=join asks for it; it should take up to "), "{line}");
     let why = choice.why.clone();
     assert_eq!((choice.method, choice.why), (Method::Join, why));
-    node.options.method = Some(Method::InOrder);
+    node.options_mut().method = Some(Method::InOrder);
     assert_in_order(&node, "--method=order asks for it");
 }
 
@@ -110,8 +110,8 @@ fn stored_blocks_count_with_their_own_bytes() {
         let checked = shared.checked(step, &NEVER).ok().unwrap();
         ledger.store_block(&shared, step.id, checked.view()).unwrap();
     }
-    let files = node.files.infos();
-    let records = &node.ledger.records.all;
+    let files = node.files().infos();
+    let records = &node.ledger().records.all;
     assert_eq!(files[0].blocks, HEIGHT + 1);
     // As for a node that is opened when they are stored.
     let sizes = apus_node::stored_sizes::StoredSizes::of(records, &files);
@@ -124,7 +124,7 @@ fn what_blocks_leave_is_learned_from_those_that_can_be_read() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), None);
     let waiting = Waiting::of(&node).unwrap();
-    let tables = |node: &Node| node.growth.tables(waiting.bytes);
+    let tables = |node: &Node| node.forecast().growth.tables(waiting.bytes);
     let before = tables(&node);
     apus_node::waiting::learn_from_samples(&mut node);
     let learned = tables(&node);
@@ -148,7 +148,7 @@ fn many_bytes_are_joined() {
     let line = choice.line().unwrap();
     assert!(line.starts_with("Joining blocks 1 to 62 (about 64 MB): no hints"), "{line}");
     assert!(line.ends_with(". --method=order syncs in order instead."), "{line}");
-    node.options.method = Some(Method::InOrder);
+    node.options_mut().method = Some(Method::InOrder);
     assert_in_order(&node, "--method=order asks for it");
 }
 
@@ -175,17 +175,19 @@ fn a_join_ends_at_its_depth_at_the_stop_height_and_before_a_gap() {
         (Some(HEIGHT + 1), 0, HEIGHT),
         (None, HEIGHT - 1, 1),
     ] {
-        (node.options.stop_at_height, node.options.join.depth) = (stop, depth);
+        node.options_mut().stop_at_height = stop;
+        node.options_mut().join.depth = depth;
         assert_joins(&node, 1, last);
     }
-    (node.options.stop_at_height, node.options.join.depth) = (None, HEIGHT);
+    node.options_mut().stop_at_height = None;
+    node.options_mut().join.depth = HEIGHT;
     assert_in_order(&node, "206 blocks below the best header, which is at height 206");
-    node.options.join.depth = u32::MAX;
+    node.options_mut().join.depth = u32::MAX;
     assert_in_order(&node, "no block waits below that");
-    node.options.join.depth = 144;
+    node.options_mut().join.depth = 144;
     // Blocks above the gap are available, but cannot be connected.
     let missing = block(&node, 30);
-    node.tree.mark_missing(missing);
+    node.change_tree(|tree| tree.mark_missing(missing));
     assert_joins(&node, 1, 29);
 }
 
@@ -193,19 +195,19 @@ fn a_join_ends_at_its_depth_at_the_stop_height_and_before_a_gap() {
 fn a_join_begins_at_the_tip_or_where_the_chains_part() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), Some(Method::Join));
-    let at = |node: &Node, height| ActiveChain::to(&node.tree, block(node, height));
-    node.ledger.active = at(&node, 30);
+    let at = |node: &Node, height| ActiveChain::to(node.tree(), block(node, height));
+    node.ledger_mut().active = at(&node, 30);
     assert_joins(&node, 31, TARGET);
-    node.ledger.active = at(&node, TARGET - 1);
+    node.ledger_mut().active = at(&node, TARGET - 1);
     assert_joins(&node, TARGET, TARGET);
-    node.ledger.active = at(&node, TARGET);
+    node.ledger_mut().active = at(&node, TARGET);
     let choice = assert_in_order(&node, "no block waits below that");
     let blocks = choice.blocks.unwrap();
     assert_eq!((blocks.first, blocks.last), (TARGET + 1, HEIGHT));
-    node.options.stop_at_height = Some(TARGET);
+    node.options_mut().stop_at_height = Some(TARGET);
     assert_eq!(assert_in_order(&node, "no block waits").line(), None);
-    node.options.stop_at_height = None;
-    node.ledger.active = at(&node, HEIGHT);
+    node.options_mut().stop_at_height = None;
+    node.ledger_mut().active = at(&node, HEIGHT);
     let choice = assert_in_order(&node, "no block waits");
     assert_eq!(choice.line(), None);
     assert!(choice.plan().stages.is_empty());
@@ -220,7 +222,7 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
     grow(&mut node, u32::MAX);
     let choice = assert_in_order(&node, "of temporary files");
     assert!(choice.why.contains("a join may need 2") && choice.why.contains("--spilldir"));
-    node.options.method = Some(Method::Join);
+    node.options_mut().method = Some(Method::Join);
     let error = choose(&node, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Disk);
     let text = error.to_string();
@@ -235,7 +237,7 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
     ] {
         assert!(text.contains(words), "'{words}' is not in: {text}");
     }
-    let spill = node.options.spill_path();
+    let spill = node.options().spill_path();
     assert!(text.contains(spill.to_str().unwrap()), "{text}");
     assert!(!spill.exists());
     // Room that an interrupted join has already taken for temporary files need not be free again.
@@ -254,9 +256,9 @@ fn without_room_it_goes_in_order_or_says_what_a_join_needs() {
 fn a_pruned_directory_has_no_join() {
     let place = tempfile::tempdir().unwrap();
     let mut node = node(place.path(), None);
-    node.ledger.pruning.is_pruned = true;
+    node.ledger_mut().pruning.is_pruned = true;
     assert_in_order(&node, "block files were pruned");
-    node.options.method = Some(Method::Join);
+    node.options_mut().method = Some(Method::Join);
     let error = choose(&node, None).unwrap_err().to_string();
     assert!(
         error.contains("block files were pruned") && error.contains("--method=join"),
@@ -275,9 +277,9 @@ fn hints_above_the_tip_decide_for_swiftsync() {
     std::fs::write(&file, bytes).unwrap();
     let hints = Claim::Hints(HintsFile::open(&file).unwrap());
     let mut node = node(place.path(), None);
-    node.options.swiftsync.hints = Some(file.clone());
+    node.options_mut().swiftsync.hints = Some(file.clone());
     for method in [None, Some(Method::SwiftSync)] {
-        node.options.method = method;
+        node.options_mut().method = method;
         let choice = choose(&node, Some(&hints)).unwrap();
         assert_eq!(choice.method, Method::SwiftSync);
         let line = choice.line().unwrap();
@@ -285,14 +287,15 @@ fn hints_above_the_tip_decide_for_swiftsync() {
         assert!(line.contains(file.to_str().unwrap()), "{line}");
     }
     // Hints are not used once the tip has reached their height.
-    node.ledger.active = ActiveChain::to(&node.tree, block(&node, 100));
+    node.ledger_mut().active = ActiveChain::to(node.tree(), block(&node, 100));
     let choice = choose(&node, Some(&hints)).unwrap();
     assert_eq!(
         (choice.method, &choice.why[..]),
         (Method::InOrder, "the tip is at the hints' height or above")
     );
-    node.options.method = None;
-    (node.options.join.depth, node.options.assumevalid) = (10, AssumeValid::Nothing);
+    node.options_mut().method = None;
+    node.options_mut().join.depth = 10;
+    node.options_mut().assumevalid = AssumeValid::Nothing;
     grow(&mut node, 10_000);
     let choice = choose(&node, Some(&hints)).unwrap();
     assert_eq!(choice.target, Some(block(&node, HEIGHT - 10)));
@@ -320,16 +323,16 @@ fn the_plan_has_every_stage_and_grows_with_the_work() {
     let join = [Phase::JoinReading, Phase::JoinMatching, Phase::JoinChecking];
     let in_order = [Phase::Connecting, Phase::WritingCoins, Phase::Merging];
     assert_eq!(phases(&node), [join, in_order].concat(), "the last 144 blocks go in order");
-    node.options.join.depth = 0;
+    node.options_mut().join.depth = 0;
     assert_eq!(phases(&node), join);
-    node.options.method = Some(Method::InOrder);
+    node.options_mut().method = Some(Method::InOrder);
     assert_eq!(phases(&node), in_order);
-    node.options.indexes = IndexKind::ALL.to_vec();
+    node.options_mut().indexes = IndexKind::ALL.to_vec();
     let indexes = [Phase::ReadingForIndexes, Phase::WritingIndexes];
     assert_eq!(phases(&node), [&in_order[..], &indexes].concat());
-    node.options.indexes = vec![IndexKind::BlockFilterIndex];
+    node.options_mut().indexes = vec![IndexKind::BlockFilterIndex];
     assert_eq!(phases(&node), [&in_order[..], &indexes[..1]].concat());
-    node.options.indexes.clear();
+    node.options_mut().indexes.clear();
     let waiting = Waiting::of(&node).unwrap();
     let seconds =
         |node: &Node, method, waiting: &Waiting| stages(node, method, waiting, None).work();
@@ -341,7 +344,7 @@ fn the_plan_has_every_stage_and_grows_with_the_work() {
     }
     // SwiftSync checks every script or none.
     let without = seconds(&node, Method::SwiftSync, &waiting);
-    node.options.assumevalid = AssumeValid::Nothing;
+    node.options_mut().assumevalid = AssumeValid::Nothing;
     let with = seconds(&node, Method::SwiftSync, &none);
     assert!(with > without, "{with} {without}");
 }

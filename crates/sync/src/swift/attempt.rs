@@ -53,18 +53,18 @@ pub(super) fn attempt(
 
 /// Does what [`attempt`] does, but does not write the block index when it is stopped.
 fn build_all(node: &mut Node, claim: &Claim, plan: &SwiftPlan, watch: Watch) -> Result<(), Fault> {
-    let directory = node.dir.path().join(DIRECTORY);
-    let disk = node.dir.disk().clone();
+    let directory = node.dir().path().join(DIRECTORY);
+    let disk = node.dir().disk().clone();
     let (work, state) = begin(node, claim, plan, &directory, watch)?;
     let reading = Reading {
         height: plan.chain.height().unwrap_or(0),
-        threads: node.options.threads,
-        memory: node.options.dbcache_bytes / 100 * SNAPSHOT_PERCENT,
+        threads: node.options().threads,
+        memory: node.options().dbcache_bytes / 100 * SNAPSHOT_PERCENT,
         beside: directory.join("snapshot"),
         watch,
     };
     let opened = Opened::open(claim, &reading)?;
-    let every = node.options.save_every;
+    let every = node.options().save_every;
     let before = state.gathered.tally.counts;
     let (shared, ledger) = node.split();
     let mut context = Context::new(&shared, opened.unspent(), plan, &work.salt, &state.done);
@@ -201,8 +201,8 @@ pub fn verify(
     plan: &SwiftPlan,
     watch: Watch,
 ) -> Result<Tally, Fault> {
-    let salt = new_salt(node.dir.path())?;
-    let threads = node.options.threads;
+    let salt = new_salt(node.dir().path())?;
+    let threads = node.options().threads;
     let opened = Opened::open(claim, &Reading::of_proof(node, plan, watch))?;
     let (shared, ledger) = node.split();
     let context = Context::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());

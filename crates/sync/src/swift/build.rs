@@ -35,7 +35,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
     let (mode, mut targets) = plan::targets(node, claim)?;
     // Begins with the branch of an interrupted run: those before it have failed there.
     let saved = saved(node, claim)?.map(|saved| saved.key.target);
-    let at = targets.iter().position(|id| Some(node.tree.node(*id).hash) == saved);
+    let at = targets.iter().position(|id| Some(node.tree().node(*id).hash) == saved);
     targets.rotate_left(at.unwrap_or(0));
     let mut first_error = None;
     for target in &targets {
@@ -48,7 +48,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
         let error = fault::into_error(fault, node, claim);
         if !ends {
             // Stored blocks are good even if the claim is wrong.
-            node.ledger.write_index(&node.files, &node.tree)?;
+            node.write_index()?;
         }
         if !keeps {
             forget(node)?;
@@ -56,14 +56,14 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
         if ends {
             return Err(error);
         }
-        let block = node.tree.node(*target).hash;
+        let block = node.tree().node(*target).hash;
         tracing::debug!(target: "validation", %block, %error, "not what the hints are for");
         first_error.get_or_insert(error);
     }
     let error = first_error.unwrap_or_else(|| {
         claim.error(format!("there is no block at the height of {}", claim.name()))
     });
-    let height = claim.height(&node.tree).unwrap_or(0);
+    let height = claim.height(node.tree()).unwrap_or(0);
     let name = claim.name();
     let note = match (mode, &targets[..]) {
         (_, [_, _, ..]) => format!(
@@ -73,7 +73,7 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
         ),
         (Mode::AssumeValid, [target]) if is_of_claim(&error) => format!(
             " (tried on the chain of the block assumed valid, up to block {} at height {height})",
-            node.tree.node(*target).hash
+            node.tree().node(*target).hash
         ),
         _ => String::new(),
     };
@@ -101,7 +101,7 @@ fn build_branch(
         let stored = store_left_after(node, plan.stored_from, result.as_ref().err());
         match result {
             Ok(()) => {
-                node.tree.settle_on(plan.target);
+                node.change_tree(|tree| tree.settle_on(plan.target));
                 return Ok(stored?);
             }
             Err(_) if stored.is_err() => return Ok(stored?),
@@ -125,7 +125,7 @@ fn build_branch(
 /// not name that block until it is connected, but the saved work of an interrupted run may count it
 /// as stored.
 fn store_base(node: &mut Node, stop: &AtomicBool) -> Result<(), StoreError> {
-    let base = node.ledger.snapshot.as_ref().and_then(|loaded| node.tree.find(&loaded.base));
+    let base = node.ledger().snapshot.as_ref().and_then(|loaded| node.tree().find(&loaded.base));
     let Some(step) = base.and_then(|base| step(node, base)) else { return Ok(()) };
     let (shared, ledger) = node.split();
     match step.place {
@@ -144,7 +144,7 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
     if mode == Mode::Full {
         return Ok(());
     }
-    let ancestors = node.tree.ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
+    let ancestors = node.tree().ancestors(target).take(plan::UNDO_BLOCKS_MIN as usize);
     let mut recent: Vec<BlockId> = ancestors.collect();
     recent.reverse();
     download(node, &recent, GivesUp::Nothing, watch)
@@ -153,14 +153,14 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
 /// Returns whether there may be another copy of a block whose bytes at this place are damaged. For
 /// a stored block this is always so: the search reports which copies are missing.
 fn may_have_another_copy(node: &Node, step: &Step) -> bool {
-    matches!(step.place, BlockOrigin::Stored(_)) || node.sources.copies(step.id).nth(1).is_some()
+    matches!(step.place, BlockOrigin::Stored(_)) || node.sources().copies(step.id).nth(1).is_some()
 }
 
 /// Returns how many blocks of a SwiftSync are saved.
 pub fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
     let saved = saved(node, claim)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
-    Ok(SavedBlocks { done, total: claim.height(&node.tree).unwrap_or(0) })
+    Ok(SavedBlocks { done, total: claim.height(node.tree()).unwrap_or(0) })
 }
 
 /// Returns whether the error says that the claim is wrong.
@@ -170,12 +170,12 @@ fn is_of_claim(error: &SyncError) -> bool {
 
 /// Returns whether the tip is at or above the height of the claim, so that the claim is not used.
 pub fn is_past(node: &Node, claim: &Claim) -> bool {
-    let wanted = claim.height(&node.tree);
-    node.ledger.active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
+    let wanted = claim.height(node.tree());
+    node.ledger().active.height().zip(wanted).is_some_and(|(height, wanted)| height >= wanted)
 }
 
 /// Returns whether there are coins already, but not up to the height of the claim. SwiftSync then
 /// builds a new UTXO set next to the present one.
 pub fn has_to_start_over(node: &Node, claim: &Claim) -> bool {
-    node.ledger.active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
+    node.ledger().active.height().is_some_and(|height| height > 0) && !is_past(node, claim)
 }

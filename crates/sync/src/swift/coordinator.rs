@@ -232,7 +232,7 @@ mod tests {
         let hints = HintsFile::open(&file).unwrap();
         let options = Options::new(datadir, Network::new(Chain::Regtest));
         let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
-        let id = node.tree.genesis();
+        let id = node.tree().genesis();
         let Ok(mut plan) = SwiftPlan::new(&node, id, Mode::AssumeValid) else { unreachable!() };
         // No source has this number.
         let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });

@@ -41,7 +41,7 @@ pub fn keeps_progress(fault: &Fault, node: &Node) -> bool {
 /// Returns the error if it says that saved work, or a temporary file, was read back damaged.
 pub fn damage_to_saved<'f>(fault: &'f Fault, node: &Node) -> Option<&'f StoreError> {
     let Fault::Store(error) = fault else { return None };
-    let directory = node.dir.path().join(DIRECTORY);
+    let directory = node.dir().path().join(DIRECTORY);
     (error.source.is_none() && error.path.starts_with(directory)).then_some(error)
 }
 
@@ -50,7 +50,7 @@ pub fn into_error(fault: Fault, node: &Node, claim: &Claim) -> SyncError {
     match fault {
         Fault::Hints(error) => claim.of_hints(error),
         Fault::Snapshot(error) => claim.of_snapshot(error),
-        Fault::Memory(what) => SyncError::Input(match node.options.swiftsync.claim_option() {
+        Fault::Memory(what) => SyncError::Input(match node.options().swiftsync.claim_option() {
             Some(option) => format!("{what}, or sync without {option}"),
             None => what,
         }),

@@ -47,7 +47,7 @@ pub fn find_differences(
 ) -> Result<Option<Differences>, Fault> {
     // The salt is not used, since no aggregate is computed.
     let salt = Salt::new([0; 64]);
-    let threads = node.options.threads;
+    let threads = node.options().threads;
     let reading = Reading::of_proof(node, plan, watch);
     let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),

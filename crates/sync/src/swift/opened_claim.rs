@@ -191,8 +191,8 @@ impl<'a> Reading<'a> {
     pub fn of_proof(node: &Node, plan: &SwiftPlan, watch: Watch<'a>) -> Self {
         Self {
             height: plan.chain.height().unwrap_or(0),
-            threads: node.options.threads,
-            memory: node.options.dbcache_bytes,
+            threads: node.options().threads,
+            memory: node.options().dbcache_bytes,
             beside: std::env::temp_dir().join(format!("apus-{}", std::process::id())),
             watch,
         }

@@ -67,7 +67,7 @@ impl SwiftPlan {
     /// A block or its undo data is not available, or no hints can be complete for the height of
     /// `target`.
     pub fn new(node: &Node, target: BlockId, mode: Mode) -> Result<Self, Fault> {
-        let chain = ActiveChain::to(&node.tree, target);
+        let chain = ActiveChain::to(node.tree(), target);
         no_coinbase_between_bip30_twins(node, &chain)?;
         let mut steps = steps(node, &chain)?;
         let stored_from = match mode {
@@ -79,19 +79,19 @@ impl SwiftPlan {
         steps.sort_by_key(|step| match step.place {
             BlockOrigin::Stored(pos) => (0, pos.file, u64::from(pos.pos)),
             BlockOrigin::Source(place) => (1, place.file, place.offset),
-            BlockOrigin::Peers => (2, 0, u64::from(node.tree.node(step.id).height)),
+            BlockOrigin::Peers => (2, 0, u64::from(node.tree().node(step.id).height)),
         });
-        let stripped_below = if node.options.swiftsync.witness { 0 } else { stored_from };
+        let stripped_below = if node.options().swiftsync.witness { 0 } else { stored_from };
         let (undo, undo_copies) = match mode {
             Mode::AssumeValid => (Vec::new(), UndoCopies::default()),
             Mode::Full => find_undo(node, &steps)?,
         };
-        let network = &node.options.network;
-        let bip34 = chain.at(network.bip34_height).map(|id| node.tree.node(id).hash);
+        let network = &node.options().network;
+        let bip34 = chain.at(network.bip34_height).map(|id| node.tree().node(id).hash);
         let bip34_matches = bip34 == Some(network.bip34_hash);
         Ok(Self {
             mode,
-            aggregate: node.options.swiftsync.aggregate,
+            aggregate: node.options().swiftsync.aggregate,
             target,
             chain,
             steps,
@@ -121,8 +121,8 @@ impl SwiftPlan {
     /// Returns what to tell the user about pruning before the first block is read; `None` if there
     /// is nothing to tell.
     pub fn words_on_pruning(&self, node: &Node, claim: &Claim) -> Option<String> {
-        let is_wanted = matches!(node.options.prune, Some(Prune::Target(_)));
-        match (node.ledger.pruning.target(), self.mode) {
+        let is_wanted = matches!(node.options().prune, Some(Prune::Target(_)));
+        match (node.ledger().pruning.target(), self.mode) {
             _ if !is_wanted => None,
             (None, _) => Some(
                 "All blocks are stored: --prune deletes old ones after the new UTXO set has \
@@ -176,9 +176,9 @@ impl SwiftPlan {
 /// The claim's height is above the headers or above the height to stop at, its base block is not on
 /// the chain, or the blocks cannot be assumed valid as the options ask.
 pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncError> {
-    let best = node.tree.best_header();
-    let best_height = node.tree.node(best).height;
-    let Some(height) = claim.height(&node.tree) else {
+    let best = node.tree().best_header();
+    let best_height = node.tree().node(best).height;
+    let Some(height) = claim.height(node.tree()) else {
         return Err(claim.error(format!(
             "its base block is not among the headers, which end at height {best_height}: provide \
              more blocks, or a snapshot of a lower height of this chain"
@@ -194,7 +194,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
              {best_height}: provide more blocks, or {others} for a lower height"
         ))
     };
-    if node.options.stop_at_height.is_some_and(|stop| stop < height) {
+    if node.options().stop_at_height.is_some_and(|stop| stop < height) {
         return Err(SyncError::WrongOptions(format!(
             "--stopatheight is below {} height of {height}: raise it, or sync without {}",
             claim.whose(),
@@ -203,12 +203,12 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     }
     let base = match claim {
         Claim::Hints(_) => None,
-        Claim::Snapshot(file) => node.tree.find(&file.head().base),
+        Claim::Snapshot(file) => node.tree().find(&file.head().base),
     };
-    let header = node.tree.ancestor(best, height);
-    let option = node.options.assumevalid;
+    let header = node.tree().ancestor(best, height);
+    let option = node.options().assumevalid;
     if option != AssumeValid::Nothing {
-        return match vouched_for(option, &node.tree, claim, height) {
+        return match vouched_for(option, node.tree(), claim, height) {
             Ok(target) if base.is_some_and(|base| base != target) => Err(claim.error(format!(
                 "its base block at height {height} is not on the chain of the block assumed valid"
             ))),
@@ -220,7 +220,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
     if let Some(base) = base {
         return Ok((Mode::Full, vec![base]));
     }
-    let branches = node.tree.branches_at(height);
+    let branches = node.tree().branches_at(height);
     match (branches.is_empty(), header) {
         (false, _) => Ok((Mode::Full, branches)),
         // [`SwiftPlan::new`] fails for this block, and names the missing one.
@@ -233,7 +233,7 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
 /// The first coinbase is then a coin like any other, but hints have no number for it.
 fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
     let height = chain.height().unwrap_or(0);
-    let hash_at = |height| chain.at(height).map(|id| node.tree.node(id).hash);
+    let hash_at = |height| chain.at(height).map(|id| node.tree().node(id).hash);
     match bip30_overwritten_after(height, hash_at) {
         None => Ok(()),
         Some((first, second)) => Err(Fault::Usage(format!(
@@ -247,7 +247,7 @@ fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(
 /// Returns the lowest height at which blocks are stored; `steps` are in order of height, from 1 on.
 fn stored_from(node: &Node, steps: &[Step]) -> u32 {
     let sizes = steps.iter().rev().map(|step| step.weight);
-    node.ledger.pruning.stored_from(steps.len() as u32, sizes)
+    node.ledger().pruning.stored_from(steps.len() as u32, sizes)
 }
 
 fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
@@ -255,13 +255,13 @@ fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {
     let ids = (1..=height).filter_map(|height| chain.at(height));
     ids.map(|id| {
         apus_node::opened::step(node, id).ok_or_else(|| {
-            let missing = node.tree.node(id);
+            let missing = node.tree().node(id);
             Fault::Usage(format!(
                 "block {} at height {} is in no source and not in the data directory: SwiftSync \
                  needs every block up to height {height}{}",
                 missing.hash,
                 missing.height,
-                node.options.swiftsync.claim_option().map_or_else(String::new, |option| format!(
+                node.options().swiftsync.claim_option().map_or_else(String::new, |option| format!(
                     "; without {option}, the blocks before it are synced"
                 )),
             ))
@@ -277,12 +277,12 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
     // Records in a rev file are in the order in which the blocks were connected, about that of
     // their heights.
     let mut by_height: Vec<usize> = (0..steps.len()).collect();
-    by_height.sort_unstable_by_key(|index| node.tree.node(steps[*index].id).height);
+    by_height.sort_unstable_by_key(|index| node.tree().node(steps[*index].id).height);
     let mut undo = vec![None; steps.len()];
     let mut before: HashMap<u32, usize> = HashMap::new();
     for index in by_height {
         let id = steps[index].id;
-        let from_source = node.sources.copies(id).find(|place| copies.has_file(place.file));
+        let from_source = node.sources().copies(id).find(|place| copies.has_file(place.file));
         let from_source = from_source.map(|place| {
             let count = before.entry(place.file).or_default();
             *count += 1;
@@ -294,15 +294,15 @@ fn find_undo(node: &Node, steps: &[Step]) -> Result<(Vec<UndoAt>, UndoCopies), F
     let all: Option<Vec<UndoAt>> = undo.iter().copied().collect();
     let found = all.ok_or_else(|| {
         let missing = undo.iter().zip(steps).filter(|(undo, _)| undo.is_none());
-        let steps = missing.map(|(_, step)| (node.tree.node(step.id).height, step.place));
+        let steps = missing.map(|(_, step)| (node.tree().node(step.id).height, step.place));
         let (first, place) = steps.min_by_key(|(height, _)| *height).expect("one is missing");
         let (path, where_from) = match place {
-            BlockOrigin::Stored(pos) => (node.files.undo_path(pos.file), ", stored here"),
+            BlockOrigin::Stored(pos) => (node.files().undo_path(pos.file), ", stored here"),
             BlockOrigin::Source(place) => {
-                (node.sources.files()[place.file as usize].path.to_path_buf(), ", in this source")
+                (node.sources().files()[place.file as usize].path.to_path_buf(), ", in this source")
             }
             BlockOrigin::Peers => {
-                (node.dir.blocks_path().to_path_buf(), ", which a peer has to send")
+                (node.dir().blocks_path().to_path_buf(), ", which a peer has to send")
             }
         };
         no_undo(first, path, where_from)

@@ -76,10 +76,10 @@ pub(super) fn begin(
     directory: &Path,
     watch: Watch,
 ) -> Result<(Workspace, SwiftState), Fault> {
-    let disk = node.dir.disk().clone();
-    let target = node.tree.node(plan.target).hash;
-    let engine = node.options.scripts.engine.name();
-    let kind = format!("{:?} {:?} {engine}", plan.mode, node.options.swiftsync.aggregate);
+    let disk = node.dir().disk().clone();
+    let target = node.tree().node(plan.target).hash;
+    let engine = node.options().scripts.engine.name();
+    let kind = format!("{:?} {:?} {engine}", plan.mode, node.options().swiftsync.aggregate);
     let key = Key { target, kind, hints: claim.digest(watch.stop).ok_or(Fault::Stopped)? };
     let recent = match plan.mode {
         Mode::AssumeValid => Some(Recent::collect(node, plan, watch.stop)?),
@@ -95,7 +95,7 @@ pub(super) fn begin(
         && plan.steps.iter().all(|step| {
             let is_there =
                 matches!(step.place, BlockOrigin::Stored(_)) || may_lack(node, plan, step);
-            is_there || !saved.is_done(node.tree.node(step.id).height)
+            is_there || !saved.is_done(node.tree().node(step.id).height)
         })
         && let Some(taken) =
             take_up(&saved, plan, (&disk, directory), memory, recent.as_ref(), watch.observer)
@@ -128,9 +128,10 @@ pub(super) fn new_salt(place: &Path) -> Result<Salt, StoreError> {
 
 /// Returns the number of workers and the memory for coins, as far as memory is available.
 fn share(node: &Node, recent: Option<&Recent>) -> Result<SwiftShare, String> {
-    let workers = threads::workers(node.options.threads);
-    let survivors = (node.options.dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
-    let held = header_bytes(&node.tree, node.view.is_some()) + recent.map_or(0, Recent::bytes);
+    let workers = threads::workers(node.options().threads);
+    let survivors =
+        (node.options().dbcache_bytes / 100 * SURVIVORS_PERCENT).min(SURVIVORS_BYTES_MAX);
+    let held = header_bytes(node.tree(), node.view().is_some()) + recent.map_or(0, Recent::bytes);
     SwiftShare::new(workers, survivors, held)
 }
 

@@ -51,8 +51,8 @@ impl UndoCopies {
     pub fn open(node: &Node) -> Result<Self, StoreError> {
         let mut copies = Self::default();
         let mut directories: HashMap<&Path, HashMap<u32, u32>> = HashMap::new();
-        for (index, file) in (0..).zip(node.sources.files()) {
-            if let Some(undo) = UndoFile::beside(file, node.options.network.magic)? {
+        for (index, file) in (0..).zip(node.sources().files()) {
+            if let Some(undo) = UndoFile::beside(file, node.options().network.magic)? {
                 copies.files.insert(index, Arc::new(undo));
                 let directory = file.path.parent().unwrap_or(Path::new("."));
                 let by_number = directories.entry(directory).or_default();
@@ -72,7 +72,8 @@ impl UndoCopies {
         if !path.is_dir() {
             return;
         }
-        let load = |index: IndexDb| node.pool.install(|| index.load(&node.options.network));
+        let load =
+            |index: IndexDb| node.shared().pool.install(|| index.load(&node.options().network));
         let index = match IndexDb::open_unlocked(&Disk::new(), &path).and_then(load) {
             Ok(index) => index,
             Err(error) => {
@@ -84,7 +85,7 @@ impl UndoCopies {
             }
         };
         for entry in &index.entries {
-            let (Some(pos), Some(id)) = (entry.undo_pos(), node.tree.find(&entry.hash)) else {
+            let (Some(pos), Some(id)) = (entry.undo_pos(), node.tree().find(&entry.hash)) else {
                 continue;
             };
             let Some(file) = by_number.get(&pos.file) else { continue };

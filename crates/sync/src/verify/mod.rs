@@ -41,7 +41,7 @@ const CHUNK: u32 = 32;
 /// # Errors
 /// The system refuses to read a file, of which nothing is known then.
 pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verified, StoreError> {
-    let tip = node.tree.node(node.tip());
+    let tip = node.tree().node(node.tip());
     let mut found = Verified {
         asked: Verify { level: asked.level.min(4), ..asked },
         height: tip.height,
@@ -66,8 +66,8 @@ pub fn all_levels(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verifi
 /// Runs levels 0 to 3, from the tip down.
 fn go_down(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<(), StoreError> {
     let bytes_max = InOrderShare::new(
-        node.options.dbcache_bytes,
-        header_bytes(&node.tree, node.view.is_some()),
+        node.options().dbcache_bytes,
+        header_bytes(node.tree(), node.view().is_some()),
     )
     .cache_bytes;
     let (shared, ledger) = node.split();
@@ -223,15 +223,15 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<LevelRep
         level.ended = Some(why);
         return Ok(level);
     }
-    let ids = (from..=found.height).filter_map(|height| node.ledger.active.at(height));
+    let ids = (from..=found.height).filter_map(|height| node.ledger().active.at(height));
     let steps: Vec<Step> = ids.filter_map(|id| step(node, id)).collect();
-    if let Some(below) = node.ledger.active.at(from - 1) {
-        node.ledger.active = ActiveChain::to(&node.tree, below);
+    if let Some(below) = node.ledger().active.at(from - 1) {
+        node.ledger_mut().active = ActiveChain::to(node.tree(), below);
     }
     let connected = connect(node, &steps, watch);
-    let Counts { inputs, scripts, .. } = node.ledger.done.counts;
+    let Counts { inputs, scripts, .. } = node.ledger().done.counts;
     found.counts = Counts { inputs, scripts, ..found.counts };
-    let reached = node.ledger.active.height().unwrap_or(0);
+    let reached = node.ledger().active.height().unwrap_or(0);
     let error = match connected {
         Ok(()) => {
             level.from = from;
@@ -244,10 +244,10 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<LevelRep
         }
         Err(Fault::Rule(_, error)) => {
             let what = format!("the block cannot be connected again: {error}");
-            StoreError::new(node.chainstate.dir(), what)
+            StoreError::new(node.chainstate().dir(), what)
         }
         Err(Fault::Damaged(Step { place: BlockOrigin::Stored(pos), .. }, what)) => {
-            StoreError::corrupt(node.files.block_path(pos.file), u64::from(pos.pos), what)
+            StoreError::corrupt(node.files().block_path(pos.file), u64::from(pos.pos), what)
         }
         Err(Fault::Store(error)) if error.is_refused() => return Err(error),
         Err(Fault::Full(error) | Fault::Store(error)) => error,
@@ -255,7 +255,7 @@ fn go_up(node: &mut Node, found: &mut Verified, watch: Watch) -> Result<LevelRep
     };
     let height = reached + 1;
     let block = steps[(height - from) as usize].id;
-    found.damage.note(Damage { level: 4, height, block: node.tree.node(block).hash, error });
+    found.damage.note(Damage { level: 4, height, block: node.tree().node(block).hash, error });
     level.ended = Some(Incomplete::Damaged);
     Ok(level)
 }

@@ -17,24 +17,24 @@ fn node(place: &Path) -> (Node, BlockId) {
     let options = Options::new(place.to_path_buf(), Network::new(Chain::Regtest));
     let options = Options { assumevalid: AssumeValid::Nothing, threads: 2, ..options };
     let mut node = open_node(&Run::new(&options), Coins::InPlace).unwrap();
-    node.ledger.writes.blocks = false;
+    node.ledger_mut().writes.blocks = false;
     let sources = open_sources(&options, &[data("regtest-1-206.dat")]).unwrap();
     scan_into_node(&mut node, &sources, Watch::default()).unwrap();
-    let last = node.tree.best_header();
-    assert_eq!(node.tree.node(last).height, HEIGHT);
+    let last = node.tree().best_header();
+    assert_eq!(node.tree().node(last).height, HEIGHT);
     (node, last)
 }
 
 /// Returns the bytes of blocks and undo data that are stored: those of genesis if no block was
 /// stored.
 fn stored(node: &Node) -> u64 {
-    node.files.infos().iter().map(|info| u64::from(info.size + info.undo_size)).sum()
+    node.files().infos().iter().map(|info| u64::from(info.size + info.undo_size)).sum()
 }
 
 #[test]
 fn blocks_in_order_and_joined_leave_the_same_and_are_not_stored() {
     let check = |node: &mut Node, last: BlockId| {
-        let hash = node.tree.node(last).hash;
+        let hash = node.tree().node(last).hash;
         check_blocks(node, &hash, Watch::default()).unwrap()
     };
     let place = tempfile::tempdir().unwrap();
@@ -48,15 +48,15 @@ fn blocks_in_order_and_joined_leave_the_same_and_are_not_stored() {
     for height in [1, 105, HEIGHT - 1, HEIGHT] {
         let place = tempfile::tempdir().unwrap();
         let (mut node, last) = node(place.path());
-        let block = node.tree.ancestor(last, height).unwrap();
+        let block = node.tree().ancestor(last, height).unwrap();
         activate(&mut node, Goal::Exactly(block), Watch::default()).unwrap();
         assert_eq!(node.tip(), block, "{height}");
         assert_eq!(stored(&node), genesis, "{height}");
         let left = check(&mut node, last);
         assert_eq!((left.coins, left.amount), (joined.coins, None), "{height}");
         assert_eq!((node.tip(), stored(&node)), (last, genesis), "{height}");
-        assert_eq!(node.ledger.done.counts, whole.ledger.done.counts, "{height}");
-        assert!(node.ledger.done.checked.not_checked().is_empty(), "{height}");
+        assert_eq!(node.ledger().done.counts, whole.ledger().done.counts, "{height}");
+        assert!(node.ledger().done.checked.not_checked().is_empty(), "{height}");
     }
 }
 
