@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use apus_chain::BlockId;
 use apus_leveldb::{Db, Options};
+use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_store::{IndexKind, find_index};
@@ -130,5 +131,5 @@ pub fn check_stored(plan: &IndexPlan, appended: &[StoredBlock]) -> Result<(), Sy
         Some(block) if is_pruned(&block) => Err(block.missing("the block")),
         Some(block) => Err(block.missing("the undo data of the block")),
     }
-    .map_err(|error| error.with_note(&format!(" ({})", plan.kind.name())))
+    .map_err(|error| error.with(&Context::OfIndex(plan.kind)))
 }

@@ -8,6 +8,7 @@ use apus_swiftsync::HintsError;
 use thiserror::Error;
 
 use super::coin_differences::Differences;
+use super::context::Context;
 use apus_progress::outcome::Refusal;
 
 /// Why a sync, or other work on a data directory, failed. What was committed before remains valid.
@@ -101,10 +102,10 @@ impl SyncError {
         }
     }
 
-    /// Returns the same error, with `note` appended to its description.
-    pub fn with_note(mut self, note: &str) -> Self {
+    /// Returns the same error, whose description ends with `context`.
+    pub fn with(mut self, context: &Context) -> Self {
         if let Self::Differs { error, differences } = self {
-            return Self::Differs { error: Box::new(error.with_note(note)), differences };
+            return Self::Differs { error: Box::new(error.with(context)), differences };
         }
         let what = match &mut self {
             Self::Store(error) => &mut error.what,
@@ -118,7 +119,7 @@ impl SyncError {
             | Self::Unproved(what)
             | Self::WouldShrink(what) => what,
         };
-        what.push_str(note);
+        what.push_str(&context.to_string());
         self
     }
 }
@@ -133,9 +134,11 @@ mod tests {
     fn an_error_about_hints_names_the_file_and_has_a_source() {
         let error = HintsError::at(7, "it has no bytes");
         let error = SyncError::Hints { path: "some.hints".into(), error };
-        let error = error.with_note("; make it again");
-        assert_eq!(error.to_string(), "some.hints: block 7: it has no bytes; make it again");
-        assert_eq!(error.source().unwrap().to_string(), "block 7: it has no bytes; make it again");
+        let error = error.with(&Context::BlocksConnected { height: 6 });
+        let what = "block 7: it has no bytes. The blocks are connected: the UTXO set is that of \
+                    height 6";
+        assert_eq!(error.to_string(), format!("some.hints: {what}"));
+        assert_eq!(error.source().unwrap().to_string(), what);
         assert_eq!(error.kind(), ErrorKind::Hints);
     }
 }

@@ -38,6 +38,7 @@
 //! | [`next_command`] | the command to run on a directory after a run |
 //! | [`tips`] | what Core logs about every new tip |
 //! | [`fault`], `fault_error`, [`error`] | why work ended early, and what is to blame |
+//! | [`context`] | what an error says besides what has failed |
 //! | [`sealed`] | the file format of saved work |
 //! | [`checked`], [`coin_differences`] | the results of the work, for reports |
 //! | [`memory_share`] | what each method takes of the memory |
@@ -52,6 +53,7 @@ pub mod coin_count;
 pub mod commit;
 pub mod commit_job;
 pub mod coin_differences;
+pub mod context;
 pub mod directory;
 pub mod error;
 pub mod expected_sizes;

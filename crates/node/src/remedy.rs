@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use apus_disk::{Disk, StoreError};
 use apus_store::IndexKind;
 
+use super::context::{Context, WrongClaim};
 use super::error::SyncError;
 use super::mend::note_file;
 use super::options::Options;
@@ -85,15 +86,13 @@ pub fn naming_uncommitted<T>(
 ) -> Result<T, SyncError> {
     naming(options, work).map_err(|error| {
         let Some(option) = options.swiftsync.claim_option() else { return error };
-        let next = match error {
-            SyncError::Hints { .. } | SyncError::Differs { .. } => "get correct hints, or ",
-            SyncError::Snapshot { .. } => {
-                "`apus prove` names the coins that differ; get a correct snapshot, or "
-            }
-            SyncError::Refused(_) | SyncError::Unproved(_) => "",
+        let claim = match error {
+            SyncError::Hints { .. } | SyncError::Differs { .. } => Some(WrongClaim::Hints),
+            SyncError::Snapshot { .. } => Some(WrongClaim::Snapshot),
+            SyncError::Refused(_) | SyncError::Unproved(_) => None,
             _ => return error,
         };
-        error.with_note(&format!(". Nothing was committed: {next}sync without {option}"))
+        error.with(&Context::NothingCommitted { claim, option })
     })
 }
 

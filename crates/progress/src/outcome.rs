@@ -110,7 +110,7 @@ pub struct Pruned {
 }
 
 /// A block, or a part of a source, that was not taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// The file that contains it.
     pub path: Option<PathBuf>,

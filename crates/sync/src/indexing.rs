@@ -1,6 +1,7 @@
 //! Core's optional indexes at the end of a sync, and after each new tip that it follows.
 
 use apus_indexes::{Upkeep, update};
+use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Prune;
@@ -25,10 +26,8 @@ pub fn index(node: &mut Node, upkeep: Upkeep, watch: Watch) -> Result<(), SyncEr
         node.drop_cache();
     }
     let height = node.tree().node(node.tip()).height;
-    let updated = update(node, &node.options().indexes, upkeep, watch).map_err(|error| {
-        let note = format!(". The blocks are connected: the UTXO set is that of height {height}");
-        error.with_note(&note)
-    })?;
+    let updated = update(node, &node.options().indexes, upkeep, watch)
+        .map_err(|error| error.with(&Context::BlocksConnected { height }))?;
     if updated.interrupted {
         return Err(SyncError::Stopped);
     }

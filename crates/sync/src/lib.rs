@@ -8,6 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`run`], `reindex` | the entry points, and what all methods have in common |
+//! | `ending` | what is known at the end of a failed sync, for its error |
 //! | [`method`], [`stages`] | which method is chosen, why, and how long it will take |
 //! | [`connect_all`] | runs the chosen method, and connects the blocks after it in order |
 //! | [`in_order`] | the method in order: blocks by height, coins from the cache and the tables |
@@ -83,6 +84,7 @@ pub mod unfinished;
 pub mod unspent;
 pub mod verify;
 pub mod connect_all;
+mod ending;
 
 pub use above_tip::AboveTip;
 pub use first_pruning::{FirstPruning, first_pruning};

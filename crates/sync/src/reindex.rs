@@ -13,8 +13,9 @@ use apus_progress::Watch;
 use apus_progress::estimate::estimating::Estimating;
 
 use super::claim::Claim;
+use super::ending::Ending;
 use super::index_files;
-use super::run::{bound_cache, connect, end, with_script_difference};
+use super::run::{bound_cache, connect, end};
 use super::shrink::{self, Searched};
 use super::summary::Summary;
 use super::unfinished::open_node;
@@ -58,7 +59,7 @@ fn rebuild(run: &Run, watch: Watch) -> Result<Summary, SyncError> {
         watch.observer.meters(&node.meters());
         bound_cache(&mut node);
         let summary = connect(&mut node, claim.as_ref(), started, watch)
-            .map_err(|error| with_script_difference(error, &node))?;
+            .map_err(|error| Ending::of_reindex(&node).explain(error))?;
         end(node, Some(rebuild), summary)
     })
 }

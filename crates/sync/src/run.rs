@@ -32,6 +32,7 @@ use apus_store::BlockSource;
 use super::above_tip::above_tip;
 use super::claim::Claim;
 use super::connect_all::{Course, connect_all};
+use super::ending::Ending;
 use super::in_order::side::store_side_branches;
 use super::indexing::{end_in_place, index};
 use super::start_check::{check_mended, check_on_start};
@@ -112,11 +113,8 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
                 run_with_peers(&mut node, &peers, from, started, Watch::new(&observer, watch.stop))
             }
         };
-        let summary = summary.map_err(|error| {
-            let error = with_first_refusal(error, &node);
-            let error = with_script_difference(error, &node);
-            with_loaded_snapshot(error, &node, claim.as_ref())
-        })?;
+        let summary =
+            summary.map_err(|error| Ending::of_sync(&node, claim.as_ref()).explain(error))?;
         let replaces = rebuild.is_some();
         let summary = end(node, rebuild, summary)?;
         if replaces && !summary.interrupted {
@@ -369,43 +367,6 @@ fn follow_peers(
 pub fn bound_cache(node: &mut Node) {
     let headers = header_bytes(node.tree(), node.view().is_some());
     node.ledger_mut().share = InOrderShare::new(node.options().dbcache_bytes, headers);
-}
-
-/// Adds the first refusal to an error about something that is missing: the refused block may be
-/// what is missing.
-fn with_first_refusal(error: SyncError, node: &Node) -> SyncError {
-    let may_be_why = matches!(error, SyncError::Input(_) | SyncError::Hints { .. });
-    match node.refusals() {
-        [first, others @ ..] if may_be_why => {
-            let more = match others.len() {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            error.with_note(&format!(". Refused: {first}{more}"))
-        }
-        _ => error,
-    }
-}
-
-/// Adds to the error about a refused block that this block has shown a fault in Apus.
-pub(crate) fn with_script_difference(error: SyncError, node: &Node) -> SyncError {
-    match (&error, node.shared().scripts.difference()) {
-        (SyncError::Refused(_), Some(difference)) => error.with_note(&format!(". {difference}")),
-        _ => error,
-    }
-}
-
-/// Adds to an error about missing blocks that bitcoind can continue without Apus, if the snapshot
-/// that the blocks were to prove is loaded.
-fn with_loaded_snapshot(error: SyncError, node: &Node, claim: Option<&Claim>) -> SyncError {
-    let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node, claim));
-    match (&error, loaded.and_then(|claim| claim.height(node.tree()))) {
-        (SyncError::Input(_), Some(height)) => error.with_note(&format!(
-            ". The snapshot is loaded: bitcoind starts here at height {height} or above, and \
-             fetches and validates the blocks below by itself"
-        )),
-        _ => error,
-    }
 }
 
 /// Returns whether the data directory has a block index, or block files without one.

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use apus_chain::BlockId;
 use apus_node::checked::Checked;
+use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::{Coins, Node};
@@ -68,7 +69,7 @@ fn with_remedy(error: SyncError) -> SyncError {
         error => error,
     };
     if matches!(cause, SyncError::Hints { .. }) {
-        return error.with_note(". Get correct hints, or sync without --hints");
+        return error.with(&Context::HintsNotProved);
     }
     error
 }

@@ -6,6 +6,7 @@ use apus_chain::BlockId;
 use apus_disk::StoreError;
 use apus_node::block::step::Step;
 use apus_node::block_peers::GivesUp;
+use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
@@ -64,20 +65,18 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
         claim.error(format!("there is no block at the height of {}", claim.name()))
     });
     let height = claim.height(node.tree()).unwrap_or(0);
-    let name = claim.name();
-    let note = match (mode, &targets[..]) {
-        (_, [_, _, ..]) => format!(
-            " (on the first branch tried; {} branches reach height {height}, and none of them \
-             fits {name})",
-            targets.len()
-        ),
-        (Mode::AssumeValid, [target]) if is_of_claim(&error) => format!(
-            " (tried on the chain of the block assumed valid, up to block {} at height {height})",
-            node.tree().node(*target).hash
-        ),
-        _ => String::new(),
-    };
-    Err(error.with_note(&note))
+    Err(match (mode, &targets[..]) {
+        (_, [_, _, ..]) => error.with(&Context::FirstOfBranches {
+            branches: targets.len(),
+            height,
+            claim: claim.name(),
+        }),
+        (Mode::AssumeValid, [target]) if is_of_claim(&error) => {
+            let block = node.tree().node(*target).hash;
+            error.with(&Context::AssumedChain { block, height })
+        }
+        _ => error,
+    })
 }
 
 /// Does what [`build`] does, for one block at the height of the claim.
