@@ -8,6 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`run`], `reindex` | the entry points, and what all methods have in common |
+//! | `plan` | what a sync will do with the UTXO set, as a value |
 //! | `ending` | what is known at the end of a failed sync, for its error |
 //! | [`method`], [`stages`] | which method is chosen, why, and how long it will take |
 //! | [`connect_all`] | runs the chosen method, and connects the blocks after it in order |
@@ -71,6 +72,7 @@ pub mod indexing;
 pub mod join;
 pub mod loadtxoutset;
 pub mod method;
+mod plan;
 mod reindex;
 pub mod run;
 pub mod saved_work;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_disk::{Disk, ShareWatch, StoreError};
+use apus_disk::{ShareWatch, StoreError};
 use apus_host::resources;
 use apus_indexes::Upkeep;
 use apus_node::block_peers::BlockPeers;
@@ -35,6 +35,7 @@ use super::connect_all::{Course, connect_all};
 use super::ending::Ending;
 use super::in_order::side::store_side_branches;
 use super::indexing::{end_in_place, index};
+use super::plan::{Found, SyncPlan, nothing_to_sync};
 use super::start_check::{check_mended, check_on_start};
 use super::summary::Summary;
 use super::unfinished::open_node;
@@ -62,59 +63,25 @@ pub fn sync_on(run: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, 
 }
 
 fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
-    let Run { options, disk, .. } = given;
-    remedy::naming_uncommitted(options, || {
+    remedy::naming_uncommitted(given.options, || {
         let started = Instant::now();
-        let claim = Claim::open(options)?;
-        let lan = LanSearch::begin(options);
-        let has_peers = || Peers::wanted(options, lan.as_ref()).is_some();
-        if sources.is_empty() && !holds_blocks(options) && !has_peers() {
-            return Err(nothing_to_sync(options));
-        }
-        // A source that cannot be opened is an error before anything in the data directory is
-        // created.
-        let opened = open_sources(options, sources)?;
-        let options = &Options { may_lack_files: !opened.is_empty(), ..(*options).clone() };
+        let inputs = Inputs::open(given.options, sources)?;
+        let options =
+            &Options { may_lack_files: !inputs.opened.is_empty(), ..given.options.clone() };
         let run = &Run { options, ..given.clone() };
-        let mut node = open_node(run, Coins::InPlace)?;
+        let node = open_node(run, Coins::InPlace)?;
         first_pruning::refuse(&node)?;
         announce_snapshot(&node, watch.observer);
-        if sources.is_empty() && node.tree().len() == 1 && !has_peers() {
-            return Err(nothing_to_sync(options));
-        }
-        let mut rebuild = None;
-        if claim.as_ref().is_some_and(|claim| swift::build::has_to_start_over(&node, claim)) {
-            refuse_pruned(&node, claim.as_ref().map_or("", Claim::option))?;
-            refuse_stripped(options)?;
-            drop(node);
-            let begun = rebuild.insert(Rebuild::begin(disk, options)?);
-            node = open_node(run, Coins::New(begun))?;
-        } else {
-            let may_mend = !opened.is_empty() || has_peers();
-            node = check_on_start(node, may_mend, watch)?;
-        }
-        give_up_rebuild(&node, disk, watch.observer)?;
+        let has_other_blocks = inputs.has_other_blocks(options);
+        let found = Found::of(&node, inputs.claim.as_ref(), has_other_blocks)?;
+        let plan = SyncPlan::new(&found, options)?;
+        let (mut node, rebuild) = carry_out(plan, node, run, watch)?;
         watch.observer.meters(&node.meters());
         bound_cache(&mut node);
-        let peers = begin_peers(&node, lan, disk, watch.observer)?;
-        if let Some(peers) = &peers {
-            node.ask_peers(Arc::clone(peers) as Arc<dyn BlockPeers>);
-        }
-        let summary = match peers {
-            None => match prepare(&mut node, &opened, claim.as_ref(), watch) {
-                Ok(()) => refuse_gap(&node),
-                Err(SyncError::Stopped) => Ok(()),
-                failed => failed,
-            }
-            .and_then(|()| connect(&mut node, claim.as_ref(), started, watch)),
-            Some(peers) => {
-                let observer = peers.observer(watch.observer);
-                let from = (&opened[..], claim.as_ref());
-                run_with_peers(&mut node, &peers, from, started, Watch::new(&observer, watch.stop))
-            }
-        };
-        let summary =
-            summary.map_err(|error| Ending::of_sync(&node, claim.as_ref()).explain(error))?;
+        let Inputs { claim, opened, lan } = inputs;
+        let claim = claim.as_ref();
+        let summary = connect_from(&mut node, (&opened, claim), lan, started, watch)
+            .map_err(|error| Ending::of_sync(&node, claim).explain(error))?;
         let replaces = rebuild.is_some();
         let summary = end(node, rebuild, summary)?;
         if replaces && !summary.interrupted {
@@ -123,6 +90,86 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
             Ok(summary)
         }
     })
+}
+
+/// What a sync is given besides its directory.
+struct Inputs {
+    claim: Option<Claim>,
+    /// The files and directories with blocks.
+    opened: Vec<BlockSource>,
+    /// The search for nodes on the local network.
+    lan: Option<LanSearch>,
+}
+
+impl Inputs {
+    /// Opens the claim and the sources. One that cannot be opened is an error before anything in
+    /// the data directory is created.
+    fn open(options: &Options, sources: &[PathBuf]) -> Result<Self, SyncError> {
+        let claim = Claim::open(options)?;
+        let lan = LanSearch::begin(options);
+        let has_peers = || Peers::wanted(options, lan.as_ref()).is_some();
+        if sources.is_empty() && !holds_blocks(options) && !has_peers() {
+            return Err(nothing_to_sync(options));
+        }
+        let opened = open_sources(options, sources)?;
+        Ok(Self { claim, opened, lan })
+    }
+
+    /// Returns whether there may be blocks that are not in the directory.
+    fn has_other_blocks(&self, options: &Options) -> bool {
+        !self.opened.is_empty() || Peers::wanted(options, self.lan.as_ref()).is_some()
+    }
+}
+
+/// Does what `plan` says with the UTXO set of `node`. Returns the node to connect blocks in, and
+/// the rebuild if it builds a new set.
+fn carry_out(
+    plan: SyncPlan,
+    node: Node,
+    run: &Run,
+    watch: Watch,
+) -> Result<(Node, Option<Rebuild>), SyncError> {
+    match plan {
+        SyncPlan::StartOver => {
+            drop(node);
+            let rebuild = Rebuild::begin(&run.disk, run.options)?;
+            let node = open_node(run, Coins::New(&rebuild))?;
+            Ok((node, Some(rebuild)))
+        }
+        SyncPlan::Continue { mends, gives_up_rebuild } => {
+            let node = check_on_start(node, mends, watch)?;
+            if gives_up_rebuild {
+                watch.observer.note(
+                    "The interrupted rebuild of the UTXO set is given up: it needs the blocks \
+                     that --prune deletes",
+                );
+                rebuild::give_up(&run.disk, &run.options.network_dir())?;
+            }
+            Ok((node, None))
+        }
+    }
+}
+
+/// Connects the blocks that are stored, in the sources, and that peers have.
+fn connect_from(
+    node: &mut Node,
+    (opened, claim): (&[BlockSource], Option<&Claim>),
+    lan: Option<LanSearch>,
+    started: Instant,
+    watch: Watch,
+) -> Result<Summary, SyncError> {
+    let Some(peers) = begin_peers(node, lan, watch.observer)? else {
+        match prepare(node, opened, claim, watch) {
+            Ok(()) => refuse_gap(node)?,
+            Err(SyncError::Stopped) => {}
+            failed => failed?,
+        }
+        return connect(node, claim, started, watch);
+    };
+    node.ask_peers(Arc::clone(&peers) as Arc<dyn BlockPeers>);
+    let observer = peers.observer(watch.observer);
+    let watch = Watch::new(&observer, watch.stop);
+    run_with_peers(node, &peers, (opened, claim), started, watch)
 }
 
 /// Tells the user what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
@@ -138,48 +185,6 @@ fn announce_snapshot(node: &Node, observer: &dyn Observer) {
          passes the snapshot's block, the other one is removed",
         snapshot.base
     ));
-}
-
-/// Returns an error if blocks are pruned, since a new UTXO set needs all of them.
-fn refuse_pruned(node: &Node, option: &str) -> Result<(), SyncError> {
-    if node.ledger().pruning.is_pruned {
-        Err(SyncError::Input(format!(
-            "{option} builds a new UTXO set from all blocks, but the blocks of {} below height {} \
-         are pruned: leave out {option}, or sync into an empty directory",
-            node.dir().path().display(),
-            node.ledger().blocks_from()
-        )))
-    } else {
-        Ok(())
-    }
-}
-
-/// Returns an error if the options ask for blocks without witnesses, since all blocks are stored
-/// until a new UTXO set has replaced the present one.
-fn refuse_stripped(options: &Options) -> Result<(), SyncError> {
-    if options.swiftsync.witness {
-        Ok(())
-    } else {
-        Err(SyncError::WrongOptions(
-            "--witness=0 needs an empty directory: if there is a UTXO set already, all blocks are \
-         stored until the new one is complete; leave out --witness=0"
-                .to_string(),
-        ))
-    }
-}
-
-/// Gives up an interrupted rebuild of the UTXO set if pruning may delete blocks that it needs.
-fn give_up_rebuild(node: &Node, disk: &Disk, observer: &dyn Observer) -> Result<(), SyncError> {
-    let directory = node.options().network_dir();
-    if node.ledger().pruning.target().is_some() && rebuild::unfinished(disk, &directory)?.is_some()
-    {
-        observer.note(
-            "The interrupted rebuild of the UTXO set is given up: it needs the blocks that \
-             --prune deletes",
-        );
-        rebuild::give_up(disk, &directory)?;
-    }
-    Ok(())
 }
 
 /// Finds the blocks of the sources and replaces damaged stored blocks. If blocks are missing for
@@ -243,14 +248,14 @@ fn refuse_gap(node: &Node) -> Result<(), SyncError> {
 fn begin_peers(
     node: &Node,
     lan: Option<LanSearch>,
-    disk: &Disk,
     observer: &dyn Observer,
 ) -> Result<Option<Arc<Peers>>, SyncError> {
     if let Some(options) = Peers::wanted(node.options(), lan.as_ref()) {
         let height = node.tree().node(node.tip()).height;
-        let all = node.options();
+        let disk = node.dir().disk();
         let squeeze = node.squeeze();
-        return Ok(Some(Arc::new(Peers::begin(all, options, lan, disk, height, squeeze)?)));
+        let peers = Peers::begin(node.options(), options, lan, disk, height, squeeze)?;
+        return Ok(Some(Arc::new(peers)));
     }
     if node.options().peers.is_some() {
         let network = node.options().network.chain.name();
@@ -375,15 +380,6 @@ fn holds_blocks(options: &Options) -> bool {
     let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
     let names = options.blocks_path().read_dir().into_iter().flatten().flatten();
     index.is_dir() || names.map(|e| e.file_name()).any(|n| n.to_str().is_some_and(is_block_file))
-}
-
-/// Returns the error for a sync without sources or peers in a directory without blocks.
-fn nothing_to_sync(options: &Options) -> SyncError {
-    SyncError::Input(format!(
-        "{} holds no blocks to sync: name a peer with --connect, or a bootstrap.dat, blk*.dat \
-         files, or the directory of another node with --from",
-        options.network_dir().display()
-    ))
 }
 
 /// Closes the data directory. If a rebuilt chainstate is complete, it replaces the present one.
