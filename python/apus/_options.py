@@ -104,8 +104,9 @@ class SyncOptions(ConnectOptions, total=False):
     """Delete old blocks, so that block and undo files take at most this many MiB, at least 550.
     0: keep all blocks; 1: delete only with `apus prune`. Default: 0."""
     allow_delete_blocks: bool
-    """Let `prune` delete blocks of a directory that holds all of them, as that of a node which
-    was never pruned does. Without it, a terminal asks."""
+    """Let `prune` delete blocks of a directory that holds all of them."""
+    reconsider: bool
+    """First forget which blocks the directory calls invalid, and check them again."""
     checkblocks: int
     """Check this many blocks, from the tip down, against the UTXO set before connecting any
     block, as bitcoind does at startup; 0: all. Default: 6."""
@@ -247,3 +248,43 @@ SWITCHES = {
     "v2transport",
     "witness",
 }
+
+
+def arguments(
+    command: str, allowed: type, options: Mapping[str, object], caller: str = ""
+) -> List[str]:
+    """Returns the arguments of the command line for options. ``caller`` is what the user called, if
+    it has another name than the command.
+
+    >>> arguments("sync", SyncOptions, {"datadir": "d", "listen": False, "addnode": ["a", "b"]})
+    ['sync', '--datadir=d', '--listen=0', '--addnode=a', '--addnode=b']
+    >>> arguments("sync", SyncOptions, {"dbcach": 4000})
+    Traceback (most recent call last):
+    TypeError: sync has no option 'dbcach'; did you mean 'dbcache'?
+    """
+    names: Iterable[str] = allowed.__optional_keys__  # type: ignore[attr-defined]
+    args = command.split()
+    for name, value in options.items():
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            advice = f"; did you mean '{close[0]}'?" if close else ""
+            raise TypeError(f"{caller or command} has no option '{name}'{advice}")
+        args += _of_option(name, value)
+    return args
+
+
+def _of_option(name: str, value: object) -> List[str]:
+    option = "--" + name.rstrip("_").replace("_", "-")
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        if name in _SWITCHES:
+            return [f"{option}={int(value)}"]
+        return [option] if value else []
+    if isinstance(value, (list, tuple)):
+        return [arg for item in value for arg in _of_option(name, item)]
+    if isinstance(value, (str, os.PathLike)):
+        return [f"{option}={os.fspath(value)}"]
+    if isinstance(value, (int, float)):
+        return [f"{option}={value}"]
+    raise TypeError(f"{name} must be text, a path, a number or a bool, not {type(value).__name__}")

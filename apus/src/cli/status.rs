@@ -284,6 +284,9 @@ fn text(status: &Status) -> String {
     if let Some(snapshot) = &status.snapshot {
         text += &snapshot_text(snapshot, status.height);
     }
+    if let Some(marked) = &status.marked {
+        text += &format!("\nmarked      {marked}");
+    }
     for path in &status.unused {
         text += &format!("\nunused      {}: bitcoind left it behind; remove it", path.display());
     }

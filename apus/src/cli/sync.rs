@@ -58,6 +58,14 @@ pub struct SyncCommand {
     /// was never pruned does. Without it, a terminal asks.
     #[arg(long)]
     pub allow_delete_blocks: bool,
+    /// First forget which blocks the directory calls invalid, and check them again (Core's
+    /// reconsiderblock, for a directory at rest).
+    ///
+    /// For a directory whose marks were made by another program's rules (Bitcoin Knots), or by
+    /// hand (bitcoind's invalidateblock). Entries of the block index that are not of Bitcoin's
+    /// chain, such as those of a hard fork, are removed. A block that is invalid is refused again.
+    #[arg(long, hide_short_help = true)]
+    pub reconsider: bool,
     /// Small block files, for tests (Core's -fastprune).
     #[arg(long, hide = true)]
     pub fastprune: bool,
@@ -178,6 +186,7 @@ impl SyncCommand {
         chosen.take_start_check(*checkblocks, *checklevel)?;
         chosen.options.fast_prune = *fastprune;
         chosen.options.allow_delete_blocks = self.allow_delete_blocks;
+        chosen.options.reconsider = self.reconsider;
         chosen.options.check_method()?;
         IndexArgs::choose(&mut chosen)?;
         peers.choose(&mut chosen, Sources::of(given, &from))?;

@@ -38,6 +38,7 @@ mod progress;
 mod pruned;
 mod rewind;
 mod real_chains;
+mod reconsider;
 mod reorganisation;
 mod repairs;
 mod resources;

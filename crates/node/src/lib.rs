@@ -27,6 +27,7 @@
 //! | [`rebuild`] | a new UTXO set, built inside `chainstate`, that replaces the old one |
 //! | [`snapshot_chainstate`] | bitcoind's second UTXO set, loaded from a snapshot |
 //! | [`mend`] | the replacement of damaged stored blocks by good copies |
+//! | [`reconsider`] | blocks that the index calls invalid, and entries that are not Bitcoin's |
 //! | [`remedy`] | the command that repairs each file |
 //! | [`pruning`], [`block_file_deletion`] | which block files are pruned, and their deletion |
 //! | [`waiting`], [`forecast`] | blocks to be connected, and what is expected of them |
@@ -71,8 +72,7 @@ pub mod options;
 pub mod block_file_deletion;
 pub mod pruning;
 pub mod rebuild;
-pub mod run;
-pub mod refusals;
+pub mod reconsider;
 pub mod remedy;
 pub mod scan;
 pub mod sealed;

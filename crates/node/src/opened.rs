@@ -227,7 +227,8 @@ impl Node {
         let what = match self.parts.tree.find(&hash).map(|id| (id, self.parts.tree.node(id))) {
             Some((id, block)) if !block.failed => return Ok(id),
             Some((_, block)) => format!(
-                "its best block {hash}, at height {}, is marked invalid in the block index; \
+                "its best block {hash}, at height {}, is marked invalid in the block index; if \
+                 another program marked it, `apus sync --reconsider` removes the mark; otherwise \
                  `apus reindex` rebuilds the chainstate from the blocks",
                 block.height
             ),

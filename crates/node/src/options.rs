@@ -66,6 +66,9 @@ pub struct Options {
     /// Whether a sync may begin to prune a directory that holds more blocks than [`Options::prune`]
     /// keeps and was never pruned.
     pub allow_delete_blocks: bool,
+    /// Whether a sync first forgets which blocks the index calls invalid, and removes entries of
+    /// other chains from it (Core's `reconsiderblock`).
+    pub reconsider: bool,
     /// Whether block files may be missing, since sources may have their blocks. A sync from files
     /// sets it.
     pub may_lack_files: bool,
@@ -259,6 +262,7 @@ impl Options {
             save_every: SAVE_EVERY,
             allow_shrink: false,
             allow_delete_blocks: false,
+            reconsider: false,
             may_lack_files: false,
             start_check: StartCheck::default(),
             method: None,

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, Result, StoreError};
-use apus_hash::hex;
+use apus_hash::{Hash, hex};
 use apus_leveldb::{Db, Options};
 use apus_wire::{Cursor, Network, put_compact_size};
 use rayon::prelude::*;
@@ -47,8 +47,25 @@ pub struct BlockIndex {
     pub reindexing: bool,
 }
 
+/// What the block index holds, including what [`IndexDb::load`] refuses.
+#[derive(Clone, Debug, Default)]
+pub struct IndexSurvey {
+    /// The entries of blocks and headers, ordered by hash.
+    pub entries: Vec<IndexEntry>,
+    /// The records among the entries that are none: the key of each, and what is wrong with it.
+    pub strangers: Vec<(Vec<u8>, String)>,
+    /// The keys of records of kinds that Bitcoin Core does not know, and does not read.
+    pub unknown: Vec<Vec<u8>>,
+    /// Whether files of the directory have ever been pruned.
+    pub pruned: bool,
+}
+
 /// Number of records that are parsed together when the index is loaded: 1 MB of them.
 const LOADED_TOGETHER: usize = 4096;
+
+/// Bytes after an entry from which on it is one of another kind, and not damaged.
+const LONGER_MIN: usize = 16;
+const LONGER: &str = "bytes longer than Bitcoin's, so it is of a chain that left Bitcoin's";
 
 /// A key and its new value; `None` deletes the key.
 type Change = (Vec<u8>, Option<Vec<u8>>);
@@ -127,7 +144,12 @@ impl IndexDb {
     /// A record cannot be read, or its key is not the hash of its block; there are entries, but
     /// none for the genesis block of `network`.
     pub fn load(&self, network: &Network) -> Result<BlockIndex> {
-        let entries = self.load_entries()?;
+        let entries = self.load_entries(|_, mut error| {
+            if error.what.ends_with(LONGER) {
+                error.what += "; `apus sync --reconsider` leaves such entries out";
+            }
+            Err(error)
+        })?;
         let known = entries.binary_search_by(|entry| entry.hash.cmp(&network.genesis_hash));
         if !entries.is_empty() && known.is_err() {
             let what = format!(
@@ -145,6 +167,40 @@ impl IndexDb {
         })
     }
 
+    /// Reads everything that the index holds, and does not stop at records that [`IndexDb::load`]
+    /// refuses.
+    pub fn survey(&self) -> Result<IndexSurvey> {
+        let mut strangers = Vec::new();
+        let entries = self.load_entries(|key, error| {
+            strangers.push((key.to_vec(), error.what));
+            Ok(())
+        })?;
+        let known = [DB_BLOCK_FILES, DB_FLAG, DB_LAST_BLOCK, DB_REINDEX_FLAG, OBFUSCATION_KEY[0]];
+        let mut unknown = Vec::new();
+        for (from, to) in [(0, Some(DB_BLOCK_INDEX)), (DB_BLOCK_INDEX + 1, None)] {
+            let to = to.map(|to| [to]);
+            let mut cursor = self.db.scan(&[from], to.as_ref().map(|to| &to[..]))?;
+            while let Some((key, _)) = cursor.next_entry()? {
+                if !key.first().is_some_and(|kind| known.contains(kind)) {
+                    unknown.push(key.to_vec());
+                }
+            }
+        }
+        let pruned = self.read_flag(PRUNED_FLAG)?.unwrap_or(false);
+        Ok(IndexSurvey { entries, strangers, unknown, pruned })
+    }
+
+    /// Writes these entries and deletes the records with the keys `left_out`, durably and in one
+    /// step.
+    pub fn correct(&self, entries: &[IndexEntry], left_out: &[Vec<u8>]) -> Result<()> {
+        let written = entries
+            .iter()
+            .map(|entry| (block_key(&entry.hash), Some(self.hidden(entry.to_bytes()))));
+        let deleted = left_out.iter().map(|key| (key.clone(), None));
+        self.apply(written.chain(deleted).collect())?;
+        self.db.merge().map(|_| ())
+    }
+
     /// Writes the changes returned by a flush of the files, and entries, in any order and each
     /// block once. They become durable in one step (Core's `WriteBatchSync`).
     pub fn write(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Result<()> {
@@ -155,7 +211,7 @@ impl IndexDb {
 
     fn batch(&self, changes: &FileChanges, entries: &[IndexEntry]) -> Vec<Change> {
         let block =
-            |entry: &IndexEntry| (hash_key(&entry.hash.0), Some(self.hidden(entry.to_bytes())));
+            |entry: &IndexEntry| (block_key(&entry.hash), Some(self.hidden(entry.to_bytes())));
         let mut batch: Vec<Change> = entries.par_iter().map(block).collect();
         for (number, info) in &changes.infos {
             batch.push((file_key(*number), Some(self.hidden(info.to_bytes()))));
@@ -205,8 +261,12 @@ impl IndexDb {
         self.db.apply(batch)
     }
 
-    /// Reads all entries, some at a time: the records of 950,000 blocks would take 200 MB.
-    fn load_entries(&self) -> Result<Vec<IndexEntry>> {
+    /// Reads all entries, some at a time: the records of 950,000 blocks would take 200 MB. Stops if
+    /// `refused`, which is told of each record that is no entry, returns an error.
+    fn load_entries(
+        &self,
+        mut refused: impl FnMut(&[u8], StoreError) -> Result<()>,
+    ) -> Result<Vec<IndexEntry>> {
         let mut entries = Vec::new();
         let mut raw: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(LOADED_TOGETHER);
         let mut cursor = self.db.scan(&[DB_BLOCK_INDEX], Some(&[DB_BLOCK_INDEX + 1]))?;
@@ -220,8 +280,14 @@ impl IndexDb {
             if raw.is_empty() {
                 return Ok(entries);
             }
-            let parsed = raw.par_iter().map(|(key, value)| self.parse_entry(key, value));
-            entries.extend(parsed.collect::<Result<Vec<_>>>()?);
+            let parse = |(key, value): &(Vec<u8>, Vec<u8>)| self.parse_entry(key, value);
+            let parsed: Vec<Result<IndexEntry>> = raw.par_iter().map(parse).collect();
+            for ((key, _), entry) in raw.iter().zip(parsed) {
+                match entry {
+                    Ok(entry) => entries.push(entry),
+                    Err(error) => refused(key, error)?,
+                }
+            }
         }
     }
 
@@ -230,6 +296,12 @@ impl IndexDb {
         let mut entry = IndexEntry::parse(&value)
             .map_err(|e| self.corrupt(key, format!("is not a block entry: {e}")))?;
         if key[1..] != entry.hash.0 {
+            // A header of Bitcoin's ends its record.
+            let rest = value.len().saturating_sub(entry.to_bytes().len());
+            if rest >= LONGER_MIN {
+                let what = format!("holds a header that is {rest} {LONGER}");
+                return Err(self.corrupt(key, what));
+            }
             return Err(self.corrupt(key, format!("holds the header of block {}", entry.hash)));
         }
         if entry.record.status.has(BlockStatus::BLOCK_FAILED_CHILD) {
@@ -284,8 +356,9 @@ impl IndexDb {
     }
 }
 
-fn hash_key(hash: &[u8; 32]) -> Vec<u8> {
-    [&[DB_BLOCK_INDEX], &hash[..]].concat()
+/// Returns the key of a block's entry.
+pub fn block_key(hash: &Hash) -> Vec<u8> {
+    [&[DB_BLOCK_INDEX], &hash.0[..]].concat()
 }
 
 fn file_key(number: u32) -> Vec<u8> {

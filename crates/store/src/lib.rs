@@ -52,7 +52,7 @@ pub use flat_file::{
     BLOCKFILE_CHUNK_SIZE, BlockFilesOptions, FlatFilePos, MAX_BLOCKFILE_SIZE, STORAGE_HEADER_BYTES,
     UNDO_DATA_DISK_OVERHEAD, UNDOFILE_CHUNK_SIZE,
 };
-pub use index_db::{BlockIndex, IndexDb};
+pub use index_db::{BlockIndex, IndexDb, IndexSurvey, block_key};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
 pub use indexes::{
     IndexKind, OptionalIndex, best_block, find_index, indexes_that_need_blocks, locator_bytes,

@@ -8,6 +8,7 @@ mod history;
 mod indexes;
 mod messages;
 mod pruning;
+mod reconsider;
 mod rpc_frame;
 mod serving;
 mod settings;

@@ -61,10 +61,10 @@ fn copy_of_whole() -> Place {
 }
 
 /// All files of a place with their content.
-type Tree = BTreeMap<PathBuf, Vec<u8>>;
+pub type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Returns the files below `root`, but those that each command may write: locks and logs.
-fn tree(root: &Path) -> Tree {
+pub fn tree(root: &Path) -> Tree {
     let mut files = Tree::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(directory) = open.pop() {
@@ -269,6 +269,7 @@ macro_rules! commands {
 
 commands! {
     sync: tried(&["sync", "--connect=0"]);
+    sync_reconsidering: tried(&["sync", "--reconsider", "--connect=0"]);
     sync_in_order: tried(&["sync", "--from", "$all", "--method=order", "--connect=0"]);
     sync_by_join: tried(&["sync", "--from", "$all", "--method=join", "--connect=0"]);
     sync_by_swiftsync: tried(&["sync", "--from", "$all", "--hints", "$hints", "--connect=0"]);

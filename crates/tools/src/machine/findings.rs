@@ -238,6 +238,14 @@ fn directory(look: &Look) -> Found {
     }
     match look.held() {
         None => good(format!("{path} holds no blocks yet")),
+        Some(HeldDirectory::Chain { height, doubtful: Some(doubtful), .. }) => {
+            let height = thousands(u64::from(*height));
+            let level = if doubtful.left_out > 0 { Level::Unsafe } else { Level::Unsure };
+            let remedy = "if another program marked these blocks (Bitcoin Knots, bitcoind's \
+                          invalidateblock) or left such entries, `apus sync --reconsider` checks \
+                          the blocks again, and removes the entries";
+            (level, format!("{path} is at height {height}, {doubtful}"), remedy)
+        }
         Some(HeldDirectory::Chain { height, .. }) => {
             good(format!("{path} is at height {}", thousands(u64::from(*height))))
         }
@@ -385,6 +393,7 @@ mod tests {
                 time,
                 pruned: false,
                 has_blocks: true,
+                doubtful: None,
             })];
         });
         assert_eq!(

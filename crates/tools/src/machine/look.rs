@@ -9,6 +9,7 @@ use apus_host::root::Root;
 use apus_node::error::SyncError;
 use apus_node::memory_share::default_cache_bytes;
 use apus_node::options::Options;
+use apus_node::reconsider::{Doubtful, doubtful};
 use apus_progress::words::shell_word;
 use apus_store::{BlockSource, SourceItem};
 use secp_lanes::Kernel;
@@ -45,6 +46,8 @@ pub enum HeldDirectory {
         pruned: bool,
         /// Whether it holds blocks besides genesis.
         has_blocks: bool,
+        /// What `apus sync --reconsider` is needed for, if it is.
+        doubtful: Option<Doubtful>,
     },
     /// It holds block files, but no UTXO set.
     Blocks,
@@ -65,9 +68,13 @@ impl HeldDirectory {
                 time: status.time,
                 pruned: status.pruned,
                 has_blocks: status.height > 0 || status.above_tip.waiting > 0,
+                doubtful: status.marked.and_then(|_| doubtful(&there).ok()),
             },
             Err(SyncError::Store(error)) if error.is_locked => Self::InUse(used_by()),
             Err(why) => {
+                if let Some(held) = Self::of_other_chains(&there) {
+                    return held;
+                }
                 let chainstate = there.network_dir().join("chainstate");
                 match (is_refused(&why), used_by()) {
                     (true, Some(running)) => Self::InUse(Some(running)),
@@ -79,6 +86,19 @@ impl HeldDirectory {
                 }
             }
         }
+    }
+
+    /// Reads what a directory holds whose block index has entries of other chains; `None` for any
+    /// other.
+    fn of_other_chains(options: &Options) -> Option<Self> {
+        let found = doubtful(options).ok().filter(|found| found.left_out > 0)?;
+        Some(Self::Chain {
+            height: found.height,
+            time: found.time,
+            pruned: found.pruned,
+            has_blocks: true,
+            doubtful: Some(found),
+        })
     }
 }
 

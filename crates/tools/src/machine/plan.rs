@@ -65,6 +65,17 @@ pub fn plan(look: &Look, options: &Options, default: &Path, has_bitcoind: bool) 
             ..MachinePlan::default()
         };
     }
+    if let Some(HeldDirectory::Chain { doubtful: Some(doubtful), .. }) = look.held() {
+        let program = "apus sync --reconsider";
+        return MachinePlan {
+            what: format!(
+                "check blocks in {datadir} again and go on from there, since its block index has \
+                 {doubtful}"
+            ),
+            command: command(program, look, options, &chosen, default, has_bitcoind),
+            ..MachinePlan::default()
+        };
+    }
     let command = command("apus sync", look, options, &chosen, default, has_bitcoind);
     let then = if has_bitcoind { ", then start bitcoind" } else { "" };
     if !is_main {
@@ -276,7 +287,7 @@ mod tests {
     }
 
     fn chain(height: u32, pruned: bool) -> HeldDirectory {
-        HeldDirectory::Chain { height, time: 1, pruned, has_blocks: height > 0 }
+        HeldDirectory::Chain { height, time: 1, pruned, has_blocks: height > 0, doubtful: None }
     }
 
     fn options() -> Options {
@@ -407,7 +418,13 @@ mod tests {
             HeldDirectory::InUse(Some(by)),
             HeldDirectory::InUse(None),
             HeldDirectory::Blocks,
-            HeldDirectory::Chain { height: 0, time: 1, pruned: false, has_blocks: true },
+            HeldDirectory::Chain {
+                height: 0,
+                time: 1,
+                pruned: false,
+                has_blocks: true,
+                doubtful: None,
+            },
         ];
         for held in all {
             for free in [0, 10, 100, 1000, 3000] {
