@@ -151,7 +151,7 @@ test-contrib: ## compose files, the apps for Umbrel and StartOS, and workflows, 
 crates: setup ## what a registry would take of each crate, packed and compiled; nothing is uploaded (needs crates.io)
 	$(CARGO) publish --locked --workspace --dry-run --target-dir $(TARGET)/package-crates
 
-wheel: setup ## the Python package, target/wheels/apus-*.whl (takes maturin from PyPI)
+wheel: setup ## the Python package, target/wheels/apus_bitcoin-*.whl (takes maturin from PyPI)
 	@CARGO="$(CARGO)" sh scripts/python.sh wheel
 
 test-python: setup ## tests of the Python package, on the installed wheel (takes their libraries from PyPI)

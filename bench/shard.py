@@ -5,7 +5,7 @@
 
 BLOCKS is a file of apus-testchain. Each way ends with a data directory. CPU seconds are those of
 `apus`; those of Ray's own processes, from when its workers are ready, are shown apart. Needs
-`pip install apus[ray]`, and disk space of twice the blocks.
+the wheel, `pip install 'ray[data,default]'`, and disk space of twice the blocks.
 """
 
 import argparse

@@ -7,7 +7,7 @@
 #   tools   installs what the others need: compilers, Rust's standard library, qemu
 #   build   builds target/aarch64-unknown-linux-gnu/release/apus
 #   test    runs in qemu: the tests of all libraries, some integration tests, and the demo
-#   wheel   builds the Python package for such a machine, target/wheels/apus-*_aarch64.whl
+#   wheel   builds the Python package for such a machine, target/wheels/apus_bitcoin-*_aarch64.whl
 #   ready   succeeds if all tools are there, and is used alone
 #
 # The program runs with the C library of the Debian that builds it and with later ones: 2.36 on

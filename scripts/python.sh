@@ -2,7 +2,7 @@
 # The Python package: builds its wheel, tests it, measures it.
 #
 #   scripts/python.sh tools    installs what the others need from PyPI, in target/python-package
-#   scripts/python.sh wheel    builds target/wheels/apus-*.whl; followed by a target of Rust, for that one
+#   scripts/python.sh wheel    builds target/wheels/apus_bitcoin-*.whl; followed by a target of Rust, for that one
 #   scripts/python.sh test     installs the wheel, and checks and tests it
 #   scripts/python.sh bench    measures its tables next to `apus export` and another reader
 #
@@ -33,7 +33,7 @@ wheel() {
 	rm -rf "$target/wheels"
 	"$venv/bin/maturin" build --profile "${WHEEL_PROFILE:-release}" --locked --manifest-path python/Cargo.toml \
 		--target-dir "$target" --out "$target/wheels" ${1:+--target "$1"}
-	wheel=$(ls "$target"/wheels/apus-*.whl)
+	wheel=$(ls "$target"/wheels/apus_bitcoin-*.whl)
 }
 
 installed() {

@@ -104,10 +104,10 @@ fi
 if [ "${WHEEL:-1}" = 0 ]; then
 	skip "the Python wheel (WHEEL=0)"
 elif CARGO="$cargo" WHEEL_PROFILE=dist sh scripts/python.sh wheel; then
-	cp "$target"/wheels/apus-*.whl dist
+	cp "$target"/wheels/apus_bitcoin-*.whl dist
 	if [ -n "$has_arm" ]; then
 		CARGO="$cargo" WHEEL_PROFILE=dist sh scripts/arm64.sh wheel
-		cp "$target"/wheels/apus-*.whl dist
+		cp "$target"/wheels/apus_bitcoin-*.whl dist
 	fi
 else
 	skip "the Python wheel (maturin cannot be installed from PyPI)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Verifies a job of `apus shard plan` on a Ray cluster, or on this machine alone if there is none.
 
-    pip install 'apus[ray]'
+    pip install target/wheels/apus_bitcoin-*.whl 'ray[data,default]>=2.40'
     apus shard plan --datadir /old/node --job job --assumevalid 0
     contrib/ray/verify.py job --datadir new
 

@@ -1,4 +1,4 @@
-"""A join on many machines with Ray: ``pip install apus[ray]``.
+"""A join on many machines with Ray: ``pip install 'ray[data,default]>=2.40'``.
 
 ``apus shard plan`` makes a job; :func:`verify` runs its tasks on the machines of a Ray cluster. Ray
 decides where and when a task runs, and runs it again if its machine is lost; what is left to do
@@ -314,7 +314,7 @@ def _import_ray() -> Any:
     try:
         return import_module("ray")
     except ImportError as error:
-        raise ImportError("apus.ray needs Ray: pip install apus[ray]") from error
+        raise ImportError("apus.ray needs Ray: pip install 'ray[data,default]>=2.40'") from error
 
 
 def _remote(ray: Any) -> Any:

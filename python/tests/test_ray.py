@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="apus.ray needs Ray: pip install apus[ray]")
+ray = pytest.importorskip("ray", reason="apus.ray needs Ray: pip install 'ray[data]>=2.40'")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 import apus  # noqa: E402

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="apus.ray needs Ray: pip install apus[ray]")
+ray = pytest.importorskip("ray", reason="apus.ray needs Ray: pip install 'ray[data]>=2.40'")
 pyarrow = pytest.importorskip("pyarrow")
 
 import apus  # noqa: E402

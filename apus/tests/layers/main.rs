@@ -1,6 +1,7 @@
 //! Tests the structure of the code: crates depend only on lower ones, only the upper ones start
 //! threads, and lines keep their length (ARCHITECTURE.md).
 
+mod names;
 mod quotes;
 mod rule_list;
 mod unused;
