@@ -131,6 +131,9 @@ def main():
     if not os.path.isdir(options.dir):
         run([options.apus, "sync", "--chain=regtest", "--from", options.chain, "--datadir",
              options.dir, "--method=join", "--assumevalid", options.tip])
+    version = subprocess.run([options.bitcoind, "-version"], capture_output=True, text=True).stdout
+    say(version.splitlines()[0])
+    say("")
     say("| index | Apus | CPU | memory | bitcoind | CPU | memory | times as fast | bytes |")
     say("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     for names in [[name] for name in NAMES] + [NAMES]:

@@ -81,6 +81,7 @@ servers="$server $client"
 cli="$(dirname "$BITCOIND")/bitcoin-cli -regtest -datadir=$dir/run -rpcport=29557"
 while [ "$($cli getbestblockhash 2>/dev/null)" != "$tip" ]; do sleep 0.5; done
 end=$(date +%s.%N)
+"$BITCOIND" -version | head -n 1
 echo "bitcoind from bitcoind: $(awk "BEGIN {print $end - $start}") s, CPU $(ticks $client) / 100 s," \
 	"$(awk '/VmHWM/ {print $2}' "/proc/$client/status") kB"
 echo "  CPU of the server: $(($(ticks $server) - before)) / 100 s"

@@ -405,7 +405,9 @@ def main():
         if re.search(asked.only or "", name):
             rows.append(mutated_row(asked) if name == MUTATED else row(asked, name))
             print(rows[-1], flush=True)
-    head = ["| block | bitcoind | Apus, new blocks | times | Apus, old blocks | times |"]
+    version = subprocess.run([asked.bitcoind, "-version"], capture_output=True, text=True).stdout
+    print(version.splitlines()[0], flush=True)
+    head = [version.splitlines()[0], "", "| block | bitcoind | Apus, new blocks | times | Apus, old blocks | times |"]
     head.append("|---|---|---|---|---|---|")
     if asked.out:
         with open(asked.out, "w") as out:

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::chain::made::{self, Coins, Shape};
 use crate::chain::runs::{self, Run, apus, longest_stall, median, run_json};
-use crate::join::{Base, Undo, core_command};
+use crate::join::{Base, Undo, core_command, core_note};
 use crate::process::Programs;
 use crate::report::{Cell, Report, Table};
 
@@ -65,6 +65,9 @@ pub fn run(size: &Size, programs: &Programs, dir: &Path) -> Result<Report> {
          blocks takes and adds coins; a stall is a time without a block after coins were written"
             .to_string(),
     );
+    if let (Some(path), Some(dbcache)) = (&size.bitcoind, size.core_dbcaches.first()) {
+        report.notes.push(core_note(path, *dbcache)?);
+    }
     let mut rows = Vec::new();
     for shape in &size.shapes {
         let base = Base::make(shape, false, programs, dir)?;

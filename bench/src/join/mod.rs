@@ -262,15 +262,7 @@ fn notes(size: &Size, knows_methods: bool) -> Result<Vec<String>> {
     if size.ways.contains(&Way::Core) {
         notes.push(match &size.bitcoind {
             None => "Bitcoin Core left out: no --bitcoind PATH".to_string(),
-            Some(path) => {
-                let mut command = Command::new(path);
-                command.arg("-version");
-                let (version, _) = process::run(command)?;
-                let command = core_command(path, Path::new("DIR"), size.core_dbcache, "HASH");
-                let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
-                let version = version.lines().next().unwrap_or_default();
-                format!("Core is {version}: bitcoind {}", args.join(" "))
-            }
+            Some(path) => core_note(path, size.core_dbcache)?,
         });
     }
     if !knows_methods {
@@ -297,6 +289,17 @@ fn chain_note(shape: &Shape, base: &Base) -> String {
         shape.top,
         base.text("hash_serialized_3"),
     )
+}
+
+/// Names a bitcoind, by the commit that it was built of if it knows it, and its command.
+pub(crate) fn core_note(bitcoind: &Path, dbcache: usize) -> Result<String> {
+    let mut command = Command::new(bitcoind);
+    command.arg("-version");
+    let (version, _) = process::run(command)?;
+    let command = core_command(bitcoind, Path::new("DIR"), dbcache, "HASH");
+    let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+    let version = version.lines().next().unwrap_or_default();
+    Ok(format!("Core is {version}: bitcoind {}", args.join(" ")))
 }
 
 /// Returns the command of a Bitcoin Core that rebuilds the UTXO set and ends with everything on
