@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use apus_disk::Disk;
 use apus_leveldb::{Db, Options as Tables};
-use apus_node::{Options, SyncError};
+use apus_node::{Options, Run, SyncError};
 use apus_progress::Watch;
 use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexDb, IndexEntry, block_key};
 use apus_sync as sync;
@@ -66,7 +66,7 @@ fn reconsidering(place: &Place) -> Options {
 }
 
 fn reconsider_on(disk: &Disk, place: &Place) -> Result<Summary, SyncError> {
-    sync::sync_on(disk, &reconsidering(place), &[], Watch::default())
+    sync::sync_on(&Run::on(disk, &reconsidering(place)), &[], Watch::default())
 }
 
 fn has_marks(place: &Place) -> bool {

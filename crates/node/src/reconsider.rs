@@ -115,7 +115,7 @@ pub struct MarkedChain {
 impl MarkedChain {
     /// Finds the one with the most work.
     pub fn of(node: &Node) -> Option<Self> {
-        let tree = &node.tree;
+        let tree = node.tree();
         let failed = tree.ids().filter(|id| tree.node(*id).failed);
         let best = failed.max_by_key(|id| (tree.node(*id).work, Reverse(*id)))?;
         if tree.node(best).work <= tree.node(node.tip()).work {

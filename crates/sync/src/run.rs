@@ -14,6 +14,7 @@ use apus_node::opened::{Coins, Node, observe, share_of};
 use apus_node::options::Options;
 use apus_node::rebuild::Rebuild;
 use apus_node::reconsider::{MarkedChain, reconsider};
+use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
 use apus_node::sources::Gap;
 use apus_node::system_clock::refuse_clock_behind;
@@ -65,40 +66,24 @@ pub fn sync_on(run: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, 
 fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summary, SyncError> {
     remedy::naming_uncommitted(given.options, || {
         let started = Instant::now();
-        let claim = Claim::open(options)?;
-        let lan = LanSearch::begin(options);
-        let has_peers = || Peers::wanted(options, lan.as_ref()).is_some();
-        if sources.is_empty() && !holds_blocks(options) && !has_peers() {
-            return Err(nothing_to_sync(options));
-        }
-        // A source that cannot be opened is an error before anything in the data directory is
-        // created.
-        let opened = open_sources(options, sources)?;
-        let options = &Options { may_lack_files: !opened.is_empty(), ..options.clone() };
+        let inputs = Inputs::open(given.options, sources)?;
+        let options =
+            &Options { may_lack_files: !inputs.opened.is_empty(), ..given.options.clone() };
+        let run = &Run { options, ..given.clone() };
         if options.reconsider {
-            reconsider(options, disk)?.notes().iter().for_each(|note| watch.observer.note(note));
+            let found = reconsider(options, &run.disk)?;
+            found.notes().iter().for_each(|note| watch.observer.note(note));
         }
-        let mut node = open_node(options, disk, Coins::InPlace)?;
+        let node = open_node(run, Coins::InPlace)?;
         first_pruning::refuse(&node)?;
         announce_snapshot(&node, watch.observer);
         if let Some(marked) = MarkedChain::of(&node) {
             watch.observer.note(&format!("Warning: {marked}"));
         }
-        if sources.is_empty() && node.tree.len() == 1 && !has_peers() {
-            return Err(nothing_to_sync(options));
-        }
-        let mut rebuild = None;
-        if claim.as_ref().is_some_and(|claim| swift::build::has_to_start_over(&node, claim)) {
-            refuse_pruned(&node, claim.as_ref().map_or("", Claim::option))?;
-            refuse_stripped(options)?;
-            drop(node);
-            let begun = rebuild.insert(Rebuild::begin(disk, options)?);
-            node = open_node(options, disk, Coins::New(begun))?;
-        } else {
-            let may_mend = !opened.is_empty() || has_peers();
-            node = check_on_start(node, may_mend, watch)?;
-        }
-        give_up_rebuild(&node, disk, watch.observer)?;
+        let has_other_blocks = inputs.has_other_blocks(options);
+        let found = Found::of(&node, inputs.claim.as_ref(), has_other_blocks)?;
+        let plan = SyncPlan::new(&found, options)?;
+        let (mut node, rebuild) = carry_out(plan, node, run, watch)?;
         watch.observer.meters(&node.meters());
         bound_cache(&mut node);
         let Inputs { claim, opened, lan } = inputs;

@@ -6,6 +6,7 @@ use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::rebuild;
 use apus_node::run::Run;
+use apus_progress::Method;
 
 use super::join::directory::pending_tables;
 use super::saved_work::SavedJoin;

@@ -8,6 +8,7 @@ use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::reconsider::MarkedChain;
+use apus_node::run::Run;
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::{rebuild, remedy, snapshot_chainstate};
 use apus_progress::Method;
@@ -153,9 +154,9 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             coins: node.ledger().coins.map(|coins| coins as u64),
             headers: node.tree().node(node.tree().best_header()).height,
             above_tip: above_tip(&node),
-            blocks_from: node.ledger.blocks_from(),
-            undo_from: node.ledger.undo_from(),
-            pruned: node.ledger.pruning.is_pruned,
+            blocks_from: node.ledger().blocks_from(),
+            undo_from: node.ledger().undo_from(),
+            pruned: node.ledger().pruning.is_pruned,
             marked: MarkedChain::of(&node),
             unfinished,
             directory,
