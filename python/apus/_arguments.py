@@ -11,8 +11,11 @@ from ._options import SWITCHES
 __all__ = ["arguments"]
 
 
-def arguments(command: str, allowed: type, options: Mapping[str, object]) -> List[str]:
-    """Returns the arguments of the command line for options.
+def arguments(
+    command: str, allowed: type, options: Mapping[str, object], caller: str = ""
+) -> List[str]:
+    """Returns the arguments of the command line for options. ``caller`` is what the user called, if
+    it has another name than the command.
 
     >>> from apus import SyncOptions
     >>> arguments("sync", SyncOptions, {"datadir": "d", "listen": False, "addnode": ["a", "b"]})
@@ -27,7 +30,7 @@ def arguments(command: str, allowed: type, options: Mapping[str, object]) -> Lis
         if name not in names:
             close = difflib.get_close_matches(name, names, 1)
             advice = f"; did you mean '{close[0]}'?" if close else ""
-            raise TypeError(f"{command} has no option '{name}'{advice}")
+            raise TypeError(f"{caller or command} has no option '{name}'{advice}")
         args += _of_option(name, value)
     return args
 

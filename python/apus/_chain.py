@@ -54,7 +54,7 @@ class Chain:
         Raises :class:`Locked` if another program has it open for writing.
         """
         given: Dict[str, object] = {"datadir": datadir, **options}
-        self._reader = _apus.Reader(arguments("status", DirectoryOptions, given), note)
+        self._reader = _apus.Reader(arguments("status", DirectoryOptions, given, "Chain"), note)
         self._height = self._reader.height()
 
     @property

@@ -48,13 +48,13 @@ class ChainOptions(TypedDict, total=False):
     chain: Literal["main", "test", "testnet4", "signet", "regtest"]
     """The network: main, test, testnet4, signet or regtest. Default: main."""
     testnet: bool
-    """Same as `chain`=test."""
+    """Same as `chain=test`."""
     testnet4: bool
-    """Same as `chain`=testnet4."""
+    """Same as `chain=testnet4`."""
     signet: bool
-    """Same as `chain`=signet."""
+    """Same as `chain=signet`."""
     regtest: bool
-    """Same as `chain`=regtest."""
+    """Same as `chain=regtest`."""
     signetchallenge: Value
     """The challenge script of a custom signet, in hex (BIP325)."""
     par: int
@@ -104,9 +104,11 @@ class SyncOptions(ConnectOptions, total=False):
     """Delete old blocks, so that block and undo files take at most this many MiB, at least 550.
     0: keep all blocks; 1: delete only with `apus prune`. Default: 0."""
     allow_delete_blocks: bool
-    """Let `prune` delete blocks of a directory that holds all of them."""
+    """Let `prune` delete blocks of a directory that holds all of them, as that of a node which
+    was never pruned does. Without it, a terminal asks."""
     reconsider: bool
-    """First forget which blocks the directory calls invalid, and check them again."""
+    """First forget which blocks the directory calls invalid, and check them again (Core's
+    reconsiderblock, for a directory at rest)."""
     checkblocks: int
     """Check this many blocks, from the tip down, against the UTXO set before connecting any
     block, as bitcoind does at startup; 0: all. Default: 6."""
@@ -147,8 +149,8 @@ class SyncOptions(ConnectOptions, total=False):
     any. Default: 1."""
     lan: bool
     """Look for nodes on the local network, for two seconds at the start, and use them in
-    addition to other peers; 0: do not look [default: 1; 0 with `connect`, `proxy`, `onion` or
-    `onlynet`]. Given with `listen`, announce this node there, too."""
+    addition to other peers; 0: do not look. Default: 1; 0 with `connect`, `proxy`, `onion` or
+    `onlynet`. Given with `listen`, announce this node there, too."""
     maxconnections: int
     """Maximum number of connections; Apus itself opens at most 10 of them. Default: 125."""
     onlynet: Union[Literal["ipv4", "ipv6", "onion"], Sequence[Literal["ipv4", "ipv6", "onion"]]]
@@ -222,7 +224,7 @@ class HintsOptions(DirectoryOptions, total=False):
     """Take the unspent outputs from this UTXO snapshot, for the height of its base block. Only
     the blocks of the directory are used, and no undo data is needed."""
     format: Literal["bip456", "booster", "bitset"]
-    """The format of the file to write."""
+    """The format of the file to write. Default: bip456."""
     force: bool
     """Replace the file if it exists."""
     dbcache: int
@@ -230,7 +232,7 @@ class HintsOptions(DirectoryOptions, total=False):
     temporary file. The report names the peak memory of the whole run. Default: 450."""
 
 
-# Options of which False is said aloud, since a settings file may have turned them on.
+# Options of which False is said aloud: a settings file may have turned them on.
 SWITCHES = {
     "blockfilterindex",
     "coinstatsindex",
@@ -248,43 +250,3 @@ SWITCHES = {
     "v2transport",
     "witness",
 }
-
-
-def arguments(
-    command: str, allowed: type, options: Mapping[str, object], caller: str = ""
-) -> List[str]:
-    """Returns the arguments of the command line for options. ``caller`` is what the user called, if
-    it has another name than the command.
-
-    >>> arguments("sync", SyncOptions, {"datadir": "d", "listen": False, "addnode": ["a", "b"]})
-    ['sync', '--datadir=d', '--listen=0', '--addnode=a', '--addnode=b']
-    >>> arguments("sync", SyncOptions, {"dbcach": 4000})
-    Traceback (most recent call last):
-    TypeError: sync has no option 'dbcach'; did you mean 'dbcache'?
-    """
-    names: Iterable[str] = allowed.__optional_keys__  # type: ignore[attr-defined]
-    args = command.split()
-    for name, value in options.items():
-        if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            advice = f"; did you mean '{close[0]}'?" if close else ""
-            raise TypeError(f"{caller or command} has no option '{name}'{advice}")
-        args += _of_option(name, value)
-    return args
-
-
-def _of_option(name: str, value: object) -> List[str]:
-    option = "--" + name.rstrip("_").replace("_", "-")
-    if value is None:
-        return []
-    if isinstance(value, bool):
-        if name in _SWITCHES:
-            return [f"{option}={int(value)}"]
-        return [option] if value else []
-    if isinstance(value, (list, tuple)):
-        return [arg for item in value for arg in _of_option(name, item)]
-    if isinstance(value, (str, os.PathLike)):
-        return [f"{option}={os.fspath(value)}"]
-    if isinstance(value, (int, float)):
-        return [f"{option}={value}"]
-    raise TypeError(f"{name} must be text, a path, a number or a bool, not {type(value).__name__}")

@@ -204,7 +204,7 @@ fn optional_values(program: &clap::Command) -> HashMap<&str, OptionalValue> {
 }
 
 /// Returns a command and all below it.
-pub fn all(command: &clap::Command) -> Vec<&clap::Command> {
+fn all(command: &clap::Command) -> Vec<&clap::Command> {
     let below = command.get_subcommands().flat_map(all);
     std::iter::once(command).chain(below).collect()
 }
@@ -297,7 +297,8 @@ mod tests {
         };
         let program = Cli::command();
         let options = all(&program).into_iter().flat_map(clap::Command::get_arguments);
-        for name in options.filter_map(Arg::get_long).filter(|name| is_known(name)) {
+        let shown = options.filter(|option| !option.is_hide_set());
+        for name in shown.filter_map(Arg::get_long).filter(|name| is_known(name)) {
             let spelled = [format!("`{name}`"), format!("`--{name}`"), format!("`--{name} ")];
             assert!(spelled.iter().any(|name| page.contains(name)), "{name} is not in the guide");
         }

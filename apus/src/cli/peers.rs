@@ -209,8 +209,10 @@ impl PeerArgs {
         }
         options.peers = Some(self.peers(connect, options.network.port, config)?);
         if is_on(self.listen) && config.is_on("peerblockfilters", false) {
-            let has_index = options.indexes.contains(&IndexKind::BlockFilterIndex);
-            options.peerblockfilters = has_index || refuse_filters(config)?;
+            options.peerblockfilters = options.indexes.contains(&IndexKind::BlockFilterIndex);
+            if !options.peerblockfilters {
+                refuse_filters(config)?;
+            }
         }
         Ok(())
     }
@@ -225,9 +227,9 @@ impl PeerArgs {
         let mut peers = PeerOptions::new(network_port);
         peers.follow = self.follow;
         peers.connect = targets("connect", connect, network_port)?;
-        for (name, list) in [("addnode", &mut peers.addnode), ("seednode", &mut peers.seednode)] {
-            *list = targets(name, config.take_replaced_list(name), network_port)?;
-        }
+        peers.addnode = targets("addnode", config.take_replaced_list("addnode"), network_port)?;
+        let seednodes = config.take_replaced_list("seednode");
+        peers.seednode = targets("seednode", seednodes, network_port)?;
         peers.fixedseeds = config.is_on("fixedseeds", true);
         peers.v2transport = config.is_on("v2transport", true);
         peers.proxies = proxies(config)?;
@@ -277,11 +279,9 @@ fn asked_for(config: &Config) -> Vec<String> {
     names.collect()
 }
 
-/// Returns whether filters of blocks are served without their index in the options: never.
-///
-/// # Errors
-/// `peerblockfilters` is on, and no warning has said why the index is not built.
-fn refuse_filters(config: &mut Config) -> Result<bool, String> {
+/// Refuses to serve filters of blocks without their index; it is a warning if another one has said
+/// why the index that a settings file asks for is not built.
+fn refuse_filters(config: &mut Config) -> Result<(), String> {
     let is_given = config.is_given("peerblockfilters");
     let origin = if is_given {
         "--peerblockfilters".to_string()
@@ -292,7 +292,7 @@ fn refuse_filters(config: &mut Config) -> Result<bool, String> {
         return Err(format!("{origin} needs --blockfilterindex: add it, or remove {origin}"));
     }
     config.loaded.warnings.push(format!("{origin} is ignored, too: it needs that index"));
-    Ok(false)
+    Ok(())
 }
 
 /// Returns the option or setting that switches all peers off, if there is one. `connect` are the

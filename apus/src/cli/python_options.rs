@@ -133,6 +133,8 @@ fn documentation(option: &Arg) -> String {
         text = format!("{what}. Default: {default}{rest}");
     } else if let [default] = option.get_default_values()
         && !is_flag(option)
+        // A program with checks compares the engines.
+        && option.get_id() != "script_engine"
     {
         text = format!("{}. Default: {}", text.trim_end_matches('.'), default.display());
     }
