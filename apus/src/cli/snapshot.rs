@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use apus_claims::{SnapshotInfo, SnapshotLoaded, SnapshotSummary};
+use apus_claims::{SnapshotLoaded, SnapshotSummary};
 use apus_hash::hex;
+use apus_node::SnapshotInfo;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
 use clap::{Args, Subcommand};
@@ -245,7 +246,7 @@ fn run_info(info: &Info, quiet: bool) -> Result<ExitCode, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = info.par.filter(|threads| *threads > 0).unwrap_or(cores);
     let stop = stop_on_signal(Interrupted::WritesNothing);
-    let result = apus_claims::snapshot_info(&path, threads, Watch::new(&reporter, &stop));
+    let result = apus_node::snapshot_info(&path, threads, Watch::new(&reporter, &stop));
     reporter.finish();
     let Some(found) = result? else { return Ok(exit::status(true)) };
     // --quiet does not suppress what was asked for.

@@ -266,7 +266,7 @@ fn commands_that_make_and_prove_snapshots() {
     reversed.coins.reverse();
     let reversed = place.write_bytes("reversed.dat", &reversed.to_bytes());
     assert_stops("snapshot info", &[ReadingSnapshot], |observer, stop| {
-        apus_claims::snapshot_info(&reversed, 1, Watch::new(observer, stop)).unwrap().is_none()
+        apus_node::snapshot_info(&reversed, 1, Watch::new(observer, stop)).unwrap().is_none()
     });
     assert_stops("prove a snapshot", &[SwiftSync], |observer, stop| {
         is_interrupted(apus_claims::prove(&options, &snapshot, &[], Watch::new(observer, stop)))

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`stored`] | reads blocks and undo data of a directory that is locked and never changed |
 //! | [`hints`] | makes, converts and compresses hints files |
-//! | [`snapshot`] | makes and describes UTXO snapshots, and loads them for bitcoind |
+//! | [`snapshot`] | makes UTXO snapshots, and loads them for bitcoind |
 //! | [`proof`] | proves hints or a snapshot against blocks, and keeps nothing |
 
 pub mod hints;
@@ -19,6 +19,6 @@ pub use hints::{
 };
 pub use proof::prove;
 pub use snapshot::{
-    SnapshotInfo, SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints,
-    create_snapshot_of_view, load_snapshot, load_snapshot_on, snapshot_info,
+    SnapshotLoaded, SnapshotSummary, create_snapshot, create_snapshot_of_hints, load_snapshot,
+    load_snapshot_on,
 };

@@ -1,8 +1,8 @@
 //! The errors of syncs and of all other work on a data directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use apus_coins::SnapshotError;
+use apus_coins::{SnapshotError, SnapshotReadError};
 use apus_disk::StoreError;
 use apus_swiftsync::HintsError;
 use thiserror::Error;
@@ -121,6 +121,16 @@ impl SyncError {
         };
         what.push_str(&context.to_string());
         self
+    }
+}
+
+/// Returns the error for a snapshot file that could not be read.
+pub fn of_read(path: &Path, error: SnapshotReadError) -> SyncError {
+    match error {
+        SnapshotReadError::Store(error) => error.into(),
+        SnapshotReadError::Snapshot(error) => {
+            SyncError::Snapshot { path: path.to_path_buf(), error }
+        }
     }
 }
 

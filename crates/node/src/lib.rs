@@ -26,6 +26,7 @@
 //! | [`coin_tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
 //! | [`rebuild`] | a new UTXO set, built inside `chainstate`, that replaces the old one |
 //! | [`snapshot_chainstate`] | bitcoind's second UTXO set, loaded from a snapshot |
+//! | [`snapshot_writing`], [`snapshot_info`] | writes snapshot files, and describes them |
 //! | [`mend`] | the replacement of damaged stored blocks by good copies |
 //! | [`reconsider`] | blocks that the index calls invalid, and entries that are not Bitcoin's |
 //! | [`remedy`] | the command that repairs each file |
@@ -81,6 +82,8 @@ pub mod sealed;
 pub mod served;
 pub mod shared;
 pub mod snapshot_chainstate;
+pub mod snapshot_info;
+pub mod snapshot_writing;
 pub mod sources;
 pub mod space;
 pub mod stored_sizes;
@@ -108,3 +111,4 @@ pub use snapshot_chainstate::{
     BASE_FILE as SNAPSHOT_BASE_FILE, DIRECTORY as SNAPSHOT_DIRECTORY,
     GIVEN_UP_FILE as SNAPSHOT_GIVEN_UP_FILE,
 };
+pub use snapshot_info::{SnapshotInfo, snapshot_info};

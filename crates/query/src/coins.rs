@@ -1,9 +1,11 @@
 //! Coins: single ones, and snapshots.
 
 use apus_chain::BlockId;
-use apus_claims::{create_snapshot, create_snapshot_of_view, snapshot_info};
+use apus_claims::create_snapshot;
 use apus_node::error::SyncError;
 use apus_node::options::Options;
+use apus_node::snapshot_info::snapshot_info;
+use apus_node::snapshot_writing::create_snapshot_of_view;
 use apus_node::view::Committed;
 use apus_progress::{Unobserved, Watch};
 use apus_wire::OutPoint;

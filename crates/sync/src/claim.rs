@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use apus_chain::Tree;
-use apus_coins::{SNAPSHOT_MAGIC, SnapshotError, SnapshotFile, SnapshotReadError};
+use apus_coins::{SNAPSHOT_MAGIC, SnapshotError, SnapshotFile};
 use apus_hash::{Hash, hex};
-use apus_node::error::SyncError;
+use apus_node::error::{SyncError, of_read};
 use apus_node::options::Options;
 use apus_swiftsync::HintsError;
 use apus_wire::Network;
@@ -167,14 +167,4 @@ pub fn open_snapshot_of(path: &Path, network: &Network) -> Result<SnapshotFile, 
         return Err(of_read(path, SnapshotError::new(what).into()));
     }
     Ok(file)
-}
-
-/// Returns the error for a snapshot file that could not be read.
-pub fn of_read(path: &Path, error: SnapshotReadError) -> SyncError {
-    match error {
-        SnapshotReadError::Store(error) => error.into(),
-        SnapshotReadError::Snapshot(error) => {
-            SyncError::Snapshot { path: path.to_path_buf(), error }
-        }
-    }
 }

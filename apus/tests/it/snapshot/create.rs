@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use apus_claims::{SnapshotInfo, SnapshotSummary};
+use apus_claims::SnapshotSummary;
 use apus_coins::put_coin_key;
 use apus_disk::Disk;
+use apus_node::SnapshotInfo;
 use apus_node::{Options, SyncError};
 use apus_progress::Watch;
 use apus_progress::{Phase, Progress};

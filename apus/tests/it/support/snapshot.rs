@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use apus_claims::SnapshotInfo;
 use apus_coins::Coin;
 use apus_hash::Hash;
+use apus_node::SnapshotInfo;
 use apus_node::SyncError;
 use apus_progress::Watch;
 use apus_wire::{Cursor, Network, OutPoint, put_compact_size};
@@ -17,7 +17,7 @@ const HEAD_BYTES: usize = 51;
 
 /// Returns the description of a snapshot file, read on two threads.
 pub fn snapshot_info(path: &Path) -> Result<SnapshotInfo, SyncError> {
-    apus_claims::snapshot_info(path, 2, Watch::default()).map(Option::unwrap)
+    apus_node::snapshot_info(path, 2, Watch::default()).map(Option::unwrap)
 }
 
 /// A snapshot in parts, each of which a test may change.

@@ -7,14 +7,14 @@ use std::time::Instant;
 use apus_coins::{CoinScan, SnapshotError, SnapshotFile, SnapshotPiece, SnapshotReadError};
 use apus_disk::{Disk, SpillFile, StoreError};
 use apus_host::threads;
-use apus_node::error::SyncError;
+use apus_node::error::{SyncError, of_read};
 use apus_node::options::Options;
 use apus_node::workers::{check_stop, for_each_on_pool};
 use apus_node::{remedy, snapshot_chainstate};
 use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::Format;
 use apus_swiftsync::hints::{Numbering, encoder};
-use apus_sync::claim::{Claim, of_read};
+use apus_sync::claim::Claim;
 use apus_sync::unspent::{
     Collector, OutputKey, SortedKeys, block_of, number, output_key, txid_of, vout_of,
 };

@@ -6,32 +6,25 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use apus_coins::{
-    Coin, CoinScan, CoinsView, SnapshotCoins, SnapshotHead, SurvivorWriter, Survivors, WriteError,
-    decode_coin_key, key_order,
-};
+use apus_coins::{Coin, SurvivorWriter};
 use apus_consensus::is_bip30_unspendable;
-use apus_disk::{Disk, File, StoreError};
+use apus_disk::Disk;
 use apus_hash::Hash;
 use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::gathered::Gathered;
 use apus_node::options::Options;
-use apus_node::workers::{check_stop, for_each_on_pool};
+use apus_node::snapshot_writing::{SnapshotSource, SnapshotWriting, Written};
+use apus_node::workers::for_each_on_pool;
 use apus_node::{remedy, snapshot_chainstate};
 use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::{OutputFate, numbered_outputs};
 use apus_sync::hints_file::HintsFile;
-use apus_wire::{BlockView, OutPoint};
+use apus_wire::BlockView;
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
 use crate::stored::{ReadBlock, StoredChain, UndoSearch};
-
-/// Number of parts of the UTXO set, by the first bits of the txids. On mainnet a part has 11 MB,
-/// and each thread has two of them in memory.
-const PARTS: usize = Survivors::SLOTS_MAX;
 
 /// The result of making a snapshot.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,13 +41,6 @@ pub struct SnapshotSummary {
     pub elapsed: Duration,
     /// Whether the work was stopped before the end, so that no file was made.
     pub interrupted: bool,
-}
-
-/// The numbers of coins and bytes that were written.
-#[derive(Clone, Copy, Default)]
-struct Written {
-    coins: u64,
-    bytes: u64,
 }
 
 impl SnapshotSummary {
@@ -113,7 +99,7 @@ pub fn create_snapshot(
             let spent =
                 if height == tip { None } else { Some(work.spent_above(options.dbcache_bytes)?) };
             let coins = chain.chainstate.view();
-            let source = Source { coins: Some(&coins), more: spent.as_ref() };
+            let source = SnapshotSource { coins: Some(&coins), more: spent.as_ref() };
             pool.install(|| work.writing().write(file, options.network.magic, &source))
         });
         SnapshotSummary::of(&chain, height, started, made)
@@ -148,38 +134,11 @@ pub fn create_snapshot_of_hints(
         let work = Work { chain: &chain, height, pool: &pool, watch };
         let made = Disk::new().write_new(out, |file| {
             let hinted = work.hinted(&hints, options.dbcache_bytes)?;
-            let source = Source { coins: None, more: Some(&hinted) };
+            let source = SnapshotSource { coins: None, more: Some(&hinted) };
             pool.install(|| work.writing().write(file, options.network.magic, &source))
         });
         SnapshotSummary::of(&chain, height, started, made)
     })
-}
-
-/// Makes a snapshot file of a UTXO set whose best block is `base`, at `height`, on the threads of
-/// `pool`. The chainstate may be written meanwhile. Returns the number of coins. Everything else is
-/// as for [`create_snapshot`].
-///
-/// # Errors
-/// `out` exists, a table is damaged, or the disk fails; or somebody asks to stop.
-pub fn create_snapshot_of_view(
-    coins: &CoinsView,
-    (base, height): (Hash, u32),
-    network: [u8; 4],
-    out: &Path,
-    (pool, watch): (&ThreadPool, Watch),
-) -> Result<u64, SyncError> {
-    let writing = Writing { base, height, dir: coins.dir(), watch };
-    let source = Source { coins: Some(coins), more: None };
-    let write = |file: &File| pool.install(|| writing.write(file, network, &source));
-    Ok(Disk::new().write_new(out, write)?.coins)
-}
-
-/// The source of a snapshot's coins.
-struct Source<'a> {
-    /// The chainstate, whose coins of blocks up to the height belong to the snapshot; `None` if
-    /// none do.
-    coins: Option<&'a CoinsView>,
-    more: Option<&'a Gathered>,
 }
 
 /// The chain, the height and the threads for making a snapshot.
@@ -271,94 +230,10 @@ impl Work<'_> {
         }
     }
 
-    fn writing(&self) -> Writing<'_> {
+    fn writing(&self) -> SnapshotWriting<'_> {
         let Self { chain, height, watch, .. } = *self;
         let base = chain.blocks[height as usize].hash;
-        Writing { base, height, dir: chain.chainstate.dir(), watch }
-    }
-}
-
-/// The writing of a snapshot's file.
-struct Writing<'a> {
-    base: Hash,
-    height: u32,
-    /// The directory of the chainstate, for errors.
-    dir: &'a Path,
-    watch: Watch<'a>,
-}
-
-impl Writing<'_> {
-    /// Writes the head and the coins.
-    fn write(&self, file: &File, network: [u8; 4], source: &Source) -> Result<Written, SyncError> {
-        let mut written = Written { coins: 0, bytes: SnapshotHead::BYTES as u64 };
-        let begun = Progress { height: self.height, ..Progress::of(Phase::WritingSnapshot) };
-        let report = begun.share_to(self.watch.observer);
-        let mut next = 0;
-        let mut next_batch = || {
-            let count = rayon::current_num_threads().min(PARTS - next);
-            let batch = next..next + count;
-            next += count;
-            report(next as f64 / PARTS as f64);
-            check_stop(self.watch.stop)?;
-            let parts = batch.into_par_iter().map(|part| self.serialise(part, source));
-            parts.collect::<Result<Vec<_>, SyncError>>()
-        };
-        let mut batch = next_batch()?;
-        while !batch.is_empty() {
-            let mut write = || -> Result<(), StoreError> {
-                for (bytes, coins) in &batch {
-                    file.write_all_at(bytes, written.bytes)?;
-                    written.bytes += bytes.len() as u64;
-                    written.coins += coins;
-                }
-                Ok(())
-            };
-            let (done, next) = rayon::join(&mut write, &mut next_batch);
-            done?;
-            batch = next?;
-        }
-        let head = SnapshotHead { network, base: self.base, coins: written.coins };
-        file.write_all_at(&head.to_bytes(), 0)?;
-        Ok(written)
-    }
-
-    /// Returns the serialised coins of one part, in the order of their keys, and their number.
-    fn serialise(&self, part: usize, source: &Source) -> Result<(Vec<u8>, u64), SyncError> {
-        let (first, last) = txids_of(part);
-        let scan = source.coins.map(|coins| coins.scan_txids(&first, &last));
-        let mut kept = Kept { scan, height: self.height };
-        let mut waiting = kept.next()?;
-        let mut out = SnapshotCoins::default();
-        if let Some(more) = source.more {
-            let merge = |key: &[u8], value: &mut [u8]| {
-                let outpoint = decode_coin_key(key).expect("keys are made of outpoints");
-                while let Some((before, coin)) = &waiting
-                    && key_order(before, &outpoint).is_lt()
-                {
-                    out.push(before, coin);
-                    waiting = kept.next()?;
-                }
-                out.push_with(&outpoint, |bytes| bytes.extend_from_slice(value));
-                Ok(())
-            };
-            more.coins.for_each_in(part..part + 1, merge).map_err(|error| self.unsorted(error))?;
-        }
-        while let Some((outpoint, coin)) = waiting {
-            out.push(&outpoint, &coin);
-            waiting = kept.next()?;
-        }
-        Ok(out.finish())
-    }
-
-    /// Returns the error for gathered coins that could not be read.
-    fn unsorted(&self, error: WriteError) -> StoreError {
-        match error {
-            WriteError::Store(error) => error,
-            WriteError::Twice(outpoint) => StoreError::new(
-                self.dir,
-                format!("blocks and undo data do not agree: the coin {outpoint} is there twice"),
-            ),
-        }
+        SnapshotWriting { base, height, dir: chain.chainstate.dir(), watch }
     }
 }
 
@@ -366,34 +241,4 @@ impl Writing<'_> {
 fn coin_of(view: &BlockView<&[u8]>, tx: usize, vout: u32, height: u32) -> Coin {
     let output = view.tx(tx).output(vout as usize);
     Coin::new(output.value().unsigned_abs(), output.script(), height, tx == 0)
-}
-
-/// The coins of a scan that blocks up to a height have created.
-struct Kept {
-    scan: Option<CoinScan>,
-    height: u32,
-}
-
-impl Kept {
-    fn next(&mut self) -> Result<Option<(OutPoint, Coin)>, StoreError> {
-        let Some(scan) = &mut self.scan else { return Ok(None) };
-        while let Some((outpoint, coin)) = scan.next_coin()? {
-            if coin.height <= self.height {
-                return Ok(Some((outpoint, coin)));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Returns the first and the last txid of a part.
-fn txids_of(part: usize) -> (Hash, Hash) {
-    let bits = PARTS.ilog2();
-    let first = (part as u16) << (u16::BITS - bits);
-    let last = first | u16::MAX >> bits;
-    let mut lowest = [0; 32];
-    let mut highest = [0xff; 32];
-    lowest[..2].copy_from_slice(&first.to_be_bytes());
-    highest[..2].copy_from_slice(&last.to_be_bytes());
-    (Hash(lowest), Hash(highest))
 }

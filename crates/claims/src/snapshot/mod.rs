@@ -1,11 +1,7 @@
-//! Makes, describes and loads UTXO snapshots. This module does not know the bytes of the format.
+//! Makes and loads UTXO snapshots. This module does not know the bytes of the format.
 
 mod create;
-mod info;
 mod load;
 
-pub use create::{
-    SnapshotSummary, create_snapshot, create_snapshot_of_hints, create_snapshot_of_view,
-};
-pub use info::{SnapshotInfo, snapshot_info};
+pub use create::{SnapshotSummary, create_snapshot, create_snapshot_of_hints};
 pub use load::{SnapshotLoaded, load_snapshot, load_snapshot_on};

@@ -13,15 +13,13 @@ use apus_disk::{Disk, Share, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb as leveldb;
 use apus_node::coin_tables::{Tables, Writing};
-use apus_node::error::SyncError;
+use apus_node::error::{SyncError, of_read};
 use apus_node::gathered::{Gathered, stats_by_sorting};
 use apus_node::opened::{Node, share_of};
 use apus_node::snapshot_chainstate::{DIRECTORY, SnapshotChainstate, mark_whole};
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_store::BlockStatus;
 use apus_wire::{AssumeutxoData, Network};
-
-use crate::claim::of_read;
 
 /// Loads a listed snapshot into an opened directory for which [`check_base`] allows it, and returns
 /// the number of its coins; `None` if stopped. If it ends early, nothing is left.

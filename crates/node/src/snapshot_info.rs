@@ -6,11 +6,11 @@ use apus_coins::{SnapshotFile, SnapshotStats, snapshot_stats};
 use apus_disk::ShareWatch;
 use apus_hash::Hash;
 use apus_host::threads;
-use apus_node::error::SyncError;
-use apus_node::gathered::stats_by_sorting;
 use apus_progress::{Phase, Progress, Watch};
-use apus_sync::claim::of_read;
 use apus_wire::{AssumeutxoData, Chain, Network};
+
+use super::error::{SyncError, of_read};
+use super::gathered::stats_by_sorting;
 
 /// The description of a snapshot file.
 #[derive(Clone, Debug, PartialEq, Eq)]
