@@ -1,9 +1,6 @@
 //! Coins: single ones, and snapshots.
 
 use apus_chain::BlockId;
-use apus_claims::create_snapshot;
-use apus_node::error::SyncError;
-use apus_node::options::Options;
 use apus_node::snapshot_info::snapshot_info;
 use apus_node::snapshot_writing::create_snapshot_of_view;
 use apus_node::view::Committed;
@@ -17,7 +14,7 @@ use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
 use super::json::{Amount, Json, json};
 use super::params;
 use super::script::ScriptPubKey;
-use super::source::Call;
+use super::source::{AtRest, Call};
 use super::transaction::script_of;
 
 #[derive(Serialize)]
@@ -84,16 +81,12 @@ pub fn dumptxoutset(call: &Call) -> Result<Json, RpcError> {
     if target.hash == tip.hash {
         let of = (tip.hash, tip.height);
         let to = (source.pool()?, watch);
-        create_snapshot_of_view(&coins, of, source.network.magic, &path, to).map_err(failed)?;
+        create_snapshot_of_view(&coins, of, source.network.magic, &path, to)?;
     } else {
-        let options = at_rest(call)?;
-        let summary = create_snapshot(options, Some(target.height), &path, watch);
-        if summary.map_err(failed)?.interrupted {
-            return Err(RpcError::stopped());
-        }
+        (at_rest(call)?.create_snapshot)(target.height, &path, call.stop)?;
     }
     let threads = source.pool()?.current_num_threads();
-    let info = snapshot_info(&path, threads, watch).map_err(failed)?;
+    let info = snapshot_info(&path, threads, watch)?;
     let info = info.ok_or_else(RpcError::stopped)?;
     Ok(json(&Dumped {
         coins_written: info.stats.coins,
@@ -125,8 +118,8 @@ fn target(call: &Call, committed: &Committed) -> Result<BlockId, RpcError> {
     }
 }
 
-/// Returns the options for another reader of the directory.
-fn at_rest<'a>(call: &'a Call) -> Result<&'a Options, RpcError> {
+/// Returns the work on a directory at rest.
+fn at_rest<'a>(call: &'a Call) -> Result<&'a AtRest, RpcError> {
     call.source.at_rest.as_ref().ok_or_else(|| {
         RpcError::new(
             RPC_MISC_ERROR,
@@ -134,11 +127,4 @@ fn at_rest<'a>(call: &'a Call) -> Result<&'a Options, RpcError> {
              stop it and use `apus snapshot create --height`",
         )
     })
-}
-
-fn failed(error: SyncError) -> RpcError {
-    match error {
-        SyncError::Stopped => RpcError::stopped(),
-        other => internal(other),
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use apus_node::error::SyncError;
+
 /// An error of a remote procedure call, with Bitcoin Core's code and message (`JSONRPCError`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
@@ -31,6 +33,15 @@ pub const RPC_INTERNAL_ERROR: i32 = -32603;
 /// Returns the error for a directory that is damaged, or that cannot be read.
 pub fn internal(error: impl Display) -> RpcError {
     RpcError::new(RPC_INTERNAL_ERROR, error)
+}
+
+impl From<SyncError> for RpcError {
+    fn from(error: SyncError) -> Self {
+        match error {
+            SyncError::Stopped => Self::stopped(),
+            other => internal(other),
+        }
+    }
 }
 
 impl RpcError {

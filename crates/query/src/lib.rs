@@ -4,7 +4,8 @@
 //! last commit, so that a sync may run beside, and never waits. Field names, their order, the form
 //! of numbers, and errors are Core's; docs/guide/server.md lists what differs.
 //!
-//! The crate does not know HTTP, authentication, nor peers.
+//! The crate does not know HTTP, authentication, peers, nor how a directory is synced: what needs the
+//! methods of syncing is brought by the caller ([`AtRest`]).
 //!
 //! | module | contents |
 //! |---|---|
@@ -69,5 +70,5 @@ pub use mempool::RELAY_FEE;
 pub use methods::{Method, call, find, methods};
 pub use rest::{reads_body, rest};
 pub use rest_answer::RestAnswer;
-pub use source::Source;
+pub use source::{AtRest, Source};
 pub use waiting::Waiting;

@@ -111,7 +111,7 @@ impl BlockScan<'_> {
         let has_any = |(height, hash): &At| {
             let found = source.indexes.reader.has_any(*height, hash, wanted).map_err(internal)?;
             let has_any = found.ok_or_else(|| missing(true, self.state))?;
-            Ok(has_any.then_some(*hash))
+            Ok::<_, RpcError>(has_any.then_some(*hash))
         };
         let matching: Vec<Option<Hash>> =
             source.pool()?.install(|| blocks.par_iter().map(has_any).collect::<Result<_, _>>())?;

@@ -1,6 +1,6 @@
 //! What the answers are made of: the view of a directory, and what is known of the run beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use apus_chain::BlockId;
 use apus_hash::Hash;
 use apus_host::threads;
+use apus_node::error::SyncError;
 use apus_node::options::Options;
 use apus_node::view::{Committed, View};
 use apus_wire::{Chain, Network};
@@ -20,13 +21,29 @@ use super::indexes::Indexes;
 use super::scan_state::Scan;
 use super::waiting::Waiting;
 
+/// Work on a directory at rest that opens it again. The caller brings it, since it needs the
+/// methods of syncing, which this crate does not know.
+pub struct AtRest {
+    /// Checks the last blocks at a level (`apus verify`), until it is to stop.
+    pub verify: Box<VerifyBlocks>,
+    /// Makes a snapshot file of the UTXO set at a height (`apus snapshot create`).
+    pub create_snapshot: Box<CreateSnapshot>,
+}
+
+/// Checks this number of blocks at this level, and returns whether it has checked all and found
+/// nothing damaged.
+pub type VerifyBlocks = dyn Fn(u32, u8, &AtomicBool) -> Result<bool, SyncError> + Send + Sync;
+
+/// Makes the file of the UTXO set at this height.
+pub type CreateSnapshot = dyn Fn(u32, &Path, &AtomicBool) -> Result<(), SyncError> + Send + Sync;
+
 /// What the answers are made of.
 pub struct Source {
     /// The view of the directory.
     pub(super) view: Arc<View>,
     pub(super) network: Network,
-    /// The options for another reader of a directory at rest; `None` while a sync writes it.
-    pub(super) at_rest: Option<Options>,
+    /// What can be asked of a directory at rest; `None` while a sync writes it.
+    pub(super) at_rest: Option<AtRest>,
     /// The network's own directory.
     pub(super) directory: PathBuf,
     /// Core's optional indexes of the directory.
@@ -69,9 +86,9 @@ impl Source {
 
     /// Returns the source of answers about the directory of `options`, which no program writes to
     /// and which `view` shows.
-    pub fn at_rest(view: Arc<View>, options: &Options) -> Self {
+    pub fn at_rest(view: Arc<View>, options: &Options, at_rest: AtRest) -> Self {
         Self {
-            at_rest: Some(options.clone()),
+            at_rest: Some(at_rest),
             indexes: Indexes::at_rest(options),
             threads: options.threads,
             ..Self::of_sync(view, options, || None)

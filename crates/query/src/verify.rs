@@ -4,11 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use apus_hash::Hash;
 use apus_node::options::{CHECK_BLOCKS, CHECK_LEVEL};
-use apus_progress::{Unobserved, Watch};
 use apus_scripts::check_block;
-use apus_sync::verify::Verify;
 
-use super::error::{RpcError, internal};
+use super::error::RpcError;
 use super::json::{Json, json};
 use super::params;
 use super::source::Call;
@@ -23,13 +21,8 @@ pub fn verifychain(call: &Call) -> Result<Json, RpcError> {
     };
     let level = number(0, i32::from(CHECK_LEVEL))?.clamp(0, 4) as u8;
     let blocks = number(1, CHECK_BLOCKS as i32)?.max(0) as u32;
-    let Some(options) = &call.source.at_rest else { return blocks_alone(call, level, blocks) };
-    let watch = Watch::new(&Unobserved, call.stop);
-    let found = apus_tools::verify(options, Verify { level, blocks }, watch).map_err(internal)?;
-    if found.interrupted {
-        return Err(RpcError::stopped());
-    }
-    Ok(json(&(found.is_sound() && found.is_complete())))
+    let Some(at_rest) = &call.source.at_rest else { return blocks_alone(call, level, blocks) };
+    Ok(json(&(at_rest.verify)(blocks, level, call.stop)?))
 }
 
 /// Checks the last blocks up to level 2.
