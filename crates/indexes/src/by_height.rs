@@ -6,6 +6,7 @@ use apus_disk::StoreError;
 use apus_hash::MuHash;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
+use apus_node::shared::Shared;
 
 use super::block::{Buffers, StoredBlock, Wants};
 use super::filters::Filters;
@@ -51,7 +52,7 @@ impl<'a> ByHeight<'a> {
             Some(index) => {
                 let OpenIndex { plan, db, run } = index;
                 let database = (db, plan.path.as_path());
-                let stale = stale_coins(node, plan)?;
+                let stale = stale_coins(&node.shared(), plan)?;
                 let last = plan.last.as_ref();
                 let statistics = Statistics::after(last, database, &stale, run.writer())?;
                 Some((statistics, by_hash(index)?))
@@ -99,13 +100,13 @@ impl<'a> ByHeight<'a> {
 }
 
 /// Returns what the disconnected blocks of an index changed in the UTXO set.
-fn stale_coins(node: &Node, plan: &IndexPlan) -> Result<MuHash, SyncError> {
+fn stale_coins(shared: &Shared, plan: &IndexPlan) -> Result<MuHash, SyncError> {
     let mut coins = MuHash::new();
     let mut buffers = Buffers::default();
     let wants = Wants { txids: true, spent: Some(Heights::Needed) };
     for stale in &plan.stale {
-        let block = stale.read(node.files(), wants, &mut buffers)?;
-        coins.combine(&Change::of(&block, &node.options().network).coins);
+        let block = stale.read(shared.files, wants, &mut buffers)?;
+        coins.combine(&Change::of(&block, shared.network).coins);
     }
     Ok(coins)
 }

@@ -1,12 +1,14 @@
 //! An index that is open for writing, and the run of entries that is being written to it.
 
-use apus_disk::{ShareWatch, StoreError};
+use apus_disk::{Disk, ShareWatch, StoreError};
 use apus_hash::Hash;
 use apus_leveldb::{Db, RunBuilder};
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_store::layout::DB_BEST_BLOCK;
-use apus_store::locator_bytes;
+use apus_store::{BlockFiles, locator_bytes};
+
+use rayon::ThreadPool;
 
 use super::block::{Buffers, Wants};
 use super::plan::IndexPlan;
@@ -38,8 +40,8 @@ impl<'a> OpenIndex<'a> {
     ///
     /// # Errors
     /// The disk fails, or the database is damaged.
-    pub fn new(plan: &'a IndexPlan, node: &Node) -> Result<Self, SyncError> {
-        let db = plan.open(node)?;
+    pub fn new(plan: &'a IndexPlan, disk: &Disk) -> Result<Self, SyncError> {
+        let db = plan.open(disk)?;
         // What bitcoind has begun without naming a best block is written again.
         let run = if plan.last.is_some() { db.new_run()? } else { db.bulk()? };
         Ok(Self { plan, db, run })
@@ -49,8 +51,8 @@ impl<'a> OpenIndex<'a> {
     ///
     /// # Errors
     /// As for [`OpenIndex::new`].
-    pub fn of(plan: Option<&'a IndexPlan>, node: &Node) -> Result<Option<Self>, SyncError> {
-        plan.map(|plan| Self::new(plan, node)).transpose()
+    pub fn of(plan: Option<&'a IndexPlan>, disk: &Disk) -> Result<Option<Self>, SyncError> {
+        plan.map(|plan| Self::new(plan, disk)).transpose()
     }
 
     /// Returns the keys of the hashes of outputs: those of the index, or new ones.
@@ -78,12 +80,16 @@ impl<'a> OpenIndex<'a> {
     ///
     /// # Errors
     /// A disconnected block cannot be read.
-    pub fn spender_records(&self, node: &Node, keys: SipKeys) -> Result<Vec<Other>, SyncError> {
+    pub fn spender_records(
+        &self,
+        files: &BlockFiles,
+        keys: SipKeys,
+    ) -> Result<Vec<Other>, SyncError> {
         let mut records = vec![(SIPHASH_KEY.to_vec(), Some(keys.to_bytes().to_vec()))];
         let mut buffers = Buffers::default();
         let wants = Wants { txids: false, spent: None };
         for stale in &self.plan.stale {
-            let block = stale.read(node.files(), wants, &mut buffers)?;
+            let block = stale.read(files, wants, &mut buffers)?;
             records.extend(spend_keys(&block, keys).into_iter().map(|key| (key, None)));
         }
         Ok(records)
@@ -133,18 +139,18 @@ impl<'a> OpenIndex<'a> {
             }
         }
         writer.finish()?;
-        self.commit(node, upkeep)
+        self.commit(node.shared().pool, upkeep)
     }
 
     /// Makes everything that was written visible, and merges tables.
     ///
     /// # Errors
     /// The disk fails.
-    pub fn commit(self, node: &Node, upkeep: Upkeep) -> Result<(), StoreError> {
+    pub fn commit(self, pool: &ThreadPool, upkeep: Upkeep) -> Result<(), StoreError> {
         let Self { plan, db, run } = self;
         run.commit()?;
         tracing::debug!(target: "blockstorage", "{} committed", plan.kind.name());
-        node.shared().pool.install(|| match upkeep {
+        pool.install(|| match upkeep {
             Upkeep::Settle => db.settle(ShareWatch::default()).map(drop),
             Upkeep::Follow => {
                 while db.merge()? {}

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use apus_chain::BlockId;
+use apus_disk::Disk;
 use apus_leveldb::{Db, Options};
 use apus_node::context::Context;
 use apus_node::error::SyncError;
@@ -87,7 +88,7 @@ impl IndexPlan {
     ///
     /// # Errors
     /// The disk fails, or the database is damaged.
-    pub fn open(&self, node: &Node) -> Result<Db, SyncError> {
+    pub fn open(&self, disk: &Disk) -> Result<Db, SyncError> {
         let bloom = match self.kind {
             // Core has no filters here, as it only looks for keys that begin with some bytes.
             IndexKind::TxoSpenderIndex => 0,
@@ -95,7 +96,7 @@ impl IndexPlan {
         };
         let options =
             Options { create_if_missing: true, bloom_bits_per_key: bloom, ..Options::default() };
-        Ok(Db::open(node.dir().disk().clone(), &self.path, options)?)
+        Ok(Db::open(disk.clone(), &self.path, options)?)
     }
 }
 

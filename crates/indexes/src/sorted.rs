@@ -39,7 +39,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         blocks: &[StoredBlock],
         memory: usize,
     ) -> Result<Self, SyncError> {
-        let index = OpenIndex::new(plan, node)?;
+        let index = OpenIndex::new(plan, node.dir().disk())?;
         let disk = node.dir().disk();
         let files = WorkFiles::new(node, plan.kind);
         if let Some((height, saved)) = files.saved(node, plan)? {
@@ -122,7 +122,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         tracing::debug!(
             target: "blockstorage", "{}: {written} entries", self.index.plan.kind.name()
         );
-        self.index.commit(node, upkeep)?;
+        self.index.commit(node.shared().pool, upkeep)?;
         self.files.forget()?;
         Ok(self.sorter.discard()?)
     }

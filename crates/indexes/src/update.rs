@@ -130,7 +130,7 @@ impl IndexWork<'_> {
             blocks.last().map_or(Ok(()), |last| spends.save(last))?;
         }
         written?;
-        let others = spends.index.spender_records(node, spends.keys)?;
+        let others = spends.index.spender_records(node.files(), spends.keys)?;
         spends.write(node, &Spends(&places), others, how)
     }
 
@@ -176,8 +176,8 @@ impl IndexWork<'_> {
         plans: &mut ByHeightPlans,
     ) -> Result<Read, SyncError> {
         let BySort { txs, spends } = by_sort;
-        let filters = OpenIndex::of(plans.filters.as_ref(), self.node)?;
-        let statistics = OpenIndex::of(plans.statistics.as_ref(), self.node)?;
+        let filters = OpenIndex::of(plans.filters.as_ref(), self.node.dir().disk())?;
+        let statistics = OpenIndex::of(plans.statistics.as_ref(), self.node.dir().disk())?;
         let from = |index: &OpenIndex| index.plan.from;
         let pass = Pass {
             files: self.node.files(),

@@ -23,7 +23,7 @@ use super::block::step::Step;
 use super::block_peers::Wanted;
 use super::fault::Fault;
 use super::opened::{Node, refusal};
-use super::shared::NEVER;
+use super::shared::{NEVER, Shared};
 use super::sources::{BlockBytes, BlockOrigin, SourcePlace};
 use apus_progress::Unobserved;
 use apus_progress::outcome::Refusal;
@@ -220,7 +220,7 @@ fn mend_file(
             break;
         }
         let step = Step { id: *id, place: BlockOrigin::Stored(*pos), weight: 0 };
-        if let Err(what) = checked(node, step)? {
+        if let Err(what) = checked(&node.shared(), step)? {
             damaged.push(DamagedBlock { id: *id, pos: *pos, what, end });
         }
     }
@@ -243,8 +243,7 @@ fn mend_file(
 }
 
 /// Reads and checks the block of a step; the inner error says what is wrong with its bytes.
-fn checked(node: &mut Node, step: Step) -> Result<Result<Block, String>, StoreError> {
-    let (shared, _) = node.split();
+fn checked(shared: &Shared, step: Step) -> Result<Result<Block, String>, StoreError> {
     match shared.checked(step, &NEVER) {
         Ok(block) => Ok(Ok(block)),
         Err(Fault::Store(error)) if is_not_found(&error) => Ok(Err(error.to_string())),
@@ -264,7 +263,7 @@ fn good_copy(
 ) -> Result<Option<GoodCopy>, StoreError> {
     for place in node.sources().all_copies(id) {
         let step = Step { id, place: BlockOrigin::Source(place), weight: 0 };
-        match checked(node, step)? {
+        match checked(&node.shared(), step)? {
             Ok(block) => return Ok(Some(GoodCopy { place: Some(place), block })),
             Err(what) => {
                 let refusal = refusal(node, &step, what);
@@ -272,17 +271,16 @@ fn good_copy(
             }
         }
     }
-    copy_of_peers(node, id, stop)
+    copy_of_peers(&node.shared(), id, stop)
 }
 
 /// Downloads a block from a peer; `None` if no peer has it.
 fn copy_of_peers(
-    node: &mut Node,
+    shared: &Shared,
     id: BlockId,
     stop: &AtomicBool,
 ) -> Result<Option<GoodCopy>, StoreError> {
     let step = Step { id, place: BlockOrigin::Peers, weight: 0 };
-    let (shared, _) = node.split();
     if shared.peers.is_none() {
         return Ok(None);
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, FileSystem, StoreError};
 pub use apus_store::MIN_DISK_SPACE_BYTES;
-use apus_store::{BLOCKFILE_CHUNK_SIZE, IndexKind, UNDOFILE_CHUNK_SIZE};
+use apus_store::{BLOCKFILE_CHUNK_SIZE, BlockFiles, IndexKind, UNDOFILE_CHUNK_SIZE};
 
 use super::growth::{Bytes, Growth};
 use super::opened::Node;
@@ -103,7 +103,7 @@ pub fn check(node: &Node, in_order: bool) -> Result<(), StoreError> {
         Part { bytes: indexes.least, name: "indexes" },
     ];
     let coins = Bytes { least: coins.least + indexes.least, likely: coins.likely + indexes.likely };
-    let allocated = allocated(node);
+    let allocated = allocated(node.files());
     let demand = |volume, [blocks, undo, coins]: [Bytes; 3], parts| Demand {
         volume,
         needed: needed(blocks.least, undo.least, coins.least, allocated),
@@ -224,7 +224,7 @@ pub fn lack_for_join(node: &Node, joined: &Waiting) -> Result<Option<Lack>, Stor
         (
             blocks,
             vec![
-                part(joined.copied.saturating_sub(allocated(node)), "blocks"),
+                part(joined.copied.saturating_sub(allocated(node.files())), "blocks"),
                 part(node.forecast().growth.undo(joined.without_undo).likely, "undo data"),
             ],
         ),
@@ -383,9 +383,9 @@ fn tables_bytes(disk: &Disk, directory: &Path) -> u64 {
 }
 
 /// Returns the bytes that are already allocated in the last block file for further blocks.
-fn allocated(node: &Node) -> u64 {
+fn allocated(files: &BlockFiles) -> u64 {
     let chunk = u64::from(BLOCKFILE_CHUNK_SIZE);
-    let size = node.files().infos().last().map_or(0, |info| u64::from(info.size));
+    let size = files.infos().last().map_or(0, |info| u64::from(info.size));
     size.next_multiple_of(chunk) - size
 }
 

@@ -2,6 +2,7 @@
 
 use std::iter::repeat_n;
 
+use super::shared::Shared;
 use apus_chain::BlockId;
 use apus_store::STORAGE_HEADER_BYTES;
 use apus_wire::BlockView;
@@ -105,7 +106,7 @@ pub fn learn_from_samples(node: &mut Node) {
         let marks = (before + step.weight) / every - before / every;
         before += step.weight;
         if marks > 0
-            && let Some(view) = view(node, &step)
+            && let Some(view) = view(&node.shared(), &step)
         {
             let height = node.tree().node(step.id).height;
             samples.extend(repeat_n(Sample::of(&view, height), marks as usize));
@@ -114,10 +115,10 @@ pub fn learn_from_samples(node: &mut Node) {
     node.forecast_mut().growth = Growth::of(&samples);
 }
 
-fn view(node: &Node, step: &Step) -> Option<BlockView<BlockBytes>> {
+fn view(shared: &Shared, step: &Step) -> Option<BlockView<BlockBytes>> {
     let bytes = match step.place {
-        BlockOrigin::Stored(pos) => node.files().read_block(pos).ok()?,
-        BlockOrigin::Source(place) => node.sources().read(place).ok()?,
+        BlockOrigin::Stored(pos) => shared.files.read_block(pos).ok()?,
+        BlockOrigin::Source(place) => shared.sources.read(place).ok()?,
         BlockOrigin::Peers => return None,
     };
     BlockView::parse(bytes).ok()

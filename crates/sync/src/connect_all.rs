@@ -1,6 +1,6 @@
 //! Connects all blocks of the best chain, each by the method that suits it.
 
-use apus_chain::BlockId;
+use apus_chain::{BlockId, Tree};
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_node::space;
@@ -83,7 +83,7 @@ fn give_up_saved(node: &mut Node, method: Method) -> Result<(), SyncError> {
         // The UTXO set itself has what a sync in order has done.
         Method::InOrder => {}
         Method::Join => join::build::forget(node)?,
-        Method::SwiftSync => swift::directory::forget(node)?,
+        Method::SwiftSync => swift::directory::forget(node.dir())?,
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ pub fn join_towards(
             }
             Joined::Below(height) => {
                 ended_below += 1;
-                activate(node, goal_at(node, goal, height), watch)?;
+                activate(node, goal_at(node.tree(), goal, height), watch)?;
             }
         }
         next = match goal {
@@ -130,10 +130,10 @@ pub fn join_towards(
 }
 
 /// Returns the goal that ends at `height`, on the way to `goal`.
-fn goal_at(node: &Node, goal: Goal, height: u32) -> Goal {
+fn goal_at(tree: &Tree, goal: Goal, height: u32) -> Goal {
     match goal {
         Goal::Best { .. } => Goal::Best { up_to: height },
-        Goal::Exactly(last) => Goal::Exactly(node.tree().ancestor(last, height).unwrap_or(last)),
+        Goal::Exactly(last) => Goal::Exactly(tree.ancestor(last, height).unwrap_or(last)),
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Ending<'a> {
 
 impl<'a> Ending<'a> {
     pub fn of_sync(node: &'a Node, claim: Option<&Claim>) -> Self {
-        let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node, claim));
+        let loaded = claim.filter(|claim| loadtxoutset::is_loaded(node.ledger(), claim));
         Self {
             refusals: node.refusals(),
             loaded: loaded.and_then(|claim| claim.height(node.tree())),

@@ -6,6 +6,7 @@ mod tests;
 use apus_chain::BlockId;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
+use apus_node::pruning::Pruning;
 use apus_node::space;
 use apus_node::waiting::Waiting;
 use apus_progress::Method;
@@ -68,7 +69,7 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
     options.check_method().map_err(SyncError::WrongOptions)?;
     options.check_witness().map_err(SyncError::WrongOptions)?;
     if options.method == Some(Method::Join)
-        && let Some(why) = pruned(node)
+        && let Some(why) = pruned(&node.ledger().pruning)
     {
         return Err(SyncError::WrongOptions(format!("{why}: remove --method=join")));
     }
@@ -136,10 +137,10 @@ pub fn choose(node: &Node, claim: Option<&Claim>) -> Result<ChosenMethod, SyncEr
 
 /// Returns a clause that says why block files that a join needs are missing, or will be; `None` if
 /// none is.
-fn pruned(node: &Node) -> Option<String> {
-    let pruned = if node.ledger().pruning.is_pruned {
+fn pruned(pruning: &Pruning) -> Option<String> {
+    let pruned = if pruning.is_pruned {
         "block files were pruned"
-    } else if node.ledger().pruning.target().is_some() {
+    } else if pruning.target().is_some() {
         "--prune deletes block files"
     } else {
         return None;
@@ -153,7 +154,7 @@ fn pruned(node: &Node) -> Option<String> {
 /// # Errors
 /// There are no such blocks; the error is a clause that says why.
 fn joined(node: &Node) -> Result<Waiting, String> {
-    if let Some(why) = pruned(node) {
+    if let Some(why) = pruned(&node.ledger().pruning) {
         return Err(why);
     }
     let depth = node.options().join.depth;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apus_chain::Tree;
 use apus_disk::{ShareWatch, StoreError};
 use apus_host::resources;
 use apus_indexes::Upkeep;
@@ -16,6 +17,7 @@ use apus_node::rebuild::Rebuild;
 use apus_node::reconsider::{MarkedChain, reconsider};
 use apus_node::run::Run;
 use apus_node::scan::{open_sources, scan_into_node};
+use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::sources::Gap;
 use apus_node::system_clock::refuse_clock_behind;
 use apus_node::waiting::learn_from_samples;
@@ -76,7 +78,9 @@ fn sync_watched(given: &Run, sources: &[PathBuf], watch: Watch) -> Result<Summar
         }
         let node = open_node(run, Coins::InPlace)?;
         first_pruning::refuse(&node)?;
-        announce_snapshot(&node, watch.observer);
+        if let Some(snapshot) = &node.ledger().snapshot {
+            announce_snapshot(snapshot, node.tree(), watch.observer);
+        }
         if let Some(marked) = MarkedChain::of(&node) {
             watch.observer.note(&format!("Warning: {marked}"));
         }
@@ -181,10 +185,9 @@ fn connect_from(
 }
 
 /// Tells the user what becomes of a second UTXO set that bitcoind has loaded from a snapshot.
-fn announce_snapshot(node: &Node, observer: &dyn Observer) {
-    let Some(snapshot) = &node.ledger().snapshot else { return };
-    let height = match node.tree().find(&snapshot.base) {
-        Some(base) => format!(" at height {}", node.tree().node(base).height),
+fn announce_snapshot(snapshot: &SnapshotChainstate, tree: &Tree, observer: &dyn Observer) {
+    let height = match tree.find(&snapshot.base) {
+        Some(base) => format!(" at height {}", tree.height(base)),
         None => String::new(),
     };
     observer.note(&format!(

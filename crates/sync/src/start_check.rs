@@ -44,7 +44,7 @@ pub fn check_on_start(mut node: Node, may_mend: bool, watch: Watch) -> Result<No
         node = open_node(&run, Coins::InPlace)?;
     }
     let Some(damage) = take_first(&mut found) else {
-        refuse_small_cache(&node, &found)?;
+        refuse_small_cache(node.options().start_check, &found)?;
         return Ok(node);
     };
     match damaged_block(&node, &damage) {
@@ -97,10 +97,10 @@ fn check(node: &mut Node, asked: Verify, watch: Watch) -> Result<Verified, Store
 
 /// Returns an error if the cache was too small for a check that differs from the default. Core,
 /// too, stops only if the user has asked for more.
-fn refuse_small_cache(node: &Node, found: &Verified) -> Result<(), SyncError> {
-    let StartCheck { blocks, level } = node.options().start_check;
+fn refuse_small_cache(asked: StartCheck, found: &Verified) -> Result<(), SyncError> {
+    let StartCheck { blocks, level } = asked;
     let is_full = found.levels.iter().find(|level| level.ended == Some(Incomplete::CacheFull));
-    match is_full.filter(|_| node.options().start_check != StartCheck::default()) {
+    match is_full.filter(|_| asked != StartCheck::default()) {
         None => Ok(()),
         Some(reached) => Err(SyncError::WrongOptions(format!(
             "checkblocks={blocks} and checklevel={level} (options of `apus sync`, or \

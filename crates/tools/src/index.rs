@@ -4,12 +4,12 @@ use apus_disk::Disk;
 use apus_indexes::{Indexed, Upkeep, update};
 use apus_node::directory::check_synced;
 use apus_node::error::SyncError;
-use apus_node::opened::{Coins, Node};
+use apus_node::opened::Coins;
 use apus_node::options::{Options, Prune};
 use apus_node::remedy;
 use apus_node::run::Run;
 use apus_progress::{Observer, Watch};
-use apus_store::{IndexDb, IndexKind};
+use apus_store::{DataDir, IndexDb, IndexKind};
 use apus_sync::start_check::check_on_start;
 use apus_sync::unfinished::{open_node, refuse_unfinished};
 
@@ -43,7 +43,7 @@ pub fn index_on(
         let options = Options { prune: Some(Prune::Manual), ..options.clone() };
         let node = open_node(&Run::on(disk, &options), Coins::InPlace)?;
         if kinds.contains(&IndexKind::TxIndex) {
-            announce_old_txindex(&node, watch.observer);
+            announce_old_txindex(node.dir(), watch.observer);
         }
         refuse_unfinished(disk, &options)?;
         let node = check_on_start(node, false, watch)?;
@@ -52,8 +52,8 @@ pub fn index_on(
 }
 
 /// Says what becomes of the `txindex` of Bitcoin Core before 0.17, which is in the block index.
-fn announce_old_txindex(node: &Node, observer: &dyn Observer) {
-    let index = IndexDb::open_unlocked(node.dir().disk(), &node.dir().index_path());
+fn announce_old_txindex(dir: &DataDir, observer: &dyn Observer) {
+    let index = IndexDb::open_unlocked(dir.disk(), &dir.index_path());
     if matches!(index.and_then(|index| index.read_flag("txindex")), Ok(Some(true))) {
         observer.note(
             "Bitcoin Core before 0.17 has left its txindex in blocks/index, where neither bitcoind \

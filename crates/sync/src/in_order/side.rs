@@ -12,7 +12,8 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, refusal};
-use apus_node::sources::{BlockBytes, BlockOrigin};
+use apus_node::shared::Shared;
+use apus_node::sources::{BlockBytes, BlockOrigin, Sources};
 use apus_progress::clock::Stage;
 use apus_progress::{Phase, Progress, Watch};
 use rayon::prelude::*;
@@ -33,7 +34,8 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
             node.options().stop_at_height.is_none_or(|h| node.tree().node(*id).height <= h)
         })
         .collect();
-    let steps: Vec<Step> = ids.into_iter().filter_map(|id| source_step(node, id)).collect();
+    let steps: Vec<Step> =
+        ids.into_iter().filter_map(|id| source_step(node.sources(), id)).collect();
     let bytes_all = weight(&steps);
     let save_every = node.options().save_every;
     let mut progress =
@@ -41,7 +43,7 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
     for steps in steps.chunks(CHECKED_AT_ONCE * node.shared().pool.current_num_threads()) {
         progress.fraction = progress.bytes as f64 / bytes_all.max(1) as f64;
         watch.observer.observe(&progress);
-        for (step, checked) in steps.iter().zip(check(node, steps, watch.stop)) {
+        for (step, checked) in steps.iter().zip(check(&node.shared(), steps, watch.stop)) {
             store(node, *step, checked, watch.stop)?;
         }
         let (shared, ledger) = node.split();
@@ -61,8 +63,8 @@ pub fn store_side_branches(node: &mut Node, watch: Watch) -> Result<(), SyncErro
 }
 
 /// Returns a step with the first copy of a block in the sources, if there is one.
-fn source_step(node: &Node, id: BlockId) -> Option<Step> {
-    let place = node.sources().place(id)?;
+fn source_step(sources: &Sources, id: BlockId) -> Option<Step> {
+    let place = sources.place(id)?;
     Some(Step { id, place: BlockOrigin::Source(place), weight: u64::from(place.len) })
 }
 
@@ -73,8 +75,7 @@ fn weight(steps: &[Step]) -> u64 {
 type Checked = Result<CheckedBlock<BlockBytes>, Fault>;
 
 /// Reads and checks blocks on all threads.
-fn check(node: &mut Node, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
-    let (shared, _) = node.split();
+fn check(shared: &Shared, steps: &[Step], stop: &AtomicBool) -> Vec<Checked> {
     let check = |step: &Step| {
         if stop.load(Relaxed) { Err(Fault::Stopped) } else { shared.checked(*step, stop) }
     };
@@ -99,7 +100,7 @@ fn store(
             Err(Fault::Store(error)) => return Err(error),
             Err(Fault::Damaged(_, what)) => {
                 take_another_copy(node, step, &what, stop)?;
-                let Some(next) = source_step(node, step.id) else { break };
+                let Some(next) = source_step(node.sources(), step.id) else { break };
                 step = next;
                 checked = node.split().0.checked(step, stop);
             }

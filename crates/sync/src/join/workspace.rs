@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use apus_chain::{BlockId, Tree};
+use apus_coins::Chainstate;
 use apus_disk::{Caching, Disk, Parts, StoreError};
 use apus_hash::{Hash, HashKey, Sha256d};
 use apus_host::threads;
@@ -15,7 +16,7 @@ use apus_node::options::Options;
 use apus_node::space;
 use apus_progress::Observer;
 use apus_progress::words::size;
-use apus_store::IndexRecord;
+use apus_store::{BlockFiles, DataDir, IndexRecord};
 
 use super::directory::{self, progress_path, spill_file};
 use super::plan::JoinPlan;
@@ -270,7 +271,7 @@ pub fn blocks_lacking(node: &Node) -> Result<Option<u32>, StoreError> {
         && available < wanted
         && !node.ledger().pruning.is_pruned
         && node.ledger().pruning.target().is_none()
-        && is_in_place(node)
+        && is_in_place(node.chainstate(), node.dir())
         && saved.key == Key { target: saved.key.target, ..key(node, node.tip()) }
         && may_carry_on_at(&saved.spill, node.options());
     Ok(is_lacking.then_some(end))
@@ -296,7 +297,7 @@ fn may_carry_on_at(spill: &Path, options: &Options) -> bool {
 fn key(node: &Node, target: BlockId) -> Key {
     let base = node.tree().node(node.tip()).hash;
     let target = node.tree().node(target).hash;
-    let set = if is_in_place(node) { "in place" } else { "new" };
+    let set = if is_in_place(node.chainstate(), node.dir()) { "in place" } else { "new" };
     let engine = node.options().scripts.engine.name();
     let kind = format!("{:?}, {set}, {engine}", node.options().assumevalid);
     Key { base, target, kind }
@@ -304,8 +305,8 @@ fn key(node: &Node, target: BlockId) -> Key {
 
 /// Returns whether the join changes the existing UTXO set, instead of building a new one next to
 /// it.
-fn is_in_place(node: &Node) -> bool {
-    node.chainstate().dir() == node.dir().chainstate_path()
+fn is_in_place(chainstate: &Chainstate, dir: &DataDir) -> bool {
+    chainstate.dir() == dir.chainstate_path()
 }
 
 /// Returns whether saved work is of the blocks of the plan, and these are stored where they were.
@@ -319,14 +320,14 @@ fn fits(saved: &Saved, plan: &JoinPlan, node: &Node) -> bool {
         && saved.state.checked <= next
         && saved.state.assumed <= plan.assumed_blocks(node.tree())
         && saved.state.undo.iter().all(|undo| (undo.index as usize) < next)
-        && has_undo(&saved.state.undo, node)
+        && has_undo(&saved.state.undo, node.files())
         && saved.positions == positions(&saved.state, plan, &node.ledger().records.all)
 }
 
 /// Returns whether the rev files still have all of this undo data: they are cut when a join is
 /// given up.
-fn has_undo(undo: &[UndoAt], node: &Node) -> bool {
-    let infos = node.files().infos();
+fn has_undo(undo: &[UndoAt], files: &BlockFiles) -> bool {
+    let infos = files.infos();
     let is_there = |UndoAt { at, .. }: &UndoAt| {
         infos.get(at.file as usize).is_some_and(|info| at.pos < info.undo_size)
     };

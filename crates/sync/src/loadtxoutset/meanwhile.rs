@@ -3,6 +3,7 @@
 //! when the sync is stopped.
 
 use apus_chain::BlockId;
+use apus_node::commit::Ledger;
 use apus_node::error::SyncError;
 use apus_node::opened::{Node, step};
 use apus_node::sources::BlockOrigin;
@@ -29,7 +30,7 @@ pub fn load_while_missing(
     let base = node.tree().find(&file.head().base);
     let may_wait = base.is_some_and(|base| lacks_blocks(node, base));
     let goes_on = may_wait && !swift::build::is_past(node, claim);
-    if !goes_on || is_loaded(node, claim) || swift::plan::targets(node, claim).is_err() {
+    if !goes_on || is_loaded(node.ledger(), claim) || swift::plan::targets(node, claim).is_err() {
         return Ok(());
     }
     let found = match listed(&node.options().network, file) {
@@ -62,9 +63,9 @@ pub fn load_while_missing(
 }
 
 /// Returns whether bitcoind's UTXO set here is that of the snapshot of `claim`.
-pub fn is_loaded(node: &Node, claim: &Claim) -> bool {
+pub fn is_loaded(ledger: &Ledger, claim: &Claim) -> bool {
     let Claim::Snapshot(file) = claim else { return false };
-    node.ledger().snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
+    ledger.snapshot.as_ref().is_some_and(|loaded| loaded.base == file.head().base)
 }
 
 /// Returns whether a block up to `base` is neither stored nor in a source, so that it has to come

@@ -203,7 +203,7 @@ pub fn verify(
 ) -> Result<Tally, Fault> {
     let salt = new_salt(node.dir().path())?;
     let threads = node.options().threads;
-    let opened = Opened::open(claim, &Reading::of_proof(node, plan, watch))?;
+    let opened = Opened::open(claim, &Reading::of_proof(node.options(), plan, watch))?;
     let (shared, ledger) = node.split();
     let context = Context::new(&shared, opened.unspent(), plan, &salt, &HashSet::new());
     let state = SwiftState::new(plan.aggregate, &salt);

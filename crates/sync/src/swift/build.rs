@@ -11,7 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::mend::take_another_copy;
 use apus_node::opened::{Node, step};
-use apus_node::sources::BlockOrigin;
+use apus_node::sources::{BlockOrigin, Sources};
 use apus_peers::{download, store_left_after};
 use apus_progress::Watch;
 
@@ -35,7 +35,7 @@ use apus_node::sealed::begun_again;
 pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncError> {
     let (mode, mut targets) = plan::targets(node, claim)?;
     // Begins with the branch of an interrupted run: those before it have failed there.
-    let saved = saved(node, claim)?.map(|saved| saved.key.target);
+    let saved = saved(node.dir(), claim)?.map(|saved| saved.key.target);
     let at = targets.iter().position(|id| Some(node.tree().node(*id).hash) == saved);
     targets.rotate_left(at.unwrap_or(0));
     let mut first_error = None;
@@ -45,14 +45,14 @@ pub fn build(node: &mut Node, claim: &Claim, watch: Watch) -> Result<(), SyncErr
             Err(fault) => fault,
         };
         let ends = !fault::is_of_branch(&fault);
-        let keeps = fault::keeps_progress(&fault, node);
+        let keeps = fault::keeps_progress(&fault, node.dir());
         let error = fault::into_error(fault, node, claim);
         if !ends {
             // Stored blocks are good even if the claim is wrong.
             node.write_index()?;
         }
         if !keeps {
-            forget(node)?;
+            forget(node.dir())?;
         }
         if ends {
             return Err(error);
@@ -105,16 +105,16 @@ fn build_branch(
             }
             Err(_) if stored.is_err() => return Ok(stored?),
             // Another copy may be good; the next attempt continues from the saved work.
-            Err(Fault::Damaged(step, what)) if may_have_another_copy(node, &step) => {
+            Err(Fault::Damaged(step, what)) if may_have_another_copy(node.sources(), &step) => {
                 take_another_copy(node, step, &what, watch.stop)?;
             }
             // Starts over once only, since a faulty disk could damage the saved work forever.
             Err(fault) => {
-                let damage = fault::damage_to_saved(&fault, node).filter(|_| !is_second);
+                let damage = fault::damage_to_saved(&fault, node.dir()).filter(|_| !is_second);
                 let Some(error) = damage else { return Err(fault) };
                 watch.observer.note(&begun_again(error, "SwiftSync"));
                 is_second = true;
-                forget(node)?;
+                forget(node.dir())?;
             }
         }
     }
@@ -151,13 +151,13 @@ fn store_recent(node: &mut Node, target: BlockId, mode: Mode, watch: Watch) -> R
 
 /// Returns whether there may be another copy of a block whose bytes at this place are damaged. For
 /// a stored block this is always so: the search reports which copies are missing.
-fn may_have_another_copy(node: &Node, step: &Step) -> bool {
-    matches!(step.place, BlockOrigin::Stored(_)) || node.sources().copies(step.id).nth(1).is_some()
+fn may_have_another_copy(sources: &Sources, step: &Step) -> bool {
+    matches!(step.place, BlockOrigin::Stored(_)) || sources.copies(step.id).nth(1).is_some()
 }
 
 /// Returns how many blocks of a SwiftSync are saved.
 pub fn saved_blocks(node: &Node, claim: &Claim) -> Result<SavedBlocks, StoreError> {
-    let saved = saved(node, claim)?;
+    let saved = saved(node.dir(), claim)?;
     let done = saved.map_or(0, |saved| saved.blocks_done());
     Ok(SavedBlocks { done, total: claim.height(node.tree()).unwrap_or(0) })
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use apus_disk::{Disk, StoreError};
-use apus_node::opened::Node;
+use apus_store::DataDir;
 
 use super::saved::Saved;
 use crate::claim::Claim;
@@ -12,8 +12,8 @@ use crate::claim::Claim;
 pub const DIRECTORY: &str = "swiftsync";
 
 /// Removes the directory of an interrupted SwiftSync, and with it the saved work.
-pub fn forget(node: &Node) -> Result<(), StoreError> {
-    remove_directory(node.dir().disk(), &node.dir().path().join(DIRECTORY))
+pub fn forget(dir: &DataDir) -> Result<(), StoreError> {
+    remove_directory(dir.disk(), &dir.path().join(DIRECTORY))
 }
 
 /// Returns the number of blocks that an interrupted SwiftSync has saved; `None` if there is none.
@@ -35,8 +35,8 @@ pub fn remove_directory(disk: &Disk, directory: &Path) -> Result<(), StoreError>
 
 /// Returns the work that an interrupted SwiftSync with the same claim has saved. If the digest of a
 /// snapshot is not known yet, any saved work is taken to be of that snapshot.
-pub(super) fn saved(node: &Node, claim: &Claim) -> Result<Option<Saved>, StoreError> {
-    let saved = load(node.dir().disk(), &node.dir().path().join(DIRECTORY))?;
+pub(super) fn saved(dir: &DataDir, claim: &Claim) -> Result<Option<Saved>, StoreError> {
+    let saved = load(dir.disk(), &dir.path().join(DIRECTORY))?;
     let is_same = |saved: &Saved| claim.known_digest().is_none_or(|d| d == saved.key.hints);
     Ok(saved.filter(is_same))
 }

@@ -4,6 +4,7 @@ use apus_disk::StoreError;
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
+use apus_store::DataDir;
 
 use super::directory::DIRECTORY;
 use crate::claim::Claim;
@@ -29,19 +30,19 @@ pub fn is_of_branch(fault: &Fault) -> bool {
 }
 
 /// Returns whether a later run may continue from the saved work, once the cause is gone.
-pub fn keeps_progress(fault: &Fault, node: &Node) -> bool {
+pub fn keeps_progress(fault: &Fault, dir: &DataDir) -> bool {
     match fault {
         // A later run would find the same damage.
-        Fault::Store(_) => damage_to_saved(fault, node).is_none(),
+        Fault::Store(_) => damage_to_saved(fault, dir).is_none(),
         Fault::Memory(_) | Fault::Stopped => true,
         _ => false,
     }
 }
 
 /// Returns the error if it says that saved work, or a temporary file, was read back damaged.
-pub fn damage_to_saved<'f>(fault: &'f Fault, node: &Node) -> Option<&'f StoreError> {
+pub fn damage_to_saved<'f>(fault: &'f Fault, dir: &DataDir) -> Option<&'f StoreError> {
     let Fault::Store(error) = fault else { return None };
-    let directory = node.dir().path().join(DIRECTORY);
+    let directory = dir.path().join(DIRECTORY);
     (error.source.is_none() && error.path.starts_with(directory)).then_some(error)
 }
 

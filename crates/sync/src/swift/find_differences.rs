@@ -48,7 +48,7 @@ pub fn find_differences(
     // The salt is not used, since no aggregate is computed.
     let salt = Salt::new([0; 64]);
     let threads = node.options().threads;
-    let reading = Reading::of_proof(node, plan, watch);
+    let reading = Reading::of_proof(node.options(), plan, watch);
     let opened = match Opened::open(claim, &reading) {
         Err(Fault::Stopped) => return Ok(None),
         opened => opened?,

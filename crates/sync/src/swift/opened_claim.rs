@@ -14,7 +14,7 @@ use apus_hash::Hash;
 use apus_host::memory::limit::mapped_bytes;
 use apus_host::threads;
 use apus_node::fault::Fault;
-use apus_node::opened::Node;
+use apus_node::options::Options;
 use apus_progress::{Phase, Progress, Watch};
 use apus_swiftsync::hints::Numbering;
 use apus_wire::OutPoint;
@@ -188,11 +188,11 @@ pub(super) struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Returns how to read a snapshot that is only proved: all memory is for its coins, and the
     /// rest goes to the system's directory for temporary files.
-    pub fn of_proof(node: &Node, plan: &SwiftPlan, watch: Watch<'a>) -> Self {
+    pub fn of_proof(options: &Options, plan: &SwiftPlan, watch: Watch<'a>) -> Self {
         Self {
             height: plan.chain.height().unwrap_or(0),
-            threads: node.options().threads,
-            memory: node.options().dbcache_bytes,
+            threads: options.threads,
+            memory: options.dbcache_bytes,
             beside: std::env::temp_dir().join(format!("apus-{}", std::process::id())),
             watch,
         }

@@ -11,6 +11,7 @@ use apus_node::error::SyncError;
 use apus_node::fault::Fault;
 use apus_node::opened::Node;
 use apus_node::options::{AssumeValid, Prune};
+use apus_node::pruning::Pruning;
 use apus_node::sources::BlockOrigin;
 use apus_swiftsync::AggregateKind;
 use apus_wire::Network;
@@ -68,10 +69,10 @@ impl SwiftPlan {
     /// `target`.
     pub fn new(node: &Node, target: BlockId, mode: Mode) -> Result<Self, Fault> {
         let chain = ActiveChain::to(node.tree(), target);
-        no_coinbase_between_bip30_twins(node, &chain)?;
+        no_coinbase_between_bip30_twins(node.tree(), &chain)?;
         let mut steps = steps(node, &chain)?;
         let stored_from = match mode {
-            Mode::AssumeValid => stored_from(node, &steps),
+            Mode::AssumeValid => stored_from(&node.ledger().pruning, &steps),
             // All blocks are stored: undo data may turn out to be another block's, and then blocks
             // are read again.
             Mode::Full => 0,
@@ -231,9 +232,9 @@ pub fn targets(node: &Node, claim: &Claim) -> Result<(Mode, Vec<BlockId>), SyncE
 
 /// Returns an error if the chain ends between two blocks with the same coinbase that BIP30 exempts.
 /// The first coinbase is then a coin like any other, but hints have no number for it.
-fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(), Fault> {
+fn no_coinbase_between_bip30_twins(tree: &Tree, chain: &ActiveChain) -> Result<(), Fault> {
     let height = chain.height().unwrap_or(0);
-    let hash_at = |height| chain.at(height).map(|id| node.tree().node(id).hash);
+    let hash_at = |height| chain.at(height).map(|id| tree.node(id).hash);
     match bip30_overwritten_after(height, hash_at) {
         None => Ok(()),
         Some((first, second)) => Err(Fault::Usage(format!(
@@ -245,9 +246,9 @@ fn no_coinbase_between_bip30_twins(node: &Node, chain: &ActiveChain) -> Result<(
 }
 
 /// Returns the lowest height at which blocks are stored; `steps` are in order of height, from 1 on.
-fn stored_from(node: &Node, steps: &[Step]) -> u32 {
+fn stored_from(pruning: &Pruning, steps: &[Step]) -> u32 {
     let sizes = steps.iter().rev().map(|step| step.weight);
-    node.ledger().pruning.stored_from(steps.len() as u32, sizes)
+    pruning.stored_from(steps.len() as u32, sizes)
 }
 
 fn steps(node: &Node, chain: &ActiveChain) -> Result<Vec<Step>, Fault> {

@@ -7,6 +7,7 @@ use apus_coins::{SavedSurvivors, Survivors};
 use apus_disk::{Disk, StoreError};
 use apus_host::threads;
 use apus_node::block::step::Step;
+use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::memory_share::{SwiftShare, header_bytes};
 use apus_node::opened::Node;
@@ -94,7 +95,7 @@ pub(super) fn begin(
     if let Some(saved) = saved.filter(|saved| saved.key == key)
         && plan.steps.iter().all(|step| {
             let is_there =
-                matches!(step.place, BlockOrigin::Stored(_)) || may_lack(node, plan, step);
+                matches!(step.place, BlockOrigin::Stored(_)) || may_lack(node.ledger(), plan, step);
             is_there || !saved.is_done(node.tree().node(step.id).height)
         })
         && let Some(taken) =
@@ -116,8 +117,8 @@ pub(super) fn begin(
 
 /// Returns whether saved work may count a block that is not stored: pruning would delete it, and
 /// the block index has what it needs about it.
-fn may_lack(node: &Node, plan: &SwiftPlan, step: &Step) -> bool {
-    plan.stored_from > 0 && node.record(step.id).tx_count > 0
+fn may_lack(ledger: &Ledger, plan: &SwiftPlan, step: &Step) -> bool {
+    plan.stored_from > 0 && ledger.record(step.id).tx_count > 0
 }
 
 /// Returns a new random salt. The error, if there are no random bytes, names `place`.
