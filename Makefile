@@ -26,7 +26,7 @@ export CXXFLAGS = $(strip $(GIVEN_CXXFLAGS) $(shell \
 APART := env CARGO_INCREMENTAL=1 CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/checked
 
 .PHONY: demo documented test test-dist arm64 test-cloud test-spark test-page judge clients lint deny check msrv bench build dist \
-	release test-release test-deb test-container test-contrib crates fuzz wheel test-python bench-python setup help
+	release test-release test-deb test-container test-contrib test-slurm crates fuzz wheel test-python bench-python setup help
 
 demo: build ## sync real mainnet blocks and show that the UTXO set is Bitcoin Core's
 	@$(TARGET)/release/apus demo
@@ -146,6 +146,9 @@ test-container: build ## the container image, built and run (needs buildah and d
 
 test-contrib: ## compose files, the apps for Umbrel and StartOS, and workflows, by their linters (from PyPI, npm, Go)
 	@sh scripts/contrib-lint.sh
+
+test-slurm: build ## contrib/slurm/verify.sh in a real Slurm (needs Debian's slurmctld, slurmd, slurm-client, munge)
+	@sh scripts/slurm.sh $(TARGET)/release/apus
 
 # Cargo leaves out the crates that are not published.
 crates: setup ## what a registry would take of each crate, packed and compiled; nothing is uploaded (needs crates.io)
