@@ -215,7 +215,12 @@ impl ReindexCommand {
     pub fn run_in_process(&self, watch: Watch) -> Result<String, SyncError> {
         let chosen = self.choose().map_err(SyncError::WrongOptions)?;
         chosen.warn(watch.observer);
-        let summary = self.reindex(&Run::new(&chosen.options), watch)?;
+        let options = &chosen.options;
+        let summary = if self.index {
+            sync::reindex_files(options, watch)?
+        } else {
+            sync::reindex(options, watch)?
+        };
         Ok(summary_json(&summary, MemoryInUse::default()))
     }
 

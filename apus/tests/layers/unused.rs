@@ -9,7 +9,6 @@ use crate::{File, rust_files, workspace_root};
 const FOR_TESTS: [&str; 14] = [
     // Bits of the block index that Apus only keeps.
     "BLOCK_STATUS_RESERVED",
-    "BLOCK_VALID_CHAIN",
     "BLOCK_VALID_RESERVED",
     "BLOCK_VALID_UNKNOWN",
     // What tests of hints try every format with.
@@ -21,8 +20,9 @@ const FOR_TESTS: [&str; 14] = [
     // Power cuts.
     "lose_unsynced",
     "with_power_cut",
-    // Options that are read from random arguments.
+    // Options that are read from random arguments, and others for an opened directory.
     "options_of_sync",
+    "options_mut",
     // Forged files.
     "rewrite_join_progress",
     "write_reindexing",

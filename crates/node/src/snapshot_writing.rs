@@ -29,8 +29,8 @@ pub struct Written {
 }
 
 /// Makes a snapshot file of a UTXO set whose best block is `base`, at `height`, on the threads of
-/// `pool`. The chainstate may be written meanwhile. Returns the number of coins. `out` must not exist:
-/// the file is written with `.incomplete` at the end of its name, and then renamed.
+/// `pool`. The chainstate may be written meanwhile. Returns the number of coins. `out` must not
+/// exist: the file is written with `.incomplete` at the end of its name, and then renamed.
 ///
 /// # Errors
 /// `out` exists, a table is damaged, or the disk fails; or somebody asks to stop.

@@ -4,8 +4,8 @@
 //! last commit, so that a sync may run beside, and never waits. Field names, their order, the form
 //! of numbers, and errors are Core's; docs/guide/server.md lists what differs.
 //!
-//! The crate does not know HTTP, authentication, peers, nor how a directory is synced: what needs the
-//! methods of syncing is brought by the caller ([`AtRest`]).
+//! The crate does not know HTTP, authentication, peers, nor how a directory is synced: the caller
+//! brings what needs the methods of syncing ([`AtRest`]).
 //!
 //! | module | contents |
 //! |---|---|
