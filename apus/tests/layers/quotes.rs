@@ -21,7 +21,7 @@ const QUOTES: [Quote; 9] = [
     Quote {
         document: "docs/design.md",
         words: "{} % of the cache (`--dbcache`) are used and {} % of its entries have changed",
-        file: COMMIT,
+        file: "crates/node/src/cache_limit.rs",
         constants: &[("BEGIN_PERCENT", 1), ("CHANGED_PERCENT", 1)],
     },
     Quote {

@@ -20,12 +20,13 @@ use apus_wire::BlockView;
 
 use super::block::validate::Validation;
 use super::block_records::BlockRecords;
+use super::cache_limit::CacheLimit;
 use super::checked::Checked;
 use super::coin_count::{CoinCount, CoinsAt};
 use super::commit_job::{CommitJob, write_coin_count, write_index};
 use super::growth::COIN_BYTES;
-use super::memory_share::InOrderShare;
 use super::pruning::Pruning;
+use super::publication::Publication;
 use super::shared::Shared;
 use super::snapshot_chainstate::SnapshotChainstate;
 use super::sources::BlockBytes;
@@ -41,23 +42,6 @@ use apus_progress::{Observer, Phase, Progress};
 /// that is repeated after a crash. SwiftSync and the join save their work every
 /// [`Options::save_every`](super::options::Options::save_every).
 const COMMIT_EVERY: Duration = Duration::from_secs(5 * 60);
-/// Percentage of the cache's limit in bytes above which a commit may begin. The rest is for the
-/// coins of blocks that connect while it is written.
-const BEGIN_PERCENT: usize = 60;
-/// Percentage of the cache's entries that must have changed for a commit to begin, not counting
-/// entries awaited by blocks to come. A lower one would make more and smaller runs of tables, which
-/// must be merged; a higher one would leave no space for clean coins.
-const CHANGED_PERCENT: usize = 60;
-/// Percentage of its limit to which a full cache is shrunk.
-const SHRUNK_PERCENT: usize = 97;
-/// Percentage of the cache's entries that must be clean for a full cache to be shrunk.
-const CLEAN_PERCENT_MIN: usize = 5;
-/// Percentage of its limit to which the cache is shrunk after a commit. A higher one saves
-/// look-ups, which cost little, since workers make them in advance; a lower one leaves more space
-/// for new coins while the next commit is written, and fewer entries for the connecting thread to
-/// drop.
-const KEPT_PERCENT: usize = 20;
-
 /// The block index in memory, the active chain, and the part of both that is not yet on disk.
 pub struct Ledger {
     /// The records of all blocks.
@@ -71,9 +55,7 @@ pub struct Ledger {
     /// What is written, and where.
     pub writes: Writes,
     /// The memory for the cache and for blocks in progress.
-    pub share: InOrderShare,
-    /// How far less of it is used while the system is short of memory.
-    squeeze: Arc<Squeeze>,
+    pub limit: CacheLimit,
     /// Which block files are pruned.
     pub pruning: Pruning,
     /// What observers are shown of new tips.
@@ -128,13 +110,6 @@ struct Commits {
     tip: Option<BlockId>,
 }
 
-/// What readers are shown.
-struct Publication {
-    view: Arc<View>,
-    /// The records that were written to the index since the last commit.
-    entries: Vec<(BlockId, IndexRecord)>,
-}
-
 /// A commit that is being written: what it makes durable.
 struct Committing {
     blocks: u64,
@@ -160,8 +135,7 @@ impl Ledger {
             coins: None,
             done: WorkDone::default(),
             writes: Writes::default(),
-            share: InOrderShare::full(dbcache_bytes),
-            squeeze,
+            limit: CacheLimit::new(dbcache_bytes, squeeze),
             pruning: Pruning::default(),
             tips: Tips::default(),
             snapshot: None,
@@ -175,16 +149,6 @@ impl Ledger {
                 tip: None,
             },
         }
-    }
-
-    /// Returns the memory for the cache and for blocks in progress now.
-    pub fn share_now(&self) -> InOrderShare {
-        self.share.squeezed(&self.squeeze)
-    }
-
-    /// Returns the maximum size in bytes of the coins cache now.
-    pub fn cache_bytes_max(&self) -> usize {
-        self.share_now().cache_bytes
     }
 
     /// Returns the record of a block.
@@ -280,14 +244,10 @@ impl Ledger {
     /// would be committed forever; while a commit is being written; and if the directory is only
     /// read.
     pub fn wants_commit(&self, cache: &CoinsCache) -> bool {
-        let is_changed = || {
-            cache.bytes() > self.cache_bytes_max() / 100 * BEGIN_PERCENT
-                && cache.changed() * 100 >= (cache.changed() + cache.clean()) * CHANGED_PERCENT
-        };
         self.writes.any
             && self.done.counts.blocks > self.commits.blocks
             && !self.is_committing()
-            && (is_changed()
+            && (self.limit.is_reached_by_changes(cache)
                 || self.commits.last.elapsed() > COMMIT_EVERY
                 || self.pruning.waits_for_commit)
     }
@@ -308,18 +268,16 @@ impl Ledger {
     /// Drops clean coins if the cache is full. Returns whether there is space for another block; if
     /// not, the commit that is being written must end first.
     pub fn make_room(&self, cache: &CoinsCache) -> bool {
-        if cache.bytes() <= self.cache_bytes_max() {
+        if !self.limit.is_over(cache) {
             return true;
         }
-        if cache.clean() * 100 >= cache.len() * CLEAN_PERCENT_MIN {
-            cache.shrink_to(self.cache_bytes_max() / 100 * SHRUNK_PERCENT);
-        }
+        self.limit.shrink(cache);
         !self.is_full(cache)
     }
 
     /// Returns whether the cache is over its limit while a commit is being written.
     pub fn is_full(&self, cache: &CoinsCache) -> bool {
-        self.is_committing() && cache.bytes() > self.cache_bytes_max()
+        self.is_committing() && self.limit.is_over(cache)
     }
 
     /// Sets the active chain, whose last block was committed with this number of coins, and the
@@ -385,16 +343,14 @@ impl Ledger {
     pub fn publish_in(&mut self, shared: &Shared, view: Arc<View>) {
         let records = shared.tree.ids().zip(self.records.all.iter().copied()).collect();
         let commit = self.new_commit(shared, self.active.tip(), self.coins, records);
-        view.open(shared.files, commit);
-        self.publication = Some(Publication { view, entries: Vec::new() });
+        self.publication = Some(Publication::open(view, shared.files, commit));
     }
 
     /// Shows readers the chain that ends in `tip`, which is committed with this number of coins.
     fn publish(&mut self, shared: &Shared, tip: Option<BlockId>, coins: Option<i64>) {
-        let Some(publication) = &mut self.publication else { return };
-        let records = std::mem::take(&mut publication.entries);
-        let view = Arc::clone(&publication.view);
-        view.follow(self.new_commit(shared, tip, coins, records));
+        let Some(mut publication) = self.publication.take() else { return };
+        publication.show(|records| self.new_commit(shared, tip, coins, records));
+        self.publication = Some(publication);
     }
 
     fn new_commit<'a>(
@@ -419,8 +375,8 @@ impl Ledger {
 
     /// Tells readers that the data of these blocks is about to be deleted.
     pub fn hide(&self, blocks: &[BlockId]) {
-        if let Some(Publication { view, .. }) = &self.publication {
-            view.forget_data(blocks);
+        if let Some(publication) = &self.publication {
+            publication.hide(blocks);
         }
     }
 
@@ -451,7 +407,7 @@ impl Ledger {
         let entries = self.take_dirty(shared.tree)?;
         let unflushed = shared.files.begin_flush()?;
         let dirty = entries.iter().map(|(id, _)| *id).collect();
-        let kept_bytes = self.cache_bytes_max() / 100 * KEPT_PERCENT;
+        let kept_bytes = self.limit.kept_bytes();
         let changes = shared.pool.install(|| shared.cache.begin_sync());
         let blocks = self.done.counts.blocks;
         let changed = changes.len();
@@ -484,7 +440,7 @@ impl Ledger {
         self.records.dirty.extend(self.unconnected_base(tree).filter(|base| dirty.remove(base)));
         let entries = self.records.to_write(dirty, self.writes.new_set);
         if let Some(publication) = &mut self.publication {
-            publication.entries.extend_from_slice(&entries);
+            publication.add(&entries);
         }
         Ok(entries)
     }

@@ -22,6 +22,8 @@
 //! | [`sources`], [`scan`] | the files given with `--from`, and the blocks found in them |
 //! | [`block_records`] | the block index in memory |
 //! | [`commit`], [`commit_job`] | the work done, and the order in which it becomes durable |
+//! | [`cache_limit`] | how full the coins cache may be |
+//! | [`publication`] | what readers are shown of each commit |
 //! | [`coin_count`] | the file with the number of coins |
 //! | [`coin_tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
 //! | [`rebuild`] | a new UTXO set, built inside `chainstate`, that replaces the old one |
@@ -51,6 +53,7 @@ pub mod block;
 pub mod block_peers;
 pub mod block_records;
 pub mod checked;
+pub mod cache_limit;
 pub mod coin_count;
 pub mod commit;
 pub mod commit_job;
@@ -72,6 +75,7 @@ pub mod opened;
 pub mod options;
 pub mod block_file_deletion;
 pub mod pruning;
+pub mod publication;
 pub mod rebuild;
 pub mod reconsider;
 pub mod refusals;

@@ -382,7 +382,7 @@ fn follow_peers(
 /// Sets the memory for the coins cache and for blocks in progress, as far as memory is available.
 pub fn bound_cache(node: &mut Node) {
     let headers = header_bytes(node.tree(), node.view().is_some());
-    node.ledger_mut().share = InOrderShare::new(node.options().dbcache_bytes, headers);
+    node.ledger_mut().limit.share = InOrderShare::new(node.options().dbcache_bytes, headers);
 }
 
 /// Returns whether the data directory has a block index, or block files without one.

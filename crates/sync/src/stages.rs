@@ -58,7 +58,7 @@ fn task(node: &Node, blocks: &Waiting) -> Task {
         from_peers: blocks.from_peers as f64,
         tables: 0.0,
         new_tables: node.forecast().growth.tables(blocks.bytes).likely as f64,
-        cached: node.ledger().share.cache_bytes as f64 * CACHED_TABLES,
+        cached: node.ledger().limit.share.cache_bytes as f64 * CACHED_TABLES,
     }
 }
 

@@ -209,7 +209,7 @@ fn disconnect_to(node: &mut Node, fork: BlockId, watch: Watch) -> Result<(), Syn
         }
         observe(watch.observer, Phase::Disconnecting, node);
         let (shared, ledger) = node.split();
-        if shared.cache.bytes() > ledger.cache_bytes_max() {
+        if ledger.limit.is_over(shared.cache) {
             ledger.commit(&shared, watch.observer)?;
         }
         match disconnect_tip(&shared, ledger) {

@@ -100,7 +100,7 @@ impl<'a> Connector<'a> {
         loop {
             // Coins with long scripts take more memory than is expected of a coin, and coins that
             // blocks ahead spend cannot be dropped.
-            let share = self.ledger.share_now();
+            let share = self.ledger.limit.share_now();
             let most = share.cache_bytes;
             let is_over = self.shared.cache.bytes() > most + most / 8;
             let most = if is_over { 0 } else { most };
@@ -196,7 +196,7 @@ impl<'a> Connector<'a> {
 
     /// Returns whether few blocks have unfinished checks.
     fn may_fly(&self, workers: &Workers) -> bool {
-        workers.has_room(self.in_flight.len(), self.ledger.share_now().blocks_in_flight)
+        workers.has_room(self.in_flight.len(), self.ledger.limit.share_now().blocks_in_flight)
     }
 
     /// Returns what the connector waits for, if it has nothing to do.

@@ -348,7 +348,7 @@ fn positions(state: &JoinState, plan: &JoinPlan, records: &[IndexRecord]) -> Has
 /// Returns the memory that a join may take, and its number of threads.
 fn memory(node: &Node) -> Memory {
     let workers = threads::workers(node.options().threads);
-    Memory { bytes: node.ledger().share.cache_bytes, workers }
+    Memory { bytes: node.ledger().limit.share.cache_bytes, workers }
 }
 
 /// Returns whether the operating system failed to read a file that may be intact, as opposed to a
