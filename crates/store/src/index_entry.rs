@@ -22,7 +22,6 @@ impl BlockStatus {
     /// Every rule that needs no coins holds, and the number of transactions is known.
     pub const BLOCK_VALID_TRANSACTIONS: u32 = 3;
     /// Everything but scripts is valid, in the block and all its ancestors.
-    #[allow(dead_code, reason = "Core's list is complete here")]
     pub const BLOCK_VALID_CHAIN: u32 = 4;
     /// Everything is valid, in the block and all its ancestors.
     pub const BLOCK_VALID_SCRIPTS: u32 = 5;
