@@ -148,7 +148,7 @@ pub fn run_sync(command: &SyncCommand, quiet: bool) -> Result<ExitCode, Failure>
 /// them. Where nobody can answer, the sync itself refuses.
 fn ask_before_first_pruning(options: &mut Options, reporting: Reporting) -> Result<(), Failure> {
     let can_answer = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if !can_answer || reporting.quiet || reporting.json {
+    if !can_answer || reporting.quiet || reporting.json || options.reconsider {
         return Ok(());
     }
     if let Some(first) = sync::first_pruning(options)? {

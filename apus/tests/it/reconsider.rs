@@ -8,7 +8,9 @@ use apus_disk::Disk;
 use apus_leveldb::{Db, Options as Tables};
 use apus_node::{Options, Run, SyncError};
 use apus_progress::Watch;
-use apus_store::{BlockStatus, DataDir, DataDirOptions, IndexDb, IndexEntry, block_key};
+use apus_store::{
+    BlockStatus, DataDir, DataDirOptions, IndexDb, IndexEntry, IndexRecord, block_key,
+};
 use apus_sync as sync;
 use apus_sync::Summary;
 use apus_testchain::Break;
@@ -175,6 +177,43 @@ fn what_is_invalid_is_refused_again() {
     let marked = index.entries.iter().filter(|entry| entry.record.status.is_failed()).count();
     assert_eq!(marked, 1);
     assert_judged(&place, 200);
+}
+
+/// A node that refuses a block before it stores it marks the header alone.
+#[test]
+fn marked_headers_without_blocks_are_fetched() {
+    let place = synced();
+    let coins = place.muhash();
+    let entries = place.blocks().0.entries;
+    let some = Place::new(Network::Regtest);
+    let blocks = with_genesis(small(5));
+    let all = some.write("all", &blocks);
+    some.sync_blocks("some", &blocks[..=190]);
+    let mut headers: Vec<_> = entries.into_iter().filter(|entry| entry.height > 190).collect();
+    for entry in &mut headers {
+        let status = BlockStatus::BLOCK_VALID_TREE | BlockStatus::BLOCK_FAILED_VALID;
+        entry.record = IndexRecord { status: BlockStatus(status), ..IndexRecord::default() };
+    }
+    IndexDb::open(&Disk::new(), &index_path(&some)).unwrap().correct(&headers, &[]).unwrap();
+    assert_eq!(some.sync(std::slice::from_ref(&all)).height, 190);
+    let summary = sync::sync(&reconsidering(&some), &[all], Watch::default()).unwrap();
+    assert_eq!((summary.height, some.muhash()), (200, coins));
+    assert!(!has_marks(&some));
+    assert_judged(&some, 200);
+}
+
+/// What is refused for its options changes nothing: blocks are deleted in a run of its own.
+#[test]
+fn pruning_does_not_begin_with_it() {
+    let place = synced();
+    invalidate(&place, 150);
+    let before = tree(place.root());
+    let output = apus(&place, &["sync", "--connect=0", "--reconsider", "--prune=550"]);
+    assert_ends(&output, 2, &["run `apus sync --reconsider` first"]);
+    assert_eq!(tree(place.root()), before);
+    assert_ends(&apus(&place, &["sync", "--connect=0", "--reconsider"]), 0, &["51 blocks"]);
+    let output = apus(&place, &["sync", "--connect=0", "--prune=550"]);
+    assert_ends(&output, 0, &[]);
 }
 
 /// Entries that are no headers of Bitcoin, each by itself: the key and the value of the record,

@@ -2,8 +2,8 @@
 //! Bitcoin's: found, and reconsidered (Core's `reconsiderblock`, for a directory at rest).
 //!
 //! A mark says that some program, by its rules at that time, refused a block. Nothing here decides
-//! whether it was right: without its mark a block is checked as any other, and marked again if it
-//! is invalid.
+//! whether it was right, or whose it is: without its mark a block is checked as any other, and
+//! marked again if it is invalid.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ pub struct Doubtful {
     pub left_out: usize,
     /// The key of the first of these, and what is wrong with it.
     pub first_left_out: String,
-    /// Number of records of kinds that Bitcoin Core does not know.
+    /// Number of records of kinds that Bitcoin Core does not read.
     pub unknown: usize,
     /// The key of the first of these.
     pub first_unknown: String,
@@ -78,8 +78,8 @@ impl Doubtful {
         }
         if self.unknown > 0 {
             notes.push(format!(
-                "Warning: the block index holds {} of kinds that are not Bitcoin Core's, which are \
-                 passed over; the key of the first: {}",
+                "Warning: the block index holds {} of kinds that Bitcoin Core does not read, which \
+                 are passed over; the key of the first: {}",
                 counted(self.unknown, ["record", "records"]),
                 self.first_unknown
             ));
@@ -154,8 +154,8 @@ pub fn doubtful(options: &Options) -> Result<Doubtful, SyncError> {
 /// unchanged.
 ///
 /// # Errors
-/// The directory is in use or cannot be read, or the best block of its UTXO set is not Bitcoin's:
-/// nothing is changed then.
+/// The directory is in use or cannot be read, the best block of its UTXO set is not Bitcoin's, or
+/// the options about pruning do not fit it: nothing is changed then.
 pub fn reconsider(options: &Options, disk: &Disk) -> Result<Doubtful, SyncError> {
     if !options.network_dir().join("blocks/index/CURRENT").is_file() {
         return Ok(Doubtful::default());
@@ -164,6 +164,14 @@ pub fn reconsider(options: &Options, disk: &Disk) -> Result<Doubtful, SyncError>
     let index = IndexDb::open_read_only(disk, &dir.index_path())?;
     let Judged { doubtful, changed, left_out } = judge(&dir, &index, &options.network)?;
     drop(index);
+    dir.check_pruned(doubtful.pruned)?;
+    if options.prune.is_some() && !doubtful.pruned && !options.allow_delete_blocks {
+        return Err(SyncError::WrongOptions(
+            "--reconsider and --prune, in a directory that was never pruned: run `apus sync \
+             --reconsider` first, and then `apus sync --prune=MIB`"
+                .to_string(),
+        ));
+    }
     if !doubtful.is_none() {
         IndexDb::open(disk, &dir.index_path())?.correct(&changed, &left_out)?;
     }

@@ -128,19 +128,24 @@ impl DataDir {
             IndexDb::open(&self.disk, &self.index_path())?
         };
         let index = db.load(&self.network)?;
-        if index.pruned && !self.options.prune {
-            let what = "block files of this directory were pruned: continue with \
-                `apus sync --prune=MIB`, as with bitcoind; a rebuild needs all of them (--from a \
-                directory that has them, and another --datadir); `apus txoutset info` reads this \
-                one";
-            return Err(StoreError::new(&self.blocks, what));
-        }
+        self.check_pruned(index.pruned)?;
         let files = self.block_files(&index);
         files.check_present(&index.entries, self.options.may_lack_files)?;
         if index.pruned && !self.options.read_only {
             files.remove_pruned()?;
         }
         Ok((db, index, files))
+    }
+
+    /// Returns an error if block files `were_pruned` and [`DataDirOptions::prune`] is off.
+    pub fn check_pruned(&self, were_pruned: bool) -> Result<()> {
+        if !were_pruned || self.options.prune {
+            return Ok(());
+        }
+        let what = "block files of this directory were pruned: continue with `apus sync \
+            --prune=MIB`, as with bitcoind; a rebuild needs all of them (--from a directory that \
+            has them, and another --datadir); `apus txoutset info` reads this one";
+        Err(StoreError::new(&self.blocks, what))
     }
 
     /// Returns the directory of the network.
