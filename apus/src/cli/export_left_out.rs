@@ -1,4 +1,4 @@
-//! `apus export` in a build without the feature `export`.
+//! `apus export`, `apus shard export` and `verify-export` in a build without the feature `export`.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,8 +20,13 @@ pub struct ExportCommand {
 
 /// Returns an error that says how to build `apus export`.
 pub fn run(_: &ExportCommand, _: bool) -> Result<ExitCode, Failure> {
-    Err(Failure::usage(
-        "this apus was built without `apus export`: build it with --features export (cargo build \
-         --release --locked --features export)",
-    ))
+    left_out("apus export")
+}
+
+/// Returns an error that says how to build a command.
+pub fn left_out(command: &str) -> Result<ExitCode, Failure> {
+    Err(Failure::usage(format!(
+        "this apus was built without `{command}`: build it with --features export (cargo build \
+         --release --locked --features export)"
+    )))
 }

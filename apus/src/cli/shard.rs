@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use apus_disk::Disk;
 use apus_node::Options;
 use apus_progress::Watch;
+use apus_progress::words::shell_word;
 use apus_shard as shard;
 use apus_shard::{
     BlocksAt, Counts, Cuts, Destination, Finished, How, Job, Planned, Ran, Results, Stage,
@@ -16,6 +17,8 @@ use serde::Serialize;
 use super::connect_args::{Scripts, take_assumevalid, take_minimumchainwork};
 use super::directory::Directory;
 use super::exit;
+#[cfg(not(feature = "export"))]
+use super::export::{ExportCommand, left_out};
 use super::failure::Failure;
 use super::home::expand_home;
 use super::interrupt::{Interrupted, stop_on_signal};
@@ -41,6 +44,12 @@ pub enum ShardCommand {
     Export(Box<ShardExport>),
     #[cfg(feature = "export")]
     VerifyExport(Box<ShardVerifyExport>),
+    /// Write a table as one Parquet file for each range of heights (not in this build).
+    #[cfg(not(feature = "export"))]
+    Export(ExportCommand),
+    /// Prove that files of `apus shard export` hold what the blocks yield (not in this build).
+    #[cfg(not(feature = "export"))]
+    VerifyExport(ExportCommand),
 }
 
 /// Plan a job: find the blocks, cut the work, and print how many tasks each stage has.
@@ -263,6 +272,10 @@ pub fn run(command: ShardCommand, quiet: bool) -> Result<ExitCode, Failure> {
         ShardCommand::Export(command) => shard_export::export(&command, quiet),
         #[cfg(feature = "export")]
         ShardCommand::VerifyExport(command) => shard_export::verify(&command, quiet),
+        #[cfg(not(feature = "export"))]
+        ShardCommand::Export(_) => left_out("apus shard export"),
+        #[cfg(not(feature = "export"))]
+        ShardCommand::VerifyExport(_) => left_out("apus shard verify-export"),
     }
 }
 
@@ -344,6 +357,9 @@ fn run_all(command: &Run, quiet: bool) -> Result<ExitCode, Failure> {
     let ran = shard::run_all(&job, threads(command.par), Watch::new(&reporter, &stop));
     reporter.finish();
     ran?;
+    let reporting = Reporting { quiet, json: false };
+    let url = shell_word(&command.job.job);
+    reporting.say(format_args!("All tasks are done; next: apus shard finish --job {url}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

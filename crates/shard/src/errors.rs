@@ -2,6 +2,7 @@
 
 use apus_node::error::SyncError;
 use apus_node::fault::Fault;
+use apus_progress::words::shell_word;
 
 use super::job::Job;
 use super::results::Results;
@@ -35,6 +36,27 @@ pub fn error(job: &Job, fault: Fault) -> SyncError {
         Fault::Unjudged(height) => job.error_at(height, "it cannot be judged here".into()).into(),
         _ => SyncError::Input("a task of a job meets only what a join meets".to_string()),
     }
+}
+
+/// Adds to the error about a damaged result the command that writes it again.
+pub fn with_again(job: &Job, error: SyncError) -> SyncError {
+    let SyncError::Store(mut error) = error else { return error };
+    let is_missing = |why: &std::io::Error| why.kind() == std::io::ErrorKind::NotFound;
+    let is_of_system = error.source.as_ref().is_some_and(|why| !is_missing(why));
+    let name = error.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if let Some((stage, number)) = Stage::of_pack(name)
+        && error.path == job.objects.path(name)
+        && !is_of_system
+        && !error.what.contains("another job")
+    {
+        let (command, option) = (stage.name(), stage.option());
+        let url = shell_word(job.objects.url());
+        let why = error.source.take().map_or_else(String::new, |why| format!(": {why}"));
+        error.what += &format!(
+            "{why}; write it again: `apus shard {command} --job {url} {option} {number} --again`"
+        );
+    }
+    error.into()
 }
 
 /// Returns the error for results that do not fit each other.

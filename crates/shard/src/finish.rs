@@ -14,7 +14,7 @@ use apus_sync::join::{JoinPlan, JoinState, ReadCounts, balance};
 use apus_wire::Cursor;
 
 use super::building::Building;
-use super::errors::{missing, unfit};
+use super::errors::{missing, unfit, with_again};
 use super::finished::Finished;
 use super::job::Job;
 use super::matching::for_each_coin;
@@ -45,6 +45,15 @@ pub fn finish(
     if results.stage != Stage::Finish {
         return Err(missing(job, &results));
     }
+    finish_all(job, results, destination, watch).map_err(|error| with_again(job, error))
+}
+
+fn finish_all(
+    job: &Job,
+    results: Results,
+    destination: &Destination,
+    watch: Watch,
+) -> Result<Finished, SyncError> {
     let plan = super::task::plan(job, results.end);
     let state = state(job, &results)?;
     balance(&state, &plan, &job.manifest.network).map_err(unfit)?;

@@ -136,7 +136,12 @@ impl Job {
         network: Option<&Network>,
     ) -> Result<Option<Self>, SyncError> {
         let objects = Objects::open(url, disk)?;
-        let Some(pack) = Pack::open(&objects, NAME, &[0; 32])? else { return Ok(None) };
+        let Some(pack) = Pack::open(&objects, NAME, &[0; 32])? else {
+            return match objects.read(&format!("{NAME}.done"))? {
+                None => Ok(None),
+                Some(_) => Err(SyncError::from(damaged(&objects))),
+            };
+        };
         let wrong = |what: String| SyncError::from(StoreError::new(objects.path(NAME), what));
         let mut manifest = Manifest::read(&mut Cursor::new(&pack.note))
             .map_err(|error| wrong(format!("not a job of this version of Apus: {error}")))?;
@@ -352,6 +357,17 @@ impl Manifest {
             files,
         })
     }
+}
+
+/// Returns the error for a job whose index is damaged.
+fn damaged(objects: &Objects) -> StoreError {
+    let what = format!(
+        "the job is damaged: its CRC-32C is not that of its bytes. Plan it again in another \
+         directory, since its results do not fit another plan: `apus shard plan --job NEW`, with \
+         the options of {}",
+        objects.url()
+    );
+    StoreError::new(objects.path(&format!("{NAME}.done")), what)
 }
 
 fn text(cursor: &mut Cursor) -> Result<String, ParseError> {

@@ -181,9 +181,10 @@ fn run_with(
     number: usize,
     stop: &AtomicBool,
 ) -> Result<(), SyncError> {
-    match stage {
+    let ran = match stage {
         Stage::Read => read::read_span(job, number, results.end, stop),
         Stage::Match => matching::match_partition(job, number, results, stop),
         Stage::Check | Stage::Finish => check::check_bucket(job, number, results, stop),
-    }
+    };
+    ran.map_err(|error| errors::with_again(job, error))
 }

@@ -135,9 +135,7 @@ impl Results {
     /// A result cannot be read, or belongs to another job.
     pub fn find(job: &Job) -> Result<Self, StoreError> {
         let names: HashSet<String> = job.objects.names()?.into_iter().collect();
-        let is_there = |stage: Stage, number: usize, end: u32| {
-            names.contains(&format!("{}.done", stage.pack(number, end)))
-        };
+        let is_there = |name: &str| names.contains(&format!("{name}.done"));
         let counts = job.counts();
         let mut end = job.whole_end();
         loop {
@@ -167,16 +165,15 @@ impl Results {
             results.stage = Stage::Match;
             // Without a block there is nothing to match.
             let partitions = if end > 1 { counts.partitions } else { 0 };
-            results.missing = missing(partitions, |number| is_there(Stage::Match, number, end));
-            if !results.missing.is_empty() {
-                return Ok(results);
-            }
-            let of_partition = |number| open_known(job, Stage::Match, number, end);
-            let matched: Vec<(Pack, MatchNote)> = (0..partitions)
-                .map(|number| {
-                    of_partition(number).and_then(|pack| with_note(job, pack, MatchNote::read))
-                })
-                .collect::<Result<_, _>>()?;
+            let name = |number: usize| Stage::Match.pack(number, end);
+            let open_it = |number| open(job, &name(number), MatchNote::read);
+            let matched = match open_all(partitions, |number| is_there(&name(number)), open_it)? {
+                Ok(matched) => matched,
+                Err(missing) => {
+                    results.missing = missing;
+                    return Ok(results);
+                }
+            };
             if let Some(fault) = matched.iter().filter_map(|(_, note)| note.fault).min() {
                 end = fault;
                 continue;
@@ -187,13 +184,15 @@ impl Results {
             let buckets =
                 (0..counts.buckets).take_while(|number| !job.bucket(*number, end).is_empty());
             let buckets = buckets.count();
-            results.missing =
-                missing(buckets, |number| is_there(Stage::Check, number, end_of(number)));
-            if !results.missing.is_empty() {
-                return Ok(results);
-            }
-            let of_bucket = |number| open_known(job, Stage::Check, number, end_of(number));
-            let checked: Vec<Pack> = (0..buckets).map(of_bucket).collect::<Result<_, _>>()?;
+            let name = |number: usize| Stage::Check.pack(number, end_of(number));
+            let open_it = |number| job.pack(&name(number));
+            let checked = match open_all(buckets, |number| is_there(&name(number)), open_it)? {
+                Ok(checked) => checked,
+                Err(missing) => {
+                    results.missing = missing;
+                    return Ok(results);
+                }
+            };
             let faults: Vec<Option<u32>> = checked
                 .iter()
                 .map(|pack| note_of(job, pack, numbers).map(|[fault]| fault_at(fault)))
@@ -232,10 +231,20 @@ fn open<T>(
     job.pack(name)?.map(|pack| with_note(job, pack, read)).transpose()
 }
 
-fn open_known(job: &Job, stage: Stage, number: usize, end: u32) -> Result<Pack, StoreError> {
-    let name = stage.pack(number, end);
-    let gone = || StoreError::new(job.objects.path(&name), "this result has disappeared");
-    job.pack(&name)?.ok_or_else(gone)
+/// Opens the results with the numbers below `count`, once all of them are there; the inner error
+/// has the numbers of those that are missing, or damaged.
+fn open_all<T>(
+    count: usize,
+    is_there: impl Fn(usize) -> bool,
+    open: impl Fn(usize) -> Result<Option<T>, StoreError>,
+) -> Result<Result<Vec<T>, Vec<usize>>, StoreError> {
+    let missing_names = missing(count, is_there);
+    if !missing_names.is_empty() {
+        return Ok(Err(missing_names));
+    }
+    let opened: Vec<Option<T>> = (0..count).map(open).collect::<Result<_, _>>()?;
+    let missing = missing(count, |number| opened[number].is_some());
+    Ok(if missing.is_empty() { Ok(opened.into_iter().flatten().collect()) } else { Err(missing) })
 }
 
 fn with_note<T>(

@@ -84,8 +84,114 @@ fn a_result_of_another_job_or_with_damage_is_named() {
     assert_eq!(status, Some(1));
     assert!(err.contains(&name) && err.contains("damaged"), "{err}");
     let again = ["read", "--job", &job, "--span", "0", "--again"];
+    assert!(err.contains(&format!("write it again: `apus shard {}`", again.join(" "))), "{err}");
     assert_eq!(shard(&again).1, "read 0: done\n");
     assert_eq!(shard(&matching).1, "match 0: done\n");
+}
+
+/// Every kind of damage to every kind of result is named with the command that mends it, or is
+/// found by `todo`, which then names the task.
+#[test]
+fn what_is_damaged_is_written_again() {
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let job = planned(&place);
+    shard(&["run", "--job", &job, "--quiet"]);
+    let todo = || shard(&["todo", "--job", &job]).1;
+    assert_eq!(todo(), "finish \n");
+    let whole = shard(&["finish", "--job", &job, "--json"]).1;
+    let datadir = place.root().join("new");
+    let finish = ["finish", "--job", &job, "--datadir", datadir.to_str().unwrap(), "--json"];
+    for (stage, option) in [("read", "--span"), ("match", "--partition"), ("check", "--bucket")] {
+        let names = std::fs::read_dir(&job).unwrap().map(|entry| entry.unwrap().path());
+        let is_it = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with(&format!("{stage}-00000-")) && !name.ends_with(".done")
+        };
+        let data = names.into_iter().find(is_it).unwrap();
+        let done = PathBuf::from(format!("{}.done", data.display()));
+        let kept = std::fs::read(&done).unwrap();
+        // Its index: cut off, changed, empty.
+        let mut changed = kept.clone();
+        changed[30] ^= 1;
+        for damaged in [&kept[..kept.len() / 2], &changed, &[]] {
+            std::fs::write(&done, damaged).unwrap();
+            assert_eq!(todo(), format!("{stage} 0\n"));
+            let args = [stage, "--job", &job, option, "0"];
+            assert_eq!(shard(&args).1, format!("{stage} 0: done\n"));
+            assert_eq!(std::fs::read(&done).unwrap(), kept);
+        }
+        // Its bytes: the task that reads them names the one that wrote them.
+        let bytes = std::fs::read(&data).unwrap();
+        if bytes.is_empty() {
+            continue;
+        }
+        let again = ["--job", &job, option, "0", "--again"];
+        let words = format!("`apus shard {stage} {}`", again.join(" "));
+        let readers: Vec<Vec<&str>> = match stage {
+            "read" => ["0", "1"]
+                .map(|number| vec!["match", "--job", &job, "--partition", number, "--again"])
+                .to_vec(),
+            _ => vec![finish.to_vec()],
+        };
+        let is_named = || readers.iter().any(|reader| shard(reader).2.contains(&words));
+        for cut in [bytes.len() / 2, 0] {
+            std::fs::write(&data, &bytes[..cut]).unwrap();
+            assert!(is_named(), "{stage} {cut}: {words}");
+        }
+        std::fs::remove_file(&data).unwrap();
+        assert!(is_named(), "{stage}: {words}");
+        assert_eq!(shard(&[&[stage], &again[..]].concat()).1, format!("{stage} 0: done\n"));
+        assert_eq!(std::fs::read(&data).unwrap(), bytes);
+    }
+    assert_eq!(shard(&finish).1, whole);
+    // The plan itself cannot be made again.
+    let plan = Path::new(&job).join("job.done");
+    std::fs::write(&plan, b"cut off").unwrap();
+    let (status, _, err) = shard(&["todo", "--job", &job]);
+    assert!(status == Some(1) && err.contains("the job is damaged"), "{err}");
+}
+
+/// The loop of the guide ends with what is wrong, whatever fails.
+#[test]
+fn the_loop_of_the_guide_ends() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let guide = std::fs::read_to_string(root.join("docs/guide/many-machines.md")).unwrap();
+    let code = guide.split("```").find(|block| block.contains("xargs")).unwrap();
+    let place = Place::new(apus_wire::Chain::Regtest);
+    let job = planned(&place);
+    let bin = program().get_program().to_owned();
+    let bin = Path::new(&bin).parent().unwrap().display().to_string();
+    let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+    let run = |directory: &Path| {
+        // The limit is for a loop that does not end.
+        let mut bash = std::process::Command::new("timeout");
+        bash.args(["60", "bash", "-c", code]).env("PATH", &path).current_dir(directory);
+        let output = bash.output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), text)
+    };
+    let empty = place.root().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let (status, said) = run(&empty);
+    assert!(status == Some(1) && said.contains("holds no job"), "{said}");
+    // A result that a task needs is cut off.
+    shard(&["read", "--job", &job, "--span", "0"]);
+    shard(&["read", "--job", &job, "--span", "1"]);
+    let names = std::fs::read_dir(&job).unwrap().map(|entry| entry.unwrap().path());
+    let is_data = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("read-00001-") && !name.ends_with(".done")
+    };
+    let data = names.into_iter().find(is_data).unwrap();
+    std::fs::write(&data, b"").unwrap();
+    let (status, said) = run(place.root());
+    assert_eq!(status, Some(1), "{said}");
+    for words in ["--span 1 --again`", "tasks without a result that come first: "] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(shard(&["read", "--job", &job, "--span", "1", "--again"]).0, Some(0));
+    let (status, said) = run(place.root());
+    assert_eq!(status, Some(0), "{said}");
 }
 
 #[test]

@@ -105,7 +105,12 @@ fn cloud(url: &str) -> Result<Arc<dyn Store>> {
 
 #[cfg(not(feature = "cloud"))]
 fn cloud(url: &str) -> Result<Arc<dyn Store>> {
-    let what = "this build reads and writes directories alone: mount the store as a directory, or \
-                build Apus with the feature `cloud`";
+    let what = if ["s3://", "gs://", "az://"].iter().any(|scheme| url.starts_with(scheme)) {
+        "this build reads and writes directories alone: mount the store as a directory, or build \
+         Apus with the feature `cloud`"
+    } else {
+        "none of the schemes that are known: give the path of a directory, or with the feature \
+         `cloud` s3://, gs:// or az://"
+    };
     Err(StoreError::new(url, what))
 }
