@@ -168,7 +168,7 @@ class Reader:
     def table(
         self,
         name: str,
-        heights: Tuple[Optional[int], Optional[int]],
+        heights: Optional[Tuple[int, int]],
         columns: Optional[List[str]],
         forms: Tuple[str, str],
     ) -> Table: ...

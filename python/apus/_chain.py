@@ -134,7 +134,8 @@ class Chain:
         columns: Optional[Sequence[str]] = None,
         txid: HashForm = "hex",
     ) -> _apus.Table:
-        """A row for each block in ``range(start, stop)``. Heights below 0 count from the tip.
+        """A row for each block in ``range(start, stop)``, which is taken as in a slice: heights below
+        0 count from the tip, those above the tip are left out, and a range may be empty.
 
         >>> import pyarrow
         >>> with Chain(synced, chain="regtest") as chain:
@@ -214,12 +215,19 @@ class Chain:
         txid: str,
         spk: str,
     ) -> _apus.Table:
-        first = 0 if start is None else self._at(start)
-        if stop is None or operator.index(stop) == len(self):
-            last = self._height
-        else:
-            last = self._at(stop) - 1
-        if last < first:
-            raise ValueError(f"there is no block in range({start}, {stop})")
-        names = None if columns is None else list(columns)
-        return self._reader.table(name, (first, last), names, (txid, spk))
+        first, end, _ = slice(start, stop).indices(len(self))
+        heights = (first, end - 1) if first < end else None
+        return self._reader.table(name, heights, names_of(columns), (txid, spk))
+
+
+def names_of(columns: Optional[Sequence[str]]) -> Optional[List[str]]:
+    """Returns the names of columns as a list; None for all.
+
+    >>> names_of("height")
+    Traceback (most recent call last):
+    TypeError: columns must be a sequence of names, such as ['height'], not the text 'height'
+    """
+    if isinstance(columns, (str, bytes)):
+        what = f"columns must be a sequence of names, such as [{columns!r}], not the text {columns!r}"
+        raise TypeError(what)
+    return None if columns is None else list(columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple, Type
 
 __all__ = [
     "CoinDifference",
@@ -51,6 +51,21 @@ class Error(Exception):
         for name, value in about.items():
             setattr(self, name, value)
 
+    def __reduce__(self) -> Tuple[object, ...]:
+        # Exceptions are sent to other processes whole: OSError keeps errno and filename elsewhere.
+        about = dict(self.__dict__)
+        for name in ("errno", "filename"):
+            if getattr(self, name, None) is not None:
+                about[name] = getattr(self, name)
+        return _made_again, (type(self), str(self.args[0]), about)
+
+
+def _made_again(kind: Type[Error], message: str, about: Dict[str, object]) -> Error:
+    error = kind(message)
+    for name, value in about.items():
+        setattr(error, name, value)
+    return error
+
 
 class StoreError(Error, OSError):
     """The disk: a file cannot be read or written, or holds bytes that cannot be right."""
@@ -59,6 +74,10 @@ class StoreError(Error, OSError):
     """The file or directory."""
     offset: Optional[int] = None
     """The offset in the file, in bytes, if the error has one."""
+
+    def __init__(self, message: str, **about: object) -> None:
+        super().__init__(message, **about)
+        self.filename = self.path
 
     def __str__(self) -> str:
         return str(self.args[0])

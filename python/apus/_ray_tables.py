@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections import deque
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
-from ._chain import Chain
+from ._chain import Chain, names_of
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -17,6 +18,26 @@ if TYPE_CHECKING:
     from ._options import ChainOptions, StrPath
 
 __all__ = ["export", "read"]
+
+
+def error_in(text: str) -> str:
+    """Returns what a program says is wrong, without the times and the other lines of its log.
+
+    >>> error_in("2026-11-27T00:16:42Z Warning: x\\n2026-11-27T00:16:42Z Error: no job\\n")
+    'no job'
+    """
+    lines = [re.sub(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", "", line) for line in text.splitlines()]
+    errors = [line[len("Error: ") :] for line in lines if line.startswith("Error: ")]
+    return "\n".join(errors or lines).strip()
+
+
+def import_ray() -> Any:
+    """Returns the module ``ray``, or says what to install."""
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        what = "apus.ray needs Ray: pip install 'ray[data,default]>=2.40'"
+        raise ImportError(what) from error
 
 
 def read(
@@ -39,12 +60,14 @@ def read(
     """
     if table not in ("blocks", "transactions", "inputs", "outputs"):
         raise ValueError(f"there is no table {table} by height")
-    place, names = os.path.abspath(os.fspath(datadir)), None if columns is None else list(columns)
+    place, names = os.path.abspath(os.fspath(datadir)), names_of(columns)
+    import_ray()
+    data = import_module("ray.data")
     with Chain(place, **options) as chain:
         first, last, _ = slice(start, stop).indices(len(chain))
-    if first >= last:
-        raise ValueError(f"there is no block in range({start}, {stop})")
-    data = import_module("ray.data")
+        if first >= last:
+            none = getattr(chain, table)(first, first, columns=names)
+            return data.from_arrow(import_module("pyarrow").table(none))
 
     def rows(batch: Any) -> Any:
         pyarrow = import_module("pyarrow")
@@ -81,7 +104,7 @@ def export(
 
     >>> export("/shared/node", "outputs", "/shared/tables", progress=print)  # doctest: +SKIP
     """
-    ray = import_module("ray")
+    ray = import_ray()
     paths = [f"--datadir={os.path.abspath(os.fspath(datadir))}"]
     paths.append(f"--output={os.path.abspath(os.fspath(output))}")
     command: List[str] = [os.fspath(program), "shard", "export", table, *paths, *options]
@@ -99,7 +122,7 @@ def export(
 
     ran = subprocess.run([*command, "--todo"], capture_output=True, text=True)
     if ran.returncode:
-        raise Error(ran.stderr.strip())
+        raise Error(error_in(ran.stderr))
     queue, done = deque(ran.stdout.split()), 0
     count, running = len(queue), {}  # type: int, Dict[Any, str]
     remote = ray.remote(write)
@@ -111,7 +134,7 @@ def export(
         for ref in ray.wait(list(running), timeout=1)[0]:
             number, failure = running.pop(ref), ray.get(ref)
             if failure:
-                raise Error(f"{table} {number}: {failure}")
+                raise Error(f"{table} {number}: {error_in(failure)}")
             done += 1
             if progress is not None:
                 progress(done, count)

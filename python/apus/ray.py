@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from ._errors import Error, RefusedWarning
-from ._ray_tables import export, read
+from ._ray_tables import error_in, export, import_ray, read
 
 __all__ = ["Progress", "Refused", "TaskFailed", "Verified", "export", "read", "verify"]
 
@@ -195,7 +195,7 @@ class _Shard:
         command, environment = self._command(name, *args), {**os.environ, **_MALLOC}
         ran = subprocess.run(command, capture_output=True, text=True, env=environment)
         if ran.returncode not in (0, _REFUSED):
-            raise Error(f"apus shard {name}: {ran.stderr.strip() or ran.returncode}")
+            raise Error(f"apus shard {name}: {error_in(ran.stderr) or ran.returncode}")
         return ran.stdout
 
 
@@ -217,7 +217,7 @@ class _Cluster:
         recheck: float,
         progress: Optional[Callable[[Progress], object]],
     ) -> None:
-        self._ray = _import_ray()
+        self._ray = import_ray()
         if not self._ray.is_initialized():
             self._ray.init(log_to_driver=False)
         self._remote = _remote(self._ray)
@@ -301,20 +301,13 @@ class _Cluster:
         except self._ray.exceptions.RayError as error:
             raise TaskFailed(f"{name}: {error}", task=name) from None
         if status != 0:
-            raise TaskFailed(f"{name}: {text or status}", task=name, node=node)
+            raise TaskFailed(f"{name}: {error_in(text) or status}", task=name, node=node)
         return str(node)
 
 
 def _report(progress: Optional[Callable[[Progress], object]], state: Progress) -> None:
     if progress is not None:
         progress(state)
-
-
-def _import_ray() -> Any:
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise ImportError("apus.ray needs Ray: pip install 'ray[data,default]>=2.40'") from error
 
 
 def _remote(ray: Any) -> Any:

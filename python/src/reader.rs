@@ -96,7 +96,7 @@ impl Reader {
         &self,
         py: Python<'_>,
         name: &str,
-        heights: (Option<u32>, Option<u32>),
+        heights: Option<(u32, u32)>,
         columns: Option<Vec<String>>,
         forms: (String, String),
     ) -> PyResult<Table> {
@@ -115,10 +115,11 @@ impl Reader {
             "raw" => BytesForm::Raw,
             _ => return Err(wrong(format!("spk='{spk}': give hex or raw"))),
         };
-        let (start_height, stop_height) = heights;
+        let is_empty = heights.is_none();
+        let (start_height, stop_height) = heights.unzip();
         let forms = Forms { hash, bytes };
         let rows = ArrowRows { table, columns, forms, start_height, stop_height };
-        Table::new(py, self.reader()?, rows)
+        Table::new(py, self.reader()?, rows, is_empty)
     }
 }
 

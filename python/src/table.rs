@@ -5,7 +5,7 @@ use std::thread::{self, ThreadId};
 
 use apus_tables::{ArrowRows, ChainReader, RecordBatches};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::exceptions::PyRuntimeError;
@@ -20,6 +20,8 @@ pub struct Table {
     reader: Arc<ChainReader>,
     rows: ArrowRows,
     schema: SchemaRef,
+    /// Whether it is of no block, and so has no rows.
+    is_empty: bool,
 }
 
 /// The record batches of a stream, and their schema.
@@ -67,9 +69,14 @@ impl RecordBatchReader for Stream {
 
 impl Table {
     /// Creates the table of these rows, and checks that they can be read.
-    pub fn new(py: Python<'_>, reader: Arc<ChainReader>, rows: ArrowRows) -> PyResult<Self> {
+    pub fn new(
+        py: Python<'_>,
+        reader: Arc<ChainReader>,
+        rows: ArrowRows,
+        is_empty: bool,
+    ) -> PyResult<Self> {
         let schema = rows.encoder(&reader).map_err(|error| exception(py, &error))?.schema();
-        Ok(Self { reader, rows, schema })
+        Ok(Self { reader, rows, schema, is_empty })
     }
 }
 
@@ -96,6 +103,11 @@ impl Table {
         requested_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
+        if self.is_empty {
+            let none = RecordBatchIterator::new([], Arc::clone(&self.schema));
+            let stream = FFI_ArrowArrayStream::new(Box::new(none));
+            return PyCapsule::new_with_value(py, stream, c"arrow_array_stream");
+        }
         let encoder = self.rows.encoder(&self.reader).map_err(|error| exception(py, &error))?;
         let schema = Arc::clone(&self.schema);
         let batches = RecordBatches::new(Arc::clone(&self.reader), self.rows.clone(), encoder);

@@ -121,11 +121,17 @@ def test_a_table_has_the_rows_of_a_range(chain):
     assert heights(chain.blocks(-2)) == [14130, 14131]
     assert heights(chain.blocks(14130, 14132)) == [14130, 14131]
     assert heights(chain.blocks(stop=2)) == [0, 1]
-    for wrong in [(8, 5), (5, 5)]:
-        with pytest.raises(ValueError, match="range"):
-            chain.blocks(*wrong)
-    with pytest.raises(IndexError):
-        chain.blocks(0, 99999)
+    # As in a slice, a range is cut to what there is, and may be empty.
+    assert heights(chain.blocks(14130, 10**6)) == [14130, 14131]
+    assert heights(chain.blocks(-(10**6), 2)) == [0, 1]
+    steps = [heights(chain.blocks(at, at + 5000)) for at in range(0, 20_000, 5000)]
+    assert sum(steps, []) == list(range(14132))
+    for start, stop in [(8, 5), (5, 5), (14132, None), (10**6, 10**7), (0, 0), (5, -14131)]:
+        for name in TABLES:
+            empty = pyarrow.table(getattr(chain, name)(start, stop))
+            assert empty.num_rows == 0 and empty.schema == pyarrow.schema(getattr(chain, name)())
+    with pytest.raises(TypeError):
+        chain.blocks("5")
 
 
 def test_columns_may_be_chosen(chain):
@@ -135,6 +141,9 @@ def test_columns_may_be_chosen(chain):
     assert pyarrow.table(table).schema.names == ["value", "height"]
     with pytest.raises(apus.WrongOptions, match="no column 'amount'.*value"):
         chain.outputs(columns=["amount"])
+    for name in TABLES:
+        with pytest.raises(TypeError, match="not the text 'height'"):
+            getattr(chain, name)(columns="height")
     with pytest.raises(apus.WrongOptions, match="hex, raw or rawle"):
         chain.blocks(txid="octal")
 

@@ -15,7 +15,7 @@ import apus
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide" / "python.md"
-MODULES = ["apus._chain", "apus._commands", "apus._arguments"]
+MODULES = ["apus._chain", "apus._commands", "apus._arguments", "apus._ray_tables"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,8 +1,11 @@
 """What goes wrong: a clear exception each time, and nothing lost."""
 
+import copy
+import errno
 import hashlib
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -37,6 +40,28 @@ def test_wrong_paths_are_named(tmp_path):
     with pytest.raises(OSError) as error:
         apus.sync(nothing, datadir=tmp_path / "new")
     assert error.value.path == str(nothing)
+
+
+def test_exceptions_are_sent_to_other_processes_whole(tmp_path):
+    with pytest.raises(apus.StoreError) as missing:
+        apus.sync(tmp_path / "nothing", datadir=tmp_path / "new")
+    assert (missing.value.errno, missing.value.filename) == (errno.ENOENT, missing.value.path)
+    coin = apus.CoinDifference("ab", 1, 2, "spent", "a coin")
+    errors = [
+        missing.value,
+        apus.DiskFull("full", path="/x", offset=7, errno=errno.ENOSPC),
+        apus.Locked("locked", path="/x"),
+        apus.RuleError("invalid", block="00", reason="bad-cb-amount", path=None, offset=None),
+        apus.HintsError("wrong", path="/h", differences=[("ab", 1, 2, "spent", "a coin")]),
+        apus.InputError("wrong"),
+    ]
+    names = "path offset block reason errno filename differences more_differences".split()
+    for error in errors:
+        for again in [pickle.loads(pickle.dumps(error)), copy.copy(error)]:
+            assert type(again) is type(error) and str(again) == str(error)
+            for name in names:
+                assert getattr(again, name, None) == getattr(error, name, None), (error, name)
+    assert pickle.loads(pickle.dumps(errors[4])).differences == (coin,)
 
 
 def test_a_directory_of_another_network_or_kind_is_refused(tmp_path, regtest, regtest_blocks):

@@ -27,8 +27,10 @@ def test_a_dataset_has_the_rows_of_the_table(cluster, busy):
     assert found == sorted(zip(due["height"].to_pylist(), due["txid"].to_pylist()))
     with pytest.raises(ValueError, match="no table coins"):
         apus.ray.read(busy, "coins", chain="regtest")
-    with pytest.raises(ValueError, match="no block"):
-        apus.ray.read(busy, "inputs", 9, 9, chain="regtest")
+    empty = apus.ray.read(busy, "inputs", 9, 9, columns=["height"], chain="regtest")
+    assert empty.count() == 0 and empty.schema().names == ["height"]
+    with pytest.raises(TypeError, match="not the text"):
+        apus.ray.read(busy, "inputs", columns="height", chain="regtest")
 
 
 def test_files_are_written_once_and_proved(cluster, busy, program, tmp_path):
