@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{File, rust_files, workspace_root};
 
 /// Items for the tests, benchmarks and fuzzing of other crates.
-const FOR_TESTS: [&str; 13] = [
+const FOR_TESTS: [&str; 14] = [
     // Bits of the block index that Apus only keeps.
     "BLOCK_STATUS_RESERVED",
     "BLOCK_VALID_RESERVED",

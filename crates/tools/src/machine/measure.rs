@@ -22,8 +22,8 @@ pub struct Speed {
     pub reads: f64,
 }
 
-/// Measures the disk of a directory, which must exist, for at most about three seconds. Up to 256 MiB are
-/// written to a file whose name is removed before the first of them.
+/// Measures the disk of a directory, which must exist, for at most about three seconds. Up to 256
+/// MiB are written to a file whose name is removed before the first of them.
 ///
 /// # Errors
 /// The directory cannot be written to, or the disk fails.
