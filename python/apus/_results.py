@@ -245,6 +245,19 @@ class SecondSet:
 
 
 @dataclass(frozen=True)
+class Index:
+    """One of Bitcoin Core's optional indexes; txindex once for each form of its entries."""
+
+    name: str
+    height: Optional[int]
+    """The height of its last block, if it has one that is known."""
+    form: Optional[int]
+    """For txindex, the version of Bitcoin Core that writes such entries: 31 or 32."""
+    error: Optional[str]
+    """Why it cannot be read."""
+
+
+@dataclass(frozen=True)
 class Status:
     """The state of a directory."""
 
@@ -260,12 +273,14 @@ class Status:
     pruned: bool
     blocks_from: int
     undo_from: int
+    indexes: Sequence[Index]
     unfinished: Sequence[Unfinished]
     snapshot: Optional[SecondSet]
     unused: Sequence[str]
     """Files of unfinished work that is used no more."""
     _parts: ClassVar[Mapping[str, type]] = {
         "above_tip": AboveTip,
+        "indexes": Index,
         "unfinished": Unfinished,
         "snapshot": SecondSet,
     }

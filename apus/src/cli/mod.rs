@@ -32,6 +32,7 @@ mod peers;
 mod prune;
 mod next_step;
 mod index_args;
+mod index_words;
 mod then;
 mod sync;
 mod prove;

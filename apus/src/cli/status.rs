@@ -5,12 +5,16 @@ use std::process::ExitCode;
 use apus_node::{Options, SyncError};
 use apus_progress::{Observer, Watch};
 use apus_tools as tools;
-use apus_tools::{Busy, Reached, SnapshotStatus, Status, Unfinished};
+use apus_tools::{
+    Busy, IndexKind, IndexReach, IndexStatus, Reached, SnapshotStatus, Status, TxIndexForm,
+    Unfinished,
+};
 use clap::Args;
 use serde::Serialize;
 
 use super::directory::Directory;
 use super::failure::Failure;
+use super::index_words::{reach_words, txindex_words};
 use super::numbers::{date, thousands};
 use super::output;
 use super::report::{above_tip_words, join_words};
@@ -44,6 +48,7 @@ struct StatusJson {
     pruned: bool,
     blocks_from: u32,
     undo_from: u32,
+    indexes: Vec<IndexJson>,
     unfinished: Vec<UnfinishedJson>,
     snapshot: Option<SnapshotJson>,
     unused: Vec<String>,
@@ -54,6 +59,15 @@ struct SnapshotJson {
     base_hash: String,
     base_height: Option<u32>,
     height: Option<u32>,
+}
+
+/// An index, or the entries of one in one of two forms.
+#[derive(Serialize)]
+struct IndexJson {
+    name: &'static str,
+    height: Option<u32>,
+    form: Option<u32>,
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -149,6 +163,7 @@ fn json(status: &Status) -> String {
         pruned: status.pruned,
         blocks_from: status.blocks_from,
         undo_from: status.undo_from,
+        indexes: status.indexes.iter().flat_map(index_json).collect(),
         unfinished: unfinished.collect(),
         snapshot: status.snapshot.as_ref().map(|snapshot| SnapshotJson {
             base_hash: snapshot.base.to_string(),
@@ -158,6 +173,21 @@ fn json(status: &Status) -> String {
         unused: status.unused.iter().map(|path| path.display().to_string()).collect(),
     };
     serde_json::to_string(&json).expect("plain data")
+}
+
+fn index_json(index: &IndexStatus) -> Vec<IndexJson> {
+    let name = index.kind.name();
+    let of = |height, form, error| IndexJson { name, height, form, error };
+    match &index.reached {
+        Err(error) => vec![of(None, None, Some(error.clone()))],
+        Ok(reached) if reached.is_empty() => vec![of(None, None, None)],
+        Ok(reached) => {
+            let form =
+                |form: TxIndexForm| (index.kind == IndexKind::TxIndex).then(|| form.core_version());
+            let of = |reach: &IndexReach| of(reach.height, form(reach.form), None);
+            reached.iter().map(of).collect()
+        }
+    }
 }
 
 fn busy_json(options: &Options, busy: Busy) -> String {
@@ -229,6 +259,19 @@ fn snapshot_text(snapshot: &SnapshotStatus, height: u32) -> String {
     )
 }
 
+/// Says how far an index reaches.
+fn index_text(index: &IndexStatus) -> String {
+    let name = index.kind.name();
+    match &index.reached {
+        Err(error) => format!("{name} cannot be read: {error}"),
+        Ok(reached) if reached.is_empty() => format!("{name}, not begun"),
+        Ok(reached) if index.kind == IndexKind::TxIndex => {
+            format!("{name} {}", txindex_words(reached))
+        }
+        Ok(reached) => format!("{name} {}", reach_words(reached[0].height)),
+    }
+}
+
 /// Says which blocks are stored, which are missing, and how to get them.
 fn blocks_text(status: &Status) -> String {
     let above = above_tip_words(&status.above_tip);
@@ -286,6 +329,9 @@ fn text(status: &Status) -> String {
     }
     if let Some(marked) = &status.marked {
         text += &format!("\nmarked      {marked}");
+    }
+    for index in &status.indexes {
+        text += &format!("\nindex       {}", index_text(index));
     }
     for path in &status.unused {
         text += &format!("\nunused      {}: bitcoind left it behind; remove it", path.display());

@@ -345,7 +345,7 @@ fn an_error_of_the_disk_is_no_damage() {
         }),
         ("index", |disk, place| {
             let kinds = [apus_store::IndexKind::BlockFilterIndex];
-            tools::index_on(disk, &place.options(), &kinds, Watch::default()).map(drop)
+            tools::index_on(disk, &place.options(), &kinds, None, Watch::default()).map(drop)
         }),
         ("verify", |disk, place| {
             let asked = apus_sync::Verify { level: 4, blocks: 0 };

@@ -73,7 +73,7 @@ fn a_little_memory_gives_the_same_indexes() {
     let small = place.copy();
     // Many partitions, most of them in the file.
     let options = Options { dbcache_bytes: 4 << 10, threads: 3, ..small.options() };
-    apus_tools::index(&options, &IndexKind::ALL, Watch::default()).unwrap();
+    apus_tools::index(&options, &IndexKind::ALL, None, Watch::default()).unwrap();
     let found = Indexes::read(&small.network_dir()).without_hashes();
     found.assert_equal(&indexed(&place).without_hashes());
 }
@@ -101,7 +101,7 @@ fn index_until(
         }
         is_there(progress)
     });
-    let indexed = apus_tools::index(options, &IndexKind::ALL, Watch::new(&observer, &stop));
+    let indexed = apus_tools::index(options, &IndexKind::ALL, None, Watch::new(&observer, &stop));
     let lowest = lowest.into_inner();
     (indexed.unwrap(), (lowest < u32::MAX).then_some(lowest))
 }
@@ -204,7 +204,7 @@ fn power_may_fail_at_any_step_of_an_index() {
 /// Cuts the power at every `n`th step of an index, which another run then finishes.
 fn cut_power(base: &Place, every: u64, options: fn(&Place) -> Options, expected: &Indexes) {
     let run = |place: &Place, disk: &Disk| {
-        index_on(disk, &options(place), &IndexKind::ALL, Watch::default())
+        index_on(disk, &options(place), &IndexKind::ALL, None, Watch::default())
     };
     let (disk, counter) = counted();
     run(&base.copy(), &disk).unwrap();
@@ -236,7 +236,7 @@ fn killed_child() {
     let network = Parameters::new(Network::Regtest);
     let options = killed_options(Options::new(Path::new(datadir).to_path_buf(), network));
     let disk = killing_at(number.parse().unwrap());
-    index_on(&disk, &options, &IndexKind::ALL, Watch::default()).unwrap();
+    index_on(&disk, &options, &IndexKind::ALL, None, Watch::default()).unwrap();
 }
 
 fn killed_options(base: Options) -> Options {
@@ -257,7 +257,8 @@ fn killed_at_any_moment_it_carries_on() {
     place.shrink();
     let whole = place.copy();
     let (disk, changes) = Changes::counted();
-    index_on(&disk, &killed_options(whole.options()), &IndexKind::ALL, Watch::default()).unwrap();
+    index_on(&disk, &killed_options(whole.options()), &IndexKind::ALL, None, Watch::default())
+        .unwrap();
     let expected = Indexes::read(&whole.network_dir()).without_hashes();
     let mut rng = Rng::new(34, 1);
     let mut carried_on = 0;
@@ -290,7 +291,7 @@ fn a_failing_disk_or_a_damaged_block_ends_it() {
     for (call, number) in [(Call::Write, 3), (Call::Write, 9), (Call::Sync, 4), (Call::Allocate, 0)]
     {
         let disk = Disk::failing(call, number..u64::MAX);
-        let failed = index_on(&disk, &place.options(), &IndexKind::ALL, Watch::default());
+        let failed = index_on(&disk, &place.options(), &IndexKind::ALL, None, Watch::default());
         assert!(failed.is_err(), "{call:?} {number}");
         assert_eq!(place.muhash(), coins);
     }
@@ -346,7 +347,7 @@ fn the_report_names_what_was_indexed() {
     let text = stdout(&output);
     assert!(text.contains("txindex (+207 blocks), coinstatsindex (+207 blocks)"), "{text}");
     let again = stdout(&apus(&place, &["index", "txindex", "coinstatsindex"]));
-    assert_eq!(again.trim(), "Complete already, up to height 206");
+    assert!(again.starts_with("Complete already, up to height 206\ntxindex up to"), "{again}");
     let json = stdout(&apus(&place, &["index", "blockfilterindex", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["indexes"][0]["name"], "blockfilterindex");
@@ -426,7 +427,7 @@ fn pruning_waits_for_the_indexes_of_a_sync() {
     let whole = world.place();
     sync_with(&whole, &crate::pruned::options(&whole, None), &world.blocks);
     let kinds = [IndexKind::BlockFilterIndex, IndexKind::CoinStatsIndex];
-    apus_tools::index(&whole.options(), &kinds, Watch::default()).unwrap();
+    apus_tools::index(&whole.options(), &kinds, None, Watch::default()).unwrap();
     let heights = |place: &Place, kind| entries(&place.network_dir(), kind);
     for kind in kinds {
         assert!(heights(&place, kind) == heights(&whole, kind), "{}", kind.name());

@@ -334,7 +334,7 @@ fn exports_of_a_history() {
     let descriptors = ["raw(51)".to_string()];
     for (has_filters, phases) in [(false, &[Exporting][..]), (true, &[ReadingFilters])] {
         if has_filters {
-            tools::index(&options, index, Watch::default()).unwrap();
+            tools::index(&options, index, None, Watch::default()).unwrap();
         }
         assert_stops(&format!("filters: {has_filters}"), phases, |observer, stop| {
             let asked = HistoryAsked {

@@ -54,5 +54,6 @@ mod support;
 mod swiftsync;
 mod then;
 mod tie_breaks;
+mod txindex_forms;
 mod unchanged;
 mod verify;

@@ -1,5 +1,5 @@
 //! Bitcoin Core's optional indexes, built from stored blocks and undo data: `txindex`,
-//! `txospenderindex`, `blockfilterindex` and `coinstatsindex`, in the format of Core v31.
+//! `txospenderindex`, `blockfilterindex` and `coinstatsindex`, in the formats of Core v31 and v32.
 //!
 //! This crate does not know how blocks are found or validated: it reads the active chain of an
 //! opened directory. Nothing of an index is visible before it is complete up to its new best block,
@@ -13,6 +13,7 @@
 //! | `space` | the disk space that indexes take |
 //! | `pass` | the pass over blocks and undo data, on all threads, that serves all indexes |
 //! | `positions` | entries that name places of transactions: `txindex`, `txospenderindex` |
+//! | `short_txs` | entries of `txindex` in the form of Core v32 |
 //! | `by_height` | the two indexes with an entry for each height, while blocks are appended |
 //! | `filters`, `filter_files` | the index of filters, and its files |
 //! | `totals` | the index of statistics |
@@ -38,6 +39,7 @@ mod filter_files;
 mod filters;
 mod totals;
 mod positions;
+mod short_txs;
 mod plan;
 mod saved;
 mod opened;
@@ -56,13 +58,19 @@ pub mod layout {
     pub use super::golomb::{BASIC_FILTER_M, BASIC_FILTER_P};
     pub use super::heights::{DB_BLOCK_HASH, DB_BLOCK_HEIGHT};
     pub use super::positions::{DB_TXINDEX, DB_TXOSPENDERINDEX, SIPHASH_KEY};
+    pub use super::short_txs::{
+        DB_BLOCK_SEQ, DB_SEQ_OF_BLOCK, DB_TXINDEX_HASHED, HASH_PREFIX_SIZE, NEXT_BLOCK_SEQ,
+        TXID_HASH_SALT,
+    };
     pub use super::totals::DB_MUHASH;
 }
 
 pub use filters::FilterEntry;
 pub use opened::Upkeep;
 pub use positions::SipKeys;
-pub use reading::{Filter, IndexReader, StatisticsAt, TxPlace, statistics_at};
+pub use reading::{
+    Filter, IndexReach, IndexReader, IndexedTx, StatisticsAt, TxPlace, reached, statistics_at,
+};
 pub use saved::SavedSort;
 pub use statistics::Totals;
 pub use update::{Indexed, update};

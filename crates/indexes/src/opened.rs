@@ -5,14 +5,14 @@ use apus_hash::Hash;
 use apus_leveldb::{Db, RunBuilder};
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_store::layout::DB_BEST_BLOCK;
-use apus_store::{BlockFiles, locator_bytes};
+use apus_store::{BlockFiles, IndexKind, TxIndexForm, locator_bytes};
 
 use rayon::ThreadPool;
 
 use super::block::{Buffers, Wants};
 use super::plan::IndexPlan;
 use super::positions::{SIPHASH_KEY, SipKeys, spend_keys};
+use super::short_txs::TXID_HASH_SALT;
 use super::sorting::Other;
 
 /// What is done with the tables of an index that was continued.
@@ -43,7 +43,7 @@ impl<'a> OpenIndex<'a> {
     pub fn new(plan: &'a IndexPlan, disk: &Disk) -> Result<Self, SyncError> {
         let db = plan.open(disk)?;
         // What bitcoind has begun without naming a best block is written again.
-        let run = if plan.last.is_some() { db.new_run()? } else { db.bulk()? };
+        let run = if plan.is_begun { db.new_run()? } else { db.bulk()? };
         Ok(Self { plan, db, run })
     }
 
@@ -55,24 +55,43 @@ impl<'a> OpenIndex<'a> {
         plan.map(|plan| Self::new(plan, disk)).transpose()
     }
 
-    /// Returns the keys of the hashes of outputs: those of the index, or new ones.
+    /// Returns the keys of the hashes in the keys of entries: those that the index has, or zeros
+    /// for an index without hashes; `None` if it has none yet.
     ///
     /// # Errors
-    /// The database cannot be read, or there are no valid keys.
-    pub fn sip_keys(&self) -> Result<SipKeys, StoreError> {
-        let mut bytes = [0; 16];
-        if self.plan.last.is_none() {
-            getrandom::fill(&mut bytes).map_err(|error| {
-                StoreError::new(&self.plan.path, format!("no randomness: {error}"))
-            })?;
-            return Ok(SipKeys::from_bytes(&bytes).expect("16 bytes"));
+    /// The database cannot be read, or the keys are missing or not valid.
+    pub fn sip_keys(&self) -> Result<Option<SipKeys>, StoreError> {
+        let (record, is_needed) = match (self.plan.kind, self.plan.form) {
+            (IndexKind::TxoSpenderIndex, _) => (SIPHASH_KEY, true),
+            // Entries in the older form may be all that there are.
+            (IndexKind::TxIndex, TxIndexForm::Core32) => (TXID_HASH_SALT, false),
+            _ => return Ok(Some(SipKeys::NONE)),
+        };
+        if !self.plan.is_begun {
+            return Ok(None);
         }
-        let found = self.db.get(SIPHASH_KEY)?;
-        found.as_deref().and_then(SipKeys::from_bytes).ok_or_else(|| {
-            let what = "the record siphash_key is missing or does not have 16 bytes: remove the \
-                        index, and build it again";
-            StoreError::new(&self.plan.path, what)
-        })
+        let found = self.db.get(record)?;
+        let keys = found.as_deref().and_then(SipKeys::from_bytes);
+        if keys.is_none() && (is_needed || found.is_some()) {
+            let what = format!(
+                "the record {} is missing or does not have 16 bytes: remove the index, and build \
+                 it again",
+                record.escape_ascii()
+            );
+            return Err(StoreError::new(&self.plan.path, what));
+        }
+        Ok(keys)
+    }
+
+    /// Returns new keys for hashes.
+    ///
+    /// # Errors
+    /// The system has no randomness.
+    pub fn new_sip_keys(&self) -> Result<SipKeys, StoreError> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| StoreError::new(&self.plan.path, format!("no randomness: {error}")))?;
+        Ok(SipKeys::from_bytes(&bytes).expect("16 bytes"))
     }
 
     /// Returns the records of `txospenderindex` beside the entries of appended blocks: the keys of
@@ -109,7 +128,8 @@ impl<'a> OpenIndex<'a> {
         if let Some(best) = best.and_then(|height| node.ledger().active.at(height)) {
             let blocks = node.tree().locator(best).map(|id| node.tree().node(id).hash);
             let hashes: Vec<Hash> = blocks.collect();
-            others.push((vec![DB_BEST_BLOCK], Some(locator_bytes(&hashes))));
+            let key = self.plan.form.best_block_key().to_vec();
+            others.push((key, Some(locator_bytes(&hashes))));
         }
         others.sort();
         others

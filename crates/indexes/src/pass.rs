@@ -16,6 +16,7 @@ use rayon::ThreadPool;
 use super::block::{Buffers, StoredBlock, Wants};
 use super::filters::filter_of;
 use super::positions::{SPEND_BYTES, SipKeys, TX_BYTES, add_spends, add_txs};
+use super::short_txs::add_short_txs;
 use super::sorting::{SortBuffer, Sorter};
 use super::statistics::Change;
 
@@ -37,6 +38,8 @@ pub struct Pass<'a> {
     pub pool: &'a ThreadPool,
     /// Where the entries of `txindex` go.
     pub txs: Option<(u32, &'a Sorter<TX_BYTES>)>,
+    /// Where the entries of `txindex` in the form of Core v32 go.
+    pub short_txs: Option<(u32, SipKeys, &'a Sorter<SPEND_BYTES>)>,
     /// Where the entries of `txospenderindex` go.
     pub spends: Option<(u32, SipKeys, &'a Sorter<SPEND_BYTES>)>,
     /// Whether filters are made.
@@ -56,6 +59,7 @@ pub struct Made {
 struct Worker<'a> {
     buffers: Buffers,
     txs: Option<SortBuffer<'a, TX_BYTES>>,
+    short_txs: Option<SortBuffer<'a, SPEND_BYTES>>,
     spends: Option<SortBuffer<'a, SPEND_BYTES>>,
     /// What it has made, with the index of each block in the batch.
     made: Vec<(usize, Made)>,
@@ -92,6 +96,7 @@ impl Pass<'_> {
         let new = || Worker {
             buffers: Buffers::default(),
             txs: self.txs.map(|(_, sorter)| sorter.buffer()),
+            short_txs: self.short_txs.map(|(_, _, sorter)| sorter.buffer()),
             spends: self.spends.map(|(_, _, sorter)| sorter.buffer()),
             made: Vec::new(),
         };
@@ -108,6 +113,7 @@ impl Pass<'_> {
         let mut all = Vec::with_capacity(blocks.len());
         for worker in workers {
             worker.txs.map_or(Ok(()), SortBuffer::finish)?;
+            worker.short_txs.map_or(Ok(()), SortBuffer::finish)?;
             worker.spends.map_or(Ok(()), SortBuffer::finish)?;
             all.extend(worker.made);
         }
@@ -124,9 +130,11 @@ impl Pass<'_> {
         let is_wanted = |from: Option<u32>| from.is_some_and(|from| stored.height >= from);
         let filters = is_wanted(self.filters);
         let statistics = is_wanted(self.statistics);
-        let Worker { buffers, txs, spends, made } = worker;
+        let Worker { buffers, txs, short_txs, spends, made } = worker;
+        let tx_from = self.txs.map(|(from, _)| from);
+        let tx_from = tx_from.or(self.short_txs.map(|(from, ..)| from));
         let wants = Wants {
-            txids: statistics || is_wanted(self.txs.map(|(from, _)| from)),
+            txids: statistics || is_wanted(tx_from),
             spent: match (statistics, filters) {
                 (true, _) => Some(Heights::Needed),
                 (false, true) => Some(Heights::Optional),
@@ -138,6 +146,12 @@ impl Pass<'_> {
             && stored.height >= from
         {
             add_txs(&block, txs);
+            txs.check()?;
+        }
+        if let (Some((from, keys, _)), Some(txs)) = (self.short_txs, short_txs)
+            && stored.height >= from
+        {
+            add_short_txs(&block, keys, txs);
             txs.check()?;
         }
         if let (Some((from, keys, _)), Some(spends)) = (self.spends, spends)

@@ -9,7 +9,7 @@ use apus_leveldb::{Db, Options};
 use apus_node::context::Context;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
-use apus_store::{IndexKind, find_index};
+use apus_store::{IndexKind, OptionalIndex, TxIndexForm, find_index};
 
 use super::block::StoredBlock;
 use super::filters::check_files;
@@ -19,6 +19,13 @@ use super::filters::check_files;
 pub struct IndexPlan {
     /// The index.
     pub kind: IndexKind,
+    /// The form of the entries that are appended; of [`TxIndexForm::Core31`] but for `txindex`.
+    pub form: TxIndexForm,
+    /// Whether the database has entries that stay.
+    pub is_begun: bool,
+    /// Whether Core has Bloom filters in the tables: not if it only looks for keys that begin with
+    /// some bytes.
+    pub has_bloom: bool,
     /// Path of its database.
     pub path: PathBuf,
     /// The last of its blocks that is part of the active chain; `None` if it has no blocks yet.
@@ -32,10 +39,18 @@ pub struct IndexPlan {
 impl IndexPlan {
     /// Returns what has to be done so that the index ends at the tip of `node`; `None` if it does.
     ///
+    /// Of `txindex`, `form` is the form of the entries that have to reach the tip. Without it that
+    /// is the form that reaches highest, so that it continues what the last program has done; a new
+    /// index has the form that every bitcoind reads.
+    ///
     /// # Errors
     /// The index cannot be read, or its best block is not known; or the directory is pruned, and
     /// the index would need blocks that are missing or name places in files that are deleted.
-    pub fn of(node: &Node, kind: IndexKind) -> Result<Option<Self>, SyncError> {
+    pub fn of(
+        node: &Node,
+        kind: IndexKind,
+        form: Option<TxIndexForm>,
+    ) -> Result<Option<Self>, SyncError> {
         let is_pruned = node.ledger().pruning.is_pruned || node.ledger().pruning.target().is_some();
         if is_pruned && !kind.survives_pruning() {
             return Err(SyncError::Input(format!(
@@ -45,19 +60,38 @@ impl IndexPlan {
             )));
         }
         let path = kind.database(node.dir().path());
-        let best = find_index(node.dir().disk(), path.clone())?.and_then(|index| index.best);
-        let Some(best) = best else {
-            return Ok(Some(Self { kind, path, last: None, stale: Vec::new(), from: 0 }));
+        let found = find_index(node.dir().disk(), path.clone())?;
+        let best_blocks =
+            found.as_ref().map_or(Ok(Vec::new()), |index| best_blocks(node, index))?;
+        let highest = best_blocks.iter().max_by_key(|(_, id)| node.tree().node(*id).height);
+        let form = match kind {
+            IndexKind::TxIndex => form.or(highest.map(|(form, _)| *form)),
+            _ => None,
         };
-        let Some(best) = node.tree().find(&best) else {
-            return Err(SyncError::Input(format!(
-                "{}: its best block {best} is not in the block index: remove the index, and build \
-                 it again",
-                path.display()
-            )));
+        let form = form.unwrap_or(TxIndexForm::Core31);
+        let begun = |form| best_blocks.iter().find(|begun| begun.0 == form).map(|(_, id)| *id);
+        let has_bloom = match kind {
+            IndexKind::TxoSpenderIndex => false,
+            _ => form == TxIndexForm::Core31 || begun(TxIndexForm::Core31).is_some(),
         };
+        let plan = Self {
+            kind,
+            form,
+            is_begun: highest.is_some(),
+            has_bloom,
+            path,
+            last: None,
+            stale: Vec::new(),
+            from: 0,
+        };
+        let best = begun(form).or_else(|| {
+            // bitcoind v32 appends its entries after the last block that has entries in the older
+            // form.
+            (form == TxIndexForm::Core32).then(|| begun(TxIndexForm::Core31)).flatten()
+        });
+        let Some(best) = best else { return Ok(Some(plan)) };
         if kind == IndexKind::BlockFilterIndex {
-            check_files(node.dir().disk(), &path)?;
+            check_files(node.dir().disk(), &plan.path)?;
         }
         if best == node.tip() {
             return Ok(None);
@@ -72,7 +106,7 @@ impl IndexPlan {
             stale.push(stored(node, id));
         }
         let last = stored(node, last);
-        Ok(Some(Self { kind, path, last: Some(last), stale, from: last.height + 1 }))
+        Ok(Some(Self { last: Some(last), stale, from: last.height + 1, ..plan }))
     }
 
     /// Says that the index has been continued to `reached`. If that is below its first block to be
@@ -81,6 +115,7 @@ impl IndexPlan {
         self.stale.clear();
         if reached.height >= self.from {
             (self.from, self.last) = (reached.height + 1, Some(reached));
+            self.is_begun = true;
         }
     }
 
@@ -89,15 +124,30 @@ impl IndexPlan {
     /// # Errors
     /// The disk fails, or the database is damaged.
     pub fn open(&self, disk: &Disk) -> Result<Db, SyncError> {
-        let bloom = match self.kind {
-            // Core has no filters here, as it only looks for keys that begin with some bytes.
-            IndexKind::TxoSpenderIndex => 0,
-            _ => Options::default().bloom_bits_per_key,
-        };
+        let bloom = if self.has_bloom { Options::default().bloom_bits_per_key } else { 0 };
         let options =
             Options { create_if_missing: true, bloom_bits_per_key: bloom, ..Options::default() };
         Ok(Db::open(disk.clone(), &self.path, options)?)
     }
+}
+
+/// Returns the best blocks of an index, each with the form of the entries that reach it.
+///
+/// # Errors
+/// One of them is not in the block index.
+fn best_blocks(
+    node: &Node,
+    index: &OptionalIndex,
+) -> Result<Vec<(TxIndexForm, BlockId)>, SyncError> {
+    let find = |(form, best)| match node.tree().find(&best) {
+        Some(id) => Ok((form, id)),
+        None => Err(SyncError::Input(format!(
+            "{}: its best block {best} is not in the block index: remove the index, and build it \
+             again",
+            index.path.display()
+        ))),
+    };
+    index.reached().map(find).collect()
 }
 
 /// Returns a block, and where it is stored.

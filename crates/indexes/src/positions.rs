@@ -1,5 +1,5 @@
-//! Entries that name the place of a transaction: by its txid (Core's `txindex`), and by an output
-//! that it spends (Core's `txospenderindex`).
+//! Entries that name the place of a transaction: by its txid (Core's `txindex`), in the form of
+//! Core v31, and by an output that it spends (Core's `txospenderindex`).
 //!
 //! While they are sorted, entries hold the height of the block, from which its place follows, and
 //! which tells the later of two transactions with one txid.
@@ -25,11 +25,14 @@ pub const TX_BYTES: usize = 32 + 4 + 4;
 /// Length in bytes of an entry of `txospenderindex` while it is sorted: hash, height, offset.
 pub const SPEND_BYTES: usize = 8 + 4 + 4;
 
-/// The keys of the hashes of outputs.
+/// The keys of the hashes of outputs, or of txids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SipKeys(pub u64, pub u64);
 
 impl SipKeys {
+    /// What an index without hashes has in their place.
+    pub const NONE: Self = Self(0, 0);
+
     /// Reads the value of [`SIPHASH_KEY`]; `None` if it has another length than 16 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (first, second) = bytes.split_first_chunk()?;
@@ -52,7 +55,7 @@ impl SipKeys {
 
 /// Calls `each` with the index and the offset of each transaction of a block, from the end of the
 /// header on, as Core counts it.
-fn for_each_offset(block: &Block, mut each: impl FnMut(usize, u32)) {
+pub fn for_each_offset(block: &Block, mut each: impl FnMut(usize, u32)) {
     let mut offset = compact_size_len(block.view.tx_count() as u64);
     for (index, tx) in block.view.txs().enumerate() {
         each(index, offset as u32);

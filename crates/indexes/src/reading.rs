@@ -7,13 +7,14 @@ use apus_disk::{Disk, Result, StoreError};
 use apus_hash::{Hash, sha256d};
 use apus_leveldb::{Db, Options};
 use apus_node::opened::Node;
-use apus_store::{FlatFilePos, IndexKind, OptionalIndex, best_block};
+use apus_store::{FlatFilePos, IndexKind, OptionalIndex, TxIndexForm, find_index};
 use apus_wire::{Cursor, OutPoint, ParseError};
 
 use super::filter_files::MAX_FLTR_FILE_SIZE;
 use super::filters::FilterEntry;
 use super::heights::look_up;
 use super::positions::{DB_TXINDEX, SIPHASH_KEY, SipKeys, spend_prefix};
+use super::short_txs::{DB_TXINDEX_HASHED, TXID_HASH_SALT, number_key, read_end, short_hash};
 use super::statistics::Totals;
 use super::wanted_scripts::WantedScripts;
 
@@ -37,6 +38,20 @@ pub struct TxPlace {
     pub block: FlatFilePos,
     /// Number of bytes between the header of the block and the transaction.
     pub offset: u32,
+}
+
+/// Where `txindex` has a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexedTx {
+    /// The transaction with the txid that was looked for, by an entry in the form of Core v31.
+    At(TxPlace),
+    /// A transaction whose txid has the same short hash, by an entry in the form of Core v32.
+    InBlock {
+        /// The hash of its block.
+        block: Hash,
+        /// Number of bytes between the header of the block and the transaction.
+        offset: u32,
+    },
 }
 
 /// A filter, with the chain of filter headers (BIP157).
@@ -74,9 +89,7 @@ impl IndexReader {
     /// # Errors
     /// The index cannot be read.
     pub fn find(&self, kind: IndexKind) -> Result<Option<OptionalIndex>> {
-        self.read(kind, |Opened { db, path, .. }| {
-            Ok(OptionalIndex { best: best_block(db, path)?, path: path.clone() })
-        })
+        self.read(kind, |Opened { db, path, .. }| OptionalIndex::of(db, path))
     }
 
     /// Reads every table of an index that there is, and checks checksums and the order of keys,
@@ -88,17 +101,22 @@ impl IndexReader {
         self.read(kind, |opened| opened.db.verify_while(&goes_on)).map(drop)
     }
 
-    /// Returns the place of the transaction with a txid, from `txindex`. Its block may have been
-    /// disconnected, as in Core.
+    /// Returns where `txindex` has the transaction with a txid, from entries in both forms: first
+    /// the transactions whose hash begins as that of the txid, those of later blocks first. Their
+    /// blocks may have been disconnected, as in Core.
     ///
     /// # Errors
     /// The index cannot be read or is damaged.
-    pub fn transaction(&self, txid: &Hash) -> Result<Option<TxPlace>> {
+    pub fn transactions(&self, txid: &Hash) -> Result<Vec<IndexedTx>> {
         let found = self.read(IndexKind::TxIndex, |opened| {
+            let mut all = opened.short_txs(txid)?;
             let value = opened.db.get(&[&[DB_TXINDEX], &txid.0[..]].concat())?;
-            value.map(|value| opened.parsed(TxPlace::read(&value))).transpose()
+            if let Some(value) = value {
+                all.push(IndexedTx::At(opened.parsed(TxPlace::read(&value))?));
+            }
+            Ok(all)
         })?;
-        Ok(found.flatten())
+        Ok(found.unwrap_or_default())
     }
 
     /// Returns the places of the transactions that may spend an output, from `txospenderindex`:
@@ -239,6 +257,30 @@ impl IndexReader {
 }
 
 impl Opened {
+    /// Returns the transactions whose txid has the same short hash, those of later blocks first.
+    fn short_txs(&self, txid: &Hash) -> Result<Vec<IndexedTx>> {
+        let Some(keys) = self.db.get(TXID_HASH_SALT)? else { return Ok(Vec::new()) };
+        let damaged = |what: &str| StoreError::new(&self.path, what);
+        let keys = SipKeys::from_bytes(&keys)
+            .ok_or_else(|| damaged("the record txid_hash_salt does not have 16 bytes"))?;
+        let prefix = [&[DB_TXINDEX_HASHED], &short_hash(keys, txid)[..]].concat();
+        let mut cursor = self.db.scan(&prefix, None)?;
+        let mut found = Vec::new();
+        while let Some((key, _)) = cursor.next_entry()? {
+            let Some(end) = key.strip_prefix(&prefix[..]) else { break };
+            found.push(self.parsed(read_end(end))?);
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        let in_block = |(number, offset)| {
+            let block = self.db.get(&number_key(number))?.and_then(|hash| hash.try_into().ok());
+            let block = block.ok_or_else(|| {
+                damaged("the hash of a block with an entry is missing or does not have 32 bytes")
+            })?;
+            Ok(IndexedTx::InBlock { block: Hash(block), offset })
+        };
+        found.into_iter().map(in_block).collect()
+    }
+
     fn filter_entry(&self, height: u32, block: &Hash) -> Result<Option<FilterEntry>> {
         let value = look_up(&self.db, height, block)?;
         value.map(|value| self.parsed(FilterEntry::read(&value))).transpose()
@@ -298,6 +340,27 @@ fn read_filter(
     }
 }
 
+/// How far the entries of an index reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexReach {
+    /// The form of the entries; [`TxIndexForm::Core31`] but for `txindex`.
+    pub form: TxIndexForm,
+    /// Height of their last block; `None` if the block index does not have it.
+    pub height: Option<u32>,
+}
+
+/// Returns how far an index reaches, for each form of entries that it has; `None` if there is no
+/// such index.
+///
+/// # Errors
+/// The index cannot be read.
+pub fn reached(node: &Node, kind: IndexKind) -> Result<Option<Vec<IndexReach>>> {
+    let height = |best: Hash| Some(node.tree().node(node.tree().find(&best)?).height);
+    let found = find_index(node.dir().disk(), kind.database(node.dir().path()))?;
+    let of = |(form, best)| IndexReach { form, height: height(best) };
+    Ok(found.map(|index| index.reached().map(of).collect()))
+}
+
 /// The statistics of the UTXO set after a block (Core's `gettxoutsetinfo` with `coinstatsindex`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StatisticsAt {
@@ -351,23 +414,62 @@ mod tests {
         let reader = IndexReader::new(&disk, directory.path());
         let txid = Hash([7; 32]);
         assert_eq!(reader.find(IndexKind::TxIndex).unwrap(), None);
-        assert_eq!(reader.transaction(&txid).unwrap(), None);
+        assert_eq!(reader.transactions(&txid).unwrap(), []);
         let path = IndexKind::TxIndex.database(directory.path());
         let options = Options { create_if_missing: true, ..Options::default() };
         let db = Db::open(disk.clone(), &path, options.clone()).unwrap();
         let found = reader.find(IndexKind::TxIndex).unwrap().unwrap();
-        assert_eq!(found, OptionalIndex { path: path.clone(), best: None });
+        assert_eq!(found, OptionalIndex { path: path.clone(), best: None, best_core32: None });
         let key = [&[DB_TXINDEX], &txid.0[..]].concat();
-        let place = |offset| TxPlace { block: FlatFilePos { file: 1, pos: 2 }, offset };
+        let place =
+            |offset| IndexedTx::At(TxPlace { block: FlatFilePos { file: 1, pos: 2 }, offset });
         for offset in 3..9 {
             db.apply([(&key, Some(&[1, 2, offset]))]).unwrap();
             // Tables that were opened before are deleted.
             db.merge_all().unwrap();
-            assert_eq!(reader.transaction(&txid).unwrap(), Some(place(offset.into())));
+            assert_eq!(reader.transactions(&txid).unwrap(), [place(offset.into())]);
         }
         drop(db);
         let db = Db::open(disk, &path, options).unwrap();
         db.apply([(&key, Some(&[1, 2]))]).unwrap();
-        assert!(reader.transaction(&txid).is_err(), "the entry is cut short");
+        assert!(reader.transactions(&txid).is_err(), "the entry is cut short");
+    }
+
+    #[test]
+    fn all_transactions_with_one_short_hash_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Disk::new();
+        let path = IndexKind::TxIndex.database(directory.path());
+        let options = Options { create_if_missing: true, ..Options::default() };
+        let db = Db::open(disk.clone(), &path, options).unwrap();
+        let reader = IndexReader::new(&disk, directory.path());
+        let txid = Hash([7; 32]);
+        let keys = SipKeys(1, 2);
+        let key = |hash: [u8; 5], end: &[u8]| [b"x", &hash[..], end].concat();
+        let hash = short_hash(keys, &txid);
+        let next = u64::from_be_bytes([&[0; 3], &hash[..]].concat().try_into().unwrap()) + 1;
+        let next: [u8; 5] = *next.to_be_bytes().last_chunk().unwrap();
+        let block = |number: u8| [number; 32];
+        let mut entries = vec![
+            (TXID_HASH_SALT.to_vec(), keys.to_bytes().to_vec()),
+            // One block has two of them, and one a number of two bytes.
+            (key(hash, &[3, 0, 0, 90]), Vec::new()),
+            (key(hash, &[3, 1, 0, 80]), Vec::new()),
+            (key(hash, &[0x80, 5, 0, 0, 81]), Vec::new()),
+            (key(next, &[4, 0, 0, 81]), Vec::new()),
+            (key([0; 5], &[4, 0, 0, 81]), Vec::new()),
+            (number_key(3), block(3).to_vec()),
+            (number_key(128 + 5), block(133).to_vec()),
+            ([&[DB_TXINDEX], &txid.0[..]].concat(), vec![1, 2, 3]),
+        ];
+        entries.sort();
+        db.apply(entries.iter().map(|(key, value)| (key, Some(value)))).unwrap();
+        let in_block = |number, offset| IndexedTx::InBlock { block: Hash(block(number)), offset };
+        let at = TxPlace { block: FlatFilePos { file: 1, pos: 2 }, offset: 3 };
+        let expected = [in_block(133, 1), in_block(3, 65_536), in_block(3, 10), IndexedTx::At(at)];
+        assert_eq!(reader.transactions(&txid).unwrap(), expected);
+        assert_eq!(reader.transactions(&Hash([8; 32])).unwrap(), []);
+        db.apply([(number_key(3), None::<&[u8]>)]).unwrap();
+        assert!(reader.transactions(&txid).is_err(), "a block has no hash");
     }
 }

@@ -31,7 +31,7 @@ pub struct SavedSort {
     pub last: Hash,
     /// Hash of the last block whose entries were collected.
     pub reached: Hash,
-    /// The keys of the hashes of outputs; zero for `txindex`.
+    /// The keys of the hashes in the entries; zero for entries without hashes.
     pub keys: SipKeys,
     /// Where the entries are.
     pub parts: SavedParts,
@@ -72,7 +72,8 @@ impl<'a> WorkFiles<'a> {
     }
 
     /// Returns the work that an earlier run has saved, with the height that it reached, if the
-    /// index and the active chain still fit it.
+    /// index and the active chain still fit it. `keys` are those of the index's hashes, if it has
+    /// any yet.
     ///
     /// # Errors
     /// The disk fails.
@@ -80,10 +81,19 @@ impl<'a> WorkFiles<'a> {
         &self,
         node: &Node,
         plan: &IndexPlan,
+        keys: Option<SipKeys>,
     ) -> Result<Option<(u32, SavedSort)>, StoreError> {
         let Some(record) = self.disk.read(&self.record)? else { return Ok(None) };
         let saved = SavedSort::parse(&record);
-        let fitting = saved.filter(|saved| saved.last == last_of(plan)).and_then(|saved| {
+        let is_of_index = |saved: &SavedSort| {
+            let has_keys = match keys {
+                Some(keys) => saved.keys == keys,
+                // Entries of txindex in the other form have none.
+                None => saved.keys != SipKeys::NONE,
+            };
+            has_keys && saved.last == last_of(plan)
+        };
+        let fitting = saved.filter(is_of_index).and_then(|saved| {
             let reached = node.tree().find(&saved.reached)?;
             let height = node.tree().node(reached).height;
             let is_active = node.ledger().active.contains(node.tree(), reached);

@@ -4,13 +4,13 @@ use apus_disk::{FileSystem, Share, StoreError};
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_progress::{Phase, Progress, Watch};
-use apus_store::IndexKind;
 
 use super::block::StoredBlock;
 use super::opened::{OpenIndex, Upkeep};
 use super::plan::{IndexPlan, stored};
 use super::positions::SipKeys;
 use super::saved::{SavedSort, WorkFiles, last_of};
+use super::short_txs::BlockNumbers;
 use super::sorting::{Entry, Other, Sorter};
 use super::space;
 
@@ -19,7 +19,7 @@ pub struct Sorted<'a, const N: usize> {
     pub index: OpenIndex<'a>,
     /// The entries so far.
     pub sorter: Sorter<N>,
-    /// The keys of the hashes of outputs, if the entries have such hashes.
+    /// The keys of the hashes in the entries; zeros if they have none.
     pub keys: SipKeys,
     /// Height of the first block whose entries are not collected yet.
     pub from: u32,
@@ -42,7 +42,8 @@ impl<'a, const N: usize> Sorted<'a, N> {
         let index = OpenIndex::new(plan, node.dir().disk())?;
         let disk = node.dir().disk();
         let files = WorkFiles::new(node, plan.kind);
-        if let Some((height, saved)) = files.saved(node, plan)? {
+        let keys = index.sip_keys()?;
+        if let Some((height, saved)) = files.saved(node, plan, keys)? {
             match Sorter::resume(disk, files.entries.clone(), &saved.parts, memory) {
                 Ok(sorter) => {
                     let keys = saved.keys;
@@ -56,10 +57,7 @@ impl<'a, const N: usize> Sorted<'a, N> {
         if files.entries.exists() {
             disk.remove(&files.entries)?;
         }
-        let keys = match plan.kind {
-            IndexKind::TxoSpenderIndex => index.sip_keys()?,
-            _ => SipKeys(0, 0),
-        };
+        let keys = keys.map_or_else(|| index.new_sip_keys(), Ok)?;
         let entries = space::entries(plan, blocks);
         let threads = node.options().threads;
         let sorter = Sorter::new(disk, files.entries.clone(), entries, memory, threads);
@@ -80,7 +78,8 @@ impl<'a, const N: usize> Sorted<'a, N> {
         self.files.save(&SavedSort { last, reached: reached.hash, keys: self.keys, parts })
     }
 
-    /// Sorts the entries, writes them together with `others`, and commits them.
+    /// Sorts the entries, writes them together with `others`, and commits them. With the numbers of
+    /// blocks, which are written too, all keys of `others` are before these.
     ///
     /// # Errors
     /// The disk fails, or `watch` asks to stop. If there is space for the index beside its entries,
@@ -90,12 +89,17 @@ impl<'a, const N: usize> Sorted<'a, N> {
         node: &Node,
         entry: &impl Entry<N>,
         others: Vec<Other>,
+        numbers: Option<&BlockNumbers>,
         (upkeep, watch): (Upkeep, Watch),
     ) -> Result<(), SyncError> {
         let tip = node.ledger().active.height();
-        let others = self.index.with_best_block(node, tip, others);
+        let mut others = self.index.with_best_block(node, tip, others);
+        if let Some(numbers) = numbers {
+            numbers.write(&self.index.run, &others)?;
+            others.clear();
+        }
         let count = self.sorter.bytes() / N as u64;
-        let tables = space::table_bytes(self.index.plan.kind, count);
+        let tables = space::table_bytes(self.index.plan, count);
         let keeps = tables < FileSystem::of(&self.index.plan.path)?.free;
         if !keeps {
             self.files.forget()?;

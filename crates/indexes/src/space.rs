@@ -3,7 +3,7 @@
 use apus_disk::{FileSystem, StoreError};
 use apus_node::opened::Node;
 use apus_progress::words::size;
-use apus_store::IndexKind;
+use apus_store::{IndexKind, TxIndexForm};
 
 use super::block::StoredBlock;
 use super::plan::IndexPlan;
@@ -13,6 +13,8 @@ use super::saved::WorkFiles;
 /// Bytes of a table for each entry of `txindex`: a key of 41 bytes, a place of about 8, and 10 bits
 /// of a filter.
 const TX_TABLE_BYTES: u64 = 52;
+/// Bytes of a table for each entry of `txindex` in the form of Core v32.
+const SHORT_TX_TABLE_BYTES: u64 = 19;
 /// The usual number of inputs of a transaction.
 const INPUTS_PER_TX: u64 = 3;
 /// Bytes of a table for each entry of `txospenderindex`.
@@ -37,21 +39,25 @@ pub fn entries(plan: &IndexPlan, blocks: &[StoredBlock]) -> u64 {
 }
 
 /// Returns the bytes of the tables with this many sorted entries.
-pub fn table_bytes(kind: IndexKind, entries: u64) -> u64 {
-    match kind {
-        IndexKind::TxIndex => entries * TX_TABLE_BYTES,
-        IndexKind::TxoSpenderIndex => entries * SPEND_TABLE_BYTES,
-        IndexKind::BlockFilterIndex | IndexKind::CoinStatsIndex => 0,
+pub fn table_bytes(plan: &IndexPlan, entries: u64) -> u64 {
+    match (plan.kind, plan.form) {
+        (IndexKind::TxIndex, TxIndexForm::Core31) => entries * TX_TABLE_BYTES,
+        (IndexKind::TxIndex, TxIndexForm::Core32) => entries * SHORT_TX_TABLE_BYTES,
+        (IndexKind::TxoSpenderIndex, _) => entries * SPEND_TABLE_BYTES,
+        (IndexKind::BlockFilterIndex | IndexKind::CoinStatsIndex, _) => 0,
     }
 }
 
 /// Returns the bytes that will probably be written, temporary files included. The space of those is
 /// freed while tables are written, so the larger of the two counts.
-fn bytes(kind: IndexKind, txs: u64, blocks: u64) -> u64 {
-    let entries = entries_of(kind, txs);
-    match kind {
-        IndexKind::TxIndex => table_bytes(kind, entries).max(entries * TX_BYTES as u64),
-        IndexKind::TxoSpenderIndex => table_bytes(kind, entries).max(entries * SPEND_BYTES as u64),
+fn bytes(plan: &IndexPlan, txs: u64, blocks: u64) -> u64 {
+    let entries = entries_of(plan.kind, txs);
+    let tables = table_bytes(plan, entries);
+    match plan.kind {
+        IndexKind::TxIndex if plan.form == TxIndexForm::Core31 => {
+            tables.max(entries * TX_BYTES as u64)
+        }
+        IndexKind::TxIndex | IndexKind::TxoSpenderIndex => tables.max(entries * SPEND_BYTES as u64),
         IndexKind::BlockFilterIndex => txs * FILTER_BYTES_PER_TX + blocks * HEIGHT_ENTRY_BYTES,
         IndexKind::CoinStatsIndex => blocks * HEIGHT_ENTRY_BYTES,
     }
@@ -73,7 +79,7 @@ pub fn check(node: &Node, plans: &[IndexPlan], blocks: &[StoredBlock]) -> Result
         .iter()
         .map(|plan| {
             let (txs, blocks) = appended(plan, blocks);
-            bytes(plan.kind, txs, blocks)
+            bytes(plan, txs, blocks)
         })
         .sum();
     // What an interrupted run has left is continued or removed.

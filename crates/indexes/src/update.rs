@@ -7,7 +7,7 @@ use apus_hash::Hash;
 use apus_node::error::SyncError;
 use apus_node::opened::Node;
 use apus_progress::{Phase, Progress, Watch};
-use apus_store::IndexKind;
+use apus_store::{IndexKind, TxIndexForm};
 
 use super::block::StoredBlock;
 use super::by_height::ByHeight;
@@ -15,6 +15,8 @@ use super::opened::{OpenIndex, Upkeep};
 use super::pass::{Made, Pass, batch_len};
 use super::plan::{IndexPlan, check_stored, stored};
 use super::positions::{Places, SPEND_BYTES, Spends, TX_BYTES, Txs};
+use super::reading::{IndexReach, reached};
+use super::short_txs::{BlockNumbers, ShortTxs};
 use super::sorted::Sorted;
 use super::space;
 
@@ -27,6 +29,8 @@ pub struct Indexed {
     pub best_block: Hash,
     /// Each index that did not end at the tip, with the number of blocks that it lacked.
     pub lacked: Vec<(IndexKind, u32)>,
+    /// How far `txindex` reaches, if it was asked for and there is one.
+    pub txindex: Vec<IndexReach>,
     /// Whether the work was asked to stop. Filters and statistics are then complete up to the block
     /// reached; the other indexes are as they were, and the next run continues with the entries
     /// that were collected for them.
@@ -35,7 +39,8 @@ pub struct Indexed {
 
 /// Builds the indexes `kinds` of the directory that `node` has open, or continues them, so that
 /// they end at its tip. Blocks that were disconnected since are taken back, as Core does. One pass
-/// over the blocks serves all of them.
+/// over the blocks serves all of them. `form` is that of the entries of `txindex` that end there;
+/// without it that is the form that reaches highest, and for a new index the one of Core v31.
 ///
 /// # Errors
 /// A block that is needed or its undo data is missing or damaged; the directory is pruned, and an
@@ -44,6 +49,7 @@ pub struct Indexed {
 pub fn update(
     node: &Node,
     kinds: &[IndexKind],
+    form: Option<TxIndexForm>,
     upkeep: Upkeep,
     watch: Watch,
 ) -> Result<Indexed, SyncError> {
@@ -51,13 +57,17 @@ pub fn update(
     let (tip, best_block) = (tip.height, tip.hash);
     let mut plans = Vec::new();
     for kind in IndexKind::ALL.into_iter().filter(|kind| kinds.contains(kind)) {
-        plans.extend(IndexPlan::of(node, kind)?);
+        plans.extend(IndexPlan::of(node, kind, form)?);
     }
     let lacked = |plan: &IndexPlan| (plan.kind, (tip + 1).saturating_sub(plan.from));
     let lacked: Vec<_> = plans.iter().map(lacked).collect();
-    let Some(from) = plans.iter().map(|plan| plan.from).min() else {
-        return Ok(Indexed { height: tip, best_block, lacked, interrupted: false });
+    let indexed = |interrupted| -> Result<Indexed, SyncError> {
+        let is_wanted = kinds.contains(&IndexKind::TxIndex);
+        let txindex = if is_wanted { reached(node, IndexKind::TxIndex)? } else { None };
+        let txindex = txindex.unwrap_or_default();
+        Ok(Indexed { height: tip, best_block, lacked, txindex, interrupted })
     };
+    let Some(from) = plans.iter().map(|plan| plan.from).min() else { return indexed(false) };
     let on_chain = (from..=tip).filter_map(|height| node.ledger().active.at(height));
     let blocks: Vec<StoredBlock> = on_chain.map(|id| stored(node, id)).collect();
     plans.iter().try_for_each(|plan| check_stored(plan, &blocks))?;
@@ -70,7 +80,7 @@ pub fn update(
             false
         }
     };
-    Ok(Indexed { height: tip, best_block, lacked, interrupted })
+    indexed(interrupted)
 }
 
 /// The work on all indexes.
@@ -86,6 +96,7 @@ struct IndexWork<'a> {
 /// The indexes whose entries are sorted, each if it is wanted.
 struct BySort<'a> {
     txs: Option<Sorted<'a, TX_BYTES>>,
+    short_txs: Option<Sorted<'a, SPEND_BYTES>>,
     spends: Option<Sorted<'a, SPEND_BYTES>>,
 }
 
@@ -106,14 +117,20 @@ struct Read {
 impl IndexWork<'_> {
     fn run(&self, plans: &[IndexPlan]) -> Result<(), SyncError> {
         let of_kind = |kind| plans.iter().find(|plan| plan.kind == kind);
-        let txs = of_kind(IndexKind::TxIndex);
+        let all_txs = of_kind(IndexKind::TxIndex);
+        let in_form = |form| all_txs.filter(|plan| plan.form == form);
+        let txs = in_form(TxIndexForm::Core31);
+        let short_txs = in_form(TxIndexForm::Core32);
         let spends = of_kind(IndexKind::TxoSpenderIndex);
-        let sorters = [txs, spends].iter().flatten().count();
+        let sorters = [all_txs, spends].iter().flatten().count();
         let memory = self.node.options().dbcache_bytes / sorters.max(1);
         let node = self.node;
         let blocks = self.blocks;
         let by_sort = BySort {
             txs: txs.map(|plan| Sorted::open(plan, node, blocks, memory)).transpose()?,
+            short_txs: short_txs
+                .map(|plan| Sorted::open(plan, node, blocks, memory))
+                .transpose()?,
             spends: spends.map(|plan| Sorted::open(plan, node, blocks, memory)).transpose()?,
         };
         let by_height = ByHeightPlans {
@@ -121,24 +138,44 @@ impl IndexWork<'_> {
             statistics: of_kind(IndexKind::CoinStatsIndex).cloned(),
         };
         self.read(&by_sort, by_height)?;
-        let places = self.places();
-        let BySort { txs, spends } = by_sort;
-        let how = (self.upkeep, self.watch);
-        let written = txs.map_or(Ok(()), |txs| txs.write(node, &Txs(&places), Vec::new(), how));
+        let BySort { txs, short_txs, spends } = by_sort;
+        let written = match (txs, short_txs) {
+            (Some(txs), _) => self.write_txs(txs),
+            (None, Some(txs)) => self.write_short_txs(txs),
+            (None, None) => Ok(()),
+        };
         let Some(spends) = spends else { return written };
         if matches!(written, Err(SyncError::Stopped)) {
             blocks.last().map_or(Ok(()), |last| spends.save(last))?;
         }
         written?;
         let others = spends.index.spender_records(node.files(), spends.keys)?;
-        spends.write(node, &Spends(&places), others, how)
+        spends.write(node, &Spends(&self.places()), others, None, self.how())
+    }
+
+    fn write_txs(&self, txs: Sorted<TX_BYTES>) -> Result<(), SyncError> {
+        txs.write(self.node, &Txs(&self.places()), Vec::new(), None, self.how())
+    }
+
+    fn write_short_txs(&self, txs: Sorted<SPEND_BYTES>) -> Result<(), SyncError> {
+        let OpenIndex { plan, db, .. } = &txs.index;
+        let kept = plan.is_begun.then_some((db, plan.path.as_path()));
+        let first = (plan.from - self.from) as usize;
+        let numbers = BlockNumbers::of(kept, self.blocks.get(first..).unwrap_or_default())?;
+        let records = numbers.records(txs.keys);
+        txs.write(self.node, &ShortTxs(&numbers), records, Some(&numbers), self.how())
+    }
+
+    fn how(&self) -> (Upkeep, Watch<'_>) {
+        (self.upkeep, self.watch)
     }
 
     /// Reads all blocks, and saves what was made of them now and then.
     fn read(&self, by_sort: &BySort, mut plans: ByHeightPlans) -> Result<(), SyncError> {
-        let BySort { txs, spends } = by_sort;
+        let BySort { txs, short_txs, spends } = by_sort;
         let froms = [
             txs.as_ref().map(|txs| txs.from),
+            short_txs.as_ref().map(|txs| txs.from),
             spends.as_ref().map(|spends| spends.from),
             plans.filters.as_ref().map(|plan| plan.from),
             plans.statistics.as_ref().map(|plan| plan.from),
@@ -154,6 +191,7 @@ impl IndexWork<'_> {
                 && (is_stopped || !is_last || !is_first)
             {
                 txs.as_ref().map_or(Ok(()), |txs| txs.save(reached))?;
+                short_txs.as_ref().map_or(Ok(()), |txs| txs.save(reached))?;
                 spends.as_ref().map_or(Ok(()), |spends| spends.save(reached))?;
             }
             if is_stopped {
@@ -175,7 +213,7 @@ impl IndexWork<'_> {
         by_sort: &BySort,
         plans: &mut ByHeightPlans,
     ) -> Result<Read, SyncError> {
-        let BySort { txs, spends } = by_sort;
+        let BySort { txs, short_txs, spends } = by_sort;
         let filters = OpenIndex::of(plans.filters.as_ref(), self.node.dir().disk())?;
         let statistics = OpenIndex::of(plans.statistics.as_ref(), self.node.dir().disk())?;
         let from = |index: &OpenIndex| index.plan.from;
@@ -184,6 +222,7 @@ impl IndexWork<'_> {
             network: &self.node.options().network,
             pool: self.node.shared().pool,
             txs: txs.as_ref().map(|txs| (txs.from, &txs.sorter)),
+            short_txs: short_txs.as_ref().map(|txs| (txs.from, txs.keys, &txs.sorter)),
             spends: spends.as_ref().map(|spends| (spends.from, spends.keys, &spends.sorter)),
             filters: filters.as_ref().map(from),
             statistics: statistics.as_ref().map(from),

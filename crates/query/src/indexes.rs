@@ -7,7 +7,7 @@ use std::time::Duration;
 use apus_chain::BlockId;
 use apus_disk::Disk;
 use apus_hash::{Hash, sha256d};
-use apus_indexes::{IndexReader, TxPlace};
+use apus_indexes::{IndexReader, IndexedTx, TxPlace};
 use apus_node::options::Options;
 use apus_node::view::{Committed, View};
 use apus_store::{BlockReader, FlatFilePos, IndexKind};
@@ -74,9 +74,11 @@ impl Indexes {
         if found.is_none() && !self.wanted.contains(&kind) {
             return Ok(None);
         }
-        let best = found.and_then(|index| index.best);
         let state = |it: &Committed| {
-            let best = best.and_then(|hash| it.tree.find(&hash));
+            // A txindex may have entries in two forms, which are both read.
+            let reached = found.iter().flat_map(|index| index.reached());
+            let ids = reached.filter_map(|(_, hash)| it.tree.find(&hash));
+            let best = ids.max_by_key(|id| it.tree.node(*id).height);
             let height = best.map_or(0, |id| it.tree.node(id).height);
             IndexSummary {
                 synced: best.is_some_and(|id| is_synced(it, id)),
@@ -116,18 +118,24 @@ impl Indexes {
     /// The index cannot be read, or the transaction is not where the index says. Core then answers
     /// that there is no such transaction.
     pub fn transaction(&self, view: &View, txid: &Hash) -> Result<Option<Found>, RpcError> {
-        let place = self.reader.transaction(txid).map_err(internal)?;
-        let Some(place) = place else { return Ok(None) };
-        let found = blocks(view).and_then(|blocks| read(&blocks, place));
-        let found = found.filter(|found| found.tx().txid() == *txid);
-        found.map(Some).ok_or_else(|| {
-            let FlatFilePos { file, pos } = place.block;
-            internal(format!(
-                "txindex has transaction {txid} in the block in blk{file:05}.dat at byte {pos}, \
-                 where it cannot be read; `apus verify` says whether the block is damaged; if not, \
-                 remove indexes/txindex and run `apus index txindex`"
-            ))
-        })
+        let indexed = self.reader.transactions(txid).map_err(internal)?;
+        let places = view.look(|it| places(it, &indexed)).unwrap_or_default();
+        let mut not_there = None;
+        for IndexedPlace { place, is_of_txid } in places {
+            let found = blocks(view).and_then(|blocks| read(&blocks, place));
+            match found {
+                Some(found) if found.tx().txid() == *txid => return Ok(Some(found)),
+                // Another transaction has the same short hash.
+                Some(_) if !is_of_txid => {}
+                _ => not_there = Some(place.block),
+            }
+        }
+        let Some(FlatFilePos { file, pos }) = not_there else { return Ok(None) };
+        Err(internal(format!(
+            "txindex has transaction {txid} in the block in blk{file:05}.dat at byte {pos}, where \
+             it cannot be read; `apus verify` says whether the block is damaged; if not, remove \
+             indexes/txindex and run `apus index txindex`"
+        )))
     }
 
     /// Returns the transaction of the active chain that spends an output (Core's `FindSpender`);
@@ -153,6 +161,35 @@ impl Indexes {
         }
         Ok(None)
     }
+}
+
+/// The place of a transaction that `txindex` may mean.
+struct IndexedPlace {
+    place: TxPlace,
+    /// Whether the index names the whole txid, and not a short hash of it.
+    is_of_txid: bool,
+}
+
+/// Returns the places of the transactions that an index names, those in the active chain first. A
+/// block that is not stored has none.
+fn places(committed: &Committed, indexed: &[IndexedTx]) -> Vec<IndexedPlace> {
+    let mut active = Vec::new();
+    let mut others = Vec::new();
+    for tx in indexed {
+        match *tx {
+            IndexedTx::At(place) => others.push(IndexedPlace { place, is_of_txid: true }),
+            IndexedTx::InBlock { block, offset } => {
+                let Some(id) = committed.tree.find(&block) else { continue };
+                let Some(block) = committed.record(id).block_pos() else { continue };
+                let place = TxPlace { block, offset };
+                let is_active = committed.active.contains(&committed.tree, id);
+                let places = if is_active { &mut active } else { &mut others };
+                places.push(IndexedPlace { place, is_of_txid: false });
+            }
+        }
+    }
+    active.extend(others);
+    active
 }
 
 /// Returns whether the tip is `best` or below it.

@@ -12,6 +12,9 @@ use super::obfuscation::OBFUSCATION_KEY;
 
 /// The key of the locator of an index's best block (Core's `DB_BEST_BLOCK`).
 pub const DB_BEST_BLOCK: u8 = b'B';
+/// The key of the locator of `txindex` that has entries in the form of Core v32, as Core writes a
+/// string: its length, and its bytes (Core's `DB_BEST_BLOCK_V2`).
+pub const DB_BEST_BLOCK_V2: &[u8] = b"\x0dbest_block_v2";
 /// The version at the start of a locator, which no program reads (Core's
 /// `CBlockLocator::DUMMY_VERSION`).
 pub const LOCATOR_VERSION: i32 = 70_016;
@@ -66,13 +69,80 @@ impl IndexKind {
     }
 }
 
+/// The form of the entries of `txindex`. One database may have entries in both forms, each up to a
+/// best block of its own: then a bitcoind of either version has worked on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TxIndexForm {
+    /// Keys are whole txids. Every bitcoind reads them; those before v32 read no others.
+    Core31,
+    /// Keys begin with a few bytes of a hash of the txid, which takes less than half the space.
+    /// bitcoind reads and writes them from v32 on.
+    Core32,
+}
+
+impl TxIndexForm {
+    /// Returns the version of Bitcoin Core that writes this form.
+    pub fn core_version(self) -> u32 {
+        match self {
+            Self::Core31 => 31,
+            Self::Core32 => 32,
+        }
+    }
+
+    /// Returns the key of the locator of the best block that entries in this form reach.
+    pub fn best_block_key(self) -> &'static [u8] {
+        match self {
+            Self::Core31 => &[DB_BEST_BLOCK],
+            Self::Core32 => DB_BEST_BLOCK_V2,
+        }
+    }
+}
+
 /// An optional index and its best block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptionalIndex {
     /// Path of its database.
     pub path: PathBuf,
-    /// Its best block; `None` if it has none yet.
+    /// Its best block; `None` if it has none yet. Of `txindex`, that of the entries in the form of
+    /// Core v31.
     pub best: Option<Hash>,
+    /// The best block of the entries of `txindex` in the form of Core v32; `None` if there are
+    /// none.
+    pub best_core32: Option<Hash>,
+}
+
+impl OptionalIndex {
+    /// Returns the index whose database at `path` is open.
+    ///
+    /// # Errors
+    /// The database cannot be read, or its values are obfuscated, as Core's never are.
+    pub fn of(db: &Db, path: &Path) -> Result<Self> {
+        if db.get(OBFUSCATION_KEY)?.is_some() {
+            let what = "the values of this index are obfuscated, which Bitcoin Core never does: \
+                        remove the index, and build it again";
+            return Err(StoreError::new(path, what));
+        }
+        let best = |form: TxIndexForm| {
+            let Some(value) = db.get(form.best_block_key())? else { return Ok(None) };
+            read_locator(&value).map_err(|error| {
+                let what = format!("the record of its best block cannot be read: {error}");
+                StoreError::new(path, what)
+            })
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            best: best(TxIndexForm::Core31)?,
+            best_core32: best(TxIndexForm::Core32)?,
+        })
+    }
+
+    /// Returns its best block, or both of a `txindex` with entries in two forms: first that of the
+    /// form of Core v31, which all other indexes have.
+    pub fn reached(&self) -> impl Iterator<Item = (TxIndexForm, Hash)> {
+        let core31 = self.best.map(|best| (TxIndexForm::Core31, best));
+        let core32 = self.best_core32.map(|best| (TxIndexForm::Core32, best));
+        core31.into_iter().chain(core32)
+    }
 }
 
 /// Returns the indexes in the network's directory `dir` that hold back pruning: those of block
@@ -100,23 +170,7 @@ pub fn find_index(disk: &Disk, path: PathBuf) -> Result<Option<OptionalIndex>> {
     }
     let options = Options { read_only: true, lock: false, ..Options::default() };
     let db = Db::open(disk.clone(), &path, options)?;
-    Ok(Some(OptionalIndex { best: best_block(&db, &path)?, path }))
-}
-
-/// Returns the best block of the index whose database at `path` is open; `None` if it has none yet.
-///
-/// # Errors
-/// The database cannot be read, or its values are obfuscated, as Core's never are.
-pub fn best_block(db: &Db, path: &Path) -> Result<Option<Hash>> {
-    if db.get(OBFUSCATION_KEY)?.is_some() {
-        let what = "the values of this index are obfuscated, which Bitcoin Core never does: \
-                    remove the index, and build it again";
-        return Err(StoreError::new(path, what));
-    }
-    let Some(value) = db.get(&[DB_BEST_BLOCK])? else { return Ok(None) };
-    read_locator(&value).map_err(|error| {
-        StoreError::new(path, format!("the record of its best block cannot be read: {error}"))
-    })
+    Ok(Some(OptionalIndex::of(&db, &path)?))
 }
 
 /// Returns the first block of a serialised locator (Core's `CBlockLocator`): the best block of an

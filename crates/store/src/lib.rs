@@ -39,7 +39,7 @@ pub mod layout {
         REBUILT_FLAG,
     };
     pub use super::index_entry::DUMMY_VERSION;
-    pub use super::indexes::{DB_BEST_BLOCK, LOCATOR_VERSION};
+    pub use super::indexes::{DB_BEST_BLOCK, DB_BEST_BLOCK_V2, LOCATOR_VERSION};
     pub use super::obfuscation::OBFUSCATION_KEY;
 }
 
@@ -55,7 +55,7 @@ pub use flat_file::{
 pub use index_db::{BlockIndex, IndexDb, IndexSurvey, block_key};
 pub use index_entry::{BlockStatus, IndexEntry, IndexRecord};
 pub use indexes::{
-    IndexKind, OptionalIndex, best_block, find_index, indexes_that_need_blocks, locator_bytes,
+    IndexKind, OptionalIndex, TxIndexForm, find_index, indexes_that_need_blocks, locator_bytes,
     read_locator,
 };
 pub use lock::DirLock;

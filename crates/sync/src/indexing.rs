@@ -26,7 +26,7 @@ pub fn index(node: &mut Node, upkeep: Upkeep, watch: Watch) -> Result<(), SyncEr
         node.drop_cache();
     }
     let height = node.tree().node(node.tip()).height;
-    let updated = update(node, &node.options().indexes, upkeep, watch)
+    let updated = update(node, &node.options().indexes, None, upkeep, watch)
         .map_err(|error| error.with(&Context::BlocksConnected { height }))?;
     if updated.interrupted {
         return Err(SyncError::Stopped);

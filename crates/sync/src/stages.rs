@@ -70,7 +70,7 @@ fn indexed(node: &Node, mut bytes: f64) -> Vec<Stage> {
     }
     let is_new = |kind: &IndexKind| {
         let found = find_index(node.dir().disk(), kind.database(node.dir().path()));
-        !found.is_ok_and(|index| index.is_some_and(|index| index.best.is_some()))
+        !found.is_ok_and(|index| index.is_some_and(|index| index.reached().next().is_some()))
     };
     if node.ledger().active.height() > Some(0) && kinds.iter().any(is_new) {
         bytes += Waiting::between(node, 1, node.tip()).bytes as f64;

@@ -9,12 +9,13 @@ use apus_node::options::{Options, Prune};
 use apus_node::remedy;
 use apus_node::run::Run;
 use apus_progress::{Observer, Watch};
-use apus_store::{DataDir, IndexDb, IndexKind};
+use apus_store::{DataDir, IndexDb, IndexKind, TxIndexForm};
 use apus_sync::start_check::check_on_start;
 use apus_sync::unfinished::{open_node, refuse_unfinished};
 
 /// Builds the indexes `kinds`, or continues them, so that they end at the tip of the directory.
-/// bitcoind may have begun them.
+/// bitcoind may have begun them. Entries of `txindex` are in the given form, or else in the one
+/// that the index has; those of a new one are read by every bitcoind.
 ///
 /// If `watch` asks to stop, filters and statistics are kept up to the block reached, and the other
 /// indexes are as they were.
@@ -23,8 +24,13 @@ use apus_sync::unfinished::{open_node, refuse_unfinished};
 /// There is no UTXO set; a block or undo data that an index needs is missing or damaged; the
 /// directory is pruned, and an index names places in block files; there is not enough space;
 /// unfinished work needs the directory unchanged; the disk fails.
-pub fn index(options: &Options, kinds: &[IndexKind], watch: Watch) -> Result<Indexed, SyncError> {
-    index_on(&Disk::new(), options, kinds, watch)
+pub fn index(
+    options: &Options,
+    kinds: &[IndexKind],
+    form: Option<TxIndexForm>,
+    watch: Watch,
+) -> Result<Indexed, SyncError> {
+    index_on(&Disk::new(), options, kinds, form, watch)
 }
 
 /// Does the same as [`index()`], on the caller's disk, which may lose power in tests.
@@ -35,6 +41,7 @@ pub fn index_on(
     disk: &Disk,
     options: &Options,
     kinds: &[IndexKind],
+    form: Option<TxIndexForm>,
     watch: Watch,
 ) -> Result<Indexed, SyncError> {
     remedy::naming(options, || {
@@ -47,7 +54,7 @@ pub fn index_on(
         }
         refuse_unfinished(disk, &options)?;
         let node = check_on_start(node, false, watch)?;
-        update(&node, kinds, Upkeep::Settle, watch)
+        update(&node, kinds, form, Upkeep::Settle, watch)
     })
 }
 

@@ -26,13 +26,13 @@ pub mod status;
 pub mod verify;
 
 pub use apus_coins::{HashType as UtxoHash, UtxoStats};
-pub use apus_indexes::{Indexed, StatisticsAt, Totals};
-pub use apus_store::IndexKind;
+pub use apus_indexes::{IndexReach, Indexed, StatisticsAt, Totals};
+pub use apus_store::{IndexKind, TxIndexForm};
 pub use busy::{Busy, Reached, busy};
 pub use index::{index, index_on};
 pub use info::{txoutset_info, txoutset_info_at};
 pub use prune::prune;
 pub use rewind::{rewind, rewind_on};
 pub use serve::{can_serve, has_filters, serve};
-pub use status::{SnapshotStatus, Status, Unfinished, status};
+pub use status::{IndexStatus, SnapshotStatus, Status, Unfinished, status};
 pub use verify::{verify, verify_on};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use apus_disk::Disk;
 use apus_hash::Hash;
+use apus_indexes::{IndexReach, reached};
 use apus_node::error::SyncError;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
@@ -12,6 +13,7 @@ use apus_node::run::Run;
 use apus_node::snapshot_chainstate::SnapshotChainstate;
 use apus_node::{rebuild, remedy, snapshot_chainstate};
 use apus_progress::Method;
+use apus_store::IndexKind;
 use apus_sync::above_tip::above_tip;
 use apus_sync::unfinished::{SavedWork, open_node, saved_by};
 use apus_sync::{AboveTip, SavedJoin};
@@ -46,6 +48,8 @@ pub struct Status {
     pub pruned: bool,
     /// A chain with more work that the block index calls invalid.
     pub marked: Option<MarkedChain>,
+    /// Core's optional indexes that there are.
+    pub indexes: Vec<IndexStatus>,
     /// Work that was interrupted.
     pub unfinished: Vec<Unfinished>,
     /// The second UTXO set, which bitcoind has loaded from a snapshot; all other fields describe
@@ -76,6 +80,26 @@ impl SnapshotStatus {
             base_height: height(&snapshot.base),
             height: snapshot.best_block().and_then(|best| height(&best)),
         }
+    }
+}
+
+/// One of Core's optional indexes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexStatus {
+    /// The index.
+    pub kind: IndexKind,
+    /// How far each form of its entries reaches, or why that cannot be read.
+    pub reached: Result<Vec<IndexReach>, String>,
+}
+
+impl IndexStatus {
+    /// Returns the indexes of the directory that `node` has open.
+    fn all(node: &Node) -> Vec<Self> {
+        let status = |kind| match reached(node, kind) {
+            Ok(found) => found.map(|found| Self { kind, reached: Ok(found) }),
+            Err(error) => Some(Self { kind, reached: Err(error.to_string()) }),
+        };
+        IndexKind::ALL.into_iter().filter_map(status).collect()
     }
 }
 
@@ -158,6 +182,7 @@ pub fn status(options: &Options) -> Result<Status, SyncError> {
             undo_from: node.ledger().undo_from(),
             pruned: node.ledger().pruning.is_pruned,
             marked: MarkedChain::of(&node),
+            indexes: IndexStatus::all(&node),
             unfinished,
             directory,
         })

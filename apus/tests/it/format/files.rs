@@ -73,7 +73,7 @@ fn the_document_names_the_files_of_a_second_utxo_set() {
 fn the_document_names_the_files_of_indexes() {
     let place = Place::new(Chain::Regtest);
     place.sync(&[place.write("blocks", &regtest_chain())]);
-    index(&place.options(), &IndexKind::ALL, Watch::default()).unwrap();
+    index(&place.options(), &IndexKind::ALL, None, Watch::default()).unwrap();
     assert_files(&files_below(&place.network_dir()), &["always", "index"]);
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use apus_disk::Disk;
+use apus_indexes::layout::{DB_TXINDEX_HASHED, TXID_HASH_SALT};
 use apus_leveldb::{Db, Options};
 use apus_node::SyncError;
 use apus_progress::Watch;
-use apus_store::IndexKind;
+use apus_store::{IndexKind, TxIndexForm};
 use apus_tools::{Indexed, index};
 
 use super::Place;
@@ -40,8 +41,8 @@ impl Indexes {
         }
     }
 
-    /// Replaces the hashes of outputs, whose keys are random, by nothing: only the places of
-    /// spending transactions are left, with the number of outputs that each spends.
+    /// Replaces the hashes of outputs and of txids, whose keys are random, by nothing: only the
+    /// places of transactions are left, with the number of entries for each.
     pub fn without_hashes(mut self) -> Self {
         let mut places = Entries::new();
         for (key, value) in &self.txospenderindex {
@@ -55,7 +56,26 @@ impl Indexes {
             }
         }
         self.txospenderindex = places;
+        let mut places = Entries::new();
+        for (key, value) in &self.txindex {
+            match &key[..] {
+                TXID_HASH_SALT => assert_eq!(value.len(), 16),
+                [DB_TXINDEX_HASHED, ..] => {
+                    assert!(value.is_empty());
+                    let entries = places.entry(key[6..].to_vec()).or_insert_with(|| vec![0]);
+                    entries[0] += 1;
+                }
+                _ => drop(places.insert(key.clone(), value.clone())),
+            }
+        }
+        self.txindex = places;
         self
+    }
+
+    /// The form in which `txindex` was continued last.
+    pub fn form(&self) -> TxIndexForm {
+        let has = |form: TxIndexForm| self.txindex.contains_key(form.best_block_key());
+        if has(TxIndexForm::Core32) { TxIndexForm::Core32 } else { TxIndexForm::Core31 }
     }
 
     /// Panics unless the indexes are equal, and says in which entry they first differ.
@@ -121,12 +141,17 @@ fn filter_files(dir: &Path, entries: &Entries) -> Vec<Vec<u8>> {
 
 /// Builds all indexes of a place, or continues them.
 pub fn try_index(place: &Place, kinds: &[IndexKind]) -> Result<Indexed, SyncError> {
-    index(&place.options(), kinds, Watch::default())
+    index(&place.options(), kinds, None, Watch::default())
 }
 
 /// Builds all indexes of a place, and reads them.
 pub fn indexed(place: &Place) -> Indexes {
-    let indexed = try_index(place, &IndexKind::ALL).unwrap();
+    indexed_in(place, None)
+}
+
+/// Builds all indexes of a place, with `txindex` in a form, and reads them.
+pub fn indexed_in(place: &Place, form: Option<TxIndexForm>) -> Indexes {
+    let indexed = index(&place.options(), &IndexKind::ALL, form, Watch::default()).unwrap();
     assert!(!indexed.interrupted);
     Indexes::read(&place.network_dir())
 }

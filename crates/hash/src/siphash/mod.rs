@@ -1,7 +1,8 @@
-//! SipHash-2-4 of one message, and of many at once.
+//! SipHash-2-4 of one message, and of many at once; and SipHash-1-3 of hashes.
 
 mod key;
 mod lanes;
+mod unpadded;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "none.rs"]
 mod x86;
