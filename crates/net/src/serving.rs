@@ -73,6 +73,12 @@ pub enum Refused {
     /// The upload target is reached, and the block is more than a week old.
     #[error("it asked for an old block, and the upload target (--maxuploadtarget) is reached")]
     UploadTarget,
+    /// The peer asked for a block filtered by what it wants, which needs a bloom filter.
+    #[error("it asked for a filtered block, and bloom filters are not served")]
+    FilteredBlock,
+    /// The peer asked for no transaction of a block.
+    #[error("it asked for transactions of a block and named none")]
+    NoTransaction,
     /// The peer asked for a transaction after the last of a block.
     #[error("it asked for transactions that a block does not have")]
     NoSuchTransaction,
@@ -228,10 +234,8 @@ impl<'a> ServedChain<'a> {
             InventoryKind::TX | InventoryKind::WTX | InventoryKind::WITNESS_TX => {
                 return Answer::NotFound;
             }
-            InventoryKind::BLOCK
-            | InventoryKind::WITNESS_BLOCK
-            | InventoryKind::COMPACT_BLOCK
-            | InventoryKind::FILTERED_BLOCK => {}
+            InventoryKind::BLOCK | InventoryKind::WITNESS_BLOCK | InventoryKind::COMPACT_BLOCK => {}
+            InventoryKind::FILTERED_BLOCK => return Answer::Disconnect(Refused::FilteredBlock),
             _ => return Answer::Nothing,
         }
         // A block that may not be served must look like one that is not known.
@@ -252,13 +256,10 @@ impl<'a> ServedChain<'a> {
         let form = match item.kind {
             _ if !(self.is_stored)(id) => return Answer::Nothing,
             InventoryKind::BLOCK => BlockForm::Stripped,
-            InventoryKind::WITNESS_BLOCK => BlockForm::Complete,
             InventoryKind::COMPACT_BLOCK if depth <= MAX_CMPCTBLOCK_DEPTH && self.is_recent() => {
                 BlockForm::Compact
             }
-            InventoryKind::COMPACT_BLOCK => BlockForm::Complete,
-            // We take no bloom filter, so none finds anything.
-            _ => return Answer::Nothing,
+            _ => BlockForm::Complete,
         };
         Answer::Block { id, form }
     }

@@ -215,13 +215,17 @@ impl Stock {
         Ok(())
     }
 
-    /// Sends transactions of a block near the tip, or all of another block, as Core does.
+    /// Sends transactions of a block near the tip, or all of another block, as Core does; a peer
+    /// that names no transaction is disconnected.
     fn send_transactions(
         &self,
         request: &GetBlockTxn,
         writer: &mut Writer,
         to: &Socket,
     ) -> Result<(), NotSent> {
+        if request.indexes.is_empty() {
+            return Err(Refused::NoTransaction.into());
+        }
         if let Some(id) = self.served.look(|chain| chain.transactions_of(&request.block))
             && let Some(memory) = self.sending.try_take(ENCODING_BYTES)
         {

@@ -73,7 +73,19 @@ pub fn rest(
     let (start, endpoint) = ENDPOINTS.iter().find(|(start, _)| path.starts_with(start))?;
     let path = Path::new(&path[start.len()..]);
     let request = Request { source, path, query, body, stop, waiting };
-    Some(endpoint(&request).unwrap_or_else(|error| error))
+    let mut answer = endpoint(&request).unwrap_or_else(|error| error);
+    answer.is_immutable = answer.status == 200 && is_immutable(start, &request.path);
+    Some(answer)
+}
+
+/// Returns whether what an endpoint tells of a block will always be the same. As JSON, a block
+/// comes with its depth.
+fn is_immutable(endpoint: &str, path: &Path) -> bool {
+    match endpoint {
+        "block/" | "block/notxdetails/" => path.format != Format::Json,
+        "blockpart/" | "blockfilter/" | "spenttxouts/" => true,
+        _ => endpoint.starts_with("deploymentinfo") && !path.whole.is_empty(),
+    }
 }
 
 /// Returns whether the endpoint of a path reads the body of a request, as `getutxos` alone does.

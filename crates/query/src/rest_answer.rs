@@ -8,6 +8,8 @@ pub struct RestAnswer {
     /// The status of HTTP.
     pub status: u16,
     pub content_type: &'static str,
+    /// Whether the answer to the request will always be the same.
+    pub is_immutable: bool,
     /// The content.
     pub body: Vec<u8>,
 }
@@ -15,13 +17,22 @@ pub struct RestAnswer {
 const TEXT: &str = "text/plain";
 
 impl RestAnswer {
+    fn of(status: u16, content_type: &'static str, body: Vec<u8>) -> Self {
+        Self { status, content_type, is_immutable: false, body }
+    }
+
+    /// Returns what caches on the way may do with the answer, for the header `Cache-Control`.
+    pub fn caching(&self) -> &'static str {
+        if self.is_immutable { "public, immutable, max-age=86400" } else { "no-store" }
+    }
+
     pub fn json(json: &Json) -> Self {
         let body = format!("{}\n", json.get()).into_bytes();
-        Self { status: 200, content_type: "application/json", body }
+        Self::of(200, "application/json", body)
     }
 
     pub fn text(text: String) -> Self {
-        Self { status: 200, content_type: TEXT, body: text.into_bytes() }
+        Self::of(200, TEXT, text.into_bytes())
     }
 
     /// Returns bytes, as they are or in hex.
@@ -30,9 +41,7 @@ impl RestAnswer {
     /// The format is neither.
     pub fn bytes(format: Format, bytes: Vec<u8>) -> Result<Self, Self> {
         match format {
-            Format::Binary => {
-                Ok(Self { status: 200, content_type: "application/octet-stream", body: bytes })
-            }
+            Format::Binary => Ok(Self::of(200, "application/octet-stream", bytes)),
             Format::Hex => Ok(Self::text(hex(&bytes) + "\n")),
             Format::Json | Format::Unknown => Err(Self::unknown_format()),
         }
@@ -40,7 +49,7 @@ impl RestAnswer {
 
     /// Returns an error (Core's `RESTERR`).
     pub fn error(status: u16, message: impl Into<String>) -> Self {
-        Self { status, content_type: TEXT, body: (message.into() + "\r\n").into_bytes() }
+        Self::of(status, TEXT, (message.into() + "\r\n").into_bytes())
     }
 
     /// Returns the error for a request that cannot be understood.

@@ -55,6 +55,7 @@ fn start(call: &Call) -> Result<Json, RpcError> {
         let what = "Scan already in progress, use action \"abort\" or \"status\"";
         RpcError::new(RPC_INVALID_PARAMETER, what)
     })?;
+    let list = ScanObjects::list(call)?;
     let name = filter_type(call.param(4))?;
     let is_checked = match call.param(5).get("filter_false_positives") {
         Some(value) => params::boolean(value)?,
@@ -62,7 +63,7 @@ fn start(call: &Call) -> Result<Json, RpcError> {
     };
     let state = index(call, name)?;
     let (first, last) = heights(call)?;
-    let ScanObjects { scripts, .. } = ScanObjects::read(call.param(1), call)?;
+    let ScanObjects { scripts, .. } = ScanObjects::read(list, call)?;
     let blocks: Vec<At> = call.source.look(|it: &Committed| {
         let hash = |height| it.active.at(height).map(|id| (height, it.tree.node(id).hash));
         (first..=last).filter_map(hash).collect()

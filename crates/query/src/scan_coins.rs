@@ -13,7 +13,7 @@ use apus_node::view::Committed;
 use apus_wire::OutPoint;
 use serde::Serialize;
 
-use super::error::{RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError, internal};
+use super::error::{RPC_INVALID_PARAMETER, RpcError, internal};
 use super::json::{Amount, Json, hex, json};
 use super::params;
 use super::scan_objects::ScanObjects;
@@ -67,13 +67,10 @@ fn start(call: &Call) -> Result<Json, RpcError> {
         let what = "Scan already in progress, use action \"abort\" or \"status\"";
         RpcError::new(RPC_INVALID_PARAMETER, what)
     })?;
-    if call.params.len() < 2 {
-        let what = "scanobjects argument is required for the start action";
-        return Err(RpcError::new(RPC_MISC_ERROR, what));
-    }
+    let list = ScanObjects::list(call)?;
     let scan = running.0;
     scan.start(0);
-    let objects = ScanObjects::read(call.param(1), call)?;
+    let objects = ScanObjects::read(list, call)?;
     let (coins, tip) = source.look(|it| (it.coins.clone(), (it.tip_id(), it.tip())))?;
     let FoundCoins { coins, looked_at } = find(call, scan, &coins, &objects)?;
     let success = !scan.is_aborted();

@@ -4,7 +4,7 @@ use apus_descriptors::{Descriptor, Provider, Range, ScriptPlace, Scripts};
 use rayon::prelude::*;
 use serde_json::Value;
 
-use super::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RpcError};
+use super::error::{RPC_INVALID_ADDRESS_OR_KEY, RPC_INVALID_PARAMETER, RPC_MISC_ERROR, RpcError};
 use super::params;
 use super::source::Call;
 
@@ -20,7 +20,20 @@ pub struct ScanObjects {
 }
 
 impl ScanObjects {
-    /// Reads the parameter with a list of scan objects.
+    /// Returns the parameter with a list of scan objects, for a scan that is to start.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn list<'a>(call: &'a Call) -> Result<&'a Value, RpcError> {
+        let list = call.param(1);
+        if list.is_null() {
+            let what = "scanobjects argument is required for the start action";
+            return Err(RpcError::new(RPC_MISC_ERROR, what));
+        }
+        Ok(list)
+    }
+
+    /// Reads a list of scan objects.
     ///
     /// # Errors
     /// One of them is wrong, or the call is to end.

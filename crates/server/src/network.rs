@@ -77,6 +77,18 @@ pub(crate) fn getnettotals(call: &Call) -> Result<Json, RpcError> {
 
 /// Returns the state of the network.
 pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
+    /// What waits to be announced, and may be.
+    #[derive(Default, Serialize)]
+    struct Bucket {
+        backlog: u32,
+        count_tok: u32,
+        size_tok: u32,
+    }
+    #[derive(Default, Serialize)]
+    struct Buckets {
+        inbound: Bucket,
+        outbound: Bucket,
+    }
     #[derive(Serialize)]
     struct Info {
         version: u32,
@@ -86,6 +98,8 @@ pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
         localservicesnames: Vec<String>,
         localrelay: bool,
         timeoffset: i64,
+        tx_send_rate: u32,
+        inv_buckets: Buckets,
         networkactive: bool,
         connections: usize,
         connections_in: usize,
@@ -111,6 +125,9 @@ pub(crate) fn getnetworkinfo(call: &Call) -> Result<Json, RpcError> {
         localservicesnames: names(services),
         localrelay: false,
         timeoffset: offsets.get(offsets.len() / 2).copied().unwrap_or(0),
+        // No transaction is announced.
+        tx_send_rate: 0,
+        inv_buckets: Buckets::default(),
         networkactive: live.about().is_at_rest || live.about().peers.is_some(),
         connections: peers.len(),
         connections_in,

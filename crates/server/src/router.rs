@@ -315,15 +315,19 @@ async fn rest(
         Ok(answered) => answered,
         Err(why) => return refusal(why).await,
     };
-    let Some(RestAnswer { status, content_type, body }) = answer else {
+    let Some(answer) = answer else {
         return StatusCode::NOT_FOUND.into_response();
     };
+    let caching = answer.caching();
+    let RestAnswer { status, content_type, body, .. } = answer;
     let mut room = Room::default();
     if let Err(why) = app.open_answers.grow(&mut room, body.len()).await {
         return refusal(why).await;
     }
     drop(seat);
-    respond(status, Some(content_type), room.hold(body))
+    let mut response = respond(status, Some(content_type), room.hold(body));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
+    response
 }
 
 /// Raises a flag when it is dropped.

@@ -89,6 +89,12 @@ impl Daemon {
         output.status.success().then_some(text)
     }
 
+    /// Whether it is older than v32. Bitcoin Core's next version is told apart from the one before
+    /// by what it does.
+    pub fn is_before_32(&self) -> bool {
+        self.ask_json(&["getnetworkinfo"]).get("tx_send_rate").is_none()
+    }
+
     /// The address of its RPC.
     pub fn rpc(&self) -> SocketAddr {
         SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.rpcport)

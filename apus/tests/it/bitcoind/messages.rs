@@ -206,10 +206,15 @@ fn every_message_is_answered_as_by_bitcoind() {
     let all: Vec<Sent> = requests(&at).into_iter().chain(others(&at)).collect();
     let expected = answers(&place, daemon.address().parse().unwrap(), &all);
     let then = continues(&place, daemon.address().parse().unwrap(), &at);
+    let is_before_32 = daemon.is_before_32();
     daemon.stop();
     let server = Serving::start(&place, &[]);
     let found = answers(&place, server.address, &all);
-    let differences: Vec<_> = expected.iter().zip(&found).filter(|(a, b)| a != b).collect();
+    let both = expected.iter().zip(&found);
+    // From v32 on, Core hangs up on who asks for a filtered block, or for no transactions.
+    let is_new = |request: &str| request.contains("of kind 3") || request.ends_with("[0]: closed");
+    let is_known = |ours: &str| is_before_32 && is_new(ours) && ours.ends_with(": closed");
+    let differences: Vec<_> = both.filter(|(a, b)| a != b && !is_known(b)).collect();
     assert!(differences.is_empty(), "{differences:#?}");
     assert_eq!(continues(&place, server.address, &at), then);
     assert_eq!(then, [Command::BLOCK, Command::BLOCK, Command::INV, Command::BLOCK]);

@@ -28,6 +28,8 @@ pub struct Request {
 pub struct Reply {
     pub status: u16,
     pub content_type: String,
+    /// The header `Cache-Control`.
+    pub caching: String,
     pub body: Vec<u8>,
 }
 
@@ -75,7 +77,7 @@ impl std::fmt::Display for Request {
 impl std::fmt::Display for Reply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let body: String = String::from_utf8_lossy(&self.body).chars().take(1200).collect();
-        write!(f, "{} {:?} {body:?}", self.status, self.content_type)
+        write!(f, "{} {:?} {:?} {body:?}", self.status, self.content_type, self.caching)
     }
 }
 
@@ -142,13 +144,14 @@ impl Client {
         };
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let content_type = field("Content-Type").unwrap_or_default().to_string();
+        let caching = field("Cache-Control").unwrap_or_default().to_string();
         let len = field("Content-Length").map_or(0, |len| len.parse().unwrap());
         let mut body = vec![0; len];
         stream.read_exact(&mut body).unwrap();
         if field("Connection") == Some("close") {
             *kept = None;
         }
-        Reply { status, content_type, body }
+        Reply { status, content_type, caching, body }
     }
 
     fn connect(&self) -> BufReader<TcpStream> {
