@@ -48,7 +48,7 @@ test-dist: setup ## the tests of signatures and scripts, compiled as `make dist`
 arm64: ## the program and its tests for ARM of 64 bits, built here and run in qemu (Debian on x86-64)
 	@CARGO="$(CARGO)" sh scripts/arm64.sh tools build test
 
-judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another)
+judge: setup ## tests with a real bitcoind, which is built once into the user's cache (BITCOIND=PATH: another; BITCOIND_MASTER=PATH: a second)
 	@CARGO="$(APART) $(CARGO)" CHECKED='$(CHECKED)' sh scripts/judge.sh
 
 clients: build ## btcd, bitcoinj and libraries for RPC with Apus (needs Go, Maven, Node.js and their registries)

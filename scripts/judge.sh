@@ -6,7 +6,9 @@
 #
 # With a command, runs that in place of the tests, and tells it bitcoind's path in BITCOIND.
 #
-# BITCOIND=/path/to/bitcoind uses another one, with bitcoin-cli next to it. The build takes six to
+# BITCOIND=/path/to/bitcoind uses another one, with bitcoin-cli next to it. BITCOIND_MASTER=PATH
+# names a second one, of Bitcoin Core's next version, for the tests of several programs on one
+# directory. The build takes six to
 # twelve minutes on two cores, and 1.5 GB meanwhile; 30 MB stay.
 set -eu
 cd "$(dirname "$0")/.."

@@ -6,6 +6,7 @@ mod debug_log;
 mod filters;
 mod history;
 mod indexes;
+mod matrix;
 mod messages;
 mod pruning;
 mod reconsider;
