@@ -17,6 +17,8 @@ const LOG: &str = "debug.log";
 const PAGE: &str = "Answering RPC and showing a page on ";
 const PROGRESS: &str = "Progress: ";
 const TIP: &str = "UpdateTip: ";
+/// How the first line of a run of bitcoind begins, before its version.
+const CORE: &str = "Bitcoin Core version ";
 
 /// What is known of the program that has locked a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,7 +77,7 @@ fn read_log(path: &Path) -> std::io::Result<Busy> {
         if let Some((time, text)) = text.trim_end().split_once(' ') {
             let reached =
                 |words: &str| Some(Reached { time: time.to_string(), words: words.to_string() });
-            if text.starts_with("Apus ") || text.starts_with("Bitcoin Core version ") {
+            if text.starts_with("Apus ") || text.starts_with(CORE) {
                 found = Busy::default();
             } else if let Some(words) = text.strip_prefix(PROGRESS) {
                 found.progress = reached(words);
@@ -88,6 +90,30 @@ fn read_log(path: &Path) -> std::io::Result<Busy> {
         line.clear();
     }
     Ok(found)
+}
+
+/// Returns the version of the last bitcoind in the log of a network's directory: its first two
+/// numbers; `None` if the end of the log names none.
+pub fn last_core_version(directory: &Path) -> Option<(u32, u32)> {
+    let mut file = File::open(directory.join(LOG)).ok()?;
+    let from = file.metadata().ok()?.len().saturating_sub(LOG_BYTES);
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    let mut found = None;
+    while reader.read_until(b'\n', &mut line).ok()? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        let version = text.split_once(' ').and_then(|(_, text)| text.strip_prefix(CORE));
+        found = version.and_then(version_of).or(found);
+        line.clear();
+    }
+    found
+}
+
+/// Returns the first two numbers of a version, as in `v31.0.0 (release build)`.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.strip_prefix('v')?.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Returns what Core's line of a new tip says: its height, and the share of all transactions.
@@ -105,6 +131,22 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn the_log_names_the_last_bitcoind() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(last_core_version(place.path()), None);
+        for (log, version) in [
+            ("", None),
+            ("1 Apus v1\n1 UpdateTip: Bitcoin Core version v31.0\n", None),
+            ("1 Bitcoin Core version v29.3.0 (release build)\n2 Apus v1\n", Some((29, 3))),
+            ("1 Bitcoin Core version v31.0\n2 Bitcoin Core version v31.99.0-gb8\n", Some((31, 99))),
+            ("1 Bitcoin Core version v30.2.0\n2 Bitcoin Core version unknown\n", Some((30, 2))),
+        ] {
+            fs::write(place.path().join(LOG), log).unwrap();
+            assert_eq!(last_core_version(place.path()), version, "{log}");
+        }
+    }
 
     #[test]
     fn the_log_says_how_far_the_last_run_is() {

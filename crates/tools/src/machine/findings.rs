@@ -75,6 +75,7 @@ pub fn findings(look: &Look, options: &Options) -> Vec<Finding> {
         ("processor", processor(look)),
         ("directory", directory(look)),
     ]);
+    all.extend(look.core.map(|version| ("bitcoind", bitcoind(version))));
     let finding = |(about, (level, found, remedy))| Finding { level, about, found, remedy };
     all.into_iter().map(finding).collect()
 }
@@ -102,6 +103,24 @@ fn disk(look: &Look) -> Found {
     } else {
         good(found)
     }
+}
+
+/// What becomes of the tables of the UTXO set under the bitcoind of a version. Those without a fix
+/// move a table down a level after it was read some thousand times, whatever the levels are, and in
+/// the end rewrite the last level with it.
+fn bitcoind((major, minor): (u32, u32)) -> Found {
+    let rewrites = match major {
+        29 => minor < 4,
+        30 => minor < 3,
+        31 => minor < 1,
+        _ => false,
+    };
+    let found = format!("v{major}.{minor} was the last on the directory");
+    if !rewrites {
+        return good(found);
+    }
+    let found = format!("{found}: it rewrites the whole UTXO set every 30 to 60 minutes");
+    (Level::Slow, found, "use Bitcoin Core 31.1, 30.3, 29.4 or newer")
 }
 
 fn file_system(look: &Look) -> Found {
@@ -304,6 +323,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_bitcoind_that_leaves_tables_alone_is_good() {
+        for version in [(31, 1), (31, 99), (30, 3), (29, 4), (28, 2), (32, 0)] {
+            let found = findings(&Look { core: Some(version), ..machine() }, &options());
+            assert!(found.iter().all(|finding| finding.level == Level::Good), "{version:?}");
+        }
+    }
+
     /// Virtual disks are often reported as disks that turn.
     #[test]
     fn a_measured_disk_is_what_it_does_and_not_what_it_says() {
@@ -333,9 +360,12 @@ mod tests {
         let medium = |medium: Medium| move |look: &mut Look| look.volume.medium = medium;
         let free = |gigabytes: u64| move |look: &mut Look| look.volume.free = gigabytes * GB;
         type Flaw = (Level, &'static str, Box<dyn FnOnce(&mut Look)>);
-        let flaws: [Flaw; 15] = [
+        let flaws: [Flaw; 18] = [
             (Level::Slow, "disk", Box::new(|look| look.speed.as_mut().unwrap().reads = 90.0)),
             (Level::Slow, "disk", Box::new(|look| look.speed.as_mut().unwrap().written = 9e6)),
+            (Level::Slow, "bitcoind", Box::new(|look| look.core = Some((31, 0)))),
+            (Level::Slow, "bitcoind", Box::new(|look| look.core = Some((30, 2)))),
+            (Level::Slow, "bitcoind", Box::new(|look| look.core = Some((29, 3)))),
             (Level::Unsafe, "file system", Box::new(kind("exfat"))),
             (Level::Slow, "file system", Box::new(kind("fuseblk"))),
             (

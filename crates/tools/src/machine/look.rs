@@ -17,6 +17,7 @@ use secp_lanes::Kernel;
 use super::measure::Speed;
 use super::nodes::{NodeDirectory, Running, places, running, user_of};
 use super::volume::{Medium, Volume, candidates, mounts};
+use crate::busy::last_core_version;
 use crate::refused;
 use crate::status::status;
 
@@ -190,6 +191,9 @@ pub struct Look {
     pub candidates: Vec<Volume>,
     /// Running nodes.
     pub running: Vec<Running>,
+    /// The version of the last bitcoind that worked on the data directory, by its log: its first
+    /// two numbers.
+    pub core: Option<(u32, u32)>,
     /// Data directories of nodes; that of the options comes first.
     pub known: Vec<Known>,
 }
@@ -209,8 +213,10 @@ impl Look {
             let held = HeldDirectory::of(root, options, &place.path, &running);
             Known { place, held }
         });
+        let there = Options { datadir: root.below(&datadir), ..options.clone() };
         Self {
             now,
+            core: last_core_version(&there.network_dir()),
             clock_is_kept: CLOCK_KEEPERS.iter().any(|path| root.below(path).exists()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: options.scripts.kernel.unwrap_or_else(Kernel::best),
@@ -318,6 +324,7 @@ impl Look {
             speed: Some(Speed { written: 400e6, reads: 10_000.0 }),
             candidates: Vec::new(),
             running: Vec::new(),
+            core: None,
             known: Vec::new(),
         }
     }
