@@ -224,16 +224,16 @@ fn a_disputed_block_is_given_up() {
 fn a_block_that_is_not_needed_is_awaited_longer_while_bytes_come() {
     for (bytes_come, last) in [(false, 10), (true, 20)] {
         let (mut schedule, tree, plan) = schedule(400, 1 << 30);
-        schedule.set_peer(PEER, has(&plan));
         schedule.want(Arc::clone(&plan), once(0..400));
         schedule.read(0);
-        schedule.requests(&tree, Duration::ZERO);
+        requests(&mut schedule, &tree);
         let mut missing = Missing::new(Duration::from_secs(30));
         missing.begin(GivesUp::Any);
         for at in 0..=last + 1 {
             let now = Duration::from_secs(at);
             if bytes_come {
-                schedule.heard(PEER, at + 1, now);
+                // Fewer have come before.
+                schedule.heard(PEER, (1 << 20) + at, now);
             }
             let gone = missing.look(&schedule, false, &tree, now).0;
             assert_eq!(gone, Some(plan[0]).filter(|_| at > last), "{bytes_come}, {at} s");
