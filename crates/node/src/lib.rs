@@ -28,7 +28,7 @@
 //! | [`coin_tables`], [`gathered`] | the coins of a whole UTXO set, written at once |
 //! | [`rebuild`] | a new UTXO set, built inside `chainstate`, that replaces the old one |
 //! | [`snapshot_chainstate`] | bitcoind's second UTXO set, loaded from a snapshot |
-//! | [`snapshot_writing`], [`snapshot_info`] | writes snapshot files, and describes them |
+//! | [`snapshot_writing`], [`mod@snapshot_info`] | writes snapshot files, and describes them |
 //! | [`mend`] | the replacement of damaged stored blocks by good copies |
 //! | [`reconsider`] | blocks that the index calls invalid, and entries that are not Bitcoin's |
 //! | [`remedy`] | the command that repairs each file |
