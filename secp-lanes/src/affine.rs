@@ -129,7 +129,8 @@ impl Op for Rounds<'_> {
         let mut places: [usize; COMB_PLACES] = std::array::from_fn(|i| i);
         let mut count = comb.windows() / 2;
         let mut spare = comb.windows() / 2;
-        let plan = Plan { table: TABLE_ROUNDS[0], operands: None, sums: &places[..count], comb };
+        let plan =
+            RoundPlan { table: TABLE_ROUNDS[0], operands: None, sums: &places[..count], comb };
         plan.run::<V>(work, &mut memory);
         for round in 1.. {
             let table = TABLE_ROUNDS.get(round).copied().unwrap_or_default();
@@ -142,7 +143,7 @@ impl Op for Rounds<'_> {
             for pair in (0..pairs).rev() {
                 sums[pair] = std::mem::replace(&mut spare, places[2 * pair]);
             }
-            let plan = Plan { table, operands: Some(&places), sums: &sums[..pairs], comb };
+            let plan = RoundPlan { table, operands: Some(&places), sums: &sums[..pairs], comb };
             plan.run::<V>(work, &mut memory);
             if count % 2 == 1 {
                 sums[pairs] = places[count - 1];
@@ -184,7 +185,7 @@ pub fn curve_constants<V: Vector>(
 }
 
 /// The jobs of a round.
-struct Plan<'a> {
+struct RoundPlan<'a> {
     /// The jobs in the ladder's table; the operands of each come before the index that it fills.
     table: &'a [(usize, TableJob)],
     /// The places of the comb's points that are added in pairs; `None` if they are looked up.
@@ -197,7 +198,7 @@ struct Plan<'a> {
 /// A group: its index, its vectors, and whether they are signatures.
 pub type Place = (usize, Range<usize>, bool);
 
-impl Plan<'_> {
+impl RoundPlan<'_> {
     #[inline(always)]
     fn run<V: Vector>(&self, work: &mut Work, memory: &mut Memory) {
         let jobs = places(work).map(|(_, _, signatures)| self.jobs(signatures).count()).sum();

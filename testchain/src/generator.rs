@@ -12,7 +12,7 @@ use crate::coin::{Coin, Pool, Utxo};
 use crate::encode::put_compact;
 use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::plan::{Draft, Fresh, Plan, Used, draw_life, plan, reward};
+use crate::plan::{BlockPlan, Draft, Fresh, Used, draw_life, plan, reward};
 use crate::rng::Rng;
 use crate::signature::Nonce;
 use crate::signer::Signed;
@@ -216,7 +216,7 @@ impl Generator {
 
     fn make(&mut self) -> MadeBlock {
         let height = self.height() + 1;
-        let mut planned = Plan::default();
+        let mut planned = BlockPlan::default();
         if self.spec.is_busy(height) {
             planned = plan(&self.spec, height, &mut self.pool, &mut self.used, &mut self.rng);
         }
@@ -261,7 +261,7 @@ impl Generator {
 
     /// Adds a plan's inputs and outputs to the totals. Outputs that are spent within the block were
     /// never counted as unspent.
-    fn count_spends(&mut self, plan: &Plan) {
+    fn count_spends(&mut self, plan: &BlockPlan) {
         self.totals.inputs += plan.inputs;
         self.totals.outputs += plan.outputs;
         for draft in &plan.txs {

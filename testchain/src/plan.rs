@@ -25,7 +25,7 @@ const LONG_LIFE: u32 = 300;
 
 /// The transactions of a block, to be signed in waves of equal depth.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct BlockPlan {
     pub txs: Vec<Draft>,
     /// New outputs that are still unspent at the end of the block.
     pub fresh: Vec<Fresh>,
@@ -98,7 +98,7 @@ pub(crate) fn plan(
     pool: &mut Pool,
     used: &mut Used,
     rng: &mut Rng,
-) -> Plan {
+) -> BlockPlan {
     // A typical input takes 200 bytes with its share of everything else.
     let wanted = (spec.busy_bytes / 200) as usize;
     if spec.is_top(height) {
@@ -114,7 +114,7 @@ pub(crate) fn plan(
         pool,
         used,
         rng,
-        plan: Plan::default(),
+        plan: BlockPlan::default(),
         fan_out: scarce.then(|| (spec.busy_bytes / (ready as u64).max(1) / 36).clamp(2, 1_500)),
         plenty: ready > 3 * wanted,
         bytes: 400,
@@ -133,7 +133,7 @@ struct Planner<'a> {
     pool: &'a mut Pool,
     used: &'a mut Used,
     rng: &'a mut Rng,
-    plan: Plan,
+    plan: BlockPlan,
     /// The number of outputs of a transaction, if there are too few coins to fill the block
     /// otherwise.
     fan_out: Option<u64>,

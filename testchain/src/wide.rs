@@ -142,7 +142,7 @@ struct TxRow {
 
 /// The place of an output: the index of its block's row and of its transaction's.
 #[derive(Clone, Copy)]
-struct Place {
+struct WidePlace {
     block: usize,
     tx: usize,
 }
@@ -223,12 +223,12 @@ impl Wide {
         self.spent[output as usize / 64] >> (output % 64) & 1 == 1
     }
 
-    fn place(&self, output: u32) -> Place {
+    fn place(&self, output: u32) -> WidePlace {
         let block = self.blocks.partition_point(|block| block.first_output <= output) - 1;
         let first = self.blocks[block].first_tx as usize;
         let end = self.blocks.get(block + 1).map_or(self.txs.len(), |next| next.first_tx as usize);
         let txs = &self.txs[first..end];
-        Place { block, tx: first + txs.partition_point(|tx| tx.first_output <= output) - 1 }
+        WidePlace { block, tx: first + txs.partition_point(|tx| tx.first_output <= output) - 1 }
     }
 
     /// Returns the satoshis of an output of the transaction with index `tx`.
@@ -263,7 +263,7 @@ impl Wide {
     }
 
     /// Takes a coin that the block being made may spend.
-    fn take(&mut self) -> (u32, Place) {
+    fn take(&mut self) -> (u32, WidePlace) {
         let height = self.blocks.len();
         let mut range = self.range();
         for attempt in 1..=100_000 {

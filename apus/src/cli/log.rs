@@ -69,7 +69,7 @@ pub fn begin(path: PathBuf, header: String) -> io::Result<()> {
     if path.exists() {
         open(&path)?;
     }
-    let state = State {
+    let state = LogState {
         file: None,
         has_failed: false,
         waiting: Vec::new(),
@@ -145,12 +145,12 @@ pub fn tip(tip: &Tip) {
 
 struct Log {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     /// Whether the next write opens the file again.
     reopens: Arc<AtomicBool>,
 }
 
-struct State {
+struct LogState {
     file: Option<File>,
     /// Whether a write has failed; nothing is written until the file is opened again.
     has_failed: bool,
@@ -171,12 +171,12 @@ impl Log {
         state.write(self, false);
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl LogState {
     fn add(&mut self, time: &str, text: &dyn Display) {
         // Lines that cannot be written must not fill the memory.
         if self.waiting.len() < 2 * BUFFER_BYTES {

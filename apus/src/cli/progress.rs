@@ -34,10 +34,10 @@ pub struct Reporter {
     started: Instant,
     bar: Option<ProgressBar>,
     quiet: bool,
-    state: Mutex<State>,
+    state: Mutex<DisplayState>,
 }
 
-struct State {
+struct DisplayState {
     /// The last time that memory use was read.
     looked: Instant,
     /// The largest memory use that was read.
@@ -102,7 +102,7 @@ impl Reporter {
         let shown = None;
         let logged = None;
         let timed = Timed::begin();
-        let state = Mutex::new(State { looked: now, memory, shown, logged, timed });
+        let state = Mutex::new(DisplayState { looked: now, memory, shown, logged, timed });
         Self { started: now, bar, quiet, state }
     }
 
@@ -127,7 +127,7 @@ impl Reporter {
     }
 }
 
-impl State {
+impl DisplayState {
     fn look_at_memory(&mut self, now: Instant) {
         if now - self.looked < DRAW_EVERY {
             return;

@@ -5,7 +5,7 @@ use apus_wire::OutPoint;
 use super::coin::{Coin, CoinParts};
 use super::hasher::OutPointHasher;
 use super::lookup::{Lookup, Overwrite, Overwritten};
-use super::slab::{NONE, Slab, State};
+use super::slab::{NONE, Slab, SlotState};
 use super::table::Table;
 
 /// One shard of the cache: slots with entries, a table that finds them by outpoint, and a list of
@@ -92,7 +92,7 @@ impl Shard {
 
     fn lookup_slot(&self, slot: u32) -> Lookup {
         match self.slab.get(slot).state() {
-            State::Awaited => Lookup::Unknown,
+            SlotState::Awaited => Lookup::Unknown,
             state if state.is_spent() => Lookup::Spent,
             _ => Lookup::Hit(self.slab.coin(slot)),
         }
@@ -103,7 +103,7 @@ impl Shard {
     /// on.
     pub fn want(&mut self, hash: u64, outpoint: &OutPoint, generation: u64) -> bool {
         let Some(slot) = self.find(hash, outpoint) else {
-            let slot = self.insert(hash, outpoint, State::Awaited);
+            let slot = self.insert(hash, outpoint, SlotState::Awaited);
             self.slab.get_mut(slot).set_awaited_since(generation);
             self.set_wanted(slot, true);
             return false;
@@ -112,14 +112,14 @@ impl Shard {
         if !state.is_spent() {
             self.set_wanted(slot, true);
         }
-        state != State::Awaited
+        state != SlotState::Awaited
     }
 
     /// Announces that the block that wanted this coin will not be connected.
     pub fn release(&mut self, hash: u64, outpoint: &OutPoint) {
         let Some(slot) = self.find(hash, outpoint) else { return };
         self.set_wanted(slot, false);
-        if self.slab.get(slot).state() == State::Awaited {
+        if self.slab.get(slot).state() == SlotState::Awaited {
             self.forget(hash, slot);
         }
     }
@@ -143,8 +143,8 @@ impl Shard {
             return Ok(());
         }
         let created = match overwrite {
-            Overwrite::Possible => State::Changed,
-            Overwrite::Never => State::Fresh,
+            Overwrite::Possible => SlotState::Changed,
+            Overwrite::Never => SlotState::Fresh,
         };
         let Found { slot, is_new } = self.entry(hash, outpoint, created);
         let state = self.slab.get(slot).state();
@@ -161,26 +161,28 @@ impl Shard {
 
     /// Returns the state of an entry once it holds `coin`. A different coin that is being written
     /// is put aside.
-    fn state_with(&mut self, slot: u32, state: State, coin: &Coin) -> State {
+    fn state_with(&mut self, slot: u32, state: SlotState, coin: &Coin) -> SlotState {
         match state {
-            State::Fresh => State::Fresh,
+            SlotState::Fresh => SlotState::Fresh,
             // A spent entry becomes changed, not fresh: if it was fresh and spent again before a
             // sync, it would be dropped, and the tables would keep the coin that they still hold.
-            State::Free | State::Awaited | State::Clean | State::Changed | State::Spent => {
-                State::Changed
-            }
-            State::Writing | State::WritingSpent => {
+            SlotState::Free
+            | SlotState::Awaited
+            | SlotState::Clean
+            | SlotState::Changed
+            | SlotState::Spent => SlotState::Changed,
+            SlotState::Writing | SlotState::WritingSpent => {
                 let is_aside = self.displaced.contains_key(&slot);
                 if !is_aside && self.slab.coin(slot) == *coin {
-                    return State::Writing;
+                    return SlotState::Writing;
                 }
                 if !is_aside {
                     self.displaced.insert(slot, self.slab.coin(slot));
                 }
-                State::WritingChanged
+                SlotState::WritingChanged
             }
-            State::WritingChanged => State::WritingChanged,
-            State::Deleting | State::DeletingChanged => State::DeletingChanged,
+            SlotState::WritingChanged => SlotState::WritingChanged,
+            SlotState::Deleting | SlotState::DeletingChanged => SlotState::DeletingChanged,
         }
     }
 
@@ -196,7 +198,7 @@ impl Shard {
 
     /// Makes the next sync delete the coin under `outpoint` from the tables, if they hold one.
     pub fn remove(&mut self, hash: u64, outpoint: &OutPoint) {
-        let Found { slot, is_new } = self.entry(hash, outpoint, State::Spent);
+        let Found { slot, is_new } = self.entry(hash, outpoint, SlotState::Spent);
         if !is_new {
             self.spend_slot(hash, slot);
         }
@@ -209,7 +211,7 @@ impl Shard {
         let Some(slot) = self.find(hash, outpoint) else { return };
         if self.slab.get(slot).awaited_since().is_some_and(|since| since <= generation) {
             self.slab.set_coin(slot, coin);
-            self.set_state(slot, State::Clean);
+            self.set_state(slot, SlotState::Clean);
         }
     }
 
@@ -222,8 +224,8 @@ impl Shard {
             self.slab.prefetch(next);
             let entry = self.slab.get_mut(at);
             entry.set_state(match entry.state() {
-                State::Spent => State::Deleting,
-                _ => State::Writing,
+                SlotState::Spent => SlotState::Deleting,
+                _ => SlotState::Writing,
             });
             (entry.prev, entry.next) = (NONE, NONE);
             take(at, &entry.outpoint);
@@ -239,7 +241,7 @@ impl Shard {
         self.each_ahead(slots).for_each(|slot| {
             let entry = self.slab.get(slot);
             match entry.state() {
-                State::Deleting | State::DeletingChanged => take(&entry.outpoint, None),
+                SlotState::Deleting | SlotState::DeletingChanged => take(&entry.outpoint, None),
                 _ => match self.displaced.get(&slot) {
                     Some(coin) => take(&entry.outpoint, Some(coin.parts())),
                     None => take(&entry.outpoint, Some(self.slab.parts(slot))),
@@ -253,21 +255,23 @@ impl Shard {
     pub fn finish(&mut self, slots: &[u32]) {
         for (index, &slot) in slots.iter().enumerate() {
             slots.get(index + 2 * AHEAD).inspect(|slot| self.slab.prefetch(**slot));
-            slots.get(index + AHEAD).inspect(|slot| self.warm_slot(**slot, State::Deleting));
+            slots.get(index + AHEAD).inspect(|slot| self.warm_slot(**slot, SlotState::Deleting));
             let entry = self.slab.get_mut(slot);
             match entry.state() {
-                State::Writing => {
-                    entry.set_state(State::Clean);
+                SlotState::Writing => {
+                    entry.set_state(SlotState::Clean);
                     self.pinned += usize::from(entry.is_pinned());
                 }
-                State::WritingSpent => self.forget_coin(slot),
-                State::WritingChanged | State::DeletingChanged => entry.set_state(State::Changed),
-                State::Deleting => {
+                SlotState::WritingSpent => self.forget_coin(slot),
+                SlotState::WritingChanged | SlotState::DeletingChanged => {
+                    entry.set_state(SlotState::Changed)
+                }
+                SlotState::Deleting => {
                     let hash = self.hasher.hash(&entry.outpoint).outpoint;
                     self.forget(hash, slot);
                 }
-                State::Free | State::Awaited | State::Clean => {}
-                State::Fresh | State::Changed | State::Spent => {}
+                SlotState::Free | SlotState::Awaited | SlotState::Clean => {}
+                SlotState::Fresh | SlotState::Changed | SlotState::Spent => {}
             }
         }
         self.displaced.clear();
@@ -279,11 +283,11 @@ impl Shard {
     pub fn take_back(&mut self, slots: &[u32]) {
         for &slot in slots {
             match self.slab.get(slot).state() {
-                State::Writing => self.set_state(slot, State::Changed),
-                State::WritingSpent => self.forget_coin(slot),
-                State::Deleting => self.set_state(slot, State::Spent),
+                SlotState::Writing => self.set_state(slot, SlotState::Changed),
+                SlotState::WritingSpent => self.forget_coin(slot),
+                SlotState::Deleting => self.set_state(slot, SlotState::Spent),
                 // The entry is already listed.
-                _ => self.slab.get_mut(slot).set_state(State::Changed),
+                _ => self.slab.get_mut(slot).set_state(SlotState::Changed),
             }
         }
         self.displaced.clear();
@@ -293,7 +297,7 @@ impl Shard {
     /// Drops a spent coin, so that its entry only says that the tables must delete it.
     fn forget_coin(&mut self, slot: u32) {
         self.slab.clear_coin(slot);
-        self.slab.get_mut(slot).set_state(State::Spent);
+        self.slab.get_mut(slot).set_state(SlotState::Spent);
     }
 
     /// Returns an iterator over the slots that prefetches the next ones.
@@ -315,9 +319,9 @@ impl Shard {
             if self.hand >= self.slab.len() {
                 self.hand = 0;
             }
-            self.warm_slot(self.hand + AHEAD as u32, State::Clean);
+            self.warm_slot(self.hand + AHEAD as u32, SlotState::Clean);
             let entry = self.slab.get(self.hand);
-            if entry.state() == State::Clean && !entry.is_wanted() {
+            if entry.state() == SlotState::Clean && !entry.is_wanted() {
                 let hash = self.hasher.hash(&entry.outpoint).outpoint;
                 self.forget(hash, self.hand);
             }
@@ -326,7 +330,7 @@ impl Shard {
     }
 
     /// Prefetches the memory that dropping the entry of a slot will touch, if it is in `state`.
-    fn warm_slot(&self, slot: u32, state: State) {
+    fn warm_slot(&self, slot: u32, state: SlotState) {
         if slot < self.slab.len() {
             let entry = self.slab.get(slot);
             if entry.state() == state {
@@ -341,18 +345,18 @@ impl Shard {
 
     /// Finds the entry of `outpoint`, or creates one in `state`. An awaited entry is put into
     /// `state`.
-    fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> Found {
+    fn entry(&mut self, hash: u64, outpoint: &OutPoint, state: SlotState) -> Found {
         let Some(slot) = self.find(hash, outpoint) else {
             return Found { slot: self.insert(hash, outpoint, state), is_new: true };
         };
-        let is_new = self.slab.get(slot).state() == State::Awaited;
+        let is_new = self.slab.get(slot).state() == SlotState::Awaited;
         if is_new {
             self.set_state(slot, state);
         }
         Found { slot, is_new }
     }
 
-    fn insert(&mut self, hash: u64, outpoint: &OutPoint, state: State) -> u32 {
+    fn insert(&mut self, hash: u64, outpoint: &OutPoint, state: SlotState) -> u32 {
         let slot = self.slab.take(*outpoint, state);
         self.table.insert(hash, slot);
         if state.is_listed() {
@@ -365,26 +369,26 @@ impl Shard {
     /// tables must delete their coin.
     fn spend_slot(&mut self, hash: u64, slot: u32) {
         match self.slab.get(slot).state() {
-            State::Fresh => {
+            SlotState::Fresh => {
                 self.unlink(slot);
                 self.forget(hash, slot);
             }
-            State::Clean | State::Changed => {
+            SlotState::Clean | SlotState::Changed => {
                 self.slab.clear_coin(slot);
-                self.set_state(slot, State::Spent);
+                self.set_state(slot, SlotState::Spent);
             }
             // The coin is still to be copied, and stays.
-            State::Writing => self.set_state(slot, State::WritingSpent),
-            State::WritingChanged => {
+            SlotState::Writing => self.set_state(slot, SlotState::WritingSpent),
+            SlotState::WritingChanged => {
                 self.slab.clear_coin(slot);
-                self.set_state(slot, State::WritingSpent);
+                self.set_state(slot, SlotState::WritingSpent);
             }
-            State::DeletingChanged => {
+            SlotState::DeletingChanged => {
                 self.slab.clear_coin(slot);
-                self.set_state(slot, State::Deleting);
+                self.set_state(slot, SlotState::Deleting);
             }
-            State::Spent | State::WritingSpent | State::Deleting => {}
-            State::Free | State::Awaited => {}
+            SlotState::Spent | SlotState::WritingSpent | SlotState::Deleting => {}
+            SlotState::Free | SlotState::Awaited => {}
         }
     }
 
@@ -395,7 +399,7 @@ impl Shard {
     }
 
     /// Sets the state of an entry, and adds it to the list or removes it as the state requires.
-    fn set_state(&mut self, slot: u32, state: State) {
+    fn set_state(&mut self, slot: u32, state: SlotState) {
         let entry = self.slab.get_mut(slot);
         let before = entry.state();
         self.pinned -= usize::from(entry.is_pinned());
@@ -449,14 +453,14 @@ impl Shard {
             let entry = self.slab.get(slot);
             let found = self.find(self.hasher.hash(&entry.outpoint).outpoint, &entry.outpoint);
             assert_eq!(found, Some(slot), "an entry that is not found");
-            assert_ne!(entry.state(), State::Free, "a free slot in the table");
+            assert_ne!(entry.state(), SlotState::Free, "a free slot in the table");
             if !entry.state().is_listed() {
                 assert_eq!((entry.prev, entry.next), (NONE, NONE), "a clean entry in the list");
             }
             if entry.state().is_spent() {
                 assert!(!entry.is_wanted(), "a spent coin that is wanted");
             }
-            if entry.state() == State::Awaited {
+            if entry.state() == SlotState::Awaited {
                 assert!(entry.is_wanted(), "a coin that is awaited and not wanted");
             }
         }

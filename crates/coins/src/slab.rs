@@ -7,7 +7,7 @@ use super::script::{CompactScript, INLINE_BYTES, Repr, inline_bytes};
 /// The state of a cache entry, relative to the tables on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum SlotState {
     /// The slot has no entry, and is on the free list.
     Free,
     /// The coin is not known yet, and a block yet to be connected spends it: it is being looked up
@@ -23,31 +23,31 @@ pub(super) enum State {
     Spent,
     /// The coin is being written; the tables hold it once the sync ends.
     Writing,
-    /// Like [`State::Writing`], and spent since: the next sync deletes it. The entry still holds
-    /// the coin that is being written.
+    /// Like [`SlotState::Writing`], and spent since: the next sync deletes it. The entry still
+    /// holds the coin that is being written.
     WritingSpent,
-    /// Like [`State::Writing`], and replaced since: the next sync writes the coin that the entry
-    /// holds. The shard keeps the one that is being written.
+    /// Like [`SlotState::Writing`], and replaced since: the next sync writes the coin that the
+    /// entry holds. The shard keeps the one that is being written.
     WritingChanged,
     /// The coin is being deleted from the tables; the entry holds no coin.
     Deleting,
-    /// Like [`State::Deleting`], and added again since: the next sync writes the entry's coin.
+    /// Like [`SlotState::Deleting`], and added again since: the next sync writes the entry's coin.
     DeletingChanged,
 }
 
-/// All states, in the order of [`State`].
-const STATES: [State; 11] = [
-    State::Free,
-    State::Awaited,
-    State::Clean,
-    State::Fresh,
-    State::Changed,
-    State::Spent,
-    State::Writing,
-    State::WritingSpent,
-    State::WritingChanged,
-    State::Deleting,
-    State::DeletingChanged,
+/// All states, in the order of [`SlotState`].
+const STATES: [SlotState; 11] = [
+    SlotState::Free,
+    SlotState::Awaited,
+    SlotState::Clean,
+    SlotState::Fresh,
+    SlotState::Changed,
+    SlotState::Spent,
+    SlotState::Writing,
+    SlotState::WritingSpent,
+    SlotState::WritingChanged,
+    SlotState::Deleting,
+    SlotState::DeletingChanged,
 ];
 
 const _: () = {
@@ -58,7 +58,7 @@ const _: () = {
     }
 };
 
-impl State {
+impl SlotState {
     /// Returns whether the next sync has to write or delete something.
     pub fn is_listed(self) -> bool {
         match self {
@@ -115,19 +115,19 @@ impl Slot {
             code: 0,
             prev: NONE,
             next: NONE,
-            mark: State::Free as u8,
+            mark: SlotState::Free as u8,
             script: [0; INLINE_BYTES],
         }
     }
 
     #[inline]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SlotState {
         STATES[usize::from(self.mark & !WANTED)]
     }
 
     /// Sets the state. A coin that is spent is no longer wanted.
     #[inline]
-    pub fn set_state(&mut self, state: State) {
+    pub fn set_state(&mut self, state: SlotState) {
         let wanted = if state.is_spent() { 0 } else { self.mark & WANTED };
         self.mark = state as u8 | wanted;
     }
@@ -142,7 +142,7 @@ impl Slot {
     /// would have to look it up again.
     #[inline]
     pub fn is_pinned(&self) -> bool {
-        self.is_wanted() && matches!(self.state(), State::Clean | State::Awaited)
+        self.is_wanted() && matches!(self.state(), SlotState::Clean | SlotState::Awaited)
     }
 
     pub fn set_wanted(&mut self, is_wanted: bool) {
@@ -156,7 +156,7 @@ impl Slot {
 
     /// Returns the generation in which the coin began to be awaited, if it still is.
     pub fn awaited_since(&self) -> Option<u64> {
-        (self.state() == State::Awaited).then(|| u64::from_le_bytes(self.amount))
+        (self.state() == SlotState::Awaited).then(|| u64::from_le_bytes(self.amount))
     }
 
     fn box_index(&self) -> Option<usize> {
@@ -222,7 +222,7 @@ impl Slab {
     }
 
     /// Takes a slot for `outpoint`, without links and coin.
-    pub fn take(&mut self, outpoint: OutPoint, state: State) -> u32 {
+    pub fn take(&mut self, outpoint: OutPoint, state: SlotState) -> u32 {
         let slot = match self.free.pop() {
             None => self.grow(),
             Some(slot) => {
@@ -242,7 +242,7 @@ impl Slab {
     pub fn give(&mut self, slot: u32) {
         self.clear_coin(slot);
         let entry = self.get_mut(slot);
-        (entry.mark, entry.prev, entry.next) = (State::Free as u8, NONE, NONE);
+        (entry.mark, entry.prev, entry.next) = (SlotState::Free as u8, NONE, NONE);
         self.free.push(slot);
     }
 
@@ -336,7 +336,7 @@ impl Slab {
     pub fn check(&self) {
         let mut is_listed = vec![false; self.len as usize];
         for slot in &self.free {
-            assert_eq!(self.get(*slot).state(), State::Free, "an entry on the free list");
+            assert_eq!(self.get(*slot).state(), SlotState::Free, "an entry on the free list");
             let twice = std::mem::replace(&mut is_listed[*slot as usize], true);
             assert!(!twice, "a slot that is free twice");
         }
@@ -344,7 +344,7 @@ impl Slab {
         let mut free_slots = 0;
         let mut box_bytes = 0;
         for slot in 0..self.len {
-            free_slots += usize::from(self.get(slot).state() == State::Free);
+            free_slots += usize::from(self.get(slot).state() == SlotState::Free);
             if let Some(index) = self.get(slot).box_index() {
                 assert!(!std::mem::replace(&mut boxed[index], true), "a box with two owners");
                 box_bytes += self.boxes[index].len() + BOX_OVERHEAD;

@@ -11,7 +11,7 @@ use super::open::destroy;
 use super::options::Options;
 use super::recover::recover_logs;
 use super::state::{
-    State, current_manifest, new_manifest, number_after, open_tables, read_manifest,
+    DbState, current_manifest, new_manifest, number_after, open_tables, read_manifest,
     remove_obsolete,
 };
 use super::version::Version;
@@ -48,7 +48,7 @@ pub(super) fn adopt(disk: &Disk, dir: &Path, from: &Path) -> Result<()> {
 ///
 /// # Errors
 /// There is no database, it is damaged, or a log holds changes that no table holds.
-fn take_state(disk: &Disk, from: &Path) -> Result<State> {
+fn take_state(disk: &Disk, from: &Path) -> Result<DbState> {
     let manifest = current_manifest(disk, from)?;
     let manifest =
         manifest.ok_or_else(|| StoreError::new(from, "there is no database in this directory"))?;

@@ -9,7 +9,7 @@ use super::inner::{Inner, Manifest};
 use super::options::Options;
 use super::recover::recover_logs;
 use super::state::{
-    NUMBER_MAX, State, current_manifest, new_manifest, number_after, open_tables, read_manifest,
+    DbState, NUMBER_MAX, current_manifest, new_manifest, number_after, open_tables, read_manifest,
     remove_obsolete,
 };
 use super::version::Version;
@@ -65,7 +65,7 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
     }
     let lock = disk.lock(dir.join("LOCK"))?;
     // An empty database replaces it first, so that no table is ever missing.
-    let mut state = State { next_file: number_after(&names), ..State::default() };
+    let mut state = DbState { next_file: number_after(&names), ..DbState::default() };
     let empty = Version::default();
     let manifest = new_manifest(disk, dir, &mut state, &empty)?;
     remove_obsolete(disk, dir, &empty, &manifest, &[])?;
@@ -87,7 +87,7 @@ pub(super) fn destroy(disk: &Disk, dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// The directory already holds tables or logs, or no database may be created.
-fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
+fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<DbState> {
     let data =
         |name: &String| matches!(parse_name(name), Some(FileName::Table(_) | FileName::Log(_)));
     if names.iter().any(data) {
@@ -99,5 +99,5 @@ fn fresh(dir: &Path, names: &[String], options: &Options) -> Result<State> {
     if options.read_only || !options.create_if_missing {
         return Err(StoreError::new(dir, "there is no database in this directory"));
     }
-    Ok(State { next_file: 1, ..State::default() })
+    Ok(DbState { next_file: 1, ..DbState::default() })
 }

@@ -9,7 +9,7 @@ use super::format::{
 };
 use super::log::LogReader;
 use super::options::Options;
-use super::state::State;
+use super::state::DbState;
 use super::table_writer::TableWriter;
 use super::version::LevelTable;
 
@@ -36,7 +36,7 @@ pub(super) fn recover_logs(
     dir: &Path,
     names: &[String],
     options: &Options,
-    state: &mut State,
+    state: &mut DbState,
 ) -> Result<Vec<LevelTable>> {
     let wanted = |number: u64| {
         number >= state.log_number || (number == state.prev_log_number && number != 0)
@@ -102,7 +102,7 @@ fn write_tables(
     disk: &Disk,
     dir: &Path,
     options: &Options,
-    state: &mut State,
+    state: &mut DbState,
     memory: &mut Memory,
     tables: &mut Vec<LevelTable>,
 ) -> Result<()> {

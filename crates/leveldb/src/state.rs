@@ -19,7 +19,7 @@ pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// The state of a database, as its manifest describes it.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct DbState {
     /// The number below which logs are no longer needed.
     pub log_number: u64,
     /// The number of an earlier log that is still needed; 0 for none.
@@ -59,13 +59,13 @@ pub(super) fn current_manifest(disk: &Disk, dir: &Path) -> Result<Option<PathBuf
 }
 
 /// Reads all records of the manifest at `path`.
-pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<State> {
+pub(super) fn read_manifest(disk: &Disk, path: &Path) -> Result<DbState> {
     let bytes = disk.read(path)?;
     let bytes = bytes.ok_or_else(|| {
         StoreError::new(path, "the manifest is missing, although the file CURRENT names it")
     })?;
     let mut reader = LogReader::new(path, &bytes);
-    let mut state = State::default();
+    let mut state = DbState::default();
     let mut seen = Edit::default();
     loop {
         let offset = reader.offset();
@@ -127,7 +127,7 @@ pub(super) fn open_tables(
     disk: &Disk,
     dir: &Path,
     names: &[String],
-    state: &State,
+    state: &DbState,
 ) -> Result<Vec<LevelTable>> {
     let mut paths = BTreeMap::new();
     for name in names {
@@ -159,7 +159,7 @@ pub(super) fn open_tables(
 pub(super) fn new_manifest(
     disk: &Disk,
     dir: &Path,
-    state: &mut State,
+    state: &mut DbState,
     version: &Version,
 ) -> Result<Manifest> {
     // Logs below this number are no longer needed. LevelDB requires it to be below the number of

@@ -46,11 +46,11 @@ struct Lane {
 struct Requested {
     lane: usize,
     index: usize,
-    state: State,
+    state: WantedState,
 }
 
 #[derive(PartialEq, Eq)]
-enum State {
+enum WantedState {
     /// Requested from these peers, of which there is at least one.
     InFlight(Vec<PeerId>),
     /// Arrived from this peer, with this many bytes.
@@ -118,15 +118,16 @@ impl Wanted {
             for index in lane.rest.clone() {
                 let Some(requested) = left.remove(&self.blocks[index]) else { continue };
                 match requested.state {
-                    State::InFlight(_) => self.in_flight += 1,
-                    State::Arrived(_, bytes) => self.arrived_bytes += bytes,
-                    State::Taken => continue,
+                    WantedState::InFlight(_) => self.in_flight += 1,
+                    WantedState::Arrived(_, bytes) => self.arrived_bytes += bytes,
+                    WantedState::Taken => continue,
                 }
                 lane.open += 1;
                 self.states.insert(self.blocks[index], Requested { lane: at, index, ..requested });
             }
         }
-        let in_flight = left.into_iter().filter(|(_, it)| matches!(it.state, State::InFlight(_)));
+        let in_flight =
+            left.into_iter().filter(|(_, it)| matches!(it.state, WantedState::InFlight(_)));
         in_flight.map(|(block, _)| block).collect()
     }
 
@@ -148,7 +149,7 @@ impl Wanted {
     pub fn awaited(&self) -> impl Iterator<Item = BlockId> + '_ {
         let rest = self.lanes.iter().flat_map(|lane| &self.blocks[lane.rest.clone()]);
         let is_here = |block: &BlockId| match self.states.get(block) {
-            Some(requested) => !matches!(requested.state, State::InFlight(_)),
+            Some(requested) => !matches!(requested.state, WantedState::InFlight(_)),
             None => false,
         };
         rest.copied().filter(move |block| !is_here(block))
@@ -186,15 +187,15 @@ impl Wanted {
         // The lane may be one that was wanted before; its block may be wanted again.
         let Some(lane) = self.lanes.get_mut(lane) else { return };
         if let Some(requested) = self.states.get_mut(&block)
-            && let State::Arrived(_, bytes) = requested.state
+            && let WantedState::Arrived(_, bytes) = requested.state
         {
-            requested.state = State::Taken;
+            requested.state = WantedState::Taken;
             self.arrived_bytes -= bytes;
             lane.open -= 1;
         }
         lane.is_read = true;
         while let Some(first) = self.blocks[lane.rest.clone()].first()
-            && self.states.get(first).is_some_and(|requested| requested.state == State::Taken)
+            && self.states.get(first).is_some_and(|requested| requested.state == WantedState::Taken)
         {
             self.states.remove(first);
             lane.rest.start += 1;
@@ -205,14 +206,14 @@ impl Wanted {
 
     /// Records the request of a block from the peer `id`.
     pub fn requested(&mut self, id: PeerId, place: LanePlace) {
-        if let Some(Requested { state: State::InFlight(asked), .. }) =
+        if let Some(Requested { state: WantedState::InFlight(asked), .. }) =
             self.states.get_mut(&place.block)
         {
             asked.push(id);
             return;
         }
         let LanePlace { lane, index, block } = place;
-        let state = State::InFlight(vec![id]);
+        let state = WantedState::InFlight(vec![id]);
         self.states.insert(block, Requested { lane, index, state });
         self.lanes[lane].open += 1;
         self.in_flight += 1;
@@ -222,9 +223,9 @@ impl Wanted {
     /// not in flight.
     pub fn arrived(&mut self, id: PeerId, block: BlockId, bytes: u64) -> Option<Vec<PeerId>> {
         let requested = self.states.get_mut(&block)?;
-        let State::InFlight(asked) = &mut requested.state else { return None };
+        let WantedState::InFlight(asked) = &mut requested.state else { return None };
         let asked = std::mem::take(asked);
-        requested.state = State::Arrived(id, bytes);
+        requested.state = WantedState::Arrived(id, bytes);
         self.in_flight -= 1;
         let sum = self.average * self.averaged + bytes * AVERAGE_BLOCKS;
         self.average = sum / (self.averaged + 1);
@@ -237,7 +238,7 @@ impl Wanted {
     /// it, its lane considers it again.
     pub fn released(&mut self, id: PeerId, block: BlockId) {
         let Some(requested) = self.states.get_mut(&block) else { return };
-        if let State::InFlight(asked) = &mut requested.state {
+        if let WantedState::InFlight(asked) = &mut requested.state {
             asked.retain(|peer| *peer != id);
             if asked.is_empty() {
                 self.in_flight -= 1;
@@ -249,7 +250,7 @@ impl Wanted {
     /// Records that the bytes that the peer `id` sent are not those of `block`.
     pub fn is_other(&mut self, id: PeerId, block: BlockId) {
         if let Some(requested) = self.states.get(&block)
-            && let State::Arrived(from, bytes) = requested.state
+            && let WantedState::Arrived(from, bytes) = requested.state
             && from == id
         {
             self.arrived_bytes -= bytes;
@@ -325,7 +326,9 @@ impl Wanted {
             let end = lane.rest.end.min(lane.rest.start + count);
             (lane.rest.start..end).filter_map(move |index| {
                 let block = self.blocks[index];
-                let State::InFlight(asked) = &self.states.get(&block)?.state else { return None };
+                let WantedState::InFlight(asked) = &self.states.get(&block)?.state else {
+                    return None;
+                };
                 Some(NeededSoon {
                     place: LanePlace { lane: at, index, block },
                     asked,

@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Blocks that have arrived.
 pub(super) struct EarlyBlocks {
-    blocks: HashMap<BlockId, (PeerId, Held)>,
+    blocks: HashMap<BlockId, (PeerId, EarlyBlock)>,
     memory: u64,
     /// The most bytes that are kept in memory, and how far less while memory is short.
     memory_max: u64,
@@ -32,7 +32,7 @@ pub(super) struct EarlyBlocks {
 }
 
 /// Where a block is.
-pub(super) enum Held {
+pub(super) enum EarlyBlock {
     Memory(BlockBytes),
     File { file: Arc<SpillFile>, offset: u64, len: usize },
 }
@@ -113,18 +113,18 @@ impl EarlyBlocks {
         written: Option<(Arc<SpillFile>, Result<u64, StoreError>)>,
     ) {
         let held = match written {
-            Some((file, Ok(offset))) => Held::File { file, offset, len: bytes.len() },
-            None => Held::Memory(bytes),
+            Some((file, Ok(offset))) => EarlyBlock::File { file, offset, len: bytes.len() },
+            None => EarlyBlock::Memory(bytes),
             Some((file, Err(error))) => {
                 tracing::warn!(
                     "cannot keep blocks that arrive early in {}: {error}",
                     file.path().display()
                 );
                 self.has_failed = true;
-                Held::Memory(bytes)
+                EarlyBlock::Memory(bytes)
             }
         };
-        if let Held::Memory(bytes) = &held {
+        if let EarlyBlock::Memory(bytes) = &held {
             self.memory += bytes.len() as u64;
         }
         if let Some((_, replaced)) = self.blocks.insert(id, (from, held)) {
@@ -133,14 +133,14 @@ impl EarlyBlocks {
     }
 
     /// Takes a block.
-    pub fn remove(&mut self, id: BlockId) -> Option<(PeerId, Held)> {
+    pub fn remove(&mut self, id: BlockId) -> Option<(PeerId, EarlyBlock)> {
         let (from, held) = self.blocks.remove(&id)?;
         self.forget(&held);
         Some((from, held))
     }
 
     /// Takes any block.
-    pub fn pop(&mut self) -> Option<(BlockId, PeerId, Held)> {
+    pub fn pop(&mut self) -> Option<(BlockId, PeerId, EarlyBlock)> {
         let id = *self.blocks.keys().next()?;
         self.remove(id).map(|(from, held)| (id, from, held))
     }
@@ -150,14 +150,14 @@ impl EarlyBlocks {
         self.blocks.is_empty()
     }
 
-    fn forget(&mut self, held: &Held) {
-        if let Held::Memory(bytes) = held {
+    fn forget(&mut self, held: &EarlyBlock) {
+        if let EarlyBlock::Memory(bytes) = held {
             self.memory -= bytes.len() as u64;
         }
     }
 }
 
-impl Held {
+impl EarlyBlock {
     /// Returns the bytes of the block, and frees their place in the file.
     ///
     /// # Errors
@@ -202,10 +202,10 @@ mod tests {
         let mut blocks = EarlyBlocks::new(dir.path().join("early"), 10, Arc::default());
         add(&mut blocks, vec![1; 8]);
         let (_, held) = blocks.remove(id()).unwrap();
-        assert!(matches!(held, Held::Memory(_)));
+        assert!(matches!(held, EarlyBlock::Memory(_)));
         add(&mut blocks, vec![2; 11]);
         let (_, held) = blocks.remove(id()).unwrap();
-        assert!(matches!(held, Held::File { .. }));
+        assert!(matches!(held, EarlyBlock::File { .. }));
         assert_eq!(held.read().unwrap(), [2; 11]);
         assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "it has no name");
         // The same block again replaces the first.
@@ -227,7 +227,7 @@ mod tests {
         assert!(blocks.file_for(9).is_none() && !blocks.has_failed(), "memory has room");
         add(&mut blocks, vec![1; 11]);
         assert!(blocks.has_failed());
-        assert!(matches!(blocks.remove(id()).unwrap().1, Held::Memory(_)));
+        assert!(matches!(blocks.remove(id()).unwrap().1, EarlyBlock::Memory(_)));
     }
 
     #[test]

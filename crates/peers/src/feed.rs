@@ -16,7 +16,7 @@ use apus_node::fault::Fault;
 use apus_node::sources::BlockBytes;
 use crossbeam_channel::Sender;
 
-use super::early::{EarlyBlocks, Held};
+use super::early::{EarlyBlock, EarlyBlocks};
 
 /// How often a thread that waits for a block checks whether it must end.
 const WAIT: Duration = Duration::from_millis(50);
@@ -287,7 +287,7 @@ impl Feed {
             state.awaited.remove(&id);
         }
         drop(state);
-        result.and_then(|held: Held| held.read().map_err(Fault::Store))
+        result.and_then(|held: EarlyBlock| held.read().map_err(Fault::Store))
     }
 
     /// Waits for any wanted block that no thread has taken; `None` if `halt` was raised.

@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
-use super::merge::{ByName, Place, Setting};
+use super::merge::{ByName, Setting, SettingPlace};
 use super::value::Value;
 
 /// The options that the command line has, by name. It is the first field of a command's arguments:
@@ -35,7 +35,7 @@ impl FromArgMatches for CommandLine {
 }
 
 fn settings(matches: &ArgMatches, id: &str) -> Vec<Setting> {
-    let setting = |value| Setting { value: Value::Text(value), place: Place::CommandLine };
+    let setting = |value| Setting { value: Value::Text(value), place: SettingPlace::CommandLine };
     // An option without a value; clap calls it `true`, a word that counts as 0.
     if matches.try_get_one::<bool>(id).is_ok() {
         return vec![setting("1".to_string())];

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::command_line::CommandLine;
 use super::load::{Given, Loaded, Reader, Which, load};
-use super::merge::{self, Found, Place, Setting};
+use super::merge::{self, Found, Setting, SettingPlace};
 use super::names::NETWORK_ONLY;
 use super::network::NETWORK_FLAGS;
 use super::value::{self, Value};
@@ -51,7 +51,7 @@ impl Config {
     /// Returns the setting in effect under this name, and lists it in the first line of the run.
     pub fn take(&mut self, name: &str) -> Result<Option<Found>, String> {
         let found = self.find(name)?;
-        if let Some(Found { text, place: Place::File(path, _) }) = &found {
+        if let Some(Found { text, place: SettingPlace::File(path, _) }) = &found {
             self.used.push((path.clone(), format!("{name}={text}")));
         }
         Ok(found)
@@ -61,7 +61,7 @@ impl Config {
     pub fn take_number(&mut self, name: &str) -> Result<Option<i64>, String> {
         let Some(Found { text, place }) = self.take(name)? else { return Ok(None) };
         let number = value::integer(&text);
-        if text.trim().parse() != Ok(number) && place != Place::CommandLine {
+        if text.trim().parse() != Ok(number) && place != SettingPlace::CommandLine {
             self.loaded.warnings.push(format!(
                 "{place}: {name}={text} is read as {name}={number}, as Bitcoin Core reads it"
             ));
@@ -82,7 +82,7 @@ impl Config {
     pub fn take_list(&mut self, name: &str) -> Vec<Found> {
         let list = merge::texts(self.loaded.sources.list(self.loaded.chain.name(), name));
         for Found { text, place } in &list {
-            if let Place::File(path, _) = place {
+            if let SettingPlace::File(path, _) = place {
                 self.used.push((path.clone(), format!("{name}={text}")));
             }
         }
@@ -197,7 +197,7 @@ impl Config {
     }
 
     fn note_directory_and_network(&mut self) {
-        if let Some(Place::File(path, _)) = &self.loaded.datadir_place {
+        if let Some(SettingPlace::File(path, _)) = &self.loaded.datadir_place {
             self.used.push((path.clone(), format!("datadir={}", self.loaded.datadir.display())));
         }
         let named = NETWORK_FLAGS.iter().find_map(|(name, _)| {
@@ -207,7 +207,9 @@ impl Config {
             Some(format!("chain={}", self.loaded.chain.name()))
                 .zip(self.loaded.sources.get("", "chain"))
         };
-        if let Some((text, Setting { place: Place::File(path, _), .. })) = named.or_else(chain) {
+        if let Some((text, Setting { place: SettingPlace::File(path, _), .. })) =
+            named.or_else(chain)
+        {
             self.used.push((path, text));
         }
     }

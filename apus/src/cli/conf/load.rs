@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use apus_wire::{Chain, Network};
 
-use super::merge::{self, Found, Place, Setting, Sources};
+use super::merge::{self, Found, Setting, SettingPlace, Sources};
 use super::names::is_known;
 use super::parse;
 use super::value::Value;
@@ -56,7 +56,7 @@ pub struct Loaded {
     /// The data directory's root.
     pub datadir: PathBuf,
     /// The file and line that name the data directory; `None`: the command line or the default.
-    pub datadir_place: Option<Place>,
+    pub datadir_place: Option<SettingPlace>,
     /// The bitcoin.conf of this run, whether or not it exists; `None` with `--noconf`.
     pub conf: Option<PathBuf>,
     /// The challenges of a custom signet; those in settings.json do not count.
@@ -77,7 +77,8 @@ pub struct Loaded {
 pub fn load(given: &Given, read: &Reader) -> Result<Loaded, String> {
     let mut loading = Loading { given, read, sources: Sources::default(), warnings: vec![] };
     for (name, value) in &given.others {
-        let setting = Setting { value: Value::Text(value.clone()), place: Place::CommandLine };
+        let setting =
+            Setting { value: Value::Text(value.clone()), place: SettingPlace::CommandLine };
         loading.sources.command_line.entry(name.to_string()).or_default().push(setting);
     }
     let conf = loading.conf_path()?;
@@ -194,7 +195,7 @@ impl Loading<'_> {
             }
         }
         for line in lines.settings {
-            let place = Place::File(path.to_path_buf(), Some(line.number));
+            let place = SettingPlace::File(path.to_path_buf(), Some(line.number));
             if !is_known(&line.name) {
                 let no = if matches!(line.value, Value::Bool(_)) { "no" } else { "" };
                 self.warn_of_unknown(&place, &format!("{no}{}", line.name));
@@ -206,13 +207,13 @@ impl Loading<'_> {
     }
 
     /// Warns of a name that is probably misspelt. Its value may be secret.
-    fn warn_of_unknown(&mut self, place: &Place, name: &str) {
+    fn warn_of_unknown(&mut self, place: &SettingPlace, name: &str) {
         self.warnings.push(format!(
             "{place}: {name} is ignored: neither Bitcoin Core nor Apus has a setting of this name"
         ));
     }
 
-    fn datadir(&self, chain: Chain) -> Result<(PathBuf, Option<Place>), String> {
+    fn datadir(&self, chain: Chain) -> Result<(PathBuf, Option<SettingPlace>), String> {
         if let Some(given) = &self.given.datadir {
             return Ok((given.clone(), None));
         }
@@ -250,7 +251,7 @@ impl Loading<'_> {
                 path.display()
             )
         })?;
-        let place = Place::File(path, None);
+        let place = SettingPlace::File(path, None);
         for (key, value) in &settings {
             // bitcoind ends when it uses such a setting; here it must not be taken for none.
             if !value.is_flat() {

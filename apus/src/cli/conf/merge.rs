@@ -9,14 +9,14 @@ use super::value::Value;
 
 /// Where a setting was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum SettingPlace {
     /// An argument on the command line.
     CommandLine,
     /// A file, and the line in it if it is known.
     File(PathBuf, Option<usize>),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CommandLine => f.write_str("the command line"),
@@ -30,27 +30,27 @@ impl fmt::Display for Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     pub value: Value,
-    pub place: Place,
+    pub place: SettingPlace,
 }
 
 /// A setting's value as a text, and where it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     pub text: String,
-    pub place: Place,
+    pub place: SettingPlace,
 }
 
 impl Found {
     /// Returns whether the command line has this value.
     pub fn is_given(&self) -> bool {
-        self.place == Place::CommandLine
+        self.place == SettingPlace::CommandLine
     }
 
     /// Names the option or the setting `name` that has this value, for an error.
     pub fn origin(&self, name: &str) -> String {
         match &self.place {
-            Place::CommandLine => format!("--{name}"),
-            Place::File(..) => format!("{name} from {}", self.place),
+            SettingPlace::CommandLine => format!("--{name}"),
+            SettingPlace::File(..) => format!("{name} from {}", self.place),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use apus_wire::Chain;
 
-use super::merge::{Place, Sources};
+use super::merge::{SettingPlace, Sources};
 
 /// The settings that each select one network.
 pub const NETWORK_FLAGS: [(&str, Chain); 4] = [
@@ -16,7 +16,7 @@ impl Sources {
     /// Returns the network that the command line or the top of bitcoin.conf names; settings.json
     /// does not count (Core's `GetChainArg`).
     pub fn chain(&self) -> Result<Chain, String> {
-        let mut named: Vec<(Chain, String, Place)> = Vec::new();
+        let mut named: Vec<(Chain, String, SettingPlace)> = Vec::new();
         let name = self.get("", "chain");
         if let Some((name, place)) = name.and_then(|s| Some((s.value.text()?, s.place))) {
             let chain = Chain::from_name(&name).ok_or_else(|| {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use apus_hash::sha256d;
 use apus_wire::Chain;
 
-use super::merge::{ByName, Place, Setting, Sources};
+use super::merge::{ByName, Setting, SettingPlace, Sources};
 use super::parse::{parse, parse_settings};
 use super::value::{Value, integer, truth};
 use super::*;
@@ -381,7 +381,7 @@ fn settings_merge_as_in_cores_own_test() {
             let mut number = 0;
             let mut put = |action: u8, letter: &str, prefix: &str, settings: &mut ByName| {
                 let settings = settings.entry("server".to_string()).or_default();
-                let place = Place::CommandLine;
+                let place = SettingPlace::CommandLine;
                 if action % 2 == 1 {
                     for _ in 0..2 {
                         number += 1;
@@ -440,7 +440,7 @@ fn networks_merge_as_in_cores_own_test() {
             let by_name = |lines: &[&str]| {
                 let mut settings = ByName::new();
                 for line in parse(&lines.join("\n")).unwrap().settings {
-                    let setting = Setting { value: line.value, place: Place::CommandLine };
+                    let setting = Setting { value: line.value, place: SettingPlace::CommandLine };
                     settings.entry(line.name).or_default().push(setting);
                 }
                 settings

@@ -9,7 +9,7 @@ use crate::sighash::Message;
 
 /// Checks with copies of the bytes that they refer to, each with the index of its input.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldChecks {
     /// Keys, redeem scripts and signatures.
     pub bytes: Vec<u8>,
     hashes: Vec<HeldHash>,
@@ -24,7 +24,8 @@ struct HeldHash {
     hash: [u8; 20],
 }
 
-/// A signature, CHECKMULTISIG or commitment, as in [`Check`]; ranges refer to [`Held::bytes`].
+/// A signature, CHECKMULTISIG or commitment, as in [`Check`]; ranges refer to
+/// [`HeldChecks::bytes`].
 pub(super) enum HeldSignature {
     Ecdsa { key: Range<usize>, signature: Range<usize>, message: Message },
     Multisig { keys: Vec<Box<[u8]>>, signatures: Vec<(Box<[u8]>, Message)> },
@@ -32,7 +33,7 @@ pub(super) enum HeldSignature {
     Tweak { internal: [u8; 32], tweak: [u8; 32], output: [u8; 32], odd: bool },
 }
 
-impl Held {
+impl HeldChecks {
     /// Returns the number of hashes, signatures and commitments; each signature of a CHECKMULTISIG
     /// counts.
     pub fn len(&self) -> usize {

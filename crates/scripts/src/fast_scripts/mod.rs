@@ -9,7 +9,7 @@ use secp_lanes::{Batch, Kernel, Verdict};
 
 use crate::script::{Checks, Left, signature_checks};
 use crate::sighash::{Preimages, TxSighash};
-use held::{Held, HeldSignature};
+use held::{HeldChecks, HeldSignature};
 pub use inputs::FastVerdict;
 use inputs::{Inputs, SIGNATURE_WORK};
 use multisig::Multisig;
@@ -27,7 +27,7 @@ const TOGETHER_MAX: usize = 4096;
 pub struct FastScripts {
     preimages: Preimages,
     /// Checks that are not in the batch yet, since their messages may not be hashed.
-    held: Held,
+    held: HeldChecks,
     batch: Batch,
     /// What each verdict of the batch refers to.
     places: Vec<CheckSubject>,
@@ -51,7 +51,7 @@ impl FastScripts {
     pub fn new(kernel: Option<Kernel>) -> Self {
         Self {
             preimages: Preimages::default(),
-            held: Held::default(),
+            held: HeldChecks::default(),
             batch: Batch::new(secp_lanes::Options { kernel, ..secp_lanes::Options::default() }),
             places: Vec::new(),
             multisigs: Vec::new(),

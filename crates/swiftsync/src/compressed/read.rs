@@ -22,11 +22,11 @@ pub struct Compressed<B> {
     /// The start of each frame, and the end of the last one.
     frames: Vec<FrameStart>,
     /// The decoded frames: frame i is kept at i mod 16.
-    held: [Mutex<Option<Held>>; FRAMES_HELD],
+    held: [Mutex<Option<DecodedFrame>>; FRAMES_HELD],
 }
 
 /// A decoded frame.
-struct Held {
+struct DecodedFrame {
     index: usize,
     frame: Arc<Frame>,
 }
@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> Compressed<B> {
         let decoded = Frame::decode(old, bytes, blocks, &self.decoder);
         let frame = decoded.map_err(|error| DecodeError::at(here.first_height, error.what))?;
         let frame = Arc::new(frame);
-        *slot = Some(Held { index, frame: Arc::clone(&frame) });
+        *slot = Some(DecodedFrame { index, frame: Arc::clone(&frame) });
         Ok(frame)
     }
 

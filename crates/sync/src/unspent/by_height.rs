@@ -32,7 +32,7 @@ pub struct HeightCollector<'a> {
     spill: Arc<SpillFile>,
     /// The height of the last block.
     height: u32,
-    held: Held<'a>,
+    held: HeldRecords<'a>,
     /// Bytes of the records held.
     bytes: usize,
     /// Maximum bytes of the records held.
@@ -45,14 +45,14 @@ pub struct HeightCollector<'a> {
 struct Record {
     /// The height of the block.
     height: u32,
-    /// Where the txid is; see [`Held::at`].
+    /// Where the txid is; see [`HeldRecords::at`].
     at: u64,
     /// The bytes of the coins.
     len: u32,
 }
 
 /// Records in memory.
-struct Held<'a> {
+struct HeldRecords<'a> {
     /// The file of the snapshot, where a record is the txid, the number of its coins as a
     /// CompactSize, and the coins.
     file: &'a [u8],
@@ -71,7 +71,7 @@ struct Spilled {
     records: u64,
 }
 
-impl Held<'_> {
+impl HeldRecords<'_> {
     /// Returns the bytes from `at` on: of the file, or of `others` if `at` is beyond the file's
     /// end.
     fn at(&self, at: u64) -> &[u8] {
@@ -112,7 +112,7 @@ impl<'a> HeightCollector<'a> {
         Self {
             spill: Arc::new(spill),
             height,
-            held: Held { file, others: Vec::new(), records: Vec::new() },
+            held: HeldRecords { file, others: Vec::new(), records: Vec::new() },
             bytes: 0,
             bytes_max: bytes_max.min(RUN_BYTES_MAX),
             spilled: Vec::new(),
@@ -187,13 +187,13 @@ impl<'a> HeightCollector<'a> {
     }
 
     /// Returns the records held, sorted, and the spilled runs.
-    fn finish(mut self) -> (Held<'a>, Vec<Spilled>) {
+    fn finish(mut self) -> (HeldRecords<'a>, Vec<Spilled>) {
         self.held.records.sort_unstable();
         (self.held, self.spilled)
     }
 }
 
-impl Held<'_> {
+impl HeldRecords<'_> {
     /// Returns the records of a height. All records must be sorted.
     fn of_height(&self, height: u32) -> &[Record] {
         let start = self.records.partition_point(|record| record.height < height);
@@ -234,7 +234,7 @@ impl Starts {
 
 /// All coins of a snapshot, to be loaded by the block that created them.
 pub struct CoinsByHeight<'a> {
-    held: Vec<Held<'a>>,
+    held: Vec<HeldRecords<'a>>,
     spilled: Vec<Spilled>,
     /// The height of the last block.
     height: u32,
