@@ -93,10 +93,13 @@ fn is_known_of_call(name: &str, ours: &Answer, theirs: &Answer) -> bool {
         return match name {
             // The bytes cannot be parsed; Core shows the words of its library.
             "verifytxoutproof" => is_misc(ours) && is_misc(theirs),
-            // Before v32, Core takes a list that is missing for one that is wrong.
-            "scanblocks" | "scantxoutset" if is_no_list(ours) => {
-                matches!(theirs, Err((-3, text)) if text.contains("null is not of expected type"))
-            }
+            // Before v32, Core takes a list that is missing for one that is wrong, and looks for
+            // the index first.
+            "scanblocks" | "scantxoutset" if is_no_list(ours) => match theirs {
+                Err((-3, text)) => text.contains("null is not of expected type"),
+                Err((-1, text)) => text.starts_with("Index is not enabled"),
+                _ => false,
+            },
             // The reason for what is no descriptor.
             "getdescriptorinfo" | "scanblocks" | "scantxoutset" => {
                 let is_no_descriptor = |answer: &Answer| matches!(answer, Err((-5, _)));
