@@ -169,7 +169,8 @@ fn class(text: &mut String, (name, base, about): Class, options: &[&Arg]) {
     write!(text, "\n\nclass {name}({base}, total=False):\n{}", docstring(about)).unwrap();
     let mut before = "\n";
     for option in options {
-        let (name, kind) = (python_name(option), python_type(option));
+        let name = python_name(option);
+        let kind = python_type(option);
         write!(text, "{before}    {name}: {kind}\n{}", docstring(&documentation(option))).unwrap();
         before = "";
     }

@@ -67,7 +67,7 @@ impl Doubtful {
         )
     }
 
-    /// Returns what the user is told of what was done, a sentence for each kind.
+    /// Returns messages for the user about the changes, one for each kind.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.marked > 0 {

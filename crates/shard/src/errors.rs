@@ -49,7 +49,8 @@ pub fn with_again(job: &Job, error: SyncError) -> SyncError {
         && !is_of_system
         && !error.what.contains("another job")
     {
-        let (command, option) = (stage.name(), stage.option());
+        let command = stage.name();
+        let option = stage.option();
         let url = shell_word(job.objects.url());
         let why = error.source.take().map_or_else(String::new, |why| format!(": {why}"));
         error.what += &format!(

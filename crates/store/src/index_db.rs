@@ -262,7 +262,7 @@ impl IndexDb {
     }
 
     /// Reads all entries, some at a time: the records of 950,000 blocks would take 200 MB. Stops if
-    /// `refused`, which is told of each record that is no entry, returns an error.
+    /// `refused`, which is called with each record that is no entry, returns an error.
     fn load_entries(
         &self,
         mut refused: impl FnMut(&[u8], StoreError) -> Result<()>,
