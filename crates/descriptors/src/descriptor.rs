@@ -294,7 +294,13 @@ fn check_sizes(expressions: &str) -> Result<(), DescriptorError> {
 
 fn script_of_address(address: &str, chain: Chain) -> Result<Vec<u8>, DescriptorError> {
     let address = Some(address).filter(|address| address.len() <= ADDRESS_CHARS_MAX).ok_or(());
-    let parse = |address| Address::<NetworkUnchecked>::from_str(address).map_err(|_| ());
+    let parse = |address: &str| {
+        // Core leaves out spaces around Base58, but not around Bech32.
+        let trimmed = address.trim_matches([' ', '\x0c', '\n', '\r', '\t', '\x0b']);
+        let is_base58 = trimmed.starts_with(['1', '2', '3', 'm', 'n']);
+        let address = if is_base58 { trimmed } else { address };
+        Address::<NetworkUnchecked>::from_str(address).map_err(|_| ())
+    };
     let known = address.and_then(parse).and_then(|address| {
         let checked = address.require_network(network(chain));
         checked.map_err(|_: bitcoin::address::ParseError| ())
@@ -449,6 +455,8 @@ mod tests {
         let addr = format!("addr({first})");
         assert_eq!(addresses(&addr, 5), [first]);
         assert!(!parse(&addr).unwrap().is_range());
+        let base58 = "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa";
+        assert_eq!(addresses(&format!("addr( {base58}\t)"), 0), [base58]);
     }
 
     #[test]
@@ -511,6 +519,7 @@ mod tests {
             "combo(zz)",
             "rawtr()",
             "addr(tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx)",
+            "addr( bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu)",
             &format!("wpkh({UNCOMPRESSED})"),
             &format!("combo({})", &KEY[2..]),
             &format!("pkh({})", &KEY[2..]),

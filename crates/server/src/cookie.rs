@@ -1,7 +1,7 @@
 //! The file with a random password, by which programs on this machine may ask (Core's `.cookie`).
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -16,33 +16,45 @@ pub(crate) const USER: &str = "__cookie__";
 pub(crate) struct Cookie {
     path: PathBuf,
     pub password: String,
+    /// Locked, so that other servers of the directory see that the cookie is in use.
+    _file: File,
 }
 
 impl Cookie {
     /// Writes a new password to `path`, at first under another name, with the permissions `mode`.
     ///
     /// # Errors
-    /// The file cannot be written, or the system has no random bytes.
+    /// Another server uses the file; it cannot be written; or the system has no random bytes.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
+        if File::open(path).is_ok_and(|file| is_locked(&file)) {
+            return Err(io::Error::new(ErrorKind::AddrInUse, "another server uses it"));
+        }
         let password = hex(&random::<32>()?);
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let write = |mut file: File| {
             file.write_all(format!("{USER}:{password}").as_bytes())?;
             file.set_permissions(Permissions::from_mode(mode))?;
-            fs::rename(&temporary, path)
+            // Some network file systems have no locks.
+            let _ = file.try_lock();
+            fs::rename(&temporary, path)?;
+            Ok(file)
         };
         // A file or a link of another user, perhaps, which is neither followed nor written to.
         let _ = fs::remove_file(&temporary);
         let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         match open.and_then(write) {
-            Ok(()) => Ok(Self { path: path.to_path_buf(), password }),
+            Ok(file) => Ok(Self { path: path.to_path_buf(), password, _file: file }),
             Err(error) => {
                 let _ = fs::remove_file(&temporary);
                 Err(error)
             }
         }
     }
+}
+
+fn is_locked(file: &File) -> bool {
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 impl Drop for Cookie {
@@ -75,9 +87,12 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(other.path()).unwrap(), "of another");
+        let second = Cookie::create(&path, 0o600);
+        assert_eq!(second.err().unwrap().kind(), ErrorKind::AddrInUse);
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{USER}:{}", cookie.password));
         drop(cookie);
         assert!(!path.exists());
         let missing = Cookie::create(&dir.path().join("no/.cookie"), 0o600);
-        assert_eq!(missing.err().unwrap().kind(), io::ErrorKind::NotFound);
+        assert_eq!(missing.err().unwrap().kind(), ErrorKind::NotFound);
     }
 }
