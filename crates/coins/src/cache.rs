@@ -1,13 +1,14 @@
-use std::sync::MutexGuard;
-
 use apus_wire::OutPoint;
+use rayon::prelude::*;
 
 use super::changes::Changes;
 use super::coin::Coin;
-use super::hasher::{OutPointHash, OutPointHasher};
+use super::groups::{Groups, shard_of};
+use super::hasher::OutPointHasher;
 use super::lookup::{Lookup, Overwrite, Overwritten};
+use super::sections::SortedCoins;
 use super::shard::Shard;
-use super::shards::{SHARDS, Shards};
+use super::shards::{CacheSizes, Locked, SHARDS, Shards};
 
 /// The coins that have changed since the last sync, and as many others as memory allows (Core's
 /// `CCoinsViewCache`). The cache never reads the tables itself: for a coin that it does not hold it
@@ -16,7 +17,7 @@ use super::shards::{SHARDS, Shards};
 /// Each method may be called from several threads at once. A batch takes the lock of each of its
 /// shards once; items of a batch that have the same outpoint are processed in the order given.
 pub struct CoinsCache {
-    hasher: OutPointHasher,
+    pub(super) hasher: OutPointHasher,
     shards: Shards,
 }
 
@@ -41,17 +42,23 @@ impl CoinsCache {
 
     /// Returns the ascending indices of the outpoints that are [`Lookup::Unknown`].
     pub fn unknown(&self, outpoints: &[OutPoint]) -> Vec<usize> {
-        self.indices(outpoints, |shard, hash, o| !matches!(shard.lookup(hash, o), Lookup::Unknown))
+        let groups = Groups::new(&self.hasher, outpoints, |outpoint| outpoint);
+        let is_known = |shard: &mut Shard, hash, outpoint: &OutPoint| {
+            !matches!(shard.lookup(hash, outpoint), Lookup::Unknown)
+        };
+        self.indices(outpoints, &groups, is_known)
     }
 
-    /// Announces that a block yet to be connected spends these coins: their entries are kept until
-    /// they are spent, or released by [`CoinsCache::release`]. Returns the ascending indices of
+    /// Announces that a block yet to be connected spends these coins, which [`CoinsCache::sort`] has
+    /// sorted: their entries are kept until they are spent, or released by
+    /// [`CoinsCache::release`]. Returns the ascending indices of
     /// those that are [`Lookup::Unknown`] and must be looked up in the tables. From now on they are
     /// awaited: from [`CoinsCache::fill_batch`], or from a block that creates them.
-    pub fn want(&self, outpoints: &[OutPoint]) -> Vec<usize> {
+    pub fn want(&self, outpoints: &[OutPoint], sorted: &SortedCoins) -> Vec<usize> {
         // The generation is read while the shard is locked: an entry that a sync has dropped is
         // then awaited since a later generation than that in which the sync began.
-        self.indices(outpoints, |shard, hash, o| shard.want(hash, o, self.generation()))
+        let want = |shard: &mut Shard, hash, o: &OutPoint| shard.want(hash, o, self.generation());
+        self.indices(outpoints, &sorted.spent, want)
     }
 
     /// Announces that the block that wanted these coins will not be connected.
@@ -171,47 +178,37 @@ impl CoinsCache {
         Ok(())
     }
 
+    /// Does the same as [`CoinsCache::shrink_to`] with all threads of the present pool.
+    pub fn shrink_in_parallel(&self, bytes_max: usize) {
+        let bytes = self.sizes().bytes;
+        (0..SHARDS).into_par_iter().for_each(|shard| self.shrink_shard(shard, bytes_max, bytes));
+    }
+
     /// Drops clean entries, roughly the oldest first, until at most `bytes_max` bytes are in use or
     /// none is left. Entries wanted by blocks yet to be connected are kept. The memory is not
     /// returned to the system, but reused before more is allocated.
     pub fn shrink_to(&self, bytes_max: usize) {
-        let bytes = self.bytes();
-        if bytes <= bytes_max {
-            return;
-        }
-        for shard in 0..SHARDS {
+        let bytes = self.sizes().bytes;
+        (0..SHARDS).for_each(|shard| self.shrink_shard(shard, bytes_max, bytes));
+    }
+
+    /// Shrinks a shard of a cache with `bytes` bytes as [`CoinsCache::shrink_to`] does the cache.
+    fn shrink_shard(&self, shard: usize, bytes_max: usize, bytes: usize) {
+        if bytes > bytes_max {
             let mut shard = self.lock(shard);
             let share = shard.bytes() as u128 * bytes_max as u128 / bytes as u128;
             shard.evict(share as usize);
         }
     }
 
-    /// Returns the memory in use, in bytes: slots, tables, and scripts that are too long for a
-    /// slot. Memory no longer in use is reused before more is allocated, so that the process holds
-    /// as much for the cache as the largest value ever returned.
-    pub fn bytes(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
-    }
-
-    /// Returns the number of entries, spent ones included.
-    pub fn len(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).len()).sum()
+    /// Returns how much the cache holds.
+    pub fn sizes(&self) -> CacheSizes {
+        self.shards.sizes()
     }
 
     /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the number of entries that the next sync has to write to the tables or delete from
-    /// them.
-    pub fn changed(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).changed()).sum()
-    }
-
-    /// Returns the number of entries that [`CoinsCache::shrink_to`] may drop.
-    pub fn clean(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).clean()).sum()
+        self.sizes().entries == 0
     }
 
     /// Checks the whole cache, and panics unless every invariant holds.
@@ -234,23 +231,20 @@ impl CoinsCache {
     fn indices(
         &self,
         outpoints: &[OutPoint],
+        groups: &Groups,
         is_known: impl Fn(&mut Shard, u64, &OutPoint) -> bool,
     ) -> Vec<usize> {
         let mut indices = Vec::new();
-        self.for_each(
-            outpoints,
-            |o| o,
-            |shard, hash, index, o| {
-                if !is_known(shard, hash, o) {
-                    indices.push(index);
-                }
-            },
-        );
+        self.for_each_in(groups, |shard, hash, index| {
+            if !is_known(shard, hash, &outpoints[index]) {
+                indices.push(index);
+            }
+        });
         indices.sort_unstable();
         indices
     }
 
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+    pub(super) fn lock(&self, shard: usize) -> Locked<'_> {
         self.shards.lock(shard)
     }
 
@@ -262,62 +256,17 @@ impl CoinsCache {
         mut act: impl FnMut(&mut Shard, u64, usize, &T),
     ) {
         let groups = Groups::new(&self.hasher, items, outpoint);
-        for (shard, members) in groups.iter() {
+        self.for_each_in(&groups, |shard, hash, index| act(shard, hash, index, &items[index]));
+    }
+
+    /// Calls `act(shard, hash, index)` for the item at each index, locking each shard once.
+    fn for_each_in(&self, groups: &Groups, mut act: impl FnMut(&mut Shard, u64, usize)) {
+        for (shard, members) in groups.of(0..SHARDS) {
             let mut shard = self.lock(shard);
             shard.warm(members.iter().map(|member| member.hash));
             for member in members {
-                let index = member.index as usize;
-                act(&mut shard, member.hash, index, &items[index]);
+                act(&mut shard, member.hash, member.index as usize);
             }
         }
-    }
-}
-
-fn shard_of(hash: OutPointHash) -> usize {
-    (hash.txid >> (64 - SHARDS.trailing_zeros())) as usize
-}
-
-/// The items of a batch, grouped by shard; the items of one shard are in the order given.
-struct Groups {
-    members: Vec<Member>,
-    /// The end of the items of each shard.
-    ends: [u32; SHARDS],
-}
-
-/// An item of a batch.
-#[derive(Clone, Copy, Default)]
-struct Member {
-    /// The index of the item in the batch.
-    index: u32,
-    /// The hash of its outpoint.
-    hash: u64,
-}
-
-impl Groups {
-    fn new<T>(hasher: &OutPointHasher, items: &[T], outpoint: impl Fn(&T) -> &OutPoint) -> Self {
-        assert!(items.len() < u32::MAX as usize, "a batch has less than 2^32 items");
-        let mut starts = [0u32; SHARDS];
-        let hashes = items.iter().map(|item| hasher.hash(outpoint(item)));
-        let hashes: Vec<_> = hashes.map(|hash| (shard_of(hash), hash.outpoint)).collect();
-        hashes.iter().for_each(|(shard, _)| starts[*shard] += 1);
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += std::mem::replace(start, sum);
-        }
-        let mut members = vec![Member::default(); items.len()];
-        for (i, (shard, hash)) in hashes.iter().enumerate() {
-            members[starts[*shard] as usize] = Member { index: i as u32, hash: *hash };
-            starts[*shard] += 1;
-        }
-        Self { members, ends: starts }
-    }
-
-    /// Returns an iterator over the shards that have items, with their items.
-    fn iter(&self) -> impl Iterator<Item = (usize, &[Member])> {
-        (0..SHARDS).filter_map(|shard| {
-            let start = if shard == 0 { 0 } else { self.ends[shard - 1] };
-            let members = &self.members[start as usize..self.ends[shard] as usize];
-            (!members.is_empty()).then_some((shard, members))
-        })
     }
 }

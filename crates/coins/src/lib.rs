@@ -13,11 +13,13 @@ mod changes;
 mod coin;
 mod coins_view;
 mod find;
+mod groups;
 mod hasher;
 mod lookup;
 mod memory;
 mod runs;
 mod script;
+mod sections;
 mod shard;
 mod shards;
 mod slab;
@@ -49,6 +51,8 @@ pub use coins_view::{CoinScan, CoinsView};
 pub use find::FoundCoins;
 pub use lookup::{Lookup, Overwrite, Overwritten};
 pub use script::{CompactScript, compress_script};
+pub use sections::{BlockCoins, SECTIONS, SortedCoins};
+pub use shards::CacheSizes;
 pub use snapshot::{
     GroupCoin, GroupCoins, SNAPSHOT_MAGIC, SnapshotCoins, SnapshotError, SnapshotFile,
     SnapshotGroup, SnapshotHead, SnapshotPiece, SnapshotPieces, SnapshotReadError, SnapshotStats,

@@ -45,19 +45,21 @@ impl CacheLimit {
 
     /// Returns whether the cache has more bytes than it may have now.
     pub fn is_over(&self, cache: &CoinsCache) -> bool {
-        cache.bytes() > self.bytes_max()
+        cache.sizes().bytes > self.bytes_max()
     }
 
     /// Returns whether the cache is nearly full, and so much of it has changed that a commit is
     /// worth it.
     pub fn is_reached_by_changes(&self, cache: &CoinsCache) -> bool {
-        cache.bytes() > self.bytes_max() / 100 * BEGIN_PERCENT
-            && cache.changed() * 100 >= (cache.changed() + cache.clean()) * CHANGED_PERCENT
+        let sizes = cache.sizes();
+        sizes.bytes > self.bytes_max() / 100 * BEGIN_PERCENT
+            && sizes.changed * 100 >= (sizes.changed + sizes.clean) * CHANGED_PERCENT
     }
 
     /// Drops clean coins of a full cache if it has many of them.
     pub fn shrink(&self, cache: &CoinsCache) {
-        if cache.clean() * 100 >= cache.len() * CLEAN_PERCENT_MIN {
+        let sizes = cache.sizes();
+        if sizes.clean * 100 >= sizes.entries * CLEAN_PERCENT_MIN {
             cache.shrink_to(self.bytes_max() / 100 * SHRUNK_PERCENT);
         }
     }

@@ -257,7 +257,11 @@ impl Ledger {
     pub fn room_for_coins(&self, cache: &CoinsCache) -> u64 {
         let committing =
             self.commits.being_written.as_ref().map_or(0, |committing| committing.changed);
-        if self.writes.one_disk { (cache.changed() + committing) as u64 * COIN_BYTES } else { 0 }
+        if self.writes.one_disk {
+            (cache.sizes().changed + committing) as u64 * COIN_BYTES
+        } else {
+            0
+        }
     }
 
     /// Returns whether a commit is being written.
@@ -505,7 +509,7 @@ impl Ledger {
         let tip = self.active.tip().map(|tip| shared.tree.node(tip));
         let height = tip.map_or(0, |tip| tip.height);
         let time = tip.map_or(0, |tip| tip.time);
-        let coins = shared.cache.len() as u64;
+        let coins = shared.cache.sizes().entries as u64;
         let begun = Progress { height, time, coins, ..Progress::of(Phase::WritingCoins) };
         begun.share_to(observer)
     }

@@ -70,9 +70,9 @@ impl CommitJob<'_> {
         shared.pool.install(|| {
             shared.chainstate.write_reporting(&self.changes, &best, report)?;
             self.changes.end();
+            shared.cache.shrink_in_parallel(self.kept_bytes);
             Ok(())
         })?;
-        shared.cache.shrink_to(self.kept_bytes);
         shared.clock.note_commit();
         Ok(())
     }

@@ -511,7 +511,7 @@ pub fn share_of<'a>(
         time: tip.time,
         blocks: node.ledger.done.counts.blocks,
         bytes: node.ledger.done.counts.bytes,
-        coins: node.parts.cache.len() as u64,
+        coins: node.parts.cache.sizes().entries as u64,
         ..Progress::of(phase)
     };
     begun.share_to(observer)

@@ -1,7 +1,5 @@
 //! What Core logs about every new tip (`UpdateTipLog`).
 
-use std::time::{Duration, Instant};
-
 use apus_chain::{ActiveChain, BlockId, Tree};
 use apus_store::IndexRecord;
 use apus_wire::ChainTxData;
@@ -10,8 +8,6 @@ use super::shared::Shared;
 use apus_progress::clock::unix_time;
 use apus_progress::{Observer, Tip};
 
-/// How long the size of the cache is reused, since counting it takes all its locks.
-const CACHE_EVERY: Duration = Duration::from_millis(100);
 /// If a block's time is within this many seconds of the present time, its height tells how far the
 /// chain is.
 const RECENT_SECONDS: i64 = 2 * 60 * 60;
@@ -20,8 +16,6 @@ const RECENT_SECONDS: i64 = 2 * 60 * 60;
 #[derive(Default)]
 pub struct Tips {
     transactions: ChainTransactions,
-    /// When the cache was last counted, its bytes, and its entries.
-    cache: Option<(Instant, usize, usize)>,
 }
 
 /// The number of transactions of all blocks up to a tip, counted on from the previous tip.
@@ -66,12 +60,9 @@ impl Tips {
     ) {
         let Some(id) = active.tip() else { return };
         let tree = shared.tree;
-        let now = Instant::now();
         let node = tree.node(id);
         let transactions = self.transactions.up_to(tree, active, records);
-        let known = self.cache.filter(|(at, ..)| now - *at < CACHE_EVERY);
-        let count = || (now, shared.cache.bytes(), shared.cache.len());
-        let (_, cache_bytes, cache_coins) = *self.cache.insert(known.unwrap_or_else(count));
+        let sizes = shared.cache.sizes();
         let best_height = tree.node(tree.best_header()).height;
         let blocks_left = i64::from(best_height) - i64::from(node.height);
         let seconds_left =
@@ -86,8 +77,8 @@ impl Tips {
             transactions,
             time: node.time,
             progress: guess_progress(data, transactions, block_time, seconds_left, unix_time()),
-            cache_bytes,
-            cache_coins,
+            cache_bytes: sizes.bytes,
+            cache_coins: sizes.entries,
         });
     }
 }

@@ -44,6 +44,10 @@ fn apply(changes: &Changes, tables: &mut Tables) {
     assert_eq!((count, changes.all().len()), (changes.len(), changes.len()));
 }
 
+fn want(cache: &CoinsCache, outpoints: &[OutPoint]) -> Vec<usize> {
+    cache.want(outpoints, &cache.sort(outpoints, &[]))
+}
+
 fn read(tables: &Tables, outpoint: &OutPoint) -> Option<Coin> {
     tables.get(&key(outpoint)).map(|v| Coin::decode(&mut Cursor::new(v)).expect("a coin"))
 }
@@ -58,12 +62,12 @@ fn a_cached_coin_takes_as_many_bytes_as_the_documents_say() {
         // Seeds of coins whose scripts are inline.
         let batch: Vec<_> = (first..first + 10_000).map(|n| (outpoint(n), coin(3 * n))).collect();
         let outpoints: Vec<OutPoint> = batch.iter().map(|(outpoint, _)| *outpoint).collect();
-        assert_eq!(cache.want(&outpoints).len(), batch.len());
+        assert_eq!(want(&cache, &outpoints).len(), batch.len());
         cache.fill_batch(cache.generation(), &batch);
         cache.release(&outpoints);
     }
-    assert_eq!(cache.len(), COINS as usize);
-    let bytes = cache.bytes() as f64 / COINS as f64;
+    assert_eq!(cache.sizes().entries, COINS as usize);
+    let bytes = cache.sizes().bytes as f64 / COINS as f64;
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
     for (name, before) in [
         ("docs/design.md", "A cached coin takes "),
@@ -131,7 +135,7 @@ impl Pair {
             }
             14 | 15 => {
                 let generation = self.cache.generation();
-                let is_unknown = !self.cache.want(&[at]).is_empty();
+                let is_unknown = !want(&self.cache, &[at]).is_empty();
                 prop_assert_eq!(is_unknown, self.cache.peek(&at) == Lookup::Unknown);
                 if self.cache.peek(&at) != Lookup::Spent {
                     self.wanted.insert(at);
@@ -152,7 +156,7 @@ impl Pair {
                 self.cache.release(&[at]);
                 self.wanted.remove(&at);
             }
-            18 => self.cache.shrink_to(self.cache.bytes() / 2),
+            18 => self.cache.shrink_to(self.cache.sizes().bytes / 2),
             19 if seed % 3 == 0 && self.writing.is_none() => {
                 let failed = self.cache.sync(|_| Err("the disk is full"));
                 prop_assert_eq!(failed, Err("the disk is full"));
@@ -178,7 +182,7 @@ impl Pair {
             None => {
                 let changes = self.cache.begin_sync();
                 let truth = self.truth.clone();
-                prop_assert_eq!(self.cache.changed(), 0);
+                prop_assert_eq!(self.cache.sizes().changed, 0);
                 self.writing = Some(Writing { changes, truth, copied: None, is_visible: false });
             }
             // Its changes are listed again.
@@ -226,8 +230,8 @@ impl Pair {
     }
 
     fn write(&mut self, flush: bool) -> Result<(), TestCaseError> {
-        let changed = self.cache.changed();
-        let len = self.cache.len();
+        let changed = self.cache.sizes().changed;
+        let len = self.cache.sizes().entries;
         let tables = &mut self.tables;
         let write = |changes: &Changes| -> Result<(), ()> {
             assert_eq!(changes.len(), changed);
@@ -239,9 +243,9 @@ impl Pair {
             self.wanted.clear();
         }
         prop_assert_eq!(done, Ok(()));
-        prop_assert_eq!(self.cache.changed(), 0);
+        prop_assert_eq!(self.cache.sizes().changed, 0);
         let len_max = if flush { 0 } else { len };
-        prop_assert!(self.cache.len() <= len_max);
+        prop_assert!(self.cache.sizes().entries <= len_max);
         let held = |(at, coin): (&OutPoint, &Coin)| read(&self.tables, at).as_ref() == Some(coin);
         prop_assert!(self.truth.iter().all(held));
         prop_assert_eq!(self.tables.len(), self.truth.len());
@@ -294,7 +298,7 @@ fn an_entry_goes_through_its_states() {
     // A coin spent while fresh leaves no entry, and nothing to write.
     cache.add(&at, &coin(1), Overwrite::Never).expect("free");
     assert_eq!(cache.spend(&at), Lookup::Hit(coin(1)));
-    assert_eq!((cache.len(), cache.peek(&at)), (0, Lookup::Unknown));
+    assert_eq!((cache.sizes().entries, cache.peek(&at)), (0, Lookup::Unknown));
     sync(&[]);
     // A fresh coin is clean after it is written; a second sync writes nothing.
     cache.add(&at, &coin(2), Overwrite::Never).expect("free");
@@ -335,8 +339,8 @@ fn a_read_is_filled_where_the_coin_is_still_awaited() {
     fill(&cache, first, &at, &coin(1));
     assert!(cache.is_empty());
     // It is spent before it is filled, and the tables delete it.
-    assert_eq!(cache.want(&[at]), [0]);
-    assert_eq!((cache.len(), cache.peek(&at)), (1, Lookup::Unknown));
+    assert_eq!(want(&cache, &[at]), [0]);
+    assert_eq!((cache.sizes().entries, cache.peek(&at)), (1, Lookup::Unknown));
     assert_eq!(cache.spend(&at), Lookup::Unknown);
     cache.remove(&at);
     fill(&cache, first, &at, &coin(1));
@@ -345,7 +349,7 @@ fn a_read_is_filled_where_the_coin_is_still_awaited() {
     fill(&cache, first, &at, &coin(1));
     assert!(cache.is_empty());
     // Another block awaits it: coins read before that are too old.
-    assert_eq!(cache.want(&[at]), [0]);
+    assert_eq!(want(&cache, &[at]), [0]);
     fill(&cache, first, &at, &coin(1));
     assert_eq!(cache.peek(&at), Lookup::Unknown);
     // A sync in the meantime is no reason to look it up again.
@@ -353,7 +357,7 @@ fn a_read_is_filled_where_the_coin_is_still_awaited() {
     sync();
     fill(&cache, second, &at, &coin(2));
     assert_eq!(cache.peek(&at), Lookup::Hit(coin(2)));
-    assert_eq!((cache.changed(), cache.want(&[at])), (0, vec![]));
+    assert_eq!((cache.sizes().changed, want(&cache, &[at])), (0, vec![]));
 }
 
 #[test]
@@ -370,7 +374,7 @@ fn what_is_being_written_stays_while_the_cache_changes() {
     cache.remove(&gone);
     cache.remove(&again);
     let changes = cache.begin_sync();
-    assert_eq!((changes.len(), cache.changed()), (5, 0));
+    assert_eq!((changes.len(), cache.sizes().changed), (5, 0));
     assert_eq!(cache.spend(&spent), Lookup::Hit(coin(2)));
     assert_eq!(cache.spend(&spent), Lookup::Spent);
     // Another coin with the same outpoint, spent as well, and restored.
@@ -380,7 +384,7 @@ fn what_is_being_written_stays_while_the_cache_changes() {
     cache.restore(&twice, &coin(10));
     cache.add(&again, &coin(11), Overwrite::Never).expect("spent");
     // A lookup from before the end finds the coin in the tables, which have not deleted it yet.
-    assert!(cache.want(&[gone]).is_empty());
+    assert!(want(&cache, &[gone]).is_empty());
     fill(&cache, cache.generation(), &gone, &coin(5));
     assert_eq!(cache.peek(&gone), Lookup::Spent);
     cache.shrink_to(0);
@@ -455,7 +459,9 @@ fn batches_equal_single_calls() {
     let unknown: Vec<_> = (5000..7000).filter(|n| n % 3 == 0).map(|n| n as usize / 3).collect();
     assert_eq!(many.unknown(&outpoints), unknown);
     assert_eq!(singly(&one, CoinsCache::spend), many.spend_batch(&outpoints));
-    assert_eq!((one.len(), one.changed()), (many.len(), many.changed()));
+    let [one_sizes, many_sizes] = [&one, &many].map(|cache| cache.sizes());
+    assert_eq!(one_sizes.entries, many_sizes.entries);
+    assert_eq!(one_sizes.changed, many_sizes.changed);
     many.remove_batch(&outpoints);
     assert_eq!(singly(&many, CoinsCache::peek), vec![Lookup::Spent; outpoints.len()]);
     many.check();
@@ -473,16 +479,16 @@ fn eviction_takes_only_clean_entries_and_their_memory_is_reused() {
     cache.add_batch(&coins(0..200_000), Overwrite::Never).expect("free");
     cache.sync(|_| Ok::<_, ()>(())).expect("written");
     cache.add_batch(&coins(200_000..240_000), Overwrite::Never).expect("free");
-    let before = cache.bytes();
+    let before = cache.sizes().bytes;
     cache.shrink_to(before / 2);
-    assert!(cache.bytes() <= before / 2, "{} of {before}", cache.bytes());
-    assert_eq!(cache.changed(), 40_000);
-    assert!(cache.len() > 60_000);
+    assert!(cache.sizes().bytes <= before / 2, "{} of {before}", cache.sizes().bytes);
+    assert_eq!(cache.sizes().changed, 40_000);
+    assert!(cache.sizes().entries > 60_000);
     cache.check();
     cache.shrink_to(0);
-    assert_eq!(cache.len(), 40_000);
+    assert_eq!(cache.sizes().entries, 40_000);
     cache.add_batch(&coins(300_000..440_000), Overwrite::Never).expect("free");
-    assert!(cache.bytes() <= before);
+    assert!(cache.sizes().bytes <= before);
     cache.check();
 }
 
@@ -501,26 +507,26 @@ fn a_coin_that_a_block_ahead_spends_is_kept_until_it_does() {
     cache.add_batch(&coins[4_000..5_000], Overwrite::Never).expect("free");
     // Clean, fresh, only in the tables, and yet to be created: 1,000 of each.
     let wanted = [&outpoints[..1_000], &outpoints[4_000..7_000]].concat();
-    assert_eq!(cache.want(&wanted).len(), 2_000);
+    assert_eq!(want(&cache, &wanted).len(), 2_000);
     cache.fill_batch(cache.generation(), &coins[5_000..6_000]);
     cache.add_batch(&coins[6_000..7_000], Overwrite::Never).expect("free");
     let changes = cache.begin_sync();
     changes.end();
     for _ in 0..20 {
         cache.shrink_to(0);
-        assert_eq!((cached(), cache.clean()), (4_000, 0));
+        assert_eq!((cached(), cache.sizes().clean), (4_000, 0));
     }
     // The coins of one block that is not connected after all, and the others spent.
     cache.release(&wanted[..500]);
-    assert_eq!(cache.clean(), 500);
+    assert_eq!(cache.sizes().clean, 500);
     assert!(cache.spend_batch(&wanted[500..]).iter().all(|l| matches!(l, Lookup::Hit(_))));
     sync();
     cache.shrink_to(0);
-    assert_eq!(cache.len(), 0);
+    assert_eq!(cache.sizes().entries, 0);
     // A coin that no block creates and the tables do not have.
-    assert_eq!(cache.want(&wanted[..1]), [0]);
+    assert_eq!(want(&cache, &wanted[..1]), [0]);
     cache.release(&wanted[..1]);
-    assert_eq!((cached(), cache.len()), (0, 0));
+    assert_eq!((cached(), cache.sizes().entries), (0, 0));
 }
 
 #[test]
@@ -533,7 +539,7 @@ fn a_cached_coin_takes_less_than_110_bytes() {
             .map(|n| (outpoint(n), Coin::new(n * 1000, &script, 800_000, false)))
             .collect();
         cache.add_batch(&all, Overwrite::Never).expect("free");
-        let each = cache.bytes() as f64 / count as f64;
+        let each = cache.sizes().bytes as f64 / count as f64;
         assert!(each < 110.0, "{each}");
     }
 }

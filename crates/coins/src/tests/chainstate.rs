@@ -52,7 +52,7 @@ fn what_was_synced_is_read_after_opening_again() {
     assert_eq!(chainstate.best_block().expect("read"), None);
     let cache = cache_of(0..120_000);
     cache.sync(|changes| chainstate.write(changes, &hash(1))).expect("written");
-    assert_eq!(cache.len(), 120_000);
+    assert_eq!(cache.sizes().entries, 120_000);
     (0..120_000).step_by(2).for_each(|n| cache.remove(&outpoint(n)));
     cache.flush(|changes| chainstate.write(changes, &hash(2))).expect("written");
     // There are blocks that change no coins.

@@ -98,7 +98,7 @@ fn connect(blocks: &[Vec<u8>], chainstate: &Chainstate) {
         }
         if height % 500 == 0 || height + 1 == blocks.len() {
             cache.sync(|changes| chainstate.write(changes, &block.hash())).expect("written");
-            cache.shrink_to(cache.bytes() / 2);
+            cache.shrink_to(cache.sizes().bytes / 2);
         }
     }
     cache.check();

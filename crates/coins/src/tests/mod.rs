@@ -2,6 +2,7 @@ mod cache;
 mod chainstate;
 mod codec;
 mod core;
+mod sections;
 mod survivors;
 mod undo;
 

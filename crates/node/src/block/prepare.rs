@@ -99,6 +99,11 @@ impl Prepared {
         Self { block, height, sources, external, created, created_by_coinbase, missing_inside }
     }
 
+    /// Returns the number of coins that the block takes from the UTXO set and adds to it.
+    pub fn coins(&self) -> usize {
+        self.external.len() + self.created.len()
+    }
+
     /// Returns the coin of output `vout` of the block's own transaction `tx`.
     pub fn coin_inside(&self, tx: u32, vout: u32) -> Coin {
         let output = self.block.view().tx(tx as usize).output(vout as usize);

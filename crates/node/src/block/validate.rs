@@ -244,6 +244,11 @@ impl Validation {
         errors.pop_first().map(|(_, error)| error)
     }
 
+    /// Returns the number of threads that can take part in the checks.
+    pub fn parts(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// Returns the number of inputs, without the coinbase's.
     pub fn input_count(&self) -> usize {
         self.prepared.sources.len()

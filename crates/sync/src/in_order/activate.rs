@@ -18,6 +18,7 @@ use apus_progress::{Phase, Watch};
 use super::connect::Connector;
 use super::disconnect::disconnect_tip;
 use super::pipeline::with_workers;
+use super::sections::Branch;
 
 /// The block to connect up to.
 #[derive(Clone, Copy, Debug)]
@@ -268,21 +269,21 @@ pub fn connect(node: &mut Node, steps: &[Step], watch: Watch) -> Result<(), Faul
     let scripts_from = steps.partition_point(|step| assumed.covers(node.tree(), step.id));
     let (shared, ledger) = node.split();
     let weights = shared.weights(Phase::Connecting, steps, scripts_from);
+    let branch = Branch { steps, assumed, times };
     let connect = || {
-        with_workers(&shared, steps, threads, watch.stop, |workers| {
+        with_workers(&shared, &branch, threads, watch.stop, |workers| {
             let mut connector = Connector {
                 shared: &shared,
                 steps,
                 ledger,
-                assumed,
-                times,
                 watch,
                 save_every,
                 weight_all: weights.iter().sum(),
                 weight_done: 0,
                 weights,
                 in_flight: VecDeque::new(),
-                connected: 0,
+                passing: 0,
+                taken: 0,
                 retired: 0,
                 stalled_since: None,
             };

@@ -1,18 +1,17 @@
-//! The thread that connects blocks in order of height: it spends the coins of each block, adds
-//! those that it creates, makes blocks whose checks are finished the tip, takes back those after an
-//! invalid one, and commits.
+//! The thread that connects blocks in order of height: it sends each block through the sections of
+//! the cache, where workers spend and add its coins, makes blocks whose checks are finished the
+//! tip, takes back the others after an invalid one, and commits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apus_coins::{Coin, Lookup, Overwrite};
-use apus_consensus::{Bip30Check, RuleError, bip30_check};
+use apus_coins::{Coin, Lookup};
+use apus_consensus::{Bip30Check, RuleError, bip30_check, is_bip30_repeat};
 use apus_disk::StoreError;
-use apus_node::assumevalid::Assumed;
 use apus_node::block::prepare::Prepared;
 use apus_node::block::step::Step;
-use apus_node::block::validate::{BranchTimes, Validation};
+use apus_node::block::validate::Validation;
 use apus_node::commit::Ledger;
 use apus_node::fault::Fault;
 use apus_node::shared::Shared;
@@ -21,19 +20,22 @@ use apus_progress::clock::{Stage, Wait};
 use apus_progress::outcome::Counts;
 use apus_progress::{Phase, Progress, Watch};
 use apus_wire::OutPoint;
+use hashbrown::HashSet;
 
 use super::pipeline::Workers;
+use super::sections::{Passage, Ready};
 
 /// Time between two log lines about stages and queues.
 const BENCH_EVERY: Duration = Duration::from_secs(10);
+/// A block that spends and creates fewer coins is connected by this thread if no other block is
+/// being connected, which takes less time than to wake workers. Tests use short blocks.
+const COINS_FOR_WORKERS: usize = if cfg!(debug_assertions) { 2 } else { 500 };
 
 /// The thread that connects blocks in order.
 pub(super) struct Connector<'a> {
     pub shared: &'a Shared<'a>,
     pub steps: &'a [Step],
     pub ledger: &'a mut Ledger,
-    pub assumed: Assumed,
-    pub times: BranchTimes,
     pub watch: Watch<'a>,
     /// The time after which blocks from peers are written to the block index, so that they need not
     /// be downloaded again after a crash.
@@ -42,14 +44,24 @@ pub(super) struct Connector<'a> {
     pub weights: Vec<u64>,
     pub weight_all: u64,
     pub weight_done: u64,
-    /// Blocks whose coins are spent and added, but whose checks may be unfinished.
-    pub in_flight: VecDeque<Arc<Validation>>,
-    /// Number of steps whose coins are spent and added.
-    pub connected: usize,
+    /// Blocks that are being connected or checked.
+    pub in_flight: VecDeque<InFlight>,
+    /// The number of the last blocks of `in_flight` that are being connected.
+    pub passing: usize,
+    /// Number of steps that were retired or are in flight.
+    pub taken: usize,
     /// Number of steps whose checks are finished; the last of these is the tip.
     pub retired: usize,
     /// The time since which no block could be connected because of a commit.
     pub stalled_since: Option<Instant>,
+}
+
+/// A block between those that are ready and the tip.
+pub(super) enum InFlight {
+    /// Workers spend and add its coins, section by section of the cache.
+    Passing(Arc<Passage>),
+    /// Its coins are spent and added, but checks may be unfinished.
+    Connected(Arc<Validation>),
 }
 
 /// Why the connector takes no further block until none is in flight.
@@ -58,8 +70,10 @@ enum Halt {
     Commit,
     /// The run was asked to stop.
     Stop,
-    /// The next block cannot be connected.
+    /// The next block cannot be prepared.
     Fault(Fault),
+    /// The last block in flight cannot be connected.
+    Refused,
 }
 
 impl<'a> Connector<'a> {
@@ -98,25 +112,31 @@ impl<'a> Connector<'a> {
     fn connect_all(&mut self, workers: &mut Workers<'_, 'a>) -> Result<(), Fault> {
         let mut halt = None;
         loop {
-            // Coins with long scripts take more memory than is expected of a coin, and coins that
-            // blocks ahead spend cannot be dropped.
-            let share = self.ledger.limit.share_now();
-            let most = share.cache_bytes;
-            let is_over = self.shared.cache.bytes() > most + most / 8;
-            let most = if is_over { 0 } else { most };
-            workers.let_ahead(self.connected, share.blocks_ahead, most);
-            while halt.is_none() && self.has_room(workers) {
-                let Some(ready) = workers.take_ready(self.connected) else { break };
+            self.let_ahead(workers);
+            let refused = workers.sections.end().filter(|_| workers.sections.rest());
+            if refused.is_some() {
+                workers.note_events();
+            }
+            if let Some(error) = workers.take_failure() {
+                return Err(self.give_up(error, workers));
+            }
+            self.note_connected(workers);
+            if let Some(index) = refused {
+                self.refuse_connected(index, workers)?;
+                halt = Some(Halt::Refused);
+            }
+            while halt.is_none() && self.may_take(workers) {
+                let Some(ready) = workers.take_ready(self.taken) else { break };
                 self.shared.clock.note_queues(workers.ready(), self.in_flight.len());
                 if let Some(since) = self.stalled_since.take() {
                     self.shared.clock.note_stall(since.elapsed());
                 }
                 match ready {
-                    Ok(prepared) => {
-                        if let Err(error) = self.store(&prepared) {
-                            return Err(self.give_up(error));
+                    Ok(block) => {
+                        if let Err(error) = self.store(&block.prepared) {
+                            return Err(self.give_up(error, workers));
                         }
-                        self.connect(prepared, workers)?;
+                        self.connect(block, workers)?;
                     }
                     Err(fault) => halt = Some(Halt::Fault(fault)),
                 }
@@ -124,10 +144,7 @@ impl<'a> Connector<'a> {
                     halt = self.reason_to_halt();
                 }
             }
-            self.retire()?;
-            if let Some(error) = workers.take_failure() {
-                return Err(self.give_up(error));
-            }
+            self.retire(workers)?;
             if let Some(written) = workers.take_committed() {
                 self.end_commit(written)?;
                 workers.merge();
@@ -149,7 +166,7 @@ impl<'a> Connector<'a> {
                     Some(Halt::Stop) => return Err(Fault::Stopped),
                     Some(Halt::Fault(fault)) => return Err(fault),
                     None if self.retired == self.steps.len() => return Ok(()),
-                    None => {}
+                    Some(Halt::Refused) | None => {}
                 }
             }
             if halt.is_none() {
@@ -164,17 +181,32 @@ impl<'a> Connector<'a> {
                     self.stalled_since.get_or_insert_with(Instant::now);
                 }
                 let _timer = self.shared.clock.wait(wait);
-                self.help();
+                self.help(workers);
                 workers.wait();
             }
         }
     }
 
-    /// Takes part in the checks of blocks in flight, if all workers may be waiting for blocks from
-    /// peers.
-    fn help(&self) {
-        if self.shared.peers.is_some() {
-            for block in &self.in_flight {
+    /// Lets workers prepare the next blocks.
+    fn let_ahead(&self, workers: &mut Workers) {
+        // Coins with long scripts take more memory than is expected of a coin, and coins that
+        // blocks ahead spend cannot be dropped.
+        let share = self.ledger.limit.share_now();
+        let most = share.cache_bytes;
+        let is_over = self.shared.cache.sizes().bytes > most + most / 8;
+        let most = if is_over { 0 } else { most };
+        workers.let_ahead(self.taken, share.blocks_ahead, most);
+    }
+
+    /// Takes part in connecting and checking the blocks in flight, if all workers may be waiting
+    /// for blocks from peers.
+    fn help(&self, workers: &Workers) {
+        if self.shared.peers.is_none() {
+            return;
+        }
+        workers.help_sections();
+        for block in &self.in_flight {
+            if let InFlight::Connected(block) = block {
                 block.work(self.shared.network, self.shared.scripts);
             }
         }
@@ -182,26 +214,38 @@ impl<'a> Connector<'a> {
 
     /// Returns whether the connector has something to do without an event from the workers.
     fn can_go_on(&self, workers: &Workers, halted: bool) -> bool {
-        let front_done = self.in_flight.front().is_some_and(|block| block.is_done());
-        let may_connect = || !halted && workers.is_ready(self.connected) && self.has_room(workers);
+        let refused = workers.sections.end().is_some() && workers.sections.rest();
         let finished = self.in_flight.is_empty() && (halted || self.retired == self.steps.len());
-        front_done || finished || may_connect()
+        let may_take = || !halted && workers.next(self.taken).is_some() && self.may_take(workers);
+        refused || self.is_front_done() || finished || may_take()
     }
 
-    /// Returns whether another block may be connected: few blocks have unfinished checks, and the
-    /// cache has room.
-    fn has_room(&self, workers: &Workers) -> bool {
-        self.may_fly(workers) && self.ledger.make_room(self.shared.cache)
+    fn is_front_done(&self) -> bool {
+        matches!(self.in_flight.front(), Some(InFlight::Connected(block)) if block.is_done())
     }
 
-    /// Returns whether few blocks have unfinished checks.
+    /// Returns whether another block may be taken: few blocks are in flight, the cache has room,
+    /// every coin was there until now, and no other block is being connected if this one is to be
+    /// connected alone.
+    fn may_take(&self, workers: &Workers) -> bool {
+        let must_wait = || match workers.next(self.taken) {
+            Some(Ok(block)) => self.passing > 0 && self.is_connected_alone(self.taken, block),
+            _ => false,
+        };
+        self.may_fly(workers)
+            && workers.sections.end().is_none()
+            && !must_wait()
+            && self.ledger.make_room(self.shared.cache)
+    }
+
+    /// Returns whether few blocks are in flight.
     fn may_fly(&self, workers: &Workers) -> bool {
         workers.has_room(self.in_flight.len(), self.ledger.limit.share_now().blocks_in_flight)
     }
 
     /// Returns what the connector waits for, if it has nothing to do.
     fn waits_for(&self, workers: &Workers, halted: bool) -> Wait {
-        let next = self.steps.get(self.connected);
+        let next = self.steps.get(self.taken);
         match next.filter(|_| !halted && self.may_fly(workers)) {
             None => Wait::Checks,
             Some(_) if self.ledger.is_full(self.shared.cache) => Wait::Commit,
@@ -224,7 +268,7 @@ impl<'a> Connector<'a> {
     /// coins.
     fn store(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
         self.shared.keep_free(self.ledger.room_for_coins(self.shared.cache));
-        let step = self.steps[self.connected];
+        let step = self.steps[self.taken];
         if matches!(step.place, BlockOrigin::Stored(_)) {
             return Ok(());
         }
@@ -234,105 +278,128 @@ impl<'a> Connector<'a> {
 
     /// Returns the fault for an error of the disk. If the disk is full, takes back the blocks whose
     /// checks are unfinished, so that the finished ones can be committed.
-    fn give_up(&mut self, error: StoreError) -> Fault {
+    fn give_up(&mut self, error: StoreError, workers: &mut Workers) -> Fault {
         if !error.is_full() {
             return Fault::Store(error);
         }
-        self.take_back();
+        self.take_back(workers);
         Fault::Full(error)
     }
 
-    /// Spends the coins of a block, adds those that it creates, and queues its checks.
-    fn connect(&mut self, prepared: Prepared, workers: &Workers) -> Result<(), StoreError> {
-        let step = self.steps[self.connected];
-        let _timer = self.shared.clock.start(Stage::Connect);
-        self.connected += 1;
-        let bip30 = self.bip30(&step);
-        if bip30 == Bip30Check::LookUp && self.overwrites(&prepared)? {
-            self.refuse(&step, prepared, RuleError::bip30());
+    /// Lets workers spend and add the coins of a block, or does it here; then queues its checks.
+    fn connect(&mut self, block: Ready, workers: &Workers) -> Result<(), StoreError> {
+        let index = self.taken;
+        self.taken += 1;
+        if !self.is_connected_alone(index, &block)
+            && (self.passing > 0 || block.prepared.coins() >= COINS_FOR_WORKERS)
+        {
+            let passage = Arc::new(Passage::new(index, block));
+            workers.sections.send(&passage);
+            self.passing += 1;
+            self.in_flight.push_back(InFlight::Passing(passage));
             return Ok(());
         }
-        let coins = self.spend(&prepared)?;
-        if prepared.first_missing(coins.len()).is_some() {
-            let taken = prepared.external.iter().zip(&coins);
-            taken.for_each(|(outpoint, coin)| self.shared.cache.restore(outpoint, coin));
-            // The UTXO set is again as before the block, and BIP30 is about that set.
-            if bip30 == Bip30Check::Implied && self.overwrites(&prepared)? {
-                self.refuse(&step, prepared, RuleError::bip30());
-                return Ok(());
-            }
+        let _timer = self.shared.clock.start(Stage::Connect);
+        let bip30 = self.bip30(&self.steps[index]);
+        let block = if bip30 == Bip30Check::LookUp && self.overwrites(&block.prepared)? {
+            self.refused(index, block.prepared)
+        } else if block.prepared.missing_inside.is_some() {
+            self.without_coins(index, block.prepared, workers)?
         } else {
-            // Where BIP30 needs no look-up, no valid chain overwrites a coin: this UTXO set is of
-            // another chain.
-            self.add(&prepared).map_err(|error| {
-                StoreError::new(self.shared.chainstate.dir(), format!("the coin {error}"))
-            })?;
-        }
-        let tree = self.shared.tree;
-        let is_assumed = self.assumed.covers(tree, step.id);
-        let scripts = (!is_assumed).then(|| self.shared.script_checks(step.id));
-        let block = Validation::new(tree, step.id, prepared, coins, scripts, &self.times);
-        let block = Arc::new(block);
+            match workers.sections.connect_alone(index, block)? {
+                Ok(connected) => connected,
+                Err(block) => self.without_coins(index, block.prepared, workers)?,
+            }
+        };
         workers.check(&block);
-        self.in_flight.push_back(block);
+        self.in_flight.push_back(InFlight::Connected(block));
         Ok(())
     }
 
-    /// Takes the coins of [`Prepared::external`] from the UTXO set, up to the first missing one.
-    fn spend(&self, prepared: &Prepared) -> Result<Vec<Coin>, StoreError> {
-        let cache = self.shared.cache;
-        let lookups = cache.spend_batch(&prepared.external);
-        let mut from_tables = self.look_up(prepared, &lookups)?.into_iter();
-        let mut coins = Vec::with_capacity(prepared.external.len());
-        let mut is_missing = false;
-        for (outpoint, lookup) in prepared.external.iter().zip(lookups) {
-            let coin = match lookup {
-                Lookup::Hit(coin) => Some(coin),
-                Lookup::Spent => None,
-                Lookup::Unknown => {
-                    let found = from_tables.next().flatten();
-                    // The cache may know the coin by now: the block may spend the outpoint twice,
-                    // or a worker may have filled it in.
-                    match cache.spend(outpoint) {
-                        Lookup::Hit(coin) => Some(coin),
-                        Lookup::Spent => None,
-                        Lookup::Unknown => found.inspect(|_| cache.remove(outpoint)),
-                    }
-                }
-            };
-            match coin {
-                // Coins after the first missing one are put back.
-                Some(coin) if is_missing => cache.restore(outpoint, &coin),
+    /// Returns whether a block can only be connected while no other is: whether it keeps BIP30 must
+    /// be looked up, it overwrites coins, or a coin is known to be missing.
+    fn is_connected_alone(&self, index: usize, block: &Ready) -> bool {
+        let Prepared { missing_inside, height, block, .. } = &block.prepared;
+        missing_inside.is_some()
+            || is_bip30_repeat(*height, block.hash())
+            || self.bip30(&self.steps[index]) == Bip30Check::LookUp
+    }
+
+    /// Queues the checks of the blocks that workers have connected.
+    fn note_connected(&mut self, workers: &mut Workers) {
+        for (index, block) in workers.take_connected() {
+            workers.check(&block);
+            self.in_flight[index - self.retired] = InFlight::Connected(block);
+            self.passing -= 1;
+        }
+    }
+
+    /// Takes back what sections of the cache did with the block at this index, which lacks a coin
+    /// in one of them, and with later ones, and makes it the last block in flight.
+    fn refuse_connected(&mut self, index: usize, workers: &mut Workers) -> Result<(), StoreError> {
+        workers.sections.clear();
+        let mut refused = None;
+        while self.taken > index
+            && let Some(InFlight::Passing(passage)) = self.in_flight.pop_back()
+        {
+            workers.sections.take_back(&passage);
+            self.passing -= 1;
+            self.taken -= 1;
+            refused = passage.into_block();
+        }
+        let Some(block) = refused else { return Ok(()) };
+        self.taken += 1;
+        let block = self.without_coins(index, block.prepared, workers)?;
+        workers.check(&block);
+        self.in_flight.push_back(InFlight::Connected(block));
+        Ok(())
+    }
+
+    /// Returns the checks, which will fail, of a block that spends a missing coin or creates an
+    /// existing one. The UTXO set is that before the block.
+    ///
+    /// # Errors
+    /// The disk fails; or no coin is missing, and this UTXO set is of another chain.
+    fn without_coins(
+        &self,
+        index: usize,
+        prepared: Prepared,
+        workers: &Workers,
+    ) -> Result<Arc<Validation>, StoreError> {
+        if self.bip30(&self.steps[index]) == Bip30Check::Implied && self.overwrites(&prepared)? {
+            return Ok(self.refused(index, prepared));
+        }
+        let coins = self.coins_until_missing(&prepared.external)?;
+        if prepared.first_missing(coins.len()).is_none() {
+            // Where BIP30 needs no look-up, no valid chain overwrites a coin.
+            let what = "it has a coin that the next block creates";
+            return Err(StoreError::new(self.shared.chainstate.dir(), what));
+        }
+        Ok(workers.sections.validation(index, prepared, coins))
+    }
+
+    /// Returns the coins with these outpoints, which are spent one after another, up to the first
+    /// that is missing.
+    fn coins_until_missing(&self, outpoints: &[OutPoint]) -> Result<Vec<Coin>, StoreError> {
+        let mut spent = HashSet::with_capacity(outpoints.len());
+        let mut coins = Vec::new();
+        for outpoint in outpoints {
+            match self.coin(outpoint)?.filter(|_| spent.insert(*outpoint)) {
                 Some(coin) => coins.push(coin),
-                None => is_missing = true,
+                None => break,
             }
         }
         Ok(coins)
     }
 
-    /// Reads from the tables the coins of [`Prepared::external`] that the cache does not know:
-    /// those that were written and dropped since a worker looked them up.
-    fn look_up(
-        &self,
-        prepared: &Prepared,
-        lookups: &[Lookup],
-    ) -> Result<Vec<Option<Coin>>, StoreError> {
-        let all = prepared.external.iter().zip(lookups);
-        let unknown = all.filter(|(_, lookup)| **lookup == Lookup::Unknown);
-        let unknown: Vec<OutPoint> = unknown.map(|(outpoint, _)| *outpoint).collect();
-        if unknown.is_empty() {
-            return Ok(Vec::new());
+    /// Returns the coin with this outpoint.
+    fn coin(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+        match self.shared.cache.peek(outpoint) {
+            Lookup::Hit(coin) => Ok(Some(coin)),
+            Lookup::Spent => Ok(None),
+            Lookup::Unknown if self.shared.chainstate.is_empty() => Ok(None),
+            Lookup::Unknown => self.shared.chainstate.get(outpoint),
         }
-        let found = self.shared.chainstate.get_many(&unknown)?;
-        self.shared.clock.note_looked_up(found.iter().flatten().count());
-        Ok(found)
-    }
-
-    fn add(&self, prepared: &Prepared) -> Result<(), apus_coins::Overwritten> {
-        let (by_coinbase, others) = prepared.created.split_at(prepared.created_by_coinbase);
-        // Before BIP30 a coinbase could occur twice, so the tables may have its coins already.
-        self.shared.cache.add_batch(by_coinbase, Overwrite::Possible)?;
-        self.shared.cache.add_batch(others, Overwrite::Never)
     }
 
     /// Returns how to check that a block keeps BIP30.
@@ -345,10 +412,10 @@ impl<'a> Connector<'a> {
         bip30_check(network, node.height, &node.hash, matches)
     }
 
-    /// Adds a block, refused before any of its coins is spent, to those in flight.
-    fn refuse(&mut self, step: &Step, prepared: Prepared, error: RuleError) {
-        let block = Validation::refused(self.shared.tree, step.id, prepared, error);
-        self.in_flight.push_back(Arc::new(block));
+    /// Returns a block that does not keep BIP30.
+    fn refused(&self, index: usize, prepared: Prepared) -> Arc<Validation> {
+        let id = self.steps[index].id;
+        Arc::new(Validation::refused(self.shared.tree, id, prepared, RuleError::bip30()))
     }
 
     /// Returns whether a block creates a coin that exists already.
@@ -356,14 +423,7 @@ impl<'a> Connector<'a> {
         let block = &prepared.block;
         for (tx, txid) in block.view().txs().zip(block.txids()) {
             for vout in 0..tx.output_count() as u32 {
-                let outpoint = OutPoint { txid: *txid, vout };
-                let exists = match self.shared.cache.peek(&outpoint) {
-                    Lookup::Hit(_) => true,
-                    Lookup::Spent => false,
-                    Lookup::Unknown if self.shared.chainstate.is_empty() => false,
-                    Lookup::Unknown => self.shared.chainstate.get(&outpoint)?.is_some(),
-                };
-                if exists {
+                if self.coin(&OutPoint { txid: *txid, vout })?.is_some() {
                     return Ok(true);
                 }
             }
@@ -372,20 +432,20 @@ impl<'a> Connector<'a> {
     }
 
     /// Makes the blocks in flight the tip, one after another, as far as their checks are finished.
-    fn retire(&mut self) -> Result<(), Fault> {
-        while self.in_flight.front().is_some_and(|block| block.is_done()) {
-            let Some(block) = self.in_flight.pop_front() else { break };
+    fn retire(&mut self, workers: &mut Workers) -> Result<(), Fault> {
+        while self.is_front_done() {
+            let Some(InFlight::Connected(block)) = self.in_flight.front() else { break };
+            let block = Arc::clone(block);
             let step = self.steps[self.retired];
             if let Some(error) = block.take_error() {
-                self.in_flight.push_front(block);
-                self.take_back();
+                self.take_back(workers);
                 return Err(Fault::Rule(step, error));
             }
             let _timer = self.shared.clock.start(Stage::Undo);
             if let Err(error) = self.ledger.retire(self.shared, &block) {
-                self.in_flight.push_front(block);
-                return Err(self.give_up(error));
+                return Err(self.give_up(error, workers));
             }
+            self.in_flight.pop_front();
             self.ledger.show_tip(self.shared, self.watch.observer);
             self.weight_done += self.weights[self.retired];
             self.retired += 1;
@@ -394,9 +454,27 @@ impl<'a> Connector<'a> {
     }
 
     /// Undoes the changes of all blocks in flight to the cache, the last block first.
-    fn take_back(&mut self) {
+    fn take_back(&mut self, workers: &mut Workers) {
+        workers.sections.stop_before(0);
+        loop {
+            workers.help_sections();
+            if workers.sections.rest() {
+                break;
+            }
+            workers.wait();
+        }
+        workers.note_events();
+        self.note_connected(workers);
+        workers.sections.clear();
         let cache = self.shared.cache;
-        while let Some(block) = self.in_flight.pop_back() {
+        while let Some(last) = self.in_flight.pop_back() {
+            let block = match last {
+                InFlight::Connected(block) => block,
+                InFlight::Passing(passage) => {
+                    workers.sections.take_back(&passage);
+                    continue;
+                }
+            };
             // Workers may still be checking it, but they only read what the block holds.
             if !block.has_all_coins() {
                 cache.release(&block.prepared.external);
@@ -408,6 +486,7 @@ impl<'a> Connector<'a> {
                 cache.restore(outpoint, coin);
             }
         }
+        self.passing = 0;
     }
 
     /// Waits for the commit that is being written, if there is one.
@@ -437,7 +516,7 @@ impl<'a> Connector<'a> {
             time: node.time,
             blocks,
             bytes,
-            coins: self.shared.cache.len() as u64,
+            coins: self.shared.cache.sizes().entries as u64,
             fraction: self.weight_done as f64 / self.weight_all.max(1) as f64,
             ..Progress::of(Phase::Connecting)
         });

@@ -5,4 +5,5 @@ pub mod activate;
 pub mod connect;
 mod disconnect;
 mod pipeline;
+mod sections;
 pub mod side;

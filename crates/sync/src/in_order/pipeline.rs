@@ -1,15 +1,15 @@
 //! The threads of in-order sync, and the queues between them.
 //!
 //! ```text
-//!            tickets            events             jobs
-//! connector ───────► workers ───────────► connector ──────► workers
-//!           "block i"   read, parse, check,   take coins,     rules, scripts, undo,
-//!                       look coins up         add coins       a chunk at a time
+//!            tickets           events            sections          jobs
+//! connector ─────────► workers ────────► connector ─────────► workers ─────► workers
+//!           "block i"  read, parse,      keep in   "section s" take coins,   rules, scripts,
+//!                      check, look up    order                 add coins     undo, in chunks
 //! ```
 //!
-//! The connector (`connect.rs`) does only what must be done in order. Workers prefer jobs to
-//! tickets, so that the oldest block is finished first. Two more threads write commits and merge
-//! tables meanwhile.
+//! The connector (`connect.rs`) does only what must be done in order. Workers prefer sections of
+//! the cache (`sections.rs`) to jobs, and jobs to tickets, so that the oldest block is finished
+//! first. Two more threads write commits and merge tables meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ use crossbeam_channel::{
     Receiver, RecvTimeoutError, Sender, TrySendError, bounded, never, select, unbounded,
 };
 
+use super::sections::{Branch, Ready, Sections};
+
 /// Maximum number of blocks by which workers may be ahead of the connector: 64 MB, at 2 MB for each
 /// block with its offsets.
 const AHEAD_MAX: usize = 32;
@@ -53,15 +55,19 @@ const IN_FLIGHT_MAX: usize = 16;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// What other threads report to the connector.
-enum Event {
+pub enum Event {
     /// The block of this step is ready to be connected, or could not be prepared.
-    Prepared(usize, Box<Result<Prepared, Fault>>),
+    Prepared(usize, Box<Result<Ready, Fault>>),
+    /// The block of this step is connected.
+    Connected(usize, Arc<Validation>),
+    /// A section takes no further block.
+    Rests,
     /// All checks of a block are finished.
     Checked,
     /// A commit was written, or failed.
     Committed(Result<(), StoreError>),
-    /// Tables could not be merged.
-    MergeFailed(StoreError),
+    /// Tables could not be merged, or coins not be read from them.
+    Failed(StoreError),
     /// A thread has panicked: what it was working on will never be finished.
     Panicked,
 }
@@ -69,6 +75,8 @@ enum Event {
 /// The connector's ends of the queues.
 pub struct Workers<'w, 'a> {
     shared: &'w Shared<'a>,
+    /// The sections of the cache, through which blocks pass.
+    pub sections: &'w Sections<'w, 'a>,
     tickets: Sender<usize>,
     jobs: Sender<Arc<Validation>>,
     job_queue: Receiver<Arc<Validation>>,
@@ -79,7 +87,9 @@ pub struct Workers<'w, 'a> {
     answered: usize,
     halt: &'w AtomicBool,
     steps: usize,
-    ready: BTreeMap<usize, Result<Prepared, Fault>>,
+    ready: BTreeMap<usize, Result<Ready, Fault>>,
+    /// Blocks that have been connected, each with the index of its step.
+    connected: Vec<(usize, Arc<Validation>)>,
     /// The number of coins that the blocks in `ready` spend.
     coins_ready: usize,
     /// The number of coins that a block is expected to spend before it is ready: the most that one
@@ -91,14 +101,14 @@ pub struct Workers<'w, 'a> {
     failed: Option<StoreError>,
 }
 
-/// Runs `connect` with workers that prepare the blocks of `steps` ahead of it. All threads end when
+/// Runs `connect` with workers that prepare the blocks of `branch` ahead of it. All threads end when
 /// it returns; a merge of tables ends early when `stop` is raised.
 ///
 /// # Errors
 /// The system refuses to start a thread.
 pub fn with_workers<'a, T>(
     shared: &Shared<'a>,
-    steps: &[Step],
+    branch: &Branch,
     threads: usize,
     stop: &AtomicBool,
     connect: impl FnOnce(&mut Workers<'_, 'a>) -> T,
@@ -115,6 +125,8 @@ pub fn with_workers<'a, T>(
     let (commits, commit_queue) = bounded(1);
     // Raised once nothing more is connected, so that no worker waits for blocks from peers.
     let halt = AtomicBool::new(false);
+    let sections = Sections::new(shared, branch, event_queue.clone());
+    let sections = &sections;
     thread::scope(|scope| {
         let _over = threads::RaiseOnDrop(&halt);
         let events_of_merger = event_queue.clone();
@@ -128,40 +140,37 @@ pub fn with_workers<'a, T>(
         for number in 0..threads {
             let worker = Worker {
                 shared,
-                steps,
+                steps: branch.steps,
+                sections,
                 halt: &halt,
                 tickets: ticket_queue.clone(),
+                sections_idle: sections.work.clone(),
                 jobs: job_queue.clone(),
                 events: event_queue.clone(),
             };
             threads::spawn(scope, format!("apus-work-{number}"), move || worker.run())?;
         }
         drop((ticket_queue, event_queue));
-        let ready = BTreeMap::new();
-        let coins_ready = 0;
-        let coins_expected = 0;
-        let next_ticket = 0;
-        let steps = steps.len();
-        let committed = None;
-        let failed = None;
         Ok(connect(&mut Workers {
             shared,
+            sections,
             tickets,
             jobs,
             job_queue,
             commits,
-            committed,
+            committed: None,
             merges,
             events,
             threads,
-            next_ticket,
+            next_ticket: 0,
             answered: 0,
             halt: &halt,
-            steps,
-            ready,
-            coins_ready,
-            coins_expected,
-            failed,
+            steps: branch.steps.len(),
+            ready: BTreeMap::new(),
+            connected: Vec::new(),
+            coins_ready: 0,
+            coins_expected: 0,
+            failed: None,
         }))
     })
 }
@@ -197,7 +206,7 @@ impl<'a> Workers<'_, 'a> {
     }
 
     /// Takes the block of step `index`, if it is ready.
-    pub fn take_ready(&mut self, index: usize) -> Option<Result<Prepared, Fault>> {
+    pub fn take_ready(&mut self, index: usize) -> Option<Result<Ready, Fault>> {
         let ready = self.ready.remove(&index)?;
         self.coins_ready -= coins_of(&ready);
         Some(ready)
@@ -208,16 +217,29 @@ impl<'a> Workers<'_, 'a> {
         self.ready.len()
     }
 
-    /// Returns whether the block of step `index` is ready.
-    pub fn is_ready(&self, index: usize) -> bool {
-        self.ready.contains_key(&index)
+    /// Returns the block of step `index`, or why it cannot be prepared, if that is known.
+    pub fn next(&self, index: usize) -> Option<&Result<Ready, Fault>> {
+        self.ready.get(&index)
     }
 
-    /// Queues the checks of a connected block for all workers. While the queue is full, this thread
-    /// takes jobs, too: if all workers wait for blocks from peers, the queue is full of blocks that
-    /// are checked already.
+    /// Takes the blocks that have been connected, each with the index of its step.
+    pub fn take_connected(&mut self) -> Vec<(usize, Arc<Validation>)> {
+        std::mem::take(&mut self.connected)
+    }
+
+    /// Works on sections of the cache while some have no thread: all workers may be waiting for
+    /// blocks from peers.
+    pub fn help_sections(&self) {
+        while let Ok(section) = self.sections.work.try_recv() {
+            self.sections.run(section);
+        }
+    }
+
+    /// Queues the checks of a connected block for as many workers as can take part. While the queue
+    /// is full, this thread takes jobs, too: if all workers wait for blocks from peers, the queue
+    /// is full of blocks that are checked already.
     pub fn check(&self, block: &Arc<Validation>) {
-        for _ in 0..self.threads {
+        for _ in 0..self.threads.min(block.parts()) {
             let mut job = Arc::clone(block);
             while let Err(TrySendError::Full(back)) = self.jobs.try_send(job) {
                 job = back;
@@ -245,7 +267,8 @@ impl<'a> Workers<'_, 'a> {
         let _ = self.merges.try_send(());
     }
 
-    /// Takes the error of the disk that ended a merge in the background, if there is one.
+    /// Takes the error of the disk that ended a merge in the background or a look-up of coins, if
+    /// there is one.
     pub fn take_failure(&mut self) -> Option<StoreError> {
         self.failed.take()
     }
@@ -263,7 +286,7 @@ impl<'a> Workers<'_, 'a> {
             self.wait();
         }
         let ready = std::mem::take(&mut self.ready).into_iter();
-        ready.filter_map(|(index, prepared)| Some((index, prepared.ok()?)))
+        ready.filter_map(|(index, block)| Some((index, block.ok()?.prepared)))
     }
 
     /// Waits for an event, at most [`WAIT`].
@@ -276,6 +299,11 @@ impl<'a> Workers<'_, 'a> {
             Err(RecvTimeoutError::Timeout) => return,
             Err(RecvTimeoutError::Disconnected) => panic!("all workers have ended"),
         }
+        self.note_events();
+    }
+
+    /// Takes note of the events until now.
+    pub fn note_events(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             self.note(event);
         }
@@ -290,30 +318,35 @@ impl<'a> Workers<'_, 'a> {
                 self.coins_expected = coins.max(self.coins_expected - self.coins_expected / 8);
                 self.ready.insert(index, *prepared);
             }
-            Event::Checked => {}
+            Event::Connected(index, block) => self.connected.push((index, block)),
+            Event::Checked | Event::Rests => {}
             Event::Committed(written) => self.committed = Some(written),
-            Event::MergeFailed(error) => self.failed = Some(error),
+            Event::Failed(error) => self.failed = Some(error),
             Event::Panicked => panic!("a worker has panicked"),
         }
     }
 }
 
 /// Returns the number of coins that a block spends and does not create.
-fn coins_of(prepared: &Result<Prepared, Fault>) -> usize {
-    prepared.as_ref().map_or(0, |prepared| prepared.external.len())
+fn coins_of(block: &Result<Ready, Fault>) -> usize {
+    block.as_ref().map_or(0, |block| block.prepared.external.len())
 }
 
 struct Worker<'w, 'a> {
     shared: &'w Shared<'a>,
     steps: &'w [Step],
+    sections: &'w Sections<'w, 'a>,
     halt: &'w AtomicBool,
     tickets: Receiver<usize>,
+    sections_idle: Receiver<usize>,
     jobs: Receiver<Arc<Validation>>,
     events: Sender<Event>,
 }
 
 /// The next task of a worker.
 enum Task {
+    /// Connect blocks in this section of the cache.
+    Connect(usize),
     /// Take part in the checks of a connected block.
     Check(Arc<Validation>),
     /// Prepare the block of this step to be connected.
@@ -328,6 +361,10 @@ impl Worker<'_, '_> {
         let _tell = TellOfPanic(&events);
         loop {
             let event = match self.next() {
+                Task::Connect(section) => {
+                    self.sections.run(section);
+                    None
+                }
                 Task::Check(block) => self.check(&block),
                 Task::Prepare(step) => Some(self.prepare(step)),
                 Task::End => return,
@@ -338,13 +375,20 @@ impl Worker<'_, '_> {
         }
     }
 
-    /// Waits for the next task; checks come before blocks to prepare.
+    /// Waits for the next task; sections come before checks, and checks before blocks to prepare.
     fn next(&mut self) -> Task {
+        if let Ok(section) = self.sections_idle.try_recv() {
+            return Task::Connect(section);
+        }
         if let Ok(block) = self.jobs.try_recv() {
             return Task::Check(block);
         }
         loop {
             select! {
+                recv(self.sections_idle) -> section => match section {
+                    Ok(section) => return Task::Connect(section),
+                    Err(_) => self.sections_idle = never(),
+                },
                 recv(self.jobs) -> block => return block.map_or(Task::End, Task::Check),
                 recv(self.tickets) -> ticket => match ticket {
                     Ok(step) => return Task::Prepare(step),
@@ -360,8 +404,8 @@ impl Worker<'_, '_> {
     }
 
     fn prepare(&self, step: usize) -> Event {
-        let prepared = prepare_with_coins(self.shared, self.steps[step], self.halt);
-        Event::Prepared(step, Box::new(prepared))
+        let ready = prepare_with_coins(self.shared, self.steps[step], self.halt);
+        Event::Prepared(step, Box::new(ready))
     }
 }
 
@@ -410,7 +454,7 @@ fn merge_on_request(
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    let _ = events.send(Event::MergeFailed(error));
+                    let _ = events.send(Event::Failed(error));
                     return;
                 }
             }
@@ -419,23 +463,25 @@ fn merge_on_request(
 }
 
 /// Prepares the block of a step, and loads the coins that it spends into the cache.
-fn prepare_with_coins(shared: &Shared, step: Step, halt: &AtomicBool) -> Result<Prepared, Fault> {
+fn prepare_with_coins(shared: &Shared, step: Step, halt: &AtomicBool) -> Result<Ready, Fault> {
     let prepared = shared.prepare(step, halt)?;
     let _timer = shared.clock.start(Stage::LookUp);
-    prefetch(shared, &prepared)?;
-    Ok(prepared)
+    let ready = Ready::new(shared, prepared);
+    prefetch(shared, &ready)?;
+    Ok(ready)
 }
 
 /// Makes the cache keep the coins that a block spends, and loads those that the tables have.
-fn prefetch(shared: &Shared, prepared: &Prepared) -> Result<(), StoreError> {
+fn prefetch(shared: &Shared, block: &Ready) -> Result<(), StoreError> {
     let Shared { chainstate, cache, clock, .. } = shared;
-    let unknown = cache.want(&prepared.external);
+    let external = &block.prepared.external;
+    let unknown = cache.want(external, &block.sorted);
     if unknown.is_empty() || chainstate.is_empty() {
         return Ok(());
     }
     let generation = cache.generation();
-    let wanted: Vec<OutPoint> = unknown.into_iter().map(|index| prepared.external[index]).collect();
-    let found = chainstate.get_many(&wanted).inspect_err(|_| cache.release(&prepared.external))?;
+    let wanted: Vec<OutPoint> = unknown.into_iter().map(|index| external[index]).collect();
+    let found = chainstate.get_many(&wanted).inspect_err(|_| cache.release(external))?;
     let coins: Vec<(OutPoint, Coin)> = wanted
         .into_iter()
         .zip(found)
@@ -452,10 +498,11 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use apus_chain::{BlockId, Tree};
+    use apus_node::assumevalid::Assumed;
     use apus_node::block::validate::BranchTimes;
     use apus_node::block_peers::{BlockPeers, Wanted};
     use apus_node::opened::{Coins, step};
-    use apus_node::options::Options;
+    use apus_node::options::{AssumeValid, Options};
     use apus_node::scan::{open_sources, scan_into_node};
     use apus_node::sources::{BlockBytes, BlockOrigin, SourcePlace};
     use apus_progress::Method;
@@ -469,6 +516,11 @@ mod tests {
     use crate::in_order::activate::steps;
     use crate::sync;
     use crate::unfinished::open_node;
+
+    fn branch<'a>(shared: &Shared, steps: &'a [Step]) -> Branch<'a> {
+        let assumed = Assumed::new(AssumeValid::Nothing, shared.tree);
+        Branch { steps, assumed, times: BranchTimes::default() }
+    }
 
     #[test]
     fn blocks_ahead_have_their_coins_and_no_more_than_fit() {
@@ -491,7 +543,7 @@ mod tests {
             let steps = steps(&node, node.tip(), best);
             assert_eq!(steps.len(), 40);
             let (shared, _) = node.split();
-            with_workers(&shared, &steps, 2, &stop, |workers| {
+            with_workers(&shared, &branch(&shared, &steps), 2, &stop, |workers| {
                 for _ in 0..40 {
                     workers.let_ahead(0, AHEAD_MAX, coins_max * CACHE_BYTES_AHEAD);
                     while workers.answered < workers.next_ticket {
@@ -507,7 +559,7 @@ mod tests {
                 }
                 (0..20).for_each(|_| shared.cache.shrink_to(0));
                 let Some(Ok(next)) = workers.take_ready(0) else { panic!("it is not ready") };
-                let unknown = shared.cache.unknown(&next.external).len();
+                let unknown = shared.cache.unknown(&next.prepared.external).len();
                 assert_eq!(
                     unknown, 0,
                     "of {coins} coins some that the next block spends were dropped"
@@ -568,7 +620,7 @@ mod tests {
         let of_peers = Step { place: BlockOrigin::Peers, ..stored };
         let steps = [of_peers; THREADS];
         let stop = AtomicBool::new(false);
-        with_workers(&shared, &steps, THREADS, &stop, |workers| {
+        with_workers(&shared, &branch(&shared, &steps), THREADS, &stop, |workers| {
             workers.let_ahead(0, AHEAD_MAX, 0);
             while peers.waiting.load(Relaxed) < THREADS {
                 thread::yield_now();
@@ -596,7 +648,7 @@ mod tests {
         let nowhere = BlockOrigin::Source(SourcePlace { file: 9, offset: 0, len: 0 });
         let steps = [Step { id, place: nowhere, weight: 0 }];
         let stop = AtomicBool::new(false);
-        with_workers(&shared, &steps, 2, &stop, |workers| {
+        with_workers(&shared, &branch(&shared, &steps), 2, &stop, |workers| {
             workers.let_ahead(0, AHEAD_MAX, 0);
             (0..50).for_each(|_| workers.wait());
         })

@@ -134,7 +134,7 @@ fn begin_again(
 /// directly.
 fn empty_cache(node: &mut Node, observer: &dyn Observer) -> Result<(), StoreError> {
     let (shared, ledger) = node.split();
-    if shared.cache.changed() > 0 {
+    if shared.cache.sizes().changed > 0 {
         ledger.commit(&shared, observer)?;
     }
     node.drop_cache();

@@ -42,7 +42,7 @@ impl Disconnector {
 
     /// Disconnects a block, or returns why it cannot be.
     fn disconnect_next(&mut self, shared: &Shared, mut block: Examined) -> Option<Incomplete> {
-        if shared.cache.bytes() > self.bytes_max {
+        if shared.cache.sizes().bytes > self.bytes_max {
             return Some(Incomplete::CacheFull);
         }
         let Some(mut coins) = block.coins.take() else {

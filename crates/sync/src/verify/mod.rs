@@ -188,7 +188,7 @@ impl<'a> Descent<'a> {
             blocks,
             blocks_all,
             bytes: block.bytes + self.bytes.fetch_add(block.bytes, Relaxed),
-            coins: self.shared.cache.len() as u64,
+            coins: self.shared.cache.sizes().entries as u64,
             fraction: blocks as f64 / blocks_all as f64,
             ..Progress::of(Phase::Verifying)
         });
