@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// The largest allocation that is granted, in bytes. Inputs have some kilobytes; the largest buffer
-/// of a fixed size is in the decoder of compressed hints, with 9 MiB.
+/// of a fixed size is in the decoder of compressed hints, with 0.7 MiB.
 const ALLOCATION_BYTES_MAX: usize = 64 << 20;
 
 struct Limited;

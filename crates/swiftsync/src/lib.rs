@@ -5,7 +5,6 @@
 #![warn(missing_docs)]
 
 mod aggregate;
-mod compressed;
 pub mod hints;
 
 pub use aggregate::{Aggregate, AggregateKind, Salt};

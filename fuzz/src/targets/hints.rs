@@ -12,8 +12,7 @@ use apus_swiftsync::{Format, Hints, HintsError, Numbering, open};
 
 use super::input::flags;
 
-/// The largest number of blocks in a file that is compressed, which takes milliseconds even for
-/// few.
+/// The largest number of blocks in a file that is compressed, so that it takes milliseconds.
 const COMPRESSED_BLOCKS_MAX: u32 = 64;
 
 /// The unspent outputs of a block, and its number of outputs if the format stores it.
@@ -155,12 +154,10 @@ fn check_compression(hints: &dyn Hints, blocks: &[Block]) {
 /// file has the lengths that lead to them.
 fn mend_checksums(file: &mut [u8]) -> Option<()> {
     let number = |bytes: &[u8]| bytes.first_chunk().map(|n| u32::from_le_bytes(*n) as usize);
-    let model_len = number(file.get(9..COMPRESSED_HEAD_BYTES)?)?;
-    let frames_start = COMPRESSED_HEAD_BYTES.checked_add(model_len)?;
     let tail = file.len().checked_sub(COMPRESSED_TAIL_BYTES)?;
     let index_len = number(&file[tail..])?.checked_mul(COMPRESSED_ENTRY_BYTES)?;
-    let index = tail.checked_sub(index_len).filter(|index| *index >= frames_start)?;
-    let mut at = frames_start;
+    let index = tail.checked_sub(index_len).filter(|index| *index >= COMPRESSED_HEAD_BYTES)?;
+    let mut at = COMPRESSED_HEAD_BYTES;
     for entry in (index..tail).step_by(COMPRESSED_ENTRY_BYTES) {
         let end = at.checked_add(number(&file[entry + 2..])?)?;
         if let Some(frame) = file.get(at..end) {
@@ -169,7 +166,7 @@ fn mend_checksums(file: &mut [u8]) -> Option<()> {
         }
         at = end;
     }
-    let crc = crc32c::crc32c(&file[..frames_start]);
+    let crc = crc32c::crc32c(&file[..COMPRESSED_HEAD_BYTES]);
     let end = file.len() - 4;
     let crc = crc32c::crc32c_append(crc, &file[index..end]).to_le_bytes();
     file[end..].copy_from_slice(&crc);

@@ -10,11 +10,11 @@ use apus_disk::Disk;
 use apus_host::threads;
 use apus_node::error::SyncError;
 use apus_node::remedy;
-use apus_node::workers::{check_stop, for_each_on_pool};
+use apus_node::workers::check_stop;
 use apus_progress::{Observer, Phase, Progress, Watch};
 use apus_swiftsync::HintsError;
 use apus_swiftsync::hints::Numbering;
-use apus_swiftsync::hints::compressed::{Compressor, Survey, blocks_of, ranges};
+use apus_swiftsync::hints::compressed::{blocks_of, compress_range, head, ranges, tail};
 use apus_sync::hints_file::HintsFile;
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -26,8 +26,8 @@ use super::summary::{HintsSummary, Made};
 /// wait. On mainnet one range takes less than 3 MB, and each thread works in 4 MB.
 const RANGES_PER_THREAD: usize = 4;
 
-/// Writes hints in the compressed format, on `threads` threads. The hints are read twice. `out` is
-/// replaced in one step, at the end.
+/// Writes hints in the compressed format, on `threads` threads. `out` is replaced in one step, at
+/// the end.
 ///
 /// # Errors
 /// The hints' format counts unspendable outputs, so that they must be converted first; the hints
@@ -63,27 +63,18 @@ fn compress(
     let reader = hints.reader.as_ref();
     let height = reader.height();
     let read = blocks_of(reader).map_err(|error| hints.error(error))?;
-    let passes = TwoPasses { observer: watch.observer, blocks: AtomicU64::new(0), of: height };
-    let surveys =
-        for_each_on_pool(pool, ranges(height), watch.stop, Survey::default, |survey, range| {
-            let blocks = range.len();
-            survey.add(range, read).map_err(|error| hints.error(error))?;
-            passes.add(blocks);
-            Ok(())
-        })?;
-    let mut survey = Survey::default();
-    surveys.iter().for_each(|other| survey.merge(other));
-    let compressor = Compressor::new(&survey);
+    let blocks = AtomicU64::new(0);
     let ranges: Vec<_> = ranges(height).collect();
     Disk::new().replace_with(out, |file| {
-        let mut sink = Sink::new(file, compressor.head(height));
+        let mut sink = Sink::new(file, head(height));
         let mut made = Made::default();
         let mut entries = Vec::new();
         for some in ranges.chunks(RANGES_PER_THREAD * pool.current_num_threads()) {
             check_stop(watch.stop)?;
             let one = |range: &Range<u32>| {
-                let done = compressor.range(range.clone(), read);
-                passes.add(range.len());
+                let done = compress_range(range.clone(), read);
+                let more = range.len() as u64;
+                observe(watch.observer, blocks.fetch_add(more, Relaxed) + more, height);
                 done
             };
             let done: Result<Vec<_>, HintsError> =
@@ -95,32 +86,19 @@ fn compress(
                 sink.flush_beyond(0)?;
             }
         }
-        sink.held.extend(compressor.tail(height, &entries));
+        check_stop(watch.stop)?;
+        sink.held.extend(tail(height, &entries));
         sink.flush_beyond(0)?;
         made.bytes = sink.written;
         Ok(made)
     })
 }
 
-/// The progress of two passes over all blocks.
-struct TwoPasses<'a> {
-    observer: &'a dyn Observer,
-    /// Number of blocks that are done, in both passes together.
-    blocks: AtomicU64,
-    /// Number of blocks in one pass.
-    of: u32,
-}
-
-impl TwoPasses<'_> {
-    /// Reports that `blocks` more blocks are done.
-    fn add(&self, blocks: usize) {
-        let twice = self.blocks.fetch_add(blocks as u64, Relaxed) + blocks as u64;
-        let blocks = twice / 2;
-        let fraction = twice as f64 / (2.0 * f64::from(self.of));
-        let height = blocks as u32;
-        let begun = Progress::of(Phase::MakingHints);
-        self.observer.observe(&Progress { height, blocks, fraction, ..begun });
-    }
+/// Reports that this many blocks `of` all are done.
+fn observe(observer: &dyn Observer, blocks: u64, of: u32) {
+    let fraction = blocks as f64 / f64::from(of);
+    let begun = Progress::of(Phase::MakingHints);
+    observer.observe(&Progress { height: blocks as u32, blocks, fraction, ..begun });
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 use super::error::HintsError;
 use super::offsets::Offsets;
 
-pub use crate::compressed::OUTPUTS_MAX;
+/// The largest number of outputs of a block: an output weighs at least 36 (9 bytes without
+/// witness), and a block at most 4,000,000.
+pub const OUTPUTS_MAX: u32 = 4_000_000 / 36;
 
 /// A description of what is wrong with a block's hints, for the user.
 pub type Wrong = &'static str;

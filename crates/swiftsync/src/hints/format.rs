@@ -10,7 +10,7 @@ pub enum Format {
     Booster,
     /// The bitmaps of Core PR 34004.
     Bitset,
-    /// Apus' own format, the smallest: entropy-coded for distribution.
+    /// Apus' own format, the smallest: compressed for distribution.
     Compressed,
 }
 

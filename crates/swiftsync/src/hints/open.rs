@@ -48,7 +48,7 @@ where
 }
 
 /// Returns the encoder of a format. Compressed hints are not written block by block but by
-/// [`compressed::Compressor`]: their encoder here writes nothing and refuses each block.
+/// [`compressed::compress_range`]: their encoder here writes nothing and refuses each block.
 pub fn encoder(format: Format) -> Box<dyn HintsEncoder> {
     match format {
         Format::Bip456 => Box::new(bip456::Encoder),

@@ -145,7 +145,7 @@ fn any_order_from_many_threads() {
 
 fn small_file() -> Vec<u8> {
     let mut random = Random(15);
-    compressed(&(0..300).map(|_| random.any_block(500)).collect::<Vec<_>>())
+    compressed(&(0..40).map(|_| random.any_block(500)).collect::<Vec<_>>())
 }
 
 #[test]
@@ -179,8 +179,7 @@ fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
         let frames = number(&file, end - COMPRESSED_TAIL_BYTES)?;
         let index = (end - COMPRESSED_TAIL_BYTES)
             .checked_sub(frames.checked_mul(COMPRESSED_ENTRY_BYTES)?)?;
-        let start = COMPRESSED_HEAD_BYTES + number(&file, 9)?;
-        let mut at = start;
+        let mut at = COMPRESSED_HEAD_BYTES;
         for i in 0..frames {
             let entry = index + i * COMPRESSED_ENTRY_BYTES;
             let len = number(&file, entry + 2)?;
@@ -188,7 +187,7 @@ fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
             file[entry + 6..entry + 10].copy_from_slice(&crc.to_le_bytes());
             at += len;
         }
-        let crc = crc32c::crc32c(file.get(..start)?);
+        let crc = crc32c::crc32c(file.get(..COMPRESSED_HEAD_BYTES)?);
         let crc = crc32c::crc32c_append(crc, file.get(index..end - 4)?);
         file[end - 4..].copy_from_slice(&crc.to_le_bytes());
         Some(())
@@ -222,6 +221,20 @@ fn damage_with_right_checksums_never_panics() {
         refused += u32::from(try_all(with_checksums(damaged)).is_err());
     }
     assert!(refused > tried / 10 * 9, "{refused} of {tried} refused");
+}
+
+#[test]
+fn a_file_of_another_version_says_what_to_do() {
+    let mut file = small_file();
+    for (version, remedy) in [(0, "`apus hints create`"), (2, "update Apus"), (255, "update Apus")]
+    {
+        file[4] = version;
+        let error = open(with_checksums(file.clone())).err().unwrap().to_string();
+        assert!(
+            error.contains(&format!("version {version}: ")) && error.contains(remedy),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! The constants of the format that docs/format.md names.
 
-pub use super::frame::{FRAME_BLOCKS_MAX, FRAME_INDICES_MAX, LANES};
-pub use super::model::{CONTEXTS, TABLES_MAX};
-pub use super::rans::{SLOT_BITS, STATE_START};
-pub use super::token::TOKENS;
-
 /// The first bytes of a file.
 pub const COMPRESSED_MAGIC: [u8; 4] = *b"APHC";
 /// The version, which follows the magic.
-pub const COMPRESSED_VERSION: u8 = 0;
-/// The length of magic, version, height, and length of the model.
-pub const COMPRESSED_HEAD_BYTES: usize = 13;
+pub const COMPRESSED_VERSION: u8 = 1;
+/// The length of magic, version and height.
+pub const COMPRESSED_HEAD_BYTES: usize = 9;
 /// The length of an index entry: a frame's number of blocks, length and CRC-32C.
 pub const COMPRESSED_ENTRY_BYTES: usize = 10;
 /// The length of the tail: the number of frames, and the CRC-32C of all but the frames.
 pub const COMPRESSED_TAIL_BYTES: usize = 8;
+/// The largest number of indices in a frame: they are decoded in a millisecond, and take 512 KiB. A
+/// block has at most 111,111.
+pub const FRAME_INDICES_MAX: usize = 1 << 17;
+/// The largest number of blocks in a frame.
+pub const FRAME_BLOCKS_MAX: usize = 1 << 12;
