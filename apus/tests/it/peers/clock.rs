@@ -76,6 +76,4 @@ fn five_peers_say_that_our_clock_is_wrong() {
     let wrong = sync_with(&[3630, 3630, 3630, 0, 0]);
     assert_eq!(wrong.count("The clock of this computer is"), 1);
     wrong.assert_has(&["60 minutes behind the clocks of its peers", "correct it"]);
-    let right = sync_with(&[3630, 3630, 0, 0, 0]);
-    assert_eq!(right.count("The clock of this computer is"), 0);
 }

@@ -7,8 +7,7 @@ use apus_hash::Hash;
 use apus_net::Outgoing;
 use apus_progress::Method;
 use apus_progress::Phase;
-use apus_testchain::{Rng, rounds};
-use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server, not_found};
+use apus_testpeer::{Answers, Hangup, Honest, ServedChain, Server};
 use apus_wire::message::{Command, Message};
 
 use super::world::{Told, WAYS, assert_as_from_files_in_the_end, chain, world};
@@ -29,10 +28,6 @@ enum Flaw {
     Fork(usize),
     /// Hangs up after `n` blocks.
     Dies(usize),
-    /// Says that it does not have every block at a height of which this is a divisor.
-    Lacks(usize),
-    /// Does not answer when asked for headers.
-    NoHeaders,
 }
 
 struct Flawed {
@@ -63,20 +58,8 @@ impl Flawed {
 
 impl Answers for Flawed {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-        match (message, self.flaw) {
-            (Message::GetData(list), Flaw::Lacks(divisor)) => {
-                for item in list.iter() {
-                    match self.honest.chain.height_of(&item.hash) {
-                        Some(height) if height.is_multiple_of(divisor) => out.push(not_found(item)),
-                        _ => self.block(&item.hash, out)?,
-                    }
-                }
-                Ok(())
-            }
-            (Message::GetData(list), _) => {
-                list.iter().try_for_each(|item| self.block(&item.hash, out))
-            }
-            (Message::GetHeaders(_), Flaw::NoHeaders) => Ok(()),
+        match message {
+            Message::GetData(list) => list.iter().try_for_each(|item| self.block(&item.hash, out)),
             _ => self.honest.answer(message, out),
         }
     }
@@ -216,33 +199,5 @@ fn a_better_branch_that_comes_late_wins() {
             Box::new(Second { answers: begin(), steps, shown })
         });
         assert_as_from_files_in_the_end(&told, way, &[&fork.unwrap(), &late.unwrap()]);
-    }
-}
-
-#[test]
-fn random_peers_come_to_the_same_if_one_has_everything() {
-    for round in 0..rounds(2) {
-        let mut rng = Rng::new(round, 0);
-        let any = |rng: &mut Rng| match rng.below(8) {
-            0 => Flaw::None,
-            1 => Flaw::Slow(Duration::from_millis(rng.below(30))),
-            2 => Flaw::Stalls(rng.below(100) as usize),
-            3 => Flaw::Corrupts(1 + rng.below(20) as usize),
-            4 => Flaw::Fork(100 + rng.below(60) as usize),
-            5 => Flaw::Dies(rng.below(100) as usize),
-            6 => Flaw::Lacks(1 + rng.below(20) as usize),
-            _ => Flaw::NoHeaders,
-        };
-        let mut flaws: Vec<Flaw> = (0..4).map(|_| any(&mut rng)).collect();
-        flaws.push(match rng.below(2) {
-            0 => Flaw::None,
-            _ => Flaw::Slow(Duration::from_millis(5)),
-        });
-        let servers: Vec<Server> =
-            flaws.iter().map(|flaw| flawed(*flaw, rng.below(2) == 0)).collect();
-        let way = WAYS[rng.below(3) as usize];
-        println!("round {round}: {way:?} {flaws:?}");
-        let servers = servers.iter().collect::<Vec<_>>();
-        assert_as_from_files_in_the_end(&Told::default(), way, &servers);
     }
 }

@@ -7,16 +7,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus_hash::sha256d;
 use apus_net::{Outgoing, Target, respond};
 use apus_progress::Method;
 use apus_sync as sync;
-use apus_testpeer::{Answers, Hangup, Honest, Server, version};
-use apus_wire::message::{
-    Command, Headers, Inventory, InventoryItem, InventoryKind, Message, Raw, Services, Version,
-    encode,
-};
-use apus_wire::{Header, Network};
+use apus_testpeer::{Answers, Hangup, Honest, Server};
+use apus_wire::Network;
+use apus_wire::message::{Command, Message, Raw, Services, Version, encode};
 
 use super::held::{Held, late};
 use super::world::{
@@ -34,8 +30,6 @@ enum Deed {
     Sends(Vec<u8>),
     /// This `version`.
     Version(Outgoing),
-    /// These headers, for whatever it is asked.
-    Headers(Vec<Header>),
     /// This instead of each block.
     Blocks(fn(Vec<u8>) -> Vec<u8>),
 }
@@ -77,43 +71,12 @@ pub fn odd_version(services: Services, number: i32) -> Outgoing {
     })
 }
 
-/// Headers on the last block, changed by `change` before they are mined.
-fn headers(count: usize, is_mined: bool, change: impl Fn(usize, &mut Header)) -> Vec<Header> {
-    let network = network();
-    let mut prev = *chain().header(chain().height());
-    let next = |number: usize| {
-        let mut header = Header {
-            prev: prev.hash(),
-            time: prev.time + 600,
-            nonce: 0,
-            version: 4,
-            merkle_root: sha256d(b"hostile"),
-            ..prev
-        };
-        change(number, &mut header);
-        let is_valid = |header: &Header| {
-            apus_consensus::proof_of_work(&header.hash(), header.bits, &network) == is_mined
-        };
-        while !is_valid(&header) {
-            header.nonce += 1;
-        }
-        prev = header;
-        header
-    };
-    (0..count).map(next).collect()
-}
-
-fn transaction_inv() -> Vec<u8> {
-    let item = InventoryItem { kind: InventoryKind::TX, hash: sha256d(b"tx") };
-    let mut bytes = Vec::new();
-    encode(&Inventory(Command::INV, &[item]), network().magic, &mut bytes);
-    bytes
-}
-
-/// What peers do between the bytes and the handshake.
-fn of_the_wire() -> Vec<Kind> {
+/// What costs a peer the connection. Two of these are messages in the right form; the others are
+/// in `each_fault_costs_the_connection` of `apus-net`, without sockets.
+fn kinds() -> Vec<Kind> {
     let magic = network().magic;
     let none = [0; 4];
+    let unknown = blocks::bytes(&blocks::branch(&blocks::genesis_parent(), "unknown", 1).0);
     let kind = |name, reason, deed| Kind { name, reason, deed };
     let sends = |name, reason, bytes| kind(name, reason, Deed::Sends(bytes));
     let greets = |name, reason, bytes| kind(name, reason, Deed::Greets(bytes));
@@ -132,49 +95,8 @@ fn of_the_wire() -> Vec<Kind> {
         }),
         sends("oversized", "over the limit", envelope(magic, &name("block"), 4_000_001, none)),
         kind("too old", "too old", Deed::Version(odd_version(all, 31_799))),
-        sends("wtxidrelay late", "after the handshake", message("wtxidrelay", &[])),
-        sends("sendaddrv2 late", "after the handshake", message("sendaddrv2", &[])),
-    ]
-}
-
-/// What peers send in messages of the right form.
-fn of_messages() -> Vec<Kind> {
-    let kind = |name, reason, deed| Kind { name, reason, deed };
-    let sends = |name, reason, bytes| kind(name, reason, Deed::Sends(bytes));
-    let count = |count: u16| [&[0xfd][..], &count.to_le_bytes()].concat();
-    let genesis = chain().block(0);
-    let unknown = blocks::bytes(&blocks::branch(&blocks::genesis_parent(), "unknown", 1).0);
-    vec![
-        sends("too many in an inv", "`inv` message with 50001 items", {
-            message("inv", &[count(50_001), vec![0; 50_001 * 36]].concat())
-        }),
-        sends("too many headers", "`headers` message with 2001 items", {
-            message("headers", &count(2_001))
-        }),
-        sends("too many addresses", "`addr` message with 1001 items", {
-            message("addr", &[count(1_001), vec![0; 1_001 * 30]].concat())
-        }),
-        sends("a transaction", "a transaction", message("tx", &genesis[81..])),
-        sends("an inv of a transaction", "a transaction", transaction_inv()),
-        sends("sendcmpct of neither", "neither yes nor no", message("sendcmpct", &[2; 9])),
+        sends("a transaction", "a transaction", message("tx", &chain().block(0)[81..])),
         sends("a block not asked for", "not asked for", message("block", &unknown[0])),
-        kind("headers without work", "without proof of work", {
-            Deed::Headers(headers(3, false, |_, _| {}))
-        }),
-        kind("headers with a gap", "do not build on each other", {
-            let mut list = headers(5, true, |_, _| {});
-            list.remove(2);
-            Deed::Headers(list)
-        }),
-        kind("headers of the wrong difficulty", "invalid header", {
-            Deed::Headers(headers(2, true, |_, header| header.bits = 0x207f_fffe))
-        }),
-        kind("headers before their time", "invalid header", {
-            Deed::Headers(headers(20, true, |number, header| header.time -= 700 * number as u32))
-        }),
-        kind("headers of an old version", "invalid header", {
-            Deed::Headers(headers(2, true, |_, header| header.version = 1))
-        }),
     ]
 }
 
@@ -200,17 +122,12 @@ fn of_blocks() -> Vec<Kind> {
 struct Hostile {
     honest: Honest,
     deed: Deed,
-    done: Gate,
 }
 
 impl Answers for Hostile {
     fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
         match (&self.deed, message) {
             (Deed::Version(version), Message::Version(_)) => out.push(version.clone()),
-            (Deed::Headers(list), Message::GetHeaders(_)) => {
-                out.push(Outgoing::new(&Headers(list)));
-                self.done.open();
-            }
             (Deed::Blocks(change), Message::GetData(list)) => {
                 for item in list.iter() {
                     let Some(height) = self.honest.chain.height_of(&item.hash) else { continue };
@@ -225,11 +142,11 @@ impl Answers for Hostile {
 }
 
 /// Talks by the v1 transport until the other side hangs up. The bytes in `first` were read before.
-fn talk(first: &[u8], stream: &TcpStream, deed: Deed, done: &Gate) -> Option<()> {
+fn talk(first: &[u8], stream: &TcpStream, deed: Deed) -> Option<()> {
     let from = BufReader::new(first.chain(stream));
     let (mut reader, mut writer) =
         respond(network().magic, false, from, &mut &*stream, &mut |_| Ok(())).ok()?;
-    let mut hostile = Hostile { honest: Honest::new(chain()), deed, done: done.clone() };
+    let mut hostile = Hostile { honest: Honest::new(chain()), deed };
     let mut buffer = Vec::new();
     let mut out = Vec::new();
     loop {
@@ -265,7 +182,7 @@ fn hostile(deed: Deed) -> (Server, Gate) {
         let mut first = [0; 4];
         let is_v1 = (&stream).read_exact(&mut first).is_ok() && first == magic;
         if let Some(deed) = is_v1.then(|| deed.lock().unwrap().take()).flatten() {
-            let _ = talk(&first, &stream, deed, &done);
+            let _ = talk(&first, &stream, deed);
             done.open();
         }
         // What the other side has sent is read: a connection that is closed with unread bytes is
@@ -283,13 +200,12 @@ fn each_kind_is_dropped_for_its_own_reason() {
     let mut servers = Vec::new();
     let mut done = Vec::new();
     let mut expected = Vec::new();
-    for Kind { name, reason, deed } in of_the_wire().into_iter().chain(of_messages()) {
+    for Kind { name, reason, deed } in kinds() {
         let (server, is_done) = hostile(deed);
         expected.push((name, server.address().to_string(), reason));
         servers.push(server);
         done.push(is_done);
     }
-    assert!(expected.len() >= 20, "{}", expected.len());
     // The others have their say before this one sends a block.
     servers.insert(0, late(chain(), Held::Blocks, done));
     let told = assert_as_from_files(Method::InOrder, &servers.iter().collect::<Vec<_>>());
@@ -297,28 +213,6 @@ fn each_kind_is_dropped_for_its_own_reason() {
         println!("{name}");
         told.assert_has(&[&format!("Dropped peer {address}:"), reason]);
     }
-}
-
-/// What Core throws away without a word: the peer that sent it serves all blocks.
-#[test]
-fn messages_that_core_ignores_cost_nothing() {
-    let magic = network().magic;
-    let none = [0; 4];
-    let sent = [
-        [envelope(magic, b"headers\0\0\0\0\0", 1, none), vec![0]].concat(),
-        message("\u{1}", &[1]),
-        [envelope(magic, b"a\0b\0\0\0\0\0\0\0\0\0", 0, [0x5d, 0xf6, 0xe0, 0xe2])].concat(),
-        message("inv", &[5, 1]),
-        message("inv", &[0xfd, 0x51, 0xc3]),
-        message("headers", &[1, 2, 3]),
-        message("addrv2", &[1, 0, 0]),
-        message("getheaders", &[0]),
-        message("block", &[]),
-        message("block", &[7; 100]),
-    ];
-    let (server, _) = hostile(Deed::Sends(sent.concat()));
-    let told = assert_as_from_files(Method::InOrder, &[&server]);
-    assert_eq!((told.count("Dropped"), told.count("Lost")), (0, 0));
 }
 
 #[test]
@@ -355,23 +249,4 @@ fn a_connection_to_our_own_port_is_noticed() {
     let summary = sync::sync(&options, &[], Watch::new(&told, &stop));
     assert_eq!(summary.unwrap().best_block, world().tip());
     told.assert_has(&["Dropped peer 127.0.0.1:", "it is ourselves"]);
-}
-
-/// What the connection of a peer that says what we say is.
-#[test]
-fn a_peer_that_repeats_what_we_say_is_dropped() {
-    struct Mirror;
-    impl Answers for Mirror {
-        fn answer(&mut self, message: &Message, out: &mut Vec<Outgoing>) -> Result<(), Hangup> {
-            if let Message::Version(ours) = message {
-                out.push(version(0, ours.nonce));
-            }
-            Ok(())
-        }
-    }
-    let mirror = Server::start(network().magic, true, || Box::new(Mirror)).unwrap();
-    let told = Told::default();
-    let honest = late(chain(), Held::All, vec![told.when_told("it is ourselves")]);
-    assert_as_from_files_telling(&told, Method::InOrder, &[&mirror, &honest]);
-    told.assert_has(&["Dropped peer", "it is ourselves"]);
 }

@@ -421,7 +421,7 @@ fn blocks_come_from_whoever_has_them() {
     assert_eq!(world.dropped.get(&nothing), Some(&PeerError::Download(Fault::Refuses)));
 }
 
-/// Headers that no honest peer sends.
+/// Headers that no honest peer sends, with words of the reason for which it is dropped.
 fn wrong_headers(network: &Network, chain: &[Header]) -> Vec<(&'static str, Habit)> {
     let mined = |mut header: Header, has_work: bool| {
         while proof_of_work(&header.hash(), header.bits, network) != has_work {
@@ -434,11 +434,13 @@ fn wrong_headers(network: &Network, chain: &[Header]) -> Vec<(&'static str, Habi
     no_work.truncate(11);
     no_work[10] = mined(no_work[10], false);
     not_continuous.remove(10);
-    let other_bits = mined(Header { bits: 0x207f_fffe, ..chain[0] }, true);
+    let invalid = |header: Header| ("invalid header", Habit::Headers(vec![mined(header, true)]));
     vec![
-        ("no proof of work", Habit::Headers(no_work)),
-        ("not continuous", Habit::Headers(not_continuous)),
-        ("wrong difficulty", Habit::Headers(vec![other_bits])),
+        ("without proof of work", Habit::Headers(no_work)),
+        ("do not build on each other", Habit::Headers(not_continuous)),
+        invalid(Header { bits: 0x207f_fffe, ..chain[0] }),
+        invalid(Header { time: 0, ..chain[0] }),
+        invalid(Header { version: 1, ..chain[0] }),
     ]
 }
 
@@ -450,40 +452,48 @@ fn each_fault_costs_the_connection() {
     let item = |kind: InventoryKind| InventoryItem { kind, hash: Hash([1; 32]) };
     let inv = |kind| Outgoing::new(&Inventory(Command::INV, &[item(kind)]));
     let block = [&chain[3].to_bytes()[..], &[0]].concat();
+    // What the peer does, and words of the reason for which it is dropped.
     let cases: Vec<(&str, Habit)> = vec![
-        ("2001 headers", Habit::Sends(raw(Command::HEADERS, &[0xfd, 0xd1, 0x07]))),
-        ("inventory too long", Habit::Sends(raw(Command::INV, &too_many(50_001, 36)))),
-        ("too much asked for", Habit::Sends(raw(Command::GETDATA, &too_many(50_001, 36)))),
-        ("too many addresses", Habit::Sends(raw(Command::ADDR, &too_many(1_001, 30)))),
+        (
+            "`headers` message with 2001 items",
+            Habit::Sends(raw(Command::HEADERS, &[0xfd, 0xd1, 0x07])),
+        ),
+        ("`inv` message with 50001 items", Habit::Sends(raw(Command::INV, &too_many(50_001, 36)))),
+        (
+            "`getdata` message with 50001 items",
+            Habit::Sends(raw(Command::GETDATA, &too_many(50_001, 36))),
+        ),
+        ("`addr` message with 1001 items", Habit::Sends(raw(Command::ADDR, &too_many(1_001, 30)))),
         ("a transaction", Habit::Sends(raw(Command::TX, &[1, 2, 3]))),
-        ("an announced transaction", Habit::Sends(inv(InventoryKind::TX))),
-        ("an announced wtxid", Habit::Sends(inv(InventoryKind::WTX))),
-        ("an unasked block", Habit::Sends(raw(Command::BLOCK, &block))),
-        ("wtxidrelay late", Habit::Sends(Outgoing::empty(Command::WTXIDRELAY))),
-        ("sendaddrv2 late", Habit::Sends(Outgoing::empty(Command::SENDADDRV2))),
-        ("sendcmpct 2", Habit::Sends(raw(Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]))),
-        ("getheaders too long", {
+        ("a transaction", Habit::Sends(inv(InventoryKind::TX))),
+        ("a transaction", Habit::Sends(inv(InventoryKind::WTX))),
+        ("not asked for", Habit::Sends(raw(Command::BLOCK, &block))),
+        ("`wtxidrelay` after the handshake", Habit::Sends(Outgoing::empty(Command::WTXIDRELAY))),
+        ("`sendaddrv2` after the handshake", Habit::Sends(Outgoing::empty(Command::SENDADDRV2))),
+        ("neither yes nor no", Habit::Sends(raw(Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]))),
+        ("`getheaders` message with 102 items", {
             let locator = [&[0, 0, 0, 0, 102][..], &vec![0; 103 * 32]].concat();
             Habit::Sends(raw(Command::GETHEADERS, &locator))
         }),
-        ("old version", Habit::Version(31_799, SERVICES)),
-        ("no blocks", Habit::Version(70_016, Services::WITNESS)),
-        ("no witnesses", Habit::Version(70_016, Services::NETWORK)),
+        ("version 31799 of the protocol, which is too old", Habit::Version(31_799, SERVICES)),
+        ("does not serve the blocks we need", Habit::Version(70_016, Services::WITNESS)),
+        ("does not serve the blocks we need", Habit::Version(70_016, Services::NETWORK)),
         (
-            "last blocks only",
+            "does not serve the blocks we need",
             Habit::Version(70_016, Services::NETWORK_LIMITED.with(Services::WITNESS)),
         ),
-        ("ourselves", Habit::SendsFirst(version(70_016, SERVICES, OUR_NONCE))),
+        ("it is ourselves", Habit::SendsFirst(version(70_016, SERVICES, OUR_NONCE))),
     ];
-    for (name, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {
+    for (reason, habit) in cases.into_iter().chain(wrong_headers(&network, &chain)) {
         let mut world = World::new(0);
         let bad = world.connect(habit, &chain);
         world.connect(Habit::Honest, &chain);
-        assert!(world.talk(), "{name}");
+        assert!(world.talk(), "{reason}");
         world.wait(1);
-        assert!(world.dropped.contains_key(&bad), "{name}");
-        assert_eq!(world.dropped.len(), 1, "{name}");
-        assert_eq!(world.best_height(), 20, "{name}: the other peer serves");
+        assert_eq!(world.dropped.len(), 1, "{reason}");
+        let dropped = world.dropped[&bad].to_string();
+        assert!(dropped.contains(reason), "{reason}: {dropped}");
+        assert_eq!(world.best_height(), 20, "{reason}: the other peer serves");
     }
 }
 
