@@ -65,7 +65,7 @@ impl Comb {
             offset = words::add_modulo_n(&offset, &offset);
         }
         let offset = words::add_modulo_n(&offset, &words::sub(&words::N, &[1, 0, 0, 0]).0);
-        let rows = kernel.run(Build { bits, windows }).into_iter().map(Aligned).collect();
+        let rows = kernel.run(Build { bits, windows });
         Self { bits, windows, offset: words::half_modulo_n(&offset), rows }
     }
 
@@ -113,16 +113,16 @@ struct Build {
 }
 
 impl Op for Build {
-    type Output = Vec<Row>;
+    type Output = Vec<Aligned>;
 
     #[inline(always)]
-    fn run<V: Vector>(self) -> Vec<Row> {
+    fn run<V: Vector>(self) -> Vec<Aligned> {
         let bits = self.bits as usize;
         let half = 1 << (bits - 1);
         let powers = powers::<V>(bits * self.windows);
-        let mut rows = vec![GENERATOR; half * self.windows];
+        let mut rows = vec![Aligned(GENERATOR); half * self.windows];
         for window in 0..self.windows {
-            rows[window * half] = powers[window * bits];
+            rows[window * half] = Aligned(powers[window * bits]);
         }
         let mut sums = Vec::new();
         for level in 0..bits - 1 {
@@ -131,7 +131,7 @@ impl Op for Build {
                 // Adds 2 * count times the window's point to its first `count` odd multiples.
                 let rows = &mut rows[window * half..][..2 * count];
                 sums.clear();
-                sums.resize(count, GENERATOR);
+                sums.resize(count, Aligned(GENERATOR));
                 add_to_all::<V>(&rows[..count], &powers[window * bits + level + 1], &mut sums);
                 rows[count..].copy_from_slice(&sums);
             }
@@ -168,10 +168,10 @@ fn powers<V: Vector>(count: usize) -> Vec<Row> {
 
 /// Loads x and y of eight points; if there are fewer, the last one is repeated.
 #[inline(always)]
-fn load_chunk<V: Vector>(points: &[Row], chunk: usize) -> [Fe<V>; 2] {
+fn load_chunk<V: Vector>(points: &[Aligned], chunk: usize) -> [Fe<V>; 2] {
     macro_rules! part {
         ($part:literal: $($lane:literal)*) => {
-            [$(&points[(chunk * LANES + $lane).min(points.len() - 1)][$part]),*]
+            [$(&points[(chunk * LANES + $lane).min(points.len() - 1)].0[$part]),*]
         };
     }
     let [x, y] = [part!(0: 0 1 2 3 4 5 6 7), part!(1: 0 1 2 3 4 5 6 7)];
@@ -180,7 +180,7 @@ fn load_chunk<V: Vector>(points: &[Row], chunk: usize) -> [Fe<V>; 2] {
 
 /// Adds a point to each of the points, none of which has the same x.
 #[inline(always)]
-fn add_to_all<V: Vector>(points: &[Row], other: &Row, sums: &mut [Row]) {
+fn add_to_all<V: Vector>(points: &[Aligned], other: &Row, sums: &mut [Aligned]) {
     let [x2, y2] = other.map(Fe::<V>::constant);
     let chunks = points.len().div_ceil(LANES);
     let mut prefix: Vec<Limbs> = vec![Default::default(); chunks];
@@ -200,7 +200,7 @@ fn add_to_all<V: Vector>(points: &[Row], other: &Row, sums: &mut [Row]) {
         V::to_rows(x.canonical().to_words(), &mut rows[0]);
         V::to_rows(y.canonical().to_words(), &mut rows[1]);
         for (lane, sum) in sums[chunk * LANES..].iter_mut().take(LANES).enumerate() {
-            *sum = [rows[0][lane], rows[1][lane]];
+            sum.0 = [rows[0][lane], rows[1][lane]];
         }
     }
 }

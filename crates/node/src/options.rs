@@ -119,7 +119,9 @@ impl ScriptOptions {
     /// docs/budget.md.
     pub fn signature_cost(&self) -> f64 {
         let core = 30_000.0;
-        let fast = match self.kernel.unwrap_or_else(Kernel::best) {
+        // An estimate: `Kernel::best` would compute the tables of the lanes, which takes 10 ms.
+        let supported = || Kernel::ALL.into_iter().find(|kernel| kernel.is_supported());
+        let fast = match self.kernel.or_else(supported).unwrap_or(Kernel::Library) {
             Kernel::Avx512 => 3_000.0,
             Kernel::Avx2 => 10_000.0,
             Kernel::Neon => 15_000.0,
