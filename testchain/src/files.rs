@@ -15,8 +15,18 @@ pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             copy_dir(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), target)?;
+            copy_file(&entry.path(), &target)?;
         }
     }
     Ok(())
+}
+
+/// Copies a file, but for the zeros at its end, which take no space in the copy: block files
+/// reserve 16 MiB.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let bytes = fs::read(from)?;
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    fs::write(to, &bytes[..used])?;
+    fs::OpenOptions::new().write(true).open(to)?.set_len(bytes.len() as u64)?;
+    fs::set_permissions(to, fs::metadata(from)?.permissions())
 }
