@@ -3,11 +3,11 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use apus_wire::Chain;
 
-use crate::support::program::{apus, assert_ends, program, stderr, stdout};
+use crate::support::program::{apus, assert_ends, on_two_cores, program, stderr, stdout};
 use crate::support::{Place, data, note_skipped};
 
 /// A user without any process for each directory, since tasks are counted for each user.
@@ -15,10 +15,11 @@ fn owner(place: &Place) -> u32 {
     std::fs::metadata(place.root()).unwrap().uid()
 }
 
-/// Runs the program as the owner of the directory with a limit, as `prlimit` takes it.
+/// Runs the program on two cores, as the owner of the directory, with a limit, as `prlimit` takes
+/// it.
 fn limited(limit: &str, place: &Place, arguments: &[&str]) -> Output {
     let user = owner(place);
-    let mut limited = Command::new("prlimit");
+    let mut limited = on_two_cores("prlimit");
     limited.args([limit, "setpriv", &format!("--reuid={user}"), &format!("--regid={user}")]);
     limited.arg("--clear-groups");
     limited.arg(program().get_program()).args(arguments);

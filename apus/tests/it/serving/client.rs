@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Output, Stdio};
+use std::process::{self, Child, Output, Stdio};
 
 use apus_hash::Hash;
 use apus_net::{Outgoing, PROTOCOL_VERSION, Reader, Transport, Writer, initiate};
@@ -13,7 +13,7 @@ use apus_wire::message::{
 use rustix::process::Signal;
 
 use crate::support::Place;
-use crate::support::program::{program_on, signal};
+use crate::support::program::{on_two_cores, program_on, signal};
 use crate::support::waiting::LIMIT;
 
 /// The number of a ping, unlike those of other programs.
@@ -28,11 +28,24 @@ pub struct Serving {
 impl Serving {
     /// Serves the directory of `place` on a port of this machine.
     pub fn start(place: &Place, args: &[&str]) -> Self {
-        let args = [
-            &["serve", "--bind=127.0.0.1", "--port=0", "--json", "--debug=net", "--server=0"],
-            args,
-        ];
-        let mut command = program_on(place, &args.concat());
+        Self::run(Self::command(place, args))
+    }
+
+    /// The same as [`Serving::start`], on two cores.
+    pub fn start_on_two_cores(place: &Place, args: &[&str]) -> Self {
+        let command = Self::command(place, args);
+        let mut limited = on_two_cores(command.get_program());
+        limited.args(command.get_args());
+        Self::run(limited)
+    }
+
+    fn command(place: &Place, args: &[&str]) -> process::Command {
+        let serve =
+            &["serve", "--bind=127.0.0.1", "--port=0", "--json", "--debug=net", "--server=0"];
+        program_on(place, &[serve, args].concat())
+    }
+
+    fn run(mut command: process::Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.by_ref().find_map(|line| {

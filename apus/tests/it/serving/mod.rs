@@ -256,7 +256,7 @@ fn blocks_for_many_connections_take_little_memory() {
     let served = Place::new(Chain::Regtest);
     let large = large_block();
     served.sync_blocks("blocks", std::slice::from_ref(&large));
-    let server = Serving::start(&served, &["--maxconnections=300"]);
+    let server = Serving::start_on_two_cores(&served, &["--maxconnections=300"]);
     let connect = |number: usize| Client::new(&served, server.address, TRANSPORTS[number % 2]);
     let slow = &|number: usize| {
         let mut client = connect(number);

@@ -1,5 +1,6 @@
 //! The program `apus` as its users run it: starts it, signals it, and checks what it prints.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -19,6 +20,21 @@ pub fn program_on(place: &Place, args: &[&str]) -> Command {
     let mut command = program();
     command.args(args).args(["--chain", place.network.chain.name()]);
     command.arg("--datadir").arg(place.datadir());
+    command
+}
+
+/// Returns a command that runs another one on two of the cores that this process may use. The
+/// program starts threads for each core, whose stacks and buffers take memory.
+pub fn on_two_cores(program: impl AsRef<OsStr>) -> Command {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let cores = list.trim().split(',').flat_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse::<u32>().unwrap()..=last.parse().unwrap()
+    });
+    let two: Vec<String> = cores.take(2).map(|core| core.to_string()).collect();
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &two.join(",")]).arg(program);
     command
 }
 
