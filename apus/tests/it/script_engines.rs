@@ -4,7 +4,6 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use apus::Kernel;
 use apus_node::{JoinOptions, ScriptOptions, SwiftSyncOptions};
 use apus_node::{Options, ScriptEngine};
 use apus_progress::Method;
@@ -21,19 +20,14 @@ use crate::support::chains::small;
 use crate::support::outcome::Outcome;
 use crate::support::program::{apus, assert_ends, stderr, stdout};
 use crate::support::stop_when::StopWhen;
-use crate::support::swift::{Mode, World, try_sync_with};
-use crate::support::{Place, hash_of, with_genesis};
+use crate::support::swift::{Mode, World, small_chain, try_sync_with};
+use crate::support::{Place, hash_of, scripts_by, with_genesis};
 
 const ENGINES: [ScriptEngine; 3] = [ScriptEngine::Core, ScriptEngine::Fast, ScriptEngine::Both];
 
-/// Options under which an engine checks every block, buried or not, and the fast engine is not left
-/// out where the processor has no lanes.
+/// Options under which an engine checks every block.
 fn with(engine: ScriptEngine, options: Options) -> Options {
-    let script_kernel = Some(Kernel::best());
-    Options {
-        scripts: ScriptOptions { engine, buried_seconds: -1, kernel: script_kernel },
-        ..options
-    }
+    Options { scripts: scripts_by(engine), ..options }
 }
 
 /// Options for a join or a SwiftSync to the tip by the fast engine, with progress saved all the
@@ -99,6 +93,21 @@ fn each_engine_comes_to_the_same_in_each_way() {
 }
 
 #[test]
+fn the_engines_agree_on_the_chains_that_other_tests_check_by_the_fast_one() {
+    let shared = [5, 6, 96, 206].map(|seed| World::of(small(seed)));
+    let varied = [(203, 50, 9_000), (205, 120, 6_000), (51, 40, 6_000)];
+    let varied = varied.map(|(seed, blocks, bytes)| World::of(&small_chain(seed, blocks, bytes)));
+    for world in shared.into_iter().chain(varied) {
+        let place = world.place();
+        let options = with(ScriptEngine::Both, place.in_order());
+        let source = place.write("chain", &world.blocks);
+        let summary = try_sync_with(&options, &[source]).unwrap();
+        assert_eq!(summary.best_block, world.tip());
+        assert_counts(ScriptEngine::Both, summary.scripts, summary.counts.inputs, "in order");
+    }
+}
+
+#[test]
 fn a_block_with_a_wrong_script_is_refused_on_the_fast_way() {
     let chain = small(3);
     let base = Place::new(Network::Regtest);
@@ -131,7 +140,7 @@ fn blocks_not_buried_for_two_weeks_are_left_to_cores_engine() {
     for (empty, buried) in [(0, 0), (2_010, 4), (2_016, 10), (2_100, 10)] {
         let chain = apus_testchain::Chain::new(spec(empty));
         let place = Place::new(Network::Regtest);
-        let two_weeks = place.options().scripts.buried_seconds;
+        let two_weeks = ScriptOptions::default().buried_seconds;
         let fast = with(ScriptEngine::Fast, place.in_order());
         let options = Options {
             scripts: ScriptOptions { buried_seconds: two_weeks, ..fast.scripts.clone() },

@@ -29,9 +29,10 @@ pub mod waiting;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use apus::Kernel;
 use apus_disk::Disk;
 use apus_hash::Hash;
-use apus_node::{AssumeValid, Options, SyncError};
+use apus_node::{AssumeValid, Options, ScriptEngine, ScriptOptions, SyncError};
 use apus_progress::Watch;
 use apus_store::{BlockFiles, BlockIndex, DataDir, DataDirOptions};
 use apus_sync as sync;
@@ -111,10 +112,14 @@ impl Place {
         path
     }
 
-    /// Returns options that check every script.
+    /// Returns options that check every script. On regtest the fast engine does so, and Core's
+    /// engine where that one gives up: `script_engines` compares the two on the chains of tests.
     pub fn options(&self) -> Options {
         let mut options = Options::new(self.datadir(), self.network.clone());
         options.assumevalid = AssumeValid::Nothing;
+        if self.network.chain == Chain::Regtest {
+            options.scripts = scripts_by(ScriptEngine::Fast);
+        }
         options.threads = 2;
         options.allow_delete_blocks = true;
         options
@@ -155,6 +160,12 @@ impl Place {
         let stats = self.stats(UtxoHash::MuHash);
         (stats.hash.unwrap().1.to_string(), stats.txouts)
     }
+}
+
+/// Returns options under which an engine checks every block, buried or not, and the fast engine is
+/// used where the processor has no lanes too.
+pub fn scripts_by(engine: ScriptEngine) -> ScriptOptions {
+    ScriptOptions { engine, buried_seconds: -1, kernel: Some(Kernel::best()) }
 }
 
 /// Prints that a test is skipped, and why.

@@ -18,7 +18,6 @@ use super::swift::{Indexed, try_sync_with};
 pub struct Outcome {
     pub summary: Summary,
     pub coins: UtxoStats,
-    pub muhash: String,
     pub index: BTreeMap<Hash, Indexed>,
     pub undo: BTreeMap<Hash, Vec<u8>>,
 }
@@ -27,8 +26,7 @@ impl Outcome {
     /// Returns the outcome of a run with this summary, and what the directory holds.
     pub fn of(place: &Place, summary: Summary) -> Self {
         let coins = place.stats(UtxoHash::HashSerialized3);
-        let muhash = place.muhash().0;
-        Self { summary, coins, muhash, index: place.index(), undo: place.undo() }
+        Self { summary, coins, index: place.index(), undo: place.undo() }
     }
 
     /// Syncs in `place`, and returns the outcome.
@@ -72,7 +70,6 @@ impl Outcome {
         assert_eq!(self.coins.txouts, other.coins.txouts, "{what}: number of coins");
         assert_eq!(self.coins.total_amount, other.coins.total_amount, "{what}: amount");
         assert_eq!(self.coins.hash, other.coins.hash, "{what}: hash_serialized_3");
-        assert_eq!(self.muhash, other.muhash, "{what}: muhash");
         assert_same_index(&self.index, &other.index, what);
         assert!(self.undo.keys().eq(other.undo.keys()), "{what}: which blocks have undo data");
         for (hash, undo) in &self.undo {
