@@ -8,7 +8,7 @@ FEATURES ?=
 BUILD = build --locked --workspace --bin apus $(foreach feature,$(FEATURES),--features apus/$(feature))
 # Tests have debug assertions and overflow checks in our own packages alone, and optimise little: most of
 # their time is that of the compiler. The C++ and dependencies stay as they are, and are not built again.
-OURS := apus apus-export apus-testchain $(patsubst crates/%,apus-%,$(wildcard crates/*))
+OURS := apus apus-export $(patsubst %,apus-%,$(notdir $(wildcard crates/* testing/*)))
 HOT := $(addprefix apus-,hash wire consensus scripts join leveldb swiftsync coins testchain)
 CHECKED := $(foreach package,$(OURS),\
 	--config profile.release.package.$(package).debug-assertions=true \

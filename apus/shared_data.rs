@@ -1,1 +1,1 @@
-../crates/testdata/build.rs
+../testing/testdata/build.rs

@@ -1,1 +1,1 @@
-../testdata/build.rs
+../../testing/testdata/build.rs

@@ -72,8 +72,7 @@ fn rust_files(root: &Path) -> Vec<File> {
 }
 
 fn workspace_files() -> Vec<File> {
-    let members =
-        ["apus", "crates", "testchain", "bench", "fuzz", "secp-lanes", "export", "python"];
+    let members = ["apus", "crates", "testing", "bench", "fuzz", "secp-lanes", "export", "python"];
     members.iter().flat_map(|member| rust_files(&workspace_root().join(member))).collect()
 }
 

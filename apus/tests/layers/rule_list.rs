@@ -49,7 +49,7 @@ fn the_tree_of_headers_gives_no_reason_of_a_rule() {
 fn each_reason_has_a_block_or_a_test_that_yields_it() {
     let root = workspace_root();
     let mut tested: BTreeSet<String> =
-        ["testchain/src/breaks", "crates/consensus/src/tests", "crates/scripts/src/tests"]
+        ["testing/testchain/src/breaks", "crates/consensus/src/tests", "crates/scripts/src/tests"]
             .iter()
             .flat_map(|folder| rust_files(&root.join(folder)))
             .flat_map(|file| reasons_in(&file.text))

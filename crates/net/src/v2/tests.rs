@@ -48,7 +48,7 @@ fn read(to: &mut Agreed, mut packet: Vec<u8>) -> Result<Option<Vec<u8>>, V2Error
 
 #[test]
 fn packets_are_those_of_the_vectors_of_bip324() {
-    let vectors = include_str!("../../../testdata/vectors/bip324.csv");
+    let vectors = include_str!("../../../../testing/testdata/vectors/bip324.csv");
     for line in vectors.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let [index, secret, key, theirs, initiating, contents, times, aad, decoy, ..] = fields[..]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Looks for the chain data, in a folder `shared/data` next to the repository or above it.
 pub fn main() {
-    println!("cargo::rerun-if-changed=../testdata/build.rs");
+    println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(shared_data)");
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let found = root.ancestors().map(|dir| dir.join("shared/data")).find(|dir| dir.is_dir());
