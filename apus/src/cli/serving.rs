@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use apus_node::Options;
 use apus_node::view::View;
-use apus_node::{Options, SyncError};
-use apus_progress::{Observer, Unobserved, Watch};
-use apus_query::{AtRest, Source};
+use apus_progress::Observer;
+use apus_query::Source;
 use apus_server::live::{About, End};
 use apus_server::{Config, Live, Server};
-use apus_sync::Verify;
 
 use super::failure::Failure;
 use super::output;
@@ -62,33 +61,12 @@ impl Serving {
     fn source(&self, live: &Arc<Live>) -> Source {
         let view = Arc::clone(&self.view);
         if self.about.is_at_rest {
-            Source::at_rest(view, &self.options, at_rest(&self.options))
+            Source::at_rest(view, &self.options, apus_tools::at_rest(&self.options))
         } else {
             let live = Arc::clone(live);
             let done = move || live.progress()?.estimate?.of_run();
             Source::of_sync(view, &self.options, done)
         }
-    }
-}
-
-/// Returns the work on the directory of `options` that answers need and that opens it again.
-fn at_rest(options: &Options) -> AtRest {
-    let verified = options.clone();
-    let copied = options.clone();
-    AtRest {
-        verify: Box::new(move |blocks, level, stop| {
-            let watch = Watch::new(&Unobserved, stop);
-            let found = apus_tools::verify(&verified, Verify { level, blocks }, watch)?;
-            if found.interrupted {
-                return Err(SyncError::Stopped);
-            }
-            Ok(found.is_sound() && found.is_complete())
-        }),
-        create_snapshot: Box::new(move |height, path, stop| {
-            let watch = Watch::new(&Unobserved, stop);
-            let made = apus_claims::create_snapshot(&copied, Some(height), path, watch)?;
-            if made.interrupted { Err(SyncError::Stopped) } else { Ok(()) }
-        }),
     }
 }
 

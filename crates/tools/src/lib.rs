@@ -3,6 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`at_rest`](mod@at_rest) | verifies and copies a directory for a server |
 //! | [`index`](mod@index) | builds Core's optional indexes |
 //! | [`info`] | computes statistics of the UTXO set (Core's `gettxoutsetinfo`) |
 //! | [`verify`](mod@verify) | checks blocks, undo data and UTXO set (Core's `verifychain`) |
@@ -14,6 +15,7 @@
 //! | [`serve`](mod@serve) | serves blocks to peers |
 //! | [`prune`](mod@prune) | deletes block files (Core's `pruneblockchain`) |
 
+pub mod at_rest;
 pub mod busy;
 pub mod index;
 pub mod info;
@@ -28,6 +30,7 @@ pub mod verify;
 pub use apus_coins::{HashType as UtxoHash, UtxoStats};
 pub use apus_indexes::{IndexReach, Indexed, StatisticsAt, Totals};
 pub use apus_store::{IndexKind, TxIndexForm};
+pub use at_rest::at_rest;
 pub use busy::{Busy, Reached, busy};
 pub use index::{index, index_on};
 pub use info::{txoutset_info, txoutset_info_at};

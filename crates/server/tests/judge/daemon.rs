@@ -8,15 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apus_disk::Disk;
+use apus_node::Run;
 use apus_node::opened::{Coins, Node};
 use apus_node::options::Options;
 use apus_node::view::View;
-use apus_node::{Run, SyncError};
-use apus_progress::{Unobserved, Watch};
-use apus_query::{AtRest, Source};
+use apus_query::Source;
 use apus_server::live::About;
 use apus_server::{Config, Credential, Live, Server};
-use apus_sync::Verify;
 use serde_json::Value;
 
 use super::http::{Client, Request, USER};
@@ -100,29 +98,8 @@ pub fn serve(options: &Options) -> (Server, Client) {
     config.credentials = vec![Credential::new(USER.0, USER.1).unwrap()];
     config.rest = true;
     let live = Live::new(About::new(options, "1", true));
-    let source = Source::at_rest(Arc::clone(&view), options, at_rest(options));
+    let source = Source::at_rest(Arc::clone(&view), options, apus_tools::at_rest(options));
     let server = Server::start(&config, &live, (source, &view), &Arc::default()).unwrap();
     let client = Client::new(server.addresses()[0].port());
     (server, client)
-}
-
-/// Returns the work on the directory of `options` that answers need and that opens it again.
-fn at_rest(options: &Options) -> AtRest {
-    let verified = options.clone();
-    let copied = options.clone();
-    AtRest {
-        verify: Box::new(move |blocks, level, stop| {
-            let watch = Watch::new(&Unobserved, stop);
-            let found = apus_tools::verify(&verified, Verify { level, blocks }, watch)?;
-            if found.interrupted {
-                return Err(SyncError::Stopped);
-            }
-            Ok(found.is_sound() && found.is_complete())
-        }),
-        create_snapshot: Box::new(move |height, path, stop| {
-            let watch = Watch::new(&Unobserved, stop);
-            let made = apus_claims::create_snapshot(&copied, Some(height), path, watch)?;
-            if made.interrupted { Err(SyncError::Stopped) } else { Ok(()) }
-        }),
-    }
 }
