@@ -1,8 +1,8 @@
 #!/bin/sh
 # A disk of a given speed, to run benchmarks on: a loop device that the kernel throttles.
 #
-#   slow-disk.sh up DIR GB      makes FILE DIR.img of so many GB and mounts it on DIR, at full speed
-#   slow-disk.sh rate DIR MB    at most so many MB a second from now on, each way; 0 lifts the limit
+#   slow-disk.sh up DIR GB      makes FILE DIR.img of GB gigabytes and mounts it on DIR, at full speed
+#   slow-disk.sh rate DIR MB    at most MB megabytes a second from now on, each way; 0 lifts the limit
 #   slow-disk.sh down DIR       unmounts it and removes the file
 #
 # For example `up /mnt/slow 30`, `apus-bench join --dir /mnt/slow --runs 1` once to make the chains,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 /// The number of runs of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// The number of runs before those that are measured.
+    /// The number of runs before the first measured one.
     pub warm_up: usize,
     /// The least number of runs.
     pub runs_min: usize,

@@ -50,7 +50,7 @@ class Progress:
     count: int
     """All tasks that had no result when the stage began."""
     running: int
-    """Tasks that Ray runs or is about to run, those that run twice included."""
+    """Tasks that Ray runs or is about to run; a task that runs twice counts twice."""
     seconds: float
     """Seconds since the stage began."""
     eta: Optional[float]

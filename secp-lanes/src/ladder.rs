@@ -9,7 +9,7 @@ use crate::work::{Rows, TablePoint, Work, groups};
 
 /// The number of highest digits at which the sum may still be infinity. One digit in 64 is zero:
 /// among random signatures one in some 2^20 has four zero digits at the top, and one in some 2^50
-/// has so many that the sum stays at infinity.
+/// has so many of them that the sum stays at infinity.
 const LATE_START: usize = 8;
 
 /// The stage that computes the multiples of all vectors of signatures.

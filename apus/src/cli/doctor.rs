@@ -20,7 +20,7 @@ use super::table::{Table, stdout_columns};
 ///
 /// Measures the disk of the data directory for three seconds, with a file that is gone afterwards,
 /// and looks at file system, free space now and in a year, memory, swap, clock, processor, and the
-/// directory. The exit status is 0 whatever is found.
+/// directory. The exit status is 0 even if it finds faults.
 #[derive(Args)]
 pub struct DoctorCommand {
     #[command(flatten)]

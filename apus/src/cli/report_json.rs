@@ -47,7 +47,7 @@ struct SummaryJson {
     coins_looked_up: u64,
     bottleneck: Option<&'static str>,
     waits_for_disk: bool,
-    /// The percentage of threads waiting for the disk, of those that were seen and not idle.
+    /// The percentage of busy threads that waited for the disk.
     disk_wait_percent: Option<u64>,
     peers: Vec<PeerJson>,
 }

@@ -101,7 +101,7 @@ impl Sample {
         if spent.iter().map(Vec::len).sum::<usize>() + 1 != view.input_count()
             || coins.next().is_some()
         {
-            return Err("the coins are not those that the block spends".into());
+            return Err("the coins are not the ones that the block spends".into());
         }
         Ok(Self { name, block, height, prev, spent })
     }

@@ -10,8 +10,8 @@ use super::tree::{
 };
 
 impl Tree {
-    /// Records that the bytes of `id` are available. From now on the block, and those that build on
-    /// it and waited for it, may become the tip.
+    /// Records that the bytes of `id` are available. From now on the block, and the
+    /// descendants that waited for it, may become the tip.
     pub fn mark_available(&mut self, id: BlockId) {
         self.link_available(id, None);
     }

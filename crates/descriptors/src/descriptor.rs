@@ -17,7 +17,7 @@ use super::sane::check_sane;
 use super::sorted_leaves::{sort, unsorted};
 use super::text::{expression, paths, plain_steps};
 
-/// The most characters of a descriptor, above those that wallets make.
+/// The most characters of a descriptor; wallets write shorter ones.
 const CHARS_MAX: usize = 10_000;
 /// The most characters of an address.
 const ADDRESS_CHARS_MAX: usize = 90;

@@ -61,8 +61,8 @@ fn check<Context: ScriptContext>(
     Ok(())
 }
 
-/// Returns the first key that an expression stands for. Core compares keys by it, whatever their
-/// origins; all that need a private key are the same to it.
+/// Returns the first key that an expression stands for. Core compares keys by it, without
+/// their origins; all that need a private key are the same to it.
 fn first(key: &DescriptorPublicKey, curve: &Curve) -> Option<PublicKey> {
     Some(key.clone().at_derivation_index(0).ok()?.derive_public_key(curve))
 }

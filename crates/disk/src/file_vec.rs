@@ -36,7 +36,7 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> FileVec<T> {
         Self(Items::Memory(Vec::new()))
     }
 
-    /// Moves all items, and those that are appended later, to a file in `directory`. If it has no
+    /// Moves all items, and all items appended later, to a file in `directory`. If it has no
     /// space for them, they stay in memory.
     pub fn keep_in_file(&mut self, directory: &Arc<Path>) {
         if let Items::Memory(items) = &self.0
@@ -167,7 +167,7 @@ fn keeps_allocations(kind: u32) -> bool {
     matches!(kind, EXT | XFS | TMPFS)
 }
 
-/// Maps the first bytes of a file, and allocates those that it does not have: a write to the map of
+/// Maps the first bytes of a file, and allocates the missing ones: a write to the map of
 /// a file on a full disk would kill the process.
 fn map_first(file: &File, bytes: usize) -> io::Result<MmapMut> {
     fallocate(file, FallocateFlags::empty(), 0, bytes as u64)?;

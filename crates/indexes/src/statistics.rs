@@ -19,7 +19,8 @@ const SUM_BITS: u32 = 120;
 
 /// What a block changes.
 pub struct Change {
-    /// The coins that it creates and spends, but for those that it does both with.
+    /// The coins that the block creates and the coins that it spends, without coins that it both
+    /// creates and spends.
     pub coins: MuHash,
     totals: Totals,
 }

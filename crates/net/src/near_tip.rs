@@ -26,7 +26,7 @@ pub struct Branches {
     /// The blocks, each once; those of a lane in order of height.
     pub blocks: Vec<BlockId>,
     /// A lane for each branch, the one with the most work first, those of outbound peers before
-    /// those that only inbound peers have.
+    /// blocks that only inbound peers have.
     pub lanes: Vec<Range<usize>>,
 }
 

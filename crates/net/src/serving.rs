@@ -67,7 +67,7 @@ pub struct ServedChain<'a> {
 /// Why a peer is disconnected that asked for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// The blocks are pruned, and the block is lower than those that a pruned node serves.
+    /// Blocks are pruned, and the block is below the lowest that a pruned node serves.
     #[error("it asked a pruned node for a block below the last 288")]
     Pruned,
     /// The upload target is reached, and the block is more than a week old.

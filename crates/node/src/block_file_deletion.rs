@@ -41,7 +41,7 @@ impl Ledger {
         self.delete_files(shared.files, shared.tree, &files)
     }
 
-    /// Prunes all files whose blocks are at `height` or below, except those that must be kept.
+    /// Prunes all files whose blocks are at `height` or below, except files that must be kept.
     pub fn prune_up_to(
         &mut self,
         files: &BlockFiles,

@@ -30,7 +30,7 @@ pub enum RuleGroup {
     /// Signature operations in witness scripts count towards their limit (BIP141,
     /// `sigop_cost_in_limit`).
     WitnessSigops,
-    /// The witnesses are those that the block commits to (BIP141, `witness_committed`), or there
+    /// The block commits to the witnesses (BIP141, `witness_committed`), or there
     /// are none.
     WitnessCommitments,
     /// A block has at most 4,000,000 weight units (BIP141, `weight_in_limit`). That it has at most

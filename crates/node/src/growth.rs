@@ -130,7 +130,7 @@ impl Rate {
 
 impl Sample {
     /// Estimates what the block at `height` leaves. The coins that it spends are assumed to be like
-    /// those that it creates.
+    /// the coins that it creates.
     pub fn of<B: AsRef<[u8]>>(view: &BlockView<B>, height: u32) -> Self {
         let mut coins = 0.0;
         let mut values = 0.0;

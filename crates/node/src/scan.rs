@@ -1,5 +1,5 @@
 //! Headers first, from files: finds every block in the sources, reading no more of it than its
-//! header, and adds the headers to the tree. In whatever order the files hold the blocks, the best
+//! header, and adds the headers to the tree. The files may hold the blocks in any order; the best
 //! chain is known after a scan, and with it whether scripts are to be checked.
 
 use std::collections::{HashMap, HashSet, VecDeque};

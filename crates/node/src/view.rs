@@ -155,7 +155,7 @@ impl View {
         });
     }
 
-    /// Takes other tables with the same coins, so that those that were merged can be deleted.
+    /// Takes other tables with the same coins, so that the merged ones can be deleted.
     pub(super) fn refresh(&self, coins: &CoinsView) {
         // A commit may have come between; it is shown with its own tables.
         let best = coins.best_block().ok().flatten();

@@ -26,7 +26,7 @@ pub struct Waiting {
     pub target: BlockId,
     /// Height of the last block.
     pub last: u32,
-    /// Bytes of all these blocks; an estimate for those that peers have.
+    /// Bytes of all these blocks; an estimate for blocks that only peers have.
     pub bytes: u64,
     /// The part of `bytes` whose scripts are checked.
     pub with_scripts: u64,

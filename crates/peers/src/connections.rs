@@ -220,7 +220,7 @@ impl Connections {
         self.feed.take_notes();
     }
 
-    /// Does what is due, waits a moment for events, and handles those that arrive.
+    /// Does the work that is due, then waits a moment for events and handles them.
     pub fn turn(&mut self, chain: &mut HeaderChain, observer: &dyn Observer) {
         let unix_time = unix_time();
         chain.set_time(unix_time);

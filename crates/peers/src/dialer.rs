@@ -1,4 +1,4 @@
-//! Chooses the peers to connect to: those that the user names, those on the local network, and
+//! Chooses the peers to connect to: peers that the user names, nodes on the local network, and
 //! those of the address book, which DNS seeds and other peers fill.
 
 use std::net::{SocketAddr, TcpStream};
@@ -293,7 +293,7 @@ impl Dialer {
         }
     }
 
-    /// Returns a peer that `choose` finds among those that may be connected to.
+    /// Returns the peer that `choose` picks from the candidates.
     fn choose(
         &self,
         unix_time: i64,

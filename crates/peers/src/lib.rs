@@ -108,7 +108,7 @@ use self::route::{Routes, system_resolver};
 /// Besides these, [`EVENTS_MAX`] messages may wait to be handled, and one for each connection that
 /// we opened, of at most 4 MB each; and those of other connections that a [`Budget`] allows.
 const WAITING_BYTES_MAX: u64 = 1 << 30;
-/// The file for those that memory has no room for. It has no name while it exists.
+/// The file for blocks that do not fit in memory. It never has a name.
 const EARLY_FILE: &str = "apus-early-blocks";
 /// The most events of connections, such as messages, that wait to be handled.
 const EVENTS_MAX: usize = 16;

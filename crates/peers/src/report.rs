@@ -110,7 +110,7 @@ impl Reports {
     }
 }
 
-/// The number of peers, the bytes that have come from them, and those that are to come.
+/// The number of peers, the bytes that they have sent, and the bytes still to come.
 pub(super) struct Traffic {
     peers: AtomicUsize,
     outbound: AtomicUsize,

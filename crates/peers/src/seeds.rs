@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apus_net::{PeerId, Target};
 
-/// The most of them at a time, so that those that do not answer delay no other connection.
+/// The most seeds at a time, so that silent ones delay no other connection.
 const SEEDS_MAX: usize = 8;
 /// The time after which one that has sent no addresses is left (Core's
 /// `10 * AVG_ADDRESS_BROADCAST_INTERVAL`).
@@ -20,7 +20,7 @@ pub(super) struct Seeds {
 }
 
 impl Seeds {
-    /// Asks these instead of those that are still to be asked.
+    /// Replaces the seeds that are still to be asked.
     pub fn ask(&mut self, targets: Vec<Target>) {
         self.left = targets;
     }
@@ -40,7 +40,7 @@ impl Seeds {
         self.open.remove(&id);
     }
 
-    /// Returns those that have sent no addresses for too long.
+    /// Returns the seeds that have sent no addresses for too long.
     pub fn old(&self, now: Duration) -> Vec<PeerId> {
         let is_old = |(_, since): &(&PeerId, &Duration)| now > **since + SEED_TIME;
         self.open.iter().filter(is_old).map(|(id, _)| *id).collect()

@@ -1,4 +1,4 @@
-//! Replaces peers that we chose: those that lag behind, one too many, and slow ones for which a
+//! Replaces peers that we chose: peers that lag behind, one too many, and slow ones for which a
 //! faster one waits. `apus-net` decides; this asks the dialer for what the decisions need.
 
 use std::time::Duration;

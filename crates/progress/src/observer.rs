@@ -63,7 +63,7 @@ pub struct Upload {
 pub struct Download {
     /// Number of peers.
     pub peers: usize,
-    /// Number of those that we connected to.
+    /// Number of outbound peers.
     pub outbound: usize,
     /// Bytes of all messages received so far.
     pub bytes: u64,

@@ -75,7 +75,7 @@ impl ThreadStates {
     /// The smallest number of observations from which a share is computed.
     const SEEN_MIN: u64 = 20;
 
-    /// Returns the percentage of blocked threads among those that were not idle; `None` if there
+    /// Returns the percentage of blocked threads among the busy ones; `None` if there
     /// were too few observations.
     pub fn blocked_percent(self) -> Option<u64> {
         let seen = self.working + self.blocked;

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_comes_after_the_name_whatever_that_is() {
+    fn the_state_comes_after_a_name_with_spaces_and_brackets() {
         assert_eq!(state("4242 (apus-work-1) D 1 4200 4200 0 -1"), Some('D'));
         assert_eq!(state("7 (a) S (b) R 1"), Some('R'));
         assert_eq!(state("7 (a"), None);

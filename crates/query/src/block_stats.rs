@@ -188,7 +188,7 @@ impl Sums {
         self.rates.push((fee * 4 / weight, weight));
     }
 
-    /// Returns the statistics, except those that do not depend on the transactions.
+    /// Returns the statistics that depend on the transactions.
     fn stats(mut self, view: &BlockView<&[u8]>) -> Stats {
         let count = self.fees.len() as i64;
         let totalfee = self.fees.iter().sum::<i64>();

@@ -20,7 +20,7 @@ const OP_NOP10: u8 = 0xb9;
 const PUSH_BYTES_MAX: usize = 520;
 /// The most bytes of a script (Core's `MAX_SCRIPT_SIZE`).
 const SCRIPT_BYTES_MAX: usize = 10_000;
-/// An input of 41 bytes, whatever it is.
+/// An input of 41 bytes.
 const SOME_INPUT: [u8; 41] = [0; 41];
 
 /// A transaction as the only one of a block, whose header is not used.

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The indexes of a directory.
 pub struct Indexes {
-    /// Reads those that exist.
+    /// Reads the indexes that exist.
     pub reader: IndexReader,
     /// Those that the running sync builds, or keeps at the tip.
     wanted: Vec<IndexKind>,

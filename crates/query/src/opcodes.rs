@@ -100,7 +100,7 @@ const OP_RESERVED: u8 = 0x50;
 const BEFORE_OP_1: u8 = 0x50;
 const OP_INVALIDOPCODE: u8 = 0xff;
 
-/// Appends the name of an opcode above those that push the bytes after them.
+/// Appends the name of an opcode that does not push the bytes after it.
 pub fn put_name(out: &mut String, code: u8) {
     match code {
         OP_1NEGATE => out.push_str("-1"),

@@ -1,5 +1,5 @@
 //! What the running process reports about itself: its progress, peers, tip and last words. The
-//! threads that work write it and never wait for those that read it.
+//! threads that work write it and never wait for its readers.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What strangers and users may cost. Whatever they do, a call with a password is answered before
-//! they are done: they never are.
+//! The load that strangers and users can cause. All the while, a call with a password is
+//! answered.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -29,7 +29,7 @@ pub struct JobBlocks {
     line: Mutex<Line>,
 }
 
-/// The blocks that were read and not taken, the next one last, and those that follow.
+/// The blocks that were read and not taken, the next one last, and the blocks after them.
 struct Line {
     next: u32,
     group: Vec<BlockBytes>,

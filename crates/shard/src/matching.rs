@@ -136,7 +136,7 @@ pub fn for_each_coin(
     mut each: impl FnMut(&[u8], &mut [u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let wrong = || {
-        let what = "its coins are not those that a task writes";
+        let what = "its coins are not as a task writes them";
         StoreError::new(job.objects.path(pack.name()), what)
     };
     let mut last = Vec::new();

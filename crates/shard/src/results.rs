@@ -208,7 +208,7 @@ impl Results {
     }
 }
 
-/// Returns whether a task has a result, whatever the height that it ends at.
+/// Returns whether a task has a result for any last height.
 ///
 /// # Errors
 /// The results cannot be listed.
@@ -232,7 +232,7 @@ fn open<T>(
 }
 
 /// Opens the results with the numbers below `count`, once all of them are there; the inner error
-/// has the numbers of those that are missing, or damaged.
+/// has the numbers of the missing and damaged ones.
 fn open_all<T>(
     count: usize,
     is_there: impl Fn(usize) -> bool,

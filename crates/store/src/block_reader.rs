@@ -189,7 +189,7 @@ impl BlockReader {
         if let Some(file) = readers.find(id) {
             return Ok(file);
         }
-        // It may be one of those that were deleted meanwhile.
+        // Another thread may have deleted it.
         if readers.forgotten == forgotten {
             if readers.open.len() == READERS_MAX {
                 readers.open.pop_front();

@@ -59,7 +59,7 @@ pub fn files_above_target(
 }
 
 /// Returns the lowest height whose block is stored if all blocks up to `tip` arrive in any order,
-/// and those that would be pruned again are not stored at all. `prunable` is the result of
+/// and blocks that would be pruned again are not stored at all. `prunable` is the result of
 /// [`prunable_height`], and `sizes` are the bytes of the blocks from the tip down to height 1.
 pub fn stored_from(
     tip: u32,

@@ -200,7 +200,7 @@ pub static HISTORY: Table = Table {
 static OUTPUTS: Table = Table {
     name: "outputs",
     about: "The outputs of the transactions of the active chain, by height, position of the \
-            transaction and index; also those that nobody can spend.",
+            transaction and index; unspendable outputs included.",
     columns: &[
         Column::new("height", Kind::U32, "The height of the block."),
         Column::new("txid", Kind::Hash, "The transaction that the output is part of."),

@@ -39,7 +39,7 @@ const DERIVED_AT_ONCE: u32 = 256;
 pub struct HistoryAsked<'a> {
     /// The descriptors, as text.
     pub descriptors: &'a [String],
-    /// The indexes of those that have a wildcard.
+    /// The indexes of the descriptors with a wildcard.
     pub range: Range,
     /// The format of the file.
     pub format: Format,

@@ -273,7 +273,7 @@ impl<'a> Work<'a> {
         Ok(note)
     }
 
-    /// Makes the file of a range, and returns its note. A file is the same whatever the number of
+    /// Makes the file of a range, and returns its note. A file does not depend on the number of
     /// threads and the tip. `output` has the errors of `stream`.
     fn make(
         &self,

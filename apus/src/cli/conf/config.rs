@@ -1,4 +1,4 @@
-//! The settings of one run, and those that it has used.
+//! The settings of one run, and which of them it has used.
 
 use std::path::{Path, PathBuf};
 

@@ -166,7 +166,7 @@ impl Loading<'_> {
         settings.and_then(|settings| settings.get("includeconf")).cloned().unwrap_or_default()
     }
 
-    /// Appends the settings of a bitcoin.conf to those that were read before.
+    /// Appends the settings of a bitcoin.conf to the settings read so far.
     fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<(), String> {
         if bytes.contains(&0) {
             return Err(format!(

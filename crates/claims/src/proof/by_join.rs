@@ -126,7 +126,7 @@ struct Left {
 }
 
 impl Left {
-    /// Compares the coins with those that the sums have counted.
+    /// Compares the coins with the coins that the sums have counted.
     fn expect(&self, tally: &Tally) -> Result<(), SyncError> {
         let Self { coins, amount, .. } = self;
         let is_same = *coins == Some(tally.coins as i64)

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use super::random::Random;
 
-/// An open file, by its number in the list of contents, whatever its current name is.
+/// An open file, by its number in the list of contents; its name may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileId(pub usize);
 

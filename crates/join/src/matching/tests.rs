@@ -350,7 +350,7 @@ impl History {
     }
 }
 
-/// Adds the outputs that were taken, and those that are left, in the order of keys.
+/// Adds the outputs that were taken and the outputs that are left, in the order of keys.
 fn collect(matcher: &mut Matcher, bytes: &[u8], result: &mut Found) {
     let mut add = |height, place, output: MatchedOutput| {
         // The outpoint follows from the bytes, which are random.

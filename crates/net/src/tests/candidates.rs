@@ -15,7 +15,7 @@ struct Download {
     runners: BTreeMap<PeerId, Runner>,
     now: Duration,
     next: u64,
-    /// The speeds of those that will be connected to.
+    /// The speeds of the peers that will be connected.
     coming: Box<dyn FnMut() -> Option<u64>>,
     trials: Vec<Trial>,
 }

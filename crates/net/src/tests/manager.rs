@@ -404,7 +404,7 @@ fn take_all(world: &mut World) {
 }
 
 #[test]
-fn blocks_come_from_whoever_has_them() {
+fn blocks_come_from_any_peer_that_has_them() {
     let mut world = World::new(0);
     let chain = mine(&world.network, &world.genesis(), 600, 1);
     world.connect(Habit::Honest, &chain);

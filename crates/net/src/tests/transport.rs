@@ -251,7 +251,7 @@ fn a_length_alone_costs_no_memory() {
     assert!(matches!(error, TransportError::Message(MessageError::TooLong(_))), "{error}");
 }
 
-/// Whatever a peer sends in place of a v2 handshake, it ends with an error.
+/// Any bytes in place of a v2 handshake end with an error.
 #[test]
 fn garbage_in_a_handshake_ends_it() {
     let mut v1 = Vec::new();

@@ -1,5 +1,5 @@
-//! The coins of one block: those that it spends from outside, and those that it creates for other
-//! blocks.
+//! The coins of one block: coins of earlier blocks that it spends, and coins that it leaves to
+//! later blocks.
 //!
 //! Outputs that are spent in their own block (about a tenth) are matched here, and never reach the
 //! UTXO set.

@@ -32,7 +32,7 @@ use crate::system_clock::refuse_clock_behind;
 use crate::unindexed::open_indexed;
 use crate::view::View;
 
-/// Number of index entries after which those that are in the tree give up their memory: 9 MB of
+/// Number of index entries after which entries in the tree give up their memory: 9 MB of
 /// them.
 const LOADED_TOGETHER: usize = 1 << 16;
 

@@ -255,7 +255,7 @@ impl<'a> Interpreter<'_, 'a> {
         }
     }
 
-    /// Checks that witness elements are no longer than those that scripts may push.
+    /// Checks that witness elements are no longer than a script may push.
     fn elements_are_short(&self) -> Result<(), Left> {
         let is_short = |element: &Item| element.bytes().len() <= ELEMENT_BYTES_MAX;
         if self.stack.iter().all(is_short) { Ok(()) } else { Err(Left::Limit) }

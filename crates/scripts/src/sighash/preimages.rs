@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use apus_hash::{Hash, Midstate, Pieces, sha256d, sha256d_many};
 
 /// The longest preimage that waits, in bytes. A usual spend has one of 150 to 300; longer ones are
-/// hashed at once, so that little memory is needed whatever a block contains.
+/// hashed at once, so that every block needs little memory.
 pub(super) const WAITING_BYTES_MAX: usize = 512;
 
 /// The hash state after the tag of Taproot's messages.

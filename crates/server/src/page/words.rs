@@ -6,8 +6,8 @@ use std::time::Duration;
 
 pub use apus_progress::words::{civil, thousands};
 
-/// Escapes text for HTML, in elements and in quoted attributes. Control characters and those that
-/// change the direction of text become `\u{fffd}`: names of peers are foreign input.
+/// Escapes text for HTML, in elements and in quoted attributes. Control characters and marks of
+/// direction become `\u{fffd}`: names of peers are foreign input.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -66,7 +66,7 @@ fn assert_same(client: &Client, recorded: &Recorded) {
     assert!(wrong.is_empty(), "{}", wrong[..wrong.len().min(40)].join("\n"));
 }
 
-/// Whether a difference is one of those that docs/guide/server.md names.
+/// Whether docs/guide/server.md names a difference.
 fn is_known(request: &Request, ours: &Reply, theirs: &Reply) -> bool {
     // Core names a type of content where there is none.
     if ours.body.is_empty() && theirs.body.is_empty() {

@@ -159,7 +159,7 @@ impl Pack {
     /// to [`PackWriter::append`], in the order in which they were written.
     ///
     /// # Errors
-    /// The bytes cannot be read, are not those that were written, or `each` fails.
+    /// The bytes cannot be read, have changed since they were written, or `each` fails.
     pub fn read<E: From<StoreError>>(
         &self,
         objects: &Objects,

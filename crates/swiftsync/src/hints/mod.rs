@@ -15,7 +15,7 @@
 //! 3. `open.rs`: [`recognise`], [`open()`] and [`encoder`].
 //! 4. The command line: `FileFormat` in `cli/hints.rs`, and the help of `Convert` and `Compress`
 //!    there, which name the formats.
-//! 5. Tests: those that iterate over [`Format::WRITTEN`] include the format automatically. Add
+//! 5. Tests: loops over [`Format::WRITTEN`] include the format automatically. Add
 //!    bytes to `the_bytes_of_each_format` and its limits there too (`tests/mod.rs`), a
 //!    head to `noise_after_a_good_head_never_panics` (`tests/damage.rs`), a sync with it
 //!    (`apus/tests/it/swiftsync/hints_files.rs`), and wrong hints in it (`wrong_hints.rs` there).

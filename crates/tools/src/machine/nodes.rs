@@ -54,7 +54,7 @@ pub struct NodeDirectory {
 }
 
 impl Running {
-    /// Returns the process with this number, whatever its program; `None` if there is none.
+    /// Returns the process with this number, of any program; `None` if there is none.
     fn of(root: &Root, pid: u32) -> Option<Self> {
         let name = root.read(format!("/proc/{pid}/comm"))?;
         let args = root.read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -409,7 +409,8 @@ mod tests {
         assert!(plan.what.contains("from height 500001 on") && plan.command.contains("-prune=550"));
     }
 
-    /// Whatever is free, whoever owns it, and whichever network: what was not read is not deleted.
+    /// A directory that was not read is never deleted: on any network, with any owner and any free
+    /// space.
     #[test]
     fn no_plan_prunes_a_directory_whose_blocks_are_not_known() {
         let by = Running { name: "bitcoind".into(), pid: 7, datadir: None };

@@ -1,4 +1,5 @@
-//! Messages between peers: the bytes of those that Apus sends, and views of those that it receives.
+//! Messages between peers: bytes of the messages that Apus sends, and views of the messages that
+//! it receives.
 //!
 //! [`encode`] appends a message to the caller's buffer, which grows once, to the exact size;
 //! nothing else is allocated. [`Message::decode`] borrows from the receive buffer. Every count and

@@ -1,7 +1,7 @@
 //! Random worlds: one honest outbound peer among up to seven hostile ones, named, chosen or found
 //! on the local network, and up to fifty hostile inbound ones. They withhold blocks and branches,
 //! short and long, in every way, send headers of little work, say nothing, come late, come and go.
-//! Clocks jump, and the machine sleeps. Whatever they do, a first sync and a new block are
+//! Clocks jump, and the machine sleeps. All the same, a first sync and a new block are
 //! connected in seconds, a sync ends, and the invariants of docs/peers.md hold whenever something
 //! has happened.
 

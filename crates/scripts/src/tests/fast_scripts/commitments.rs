@@ -47,7 +47,7 @@ fn what_is_nearly_p2pkh_or_p2sh_is_not() {
     let judged = judge(&spends, ALL);
     let engine = judged.iter().filter(|judged| judged.engine).count();
     let fast = judged.iter().filter(|judged| judged.is_fast()).count();
-    // P2PKH itself five times, and scripts that are true whoever signs.
+    // P2PKH itself five times, and scripts that need no signature.
     assert!(engine >= fast && fast >= 20, "{fast} of {engine}");
 }
 
@@ -61,7 +61,7 @@ fn empty_signatures_are_false() {
     expect(&cases, ALL);
 }
 
-/// A P2PKH script pushes two elements onto those that the scriptSig leaves.
+/// A P2PKH script pushes two elements onto the stack that the scriptSig leaves.
 #[test]
 fn p2pkh_on_a_full_stack() {
     let mut cases = Vec::new();
@@ -77,7 +77,7 @@ fn p2pkh_on_a_full_stack() {
     expect(&cases, ALL);
 }
 
-/// An input asks for at most 16 messages, whatever its scripts are.
+/// No input asks for more than 16 messages.
 #[test]
 fn messages_of_one_input() {
     for (types, expected) in [(16_u8, Expected::Valid), (17, Expected::Left)] {

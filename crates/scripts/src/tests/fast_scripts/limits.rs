@@ -120,7 +120,7 @@ fn operations_201() {
             if wrap == Wrap::Leaf {
                 continue;
             }
-            // An empty signature is false, whatever the keys.
+            // An empty signature is false for every key.
             let failing = |nops: usize, keys: u8| {
                 let asm = Asm::new().ops(&vec![OP_NOP; nops]).ops(&[OP_0, OP_0, OP_1]);
                 let asm = asm.ops(&vec![OP_0; keys.into()]).number(keys.into());

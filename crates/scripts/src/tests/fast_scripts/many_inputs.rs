@@ -165,7 +165,7 @@ fn a_batch_remembers_nothing_of_the_last_one() {
 }
 
 /// Signatures that are not valid, which the scripts demand, each with a message of 40,000 bytes:
-/// Core's engine has to repeat the work on those that are added.
+/// Core's engine has to repeat the work on the added ones.
 #[test]
 fn little_work_is_for_nothing() {
     let script = Asm::new().push(&public(1)).ops(&[OP_CHECKSIG, OP_NOT]).0;

@@ -335,7 +335,7 @@ fn what_cannot_be_decided_here_is_left() {
     }
 }
 
-/// Every opcode, alone and in a branch that is not taken; the test lists those that are run here.
+/// Every opcode, alone and in a branch that is not taken; the test lists the opcodes that run here.
 #[test]
 fn each_opcode_in_each_kind_of_script() {
     let mut fast = 0;
