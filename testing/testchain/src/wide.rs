@@ -36,7 +36,8 @@ const SCRIPT_BYTES: usize = 22;
 const TX_BYTES: u64 = 10 + 41 * INPUTS as u64 + 31 * OUTPUTS as u64;
 
 /// Which coins the inputs of a [`Wide`] chain spend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Spends {
     /// Half spend any coin of the UTXO set, half a coin of the newest hundred blocks
     #[default]
