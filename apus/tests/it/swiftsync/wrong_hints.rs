@@ -1,5 +1,6 @@
 //! Wrong hints of every kind.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use apus_progress::Watch;
@@ -284,6 +285,7 @@ fn every_kind_is_refused_and_a_sync_in_order_succeeds() {
     let muhash = synced.muhash();
     for (mode, at) in [(Mode::AssumeValid, 0), (Mode::Full, 1)] {
         let reindexed = synced.copy();
+        let mut refusals = HashSet::new();
         for Case { name, bytes, due } in &cases {
             let what = format!("{name}, {mode:?}");
             let place = world.place();
@@ -291,7 +293,10 @@ fn every_kind_is_refused_and_a_sync_in_order_succeeds() {
             let sources = world.sources(&place, mode, &world.file_order());
             assert_due(&due[at], world.try_swift(&place, mode, &hints, &sources), &what);
             assert_nothing_committed(&place, &what);
-            assert_in_order_succeeds(&place, &sources, &muhash, &what);
+            // Each refusal leaves the same, so that one sync in order afterwards is enough.
+            if refusals.insert(due[at].1) {
+                assert_in_order_succeeds(&place, &sources, &muhash, &what);
+            }
             // The same on a directory that has coins already.
             let result = try_reindex_with(&world.options(&reindexed, mode, &hints));
             assert_due(&due[at], result, &format!("{what}, reindex"));

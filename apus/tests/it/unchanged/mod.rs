@@ -11,7 +11,7 @@ mod surroundings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex};
 
 use apus_coins::Chainstate;
 use apus_disk::Disk;
@@ -51,12 +51,19 @@ static WHOLE: LazyLock<Place> = LazyLock::new(|| {
     place
 });
 
-/// Returns a copy of the directory, and of the files next to it.
+/// Returns a copy of the directory, with the files next to it, which no command may change.
 fn copy_of_whole() -> Place {
     let place = WHOLE.copy();
     for file in ["all", "some", "hints", "snapshot"] {
-        std::fs::copy(WHOLE.root().join(file), place.root().join(file)).unwrap();
+        std::fs::hard_link(WHOLE.root().join(file), place.root().join(file)).unwrap();
     }
+    place
+}
+
+/// Returns a copy of the directory with a damage.
+fn damaged(damage: &Damage) -> Place {
+    let place = copy_of_whole();
+    (damage.apply)(&place);
     place
 }
 
@@ -120,6 +127,14 @@ fn usable(place: &Place) -> Option<Usable> {
     Some(usable)
 }
 
+/// Returns the same as [`usable`] of a directory with a damage, which is looked at once for all
+/// commands.
+fn usable_before(damage: &Damage, place: &Place) -> Arc<Option<Usable>> {
+    static USABLE: Mutex<BTreeMap<&str, Arc<Option<Usable>>>> = Mutex::new(BTreeMap::new());
+    let mut known = USABLE.lock().unwrap();
+    Arc::clone(known.entry(damage.name).or_insert_with(|| Arc::new(usable(place))))
+}
+
 /// A command and its arguments; `$name` stands for a path in the place.
 struct Tried {
     args: &'static [&'static str],
@@ -163,10 +178,9 @@ fn cases() -> impl Iterator<Item = (&'static Damage, Surroundings)> {
 fn holds(tried: &Tried) {
     let mut faults = Vec::new();
     for (damage, surroundings) in cases() {
-        let place = copy_of_whole();
-        (damage.apply)(&place);
+        let place = damaged(damage);
         let before = tree(place.root());
-        let could = usable(&place);
+        let could = usable_before(damage, &place);
         let output = run(&place, tried, surroundings);
         let ended = output.status.code();
         let said = stdout(&output) + &stderr(&output);
@@ -189,11 +203,9 @@ fn holds(tried: &Tried) {
         if is_unchanged || has_removed {
             continue;
         }
-        let damaged = copy_of_whole();
-        (damage.apply)(&damaged);
-        if let Some(what) = could.and_then(|could| loss(&place, &could)) {
+        if let Some(what) = could.as_ref().as_ref().and_then(|could| loss(&place, could)) {
             fault(&what);
-        } else if let Some(what) = loss_for_core(&place, &damaged) {
+        } else if let Some(what) = loss_for_core(&place, || damaged(damage)) {
             fault(&what);
         }
     }
@@ -218,11 +230,11 @@ fn loss(place: &Place, before: &Usable) -> Option<String> {
 }
 
 /// Returns the error of Bitcoin Core's engine if it no longer opens the directory of `place`, but
-/// opens it as it was before, in `before`.
-fn loss_for_core(place: &Place, before: &Place) -> Option<String> {
+/// opens it as it was `before`.
+fn loss_for_core(place: &Place, before: impl FnOnce() -> Place) -> Option<String> {
     // The engine changes a directory.
     let error = Judge::open(&place.copy()).err()?;
-    Judge::open(before).is_ok().then(|| format!("Core does not open it: {error}"))
+    Judge::open(&before()).is_ok().then(|| format!("Core does not open it: {error}"))
 }
 
 /// Returns what a refused command did to files that are not its own: blocks and undo data that
