@@ -5,6 +5,12 @@ use apus_wire::{BlockView, Chain};
 use crate::support::judge::Judge;
 use crate::support::{Place, blocks_of, data, regtest_chain};
 
+/// Tests start this program often, for processes that are killed.
+#[test]
+fn these_tests_start_without_cores_random_generator() {
+    assert_eq!(apus_scripts::random_init_was_replaced(), cfg!(target_os = "linux"));
+}
+
 #[test]
 fn the_engine_opens_what_apus_wrote_and_reads_all_undo_data() {
     let place = Place::new(Chain::Main);
