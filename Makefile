@@ -39,8 +39,12 @@ documented: setup ## every command of README.md and docs/, on small data
 # Twice as many tests at a time as there are cores: those of peers mostly wait.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
+# Directories of tests are in memory where 2 GB are free there: a sync waits for a disk dozens of times.
+IN_MEMORY := $(if $(TMPDIR),,$(shell df -k --output=avail /dev/shm 2>/dev/null | \
+	awk 'NR > 1 && $$1 > 2000000 { print "TMPDIR=/dev/shm" }'))
+
 test: setup ## every test, with debug assertions and overflow checks
-	$(APART) $(CARGO) test $(RELEASE) --workspace $(CHECKED)
+	$(APART) $(IN_MEMORY) $(CARGO) test $(RELEASE) --workspace $(CHECKED)
 
 test-dist: setup ## the tests of signatures and scripts, compiled as `make dist` compiles the program
 	@CARGO="$(CARGO)" sh scripts/dist-tests.sh
